@@ -1,1 +1,23 @@
-//! settings
+//! What can be set, how it is written, and what comes out.
+//!
+//! Every option has exactly one entry in [`table`]; flags, environment variables, keys of `firebrick.toml`,
+//! help, man page, completions and `docs/settings.md` are all read from it. Settings have two stages:
+//! [`Given`] is what was written and where, unjudged; [`Settings`] is checked and typed, and nothing behind it
+//! has to doubt a value again.
+//!
+//! Contract:
+//! 1. Precedence is flag, environment, file, default.
+//! 2. All mistakes are reported together, each with its place, what was expected and the nearest right name.
+//! 3. No text, however odd, makes loading panic.
+//! 4. Apart from [`Machine::read`] and [`load`], which read files, everything here is pure.
+
+#![forbid(unsafe_code)]
+
+mod settings;
+mod value;
+
+pub use settings::{Files, Limits, Logs, Rack, Settings, Timeouts};
+pub use value::bind::{Bind, DEFAULT_BACKLOG};
+pub use value::log::{AccessLog, ErrorLog, LogFormat};
+pub use value::proxies::{Cidr, TrustedProxies};
+pub use value::threads::Threads;

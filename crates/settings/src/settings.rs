@@ -1,0 +1,140 @@
+//! The checked stage: plain typed fields that the rest of the program reads.
+//!
+//! Contract: a `Settings` that exists is valid. Sizes are bytes; paths are absolute; "0 = off" of the written
+//! form has become `None`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::value::bind::Bind;
+use crate::value::log::{AccessLog, ErrorLog, LogFormat};
+use crate::value::proxies::TrustedProxies;
+use crate::value::threads::Threads;
+
+/// Everything a server run needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The application's directory: absolute, canonical when it exists. Workers run in it.
+    pub dir: PathBuf,
+    /// The rackup file, absolute, when there is one.
+    pub app: Option<PathBuf>,
+    /// The configuration file that was read, absolute.
+    pub config: Option<PathBuf>,
+    /// Addresses to listen on, in order; never empty, no address twice.
+    pub binds: Vec<Bind>,
+    /// What the app is told as `RACK_ENV`.
+    pub environment: String,
+    /// Worker processes, `auto` already resolved; at least 1.
+    pub workers: u32,
+    /// Threads of each worker.
+    pub threads: Threads,
+    /// Event-loop threads of the front, `auto` already resolved; at least 1.
+    pub front_threads: u32,
+    /// What a client may send and what may be held for it.
+    pub limits: Limits,
+    /// How long anybody may take.
+    pub timeouts: Timeouts,
+    /// How the app is run and what it is told.
+    pub rack: Rack,
+    /// Files that are served without entering Ruby.
+    pub files: Files,
+    /// Where lines go.
+    pub logs: Logs,
+    /// Path of the control socket; `None` when it is off.
+    pub control: Option<PathBuf>,
+    /// File that holds the front's process id while it runs.
+    pub pidfile: Option<PathBuf>,
+    /// Shown in process titles; the directory's name by default.
+    pub tag: String,
+    /// Where spooled bodies live (unlinked at once).
+    pub temp_dir: PathBuf,
+    /// No banner.
+    pub quiet: bool,
+}
+
+/// Bounds on what is accepted from a client and kept for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Request line and header fields together, in bytes (431 beyond).
+    pub max_header_bytes: usize,
+    /// Number of header fields (431 beyond).
+    pub max_headers: usize,
+    /// Request target, in bytes (414 beyond); less than `max_header_bytes`.
+    pub max_uri: usize,
+    /// Request body, in bytes (413 beyond); `None` is unlimited.
+    pub max_body: Option<u64>,
+    /// Connections open at a time (503 beyond).
+    pub max_connections: usize,
+    /// Requests answered on one connection before it is closed; `None` is unlimited.
+    pub max_requests_per_connection: Option<u64>,
+    /// Requests waiting for a worker (503 beyond).
+    pub max_queue: usize,
+    /// Request bodies above this many bytes are spooled to a file.
+    pub body_memory: usize,
+    /// Bytes of one response kept in memory for a slow client before spooling.
+    pub response_memory: usize,
+    /// Bytes of one response spooled before the worker is made to wait.
+    pub response_spool: u64,
+    /// Status and header fields that an app may answer, in bytes (502 beyond).
+    pub max_response_header_bytes: usize,
+}
+
+/// Bounds on waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the first byte of a request to the end of its head, in total (408).
+    pub header_timeout: Duration,
+    /// Least average speed of a request body in bytes per second (408); `None` is off.
+    pub body_min_rate: Option<u64>,
+    /// How long a body may be slower than `body_min_rate` before that counts.
+    pub body_grace: Duration,
+    /// Idle time between requests on one connection; zero turns keep-alive off.
+    pub keep_alive_timeout: Duration,
+    /// How long a client may take nothing of its response.
+    pub send_timeout: Duration,
+    /// How long a request may wait for a worker (503).
+    pub queue_timeout: Duration,
+    /// How long one request may keep a worker thread before the worker is ended; `None` is off.
+    pub worker_timeout: Option<Duration>,
+    /// How long the template may take to boot the app, and a worker to report ready.
+    pub worker_boot_timeout: Duration,
+    /// How long a drain may take before what is left is cut.
+    pub shutdown_timeout: Duration,
+}
+
+/// How the app is run and what it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rack {
+    /// The `ruby` to run: a name looked up in `PATH`, or an absolute path.
+    pub ruby: PathBuf,
+    /// Peers whose `X-Forwarded-*` and `Forwarded` are believed.
+    pub trusted_proxies: TrustedProxies,
+    /// Whether header names with `_` reach the app (they can spoof others).
+    pub allow_underscore_headers: bool,
+    /// Whether `rack.early_hints` is offered.
+    pub early_hints: bool,
+    /// Paths requested in the template before workers are forked.
+    pub warmup: Vec<String>,
+    /// Whether the template collects and compacts its heap before it forks.
+    pub compact: bool,
+    /// Header that carries the request id in and out; `None` is off.
+    pub request_id_header: Option<String>,
+}
+
+/// Files that are served without entering Ruby.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The directory, absolute; `None` when serving is off. It need not exist.
+    pub public: Option<PathBuf>,
+}
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logs {
+    /// Where a line per request goes.
+    pub access_log: AccessLog,
+    /// Shape of that line.
+    pub log_format: LogFormat,
+    /// Where errors, warnings and notices go.
+    pub error_log: ErrorLog,
+}

@@ -1,0 +1,6 @@
+//! The types that settings have beyond numbers and text, one file each.
+
+pub(crate) mod bind;
+pub(crate) mod log;
+pub(crate) mod proxies;
+pub(crate) mod threads;
