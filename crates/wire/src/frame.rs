@@ -1,0 +1,237 @@
+//! The frame header, and cutting a byte stream into frames.
+
+use crate::Malformed;
+
+/// Size of the header in bytes.
+pub const HEADER: usize = 12;
+/// Largest payload in bytes: a response head at its limit and a full inline body fit.
+pub const MAX_PAYLOAD: usize = (1 << 20) + (64 << 10);
+
+/// Frame flags; which of them a kind may carry is said in `docs/wire.md`.
+pub mod flag {
+    /// The whole response is in this frame (RESPONSE).
+    pub const END: u8 = 0x01;
+    /// The app broke off; the body is not complete (END).
+    pub const FAILED: u8 = 0x01;
+    /// The rest of the body comes out of the descriptor (RESPONSE, with `FD`).
+    pub const STREAM: u8 = 0x02;
+    /// A file descriptor travels with the frame.
+    pub const FD: u8 = 0x80;
+}
+
+/// What a frame means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Front to worker: a complete request.
+    Request = 0x01,
+    /// Front to worker: more body bytes may be sent.
+    Window = 0x02,
+    /// Front to worker: the client has gone.
+    Abort = 0x03,
+    /// Front to worker: finish and exit.
+    Drain = 0x04,
+    /// Worker to front: head of the final response, perhaps all of it.
+    Response = 0x81,
+    /// Worker to front: body bytes.
+    Body = 0x82,
+    /// Worker to front: the response is over and the thread is free.
+    End = 0x83,
+    /// Worker to front: an informational (1xx) response.
+    Interim = 0x84,
+    /// Worker to front: the app took the connection over.
+    Hijack = 0x85,
+    /// Worker to front: part of a file is the next part of the body.
+    File = 0x86,
+    /// Worker to front: the worker can take requests.
+    Ready = 0x87,
+    /// Worker to front: the worker wants to stop.
+    Stopping = 0x88,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            0x01 => Kind::Request,
+            0x02 => Kind::Window,
+            0x03 => Kind::Abort,
+            0x04 => Kind::Drain,
+            0x81 => Kind::Response,
+            0x82 => Kind::Body,
+            0x83 => Kind::End,
+            0x84 => Kind::Interim,
+            0x85 => Kind::Hijack,
+            0x86 => Kind::File,
+            0x87 => Kind::Ready,
+            0x88 => Kind::Stopping,
+            _ => return None,
+        })
+    }
+}
+
+/// The twelve bytes in front of every payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Payload length in bytes.
+    pub len: u32,
+    /// What the frame means.
+    pub kind: Kind,
+    /// See [`flag`].
+    pub flags: u8,
+    /// Request id; 0 where the frame concerns the whole worker.
+    pub id: u32,
+}
+
+impl Header {
+    /// Encodes the header.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; HEADER] {
+        let mut out = [0; HEADER];
+        out[0..4].copy_from_slice(&self.len.to_le_bytes());
+        out[4] = self.kind as u8;
+        out[5] = self.flags;
+        out[8..12].copy_from_slice(&self.id.to_le_bytes());
+        out
+    }
+
+    /// Decodes and checks a header.
+    ///
+    /// # Errors
+    /// Unknown kind, reserved bytes not zero, or a payload over [`MAX_PAYLOAD`].
+    #[inline]
+    pub fn from_bytes(bytes: &[u8; HEADER]) -> Result<Header, Malformed> {
+        let [l0, l1, l2, l3, kind, flags, z0, z1, i0, i1, i2, i3] = *bytes;
+        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        if len as usize > MAX_PAYLOAD {
+            return Err(Malformed("payload is longer than a frame may be"));
+        }
+        if (z0, z1) != (0, 0) {
+            return Err(Malformed("reserved bytes of the header are not zero"));
+        }
+        let kind = Kind::from_byte(kind).ok_or(Malformed("unknown kind"))?;
+        Ok(Header { len, kind, flags, id: u32::from_le_bytes([i0, i1, i2, i3]) })
+    }
+
+    /// Whether a file descriptor travels with the frame.
+    pub fn has_fd(self) -> bool {
+        self.flags & flag::FD != 0
+    }
+}
+
+/// A frame cut from a byte stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Its header.
+    pub header: Header,
+    /// Exactly `header.len` bytes.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Cuts the first frame off `bytes`: the frame and the number of bytes it took, or `None` while it is not complete.
+    ///
+    /// # Errors
+    /// As [`Header::from_bytes`]; reported as soon as the header is there.
+    #[inline]
+    pub fn cut(bytes: &'a [u8]) -> Result<Option<(Frame<'a>, usize)>, Malformed> {
+        let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let header = Header::from_bytes(header)?;
+        Ok(rest.get(..header.len as usize).map(|payload| (Frame { header, payload }, HEADER + payload.len())))
+    }
+}
+
+/// Appends a header whose length is not known yet; [`finish`] fills it in.
+#[inline]
+pub fn begin(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&Header { len: 0, kind, flags, id }.to_bytes());
+    start
+}
+
+/// Fills in the length of the frame that [`begin`] started at `start`.
+#[inline]
+pub fn finish(out: &mut [u8], start: usize) {
+    let len = (out.len() - start - HEADER) as u32;
+    debug_assert!(len as usize <= MAX_PAYLOAD);
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+/// Appends a frame with a small payload.
+pub fn append(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32, payload: &[u8]) {
+    let start = begin(out, kind, flags, id);
+    out.extend_from_slice(payload);
+    finish(out, start);
+}
+
+/// The u32 payload of a WINDOW or END frame.
+///
+/// # Errors
+/// The payload is not four bytes.
+pub fn u32_payload(payload: &[u8]) -> Result<u32, Malformed> {
+    payload.try_into().map(u32::from_le_bytes).map_err(|_| Malformed("payload is not one u32"))
+}
+
+/// The payload of a READY frame: pid and threads.
+///
+/// # Errors
+/// The payload is not six bytes.
+pub fn ready_payload(payload: &[u8]) -> Result<(u32, u16), Malformed> {
+    let mut cursor = crate::cursor::Cursor::new(payload);
+    let ready = (cursor.u32()?, cursor.u16()?);
+    if cursor.rest.is_empty() { Ok(ready) } else { Err(Malformed("READY is longer than six bytes")) }
+}
+
+/// The payload of a FILE frame: offset and length in bytes.
+///
+/// # Errors
+/// The payload is not sixteen bytes.
+pub fn file_payload(payload: &[u8]) -> Result<(u64, u64), Malformed> {
+    let mut cursor = crate::cursor::Cursor::new(payload);
+    let region = (cursor.u64()?, cursor.u64()?);
+    if cursor.rest.is_empty() { Ok(region) } else { Err(Malformed("FILE is longer than sixteen bytes")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_frame_survives_the_round_trip() {
+        let mut out = Vec::new();
+        append(&mut out, Kind::Window, 0, 7, &4096u32.to_le_bytes());
+        let (frame, used) = Frame::cut(&out).unwrap().unwrap();
+        assert_eq!(used, out.len());
+        assert_eq!((frame.header.kind, frame.header.id), (Kind::Window, 7));
+        assert_eq!(u32_payload(frame.payload), Ok(4096));
+    }
+
+    #[test]
+    fn every_prefix_is_incomplete() {
+        let mut out = Vec::new();
+        append(&mut out, Kind::Body, 0, 1, b"hello");
+        for end in 0..out.len() {
+            assert_eq!(Frame::cut(&out[..end]), Ok(None));
+        }
+    }
+
+    #[test]
+    fn breaches_name_their_rule() {
+        let good = Header { len: 0, kind: Kind::End, flags: 0, id: 0 }.to_bytes();
+        for (at, byte, rule) in [(3, 0x7f, "longer"), (4, 0x70, "unknown kind"), (6, 1, "reserved")] {
+            let mut bad = good;
+            bad[at] = byte;
+            let refusal = Frame::cut(&bad).unwrap_err().to_string();
+            assert!(refusal.contains(rule), "{refusal}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_cut_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(Some((frame, used))) = Frame::cut(&bytes) {
+                prop_assert_eq!(used, HEADER + frame.payload.len());
+            }
+        }
+    }
+}

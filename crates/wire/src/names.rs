@@ -1,0 +1,138 @@
+//! Field names that travel as one byte, and the Rack key of each.
+//!
+//! Why: building the Rack env is most of what a worker does for a small request, and most names are the same few.
+//! A code lets the worker pick a prepared, frozen key instead of hashing, upcasing and interning the name again.
+//! The order of the table is part of the wire format: add at the end, never reorder.
+
+/// Known names, lower case. The code of a name is its position plus one.
+pub const KNOWN: &[&str] = &[
+    "host",
+    "user-agent",
+    "accept",
+    "accept-language",
+    "accept-encoding",
+    "accept-charset",
+    "connection",
+    "cookie",
+    "content-type",
+    "content-length",
+    "cache-control",
+    "pragma",
+    "referer",
+    "origin",
+    "upgrade",
+    "upgrade-insecure-requests",
+    "authorization",
+    "proxy-authorization",
+    "if-none-match",
+    "if-modified-since",
+    "if-match",
+    "if-unmodified-since",
+    "if-range",
+    "range",
+    "date",
+    "dnt",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "expect",
+    "from",
+    "via",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-ssl",
+    "x-real-ip",
+    "x-request-id",
+    "x-request-start",
+    "x-queue-start",
+    "x-requested-with",
+    "x-csrf-token",
+    "x-http-method-override",
+    "sec-ch-ua",
+    "sec-ch-ua-mobile",
+    "sec-ch-ua-platform",
+    "sec-fetch-dest",
+    "sec-fetch-mode",
+    "sec-fetch-site",
+    "sec-fetch-user",
+    "sec-gpc",
+    "sec-websocket-key",
+    "sec-websocket-version",
+    "sec-websocket-protocol",
+    "sec-websocket-extensions",
+    "priority",
+    "purpose",
+    "sec-purpose",
+    "save-data",
+    "keep-alive",
+    "turbo-frame",
+    "traceparent",
+    "tracestate",
+    "cdn-loop",
+    "cf-connecting-ip",
+    "cf-ray",
+    "last-event-id",
+    "content-encoding",
+];
+
+const _: () = assert!(KNOWN.len() < 128, "a code has seven bits");
+
+/// How many names share a length; a bucket is scanned linearly.
+const LONGEST: usize = 32;
+
+/// Codes by name length: almost every bucket holds fewer than six names.
+static BY_LEN: std::sync::LazyLock<[Vec<u8>; LONGEST]> = std::sync::LazyLock::new(|| {
+    let mut buckets: [Vec<u8>; LONGEST] = std::array::from_fn(|_| Vec::new());
+    for (at, name) in KNOWN.iter().enumerate() {
+        buckets[name.len()].push(at as u8 + 1);
+    }
+    buckets
+});
+
+/// The code of a field name in any case, if it is known.
+#[inline]
+pub fn code(name: &[u8]) -> Option<u8> {
+    let bucket = BY_LEN.get(name.len())?;
+    bucket.iter().copied().find(|&code| KNOWN[code as usize - 1].as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The name of a code, in lower case.
+#[inline]
+pub fn name(code: u8) -> Option<&'static str> {
+    KNOWN.get((code as usize).checked_sub(1)?).copied()
+}
+
+/// The Rack env key of a field name: upper case, `-` becomes `_`, `HTTP_` in front but for Content-Type and
+/// Content-Length (Rack SPEC, "The Environment").
+pub fn rack_key(name: &[u8]) -> Vec<u8> {
+    let bare = name.eq_ignore_ascii_case(b"content-type") || name.eq_ignore_ascii_case(b"content-length");
+    let prefix: &[u8] = if bare { b"" } else { b"HTTP_" };
+    let upcased = name.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() });
+    prefix.iter().copied().chain(upcased).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_names_agree() {
+        for (at, known) in KNOWN.iter().enumerate() {
+            assert_eq!(code(known.to_ascii_uppercase().as_bytes()), Some(at as u8 + 1));
+            assert_eq!(name(at as u8 + 1), Some(*known));
+            assert!(known.len() < LONGEST);
+        }
+        assert_eq!(code(b"x-unheard-of"), None);
+        assert_eq!((name(0), name(127)), (None, None));
+    }
+
+    #[test]
+    fn rack_keys_follow_the_spec() {
+        assert_eq!(rack_key(b"X-Forwarded-For"), b"HTTP_X_FORWARDED_FOR");
+        assert_eq!(rack_key(b"content-type"), b"CONTENT_TYPE");
+        assert_eq!(rack_key(b"Content-Length"), b"CONTENT_LENGTH");
+    }
+}

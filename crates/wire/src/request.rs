@@ -1,0 +1,335 @@
+//! The REQUEST payload: everything a Rack env is made of, in the order in which the worker needs it.
+
+use crate::{Malformed, cursor::Cursor, frame, frame::Kind, names};
+
+/// Where the body of a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// There is none.
+    None,
+    /// In the frame itself.
+    Inline(&'a [u8]),
+    /// In the descriptor that travels with the frame; the length in bytes.
+    Descriptor(u64),
+}
+
+/// A field as it travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// A code of [`names`] or 0.
+    pub code: u8,
+    /// The name as received; empty when `code` is not 0.
+    pub name: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// An earlier field of the request has the same name.
+    pub repeated: bool,
+}
+
+/// A request without its fields: what is encoded before them. The decoder gives the same with the fields behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// 10 or 11.
+    pub version: u8,
+    /// Whether the scheme is `https`.
+    pub https: bool,
+    /// `REMOTE_PORT`; 0 for a Unix socket.
+    pub remote_port: u16,
+    /// Microseconds in the front's queue.
+    pub queue_us: u32,
+    /// When the head was complete, microseconds since the Unix epoch.
+    pub received_us: u64,
+    /// Request method.
+    pub method: &'a [u8],
+    /// Request target as received.
+    pub target: &'a [u8],
+    /// Start and length of the path in the target.
+    pub path: (u32, u32),
+    /// Start and length of the query in the target.
+    pub query: (u32, u32),
+    /// `REMOTE_ADDR`; empty for a Unix socket.
+    pub remote_addr: &'a [u8],
+    /// `SERVER_NAME`.
+    pub server_name: &'a [u8],
+    /// `SERVER_PORT`.
+    pub server_port: &'a [u8],
+}
+
+/// Writes one REQUEST frame at the end of a buffer.
+pub struct Encoder<'b> {
+    out: &'b mut Vec<u8>,
+    start: usize,
+    fields: u16,
+    seen: u128,
+    literal: Vec<(usize, usize)>,
+}
+
+const BODY_AT: usize = 2;
+const FIELDS_AT: usize = 4;
+const QUEUE_AT: usize = 8;
+const BODY_LEN_AT: usize = 20;
+
+impl<'b> Encoder<'b> {
+    /// Starts the frame. Its length, id, queue time and body are filled in later.
+    pub fn new(out: &'b mut Vec<u8>, head: &Head<'_>) -> Encoder<'b> {
+        let start = frame::begin(out, Kind::Request, 0, 0);
+        out.extend_from_slice(&[head.version, head.https as u8, 0, 0, 0, 0]);
+        out.extend_from_slice(&head.remote_port.to_le_bytes());
+        out.extend_from_slice(&head.queue_us.to_le_bytes());
+        out.extend_from_slice(&head.received_us.to_le_bytes());
+        out.extend_from_slice(&0u64.to_le_bytes());
+        out.push(head.method.len() as u8);
+        out.extend_from_slice(head.method);
+        for number in [head.target.len() as u32, head.path.0, head.path.1, head.query.0, head.query.1] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(head.target);
+        out.push(head.remote_addr.len() as u8);
+        out.extend_from_slice(head.remote_addr);
+        out.extend_from_slice(&(head.server_name.len() as u16).to_le_bytes());
+        out.extend_from_slice(head.server_name);
+        out.push(head.server_port.len() as u8);
+        out.extend_from_slice(head.server_port);
+        Encoder { out, start, fields: 0, seen: 0, literal: Vec::new() }
+    }
+
+    /// Adds a field; notices by itself when the name has been there before.
+    #[inline]
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        self.fields += 1;
+        match names::code(name) {
+            Some(code) => {
+                let bit = 1u128 << code;
+                let repeated = if self.seen & bit != 0 { 0x80 } else { 0 };
+                self.seen |= bit;
+                self.out.push(code | repeated);
+            }
+            None => {
+                let repeated = self.literal.iter().any(|&(from, to)| self.out[from..to].eq_ignore_ascii_case(name));
+                self.out.push(if repeated { 0x80 } else { 0 });
+                self.out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+                let from = self.out.len();
+                self.out.extend_from_slice(name);
+                self.literal.push((from, from + name.len()));
+            }
+        }
+        self.out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.out.extend_from_slice(value);
+    }
+
+    /// Ends the frame with its body.
+    pub fn finish(self, body: Body<'_>) {
+        let Encoder { out, start, fields, .. } = self;
+        let payload = start + frame::HEADER;
+        let (kind, len) = match body {
+            Body::None => (0, 0),
+            Body::Inline(bytes) => {
+                out.extend_from_slice(bytes);
+                (1, bytes.len() as u64)
+            }
+            Body::Descriptor(len) => {
+                out[start + 5] |= frame::flag::FD;
+                (2, len)
+            }
+        };
+        out[payload + BODY_AT] = kind;
+        out[payload + FIELDS_AT..payload + FIELDS_AT + 2].copy_from_slice(&fields.to_le_bytes());
+        out[payload + BODY_LEN_AT..payload + BODY_LEN_AT + 8].copy_from_slice(&len.to_le_bytes());
+        frame::finish(out, start);
+    }
+}
+
+/// Stamps a finished REQUEST frame at the moment of dispatch with its id on the link and its time in the queue.
+#[inline]
+pub fn stamp(frame: &mut [u8], id: u32, queue_us: u32) {
+    frame[8..12].copy_from_slice(&id.to_le_bytes());
+    let at = frame::HEADER + QUEUE_AT;
+    frame[at..at + 4].copy_from_slice(&queue_us.to_le_bytes());
+}
+
+/// A decoded REQUEST payload.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// All but fields and body.
+    pub head: Head<'a>,
+    /// The body.
+    pub body: Body<'a>,
+    fields: &'a [u8],
+    count: u16,
+}
+
+impl<'a> Request<'a> {
+    /// Decodes a payload; the fields and their number have been checked when this returns.
+    ///
+    /// # Errors
+    /// The payload breaks a rule of `docs/wire.md`.
+    pub fn decode(payload: &'a [u8]) -> Result<Request<'a>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let (version, scheme, body, zero) = (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?);
+        if !matches!(version, 10 | 11) || scheme > 1 || zero != 0 {
+            return Err(Malformed("version, scheme or reserved byte of REQUEST"));
+        }
+        let (count, remote_port) = (cursor.u16()?, cursor.u16()?);
+        let (queue_us, received_us, body_len) = (cursor.u32()?, cursor.u64()?, cursor.u64()?);
+        let method_len = cursor.u8()?;
+        let method = cursor.bytes(method_len as usize)?;
+        let target_len = cursor.u32()?;
+        let (path, query) = ((cursor.u32()?, cursor.u32()?), (cursor.u32()?, cursor.u32()?));
+        let inside = |(start, len): (u32, u32)| start.checked_add(len).is_some_and(|end| end <= target_len);
+        if !inside(path) || !inside(query) {
+            return Err(Malformed("path or query reaches outside the target"));
+        }
+        let target = cursor.bytes(target_len as usize)?;
+        let len = cursor.u8()?;
+        let remote_addr = cursor.bytes(len as usize)?;
+        let len = cursor.u16()?;
+        let server_name = cursor.bytes(len as usize)?;
+        let len = cursor.u8()?;
+        let server_port = cursor.bytes(len as usize)?;
+        let fields = cursor.rest;
+        let mut behind = Fields { cursor, left: count };
+        for field in &mut behind {
+            field?;
+        }
+        let rest = behind.cursor.rest;
+        let body = match (body, rest.len() as u64) {
+            (0, 0) if body_len == 0 => Body::None,
+            (1, len) if len == body_len => Body::Inline(rest),
+            (2, 0) => Body::Descriptor(body_len),
+            _ => return Err(Malformed("body and its length do not agree")),
+        };
+        #[rustfmt::skip]
+        let head = Head {
+            version, https: scheme == 1, remote_port, queue_us, received_us, method, target, path, query,
+            remote_addr, server_name, server_port,
+        };
+        Ok(Request { head, body, fields, count })
+    }
+
+    /// The path part of the target.
+    #[inline]
+    pub fn path(&self) -> &'a [u8] {
+        part(self.head.target, self.head.path)
+    }
+
+    /// The query part of the target, without `?`.
+    #[inline]
+    pub fn query(&self) -> &'a [u8] {
+        part(self.head.target, self.head.query)
+    }
+
+    /// The fields in the order received.
+    #[inline]
+    pub fn fields(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        Fields { cursor: Cursor::new(self.fields), left: self.count }.map_while(Result::ok)
+    }
+}
+
+fn part(target: &[u8], (start, len): (u32, u32)) -> &[u8] {
+    target.get(start as usize..(start + len) as usize).unwrap_or_default()
+}
+
+struct Fields<'a> {
+    cursor: Cursor<'a>,
+    left: u16,
+}
+
+impl<'a> Fields<'a> {
+    #[inline]
+    fn one(&mut self) -> Result<Field<'a>, Malformed> {
+        let byte = self.cursor.u8()?;
+        let (code, repeated) = (byte & 0x7f, byte & 0x80 != 0);
+        let name = match code {
+            0 => {
+                let len = self.cursor.u16()?;
+                self.cursor.bytes(len as usize)?
+            }
+            code if names::name(code).is_some() => &[],
+            _ => return Err(Malformed("unknown name code")),
+        };
+        let len = self.cursor.u32()?;
+        Ok(Field { code, name, value: self.cursor.bytes(len as usize)?, repeated })
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.one())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Frame;
+    use proptest::prelude::*;
+
+    fn head() -> Head<'static> {
+        #[rustfmt::skip]
+        let head = Head {
+            version: 11, https: false, remote_port: 4711, queue_us: 0, received_us: 1_700_000_000_000_000,
+            method: b"GET", target: b"/a/b?c=d", path: (0, 4), query: (5, 3),
+            remote_addr: b"127.0.0.1", server_name: b"example.org", server_port: b"80",
+        };
+        head
+    }
+
+    #[test]
+    fn a_request_is_read_back() {
+        let mut out = Vec::new();
+        let mut encoder = Encoder::new(&mut out, &head());
+        encoder.field(b"Host", b"example.org");
+        encoder.field(b"X-Own", b"1");
+        encoder.field(b"x-own", b"2");
+        encoder.field(b"Cookie", b"a=1");
+        encoder.field(b"cookie", b"b=2");
+        encoder.finish(Body::Inline(b"body"));
+        stamp(&mut out, 9, 1234);
+        let (frame, _) = Frame::cut(&out).unwrap().unwrap();
+        let request = Request::decode(frame.payload).unwrap();
+        assert_eq!((frame.header.id, request.head.queue_us), (9, 1234));
+        assert_eq!((request.path(), request.query()), (&b"/a/b"[..], &b"c=d"[..]));
+        assert_eq!(request.body, Body::Inline(b"body"));
+        let fields: Vec<_> = request.fields().map(|f| (names::name(f.code), f.name, f.value, f.repeated)).collect();
+        assert_eq!(fields[0], (Some("host"), &b""[..], &b"example.org"[..], false));
+        assert_eq!(fields[2], (None, &b"x-own"[..], &b"2"[..], true));
+        assert_eq!(fields[4], (Some("cookie"), &b""[..], &b"b=2"[..], true));
+    }
+
+    #[test]
+    fn a_descriptor_body_sets_the_flag() {
+        let mut out = Vec::new();
+        Encoder::new(&mut out, &head()).finish(Body::Descriptor(1 << 30));
+        let (frame, _) = Frame::cut(&out).unwrap().unwrap();
+        assert!(frame.header.has_fd());
+        assert_eq!(Request::decode(frame.payload).unwrap().body, Body::Descriptor(1 << 30));
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(request) = Request::decode(&bytes) {
+                prop_assert_eq!(request.fields().count(), request.count as usize);
+            }
+        }
+
+        #[test]
+        fn a_damaged_request_never_panics(at in 0usize..120, byte: u8, keep in 0usize..140) {
+            let mut out = Vec::new();
+            let mut encoder = Encoder::new(&mut out, &head());
+            encoder.field(b"Host", b"example.org");
+            encoder.field(b"X-Own", b"1");
+            encoder.finish(Body::Inline(b"body"));
+            out.drain(..frame::HEADER);
+            if let Some(b) = out.get_mut(at) { *b = byte; }
+            out.truncate(keep);
+            if let Ok(request) = Request::decode(&out) {
+                let _ = (request.path(), request.query(), request.fields().count());
+            }
+        }
+    }
+}

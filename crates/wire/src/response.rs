@@ -1,0 +1,191 @@
+//! The RESPONSE and INTERIM payloads: status, fields and, for a response, the first bytes of the body.
+
+use crate::{Malformed, cursor::Cursor, frame, frame::Kind};
+
+/// Writes one RESPONSE or INTERIM frame at the end of a buffer, field by field.
+pub struct Encoder<'b> {
+    out: &'b mut Vec<u8>,
+    start: usize,
+    fields: u16,
+    interim: bool,
+}
+
+impl<'b> Encoder<'b> {
+    /// Starts a RESPONSE. Flags and times are given to [`Encoder::finish`].
+    pub fn response(out: &'b mut Vec<u8>, id: u32, status: u16) -> Encoder<'b> {
+        let start = frame::begin(out, Kind::Response, 0, id);
+        out.extend_from_slice(&status.to_le_bytes());
+        out.extend_from_slice(&[0; 6]);
+        Encoder { out, start, fields: 0, interim: false }
+    }
+
+    /// Starts an INTERIM.
+    pub fn interim(out: &'b mut Vec<u8>, id: u32, status: u16) -> Encoder<'b> {
+        let start = frame::begin(out, Kind::Interim, 0, id);
+        out.extend_from_slice(&status.to_le_bytes());
+        out.extend_from_slice(&[0; 2]);
+        Encoder { out, start, fields: 0, interim: true }
+    }
+
+    /// Adds a field.
+    #[inline]
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        self.fields += 1;
+        self.out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+        self.out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(value);
+    }
+
+    /// Bytes of the frame so far.
+    pub fn len(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// Whether no field has been added.
+    pub fn is_empty(&self) -> bool {
+        self.fields == 0
+    }
+
+    /// Takes the unfinished frame back out of the buffer.
+    pub fn cancel(self) {
+        self.out.truncate(self.start);
+    }
+
+    /// Ends the frame: flags, microseconds in the app (RESPONSE), and first body bytes.
+    pub fn finish(self, flags: u8, app_us: u32, body: &[u8]) {
+        let payload = self.start + frame::HEADER;
+        self.out[self.start + 5] = flags;
+        self.out[payload + 2..payload + 4].copy_from_slice(&self.fields.to_le_bytes());
+        if !self.interim {
+            self.out[payload + 4..payload + 8].copy_from_slice(&app_us.to_le_bytes());
+            self.out.extend_from_slice(body);
+        }
+        frame::finish(self.out, self.start);
+    }
+}
+
+/// A decoded RESPONSE or INTERIM payload. Names and values are only cut here, not judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Response<'a> {
+    /// Status, 100 to 599.
+    pub status: u16,
+    /// Microseconds in the app; meaningful with flag `END`.
+    pub app_us: u32,
+    /// Body bytes in the frame.
+    pub body: &'a [u8],
+    fields: &'a [u8],
+    count: u16,
+}
+
+impl<'a> Response<'a> {
+    /// Decodes a RESPONSE payload.
+    ///
+    /// # Errors
+    /// The payload breaks a rule of `docs/wire.md`.
+    pub fn decode(payload: &'a [u8]) -> Result<Response<'a>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let (status, count, app_us) = (cursor.u16()?, cursor.u16()?, cursor.u32()?);
+        if !(100..600).contains(&status) {
+            return Err(Malformed("status of RESPONSE is not in 100 to 599"));
+        }
+        let (fields, body) = cut_fields(cursor, count)?;
+        Ok(Response { status, app_us, body, fields, count })
+    }
+
+    /// Decodes an INTERIM payload.
+    ///
+    /// # Errors
+    /// The payload breaks a rule of `docs/wire.md`.
+    pub fn decode_interim(payload: &'a [u8]) -> Result<Response<'a>, Malformed> {
+        let mut cursor = Cursor::new(payload);
+        let (status, count) = (cursor.u16()?, cursor.u16()?);
+        if !(100..200).contains(&status) || status == 101 {
+            return Err(Malformed("status of INTERIM is not a 1xx but 101"));
+        }
+        let (fields, rest) = cut_fields(cursor, count)?;
+        if !rest.is_empty() {
+            return Err(Malformed("INTERIM has a body"));
+        }
+        Ok(Response { status, app_us: 0, body: rest, fields, count })
+    }
+
+    /// Names and values in order.
+    #[inline]
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let mut cursor = Cursor::new(self.fields);
+        (0..self.count).map_while(move |_| field(&mut cursor).ok())
+    }
+
+    /// Number of fields.
+    pub fn field_count(&self) -> usize {
+        self.count as usize
+    }
+}
+
+fn cut_fields<'a>(mut cursor: Cursor<'a>, count: u16) -> Result<(&'a [u8], &'a [u8]), Malformed> {
+    let all = cursor.rest;
+    for _ in 0..count {
+        field(&mut cursor)?;
+    }
+    Ok(all.split_at(all.len() - cursor.rest.len()))
+}
+
+#[inline]
+fn field<'a>(cursor: &mut Cursor<'a>) -> Result<(&'a [u8], &'a [u8]), Malformed> {
+    let (name, value) = (cursor.u16()?, cursor.u32()?);
+    Ok((cursor.bytes(name as usize)?, cursor.bytes(value as usize)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Frame, flag};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_response_is_read_back() {
+        let mut out = Vec::new();
+        let mut encoder = Encoder::response(&mut out, 3, 200);
+        encoder.field(b"content-type", b"text/plain");
+        encoder.field(b"set-cookie", b"a=1");
+        encoder.finish(flag::END, 42, b"hello");
+        let (frame, _) = Frame::cut(&out).unwrap().unwrap();
+        let response = Response::decode(frame.payload).unwrap();
+        assert_eq!((response.status, response.app_us, response.body), (200, 42, &b"hello"[..]));
+        let fields: Vec<_> = response.fields().collect();
+        assert_eq!(fields[1], (&b"set-cookie"[..], &b"a=1"[..]));
+        assert_eq!(frame.header.flags, flag::END);
+    }
+
+    #[test]
+    fn a_cancelled_frame_leaves_nothing() {
+        let mut out = b"before".to_vec();
+        let mut encoder = Encoder::response(&mut out, 3, 200);
+        encoder.field(b"a", b"b");
+        encoder.cancel();
+        assert_eq!(out, b"before");
+    }
+
+    #[test]
+    fn interim_responses_are_1xx_without_body() {
+        let mut out = Vec::new();
+        let mut encoder = Encoder::interim(&mut out, 3, 103);
+        encoder.field(b"link", b"</a.css>; rel=preload");
+        encoder.finish(0, 0, b"");
+        let (frame, _) = Frame::cut(&out).unwrap().unwrap();
+        assert_eq!(Response::decode_interim(frame.payload).unwrap().status, 103);
+        assert!(Response::decode_interim(&[101, 0, 0, 0]).is_err());
+        assert!(Response::decode_interim(&[103, 0, 0, 0, 9]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(response) = Response::decode(&bytes) {
+                prop_assert_eq!(response.fields().count(), response.field_count());
+            }
+            let _ = Response::decode_interim(&bytes);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Where things stand in the scoreboard (`docs/wire.md`, "The scoreboard"): offsets and the packed thread state.
+
+/// Bytes before the first thread of a slot.
+pub const HEADER: usize = 64;
+/// Bytes for each thread.
+pub const THREAD: usize = 16;
+/// Offset of the number of finished requests.
+pub const REQUESTS: usize = 0;
+/// Offset of the number of requests that ended in an exception out of the app.
+pub const FAILURES: usize = 8;
+/// Offset of the number of threads started.
+pub const THREADS: usize = 16;
+
+const BUSY: u64 = 1 << 63;
+
+/// Size in bytes of the slot of a worker with `threads` threads.
+pub const fn slot_len(threads: usize) -> usize {
+    (HEADER + THREAD * threads).next_multiple_of(64)
+}
+
+/// Offset of thread `t` in its slot.
+pub const fn thread_at(t: usize) -> usize {
+    HEADER + THREAD * t
+}
+
+/// What a thread is serving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Serving {
+    /// Number of the link that the request came in on.
+    pub link: u32,
+    /// Request id on that link.
+    pub id: u32,
+}
+
+impl Serving {
+    /// The packed form. `link` must be below 2^31.
+    #[inline]
+    pub const fn pack(self) -> u64 {
+        BUSY | (self.link as u64) << 32 | self.id as u64
+    }
+
+    /// Unpacks; `None` for an idle thread.
+    #[inline]
+    pub const fn unpack(word: u64) -> Option<Serving> {
+        if word & BUSY == 0 {
+            return None;
+        }
+        Some(Serving { link: ((word & !BUSY) >> 32) as u32, id: word as u32 })
+    }
+}
+
+/// One worker's slot, copied out of the scoreboard.
+#[derive(Debug, Clone, Default)]
+pub struct Slot {
+    /// Requests finished.
+    pub requests: u64,
+    /// Requests that ended in an exception out of the app.
+    pub failures: u64,
+    /// Threads started.
+    pub threads: u64,
+    /// What is being served, and since when (microseconds of the monotonic clock).
+    pub serving: Vec<(Serving, u64)>,
+}
+
+impl Slot {
+    /// Reads a slot of [`slot_len`] bytes; bytes that are missing count as zero.
+    pub fn read(bytes: &[u8]) -> Slot {
+        let word = |at: usize| {
+            bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+        };
+        let threads = bytes.len().saturating_sub(HEADER) / THREAD;
+        Slot {
+            requests: word(REQUESTS),
+            failures: word(FAILURES),
+            threads: word(THREADS),
+            serving: (0..threads)
+                .filter_map(|t| Some((Serving::unpack(word(thread_at(t)))?, word(thread_at(t) + 8))))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serving_survives_packing() {
+        let serving = Serving { link: 3, id: u32::MAX };
+        assert_eq!(Serving::unpack(serving.pack()), Some(serving));
+        assert_eq!(Serving::unpack(0), None);
+    }
+
+    #[test]
+    fn a_slot_is_read_back() {
+        let mut bytes = vec![0; slot_len(3)];
+        bytes[0..8].copy_from_slice(&9u64.to_le_bytes());
+        let at = thread_at(2);
+        bytes[at..at + 8].copy_from_slice(&Serving { link: 1, id: 5 }.pack().to_le_bytes());
+        bytes[at + 8..at + 16].copy_from_slice(&77u64.to_le_bytes());
+        let slot = Slot::read(&bytes);
+        assert_eq!(slot.requests, 9);
+        assert_eq!(slot.serving, vec![(Serving { link: 1, id: 5 }, 77)]);
+    }
+}
