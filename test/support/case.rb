@@ -1,0 +1,152 @@
+# frozen_string_literal: true
+
+# The base of every end-to-end test: servers that are started for a test or shared by a class, a vocabulary for
+# raw HTTP, and the rule that each server must end cleanly, whatever the test was about.
+
+require "minitest"
+require "minitest/test"
+require "minitest/assertions"
+require "digest"
+require "json"
+require "tempfile"
+require "support/clock"
+require "support/connection"
+require "support/processes"
+require "support/server"
+require "support/shared_servers"
+
+class Case < Minitest::Test
+  include Clock
+
+  class << self
+    # Names a test with a sentence, so that `-v` reads like a specification.
+    def it(sentence, &block)
+      name = "test_#{sentence}"
+      raise ArgumentError, "#{self} already says: #{sentence}" if method_defined?(name, false)
+
+      define_method(name, &block)
+    end
+
+    # Declares the server that all tests of the class share; started by the first test that asks for it.
+    def shared_server(**options)
+      @shared_options = options
+    end
+
+    def shared_options
+      @shared_options || (superclass.respond_to?(:shared_options) ? superclass.shared_options : nil)
+    end
+
+    # The running shared server.
+    def server
+      SharedServers.fetch(self) { Server.new(**shared_options) }
+    end
+
+    # Tests of the class may run at the same time as others.
+    def parallel!
+      parallelize_me!
+    end
+
+    def run(reporter, options = {})
+      super
+      SharedServers.finish(self, reporter) unless test_order == :parallel
+    end
+  end
+
+  def before_setup
+    super
+    @own_servers = []
+    @connections = []
+  end
+
+  def after_teardown
+    @connections.each(&:close)
+    problems = @own_servers.flat_map { |server| server.finish.map { |problem| "#{problem}\n#{server.report}" } }
+    problems.each { |problem| failures << Minitest::Assertion.new(problem).tap { |e| e.set_backtrace([name]) } }
+    show_logs unless passed? || skipped?
+    super
+  end
+
+  def server
+    self.class.server
+  end
+
+  # Starts a server for this test alone; it is ended, and judged on how it ends, after the test.
+  def start(**options)
+    own = Server.new(**options)
+    @own_servers << own
+    own.start
+  end
+
+  # An open connection that is closed after the test.
+  def connect(to = server, **options)
+    Connection.new(to.address, **options).tap { |connection| @connections << connection }
+  end
+
+  # One request on a connection of its own.
+  def ask(bytes, to: server, method: nil)
+    connection = connect(to)
+    connection.write(bytes)
+    connection.read_response(method || bytes[/\A\s*([A-Z]+)/, 1] || "GET")
+  ensure
+    connection&.close
+  end
+
+  def get(path, to: server, headers: {})
+    ask(request("GET", path, headers), to: to)
+  end
+
+  def post(path, body, to: server, headers: {})
+    ask(request("POST", path, headers, body), to: to)
+  end
+
+  # A well-formed request, as bytes.
+  def request(method, path, headers = {}, body = nil)
+    fields = { "Host" => "example.test" }.merge(headers)
+    fields["Content-Length"] = body.bytesize if body && fields.keys.none? { |k| k.casecmp?("transfer-encoding") }
+    head = fields.map { |name, value| "#{name}: #{value}\r\n" }.join
+    "#{method} #{path} HTTP/1.1\r\n#{head}\r\n".b + body.to_s.b
+  end
+
+  # The chunked coding of some pieces.
+  def chunked(*pieces)
+    pieces.map { |piece| "#{piece.bytesize.to_s(16)}\r\n#{piece}\r\n" }.join + "0\r\n\r\n"
+  end
+
+  def assert_status(expected, response, message = nil)
+    expected = Array(expected)
+    assert_includes expected, response.status, "#{message || 'status'}; the answer was:\n#{response.raw_head}#{response.body.byteslice(0, 500)}"
+  end
+
+  # The server has closed the connection and sent nothing more.
+  def assert_closed(connection, message = "the connection should be closed", within: 5)
+    assert connection.ended?(within: within), message
+    assert_equal "", connection.buffered, "bytes after the last response"
+  end
+
+  # The connection is open, silent, and still answers.
+  def assert_alive(connection, path = "/alive")
+    connection.write(request("GET", path))
+    assert_status 200, connection.read_response("GET"), "a later request on the same connection"
+  end
+
+  def firebrick_only(reason = "asks about Firebrick's own ways")
+    skip reason if Server.puma?
+  end
+
+  def rack3_only
+    skip "needs Rack 3" if Server.rack_release < "3"
+  end
+
+  def rack2_only
+    skip "needs Rack 2" if Server.rack_release >= "3"
+  end
+
+  private
+
+  def show_logs
+    servers = @own_servers.dup
+    shared = SharedServers.running(self.class)
+    servers << shared if shared
+    servers.each { |server| warn "\n--- #{self.class}##{name}\n#{server.report}" }
+  end
+end

@@ -1,0 +1,263 @@
+# frozen_string_literal: true
+
+# A real server in a fresh directory. It counts as started when it has printed one `* Listening on` line per
+# listener, and as cleanly ended when TERM makes it exit 0 and nothing of it is left: no process, socket or file.
+
+require "fileutils"
+require "open3"
+require "tmpdir"
+require "support/clock"
+require "support/processes"
+require "support/settings_file"
+
+class Server
+  include Clock
+
+  ROOT = File.expand_path("../..", __dir__)
+  LISTENING = /^(?:\[\d+\] )?\* Listening on (\S+)$/
+
+  class << self
+    def puma?
+      ENV["TEST_SERVER"] == "puma"
+    end
+
+    # Path of the binary under test.
+    def binary
+      @binary ||= ENV["FIREBRICK"]&.then { |path| File.expand_path(path) } || newest_build ||
+                  abort("No firebrick binary: build it with `cargo build -p cli`, or set FIREBRICK to its path.")
+    end
+
+    # The Rack that apps load, for questions whose answer depends on it.
+    def rack_release
+      @rack_release ||= begin
+        out, status = Open3.capture2e(ENV.fetch("RUBY", "ruby"), "-e", 'require "rack"; print Rack.release')
+        status.success? ? out : abort("#{ENV.fetch('RUBY', 'ruby')} cannot load Rack: #{out}")
+      end
+    end
+
+    private
+
+    def newest_build
+      targets = [ENV["CARGO_TARGET_DIR"], File.join(ROOT, "target")].compact
+      targets.flat_map { |dir| Dir[File.join(dir, "{release,debug}", "firebrick")] }.max_by { |path| File.mtime(path) }
+    end
+  end
+
+  attr_reader :base, :dir, :pid, :status, :listeners
+
+  # app::         source of config.ru; nil for a directory without one
+  # files::       other files of the app's directory, path => content
+  # settings::    firebrick.toml as nested hashes
+  # workers:: threads:: environment::  the usual flags; nil leaves the flag out
+  # binds::       addresses for -b; by default a free port of 127.0.0.1; [] leaves the flag out
+  # directory::   serve this existing directory instead (nothing is written into it)
+  # args:: env::  added to the command line and to the environment
+  # exit_code::   what a clean end looks like
+  def initialize(app: nil, files: {}, settings: {}, workers: 1, threads: "1:5", environment: "production", binds: nil,
+                 directory: nil, args: [], env: {}, exit_code: 0)
+    @base = File.realpath(Dir.mktmpdir("firebrick-test"))
+    @dir = directory || File.join(@base, "app")
+    @workers, @threads, @environment, @binds = workers, threads, environment, binds
+    @args, @env, @exit_code, @settings = args, env, exit_code, settings
+    FileUtils.mkdir_p([@dir, temp_dir, run_dir])
+    write_files(app, files) unless directory
+    @left_behind_before = listing
+  end
+
+  # Starts and waits until it listens.
+  def start
+    launch
+    wait_until(within: 30) { !running? || listening.size >= (@binds || [0]).size }
+    @listeners = listening
+    return self unless @listeners.empty?
+
+    failed = "the server did not start; exit status #{@status.inspect}\n#{report}"
+    finish
+    raise Minitest::Assertion, failed
+  end
+
+  # Starts without waiting, for servers that are not meant to come up.
+  def launch
+    @pid = Process.spawn(environment, *command, chdir: @dir, pgroup: true, in: File::NULL,
+                         out: [stdout_path, "w"], err: [stderr_path, "w"], unsetenv_others: false)
+    self
+  end
+
+  # [host, port] of the first TCP listener, or the path of the Unix socket when there is no other.
+  def address
+    uri = listeners.first
+    return uri.delete_prefix("unix://") if uri.start_with?("unix://")
+
+    match = %r{\A(?:http|tcp)://(.+):(\d+)\z}.match(uri)
+    [match[1].delete("[]"), match[2].to_i]
+  end
+
+  def port
+    address.last
+  end
+
+  def url(path = "/")
+    "http://#{address.join(':')}#{path}"
+  end
+
+  def stdout
+    File.exist?(stdout_path) ? File.read(stdout_path) : ""
+  end
+
+  def stderr
+    File.exist?(stderr_path) ? File.binread(stderr_path).force_encoding("UTF-8").scrub : ""
+  end
+
+  def temp_dir
+    File.join(@base, "tmp")
+  end
+
+  def run_dir
+    File.join(@base, "run")
+  end
+
+  def path(name)
+    File.join(@dir, name)
+  end
+
+  def signal(name)
+    Process.kill(name, @pid)
+  end
+
+  def running?
+    return false if @status || @pid.nil?
+
+    _, @status = Process.wait2(@pid, Process::WNOHANG)
+    @status.nil?
+  end
+
+  # Waits for the end; the exit code, or -signal.
+  def wait_exit(within: 20)
+    wait_until(within: within) { !running? } or raise Minitest::Assertion, "the server is still running after #{within} s\n#{report}"
+    @status.exitstatus || -@status.termsig
+  end
+
+  # The front and everything below it, and what has been orphaned.
+  def processes
+    found = running? ? Processes.tree(@pid) : []
+    (found + Processes.in_directory(@base)).uniq(&:pid)
+  end
+
+  # Proportional memory of all processes together, in bytes.
+  def pss
+    Processes.pss(processes)
+  end
+
+  # A `firebrick` sub-command run beside this server: [stdout, stderr, exit code].
+  def command_line(*args, input: "")
+    out, err, status = Open3.capture3(environment, self.class.binary, *args, stdin_data: input, chdir: @dir)
+    [out, err, status.exitstatus]
+  end
+
+  def stats
+    out, err, code = command_line("stats", @dir, "--json")
+    raise Minitest::Assertion, "firebrick stats exited #{code}: #{err}" unless code == 0
+
+    JSON.parse(out)
+  end
+
+  # Ends the server and says what was not clean about it.
+  def finish
+    return [] if @finished
+
+    @finished = true
+    problems = stop
+    FileUtils.remove_entry(@base) if problems.empty? && !@keep
+    problems
+  end
+
+  # Both logs, for a failure's message; also keeps the directory.
+  def report
+    @keep = true
+    "#{Server.puma? ? 'puma' : 'firebrick'} in #{@base}\n" \
+      "stdout:\n#{stdout.gsub(/^/, '  ')}stderr (tail):\n#{stderr.lines.last(60).join.gsub(/^/, '  ')}"
+  end
+
+  private
+
+  def stop
+    return ["the server was never launched"] unless @pid
+
+    known = processes
+    problems = end_process
+    left = wait_until(within: 5) { (known + processes).uniq(&:pid).none? { |one| Processes.alive?(one) } }
+    problems.concat(kill_remains(known)) unless left
+    problems.concat(files_left) unless self.class.puma?
+    problems
+  end
+
+  def end_process
+    was_running = running?
+    Process.kill("TERM", @pid) if was_running
+    wait_until(within: 20) { !running? }
+    return ["TERM did not end the server within 20 s"] if running?
+    return [] if self.class.puma? || @status.exitstatus == @exit_code || @exit_code == :any
+
+    ["the server ended with #{@status}, expected exit code #{@exit_code}"]
+  end
+
+  def kill_remains(known)
+    remains = (known + processes).uniq(&:pid).select { |one| Processes.alive?(one) }
+    said = remains.map { |one| "process left behind: #{one.pid} #{Processes.command(one.pid)}" }
+    remains.each { |one| Process.kill("KILL", one.pid) rescue Errno::ESRCH }
+    wait_until(within: 5) { !running? }
+    said
+  end
+
+  def files_left
+    (listing - @left_behind_before).reject { |file| file.end_with?(".log") || file.include?("/app/kept/") }
+                                   .map { |file| "file left behind: #{file}" }
+  end
+
+  def listing
+    Dir.glob("{app,tmp,run}/**/*", File::FNM_DOTMATCH, base: @base).reject { |file| file.end_with?("/.") }.map { |file| "/#{file}" }
+  end
+
+  def listening
+    stdout.scan(LISTENING).flatten
+  end
+
+  def stdout_path
+    File.join(@base, "stdout.log")
+  end
+
+  def stderr_path
+    File.join(@base, "stderr.log")
+  end
+
+  def environment
+    cleared = %w[PORT WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS APP_ENV RACK_ENV RAILS_ENV].to_h { |key| [key, nil] }
+    cleared.merge("TMPDIR" => temp_dir, "XDG_RUNTIME_DIR" => run_dir).merge(@env)
+  end
+
+  def command
+    return puma_command if self.class.puma?
+
+    flags = (@binds || ["tcp://127.0.0.1:0"]).flat_map { |bind| ["-b", bind] }
+    flags += ["-w", @workers.to_s] if @workers
+    flags += ["-t", @threads] if @threads
+    flags += ["-e", @environment] if @environment
+    [self.class.binary, "serve", @dir, *flags, *@args]
+  end
+
+  def puma_command
+    binds = (@binds || ["tcp://127.0.0.1:0"]).flat_map { |bind| ["-b", bind] }
+    ["puma", *binds, "-w", (@workers || 1).to_s, "-t", @threads || "1:5", "-e", @environment || "production",
+     "--preload", File.join(@dir, "config.ru")]
+  end
+
+  def write_files(app, files)
+    files = files.merge("config.ru" => app) if app
+    files = files.merge("firebrick.toml" => SettingsFile.render(@settings)) unless @settings.empty?
+    files.each do |name, content|
+      path = File.join(@dir, name)
+      FileUtils.mkdir_p(File.dirname(path))
+      File.binwrite(path, content)
+    end
+  end
+end

@@ -1,0 +1,30 @@
+# frozen_string_literal: true
+
+# Writes a firebrick.toml: one table per topic, plain values. Durations are seconds.
+
+module SettingsFile
+  module_function
+
+  # { limits: { max_uri: 512 } } as TOML; keys outside a table come first. A String is taken as it is.
+  def render(settings)
+    return settings if settings.is_a?(String)
+
+    plain, tables = settings.partition { |_, value| !value.is_a?(Hash) }
+    lines = plain.map { |key, value| pair(key, value) }
+    tables.each { |name, pairs| lines << "[#{name}]" << pairs.map { |key, value| pair(key, value) } }
+    lines.flatten.join("\n") << "\n"
+  end
+
+  def pair(key, value)
+    "#{key} = #{literal(value)}"
+  end
+
+  def literal(value)
+    case value
+    when String then value.dump
+    when Array then "[#{value.map { |one| literal(one) }.join(', ')}]"
+    when Integer, Float, true, false then value.to_s
+    else raise ArgumentError, "no TOML for #{value.inspect}"
+    end
+  end
+end
