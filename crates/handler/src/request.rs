@@ -1,0 +1,101 @@
+//! A request head that has passed the protocol's checks.
+
+use crate::{Fields, Span};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime};
+
+/// HTTP version of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// Where the other end of a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerAddr {
+    /// TCP.
+    Inet(SocketAddr),
+    /// A Unix socket; its clients have no address.
+    Unix,
+}
+
+/// A connection's two ends, shared by all its requests.
+#[derive(Debug)]
+pub struct Peer {
+    /// The client.
+    pub remote: PeerAddr,
+    /// The client's address as text, for `REMOTE_ADDR`; empty for a Unix socket.
+    pub remote_text: String,
+    /// Our end: the address that was connected to.
+    pub local: PeerAddr,
+    /// Whether the connection itself is encrypted.
+    pub tls: bool,
+}
+
+/// Method, target, version and fields.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The version in the request line.
+    pub version: Version,
+    /// Method, a span of `fields.text()`.
+    pub method: Span,
+    /// Request target as received (origin, absolute, authority or asterisk form), a span of `fields.text()`.
+    pub target: Span,
+    /// Its path; `*` for the asterisk form; `/` for an absolute form without a path.
+    pub path: Span,
+    /// Its query without `?`.
+    pub query: Span,
+    /// The authority that the request is for: of an absolute form, else the Host field; may be empty in HTTP/1.0.
+    pub authority: Span,
+    /// Header fields.
+    pub fields: Fields,
+    /// The connection's ends.
+    pub peer: Rc<Peer>,
+    /// Whether the client used `https`, as far as the connection or a trusted proxy says.
+    pub https: bool,
+    /// Wall-clock time at which the head was complete.
+    pub received: SystemTime,
+    /// Monotonic time at which the head was complete.
+    pub arrived: Instant,
+}
+
+impl Request {
+    /// The method's bytes; methods are case-sensitive (RFC 9110 section 9.1).
+    #[inline]
+    pub fn method(&self) -> &[u8] {
+        self.method.slice(self.fields.text())
+    }
+
+    /// The target's bytes as received.
+    #[inline]
+    pub fn target(&self) -> &[u8] {
+        self.target.slice(self.fields.text())
+    }
+
+    /// The path's bytes, still percent-encoded.
+    #[inline]
+    pub fn path(&self) -> &[u8] {
+        self.path.slice(self.fields.text())
+    }
+
+    /// The query's bytes.
+    #[inline]
+    pub fn query(&self) -> &[u8] {
+        self.query.slice(self.fields.text())
+    }
+
+    /// The authority's bytes.
+    #[inline]
+    pub fn authority(&self) -> &[u8] {
+        self.authority.slice(self.fields.text())
+    }
+
+    /// Whether sending the request twice does no more than sending it once (RFC 9110 section 9.2.2).
+    pub fn is_idempotent(&self) -> bool {
+        matches!(self.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
+    }
+}
