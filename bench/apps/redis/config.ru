@@ -1,0 +1,12 @@
+# frozen_string_literal: true
+
+# JSON made from one Redis GET; one connection per thread, opened after any fork.
+require "json"
+require "redis"
+
+headers = { "content-type" => "application/json" }.freeze
+
+run(lambda do |_env|
+  redis = (Thread.current[:redis] ||= Redis.new(url: ENV.fetch("REDIS_URL")))
+  [200, headers.dup, [JSON.generate("greeting" => redis.get("greeting"), "ok" => true)]]
+end)

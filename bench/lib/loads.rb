@@ -1,0 +1,136 @@
+# frozen_string_literal: true
+
+require "json"
+require "timeout"
+require_relative "failure"
+require_relative "machine"
+
+module Bench
+  # Load generators. Each answers `program`, `to_s` (for the report), `warm_up` and `run`.
+  #
+  # 1. `run` answers a Sample, or raises Failure when the program gives no result in time.
+  # 2. A request that was not answered with 2xx or 3xx counts as an error, one never sent too.
+  module Loads
+    # requests answered, seconds taken, latencies in milliseconds (nil where the program tells none).
+    Sample = Struct.new(:requests, :seconds, :errors, :p50, :p99, :max, keyword_init: true)
+
+    # Where and how a generator runs: seconds for those that run by time, its processor, a folder for its files.
+    Setting = Struct.new(:seconds, :cpu, :dir, keyword_init: true)
+
+    # Runs a command on the generator's processor and answers what it printed.
+    def self.capture(words, setting, limit:, env: {})
+      IO.popen([env, *Machine.pinned(setting.cpu, words), { in: File::NULL, err: %i[child out] }]) do |io|
+        Timeout.timeout(limit) { io.read }
+      rescue Timeout::Error
+        Process.kill(:KILL, io.pid)
+        raise Failure, "`#{words.join(" ")}` did not end within #{limit} s"
+      end
+    end
+
+    # Keep-alive load for a fixed time.
+    class Wrk
+      SCRIPT = File.expand_path("../wrk.lua", __dir__)
+      WARM_UP_SECONDS = 1
+
+      def initialize(connections:, headers: {}, upload: 0)
+        @connections = connections
+        @headers = headers
+        @upload = upload
+      end
+
+      def program = "wrk"
+
+      def to_s
+        extra = [(", #{@headers.size} headers" if @headers.any?), (", POST of #{@upload} bytes" if @upload.positive?)]
+        "wrk -t1 -c#{@connections}#{extra.join}"
+      end
+
+      def warm_up(url, setting)
+        run(url, setting, seconds: [WARM_UP_SECONDS, setting.seconds].min)
+      end
+
+      def run(url, setting, seconds: setting.seconds)
+        words = ["wrk", "-t1", "-c#{@connections}", "-d#{seconds}s", "--timeout", "10s", "-s", SCRIPT]
+        @headers.each { |name, value| words.push("-H", "#{name}: #{value}") }
+        text = Loads.capture([*words, url], setting, limit: seconds + 30, env: { "BENCH_UPLOAD_BYTES" => @upload.to_s })
+        line = text.lines.reverse.find { |candidate| candidate.start_with?("{") }
+        raise Failure, "wrk gave no result:\n#{text}" unless line
+
+        Sample.new(**JSON.parse(line, symbolize_names: true))
+      end
+    end
+
+    # A fixed number of requests, with or without keep-alive.
+    class Ab
+      def initialize(requests:, concurrency:, keep_alive: false, warm_up: 0)
+        @requests = requests
+        @concurrency = concurrency
+        @keep_alive = keep_alive
+        @warm_up = warm_up
+      end
+
+      def program = "ab"
+
+      def to_s = "ab #{"-k " if @keep_alive}-n #{@requests} -c #{@concurrency}"
+
+      def warm_up(url, setting)
+        load(url, setting, @warm_up, [@warm_up, @concurrency].min) if @warm_up.positive?
+      end
+
+      def run(url, setting) = load(url, setting, @requests, @concurrency)
+
+      # Reads ab's text and its CSV of percentiles ("50,1.234" per line, milliseconds).
+      def self.parse(text, csv, requests)
+        done = text[/^Complete requests:\s+(\d+)/, 1]
+        # When ab gives up it prints no summary, only how far it came.
+        done ||= text[/^Total of (\d+) requests completed/, 1] || 0
+        failed = [/^Failed requests:\s+(\d+)/, /^Non-2xx responses:\s+(\d+)/].sum { |line| text[line, 1].to_i }
+        times = csv.lines.drop(1).to_h { |line| line.split(",").then { |percent, ms| [percent.to_i, ms.to_f] } }
+        Sample.new(requests: done.to_i, seconds: text[/^Time taken for tests:\s+([\d.]+)/, 1]&.to_f,
+                   errors: failed + requests - done.to_i, p50: times[50], p99: times[99], max: times[100])
+      end
+
+      private
+
+      def load(url, setting, requests, concurrency)
+        csv = File.join(setting.dir, "ab.csv")
+        File.write(csv, "")
+        words = %W[ab -q -s 60 -n #{requests} -c #{concurrency} -e #{csv}]
+        words << "-k" if @keep_alive
+        text = Loads.capture([*words, url], setting, limit: 180)
+        self.class.parse(text, File.read(csv), requests)
+      end
+    end
+
+    # Users who each send a number of requests, one connection per request.
+    class Siege
+      CONFIG = File.expand_path("../siege.conf", __dir__)
+
+      def initialize(users:, repeats:)
+        @users = users
+        @repeats = repeats
+      end
+
+      def program = "siege"
+
+      def to_s = "siege -b -c#{@users} -r#{@repeats}"
+
+      def warm_up(_url, _setting); end
+
+      def run(url, setting)
+        words = %W[siege -R #{CONFIG} -b -c#{@users} -r#{@repeats} #{url}]
+        # siege writes a configuration of its own into HOME when it finds none.
+        text = Loads.capture(words, setting, limit: 300, env: { "HOME" => setting.dir })
+        self.class.parse(text, @users * @repeats)
+      end
+
+      def self.parse(text, expected)
+        json = text[/^\{.*^\}/m] or raise Failure, "siege gave no result:\n#{text}"
+        result = JSON.parse(json)
+        done = result.fetch("successful_transactions")
+        Sample.new(requests: done, seconds: result.fetch("elapsed_time"), errors: expected - done,
+                   max: result.fetch("longest_transaction") * 1000)
+      end
+    end
+  end
+end

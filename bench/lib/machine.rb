@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require "etc"
+require "socket"
+require_relative "failure"
+
+module Bench
+  # The machine that measures: its programs, its processors, a free port, whether it is quiet.
+  module Machine
+    PACKAGES = { "wrk" => "wrk", "ab" => "apache2-utils", "siege" => "siege",
+                 "redis-server" => "redis-server", "taskset" => "util-linux", "puma" => "puma" }.freeze
+
+    module_function
+
+    # Raises Failure when a program of that name is not on the PATH.
+    def need(program)
+      found = program.include?("/") ? File.executable?(program) : on_path?(program)
+      return program if found
+
+      package = PACKAGES[program]
+      raise Failure, "#{program} was not found#{package && ": install it (Debian: apt-get install #{package})"}"
+    end
+
+    def on_path?(program)
+      ENV.fetch("PATH", "").split(":").any? { |folder| File.executable?(File.join(folder, program)) }
+    end
+
+    # Command words that start `words` on one processor, or the words as they are when cpu is nil.
+    def pinned(cpu, words)
+      cpu ? ["taskset", "-c", cpu.to_s, *words] : words
+    end
+
+    # A TCP port that nothing listens on just now.
+    def free_port
+      Socket.tcp_server_sockets("127.0.0.1", 0) { |sockets| return sockets.first.local_address.ip_port }
+    end
+
+    # Share of the processors' time (0.0 to 1.0) that others use just now.
+    def busy_share(seconds = 0.5)
+      before = cpu_times
+      sleep seconds
+      idle, total = cpu_times.zip(before).map { |now, then_| now - then_ }
+      total.zero? ? 0.0 : 1.0 - (idle.to_f / total)
+    end
+
+    # Ticks that all processors together were idle (waiting for disks included), and ticks in all.
+    def cpu_times
+      fields = File.foreach("/proc/stat").first.split.drop(1).map(&:to_i)
+      [fields[3] + fields[4], fields.first(8).sum]
+    end
+
+    # One line about the machine, for the head of a report.
+    def description
+      model = File.read("/proc/cpuinfo")[/^model name\s*:\s*(.+)/, 1] || "unknown processor"
+      "#{Etc.nprocessors} x #{model}, Linux #{Etc.uname[:release]}, #{RUBY_DESCRIPTION}"
+    end
+  end
+end

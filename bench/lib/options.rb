@@ -1,0 +1,102 @@
+# frozen_string_literal: true
+
+require "etc"
+require "optparse"
+require "shellwords"
+require_relative "failure"
+require_relative "machine"
+require_relative "scenarios"
+require_relative "server"
+
+module Bench
+  # What a person asked for on the command line, checked.
+  class Options
+    ROOT = File.expand_path("../..", __dir__)
+    PUMA = "puma -b tcp://127.0.0.1:{port} -w {cluster} -t {threads}:{threads} -e production {preload}"
+    FIREBRICK = "{firebrick} -p {port} -w {workers} -t {threads}:{threads} -e production -q {dir}"
+    HINT = "; build it with `cargo build --release`, name another with FIREBRICK=PATH, " \
+           "or leave it out with --without firebrick"
+
+    attr_reader :servers, :scenarios, :rounds, :seconds, :json, :pin, :shape
+
+    def initialize(words, env: ENV)
+      firebrick = env.fetch("FIREBRICK") { File.join(ROOT, "target/release/firebrick") }
+      @servers = { "puma" => PUMA, "firebrick" => FIREBRICK.sub("{firebrick}", firebrick.shellescape) }
+      @pin = true
+      names = parser.parse(words)
+      raise Failure, "no server is left to measure: give --server NAME='COMMAND'" if @servers.empty?
+
+      quick = names == ["quick"]
+      @rounds ||= quick ? 1 : 3
+      @seconds ||= quick ? 2 : 5
+      @scenarios = select(quick ? QUICK : names)
+    rescue OptionParser::ParseError => e
+      raise Failure, "#{e.message}; --help lists the options"
+    end
+
+    # Raises Failure when a program that these scenarios and servers need is missing.
+    def need_programs
+      if pin && Etc.nprocessors < 2
+        raise Failure, "servers and load generators are kept apart on processors 0 and 1, but there is one: give --no-pin"
+      end
+      scenarios.map { |one| one.load.program }.push(*("taskset" if pin)).uniq.each { |program| Machine.need(program) }
+      servers.each do |name, template|
+        Machine.need(Server.command(template, port: 0, dir: ".", shape: [1, 1]).first)
+      rescue Failure => e
+        raise Failure, "#{e.message}#{HINT if name == "firebrick"}"
+      end
+    end
+
+    private
+
+    def parser
+      OptionParser.new do |o|
+        o.banner = "Usage: bench/run [options] [quick | SCENARIO...]   (a SCENARIO may end in *; none: all)"
+        o.on("--server NAME=COMMAND", "one server more; {port} {workers} {threads} {dir} are filled in") { |text| add(text) }
+        o.on("--without NAME", "leave out a server (puma or firebrick)") { |name| remove(name) }
+        o.on("--rounds N", Integer, "rounds, servers alternating in each (3)") { |n| @rounds = positive("--rounds", n) }
+        o.on("--seconds N", Integer, "length of each timed load (5)") { |n| @seconds = positive("--seconds", n) }
+        o.on("--shape WxT", /\A(\d+)x(\d+)\z/, "workers x threads, in place of the scenario's own") do |_, workers, threads|
+          @shape = [workers, threads].map { |count| positive("--shape", count.to_i) }
+        end
+        o.on("--no-pin", "let servers and load generators use all processors") { @pin = false }
+        o.on("--json FILE", "also write every sample as JSON") { |file| @json = file }
+        o.on("--list", "list the scenarios and exit") { list }
+        o.on("-h", "--help", "this text") { puts(o) || exit }
+      end
+    end
+
+    def add(text)
+      name, command = text.split("=", 2)
+      raise Failure, "--server #{text}: expected NAME='COMMAND'" if command.to_s.strip.empty? || name.empty?
+
+      @servers[name] = command
+    end
+
+    def remove(name)
+      @servers.delete(name) or raise Failure, "--without #{name}: no such server; there are #{@servers.keys.join(", ")}"
+    end
+
+    def positive(flag, number)
+      raise Failure, "#{flag} #{number}: expected 1 or more" if number < 1
+
+      number
+    end
+
+    def select(names)
+      return SCENARIOS if names.empty?
+
+      names.flat_map do |name|
+        found = SCENARIOS.select { |scenario| File.fnmatch(name, scenario.name) }
+        raise Failure, "no scenario is called #{name}: bench/run --list shows them" if found.empty?
+
+        found
+      end.uniq
+    end
+
+    def list
+      SCENARIOS.each { |one| puts format("%-18s %-6s %s", one.name, one.shape_name, one.load) }
+      exit
+    end
+  end
+end

@@ -1,0 +1,82 @@
+# frozen_string_literal: true
+
+require "digest"
+require_relative "loads"
+
+module Bench
+  # What is measured: one entry per row group of the report.
+  #
+  # name: what a person types; app: folder under apps/; load: a load generator;
+  # shape: [workers, threads]; pinned: server and generator each on a processor of its own
+  # (otherwise both use all); redis: needs a Redis; upload: bytes of the POST, or 0;
+  # bytes and sha256: the one correct body.
+  Scenario = Struct.new(:name, :app, :load, :shape, :pinned, :redis, :upload, :bytes, :sha256, keyword_init: true) do
+    def initialize(pinned: true, redis: false, upload: 0, shape: [1, 5], **rest) = super
+
+    def shape_name = shape.join("x")
+  end
+
+  SHAPES = %w[1x1 1x10 1x100 2x1 2x10 10x1 10x10].freeze
+  QUICK = %w[hello-64 page-200 redis-64 page-ab].freeze
+  UPLOAD_BYTES = 65_536
+
+  # What a browser sends with a navigation besides Host.
+  BROWSER_HEADERS = {
+    "Accept" => "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
+    "Accept-Encoding" => "gzip, deflate, br, zstd",
+    "Accept-Language" => "en-GB,en;q=0.9,de;q=0.7",
+    "Cache-Control" => "max-age=0",
+    "Cookie" => "session=1f0c9a7be25d4c7e8a41b63d0f9e2c55; theme=dark",
+    "Referer" => "http://127.0.0.1/articles?page=2",
+    "Sec-Ch-Ua" => '"Chromium";v="131", "Not_A Brand";v="24"',
+    "Sec-Fetch-Dest" => "document",
+    "Sec-Fetch-Mode" => "navigate",
+    "Sec-Fetch-Site" => "same-origin",
+    "Upgrade-Insecure-Requests" => "1",
+    "User-Agent" => "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36"
+  }.freeze
+
+  # The correct body of each app.
+  BODIES = {
+    "hello" => "Hello, World!",
+    "page" => "<!doctype html>\n<title>Page</title>\n#{"<p>The quick brown fox jumps over the lazy dog.</p>\n" * 80}"[0, 3_936],
+    "redis" => '{"greeting":"Hello from Redis","ok":true}',
+    "mebibyte" => "0123456789abcdef" * 65_536,
+    "upload" => Digest::SHA256.hexdigest("x" * UPLOAD_BYTES),
+    "sleep20" => "slept",
+    "io" => "waited",
+    "cpu" => "sorted",
+    "mix" => "mixed"
+  }.freeze
+  # The front page of apps/sinatra: bytes and SHA-256.
+  SHOP = [923, "67e60ef52d12fd665cee587ab8e6759be9e64cb8b217a3012ea944439e375294"].freeze
+
+  def self.scenario(name, app, load, **rest)
+    body = BODIES[app]
+    bytes, sha256 = body ? [body.bytesize, Digest::SHA256.hexdigest(body)] : SHOP
+    Scenario.new(name: name, app: app, load: load, bytes: bytes, sha256: sha256, **rest)
+  end
+
+  def self.sweep(app)
+    SHAPES.map do |shape|
+      load = Loads::Siege.new(users: 30, repeats: 20)
+      scenario("sweep-#{app}-#{shape}", app, load, shape: shape.split("x").map(&:to_i), pinned: false)
+    end
+  end
+
+  SCENARIOS = [
+    scenario("hello-64", "hello", Loads::Wrk.new(connections: 64)),
+    scenario("hello-200", "hello", Loads::Wrk.new(connections: 200)),
+    scenario("page-64", "page", Loads::Wrk.new(connections: 64)),
+    scenario("page-200", "page", Loads::Wrk.new(connections: 200)),
+    scenario("page-browser", "page", Loads::Wrk.new(connections: 64, headers: BROWSER_HEADERS)),
+    scenario("redis-64", "redis", Loads::Wrk.new(connections: 64), redis: true),
+    scenario("page-ab", "page", Loads::Ab.new(requests: 10_000, concurrency: 200, warm_up: 1_000)),
+    scenario("mebibyte-16", "mebibyte", Loads::Wrk.new(connections: 16)),
+    scenario("upload-16", "upload", Loads::Wrk.new(connections: 16, upload: UPLOAD_BYTES), upload: UPLOAD_BYTES),
+    scenario("fair-200", "sleep20", Loads::Ab.new(requests: 3_000, concurrency: 200, keep_alive: true), shape: [6, 1]),
+    scenario("idle-1", "hello", Loads::Wrk.new(connections: 1)),
+    *sweep("io"), *sweep("cpu"), *sweep("mix"),
+    scenario("memory-10", "sinatra", Loads::Ab.new(requests: 4_000, concurrency: 50), shape: [10, 5])
+  ].freeze
+end

@@ -1,0 +1,118 @@
+# frozen_string_literal: true
+
+require "shellwords"
+require_relative "failure"
+require_relative "machine"
+require_relative "process_tree"
+
+module Bench
+  # One run of one server: started from its command template, checked, stopped.
+  #
+  # 1. It runs in the app's folder, as leader of its own session, its output in a log file.
+  # 2. `start` returns once the app has answered correctly, or raises Failure with the log's end.
+  # 3. `stop` asks with TERM, waits, then kills what is left; it touches no other process.
+  class Server
+    BOOT_SECONDS = 30
+    STOP_SECONDS = 10
+    # Settings that servers read from the environment and that would change the comparison.
+    UNSET = %w[PORT WEB_CONCURRENCY RAILS_ENV RAILS_MAX_THREADS RAILS_MIN_THREADS
+               MIN_THREADS MAX_THREADS PUMA_MIN_THREADS PUMA_MAX_THREADS THREADS WORKERS].freeze
+
+    attr_reader :port, :tree
+
+    # template: command line with placeholders; log: path of the log file.
+    def initialize(template, log:, cpu: nil, env: {})
+      @template = template
+      @log = log
+      @cpu = cpu
+      @env = UNSET.to_h { |name| [name, nil] }.merge("RACK_ENV" => "production", **env)
+    end
+
+    # shape: [workers, threads]; the block gets the port and says whether the app answers correctly.
+    def start(dir, shape)
+      @port = Machine.free_port
+      words = self.class.command(@template, port: @port, dir: dir, shape: shape)
+      @pid = spawn_leader(Machine.pinned(@cpu, words), dir)
+      @tree = ProcessTree.new(@pid)
+      wait_until_ready { yield @port }
+      self
+    end
+
+    # Answers the number of processes that had to be killed.
+    def stop(patience: STOP_SECONDS)
+      return 0 unless @pid
+
+      Process.kill(:TERM, @pid) unless exited?
+      wait(patience) { exited? && @tree.living.empty? }
+      killed = @tree.kill
+      wait(STOP_SECONDS) { exited? && @tree.living.empty? }
+      @pid = nil
+      killed
+    end
+
+    # Words of the command: the template split as a shell would, then filled in.
+    def self.command(template, port:, dir:, shape:)
+      workers, threads = shape
+      values = { "port" => port, "dir" => dir, "workers" => workers, "threads" => threads,
+                 "cluster" => workers == 1 ? 0 : workers, "preload" => workers == 1 ? "" : "--preload" }
+      words = template.shellsplit.map do |word|
+        word.gsub(/\{(\w+)\}/) { values.fetch($1) { raise Failure, unknown(template, $1, values) }.to_s }
+      end
+      words.reject(&:empty?)
+    end
+
+    def self.unknown(template, name, values)
+      "unknown placeholder {#{name}} in `#{template}`: known are #{values.keys.map { |key| "{#{key}}" }.join(" ")}"
+    end
+
+    private
+
+    def spawn_leader(words, dir)
+      fork do
+        Process.setsid
+        $stdin.reopen(File::NULL)
+        $stdout.reopen(@log, "a")
+        $stderr.reopen($stdout)
+        ENV.update(@env)
+        program, *rest = words
+        Process.exec([program, program], *rest, chdir: dir, close_others: true)
+      rescue SystemCallError => e
+        warn e.message
+        exit!(127)
+      end
+    end
+
+    def wait_until_ready
+      ready = wait(BOOT_SECONDS) do
+        raise Failure, "the server ended before it answered: #{tail}" if exited?
+
+        begin
+          yield
+        rescue Errno::ECONNREFUSED, Errno::ECONNRESET, EOFError
+          false
+        end
+      end
+      raise Failure, "no answer within #{BOOT_SECONDS} s: #{tail}" unless ready
+    end
+
+    def wait(seconds)
+      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
+      until (result = yield)
+        return false if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+
+        sleep 0.02
+      end
+      result
+    end
+
+    def exited?
+      @exited ||= !Process.wait(@pid, Process::WNOHANG).nil?
+    end
+
+    def tail
+      File.readlines(@log, chomp: true).last(15).join("\n  ").prepend("its log ends with\n  ")
+    rescue Errno::ENOENT
+      "it logged nothing"
+    end
+  end
+end
