@@ -13,7 +13,7 @@ class TruncatedResponse < Minitest::Assertion; end
 
 class ResponseReader
   TOKEN = /[!#$%&'*+\-.^_`|~0-9A-Za-z]+/n
-  STATUS_LINE = /\AHTTP\/1\.1 ([1-5][0-9][0-9]) ([\t\x20-\x7e\x80-\xff]*)\z/n
+  STATUS_LINE = /\AHTTP\/(1\.[01]) ([1-5][0-9][0-9]) ([\t\x20-\x7e\x80-\xff]*)\z/n
   FIELD = /\A(#{TOKEN}):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*\z/n
 
   def initialize(source)
@@ -38,7 +38,7 @@ class ResponseReader
     lines = raw.delete_suffix("\r\n\r\n").split("\r\n", -1)
     match = STATUS_LINE.match(lines.shift) or raise MalformedResponse, "status line in #{raw.inspect}"
     headers = lines.map { |line| field(line, raw) }
-    Response.new(version: "1.1", status: match[1].to_i, reason: match[2], headers: headers, body: +"".b,
+    Response.new(version: match[1], status: match[2].to_i, reason: match[3], headers: headers, body: +"".b,
                  trailers: [], interim: [], raw_head: raw)
   end
 

@@ -210,8 +210,8 @@ class Server
   end
 
   def files_left
-    (listing - @left_behind_before).reject { |file| file.end_with?(".log") || file.include?("/app/kept/") }
-                                   .map { |file| "file left behind: #{file}" }
+    files = (listing - @left_behind_before).reject { |file| file.end_with?(".log") || file == "/run/firebrick" }
+    files.map { |file| "file left behind: #{file}" }
   end
 
   def listing

@@ -1,0 +1,385 @@
+# frozen_string_literal: true
+
+# Each bound on size, number and time, and the status in which it ends.
+
+require "support/case"
+
+# The app that the suites of this file share.
+LIMITS_APP = <<~'RUBY'
+  SEEN = Queue.new
+  GATE = Queue.new
+  run lambda { |env|
+    path = env["PATH_INFO"]
+    text = { "content-type" => "text/plain" }
+    case path
+    when "/seen" then next [200, text, [Array.new(SEEN.size) { SEEN.pop.tap { |one| SEEN << one } }.join("\n")]]
+    when "/open" then GATE << true; next [200, text, ["open"]]
+    end
+    SEEN << "#{path}?#{env["QUERY_STRING"]}"
+    GATE.pop if path == "/gate"
+    sleep env["QUERY_STRING"].to_f if path == "/sleep"
+    body = env["rack.input"] ? env["rack.input"].read : ""
+    [200, text.merge("x-size" => body.bytesize.to_s), [path]]
+  }
+RUBY
+
+class SizeLimitsTest < Case
+  parallel!
+
+  shared_server app: LIMITS_APP, settings: {
+    limits: { max_header_bytes: 2048, max_headers: 20, max_uri: 512, max_body: 10_000, max_requests_per_connection: 5 }
+  }
+
+  def setup
+    firebrick_only
+  end
+
+  def refused(status, bytes, to: server)
+    connection = connect(to)
+    connection.write(bytes)
+    response = connection.read_response
+    assert_status status, response
+    assert_includes response.connection, "close"
+    assert_closed connection
+    refute_includes get("/seen", to: to).body, "refused"
+    response
+  end
+
+  it "answers 414 to a target that is too long" do
+    refused 414, request("GET", "/refused#{'a' * 512}")
+    refused 414, request("GET", "/refused?#{'a' * 512}")
+  end
+
+  it "answers 414 before the end of a target that never ends" do
+    refused 414, "GET /refused#{'a' * 1500}"
+  end
+
+  it "accepts a target of just the length" do
+    assert_status 200, get("/#{'a' * 511}")
+  end
+
+  it "answers 431 to a field that is too long" do
+    refused 431, request("GET", "/refused", "X-Long" => "a" * 2048)
+  end
+
+  it "answers 431 to many fields that are too long together" do
+    refused 431, request("GET", "/refused", (1..15).to_h { |i| ["X-#{i}", "a" * 150] })
+  end
+
+  it "answers 431 before the end of a field that never ends" do
+    refused 431, "GET /refused HTTP/1.1\r\nHost: x\r\nX-Long: #{'a' * 4000}"
+  end
+
+  it "answers 431 to too many fields" do
+    refused 431, request("GET", "/refused", (1..20).to_h { |i| ["X-#{i}", "a"] })
+  end
+
+  it "accepts just as many fields" do
+    assert_status 200, get("/", headers: (1..19).to_h { |i| ["X-#{i}", "a"] })
+  end
+
+  it "answers 431 to trailers that are too long" do
+    refused 431, "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Long: #{'a' * 4000}\r\n\r\n"
+  end
+
+  it "refuses chunk extensions without end" do
+    refused [400, 413, 431], "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;#{'a' * 100_000}"
+  end
+
+  it "answers 413 to a declared body that is too large, without waiting for it" do
+    refused 413, "POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 10001\r\n\r\n"
+  end
+
+  it "answers 413, not 100, to a client that asks first" do
+    response = refused(413, "POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 10001\r\nExpect: 100-continue\r\n\r\n")
+    assert_empty response.interim
+  end
+
+  it "answers 413 to a client that sends the whole body before it listens" do
+    body = request("GET", "/refused") * 40_000
+    refused 413, request("POST", "/refused", {}, body)
+  end
+
+  it "answers 413 to a chunked body that grows too large" do
+    refused 413, "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + "1000\r\n#{'a' * 4096}\r\n" * 3
+  end
+
+  it "answers 413 to a chunk that declares too much" do
+    refused 413, "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n"
+  end
+
+  it "accepts a body of just the size" do
+    assert_equal "10000", post("/", "a" * 10_000)["x-size"]
+    coded = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked("a" * 5000, "a" * 5000)
+    assert_equal "10000", ask(coded)["x-size"]
+  end
+
+  it "closes a connection after as many requests as are allowed, and says so in the last answer" do
+    connection = connect
+    5.times do |i|
+      connection.write(request("GET", "/n#{i}"))
+      assert_equal i == 4, connection.read_response.connection.include?("close"), "request #{i + 1}"
+    end
+    assert_closed connection
+  end
+
+  it "does not read beyond the last request allowed" do
+    connection = connect
+    connection.write((1..10).map { |i| request("GET", "/pipelined#{i}") }.join)
+    5.times { |i| assert_equal "/pipelined#{i + 1}", connection.read_response.body }
+    assert_closed connection
+    refute_includes get("/seen").body, "/pipelined6"
+  end
+
+  it "answers 501 to a coding that it does not know" do
+    refused 501, "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
+  end
+
+  it "answers 505 to a version that it does not speak" do
+    refused 505, "GET /refused HTTP/2.0\r\nHost: x\r\n\r\n"
+  end
+
+  it "answers 417 to an expectation that it does not know" do
+    assert_status 417, ask(request("POST", "/refused", { "Expect" => "wonders" }, "x"))
+    refute_includes get("/seen").body, "refused"
+  end
+end
+
+class TimeLimitsTest < Case
+  parallel!
+
+  shared_server app: LIMITS_APP, settings: {
+    timeouts: { header: 1, body_min_rate: 1000, body_grace: 1, keep_alive: 1 }
+  }
+
+  def setup
+    firebrick_only
+  end
+
+  it "answers 408 to a head that stops" do
+    connection = connect
+    connection.write("GET /refused HTTP/1.1\r\nHost: x\r\n")
+    assert_status 408, connection.read_response
+    assert_closed connection
+  end
+
+  it "counts the time for the whole head, not for each byte" do
+    connection = connect
+    sender = Thread.new { connection.write_slowly("GET /refused HTTP/1.1\r\nX-A: #{'a' * 100}\r\n", pause: 0.1) }
+    assert_status 408, connection.read_response
+    assert_closed connection
+  ensure
+    sender&.kill
+  end
+
+  it "counts it for later requests of a connection too" do
+    connection = connect
+    connection.write(request("GET", "/first") + "GET /refused HTTP/1.1\r\n")
+    assert_status 200, connection.read_response
+    assert_status 408, connection.read_response
+    assert_closed connection
+  end
+
+  it "answers 408 to a body that stops" do
+    connection = connect
+    connection.write("POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nabc")
+    assert_status 408, connection.read_response
+    assert_closed connection
+    refute_includes get("/seen").body, "/refused"
+  end
+
+  it "answers 408 to a body that trickles" do
+    connection = connect
+    connection.write("POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+    sender = Thread.new { connection.write_slowly("1\r\na\r\n" * 100, pause: 0.02) }
+    assert_status 408, connection.read_response
+    assert_closed connection
+    refute_includes get("/seen").body, "/refused"
+  ensure
+    sender&.kill
+  end
+
+  it "lets a body take longer than the grace, as long as it is fast enough" do
+    connection = connect
+    connection.write("POST /long HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n")
+    20.times do
+      connection.write("a" * 1000)
+      sleep 0.1
+    end
+    response = connection.read_response
+    assert_status 200, response
+    assert_equal "20000", response["x-size"]
+  end
+
+  it "closes an idle connection without a word" do
+    connection = connect
+    connection.write(request("GET", "/"))
+    assert_status 200, connection.read_response
+    assert_closed connection, within: 10
+    refute connection.reset?
+  end
+
+  it "closes a connection on which nothing ever comes" do
+    connection = connect
+    assert connection.ended?(within: 10)
+    assert_match(/\A(HTTP\/1\.1 408 .*)?\z/m, connection.buffered)
+  end
+
+  it "does not take waiting for the app as idleness" do
+    connection = connect
+    connection.write(request("GET", "/sleep?2.5"))
+    assert_status 200, connection.read_response
+  end
+end
+
+class QueueLimitsTest < Case
+  def setup
+    firebrick_only
+  end
+
+  # Occupies the only thread of a 1x1 server until `open`.
+  def occupied(server)
+    holder = connect(server)
+    holder.write(request("GET", "/gate"))
+    # With the thread taken nothing else is answered, so the app's word cannot be asked for: the front's numbers are.
+    wait_until("the request to reach the worker") { server.stats.to_s.include?("busy") && busy_threads(server) == 1 }
+    holder
+  end
+
+  def busy_threads(server)
+    numbers = []
+    collect = lambda do |value|
+      case value
+      when Hash then value.each { |key, inner| key.to_s.start_with?("busy") && inner.is_a?(Integer) ? numbers << inner : collect.(inner) }
+      when Array then value.each(&collect)
+      end
+    end
+    collect.(server.stats)
+    numbers.max || 0
+  end
+
+  it "answers 503 with Retry-After when the queue is full, and serves those that are in it" do
+    own = start(threads: "1:1", app: gated_app, settings: { limits: { max_queue: 2 } })
+    holder = occupied(own)
+    waiting = Array.new(2) { |i| connect(own).write(request("GET", "/waiting#{i}")) }
+    sleep 0.3
+    refused = get("/too-many", to: own)
+    assert_status 503, refused
+    assert_match(/\A\d+\z/, refused["retry-after"])
+    open_gate(own)
+    assert_status 200, holder.read_response
+    waiting.each_with_index { |connection, i| assert_equal "/waiting#{i}", connection.read_response.body }
+    refute_includes seen(own), "/too-many"
+  end
+
+  it "answers 503 with Retry-After to a request that has waited too long, and the app never sees it" do
+    own = start(threads: "1:1", app: gated_app, settings: { timeouts: { queue: 0.5 } })
+    holder = occupied(own)
+    late = get("/late", to: own)
+    assert_status 503, late
+    assert_match(/\A\d+\z/, late["retry-after"])
+    open_gate(own)
+    assert_status 200, holder.read_response
+    refute_includes seen(own), "/late"
+  end
+
+  it "keeps the connection of a request that got 503 in order" do
+    own = start(threads: "1:1", app: gated_app, settings: { timeouts: { queue: 0.3 } })
+    holder = occupied(own)
+    connection = connect(own)
+    connection.write(request("POST", "/late", {}, "body"))
+    response = connection.read_response
+    assert_status 503, response
+    open_gate(own)
+    assert_status 200, holder.read_response
+    response.connection.include?("close") ? assert_closed(connection) : assert_alive(connection)
+  end
+
+  it "never serves more than max_connections at a time" do
+    own = start(app: LIMITS_APP, settings: { limits: { max_connections: 8 } })
+    used = Array.new(8) do
+      connect(own).tap do |connection|
+        connection.write(request("GET", "/"))
+        assert_status 200, connection.read_response
+      end
+    end
+    extra = connect(own)
+    extra.write(request("GET", "/extra"))
+    if extra.ended?(within: 1) || !extra.buffered.empty?
+      assert_match(/\A(HTTP\/1\.1 503 .*)?\z/m, extra.buffered)
+      assert extra.ended?
+    end
+    used.first.close
+    wait_until("a connection is free again", within: 10) do
+      get("/after", to: own).status == 200
+    rescue Minitest::Assertion, SystemCallError
+      false
+    end
+    used.drop(1).each { |connection| assert_alive connection }
+  end
+
+  private
+
+  # Opened through a file, because the only thread is the one that waits.
+  def gated_app
+    <<~'RUBY'
+      SEEN = []
+      run lambda { |env|
+        path = env["PATH_INFO"]
+        text = { "content-type" => "text/plain" }
+        next [200, text, [SEEN.join("\n")]] if path == "/seen"
+        SEEN << path
+        sleep 0.02 until path != "/gate" || File.exist?("gate.log")
+        [200, text, [path]]
+      }
+    RUBY
+  end
+
+  def open_gate(server)
+    File.write(server.path("gate.log"), "open")
+  end
+
+  def seen(server)
+    get("/seen", to: server).body
+  end
+end
+
+class IdleConnectionsTest < Case
+  COUNT = Integer(ENV.fetch("TEST_IDLE", "2000"))
+
+  it "holds #{COUNT} idle connections in under 2 KiB each, and answers as fast as without them" do
+    firebrick_only
+    own = start(app: LIMITS_APP, settings: { limits: { max_connections: COUNT + 1000 }, timeouts: { keep_alive: 120 } })
+    Process.setrlimit(:NOFILE, [Process.getrlimit(:NOFILE).last, COUNT + 1000].min)
+    measure = connect(own)
+    before_time = median_time(measure)
+    # The first few hundred fill the allocator's pools and buffers that are shared by all.
+    idle = Array.new(500) { opened(own) }
+    before_bytes = Processes.private_bytes(own.pid)
+    idle.concat(Array.new(COUNT) { opened(own) })
+    growth = Processes.private_bytes(own.pid) - before_bytes
+    assert_operator growth / COUNT, :<, 2048, "bytes of front for each idle connection"
+    after_time = median_time(measure)
+    assert_operator after_time, :<, before_time * 3, "median seconds of a request with #{COUNT} idle connections against #{before_time} without"
+    idle.sample(20).each { |connection| assert_alive connection }
+  end
+
+  private
+
+  def opened(server)
+    connect(server).tap do |connection|
+      connection.write(request("GET", "/"))
+      assert_status 200, connection.read_response
+    end
+  end
+
+  def median_time(connection)
+    times = Array.new(301) do
+      elapsed do
+        connection.write(request("GET", "/"))
+        connection.read_response
+      end
+    end
+    times.sort[150]
+  end
+end
