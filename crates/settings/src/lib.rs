@@ -13,9 +13,34 @@
 
 #![forbid(unsafe_code)]
 
+mod control;
+mod environment;
+mod error;
+mod file;
+mod given;
+mod kind;
+mod load;
+mod machine;
+mod nearest;
+mod origin;
+mod raw;
+mod resolve;
 mod settings;
+pub mod table;
+#[cfg(test)]
+mod testing;
 mod value;
 
+pub use control::control_path;
+pub use environment::{Environment, ProcessEnvironment};
+pub use error::{Error, Errors};
+pub use given::{Argument, Given, Written};
+pub use kind::{Completion, Mistake};
+pub use load::{CONFIG_FILE, load};
+pub use machine::{Chosen, Machine, auto_front_threads, auto_workers};
+pub use origin::Origin;
+pub use raw::Raw;
+pub use resolve::{Choice, Loaded};
 pub use settings::{Files, Limits, Logs, Rack, Settings, Timeouts};
 pub use value::bind::{Bind, DEFAULT_BACKLOG};
 pub use value::log::{AccessLog, ErrorLog, LogFormat};

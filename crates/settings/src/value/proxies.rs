@@ -1,6 +1,10 @@
 //! Which peers are believed when they say who the client is.
 
 use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::kind::Mistake;
+use crate::kind::numbers::digits;
 
 /// Peers whose forwarding headers are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +23,24 @@ impl TrustedProxies {
             None => self.unix,
         }
     }
+
+    pub(crate) fn parse(words: &[&str]) -> Result<TrustedProxies, Mistake> {
+        if words.contains(&"none") {
+            let alone = words.len() == 1;
+            return alone
+                .then(TrustedProxies::default)
+                .ok_or_else(|| Mistake::expected("\"none\" to stand alone"));
+        }
+        let mut proxies = TrustedProxies::default();
+        for word in words {
+            if *word == "unix" {
+                proxies.unix = true;
+            } else {
+                proxies.networks.push(word.parse()?);
+            }
+        }
+        Ok(proxies)
+    }
 }
 
 /// A network: an address and how many leading bits count.
@@ -31,8 +53,7 @@ pub struct Cidr {
 impl Cidr {
     /// The network of the first `prefix` bits of `address`; `None` when the address has not that many.
     pub fn new(address: IpAddr, prefix: u8) -> Option<Cidr> {
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        (prefix <= bits).then_some(Cidr { address, prefix })
+        (prefix <= bits(address)).then_some(Cidr { address, prefix })
     }
 
     /// Whether `peer` is in this network. An IPv4 peer of a dual-stack socket (`::ffff:a.b.c.d`) counts as IPv4.
@@ -47,6 +68,61 @@ impl Cidr {
                 (net.to_bits() ^ peer.to_bits()) & mask == 0
             }
             _ => false,
+        }
+    }
+}
+
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+impl FromStr for Cidr {
+    type Err = Mistake;
+
+    fn from_str(text: &str) -> Result<Cidr, Mistake> {
+        let (address, prefix) =
+            text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
+        let address: IpAddr = address.parse().map_err(|_| Mistake::default())?;
+        let prefix = match prefix {
+            None => bits(address),
+            Some(prefix) => digits(prefix).and_then(|prefix| u8::try_from(prefix).ok()).unwrap_or(u8::MAX),
+        };
+        Cidr::new(address, prefix)
+            .ok_or_else(|| Mistake::expected(format!("0 to {} bits behind the / of {text}", bits(address))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trusts(words: &[&str], peer: &str) -> bool {
+        let proxies = TrustedProxies::parse(words).expect("valid networks");
+        proxies.trusts(Some(peer.parse().expect("an address")))
+    }
+
+    #[test]
+    fn networks_contain_their_addresses_only() {
+        assert!(trusts(&["10.0.0.0/8"], "10.255.0.1"));
+        assert!(!trusts(&["10.0.0.0/8"], "11.0.0.1"));
+        assert!(trusts(&["0.0.0.0/0"], "203.0.113.9"));
+        assert!(!trusts(&["0.0.0.0/0"], "2001:db8::1"));
+        assert!(trusts(&["::1"], "::1"));
+        assert!(!trusts(&["::1"], "::2"));
+        assert!(trusts(&["fc00::/7"], "fdff::1"));
+        assert!(trusts(&["127.0.0.0/8"], "::ffff:127.0.0.1"));
+        assert!(trusts(&["::/0"], "2001:db8::1"));
+        assert!(trusts(&["10.1.2.3/8"], "10.9.9.9"));
+    }
+
+    #[test]
+    fn unix_and_none_are_words() {
+        assert!(TrustedProxies::parse(&["unix"]).is_ok_and(|proxies| proxies.trusts(None)));
+        assert!(TrustedProxies::parse(&["none"]).is_ok_and(|proxies| !proxies.trusts(None)));
+        for wrong in
+            [&["none", "unix"][..], &["10.0.0.0/33"], &["::/129"], &["10.0.0/8"], &["10.0.0.0/"], &["x"]]
+        {
+            assert!(TrustedProxies::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -1,0 +1,78 @@
+//! What is wrong with what was written, all of it, each with its place and the way out.
+
+use std::fmt;
+
+use crate::kind::Mistake;
+use crate::origin::Origin;
+use crate::raw::Raw;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Where it was written.
+    pub origin: Origin,
+    /// What was written there: `workers = "many"`, `--workers many`, `WEB_CONCURRENCY=many`.
+    pub written: String,
+    /// What is wrong about it.
+    pub problem: String,
+    /// What was probably meant.
+    pub nearest: Option<String>,
+}
+
+impl Error {
+    /// A value that its option does not take.
+    pub(crate) fn value(key: &str, raw: &Raw, origin: &Origin, mistake: Mistake, expected: &str) -> Error {
+        let expected = mistake.expected.unwrap_or_else(|| expected.to_owned());
+        let written = written(key, raw, origin);
+        Error {
+            origin: origin.clone(),
+            written,
+            problem: format!("expected {expected}"),
+            nearest: mistake.nearest,
+        }
+    }
+
+    /// A good value that cannot be together with another.
+    pub(crate) fn conflict(key: &str, raw: &Raw, origin: &Origin, problem: impl Into<String>) -> Error {
+        let written = written(key, raw, origin);
+        Error { origin: origin.clone(), written, problem: problem.into(), nearest: None }
+    }
+}
+
+/// A value together with its name, as it stands in its source.
+pub(crate) fn written(key: &str, raw: &Raw, origin: &Origin) -> String {
+    match (origin, raw) {
+        (Origin::Flag(flag), Raw::Word(word)) if word.is_empty() => format!("{flag} \"\""),
+        (Origin::Flag(flag), raw) => format!("{flag} {raw}"),
+        (Origin::Env(name), raw) => format!("{name}={raw}"),
+        (Origin::File { .. } | Origin::Default, raw) => format!("{key} = {raw}"),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Origin::File { .. } = self.origin {
+            write!(f, "{}: ", self.origin)?;
+        }
+        write!(f, "{}: {}", self.written, self.problem)?;
+        match &self.nearest {
+            Some(nearest) => write!(f, "; did you mean {nearest:?}?"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Everything that is wrong, in the order flags, variables, file; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Errors(pub Vec<Error>);
+
+impl fmt::Display for Errors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(Error::to_string).collect();
+        write!(f, "{}", lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Errors {}

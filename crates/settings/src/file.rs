@@ -1,0 +1,150 @@
+//! `firebrick.toml`: text to values with their lines.
+//!
+//! Contract: no text makes this panic; every key of the text is either added to [`Given`] or an error.
+
+use std::path::Path;
+
+use toml_edit::{Document, Item, TableLike, Value};
+
+use crate::error::Error;
+use crate::given::{Given, Written};
+use crate::nearest::nearest;
+use crate::origin::Origin;
+use crate::raw::Raw;
+use crate::table;
+
+/// Reads `text`, which messages call `path`, into `given`.
+pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
+    let mut reader = Reader { path, text, given, errors: Vec::new() };
+    match Document::parse(text) {
+        Ok(document) => reader.table(document.as_table(), ""),
+        Err(error) => {
+            let start = error.span().map_or(0, |span| span.start);
+            reader.not_toml(start, error.message());
+        }
+    }
+    reader.errors
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+    given: &'a mut Given,
+    errors: Vec<Error>,
+}
+
+impl Reader<'_> {
+    /// Reads a table whose keys have `prefix` in front.
+    fn table(&mut self, table: &dyn TableLike, prefix: &str) {
+        for (name, item) in table.iter() {
+            let span = table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span());
+            let origin = self.origin(span.map_or(0, |span| span.start));
+            let key = format!("{prefix}{name}");
+            let entry =
+                table::entries().map(|entry| entry.about()).find(|about| about.in_file && about.key == key);
+            match (entry, item.as_table_like()) {
+                (Some(about), _) => self.given.add(about.key, Written { raw: raw(item), origin }),
+                (None, Some(inner)) if is_section(&key) => self.table(inner, &format!("{key}.")),
+                (None, _) => self.unknown(&key, item, origin),
+            }
+        }
+    }
+
+    fn unknown(&mut self, key: &str, item: &Item, origin: Origin) {
+        let (written, problem, nearest) = if is_section(key) {
+            (format!("{key} = {}", raw(item)), format!("expected a table: [{key}]"), None)
+        } else if item.is_table_like() && !key.contains('.') {
+            (format!("[{key}]"), "unknown table".to_owned(), nearest(key, sections()).map(str::to_owned))
+        } else if let Some(about) = command_line_only(key) {
+            (key.to_owned(), format!("can only be given on the command line{about}"), None)
+        } else {
+            (key.to_owned(), "unknown key".to_owned(), nearest_key(key).map(str::to_owned))
+        };
+        let written = written.escape_debug().to_string().replace("\\\"", "\"");
+        self.errors.push(Error { origin, written, problem, nearest });
+    }
+
+    fn not_toml(&mut self, start: usize, message: &str) {
+        let origin = self.origin(start);
+        let message = message.lines().collect::<Vec<_>>().join("; ");
+        let problem = format!("this is not TOML: {message}");
+        let line = self.text.lines().nth(line_at(self.text, start) - 1).unwrap_or_default();
+        let written: String = line.trim().chars().take(60).collect();
+        self.errors.push(Error {
+            origin,
+            written: written.escape_debug().to_string(),
+            problem,
+            nearest: None,
+        });
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        Origin::File { path: self.path.to_owned(), line: line_at(self.text, offset) }
+    }
+}
+
+/// The line of a byte, counted from 1.
+fn line_at(text: &str, offset: usize) -> usize {
+    let before = text.as_bytes().get(..offset).unwrap_or(text.as_bytes());
+    before.iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn raw(item: &Item) -> Raw {
+    match item {
+        Item::Value(value) => raw_value(value),
+        _ => Raw::Other("a table"),
+    }
+}
+
+fn raw_value(value: &Value) -> Raw {
+    match value {
+        Value::String(text) => Raw::Text(text.value().clone()),
+        Value::Integer(number) => Raw::Integer(*number.value()),
+        Value::Float(number) => Raw::Float(*number.value()),
+        Value::Boolean(on) => Raw::Switch(*on.value()),
+        Value::Datetime(_) => Raw::Other("a date"),
+        Value::Array(parts) => Raw::List(parts.iter().map(raw_value).collect()),
+        Value::InlineTable(_) => Raw::Other("a table"),
+    }
+}
+
+/// All keys that the file may set.
+fn keys() -> impl Iterator<Item = &'static str> {
+    table::entries().map(|entry| entry.about()).filter(|about| about.in_file).map(|about| about.key)
+}
+
+/// The tables that hold keys, some more than once.
+fn sections() -> impl Iterator<Item = &'static str> {
+    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section)
+}
+
+fn is_section(key: &str) -> bool {
+    sections().any(|section| section == key)
+}
+
+/// How to give on the command line what the file may not set.
+fn command_line_only(key: &str) -> Option<String> {
+    let about =
+        table::entries().map(|entry| entry.about()).find(|about| !about.in_file && about.key == key)?;
+    let flag = about.flags.first().map(|flag| format!(", with --{}", flag.long));
+    Some(flag.unwrap_or_default())
+}
+
+/// The key that was probably meant: one that is in another table or known elsewhere by this name, or one that looks alike.
+fn nearest_key(written: &str) -> Option<&'static str> {
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().replace('-', "_").to_ascii_lowercase();
+    let name = last(written);
+    let same = keys().find(|key| last(key) == name);
+    let known = || {
+        let known = |about: &&table::About| about.in_file && about.known_as.contains(&name.as_str());
+        table::entries().map(|entry| entry.about()).find(known).map(|about| about.key)
+    };
+    let alike = || nearest(written, keys());
+    let alike_elsewhere = || {
+        let names: Vec<(&str, &str)> =
+            keys().filter_map(|key| Some((key.rsplit_once('.')?.1, key))).collect();
+        let found = nearest(&name, names.iter().map(|(name, _)| *name))?;
+        names.iter().find(|(name, _)| *name == found).map(|(_, key)| *key)
+    };
+    same.or_else(known).or_else(alike).or_else(alike_elsewhere)
+}

@@ -1,0 +1,75 @@
+//! The first stage: everything that was written and where, unjudged.
+//!
+//! Contract:
+//! 1. Collecting never fails: a value of a wrong type is still what was written.
+//! 2. The values of one option are kept strongest first: flag, variables in the table's order, file.
+//! 3. Blank variables count as unset.
+
+use std::collections::BTreeMap;
+
+use crate::environment::Environment;
+use crate::origin::Origin;
+use crate::raw::Raw;
+use crate::table;
+
+/// One value on the command line, already split from its flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// The key of the entry it is for.
+    pub key: &'static str,
+    /// The flag as messages should name it: `--port`, `DIR`.
+    pub flag: String,
+    /// The values, more than one only when the option is a list.
+    pub values: Vec<String>,
+}
+
+/// A value and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// As it was written.
+    pub raw: Raw,
+    /// Where.
+    pub origin: Origin,
+}
+
+/// All that was written, by key, strongest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Given {
+    values: BTreeMap<&'static str, Vec<Written>>,
+}
+
+impl Given {
+    /// Collects flags and variables.
+    pub fn collect(arguments: &[Argument], environment: &dyn Environment) -> Given {
+        let mut given = Given::default();
+        for entry in table::entries() {
+            let about = entry.about();
+            for argument in arguments.iter().filter(|argument| argument.key == about.key) {
+                let raw = match argument.values.as_slice() {
+                    [one] => Raw::Word(one.clone()),
+                    many => Raw::List(many.iter().cloned().map(Raw::Word).collect()),
+                };
+                given.add(about.key, Written { raw, origin: Origin::Flag(argument.flag.clone()) });
+            }
+            for name in about.env {
+                if let Some(value) = environment.var(name).filter(|value| !value.trim().is_empty()) {
+                    given.add(
+                        about.key,
+                        Written { raw: Raw::Word(value), origin: Origin::Env((*name).to_owned()) },
+                    );
+                }
+            }
+        }
+        given
+    }
+
+    /// Adds a value that is weaker than all before it.
+    pub fn add(&mut self, key: &'static str, written: Written) {
+        self.values.entry(key).or_default().push(written);
+    }
+
+    /// What was written for a key, strongest first.
+    pub fn written(&self, key: &str) -> &[Written] {
+        self.values.get(key).map_or(&[], Vec::as_slice)
+    }
+}

@@ -1,0 +1,103 @@
+//! Types whose values are lists or pairs, read by the modules of [`crate::value`].
+
+use super::numbers::OrDefault;
+use super::{Kind, Mistake};
+use crate::raw::Raw;
+use crate::value::bind::Bind;
+use crate::value::proxies::TrustedProxies;
+use crate::value::threads::Threads;
+
+/// Addresses to listen on. Unix paths are still as written.
+pub(crate) struct Binds;
+
+impl Kind for Binds {
+    type Value = Vec<Bind>;
+
+    fn read(&self, raw: &Raw) -> Result<Vec<Bind>, Mistake> {
+        // Not `parts`: a comma may be part of a socket's path.
+        let one = std::slice::from_ref(raw);
+        let parts = if let Raw::List(parts) = raw { parts } else { one };
+        parts
+            .iter()
+            .filter(|part| **part != Raw::Word(String::new()))
+            .map(|part| part.text().ok_or_default()?.parse())
+            .collect()
+    }
+
+    fn expected(&self) -> String {
+        "\"tcp://HOST:PORT\", \"unix://PATH\", \"HOST:PORT\" or \"/PATH\"".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// `MIN:MAX`, or one number for the maximum and the minimum.
+pub(crate) struct ThreadRange;
+
+impl Kind for ThreadRange {
+    type Value = Threads;
+
+    fn read(&self, raw: &Raw) -> Result<Threads, Mistake> {
+        match raw {
+            Raw::Word(text) | Raw::Text(text) => text.parse(),
+            Raw::Integer(number) => number.to_string().parse(),
+            _ => Err(Mistake::default()),
+        }
+    }
+
+    fn expected(&self) -> String {
+        format!("\"MIN:MAX\" or a number of threads, from 1 to {}", Threads::MOST)
+    }
+}
+
+/// Networks, `unix`, `none`.
+pub(crate) struct Proxies;
+
+impl Kind for Proxies {
+    type Value = TrustedProxies;
+
+    fn read(&self, raw: &Raw) -> Result<TrustedProxies, Mistake> {
+        let parts = raw.parts();
+        let words: Vec<&str> =
+            parts.iter().map(|part| part.text().ok_or_default()).collect::<Result<_, _>>()?;
+        TrustedProxies::parse(&words)
+    }
+
+    fn expected(&self) -> String {
+        "a list of networks such as \"10.0.0.0/8\" or \"::1\", and \"unix\", or only \"none\"".to_owned()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        vec!["none", "unix"]
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// Request paths.
+pub(crate) struct RequestPaths;
+
+impl Kind for RequestPaths {
+    type Value = Vec<String>;
+
+    fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
+        let path = |part: &Raw| {
+            let valid =
+                |text: &&str| text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
+            part.text().filter(valid).map(str::to_owned).ok_or_default()
+        };
+        raw.parts().iter().map(path).collect()
+    }
+
+    fn expected(&self) -> String {
+        "a list of request paths, each beginning with / such as \"/up\"".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}

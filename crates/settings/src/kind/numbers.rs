@@ -1,0 +1,244 @@
+//! Numbers: counts, sizes in bytes, spans of time.
+
+use std::time::Duration;
+
+use super::{Kind, Mistake};
+use crate::raw::Raw;
+
+/// A whole number within bounds.
+pub(crate) struct Count {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+}
+
+impl Kind for Count {
+    type Value = u64;
+
+    fn read(&self, raw: &Raw) -> Result<u64, Mistake> {
+        let number = match raw {
+            Raw::Word(text) => digits(text),
+            Raw::Integer(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        number.filter(|number| (self.min..=self.max).contains(number)).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        match self.max {
+            u64::MAX => format!("a whole number of at least {}", self.min),
+            max => format!("a whole number from {} to {max}", self.min),
+        }
+    }
+}
+
+/// A number of bytes within bounds: `65536`, `64KiB`, `10MB`.
+pub(crate) struct Size {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+}
+
+impl Kind for Size {
+    type Value = u64;
+
+    fn read(&self, raw: &Raw) -> Result<u64, Mistake> {
+        let bytes = match raw {
+            Raw::Word(text) | Raw::Text(text) => parse_size(text),
+            Raw::Integer(number) => u64::try_from(*number).ok(),
+            _ => None,
+        };
+        bytes.filter(|bytes| (self.min..=self.max).contains(bytes)).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        let bounds = match (self.min, self.max) {
+            (0, max) => format!("up to {}", size_text(max)),
+            (min, max) => format!("from {} to {}", size_text(min), size_text(max)),
+        };
+        format!("a size such as 65536, \"64KiB\" or \"10MB\", {bounds}")
+    }
+}
+
+const UNITS: &[(&str, u64)] = &[
+    ("", 1),
+    ("b", 1),
+    ("k", 1 << 10),
+    ("kib", 1 << 10),
+    ("kb", 1_000),
+    ("m", 1 << 20),
+    ("mib", 1 << 20),
+    ("mb", 1_000_000),
+    ("g", 1 << 30),
+    ("gib", 1 << 30),
+    ("gb", 1_000_000_000),
+    ("t", 1 << 40),
+    ("tib", 1 << 40),
+    ("tb", 1_000_000_000_000),
+];
+
+fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text);
+    let unit = unit.to_ascii_lowercase();
+    let factor = UNITS.iter().find(|(name, _)| *name == unit)?.1;
+    digits(number)?.checked_mul(factor)
+}
+
+/// The shortest exact way to write a number of bytes.
+pub(crate) fn size_text(bytes: u64) -> String {
+    const SCALES: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match SCALES.iter().find(|(scale, _)| bytes >= *scale && bytes.is_multiple_of(*scale)) {
+        Some((scale, name)) => format!("{}{name}", bytes / scale),
+        None => bytes.to_string(),
+    }
+}
+
+/// A span of time within bounds: `30`, `"30s"`, `"500ms"`, `"2m"`.
+pub(crate) struct Period {
+    pub(crate) min: Duration,
+    pub(crate) max: Duration,
+}
+
+impl Period {
+    /// Anything from a millisecond to a day.
+    pub(crate) const POSITIVE: Period =
+        Period { min: Duration::from_millis(1), max: Duration::from_secs(86_400) };
+    /// The same, or nothing at all.
+    pub(crate) const ANY: Period = Period { min: Duration::ZERO, max: Duration::from_secs(86_400) };
+}
+
+impl Kind for Period {
+    type Value = Duration;
+
+    fn read(&self, raw: &Raw) -> Result<Duration, Mistake> {
+        let period = match raw {
+            Raw::Word(text) | Raw::Text(text) => parse_period(text),
+            Raw::Integer(number) => u64::try_from(*number).ok().map(Duration::from_secs),
+            Raw::Float(number) => Duration::try_from_secs_f64(*number).ok(),
+            _ => None,
+        };
+        period.filter(|period| (self.min..=self.max).contains(period)).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        let bounds = format!("from {} to {}", period_text(self.min), period_text(self.max));
+        format!("a time such as 30, \"30s\", \"500ms\" or \"2m\", {bounds}")
+    }
+}
+
+fn parse_period(text: &str) -> Option<Duration> {
+    let (number, unit) = split_unit(text);
+    let millis = match unit {
+        "ms" => 1.0,
+        "" | "s" => 1_000.0,
+        "m" | "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        _ => return None,
+    };
+    // Rounded to the microsecond, so that "0.3s" is what it says.
+    let micros = (decimal(number)? * millis * 1_000.0).round();
+    Duration::try_from_secs_f64(micros / 1_000_000.0).ok()
+}
+
+/// The shortest exact way to write a span of time of whole milliseconds.
+pub(crate) fn period_text(period: Duration) -> String {
+    match period.as_millis() {
+        0 => "0".to_owned(),
+        millis if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
+        millis if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
+        millis if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
+        millis => format!("{millis}ms"),
+    }
+}
+
+/// The number in front and the unit behind it, with blanks around either dropped.
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    (number, unit.trim_start())
+}
+
+/// Digits only: what `str::parse` takes beyond that (`+5`) is more often a slip than a wish.
+pub(crate) fn digits(text: &str) -> Option<u64> {
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+fn decimal(text: &str) -> Option<f64> {
+    let plain = text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// `Option` to a mistake that the kind itself describes.
+pub(super) trait OrDefault<T> {
+    fn ok_or_default(self) -> Result<T, Mistake>;
+}
+
+impl<T> OrDefault<T> for Option<T> {
+    fn ok_or_default(self) -> Result<T, Mistake> {
+        self.ok_or_else(Mistake::default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(text: &str) -> Option<u64> {
+        Size { min: 0, max: u64::MAX }.read(&Raw::Word(text.into())).ok()
+    }
+
+    fn period(text: &str) -> Option<Duration> {
+        Period::ANY.read(&Raw::Text(text.into())).ok()
+    }
+
+    #[test]
+    fn sizes_take_binary_and_decimal_units() {
+        assert_eq!(size("64KiB"), Some(65_536));
+        assert_eq!(size("64 kib"), Some(65_536));
+        assert_eq!(size("10MB"), Some(10_000_000));
+        assert_eq!(size("1g"), Some(1 << 30));
+        assert_eq!(size("4096"), Some(4096));
+        for wrong in ["", "KiB", "-1", "+1", "1.5GiB", "1QB", "18446744073709551616", "99999999999TiB", "1 2"]
+        {
+            assert_eq!(size(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_shortest() {
+        assert_eq!(size_text(65_536), "64KiB");
+        assert_eq!(size_text(1 << 30), "1GiB");
+        assert_eq!(size_text(1_000), "1000");
+        assert_eq!(size_text(0), "0");
+    }
+
+    #[test]
+    fn periods_take_units_and_fractions() {
+        assert_eq!(period("30"), Some(Duration::from_secs(30)));
+        assert_eq!(period("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(period("2m"), Some(Duration::from_secs(120)));
+        assert_eq!(period("0.3s"), Some(Duration::from_millis(300)));
+        for wrong in ["", "s", "-1s", "1d", "1e9", "inf", "nan", ".5", "1.2.3", "25h"] {
+            assert_eq!(period(wrong), None, "{wrong}");
+        }
+        assert_eq!(Period::ANY.read(&Raw::Float(1.5)), Ok(Duration::from_millis(1500)));
+        assert!(Period::ANY.read(&Raw::Float(f64::NAN)).is_err());
+        assert!(Period::ANY.read(&Raw::Integer(-1)).is_err());
+    }
+
+    #[test]
+    fn counts_in_the_file_are_integers_not_strings() {
+        let count = Count { min: 1, max: 10 };
+        assert_eq!(count.read(&Raw::Integer(10)), Ok(10));
+        assert_eq!(count.read(&Raw::Word("10".into())), Ok(10));
+        for wrong in
+            [Raw::Text("10".into()), Raw::Integer(0), Raw::Integer(11), Raw::Float(1.0), Raw::Switch(true)]
+        {
+            assert!(count.read(&wrong).is_err(), "{wrong}");
+        }
+    }
+}

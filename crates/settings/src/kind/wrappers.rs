@@ -1,0 +1,92 @@
+//! Types made of another type and a way to say "none" or "you choose".
+
+use std::time::Duration;
+
+use super::{Completion, Kind, Mistake};
+use crate::raw::Raw;
+
+/// A value or nothing; nothing is the empty text.
+pub(crate) struct Maybe<K>(pub(crate) K);
+
+impl<K: Kind> Kind for Maybe<K> {
+    type Value = Option<K::Value>;
+
+    fn read(&self, raw: &Raw) -> Result<Self::Value, Mistake> {
+        if raw.text() == Some("") { Ok(None) } else { self.0.read(raw).map(Some) }
+    }
+
+    fn expected(&self) -> String {
+        self.0.expected()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.0.words()
+    }
+
+    fn completion(&self) -> Completion {
+        self.0.completion()
+    }
+}
+
+/// A value, or `auto` (which is `None` until it is resolved).
+pub(crate) struct Auto<K>(pub(crate) K);
+
+impl<K: Kind> Kind for Auto<K> {
+    type Value = Option<K::Value>;
+
+    fn read(&self, raw: &Raw) -> Result<Self::Value, Mistake> {
+        if raw.text() == Some("auto") { Ok(None) } else { self.0.read(raw).map(Some) }
+    }
+
+    fn expected(&self) -> String {
+        format!("{}, or \"auto\"", self.0.expected())
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        vec!["auto"]
+    }
+}
+
+/// A value, or `0`, `false` or `off` for none.
+pub(crate) struct OrOff<K>(pub(crate) K);
+
+/// What counts as zero.
+pub(crate) trait Zero {
+    fn is_zero(&self) -> bool;
+}
+
+impl Zero for u64 {
+    fn is_zero(&self) -> bool {
+        *self == 0
+    }
+}
+
+impl Zero for Duration {
+    fn is_zero(&self) -> bool {
+        Duration::is_zero(self)
+    }
+}
+
+impl Zero for String {
+    fn is_zero(&self) -> bool {
+        false
+    }
+}
+
+impl<K: Kind<Value: Zero>> Kind for OrOff<K> {
+    type Value = Option<K::Value>;
+
+    fn read(&self, raw: &Raw) -> Result<Self::Value, Mistake> {
+        let off =
+            raw.text().is_some_and(|text| text == "off" || text == "false") || *raw == Raw::Switch(false);
+        if off { Ok(None) } else { self.0.read(raw).map(|value| (!value.is_zero()).then_some(value)) }
+    }
+
+    fn expected(&self) -> String {
+        format!("{}, or \"off\"", self.0.expected())
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        vec!["off"]
+    }
+}

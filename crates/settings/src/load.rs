@@ -1,0 +1,134 @@
+//! Arguments, variables and the file to checked settings: the one place that opens the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::control::control_path;
+use crate::environment::Environment;
+use crate::error::{Error, Errors, written};
+use crate::file;
+use crate::given::{Argument, Given, Written};
+use crate::nearest::nearest;
+use crate::origin::Origin;
+use crate::raw::Raw;
+use crate::resolve::{Facts, Loaded, resolve};
+use crate::table::{self, app};
+
+/// The configuration file that is read when none is named.
+pub const CONFIG_FILE: &str = "firebrick.toml";
+
+/// Loads settings from the command line, the environment and the configuration file.
+///
+/// # Errors
+/// All that is wrong, together.
+pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loaded, Errors> {
+    let mut given = Given::collect(arguments, environment);
+    let mut errors = Vec::new();
+    let typed_in = environment.current_dir();
+    let target = target(&given, &typed_in).unwrap_or_else(|error| {
+        errors.push(error);
+        Target { dir: typed_in.clone(), app: None, found: false }
+    });
+    let named = given.written(app::CONFIG.about.key).first().cloned();
+    let config = config(named.as_ref(), &typed_in, &target);
+    match config.as_ref().map(|path| (path, read(path))) {
+        Some((path, Ok(text))) => {
+            errors.extend(file::read(path.strip_prefix(&typed_in).unwrap_or(path), &text, &mut given));
+        }
+        Some((path, Err(problem))) => errors.push(unreadable(path, problem, named.as_ref())),
+        None => {}
+    }
+    let facts = Facts {
+        control: control_path(&target.dir, environment, environment.uid()),
+        typed_in,
+        dir: target.dir,
+        app: target.app,
+        config,
+        machine: environment.machine(),
+    };
+    match resolve(&given, &facts) {
+        Ok(loaded) if errors.is_empty() => Ok(loaded),
+        Ok(_) => Err(sorted(errors)),
+        Err(more) => {
+            errors.extend(more);
+            Err(sorted(errors))
+        }
+    }
+}
+
+/// In the order in which a reader meets them: flags, variables, lines of the file.
+fn sorted(mut errors: Vec<Error>) -> Errors {
+    errors.sort_by_key(|error| match &error.origin {
+        Origin::Flag(_) => (0, 0),
+        Origin::Env(_) => (1, 0),
+        Origin::File { line, .. } => (2, *line),
+        Origin::Default => (3, 0),
+    });
+    Errors(errors)
+}
+
+/// What is to be served.
+struct Target {
+    dir: PathBuf,
+    app: Option<PathBuf>,
+    found: bool,
+}
+
+/// The directory and rackup file that the argument names.
+fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
+    let about = &app::TARGET.about;
+    let argument = given.written(about.key).first();
+    let default = Written { raw: Raw::Word(about.default.to_owned()), origin: Origin::Default };
+    let Written { raw, origin } = argument.unwrap_or(&default);
+    let text = raw.text().unwrap_or_default();
+    let path = typed_in.join(text);
+    let refused = |expected: &str, nearest: Option<&str>| {
+        let written = written(about.key, raw, origin);
+        let nearest = nearest.map(str::to_owned);
+        Error { origin: origin.clone(), written, problem: format!("expected {expected}"), nearest }
+    };
+    // Canonical, so that the control socket is found however the directory is spelled.
+    let Ok(path) = path.canonicalize() else {
+        let command = nearest(text, table::COMMANDS.iter().map(|(name, _)| *name));
+        return Err(refused("a directory or a rackup file (.ru) that exists", command));
+    };
+    if path.is_dir() {
+        let rackup = path.join("config.ru");
+        return Ok(Target { app: rackup.is_file().then_some(rackup), dir: path, found: true });
+    }
+    match path.parent() {
+        Some(dir) if path.extension().is_some_and(|extension| extension == "ru") => {
+            Ok(Target { dir: dir.to_owned(), app: Some(path), found: true })
+        }
+        _ => Err(refused("a directory or a file whose name ends in .ru", None)),
+    }
+}
+
+/// The file to read: the one that is named, or the one in the app's directory when there is one.
+fn config(named: Option<&Written>, typed_in: &Path, target: &Target) -> Option<PathBuf> {
+    match named.map(|written| written.raw.text().unwrap_or_default()) {
+        Some("-" | "") => None,
+        Some(path) => Some(typed_in.join(path).components().collect()),
+        None => Some(target.dir.join(CONFIG_FILE)).filter(|path| target.found && path.exists()),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    if path.extension().is_some_and(|extension| extension == "rb") {
+        return Err("expected a TOML file such as firebrick.toml; Ruby configuration is not read".to_owned());
+    }
+    std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => "expected text in UTF-8".to_owned(),
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::IsADirectory => "expected a file, this is a directory".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    })
+}
+
+fn unreadable(path: &Path, problem: String, named: Option<&Written>) -> Error {
+    let (origin, written) = match named {
+        Some(named) => (named.origin.clone(), written(app::CONFIG.about.key, &named.raw, &named.origin)),
+        None => (Origin::Default, path.display().to_string()),
+    };
+    Error { origin, written, problem, nearest: None }
+}

@@ -1,0 +1,187 @@
+//! What the machine lets this process use, and what `auto` makes of it.
+//!
+//! Contract: [`auto_workers`] and [`auto_front_threads`] are pure; only [`Machine::read`] looks at the system.
+
+mod cgroup;
+
+use std::path::Path;
+
+use crate::kind::numbers::size_text;
+
+/// What the machine lets this process use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// CPUs that the process may run on.
+    pub cores: u32,
+    /// CPUs' worth of time that the cgroup grants; `None` when it sets no quota.
+    pub cpu_quota: Option<f64>,
+    /// Bytes of memory that the cgroup grants; `None` when it sets no limit.
+    pub memory_limit: Option<u64>,
+    /// Bytes of memory of the machine; `None` when unknown.
+    pub memory_total: Option<u64>,
+    /// Files that the process may have open (`RLIMIT_NOFILE`, the hard limit); `None` when unlimited.
+    pub open_files: Option<u64>,
+}
+
+impl Machine {
+    /// Looks at this process and its cgroups.
+    pub fn read() -> Machine {
+        let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let granted = cgroup::read(Path::new("/sys/fs/cgroup"), &membership);
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        Machine {
+            cores: cores(),
+            cpu_quota: granted.cpus,
+            memory_limit: granted.memory,
+            memory_total: memory_total(&meminfo),
+            open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
+        }
+    }
+
+    /// Whole CPUs that may be used: affinity, lowered by the quota (rounded up).
+    pub fn cpus(&self) -> u32 {
+        let quota = self.cpu_quota.map_or(u32::MAX, |quota| quota.ceil().max(1.0) as u32);
+        self.cores.min(quota).max(1)
+    }
+}
+
+/// CPUs in the affinity mask. Not `available_parallelism`, which mixes in the quota, rounded down.
+#[cfg(target_os = "linux")]
+fn cores() -> u32 {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => set.count().max(1),
+        Err(_) => parallelism(),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn cores() -> u32 {
+    parallelism()
+}
+
+fn parallelism() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
+/// `MemTotal` of `/proc/meminfo` in bytes.
+fn memory_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// A number that `auto` stood for, and why it is that number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// At least 1.
+    pub number: u32,
+    /// To be read after the number: `auto: 2 CPUs by cgroup quota`.
+    pub why: String,
+}
+
+/// Workers for this machine when each takes about `worker_memory` bytes.
+pub fn auto_workers(machine: &Machine, worker_memory: u64) -> Chosen {
+    let cpus = machine.cpus();
+    let why = format!("auto: {}", cpu_reason(machine));
+    let Some((memory, what)) = memory_bound(machine) else { return Chosen { number: cpus, why } };
+    let room = u32::try_from(memory / worker_memory.max(1)).unwrap_or(u32::MAX).max(1);
+    if room >= cpus {
+        return Chosen { number: cpus, why };
+    }
+    let each = size_text(worker_memory);
+    Chosen {
+        number: room,
+        why: format!("auto: {what} of {} has room for {room} of {each} each", mebibytes(memory)),
+    }
+}
+
+/// Event-loop threads for this machine.
+pub fn auto_front_threads(machine: &Machine) -> Chosen {
+    const MOST: u32 = 16;
+    let cpus = machine.cpus();
+    let why =
+        if cpus > MOST { format!("auto: at most {MOST}") } else { format!("auto: {}", cpu_reason(machine)) };
+    Chosen { number: cpus.min(MOST), why }
+}
+
+fn cpu_reason(machine: &Machine) -> String {
+    let cpus = machine.cpus();
+    let plural = if cpus == 1 { "CPU" } else { "CPUs" };
+    match machine.cpu_quota {
+        Some(quota) if cpus < machine.cores && quota.fract() != 0.0 => {
+            format!("{cpus} {plural} by cgroup quota ({quota:.2}, rounded up)")
+        }
+        Some(_) if cpus < machine.cores => format!("{cpus} {plural} by cgroup quota"),
+        _ => format!("{cpus} {plural}"),
+    }
+}
+
+/// The tighter of the cgroup's limit and the machine's memory.
+fn memory_bound(machine: &Machine) -> Option<(u64, &'static str)> {
+    let limit = machine.memory_limit.map(|bytes| (bytes, "the cgroup's memory limit"));
+    let total = machine.memory_total.map(|bytes| (bytes, "the machine's memory"));
+    limit.into_iter().chain(total).min_by_key(|(bytes, _)| *bytes)
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn machine(cores: u32) -> Machine {
+        Machine { cores, cpu_quota: None, memory_limit: None, memory_total: Some(64 << 30), open_files: None }
+    }
+
+    #[test]
+    fn cores_decide_when_nothing_is_limited() {
+        assert_eq!(auto_workers(&machine(8), 256 * MIB), Chosen { number: 8, why: "auto: 8 CPUs".into() });
+        assert_eq!(auto_workers(&machine(1), 256 * MIB).why, "auto: 1 CPU");
+    }
+
+    #[test]
+    fn the_quota_is_rounded_up_and_never_raises() {
+        let with = |quota| Machine { cpu_quota: Some(quota), ..machine(8) };
+        assert_eq!(
+            auto_workers(&with(2.0), 256 * MIB),
+            Chosen { number: 2, why: "auto: 2 CPUs by cgroup quota".into() }
+        );
+        let half = auto_workers(&with(1.5), 256 * MIB);
+        assert_eq!((half.number, half.why.as_str()), (2, "auto: 2 CPUs by cgroup quota (1.50, rounded up)"));
+        assert_eq!(auto_workers(&with(0.1), 256 * MIB).number, 1);
+        assert_eq!(auto_workers(&with(64.0), 256 * MIB), Chosen { number: 8, why: "auto: 8 CPUs".into() });
+    }
+
+    #[test]
+    fn memory_bounds_and_leaves_one() {
+        let with = |limit| Machine { memory_limit: Some(limit), ..machine(8) };
+        let three = auto_workers(&with(900 * MIB), 256 * MIB);
+        assert_eq!(three.number, 3);
+        assert_eq!(three.why, "auto: the cgroup's memory limit of 900 MiB has room for 3 of 256MiB each");
+        assert_eq!(auto_workers(&with(100 * MIB), 256 * MIB).number, 1);
+        assert_eq!(auto_workers(&with(u64::MAX), 256 * MIB).number, 8);
+        let small = Machine { memory_total: Some(600 * MIB), ..machine(4) };
+        assert_eq!(auto_workers(&small, 256 * MIB).number, 2);
+    }
+
+    #[test]
+    fn front_threads_stop_at_sixteen() {
+        assert_eq!(auto_front_threads(&machine(64)).number, 16);
+        assert_eq!(auto_front_threads(&machine(2)).number, 2);
+    }
+
+    #[test]
+    fn memory_total_is_read_from_meminfo() {
+        assert_eq!(memory_total("MemTotal:       16374692 kB\nMemFree: 1 kB\n"), Some(16_374_692 * 1024));
+        assert_eq!(memory_total(""), None);
+        assert_eq!(memory_total("MemTotal: lots kB"), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_core() {
+        assert!(Machine::read().cores >= 1);
+    }
+}

@@ -1,0 +1,93 @@
+//! Addresses: how binds, port and host go together, and that no path is used twice.
+
+use std::path::{Path, PathBuf};
+
+use super::Facts;
+use super::taker::Taker;
+use crate::origin::Origin;
+use crate::settings::Settings;
+use crate::table::app::PIDFILE;
+use crate::table::entry::{About, Category};
+use crate::table::listen::{BIND, CONTROL, HOST, PORT};
+use crate::table::logs::{ACCESS_LOG, ERROR_LOG};
+use crate::value::bind::Bind;
+use crate::value::log::{AccessLog, ErrorLog};
+
+/// The longest path that fits `sun_path` with its final NUL, on every system we run on (macOS has the shortest).
+const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// The addresses to listen on.
+///
+/// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
+/// replaces the file's binds, because flags win over the file.
+pub(super) fn binds(taker: &Taker<'_>, facts: &Facts) -> Vec<Bind> {
+    let binds = taker.take(&BIND);
+    let port = taker.take(&PORT);
+    let host = taker.take(&HOST);
+    let address = Bind::tcp(host.value.clone(), u16::try_from(port.value).unwrap_or_default());
+    let port_flag = matches!(port.origin, Origin::Flag(_));
+    let bind_flag = matches!(binds.origin, Origin::Flag(_));
+    if binds.value.is_empty() || (port_flag && !bind_flag) {
+        return vec![address];
+    }
+    let port_in_file =
+        taker.written(&PORT).iter().any(|written| matches!(written.origin, Origin::File { .. }));
+    let adds_port = if bind_flag { port_flag } else { port_in_file };
+    if !adds_port {
+        warn_of_unused(taker, &binds.origin, [("port", &port.origin), ("host", &host.origin)]);
+    }
+    let mut all: Vec<Bind> = Vec::new();
+    let base = binds.origin.base(&facts.typed_in, &facts.dir);
+    let written = binds.value.into_iter().map(|bind| bind.based_at(base));
+    for bind in written.chain(adds_port.then_some(address)) {
+        if all.iter().any(|known| known.clashes_with(&bind)) {
+            taker.conflict(&BIND.about, format!("{bind} is asked for twice"));
+        }
+        if let Bind::Unix { path, .. } = &bind {
+            fits_a_socket(taker, &BIND.about, path);
+        }
+        all.push(bind);
+    }
+    all
+}
+
+fn warn_of_unused(taker: &Taker<'_>, binds: &Origin, parts: [(&str, &Origin); 2]) {
+    for (name, origin) in parts {
+        if *origin != Origin::Default {
+            taker.warn(format!("{name} from {origin} has no effect, because {binds} says where to listen"));
+        }
+    }
+}
+
+/// Notes a path that is too long for the address of a Unix socket.
+pub(super) fn fits_a_socket(taker: &Taker<'_>, about: &About, path: &Path) {
+    let length = path.as_os_str().len();
+    if length > MAX_SOCKET_PATH {
+        let text = path.display();
+        let limit = format!("the path of a Unix socket may have at most {MAX_SOCKET_PATH} bytes");
+        taker.conflict(about, format!("{limit}, {text} has {length}"));
+    }
+}
+
+/// Notes paths that two options would both make. The two logs may share one file.
+pub(super) fn no_path_twice(taker: &Taker<'_>, settings: &Settings) {
+    let sockets = settings.binds.iter().filter_map(|bind| match bind {
+        Bind::Unix { path, .. } => Some((&BIND.about, path)),
+        Bind::Tcp { .. } => None,
+    });
+    let access = if let AccessLog::File(path) = &settings.logs.access_log { Some(path) } else { None };
+    let error = if let ErrorLog::File(path) = &settings.logs.error_log { Some(path) } else { None };
+    let control = settings.control.iter().map(|path| (&CONTROL.about, path));
+    let pidfile = settings.pidfile.iter().map(|path| (&PIDFILE.about, path));
+    let access = access.into_iter().map(|path| (&ACCESS_LOG.about, path));
+    let error = error.into_iter().map(|path| (&ERROR_LOG.about, path));
+    let mut used: Vec<(&About, &PathBuf)> = sockets.collect();
+    for (about, path) in control.chain(pidfile).chain(access).chain(error) {
+        let both_logs = |other: &About| about.category == Category::Logs && other.category == Category::Logs;
+        let other = used.iter().find(|(other, known)| *known == path && !both_logs(other));
+        if let Some((other, _)) = other {
+            taker.conflict(about, format!("{} uses the same path", other.key));
+        }
+        used.push((about, path));
+    }
+}

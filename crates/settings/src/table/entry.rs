@@ -1,0 +1,200 @@
+//! What an entry of the table says.
+
+use crate::kind::{Completion, Kind, Mistake};
+use crate::raw::Raw;
+
+/// Where help and docs show an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Category {
+    /// What is served.
+    App,
+    /// Where it listens.
+    Listen,
+    /// Processes and threads.
+    Workers,
+    /// How Ruby and Rack are run.
+    Rack,
+    /// Files served without Ruby.
+    Files,
+    /// Log lines.
+    Logs,
+    /// Bounds on waiting.
+    Timeouts,
+    /// Bounds on size and number.
+    Limits,
+}
+
+impl Category {
+    /// The heading above its options.
+    pub fn title(self) -> &'static str {
+        match self {
+            Category::App => "The app",
+            Category::Listen => "Listening",
+            Category::Workers => "Workers and threads",
+            Category::Rack => "Ruby and Rack",
+            Category::Files => "Static files",
+            Category::Logs => "Logs",
+            Category::Timeouts => "Timeouts",
+            Category::Limits => "Limits",
+        }
+    }
+}
+
+/// One way to give an option on the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// The letter behind `-`.
+    pub short: Option<char>,
+    /// The name behind `--`.
+    pub long: &'static str,
+    /// What follows it.
+    pub takes: Takes,
+}
+
+/// What follows a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// A value, called this in help.
+    Value(&'static str),
+    /// Nothing; the flag stands for this value.
+    Nothing(&'static str),
+}
+
+/// `--long VALUE`
+pub(super) const fn long(long: &'static str, value: &'static str) -> Flag {
+    Flag { short: None, long, takes: Takes::Value(value) }
+}
+
+/// `-s VALUE`, `--long VALUE`
+pub(super) const fn short(short: char, long: &'static str, value: &'static str) -> Flag {
+    Flag { short: Some(short), long, takes: Takes::Value(value) }
+}
+
+/// `--long`, standing for a value
+pub(super) const fn bare(long: &'static str, means: &'static str) -> Flag {
+    Flag { short: None, long, takes: Takes::Nothing(means) }
+}
+
+/// What an entry says, apart from its type.
+#[derive(Debug)]
+pub struct About {
+    /// Its name, and its dotted key in the file when `in_file`.
+    pub key: &'static str,
+    /// Whether the file may set it.
+    pub in_file: bool,
+    /// The heading it stands under.
+    pub category: Category,
+    /// Its flags; the first is the one that messages name.
+    pub flags: &'static [Flag],
+    /// The name of its place among the arguments, for what is given without a flag.
+    pub positional: Option<&'static str>,
+    /// Variables that set it, strongest first.
+    pub env: &'static [&'static str],
+    /// The default as a user would write it.
+    pub default: &'static str,
+    /// How docs show the default when the text itself says little.
+    pub default_shown: Option<&'static str>,
+    /// One line, without a full stop.
+    pub doc: &'static str,
+    /// More, for `--help` and the docs; may be empty.
+    pub more: &'static str,
+    /// Whether a running server takes a new value on reload.
+    pub reloadable: bool,
+    /// Names that other servers have for it, so that a mistake can be answered with the right one.
+    pub known_as: &'static [&'static str],
+}
+
+impl About {
+    /// An entry to which only what is special must be added.
+    pub(super) const fn under(category: Category) -> About {
+        About {
+            key: "",
+            in_file: true,
+            category,
+            flags: &[],
+            positional: None,
+            env: &[],
+            default: "",
+            default_shown: None,
+            doc: "",
+            more: "",
+            reloadable: false,
+            known_as: &[],
+        }
+    }
+
+    /// The default as help and docs show it; `None` when there is nothing to show.
+    pub fn shown_default(&self) -> Option<&'static str> {
+        self.default_shown.or((!self.default.is_empty()).then_some(self.default))
+    }
+}
+
+/// An option of a known type.
+pub(crate) struct Entry<K> {
+    pub(crate) about: About,
+    pub(crate) kind: K,
+}
+
+/// An entry whatever its type.
+pub trait AnyEntry: Sync {
+    /// What its entry says.
+    fn about(&self) -> &'static About;
+    /// Whether a value would be accepted.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check(&self, raw: &Raw) -> Result<(), Mistake>;
+    /// What is accepted, to be read after "expected".
+    fn expected(&self) -> String;
+    /// Fixed words that are accepted.
+    fn words(&self) -> Vec<&'static str>;
+    /// What else a shell may offer to complete a value.
+    fn completion(&self) -> Completion;
+    /// Whether its flag may be repeated.
+    fn is_list(&self) -> bool;
+}
+
+/// Implemented for the reference, because entries are statics and their text is shown for ever.
+impl<K: Kind> AnyEntry for &'static Entry<K> {
+    fn about(&self) -> &'static About {
+        &self.about
+    }
+
+    fn check(&self, raw: &Raw) -> Result<(), Mistake> {
+        self.kind.read(raw).map(drop)
+    }
+
+    fn expected(&self) -> String {
+        self.kind.expected()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        self.kind.words()
+    }
+
+    fn completion(&self) -> Completion {
+        self.kind.completion()
+    }
+
+    fn is_list(&self) -> bool {
+        self.kind.is_list()
+    }
+}
+
+/// Declares the entries of a category and lists them in `ALL`, so that none can be left out.
+macro_rules! entries {
+    ($category:expr; $($name:ident: $kind:ty = $value:expr, { $($field:ident: $text:expr),* $(,)? })*) => {
+        $(
+            pub(crate) static $name: $crate::table::entry::Entry<$kind> = $crate::table::entry::Entry {
+                about: $crate::table::entry::About {
+                    $($field: $text,)*
+                    ..$crate::table::entry::About::under($category)
+                },
+                kind: $value,
+            };
+        )*
+        /// The entries of this category.
+        pub(crate) static ALL: &[&dyn $crate::table::AnyEntry] = &[$(&&$name),*];
+    };
+}
+pub(crate) use entries;
