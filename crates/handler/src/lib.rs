@@ -16,14 +16,16 @@
 mod body;
 mod failure;
 mod fields;
+mod lent;
 mod request;
 
 pub use body::{BodyError, BodyStream, Broken, Chunk, FileRegion, Incoming, IncomingBody};
 pub use failure::{Failure, Fault, Kind as FailureKind, reason_phrase};
 pub use fields::{Fields, Span};
+pub use lent::Lent;
 pub use request::{Peer, PeerAddr, Request, Version};
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -31,8 +33,8 @@ use std::time::Instant;
 
 /// One request on its way to one response.
 pub struct Exchange {
-    /// What was asked.
-    pub request: Request,
+    /// What was asked. What a handler changes in it is what [`Handler::finished`] sees.
+    pub request: Lent,
     /// The request body, not read yet.
     pub incoming: Incoming,
     /// The other end, for what happens before the final response.
@@ -68,6 +70,15 @@ pub struct Trace {
     pub app_us: Cell<u32>,
     /// Worker that served, plus one; 0 when no worker was involved.
     pub worker: Cell<u16>,
+    /// The request, once its [`Lent`] has been dropped.
+    returned: RefCell<Option<Box<Request>>>,
+}
+
+impl Trace {
+    /// The request that the handler has let go of. For the protocol side.
+    pub fn take_request(&self) -> Option<Box<Request>> {
+        self.returned.take()
+    }
 }
 
 /// Something that answers requests.
@@ -83,8 +94,10 @@ pub trait Handler {
 
 /// What there is to say about an exchange that is over.
 pub struct Ending<'a> {
-    /// The request; `None` when it could not be read as one.
+    /// The request as the handler left it; `None` when it could not be read as one, or the handler has not let go of it.
     pub request: Option<&'a Request>,
+    /// Why the protocol side refused the request or replaced the response.
+    pub failure: Option<&'a Failure>,
     /// The connection's other end.
     pub peer: &'a Peer,
     /// Times as far as handlers noted them.
