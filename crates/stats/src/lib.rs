@@ -1,1 +1,27 @@
-//! stats
+//! Counters, gauges that cannot leak, histograms, and what they look like from outside.
+//!
+//! Why: every front thread counts for itself and nobody else is in its way; whoever asks gets one immutable picture of
+//! all of them. The same picture is shown as JSON of our own (docs/stats.md), in the shape of Puma's `stats`, and as a
+//! table.
+//!
+//! Contract:
+//! 1. Recording a finished request takes one uncontended lock and no allocation.
+//! 2. Memory is bounded, however many requests are recorded and however long they took.
+//! 3. What is counted is never reset: who wants a rate compares two snapshots.
+//! 4. Nothing here knows HTTP, workers or sockets beyond the plain numbers that it is told.
+#![forbid(unsafe_code)]
+
+mod durations;
+mod gauge;
+pub mod memory;
+mod puma;
+mod recorder;
+mod server;
+mod snapshot;
+mod when;
+
+pub use durations::{Bucket, DurationSummary, Durations};
+pub use gauge::{Gauge, Held};
+pub use recorder::{Connection, Fault, Finished, Recorder};
+pub use server::{QueueSnapshot, RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
+pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};

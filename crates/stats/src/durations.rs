@@ -1,0 +1,166 @@
+//! Durations in microseconds, kept as a histogram and shown as percentiles in milliseconds.
+//!
+//! Two significant digits: a percentile is at most 1 % off, and a histogram that holds anything from 1 µs to an hour
+//! takes about 26 KiB. What is longer counts as an hour.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+const LONGEST_US: u64 = 3_600_000_000;
+const DIGITS: u8 = 2;
+
+/// Upper bounds of the buckets that [`DurationSummary`] shows, in microseconds.
+const BUCKETS_US: [u64; 17] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    2_500_000, 5_000_000, 10_000_000, 30_000_000,
+];
+
+/// A histogram of durations.
+#[derive(Debug, Clone)]
+pub struct Durations(Histogram<u64>);
+
+impl Default for Durations {
+    fn default() -> Durations {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_US, DIGITS);
+        Durations(histogram.expect("the bounds are constants that hdrhistogram accepts"))
+    }
+}
+
+impl Durations {
+    /// Counts one duration, in microseconds.
+    #[inline]
+    pub fn record(&mut self, us: u64) {
+        self.0.saturating_record(us);
+    }
+
+    /// Adds all that `other` has counted.
+    pub fn add(&mut self, other: &Durations) {
+        let added = self.0.add(&other.0);
+        debug_assert!(added.is_ok(), "all histograms have the same bounds");
+    }
+
+    /// What there is to say about them.
+    pub fn summary(&self) -> DurationSummary {
+        let at = |quantile| ms(self.0.value_at_quantile(quantile));
+        DurationSummary {
+            count: self.0.len(),
+            mean: (self.0.mean().round_ties_even()) / 1_000.0,
+            p50: at(0.50),
+            p75: at(0.75),
+            p90: at(0.90),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: ms(self.0.max()),
+            buckets: self.buckets(),
+        }
+    }
+
+    fn buckets(&self) -> Vec<Bucket> {
+        let mut bounds = BUCKETS_US.iter().peekable();
+        let (mut buckets, mut seen) = (Vec::with_capacity(BUCKETS_US.len()), 0);
+        for step in self.0.iter_recorded() {
+            while let Some(&&bound) = bounds.peek().filter(|&&&bound| bound < step.value_iterated_to()) {
+                buckets.push(Bucket { le: ms(bound), count: seen });
+                bounds.next();
+            }
+            seen += step.count_since_last_iteration();
+        }
+        buckets.extend(bounds.map(|&bound| Bucket { le: ms(bound), count: seen }));
+        buckets
+    }
+}
+
+fn ms(us: u64) -> f64 {
+    us as f64 / 1_000.0
+}
+
+/// Count, mean and percentiles; all durations in milliseconds, 0 when nothing was counted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DurationSummary {
+    /// How many durations were counted.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 75th percentile.
+    pub p75: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+    /// Cumulative buckets; may be left out ([`crate::Snapshot::without_buckets`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<Bucket>,
+}
+
+/// How many durations were at most `le` milliseconds long.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Upper bound in milliseconds, included.
+    pub le: f64,
+    /// How many were not longer.
+    pub count: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: f64, wanted: f64) -> bool {
+        (found - wanted).abs() <= wanted * 0.01
+    }
+
+    #[test]
+    fn percentiles_are_within_one_percent() {
+        let mut durations = Durations::default();
+        (1..=10_000).for_each(|us| durations.record(us * 10));
+        let summary = durations.summary();
+        assert_eq!(summary.count, 10_000);
+        let found =
+            [summary.p50, summary.p75, summary.p90, summary.p95, summary.p99, summary.p999, summary.max];
+        for (found, wanted) in found.into_iter().zip([50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0]) {
+            assert!(near(found, wanted), "{found} is not {wanted}");
+        }
+        assert!(near(summary.mean, 50.0));
+    }
+
+    #[test]
+    fn zero_and_the_endless_are_counted() {
+        let mut durations = Durations::default();
+        durations.record(0);
+        durations.record(u64::MAX);
+        let summary = durations.summary();
+        assert_eq!((summary.count, summary.p50), (2, 0.0));
+        assert!(near(summary.max, 3_600_000.0));
+        assert_eq!(summary.buckets.last().map(|bucket| bucket.count), Some(1));
+    }
+
+    #[test]
+    fn buckets_are_cumulative() {
+        let mut durations = Durations::default();
+        [50, 90, 900, 40_000].into_iter().for_each(|us| durations.record(us));
+        let count = |le: f64| durations.summary().buckets.iter().find(|b| b.le == le).map(|b| b.count);
+        assert_eq!(
+            [count(0.1), count(0.5), count(1.0), count(50.0), count(30_000.0)],
+            [Some(2), Some(2), Some(3), Some(4), Some(4)]
+        );
+    }
+
+    #[test]
+    fn sums_count_both() {
+        let (mut a, mut b) = (Durations::default(), Durations::default());
+        a.record(10);
+        b.record(30);
+        a.add(&b);
+        assert_eq!((a.summary().count, a.summary().max), (2, 0.03));
+        assert_eq!(Durations::default().summary().mean, 0.0);
+    }
+}

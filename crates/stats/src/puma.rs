@@ -1,0 +1,233 @@
+//! The shape of Puma's `stats`, for the tools that read it (yabeda, puma-metrics, autoscalers).
+//!
+//! Puma has a queue for each worker, Firebrick one for all. So that sums over workers stay true, what waits in the
+//! queue is shown as spread evenly over the workers, on top of what each has been given and has not begun.
+
+use crate::server::{RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
+use crate::when;
+use serde::Serialize;
+
+/// The Puma whose shape this is.
+const SHAPE_OF: &str = "8.0.0";
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Stats<'a> {
+    Cluster {
+        started_at: String,
+        workers: usize,
+        phase: u32,
+        booted_workers: usize,
+        old_workers: usize,
+        worker_status: Vec<WorkerStatus>,
+        versions: Versions<'a>,
+    },
+    Single {
+        started_at: String,
+        #[serde(flatten)]
+        status: Status,
+        versions: Versions<'a>,
+    },
+}
+
+#[derive(Serialize)]
+struct WorkerStatus {
+    started_at: String,
+    pid: u32,
+    index: u32,
+    phase: u32,
+    booted: bool,
+    last_checkin: String,
+    last_status: Status,
+}
+
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct Status {
+    backlog: u64,
+    running: u64,
+    pool_capacity: u64,
+    busy_threads: u64,
+    io_threads: u64,
+    backlog_max: u64,
+    max_threads: u64,
+    requests_count: u64,
+    reactor_max: u64,
+}
+
+#[derive(Serialize)]
+struct Versions<'a> {
+    puma: &'a str,
+    firebrick: &'a str,
+    ruby: &'a RubyVersion,
+}
+
+impl ServerSnapshot {
+    /// Puma's shape, indented: that of a cluster, or that of a single process when the server was started with one
+    /// worker.
+    ///
+    /// # Errors
+    /// None in practice: all keys are text.
+    pub fn to_puma_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(&if self.clustered { self.cluster() } else { self.single() })
+    }
+
+    fn cluster(&self) -> Stats<'_> {
+        let booted = self.workers.iter().filter(|worker| worker.is_booted()).count();
+        Stats::Cluster {
+            started_at: when::seconds(self.started_at),
+            workers: self.workers.len(),
+            phase: self.phase,
+            booted_workers: booted,
+            old_workers: self.workers.iter().filter(|worker| worker.phase != self.phase).count(),
+            worker_status: self.statuses().map(|(worker, status)| worker.puma_status(status)).collect(),
+            versions: self.versions(),
+        }
+    }
+
+    fn single(&self) -> Stats<'_> {
+        let mut sum = self.statuses().map(|(_, status)| status).fold(Status::default(), Status::plus);
+        if self.workers.is_empty() {
+            (sum.backlog, sum.backlog_max) = (self.queue.length, self.queue.longest);
+        }
+        Stats::Single { started_at: when::seconds(self.started_at), status: sum, versions: self.versions() }
+    }
+
+    fn statuses(&self) -> impl Iterator<Item = (&WorkerSnapshot, Status)> {
+        let workers = self.workers.len() as u64;
+        self.workers.iter().zip(0..).map(move |(worker, place)| {
+            let queued = share(self.queue.length, workers, place);
+            (worker, worker.thread_status(queued, share(self.queue.longest, workers, place)))
+        })
+    }
+
+    fn versions(&self) -> Versions<'_> {
+        Versions { puma: SHAPE_OF, firebrick: &self.version, ruby: &self.ruby }
+    }
+}
+
+/// What falls to the one at `place` when `total` things are spread evenly over `parts`.
+fn share(total: u64, parts: u64, place: u64) -> u64 {
+    total / parts + u64::from(place < total % parts)
+}
+
+impl WorkerSnapshot {
+    fn is_booted(&self) -> bool {
+        matches!(self.state, WorkerState::Ready | WorkerState::Draining)
+    }
+
+    fn puma_status(&self, last_status: Status) -> WorkerStatus {
+        WorkerStatus {
+            started_at: when::seconds(self.started_at),
+            pid: self.pid,
+            index: self.index,
+            phase: self.phase,
+            booted: self.is_booted(),
+            last_checkin: when::seconds(self.last_checkin),
+            last_status,
+        }
+    }
+
+    fn thread_status(&self, queued: u64, queued_max: u64) -> Status {
+        let backlog = queued + u64::from(self.prefetched());
+        Status {
+            backlog,
+            running: self.threads_started.into(),
+            pool_capacity: self.threads_max.saturating_sub(self.busy_threads).into(),
+            // Puma counts what waits as busy: its own documentation calls that "wholistic".
+            busy_threads: u64::from(self.busy_threads) + backlog,
+            io_threads: 0,
+            backlog_max: queued_max.max(backlog),
+            max_threads: self.threads_max.into(),
+            requests_count: self.requests,
+            reactor_max: 0,
+        }
+    }
+}
+
+impl Status {
+    fn plus(self, other: Status) -> Status {
+        Status {
+            backlog: self.backlog + other.backlog,
+            running: self.running + other.running,
+            pool_capacity: self.pool_capacity + other.pool_capacity,
+            busy_threads: self.busy_threads + other.busy_threads,
+            io_threads: self.io_threads + other.io_threads,
+            backlog_max: self.backlog_max + other.backlog_max,
+            max_threads: self.max_threads + other.max_threads,
+            requests_count: self.requests_count + other.requests_count,
+            reactor_max: self.reactor_max + other.reactor_max,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::server;
+    use serde_json::{Value, json};
+
+    fn puma(server: &ServerSnapshot) -> Value {
+        serde_json::from_str(&server.to_puma_json().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_has_pumas_shape() {
+        let mut server = server(2);
+        server.workers[1].phase = 1;
+        server.workers[1].state = WorkerState::Booting;
+        server.queue.length = 3;
+        let puma = puma(&server);
+        assert_eq!(puma["workers"], 2);
+        assert_eq!((&puma["booted_workers"], &puma["old_workers"]), (&json!(1), &json!(1)));
+        assert_eq!(
+            puma["worker_status"][0],
+            json!({
+                "started_at": "2026-01-31T12:00:00Z", "pid": 100, "index": 0, "phase": 0, "booted": true,
+                "last_checkin": "2026-01-31T12:00:00Z",
+                "last_status": {
+                    "backlog": 3, "running": 4, "pool_capacity": 3, "busy_threads": 5, "io_threads": 0,
+                    "backlog_max": 4, "max_threads": 5, "requests_count": 1_000, "reactor_max": 0,
+                },
+            })
+        );
+        assert_eq!(
+            puma["versions"],
+            json!({
+                "puma": "8.0.0", "firebrick": "0.1.0",
+                "ruby": {"engine": "ruby", "version": "3.1.2", "patchlevel": 20},
+            })
+        );
+        let keys =
+            ["started_at", "workers", "phase", "booted_workers", "old_workers", "worker_status", "versions"];
+        assert_eq!(puma.as_object().map(|object| object.len()), Some(keys.len()));
+        assert!(keys.iter().all(|key| puma.get(key).is_some()));
+    }
+
+    #[test]
+    fn one_worker_is_a_single_process() {
+        let mut server = server(1);
+        (server.clustered, server.queue.length) = (false, 3);
+        let puma = puma(&server);
+        assert_eq!(
+            (&puma["backlog"], &puma["max_threads"], &puma["requests_count"]),
+            (&json!(4), &json!(5), &json!(1_000))
+        );
+        assert!(puma.get("worker_status").is_none() && puma.get("versions").is_some());
+    }
+
+    #[test]
+    fn no_worker_at_all_still_shows_the_queue() {
+        let mut server = server(0);
+        server.queue.length = 7;
+        assert_eq!(puma(&server)["worker_status"], json!([]));
+        server.clustered = false;
+        assert_eq!(puma(&server)["backlog"], 7);
+    }
+
+    #[test]
+    fn shares_add_up() {
+        for (total, parts) in [(0, 1), (7, 3), (3, 7), (12, 4)] {
+            assert_eq!((0..parts).map(|place| share(total, parts, place)).sum::<u64>(), total);
+        }
+    }
+}

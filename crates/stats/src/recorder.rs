@@ -1,0 +1,132 @@
+//! What one front thread counts.
+
+use crate::durations::Durations;
+use crate::gauge::{Gauge, Held};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Whose fault a failure was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The request was wrong.
+    Client,
+    /// The app or its worker broke.
+    App,
+    /// A limit of our own.
+    Server,
+}
+
+/// A request that is over. Times are microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// Status of the final response; 0 when none was sent because the client had gone (counted as 499).
+    pub status: u16,
+    /// Body bytes sent.
+    pub body_bytes: u64,
+    /// How long it waited for a worker; `None` when it never asked for one (a file, a bad request).
+    pub queue_us: Option<u32>,
+    /// How long the app took; `None` when no app was involved.
+    pub app_us: Option<u32>,
+    /// From its first byte to the last of the response.
+    pub total_us: u64,
+    /// The connection was taken over: counted as such; its total, the life of a session, is not.
+    pub hijacked: bool,
+}
+
+/// One thread's counters. Clones are the same recorder: the thread keeps one, whoever takes snapshots another.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    accepted: AtomicU64,
+    open: Gauge,
+    counted: Mutex<Counted>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Counted {
+    pub requests: u64,
+    /// By the first digit of the status, 1 to 5; what is out of range is in slot 0.
+    pub classes: [u64; 6],
+    pub client_gone: u64,
+    pub hijacked: u64,
+    pub body_bytes: u64,
+    /// In the order of [`Fault`].
+    pub faults: [u64; 3],
+    pub queue: Durations,
+    pub app: Durations,
+    pub total: Durations,
+}
+
+/// An open connection: counted until it is dropped.
+#[derive(Debug)]
+pub struct Connection {
+    _open: Held,
+}
+
+impl Recorder {
+    /// A recorder that has counted nothing.
+    pub fn new() -> Recorder {
+        Recorder::default()
+    }
+
+    /// Counts an accepted connection, as open until the guard is dropped.
+    #[must_use = "the connection counts as closed as soon as the guard is dropped"]
+    pub fn connection(&self) -> Connection {
+        self.0.accepted.fetch_add(1, Relaxed);
+        Connection { _open: self.0.open.hold() }
+    }
+
+    /// Connections open now.
+    pub fn open_connections(&self) -> u64 {
+        self.0.open.get()
+    }
+
+    /// Counts a request that is over.
+    #[inline]
+    pub fn finished(&self, request: &Finished) {
+        self.counted().finished(request);
+    }
+
+    /// Counts a failure.
+    pub fn failed(&self, fault: Fault) {
+        self.counted().faults[fault as usize] += 1;
+    }
+
+    pub(crate) fn accepted(&self) -> u64 {
+        self.0.accepted.load(Relaxed)
+    }
+
+    /// The counters, locked. Each is whole by itself, so that a panic elsewhere spoils none of them.
+    pub(crate) fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.0.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counted {
+    #[inline]
+    fn finished(&mut self, request: &Finished) {
+        self.requests += 1;
+        if request.hijacked {
+            self.hijacked += 1;
+        } else {
+            self.total.record(request.total_us);
+        }
+        match request.status {
+            0 if request.hijacked => {}
+            0 => self.client_gone += 1,
+            status => {
+                let class = usize::from(status / 100);
+                self.classes[if class < self.classes.len() { class } else { 0 }] += 1;
+            }
+        }
+        self.body_bytes = self.body_bytes.saturating_add(request.body_bytes);
+        if let Some(us) = request.queue_us {
+            self.queue.record(us.into());
+        }
+        if let Some(us) = request.app_us {
+            self.app.record(us.into());
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What the whole server is doing: plain structs that the pool fills in.
+//!
+//! [`ServerSnapshot::to_json`] is the native shape that docs/stats.md specifies; names of fields carry their units.
+
+use crate::snapshot::Snapshot;
+use crate::when;
+use serde::{Deserialize, Serialize};
+use std::time::SystemTime;
+
+/// Everything there is to know about a running server at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerSnapshot {
+    /// Firebrick's version.
+    pub version: String,
+    /// The Ruby that runs the app.
+    pub ruby: RubyVersion,
+    /// Release of the Rack that the app loads.
+    pub rack: String,
+    /// `RACK_ENV`.
+    pub environment: String,
+    /// The app's folder.
+    pub dir: String,
+    /// Process id of the front.
+    pub pid: u32,
+    /// When the server started.
+    #[serde(with = "when")]
+    pub started_at: SystemTime,
+    /// When this picture was taken.
+    #[serde(with = "when")]
+    pub taken_at: SystemTime,
+    /// How often the app was restarted while the server ran (phased restarts).
+    pub phase: u32,
+    /// Whether it was started with more than one worker: decides the shape that Puma's tools see.
+    pub clustered: bool,
+    /// Memory of front and template, in bytes: their share of what is shared, too.
+    pub pss_bytes: u64,
+    /// The workers, by index.
+    pub workers: Vec<WorkerSnapshot>,
+    /// Requests that wait for a worker.
+    pub queue: QueueSnapshot,
+    /// What the front threads have counted.
+    #[serde(flatten)]
+    pub front: Snapshot,
+}
+
+/// Engine, version and patch level of a Ruby.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RubyVersion {
+    /// `RUBY_ENGINE`.
+    pub engine: String,
+    /// `RUBY_ENGINE_VERSION`.
+    pub version: String,
+    /// `RUBY_PATCHLEVEL`, when known.
+    pub patchlevel: Option<i32>,
+}
+
+/// What a worker is at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerState {
+    /// Forked, not ready yet.
+    #[default]
+    Booting,
+    /// Takes requests.
+    Ready,
+    /// Finishes what it has, takes no more.
+    Draining,
+    /// Has ended; its successor is still to come.
+    Gone,
+}
+
+/// One worker process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerSnapshot {
+    /// Its place, from 0.
+    pub index: u32,
+    /// Process id; 0 when there is none at the moment.
+    pub pid: u32,
+    /// What it is at.
+    pub state: WorkerState,
+    /// The server's `phase` when it was forked.
+    pub phase: u32,
+    /// When it was forked.
+    #[serde(with = "when")]
+    pub started_at: SystemTime,
+    /// When it was last heard of.
+    #[serde(with = "when")]
+    pub last_checkin: SystemTime,
+    /// Requests it has finished.
+    pub requests: u64,
+    /// Those of them that ended in an exception out of the app.
+    pub failures: u64,
+    /// Threads that are serving a request.
+    pub busy_threads: u32,
+    /// Threads that have been started.
+    pub threads_started: u32,
+    /// Threads that it may start.
+    pub threads_max: u32,
+    /// Requests it has been given and has not answered: those being served and those prefetched.
+    pub in_flight: u32,
+    /// Memory in bytes: its own and its share of what it shares ([`crate::memory::pss_bytes`]).
+    pub pss_bytes: u64,
+    /// How often the worker of this index was replaced.
+    pub restarts: u32,
+}
+
+/// Requests that wait for a worker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueSnapshot {
+    /// How many there are.
+    pub length: u64,
+    /// How long the first of them has been waiting, in milliseconds.
+    pub oldest_wait_ms: f64,
+    /// The largest that `length` has been since the start.
+    pub longest: u64,
+    /// How many there may be (`max_queue`).
+    pub max: u64,
+}
+
+impl ServerSnapshot {
+    /// The native JSON shape, indented.
+    ///
+    /// # Errors
+    /// None in practice: all keys are text and no number is infinite.
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// Seconds since the start.
+    pub fn uptime(&self) -> f64 {
+        when::between(self.started_at, self.taken_at)
+    }
+
+    /// Memory of all processes in bytes.
+    pub fn total_pss_bytes(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.pss_bytes).fold(self.pss_bytes, u64::saturating_add)
+    }
+}
+
+impl WorkerSnapshot {
+    /// Seconds from its fork to `now`.
+    pub fn uptime(&self, now: SystemTime) -> f64 {
+        when::between(self.started_at, now)
+    }
+
+    /// Requests it was given that no thread has taken up.
+    pub fn prefetched(&self) -> u32 {
+        self.in_flight.saturating_sub(self.busy_threads)
+    }
+}
+
+/// Reads `ruby 3.1.2`, `ruby 3.1.2p20` and what else begins like this.
+impl From<&str> for RubyVersion {
+    fn from(text: &str) -> RubyVersion {
+        let mut words = text.split_whitespace();
+        let engine = words.next().unwrap_or_default().to_owned();
+        let version = words.next().unwrap_or_default();
+        let (version, patchlevel) = match version.split_once('p').map(|(v, p)| (v, p.parse())) {
+            Some((release, Ok(patchlevel))) => (release, Some(patchlevel)),
+            _ => (version, None),
+        };
+        RubyVersion { engine, version: version.to_owned(), patchlevel }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A server with `workers` workers, each with five threads of which two are busy and one request prefetched.
+    pub(crate) fn server(workers: u32) -> ServerSnapshot {
+        let started_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_769_860_800);
+        let worker = |index| WorkerSnapshot {
+            index,
+            pid: 100 + index,
+            state: WorkerState::Ready,
+            phase: 0,
+            started_at,
+            last_checkin: started_at,
+            requests: 1_000,
+            failures: 1,
+            busy_threads: 2,
+            threads_started: 4,
+            threads_max: 5,
+            in_flight: 3,
+            pss_bytes: 10 << 20,
+            restarts: 0,
+        };
+        ServerSnapshot {
+            version: "0.1.0".into(),
+            ruby: RubyVersion::from("ruby 3.1.2p20"),
+            rack: "2.2.4".into(),
+            environment: "production".into(),
+            dir: "/srv/app".into(),
+            pid: 99,
+            started_at,
+            taken_at: started_at + Duration::from_secs(60),
+            phase: 0,
+            clustered: true,
+            pss_bytes: 5 << 20,
+            workers: (0..workers).map(worker).collect(),
+            queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
+            front: Snapshot::default(),
+        }
+    }
+
+    #[test]
+    fn json_can_be_read_back() {
+        let server = server(2);
+        let read: ServerSnapshot = serde_json::from_str(&server.to_json().unwrap()).unwrap();
+        assert_eq!(read, server);
+        assert_eq!((read.uptime(), read.total_pss_bytes()), (60.0, 25 << 20));
+    }
+
+    #[test]
+    fn json_is_flat_and_names_units() {
+        let json: serde_json::Value = serde_json::from_str(&server(1).to_json().unwrap()).unwrap();
+        assert_eq!(json["requests"]["2xx"], 0);
+        assert_eq!(json["queue"]["max"], 10_000);
+        assert_eq!(json["workers"][0]["state"], "ready");
+        assert_eq!(json["app_ms"]["p99"], 0.0);
+        assert_eq!(json["started_at"], "2026-01-31T12:00:00.000Z");
+    }
+
+    #[test]
+    fn rubies_of_all_kinds() {
+        let ruby = |engine: &str, version: &str, patchlevel| RubyVersion {
+            engine: engine.into(),
+            version: version.into(),
+            patchlevel,
+        };
+        assert_eq!(RubyVersion::from("ruby 3.1.2p20 (2022-04-12)"), ruby("ruby", "3.1.2", Some(20)));
+        assert_eq!(RubyVersion::from("ruby 3.4.0preview1"), ruby("ruby", "3.4.0preview1", None));
+        assert_eq!(RubyVersion::from("truffleruby 24.0"), ruby("truffleruby", "24.0", None));
+        assert_eq!(RubyVersion::from(""), ruby("", "", None));
+    }
+}
