@@ -10,7 +10,7 @@ end
 function done(summary, latency)
   local errors = summary.errors
   io.write(string.format(
-    '\n{"requests":%d,"seconds":%.6f,"errors":%d,"p50":%.3f,"p99":%.3f,"max":%.3f}\n',
+    '\n{"requests":%d,"seconds":%.6f,"errors":%d,"p50":%.3f,"p99":%.3f,"longest":%.3f}\n',
     summary.requests, summary.duration / 1e6,
     errors.connect + errors.read + errors.write + errors.status + errors.timeout,
     latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, latency.max / 1e3))

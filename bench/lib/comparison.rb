@@ -67,7 +67,9 @@ module Bench
       sample = @scenario.load.run(url, setting)
       sleep SETTLE_SECONDS
       cpu = server.tree.cpu_seconds - before
-      Result.new(sample: sample, cpu_ms: (cpu * 1000 / sample.requests if sample.requests.positive?), pss: server.tree.pss_mib)
+      raise Failure, "no request of the load was answered (#{sample.errors} errors)" if sample.requests.zero?
+
+      Result.new(sample: sample, cpu_ms: cpu * 1000 / sample.requests, pss: server.tree.pss_mib)
     end
 
     # True when the app gave the one correct answer; a wrong one is a Failure, not a reason to wait.

@@ -12,7 +12,7 @@ module Bench
   # 2. A request that was not answered with 2xx or 3xx counts as an error, one never sent too.
   module Loads
     # requests answered, seconds taken, latencies in milliseconds (nil where the program tells none).
-    Sample = Struct.new(:requests, :seconds, :errors, :p50, :p99, :max, keyword_init: true)
+    Sample = Struct.new(:requests, :seconds, :errors, :p50, :p99, :longest, keyword_init: true)
 
     # Where and how a generator runs: seconds for those that run by time, its processor, a folder for its files.
     Setting = Struct.new(:seconds, :cpu, :dir, keyword_init: true)
@@ -50,7 +50,7 @@ module Bench
       end
 
       def run(url, setting, seconds: setting.seconds)
-        words = ["wrk", "-t1", "-c#{@connections}", "-d#{seconds}s", "--timeout", "10s", "-s", SCRIPT]
+        words = ["wrk", "-t1", "-c#{@connections}", "-d#{seconds}s", "-s", SCRIPT]
         @headers.each { |name, value| words.push("-H", "#{name}: #{value}") }
         text = Loads.capture([*words, url], setting, limit: seconds + 30, env: { "BENCH_UPLOAD_BYTES" => @upload.to_s })
         line = text.lines.reverse.find { |candidate| candidate.start_with?("{") }
@@ -87,7 +87,7 @@ module Bench
         failed = [/^Failed requests:\s+(\d+)/, /^Non-2xx responses:\s+(\d+)/].sum { |line| text[line, 1].to_i }
         times = csv.lines.drop(1).to_h { |line| line.split(",").then { |percent, ms| [percent.to_i, ms.to_f] } }
         Sample.new(requests: done.to_i, seconds: text[/^Time taken for tests:\s+([\d.]+)/, 1]&.to_f,
-                   errors: failed + requests - done.to_i, p50: times[50], p99: times[99], max: times[100])
+                   errors: failed + requests - done.to_i, p50: times[50], p99: times[99], longest: times[100])
       end
 
       private
@@ -129,7 +129,7 @@ module Bench
         result = JSON.parse(json)
         done = result.fetch("successful_transactions")
         Sample.new(requests: done, seconds: result.fetch("elapsed_time"), errors: expected - done,
-                   max: result.fetch("longest_transaction") * 1000)
+                   longest: result.fetch("longest_transaction") * 1000)
       end
     end
   end

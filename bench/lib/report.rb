@@ -41,8 +41,8 @@ module Bench
       end
     end
 
-    # True when a server answered wrongly or not at all in some round.
-    def failed? = @results.values.flatten.any?(Failure)
+    # True when some request or a whole round failed.
+    def failed? = @results.values.flatten.any? { |one| one.is_a?(Failure) || one.sample.errors.positive? }
 
     def to_h
       rounds = @results.transform_values do |list|
@@ -70,13 +70,13 @@ module Bench
       p50 = middle.call { |one| one.sample.p50 }
       p99 = middle.call { |one| one.sample.p99 }
       [number(middle.call(&:rate), 1), number(middle.call(&:cpu_ms), 4), ratio(rounds, first, &:cpu_ms),
-       number(p50, 2), number(p99, 2), number(p50 && p99 && (p99 / p50), 1), number(middle.call { |one| one.sample.max }, 1),
+       number(p50, 2), number(p99, 2), number(p50 && p99 && (p99 / p50), 1), number(middle.call { |one| one.sample.longest }, 1),
        good.sum { |one| one.sample.errors } + (rounds.size - good.size), number(middle.call(&:pss), 1), ratio(rounds, first, &:pss)]
     end
 
     def ratio(rounds, first, &value)
       pairs = rounds.zip(first).select { |pair| pair.all?(Result) }.map { |pair| pair.map(&value) }
-      number(self.class.median(pairs.filter_map { |own, other| own.fdiv(other) if own && other&.positive? }), 2)
+      number(self.class.median(pairs.filter_map { |own, other| own.fdiv(other) if other.positive? }), 2)
     end
 
     # Fixed places for small numbers, thousands separated for large ones.
