@@ -41,7 +41,7 @@ pub use machine::{Chosen, Machine, auto_front_threads, auto_workers};
 pub use origin::Origin;
 pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
-pub use settings::{Files, Limits, Logs, Rack, Settings, Timeouts};
+pub use settings::{Files, Limits, Logs, MissingApp, Rack, Settings, Timeouts};
 pub use value::bind::{Bind, DEFAULT_BACKLOG};
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};

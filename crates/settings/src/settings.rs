@@ -3,7 +3,8 @@
 //! Contract: a `Settings` that exists is valid. Sizes are bytes; paths are absolute; "0 = off" of the written
 //! form has become `None`.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::value::bind::Bind;
@@ -51,6 +52,32 @@ pub struct Settings {
     /// No banner.
     pub quiet: bool,
 }
+
+impl Settings {
+    /// The rackup file.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn rackup(&self) -> Result<&Path, MissingApp> {
+        self.app.as_deref().ok_or_else(|| MissingApp { dir: self.dir.clone() })
+    }
+}
+
+/// There is no rackup file to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingApp {
+    /// Where it was looked for.
+    pub dir: PathBuf,
+}
+
+impl fmt::Display for MissingApp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dir = self.dir.display();
+        write!(f, "there is no config.ru in {dir}; go to the app's directory or name it: firebrick DIR")
+    }
+}
+
+impl std::error::Error for MissingApp {}
 
 /// Bounds on what is accepted from a client and kept for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

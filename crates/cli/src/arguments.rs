@@ -1,0 +1,41 @@
+//! What clap matched, as `settings` wants it.
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use settings::Argument;
+use settings::table::{self, About, Flag, Takes};
+
+use crate::grammar::flag_ids;
+
+/// All options in `matches`, those behind the command first because they are stronger.
+pub(crate) fn arguments(matches: &ArgMatches) -> Vec<Argument> {
+    let behind = matches.subcommand().map(|(_, matches)| matches);
+    behind.into_iter().chain([matches]).flat_map(of_level).collect()
+}
+
+fn of_level(matches: &ArgMatches) -> Vec<Argument> {
+    let entries = table::entries().map(|entry| entry.about());
+    entries.flat_map(|about| positional(matches, about).into_iter().chain(flags(matches, about))).collect()
+}
+
+fn positional(matches: &ArgMatches, about: &'static About) -> Option<Argument> {
+    let name = about.positional?;
+    let value = matches.try_get_one::<String>(about.key).ok().flatten()?;
+    Some(Argument { key: about.key, flag: name.to_owned(), values: vec![value.clone()] })
+}
+
+fn flags(matches: &ArgMatches, about: &'static About) -> impl Iterator<Item = Argument> {
+    flag_ids(about).filter_map(move |(id, flag)| {
+        let typed = matches.ids().any(|known| known == id)
+            && matches.value_source(id) == Some(ValueSource::CommandLine);
+        let values = if typed { values(matches, id, flag) } else { return None };
+        Some(Argument { key: about.key, flag: format!("--{}", flag.long), values })
+    })
+}
+
+fn values(matches: &ArgMatches, id: &str, flag: &Flag) -> Vec<String> {
+    match flag.takes {
+        Takes::Nothing(means) => vec![means.to_owned()],
+        Takes::Value(_) => matches.get_many::<String>(id).into_iter().flatten().cloned().collect(),
+    }
+}

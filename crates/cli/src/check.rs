@@ -1,0 +1,96 @@
+//! `firebrick check`: what would be done, why, and what is wrong with it.
+
+use std::fmt::{self, Write};
+use std::process::ExitCode;
+
+use settings::{Loaded, Origin, Settings};
+
+/// Tries to load the app once: a line to print about it, or why it does not load.
+pub type Trial<'a> = &'a dyn Fn(&Settings) -> Result<String, String>;
+
+/// Prints what would be done, and tries the app when there is a way to; fails when it could not be served.
+pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
+    print!("{}", Plan(loaded));
+    for warning in &loaded.warnings {
+        println!("warning: {warning}");
+    }
+    match try_app(&loaded.settings, trial) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<String, String> {
+    settings.rackup().map_err(|missing| missing.to_string())?;
+    trial.map_or_else(|| Ok("The configuration is right.".to_owned()), |trial| trial(settings))
+}
+
+/// What would be done, for people.
+pub(crate) struct Plan<'a>(pub(crate) &'a Loaded);
+
+impl fmt::Display for Plan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = &self.0.settings;
+        let served = settings.app.as_deref().unwrap_or(&settings.dir);
+        writeln!(f, "Firebrick {} would serve {}\n", crate::VERSION, served.display())?;
+        for (name, text) in self.lines() {
+            writeln!(f, "  {name:<13} {text}")?;
+        }
+        writeln!(f)?;
+        if !self.0.choices.is_empty() {
+            writeln!(f, "Not at its default:\n{}", self.choices())?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan<'_> {
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let Loaded { settings, workers_why, front_threads_why, .. } = self.0;
+        let path = |path: &Option<std::path::PathBuf>, none: &str| {
+            path.as_ref().map_or_else(|| none.to_owned(), |path| path.display().to_string())
+        };
+        let mut lines = vec![
+            ("environment", self.with_origin("environment", &settings.environment)),
+            ("configuration", path(&settings.config, "no file")),
+        ];
+        for (index, bind) in settings.binds.iter().enumerate() {
+            lines.push((if index == 0 { "listen" } else { "" }, bind.to_string()));
+        }
+        let threads = settings.threads;
+        lines.extend([
+            ("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)),
+            ("front", format!("{} threads ({front_threads_why})", settings.front_threads)),
+            ("files", path(&settings.files.public, "off")),
+            ("control", path(&settings.control, "off")),
+        ]);
+        lines
+    }
+
+    fn with_origin(&self, key: &str, value: &str) -> String {
+        let choice = self.0.choices.iter().find(|choice| choice.key == key);
+        format!("{value} ({})", choice.map_or(&Origin::Default, |choice| &choice.origin))
+    }
+
+    /// A line for each value that was written and counts, and where.
+    fn choices(&self) -> String {
+        let rows: Vec<(String, String)> = self
+            .0
+            .choices
+            .iter()
+            .map(|choice| (format!("{} = {}", choice.key, choice.value), choice.origin.to_string()))
+            .collect();
+        let width = rows.iter().map(|(value, _)| value.chars().count()).max().unwrap_or(0).min(60);
+        rows.iter().fold(String::new(), |mut text, (value, origin)| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {value:<width$}  {origin}");
+            text
+        })
+    }
+}

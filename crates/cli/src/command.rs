@@ -1,0 +1,116 @@
+//! What was typed, checked.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap_complete::Shell;
+use settings::{Environment, Errors, Loaded};
+
+use crate::arguments::arguments;
+use crate::grammar::grammar;
+
+/// Something that can be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Serve the app.
+    Serve(Box<Loaded>),
+    /// Say what would be done.
+    Check(Box<Loaded>),
+    /// Print the numbers of a running server.
+    Stats {
+        /// The server's control socket.
+        control: PathBuf,
+        /// As JSON rather than for people.
+        json: bool,
+    },
+    /// Print a completion script.
+    Completions(Shell),
+    /// Print the manual page.
+    Man,
+}
+
+/// Reads the command line (the program's name first) and loads the settings that it asks for.
+///
+/// # Errors
+/// How to exit, when help or the version was asked for or something is wrong; it has been printed.
+pub fn parse<Word: Into<OsString> + Clone>(
+    words: impl IntoIterator<Item = Word>,
+    environment: &dyn Environment,
+) -> Result<Command, ExitCode> {
+    let command = interpret(words, environment);
+    if let Ok(Command::Serve(loaded)) = &command {
+        for warning in &loaded.warnings {
+            eprintln!("warning: {warning}");
+        }
+    }
+    command.map_err(Answer::print)
+}
+
+/// What is answered instead of doing something.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Clap answers: help, version, or a wrong option.
+    Clap(clap::Error),
+    /// The settings are wrong; `code` says for whom.
+    Wrong { errors: Vec<String>, code: u8 },
+}
+
+impl Answer {
+    fn print(self) -> ExitCode {
+        match self {
+            Answer::Clap(error) => {
+                // Nobody is left to tell when standard output is closed.
+                let _ = error.print();
+                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+            }
+            Answer::Wrong { errors, code } => {
+                let mut stderr = std::io::stderr().lock();
+                for error in errors {
+                    let _ = writeln!(stderr, "error: {error}");
+                }
+                ExitCode::from(code)
+            }
+        }
+    }
+}
+
+pub(crate) fn interpret<Word: Into<OsString> + Clone>(
+    words: impl IntoIterator<Item = Word>,
+    environment: &dyn Environment,
+) -> Result<Command, Answer> {
+    let matches = grammar().try_get_matches_from(words).map_err(Answer::Clap)?;
+    let load = |code| settings::load(&arguments(&matches), environment).map_err(|errors| wrong(errors, code));
+    match matches.subcommand() {
+        Some(("check", _)) => Ok(Command::Check(Box::new(load(1)?))),
+        Some(("stats", given)) => stats(load(2)?, given.get_flag("json")),
+        Some(("completions", given)) => Ok(Command::Completions(shell(given))),
+        Some(("man", _)) => Ok(Command::Man),
+        _ => Ok(Command::Serve(Box::new(load(2)?))),
+    }
+}
+
+fn wrong(errors: Errors, code: u8) -> Answer {
+    Answer::Wrong { errors: errors.0.iter().map(ToString::to_string).collect(), code }
+}
+
+fn stats(loaded: Loaded, json: bool) -> Result<Command, Answer> {
+    let off = || {
+        let choice = loaded.choices.iter().find(|choice| choice.key == "control");
+        let place = choice.map(|choice| format!(" by {}", choice.origin)).unwrap_or_default();
+        let error =
+            format!("the control socket is turned off{place}, so there is nothing to ask for numbers");
+        Answer::Wrong { errors: vec![error], code: 2 }
+    };
+    let control = loaded.settings.control.clone().ok_or_else(off)?;
+    Ok(Command::Stats { control, json })
+}
+
+fn shell(matches: &clap::ArgMatches) -> Shell {
+    match matches.get_one::<String>("shell").map(String::as_str) {
+        Some("zsh") => Shell::Zsh,
+        Some("fish") => Shell::Fish,
+        _ => Shell::Bash,
+    }
+}

@@ -1,0 +1,175 @@
+//! The command line as clap knows it, made from the table.
+//!
+//! Options may stand before or after the command. Clap splits words into options and counts them; whether a value
+//! is right is judged by `settings`, together with variables and the file, so that all mistakes are shown at once.
+
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, StringValueParser, StyledStr, TypedValueParser};
+use clap::{Arg, ArgAction, Command, ValueHint};
+use clap_complete::Shell;
+use settings::Completion;
+use settings::table::{self, About, AnyEntry, COMMANDS, Flag, Takes};
+
+/// Keys of the options that `stats` takes.
+const STATS_KEYS: [&str; 3] = ["dir", "config", "control"];
+
+/// The whole grammar.
+pub(crate) fn grammar() -> Command {
+    let root = Command::new("firebrick")
+        .version(crate::VERSION)
+        .about("Firebrick serves Ruby (Rack) apps, with nothing in front of it")
+        .after_help(
+            "Values come from flags, then variables, then firebrick.toml, then defaults. \
+             --help says more about each option.",
+        )
+        .after_long_help(
+            "Values come from flags, then variables, then firebrick.toml, then defaults.\n\
+             Sizes: 65536, 64KiB, 10MB. Times: 30, 30s, 500ms, 2m.",
+        )
+        .args(arguments(|_| true))
+        .disable_help_subcommand(true)
+        .infer_long_args(false);
+    COMMANDS.iter().fold(root, |root, (name, doc)| root.subcommand(command(name, doc)))
+}
+
+fn command(name: &'static str, doc: &'static str) -> Command {
+    let command = Command::new(name).about(doc);
+    match name {
+        "completions" => command.arg(
+            Arg::new("shell")
+                .required(true)
+                .value_parser([Shell::Bash, Shell::Zsh, Shell::Fish].map(|shell| shell_name(&shell)))
+                .help("The shell to complete for"),
+        ),
+        "man" => command,
+        "stats" => command.args(arguments(|about| STATS_KEYS.contains(&about.key))).arg(
+            Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON, for programs to read"),
+        ),
+        _ => command.args(arguments(|_| true)),
+    }
+}
+
+fn shell_name(shell: &Shell) -> PossibleValue {
+    PossibleValue::new(match shell {
+        Shell::Bash => "bash",
+        Shell::Zsh => "zsh",
+        _ => "fish",
+    })
+}
+
+/// The arguments of the options that are wanted.
+fn arguments(wanted: impl Fn(&About) -> bool) -> Vec<Arg> {
+    let entries = table::entries().filter(|entry| wanted(entry.about()));
+    entries.flat_map(|entry| positional(entry).into_iter().chain(flags(entry))).collect()
+}
+
+fn positional(entry: &'static dyn AnyEntry) -> Option<Arg> {
+    let about = entry.about();
+    let name = about.positional?;
+    Some(
+        Arg::new(about.key)
+            .value_name(name)
+            .value_hint(ValueHint::AnyPath)
+            .help(short_help(about))
+            .long_help(long_help(entry)),
+    )
+}
+
+fn flags(entry: &'static dyn AnyEntry) -> impl Iterator<Item = Arg> {
+    let about = entry.about();
+    let siblings: Vec<&str> = about.flags.iter().map(|flag| flag.long).collect();
+    about.flags.iter().enumerate().map(move |(index, flag)| {
+        let arg = Arg::new(flag.long).long(flag.long).help_heading(about.category.title());
+        let arg = flag.short.map_or(arg.clone(), |short| arg.short(short));
+        // The last of contradicting flags wins, so that a script can add to what it was given.
+        let arg = if entry.is_list() { arg } else { arg.overrides_with_all(&siblings) };
+        match flag.takes {
+            Takes::Nothing(means) => bare(arg, about, index, means),
+            Takes::Value(name) => valued(arg, entry, name),
+        }
+    })
+}
+
+fn valued(arg: Arg, entry: &'static dyn AnyEntry, name: &'static str) -> Arg {
+    let arg = arg
+        .value_name(name)
+        .allow_hyphen_values(false)
+        .action(if entry.is_list() { ArgAction::Append } else { ArgAction::Set })
+        .help(short_help(entry.about()))
+        .long_help(long_help(entry))
+        .hide_possible_values(true);
+    match entry.completion() {
+        Completion::File => arg.value_hint(ValueHint::FilePath),
+        Completion::Directory => arg.value_hint(ValueHint::DirPath),
+        Completion::Nothing if entry.words().is_empty() => arg.value_hint(ValueHint::Other),
+        Completion::Nothing => arg.value_parser(Offered(entry.words())),
+    }
+}
+
+/// A flag without a value. The first one is the option itself, unless it says no; others say what they are short for.
+fn bare(arg: Arg, about: &'static About, index: usize, means: &str) -> Arg {
+    let arg = arg.action(ArgAction::SetTrue);
+    match (index, means) {
+        (_, "false") => arg.help(negated(about.doc)),
+        (0, _) => arg.help(short_help(about)).long_help(format!("{}{}", about.doc, details(about))),
+        _ => {
+            arg.help(format!("Same as --{} {means}", about.flags.first().map_or(about.key, |flag| flag.long)))
+        }
+    }
+}
+
+/// "Serve files" to "Do not serve files".
+fn negated(doc: &str) -> String {
+    let mut letters = doc.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_lowercase).collect();
+    format!("Do not {first}{}", letters.as_str())
+}
+
+fn short_help(about: &About) -> StyledStr {
+    let default = about.shown_default().map(|default| format!(" [default: {default}]")).unwrap_or_default();
+    let env =
+        (!about.env.is_empty()).then(|| format!(" [env: {}]", about.env.join(", "))).unwrap_or_default();
+    format!("{}{default}{env}", about.doc).into()
+}
+
+fn long_help(entry: &dyn AnyEntry) -> StyledStr {
+    let about = entry.about();
+    format!("{}{}\nExpected: {}", about.doc, details(about), entry.expected()).into()
+}
+
+fn details(about: &About) -> String {
+    let mut lines = String::new();
+    let mut line = |name: &str, text: &str| lines.push_str(&format!("\n{name}: {text}"));
+    if let Some(default) = about.shown_default() {
+        line("Default", default);
+    }
+    if !about.env.is_empty() {
+        line("Variables", &about.env.join(", "));
+    }
+    if about.in_file {
+        line("In firebrick.toml", about.key);
+    }
+    if about.more.is_empty() { lines } else { format!("\n\n{}\n{lines}", about.more) }
+}
+
+/// Takes any text, but offers some words to those who complete.
+#[derive(Clone)]
+struct Offered(Vec<&'static str>);
+
+impl TypedValueParser for Offered {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|word| PossibleValue::new(*word))))
+    }
+}
+
+/// The flags of an entry together with their ids in the grammar.
+pub(crate) fn flag_ids(about: &'static About) -> impl Iterator<Item = (&'static str, &'static Flag)> {
+    about.flags.iter().map(|flag| (flag.long, flag))
+}
