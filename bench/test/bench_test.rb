@@ -115,7 +115,7 @@ class ProcessTreeTest < Minitest::Test
   end
 
   def test_orphans_stay_in_the_tree_and_are_killed_with_it
-    tree("Process.wait(fork { fork { puts; sleep } })") do |found|
+    tree("Process.wait(fork { fork { sleep } }); puts") do |found|
       assert_equal 2, found.living.size
       assert_operator found.pss_mib, :>, 1
       assert_equal 2, found.kill
