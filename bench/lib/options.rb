@@ -39,7 +39,9 @@ module Bench
       if pin && Etc.nprocessors < 2
         raise Failure, "servers and load generators are kept apart on processors 0 and 1, but there is one: give --no-pin"
       end
-      scenarios.map { |one| one.load.program }.push(*("taskset" if pin)).uniq.each { |program| Machine.need(program) }
+      programs = scenarios.flat_map { |one| [one.load.program, ("redis-server" if one.redis)] }
+      programs.push("taskset") if pin
+      programs.compact.uniq.each { |program| Machine.need(program) }
       servers.each do |name, template|
         Machine.need(Server.command(template, port: 0, dir: ".", shape: [1, 1]).first)
       rescue Failure => e
