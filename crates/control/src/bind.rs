@@ -1,0 +1,155 @@
+//! Taking over a path for the control socket, and giving it back.
+
+use crate::socket::{connect_to, listen_on};
+use rustix::fs::FlockOperation;
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a server that already listens may take to accept before we call it alive anyway.
+const PROBE: Duration = Duration::from_millis(200);
+
+/// The file of a socket that we listen on: removed when dropped, unless someone else's is there by then.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            // Nothing is left to do about a file that cannot be removed; the next server replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Listens on `path`, in a directory that is created when missing (0700).
+pub(crate) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    take(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("control socket {}: {error}", path.display())))
+}
+
+fn take(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let lock = File::open(dir)?;
+    // Two servers that start together must not both find a stale file and each remove the other's new one. A file
+    // system that knows no locks leaves that race open; it is no reason not to start.
+    let _ = rustix::fs::flock(&lock, FlockOperation::LockExclusive);
+    clear(path)?;
+    let listener = listen_on(path)?;
+    let identity = identity(path)?;
+    Ok((listener, SocketFile { path: path.to_owned(), identity }))
+}
+
+/// Removes a socket file on which nobody listens.
+fn clear(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if found.file_type().is_socket() => {}
+        Ok(_) => {
+            let message =
+                "something that is not a socket is in the way; remove it or set `control` to another path";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+    }
+    match connect_to(path, PROBE) {
+        Ok(_) => Err(alive()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(alive()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) => Err(error),
+    }
+}
+
+fn alive() -> io::Error {
+    let message = "another server answers there; stop it or set `control` to another path";
+    io::Error::new(io::ErrorKind::AddrInUse, message)
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn only_the_owner_may_use_it_and_it_goes_with_us() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/control.sock");
+        let (listener, file) = bind(&path).unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        drop((listener, file));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let (_listener, _file) = bind(&path).unwrap();
+        let error = bind(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(path.to_str().unwrap()));
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_live_one_that_does_not_accept_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let (_listener, _file) = bind(&path).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = connect_to(&path, Duration::from_millis(10)) {
+            waiting.push(stream);
+        }
+        assert_eq!(bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn other_files_are_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.ru");
+        std::fs::write(&path, "run App").unwrap();
+        assert_eq!(bind(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "run App");
+    }
+
+    #[test]
+    fn a_successors_socket_survives_our_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let ours = bind(&path).unwrap();
+        std::fs::rename(&path, dir.path().join("old.sock")).unwrap();
+        let _theirs = UnixListener::bind(&path).unwrap();
+        drop(ours);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = bind(&dir.path().join("x".repeat(120))).unwrap_err().to_string();
+        assert!(error.contains("too long"), "{error}");
+    }
+}

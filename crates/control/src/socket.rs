@@ -1,0 +1,54 @@
+//! Unix stream sockets, where the standard library does not go far enough: a connect that ends, and permissions that
+//! hold from the start.
+
+use rustix::fs::Mode;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket_with};
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::Duration;
+
+const BACKLOG: i32 = 64;
+
+/// Connects, waiting no longer than `patience` for a place in the other side's backlog, nor later for bytes.
+pub(crate) fn connect_to(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = new_socket()?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
+    connect(&socket, &address(path)?)?;
+    Ok(socket.into())
+}
+
+/// Binds and listens; only the owner may connect.
+pub(crate) fn listen_on(path: &Path) -> io::Result<UnixListener> {
+    let owner_only = Mode::RUSR | Mode::WUSR;
+    let socket = new_socket()?;
+    // On Linux the file takes its mode from the socket, so that there is no moment at which others may connect. Where
+    // a socket has no mode of its own this fails, and the file's is set afterwards.
+    let private = rustix::fs::fchmod(&socket, owner_only).is_ok();
+    bind(&socket, &address(path)?)?;
+    if !private || cfg!(not(target_os = "linux")) {
+        rustix::fs::chmod(path, owner_only)?;
+    }
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn new_socket() -> io::Result<std::os::fd::OwnedFd> {
+    #[cfg(target_os = "linux")]
+    let flags = rustix::net::SocketFlags::CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
+    let flags = rustix::net::SocketFlags::empty();
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    #[cfg(not(target_os = "linux"))]
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(socket)
+}
+
+fn address(path: &Path) -> io::Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(|_| {
+        let message = "the path is too long for a socket (about 100 bytes); set `control` to a shorter one";
+        io::Error::new(io::ErrorKind::InvalidInput, message)
+    })
+}

@@ -1,0 +1,207 @@
+//! Statistics for people.
+
+use stats::{DurationSummary, ServerSnapshot, WorkerSnapshot};
+use std::fmt::Write;
+use std::time::SystemTime;
+
+/// All that `firebrick stats` says about a server.
+pub(crate) fn stats(server: &ServerSnapshot) -> String {
+    let mut text = headline(server);
+    text.push('\n');
+    text.push_str(&grid(&workers(server)));
+    text.push('\n');
+    text.push_str(&counters(server));
+    text.push('\n');
+    text.push_str(&grid(&times(server)));
+    text
+}
+
+fn headline(server: &ServerSnapshot) -> String {
+    format!(
+        "Firebrick {} · {} {} · Rack {} · {} · pid {} · up {} · {} MiB\n{}\n",
+        server.version,
+        server.ruby.engine,
+        server.ruby.version,
+        server.rack,
+        server.environment,
+        server.pid,
+        span(server.uptime()),
+        mib(server.total_pss_bytes()),
+        server.dir,
+    )
+}
+
+fn workers(server: &ServerSnapshot) -> Vec<Vec<String>> {
+    let titles = "worker|pid|state|requests|failed|busy/threads|in flight|PSS MiB|restarts|uptime";
+    let rows = server.workers.iter().map(|worker| worker_row(worker, server.taken_at));
+    std::iter::once(titles.split('|').map(str::to_owned).collect()).chain(rows).collect()
+}
+
+fn worker_row(worker: &WorkerSnapshot, now: SystemTime) -> Vec<String> {
+    vec![
+        worker.index.to_string(),
+        worker.pid.to_string(),
+        format!("{:?}", worker.state).to_lowercase(),
+        grouped(worker.requests),
+        grouped(worker.failures),
+        format!("{}/{}", worker.busy_threads, worker.threads_max),
+        worker.in_flight.to_string(),
+        mib(worker.pss_bytes),
+        worker.restarts.to_string(),
+        span(worker.uptime(now)),
+    ]
+}
+
+fn counters(server: &ServerSnapshot) -> String {
+    let (queue, front) = (&server.queue, &server.front);
+    let (requests, failures) = (&front.requests, &front.failures);
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "queue        {} waiting, the first for {} ms (most so far {}, limit {})",
+        grouped(queue.length),
+        ms(queue.oldest_wait_ms),
+        grouped(queue.longest),
+        grouped(queue.max),
+    );
+    let _ = writeln!(
+        text,
+        "requests     {} (2xx {}, 3xx {}, 4xx {}, 5xx {}, client gone {}, hijacked {})",
+        grouped(requests.total),
+        grouped(requests.successful),
+        grouped(requests.redirected),
+        grouped(requests.client_errors),
+        grouped(requests.server_errors),
+        grouped(requests.client_gone),
+        grouped(requests.hijacked),
+    );
+    let _ = writeln!(
+        text,
+        "failures     by clients {}, by the app {}, by limits of the server {}",
+        grouped(failures.client),
+        grouped(failures.app),
+        grouped(failures.server),
+    );
+    let _ = writeln!(
+        text,
+        "connections  {} open, {} accepted, {} MiB of bodies sent",
+        grouped(front.connections.open),
+        grouped(front.connections.accepted),
+        mib(front.sent_body_bytes),
+    );
+    text
+}
+
+fn times(server: &ServerSnapshot) -> Vec<Vec<String>> {
+    let titles = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max".split('|').map(str::to_owned).collect();
+    let front = &server.front;
+    let rows = [("queue", &front.queue_ms), ("app", &front.app_ms), ("total", &front.total_ms)];
+    std::iter::once(titles).chain(rows.map(|(name, summary)| time_row(name, summary))).collect()
+}
+
+fn time_row(name: &str, summary: &DurationSummary) -> Vec<String> {
+    let s = summary;
+    let figures = [s.mean, s.p50, s.p75, s.p90, s.p95, s.p99, s.p999, s.max].map(ms);
+    [name.to_owned(), grouped(s.count)].into_iter().chain(figures).collect()
+}
+
+/// Lines up columns: right-aligned, two blanks between them.
+fn grid(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}")).collect();
+        text.push_str(&cells.join("  "));
+        text.push('\n');
+    }
+    text
+}
+
+fn ms(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Seconds as the two largest units that matter: `3d 4h`, `5m 6s`, `7s`.
+fn span(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as u64;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{minutes}m {}s", seconds % 60),
+        3_600..86_400 => format!("{hours}h {}m", minutes % 60),
+        _ => format!("{days}d {}h", hours % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        let spans = [0.9, 59.0, 61.0, 3_720.0, 90_000.0, -1.0].map(span);
+        assert_eq!(spans, ["0s", "59s", "1m 1s", "1h 2m", "1d 1h", "0s"]);
+        assert_eq!([0.0, 0.014, 9.994, 10.04].map(ms), ["0.00", "0.01", "9.99", "10.0"]);
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["a", "bcd"], ["ef", "g"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(grid(&rows), " a  bcd\nef    g\n");
+        assert_eq!(grid(&[]), "");
+    }
+
+    #[test]
+    fn everything_is_on_one_screen() {
+        let mut server: serde_json::Value = serde_json::json!({
+            "version": "0.1.0", "ruby": {"engine": "ruby", "version": "3.1.2", "patchlevel": 20}, "rack": "2.2.4",
+            "environment": "production", "dir": "/srv/app", "pid": 99, "phase": 0, "clustered": true,
+            "started_at": "2026-01-31T12:00:00.000Z", "taken_at": "2026-01-31T12:01:05.000Z", "pss_bytes": 5_242_880,
+            "queue": {"length": 7, "oldest_wait_ms": 1.5, "longest": 1_800, "max": 10_000},
+            "workers": [{
+                "index": 0, "pid": 100, "state": "ready", "phase": 0, "requests": 1_234, "failures": 1,
+                "started_at": "2026-01-31T12:00:05.000Z", "last_checkin": "2026-01-31T12:01:00.000Z",
+                "busy_threads": 2, "threads_started": 4, "threads_max": 5, "in_flight": 3, "pss_bytes": 10_485_760,
+                "restarts": 6,
+            }],
+        });
+        let front = serde_json::to_value(::stats::Snapshot::default()).unwrap();
+        server.as_object_mut().unwrap().extend(front.as_object().unwrap().clone());
+        let text = stats(&serde_json::from_value(server).unwrap());
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(text.starts_with(
+            "Firebrick 0.1.0 · ruby 3.1.2 · Rack 2.2.4 · production · pid 99 · up 1m 5s · 15.0 MiB"
+        ));
+        assert!(
+            lines.contains(&vec!["0", "100", "ready", "1,234", "1", "2/5", "3", "10.0", "6", "1m", "0s"]),
+            "{text}"
+        );
+        assert!(
+            text.contains("7 waiting, the first for 1.50 ms (most so far 1,800, limit 10,000)"),
+            "{text}"
+        );
+        assert!(lines.iter().any(|line| line.first() == Some(&"total") && line.len() == 10), "{text}");
+    }
+}

@@ -1,0 +1,138 @@
+//! Server and client together, over a real socket.
+
+use control::{Server, client};
+use stats::{QueueSnapshot, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use tokio::sync::oneshot;
+
+struct Running {
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn start() -> Running {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/control.sock");
+        let server = Server::bind(&path).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            tokio::task::LocalSet::new().block_on(&runtime, async {
+                tokio::select! {
+                    _ = server.run(async || snapshot()) => unreachable!("the server gave up"),
+                    _ = stopped => {}
+                }
+            });
+        });
+        Running { path, _dir: dir, stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn raw(&self, request: &[u8]) -> String {
+        let mut stream = UnixStream::connect(&self.path).unwrap();
+        stream.write_all(request).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.stop.take().unwrap().send(());
+        self.thread.take().unwrap().join().unwrap();
+        assert!(!self.path.exists(), "the socket file outlives its server");
+    }
+}
+
+fn snapshot() -> ServerSnapshot {
+    let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_769_860_800);
+    let recorder = stats::Recorder::new();
+    recorder.finished(&stats::Finished { status: 200, total_us: 1_500, ..Default::default() });
+    ServerSnapshot {
+        version: "0.1.0".into(),
+        ruby: RubyVersion::from("ruby 3.1.2p20"),
+        rack: "2.2.4".into(),
+        environment: "production".into(),
+        dir: "/srv/app".into(),
+        pid: 99,
+        started_at: now,
+        taken_at: now,
+        phase: 0,
+        clustered: true,
+        pss_bytes: 5 << 20,
+        workers: vec![WorkerSnapshot {
+            index: 0,
+            pid: 100,
+            state: WorkerState::Ready,
+            phase: 0,
+            started_at: now,
+            last_checkin: now,
+            requests: 1_234,
+            failures: 1,
+            busy_threads: 2,
+            threads_started: 4,
+            threads_max: 5,
+            in_flight: 3,
+            pss_bytes: 10 << 20,
+            restarts: 6,
+        }],
+        queue: QueueSnapshot { length: 7, oldest_wait_ms: 1.5, longest: 8, max: 10_000 },
+        front: Snapshot::of([&recorder]),
+    }
+}
+
+fn json(path: &Path, target: &str) -> serde_json::Value {
+    serde_json::from_str(&client::get(path, target).unwrap()).unwrap()
+}
+
+#[test]
+fn both_shapes_and_the_list_are_answered() {
+    let server = Running::start();
+    let native = json(&server.path, "/stats");
+    assert_eq!(native["workers"][0]["requests"], 1_234);
+    assert_eq!(native["total_ms"]["count"], 1);
+    assert!(native["total_ms"].get("buckets").is_none());
+    assert!(json(&server.path, "/stats?buckets")["total_ms"]["buckets"].is_array());
+    let puma = json(&server.path, "/puma/stats");
+    assert_eq!(puma["worker_status"][0]["last_status"]["requests_count"], 1_234);
+    assert_eq!(json(&server.path, "/stats?format=puma"), puma);
+    let list = json(&server.path, "/");
+    assert!(list["endpoints"].as_array().unwrap().iter().any(|endpoint| endpoint["path"] == "/stats"));
+}
+
+#[test]
+fn mistakes_are_answered_in_json() {
+    let server = Running::start();
+    let Err(client::Error::Refused(404, text)) = client::get(&server.path, "/nothing") else {
+        panic!("no 404")
+    };
+    assert!(serde_json::from_str::<serde_json::Value>(&text).unwrap()["error"].is_string());
+    assert!(matches!(client::get(&server.path, "/stats?format=xml"), Err(client::Error::Refused(400, _))));
+    let answer = server.raw(b"POST /stats HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET, HEAD\r\n"), "{answer}");
+}
+
+#[test]
+fn curl_is_understood_and_head_has_no_body() {
+    let server = Running::start();
+    let answer =
+        server.raw(b"GET /stats HTTP/1.1\r\nHost: x\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("}\n"), "{answer}");
+    assert!(server.raw(b"HEAD /stats HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
+}
+
+#[test]
+fn silent_and_rude_clients_do_not_keep_others_waiting() {
+    let server = Running::start();
+    let silent: Vec<UnixStream> = (0..8).map(|_| UnixStream::connect(&server.path).unwrap()).collect();
+    let mut rude = UnixStream::connect(&server.path).unwrap();
+    rude.write_all(b"\x16\x03\x01 nonsense\r\n\r\n").unwrap();
+    assert!(client::get(&server.path, "/stats").is_ok());
+    drop(silent);
+}
