@@ -1,4 +1,5 @@
 //! Server and client together, over a real socket.
+#![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
 use control::{Server, client};
 use stats::{QueueSnapshot, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
