@@ -19,9 +19,9 @@ fn of_level(matches: &ArgMatches) -> Vec<Argument> {
 }
 
 fn positional(matches: &ArgMatches, about: &'static About) -> Option<Argument> {
-    let name = about.positional?;
+    about.positional?;
     let value = matches.try_get_one::<String>(about.key).ok().flatten()?;
-    Some(Argument { key: about.key, flag: name.to_owned(), values: vec![value.clone()] })
+    Some(Argument { key: about.key, flag: "argument".to_owned(), values: vec![value.clone()] })
 }
 
 fn flags(matches: &ArgMatches, about: &'static About) -> impl Iterator<Item = Argument> {

@@ -114,3 +114,7 @@ fn shell(matches: &clap::ArgMatches) -> Shell {
         _ => Shell::Bash,
     }
 }
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

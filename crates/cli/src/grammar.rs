@@ -18,7 +18,7 @@ const STATS_KEYS: [&str; 3] = ["dir", "config", "control"];
 pub(crate) fn grammar() -> Command {
     let root = Command::new("firebrick")
         .version(crate::VERSION)
-        .about("Firebrick serves Ruby (Rack) apps, with nothing in front of it")
+        .about("Web server for Ruby (Rack) apps that needs nothing in front of it")
         .after_help(
             "Values come from flags, then variables, then firebrick.toml, then defaults. \
              --help says more about each option.",
@@ -101,6 +101,7 @@ fn valued(arg: Arg, entry: &'static dyn AnyEntry, name: &'static str) -> Arg {
         .hide_possible_values(true);
     match entry.completion() {
         Completion::File => arg.value_hint(ValueHint::FilePath),
+        Completion::Any => arg.value_hint(ValueHint::AnyPath),
         Completion::Directory => arg.value_hint(ValueHint::DirPath),
         Completion::Nothing if entry.words().is_empty() => arg.value_hint(ValueHint::Other),
         Completion::Nothing => arg.value_parser(Offered(entry.words())),
@@ -135,22 +136,23 @@ fn short_help(about: &About) -> StyledStr {
 
 fn long_help(entry: &dyn AnyEntry) -> StyledStr {
     let about = entry.about();
-    format!("{}{}\nExpected: {}", about.doc, details(about), entry.expected()).into()
+    format!("{}{} Expected: {}.", about.doc, details(about), entry.expected()).into()
 }
 
+/// A paragraph of its own for what there is more to say, one for the facts.
 fn details(about: &About) -> String {
-    let mut lines = String::new();
-    let mut line = |name: &str, text: &str| lines.push_str(&format!("\n{name}: {text}"));
+    let mut facts = Vec::new();
     if let Some(default) = about.shown_default() {
-        line("Default", default);
+        facts.push(format!("Default: {default}."));
     }
     if !about.env.is_empty() {
-        line("Variables", &about.env.join(", "));
+        facts.push(format!("Variables: {}.", about.env.join(", ")));
     }
     if about.in_file {
-        line("In firebrick.toml", about.key);
+        facts.push(format!("In {}: {}.", settings::CONFIG_FILE, about.key));
     }
-    if about.more.is_empty() { lines } else { format!("\n\n{}\n{lines}", about.more) }
+    let more = if about.more.is_empty() { String::new() } else { format!("\n\n{}", about.more) };
+    format!("{more}\n\n{}", facts.join(" "))
 }
 
 /// Takes any text, but offers some words to those who complete.
@@ -172,4 +174,68 @@ impl TypedValueParser for Offered {
 /// The flags of an entry together with their ids in the grammar.
 pub(crate) fn flag_ids(about: &'static About) -> impl Iterator<Item = (&'static str, &'static Flag)> {
     about.flags.iter().map(|flag| (flag.long, flag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn help(long: bool) -> String {
+        let mut grammar = grammar();
+        if long { grammar.render_long_help() } else { grammar.render_help() }.to_string()
+    }
+
+    #[test]
+    fn clap_finds_no_fault() {
+        grammar().debug_assert();
+    }
+
+    #[test]
+    fn help_shows_every_option_with_default_and_variables() {
+        for text in [help(false), help(true)] {
+            // Wrapping may break a default in two.
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for about in table::entries().map(|entry| entry.about()) {
+                assert!(text.contains(about.category.title()), "{}", about.category.title());
+                for flag in about.flags {
+                    assert!(text.contains(&format!("--{}", flag.long)), "--{}", flag.long);
+                }
+                for name in about.env {
+                    assert!(text.contains(name), "{name}");
+                }
+                let means_no = about.flags.first().is_some_and(|flag| flag.takes == Takes::Nothing("false"));
+                if let Some(default) = about.shown_default().filter(|_| !means_no) {
+                    assert!(text.contains(default), "the default of {}: {default}", about.key);
+                    assert!(text.contains(about.doc), "{}", about.doc);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_help_names_the_keys_of_the_file() {
+        let text = help(true);
+        for about in table::entries().map(|entry| entry.about()).filter(|about| about.in_file) {
+            let means_no = about.flags.first().is_some_and(|flag| flag.takes == Takes::Nothing("false"));
+            assert!(means_no || text.contains(about.key), "{}", about.key);
+        }
+    }
+
+    #[test]
+    fn help_of_each_command_is_its_own() {
+        for (name, doc) in COMMANDS {
+            let mut grammar = grammar();
+            let command = grammar.find_subcommand_mut(name).expect("each command is in the grammar");
+            let text = command.render_help().to_string();
+            assert!(text.contains(doc), "{name}");
+            let takes_all = ["serve", "check"].contains(name);
+            assert_eq!(text.contains("--max-body"), takes_all, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_negative_of_a_sentence() {
+        assert_eq!(negated("Serve files"), "Do not serve files");
+        assert_eq!(negated(""), "Do not ");
+    }
 }

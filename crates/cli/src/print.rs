@@ -4,6 +4,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+use settings::CONFIG_FILE;
+use settings::table::COMMANDS;
 
 use crate::grammar::grammar;
 
@@ -26,11 +30,39 @@ pub(crate) fn completion_script(shell: Shell) -> Vec<u8> {
     script
 }
 
-/// One page: the options once, then each command with what only it takes.
+/// One page: what it is, the commands, the options once, and how to exit.
 pub(crate) fn manual() -> io::Result<Vec<u8>> {
+    let man = Man::new(grammar());
     let mut page = Vec::new();
-    clap_mangen::Man::new(grammar()).render(&mut page)?;
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    // Clap's own section would refer to a page for each command; there is only this one.
+    section("COMMANDS", COMMANDS).to_writer(&mut page)?;
+    man.render_options_section(&mut page)?;
+    man.render_extra_section(&mut page)?;
+    section("EXIT STATUS", EXIT_CODES).to_writer(&mut page)?;
+    section("FILES", FILES).to_writer(&mut page)?;
     Ok(page)
+}
+
+const EXIT_CODES: &[(&str, &str)] = &[
+    ("0", "What was asked for is done; a server drained and stopped."),
+    ("1", "check found something wrong, or the server failed."),
+    ("2", "The command line or the configuration is wrong."),
+];
+
+const FILES: &[(&str, &str)] =
+    &[(CONFIG_FILE, "Configuration in the app's directory, in TOML; the keys stand with the options.")];
+
+fn section(title: &str, rows: &[(&str, &str)]) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", [title]);
+    for (name, text) in rows {
+        roff.control("TP", []).text([bold(*name)]).text([roman(*text)]);
+    }
+    roff
 }
 
 fn print(text: &[u8]) -> ExitCode {
@@ -45,4 +77,52 @@ fn print(text: &[u8]) -> ExitCode {
 fn failed(error: &io::Error) -> ExitCode {
     eprintln!("error: cannot write to standard output: {error}");
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags() -> impl Iterator<Item = &'static str> {
+        settings::table::entries().flat_map(|entry| entry.about().flags).map(|flag| flag.long)
+    }
+
+    #[test]
+    fn completions_know_every_flag_and_command() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = String::from_utf8(completion_script(shell)).expect("a script is text");
+            for flag in flags() {
+                assert!(script.contains(flag), "{shell} does not know --{flag}");
+            }
+            for (command, _) in COMMANDS {
+                assert!(script.contains(command), "{shell} does not know {command}");
+            }
+            assert!(script.contains("combined"), "{shell} does not know the words of an option");
+        }
+    }
+
+    #[test]
+    fn the_manual_knows_every_flag_command_and_exit_code() {
+        let page = String::from_utf8(manual().expect("a page")).expect("a page is text");
+        for flag in flags() {
+            // Roff writes a hyphen that may not break a line as \-.
+            assert!(page.contains(&flag.replace('-', "\\-")), "--{flag} is missing");
+        }
+        for (name, _) in COMMANDS.iter().chain(EXIT_CODES) {
+            assert!(page.contains(&format!("\\fB{name}\\fR")), "{name} is missing");
+        }
+        assert!(page.contains(".TH firebrick 1"), "{page}");
+    }
+
+    #[test]
+    fn bash_accepts_its_script() {
+        let script = completion_script(Shell::Bash);
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = folder.path().join("firebrick.bash");
+        std::fs::write(&path, script).expect("a file");
+        match std::process::Command::new("bash").arg("-n").arg(&path).status() {
+            Ok(status) => assert!(status.success()),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "bash is only missing"),
+        }
+    }
 }

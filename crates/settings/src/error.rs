@@ -54,7 +54,8 @@ impl fmt::Display for Error {
         if let Origin::File { .. } = self.origin {
             write!(f, "{}: ", self.origin)?;
         }
-        write!(f, "{}: {}", self.written, self.problem)?;
+        // A path may hold a line break; a message is one line.
+        write!(f, "{}: {}", self.written, self.problem.replace(char::is_control, "?"))?;
         match &self.nearest {
             Some(nearest) => write!(f, "; did you mean {nearest:?}?"),
             None => Ok(()),

@@ -8,7 +8,7 @@ use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::error::Error;
 use crate::given::{Given, Written};
-use crate::nearest::nearest;
+use crate::nearest::{nearest, nearest_within};
 use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::table;
@@ -130,21 +130,28 @@ fn command_line_only(key: &str) -> Option<String> {
     Some(flag.unwrap_or_default())
 }
 
-/// The key that was probably meant: one that is in another table or known elsewhere by this name, or one that looks alike.
+/// The key that was probably meant: nearly the same, or in another table, or known elsewhere by this name, or alike.
 fn nearest_key(written: &str) -> Option<&'static str> {
-    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().replace('-', "_").to_ascii_lowercase();
     let name = last(written);
-    let same = keys().find(|key| last(key) == name);
-    let known = || {
-        let known = |about: &&table::About| about.in_file && about.known_as.contains(&name.as_str());
-        table::entries().map(|entry| entry.about()).find(known).map(|about| about.key)
-    };
-    let alike = || nearest(written, keys());
-    let alike_elsewhere = || {
-        let names: Vec<(&str, &str)> =
-            keys().filter_map(|key| Some((key.rsplit_once('.')?.1, key))).collect();
-        let found = nearest(&name, names.iter().map(|(name, _)| *name))?;
-        names.iter().find(|(name, _)| *name == found).map(|(_, key)| *key)
-    };
-    same.or_else(known).or_else(alike).or_else(alike_elsewhere)
+    nearest_within(0.85, written, keys())
+        .or_else(|| keys().find(|key| last(key) == name))
+        .or_else(|| known_as(&name))
+        .or_else(|| nearest(written, keys()))
+        .or_else(|| alike_in_any_table(&name))
+}
+
+/// The key without its table, in the spelling of keys.
+fn last(key: &str) -> String {
+    key.rsplit('.').next().unwrap_or_default().replace('-', "_").to_ascii_lowercase()
+}
+
+fn known_as(name: &str) -> Option<&'static str> {
+    let known = |about: &&table::About| about.in_file && about.known_as.contains(&name);
+    table::entries().map(|entry| entry.about()).find(known).map(|about| about.key)
+}
+
+fn alike_in_any_table(name: &str) -> Option<&'static str> {
+    let names = || keys().filter_map(|key| Some((key.rsplit_once('.')?.1, key)));
+    let found = nearest(name, names().map(|(name, _)| name))?;
+    names().find(|(name, _)| *name == found).map(|(_, key)| key)
 }

@@ -40,6 +40,8 @@ pub enum Completion {
     File,
     /// A directory.
     Directory,
+    /// A file or directory.
+    Any,
 }
 
 /// One type of value.

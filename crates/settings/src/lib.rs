@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod control;
+mod docs;
 mod environment;
 mod error;
 mod file;
@@ -32,6 +33,7 @@ mod testing;
 mod value;
 
 pub use control::control_path;
+pub use docs::markdown;
 pub use environment::{Environment, ProcessEnvironment};
 pub use error::{Error, Errors};
 pub use given::{Argument, Given, Written};

@@ -2,11 +2,20 @@
 
 /// The candidate nearest to `written`, when one is near enough to be worth saying.
 pub(crate) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest_within(0.6, written, candidates)
+}
+
+/// The candidate nearest to `written` when it is at least this like it, of 1.
+pub(crate) fn nearest_within<'a>(
+    least: f64,
+    written: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let written = normal(written);
     candidates
         .into_iter()
         .map(|candidate| (likeness(&written, &normal(candidate)), candidate))
-        .filter(|(likeness, _)| *likeness >= 0.6)
+        .filter(|(likeness, _)| *likeness >= least)
         // The first of equals wins, so the order of the table decides.
         .fold(None, |best: Option<(f64, &str)>, next| match best {
             Some(best) if best.0 >= next.0 => Some(best),

@@ -33,3 +33,99 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("completions", "Print a completion script for bash, zsh or fish"),
     ("man", "Print the manual page"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::raw::Raw;
+
+    fn abouts() -> impl Iterator<Item = &'static About> {
+        entries().map(|entry| entry.about())
+    }
+
+    fn assert_unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) {
+        let mut seen = BTreeSet::new();
+        for name in names {
+            assert!(seen.insert(name), "{what} {name} is there twice");
+        }
+        assert!(!seen.is_empty(), "there is no {what}");
+    }
+
+    #[test]
+    fn every_default_is_read() {
+        for entry in entries() {
+            let about = entry.about();
+            let raw = Raw::Word(about.default.to_owned());
+            assert_eq!(entry.check(&raw), Ok(()), "the default of {}", about.key);
+        }
+    }
+
+    #[test]
+    fn every_entry_is_documented() {
+        for entry in entries() {
+            let about = entry.about();
+            assert!(!about.doc.is_empty() && !about.doc.ends_with('.'), "{}", about.key);
+            assert!(about.doc.starts_with(char::is_uppercase), "{}", about.key);
+            assert!(about.doc.len() <= 72, "{}: one line, not {}", about.key, about.doc.len());
+            assert!(about.more.is_empty() || about.more.ends_with('.'), "{}", about.key);
+            assert!(about.shown_default().is_some(), "{} shows no default", about.key);
+            assert!(!entry.expected().is_empty(), "{}", about.key);
+            assert!(!about.flags.is_empty() || about.positional.is_some(), "{} cannot be typed", about.key);
+        }
+    }
+
+    #[test]
+    fn no_names_clash() {
+        assert_unique("key", abouts().map(|about| about.key));
+        assert_unique("variable", abouts().flat_map(|about| about.env.iter().copied()));
+        let flags = || abouts().flat_map(|about| about.flags);
+        // What the command line adds by itself.
+        assert_unique("flag", flags().map(|flag| flag.long).chain(["help", "version", "json"]));
+        let letters: Vec<String> =
+            flags().filter_map(|flag| flag.short).chain(['h', 'V']).map(String::from).collect();
+        assert_unique("letter", letters.iter().map(String::as_str));
+        assert_unique("other name", abouts().flat_map(|about| about.known_as.iter().copied()));
+    }
+
+    #[test]
+    fn names_have_their_usual_spelling() {
+        for about in abouts() {
+            let snake = |c: char| c.is_ascii_lowercase() || c == '_';
+            let parts: Vec<&str> = about.key.split('.').collect();
+            assert!(parts.len() <= 2 && parts.iter().all(|part| part.chars().all(snake)), "{}", about.key);
+            for flag in about.flags {
+                assert!(flag.long.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "--{}", flag.long);
+            }
+            for other in about.known_as {
+                assert!(abouts().all(|about| about.key != *other), "{other} is a key");
+            }
+        }
+    }
+
+    #[test]
+    fn no_key_is_a_table_too() {
+        let tables: BTreeSet<&str> =
+            abouts().filter_map(|about| Some(about.key.split_once('.')?.0)).collect();
+        assert!(abouts().all(|about| !tables.contains(about.key)));
+    }
+
+    #[test]
+    fn flags_without_a_value_stand_for_one_that_is_taken() {
+        for entry in entries() {
+            for flag in entry.about().flags {
+                if let Takes::Nothing(means) = flag.takes {
+                    assert_eq!(entry.check(&Raw::Word(means.to_owned())), Ok(()), "--{}", flag.long);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn categories_stand_together() {
+        let mut titles: Vec<&str> = abouts().map(|about| about.category.title()).collect();
+        titles.dedup();
+        assert_unique("category", titles.into_iter());
+    }
+}

@@ -84,7 +84,8 @@ fn parse_size(text: &str) -> Option<u64> {
 
 /// The shortest exact way to write a number of bytes.
 pub(crate) fn size_text(bytes: u64) -> String {
-    const SCALES: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    const SCALES: [(u64, &str); 5] =
+        [(1 << 50, "PiB"), (1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match SCALES.iter().find(|(scale, _)| bytes >= *scale && bytes.is_multiple_of(*scale)) {
         Some((scale, name)) => format!("{}{name}", bytes / scale),
         None => bytes.to_string(),

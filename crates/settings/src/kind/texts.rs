@@ -83,6 +83,7 @@ impl Kind for Path {
     fn expected(&self) -> String {
         match self.0 {
             Completion::Directory => "the path of a directory".to_owned(),
+            Completion::Any => "the path of a directory or file".to_owned(),
             _ => "the path of a file".to_owned(),
         }
     }

@@ -19,20 +19,18 @@ const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 }
 /// The addresses to listen on.
 ///
 /// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
-/// replaces the file's binds, because flags win over the file.
+/// replaces the file's binds, because flags win over the file. The variable counts only without binds.
 pub(super) fn binds(taker: &Taker<'_>, facts: &Facts) -> Vec<Bind> {
     let binds = taker.take(&BIND);
-    let port = taker.take(&PORT);
     let host = taker.take(&HOST);
+    let any = !binds.value.is_empty();
+    let port = taker.take_where(&PORT, |origin| !(any && matches!(origin, Origin::Env(_))));
     let address = Bind::tcp(host.value.clone(), u16::try_from(port.value).unwrap_or_default());
-    let port_flag = matches!(port.origin, Origin::Flag(_));
-    let bind_flag = matches!(binds.origin, Origin::Flag(_));
-    if binds.value.is_empty() || (port_flag && !bind_flag) {
+    let by_flag = |origin: &Origin| matches!(origin, Origin::Flag(_));
+    let adds_port = port.origin != Origin::Default && by_flag(&port.origin) == by_flag(&binds.origin);
+    if !any || (by_flag(&port.origin) && !by_flag(&binds.origin)) {
         return vec![address];
     }
-    let port_in_file =
-        taker.written(&PORT).iter().any(|written| matches!(written.origin, Origin::File { .. }));
-    let adds_port = if bind_flag { port_flag } else { port_in_file };
     if !adds_port {
         warn_of_unused(taker, &binds.origin, [("port", &port.origin), ("host", &host.origin)]);
     }

@@ -6,7 +6,7 @@ use crate::kind::texts::{Path, Switch, Text};
 use crate::kind::wrappers::Maybe;
 
 entries! { Category::App;
-    TARGET: Path = Path(Completion::File), {
+    TARGET: Path = Path(Completion::Any), {
         key: "dir",
         in_file: false,
         positional: Some("DIR|config.ru"),

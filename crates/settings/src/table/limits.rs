@@ -25,7 +25,7 @@ entries! { Category::Limits;
         flags: &[long("max-uri", "SIZE")],
         default: "16KiB",
         doc: "Length of the request target (414)",
-        more: "It must be less than max_header_bytes, of which it is a part.",
+        more: "It must be less than max_header_bytes, of which it is a part; the default is at most half of that.",
         reloadable: true,
         known_as: &["max_uri_length", "max_url"],
     }

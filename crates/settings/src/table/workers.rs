@@ -22,8 +22,8 @@ entries! { Category::Workers;
         env: &["RAILS_MAX_THREADS", "RAILS_MIN_THREADS"],
         default: "1:3",
         doc: "Threads of each worker",
-        more: "Each of the two variables sets its half. A minimum from elsewhere that is above the maximum is \
-               lowered to it.",
+        more: "Each of the two variables sets its half; if the other half, from a weaker place, contradicts it, that \
+               one follows.",
         known_as: &["max_threads", "min_threads"],
     }
     FRONT_THREADS: Auto<Count> = Auto(Count { min: 1, max: 256 }), {

@@ -1,0 +1,190 @@
+//! What is typed, and what is made of it.
+
+use std::path::{Path, PathBuf};
+
+use settings::{Bind, Machine, Settings};
+
+use super::*;
+use crate::check::{Plan, check};
+
+struct Shelf {
+    folder: tempfile::TempDir,
+    vars: Vec<(&'static str, &'static str)>,
+}
+
+impl Shelf {
+    fn new() -> Shelf {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(folder.path().join("config.ru"), "").expect("config.ru");
+        Shelf { folder, vars: Vec::new() }
+    }
+
+    fn type_in(&self, words: &str) -> Result<Command, Answer> {
+        interpret(["firebrick"].into_iter().chain(words.split_whitespace()), self)
+    }
+
+    fn settings(&self, words: &str) -> Settings {
+        match self.type_in(words) {
+            Ok(Command::Serve(loaded) | Command::Check(loaded)) => loaded.settings,
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+
+    fn refused(&self, words: &str) -> (String, u8) {
+        match self.type_in(words) {
+            Err(Answer::Clap(error)) => (error.to_string(), u8::try_from(error.exit_code()).expect("a code")),
+            Err(Answer::Wrong { errors, code }) => (errors.join("\n"), code),
+            Ok(command) => panic!("{words}: {command:?}"),
+        }
+    }
+}
+
+impl Environment for Shelf {
+    fn var(&self, name: &str) -> Option<String> {
+        self.vars.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    fn current_dir(&self) -> PathBuf {
+        self.folder.path().canonicalize().expect("the directory")
+    }
+
+    fn uid(&self) -> u32 {
+        7
+    }
+
+    fn machine(&self) -> Machine {
+        Machine { cores: 4, cpu_quota: Some(2.0), memory_limit: None, memory_total: None, open_files: None }
+    }
+}
+
+#[test]
+fn serving_needs_no_command() {
+    let shelf = Shelf::new();
+    for words in ["", ".", "config.ru", "serve", "serve .", "-q", "-p 9292", "-p 9292 serve", "serve -p 9292"]
+    {
+        assert!(matches!(shelf.type_in(words), Ok(Command::Serve(_))), "{words}");
+        assert_eq!(shelf.settings(words).dir, shelf.current_dir(), "{words}");
+    }
+}
+
+#[test]
+fn every_flag_reaches_its_setting() {
+    let settings = Shelf::new().settings(
+        "-b tcp://h:1 -b unix:///s?mode=0660 -p 3 -o h -w 7 -t 2:4 -e production -C - -q -v --log-format json \
+         --no-early-hints --no-public --no-compact --allow-underscore-headers --max-body 10MB --worker-timeout 0 \
+         --trusted-proxies none --warmup / --warmup /up --tag t --pidfile p --control off --ruby r",
+    );
+    let unix =
+        Bind::Unix { path: "/s".into(), umask: None, mode: Some(0o660), backlog: settings::DEFAULT_BACKLOG };
+    assert_eq!(settings.binds, [Bind::tcp("h", 1), unix, Bind::tcp("h", 3)]);
+    assert_eq!((settings.workers, settings.threads.to_string().as_str()), (7, "2:4"));
+    assert_eq!(
+        (settings.environment.as_str(), settings.tag.as_str(), settings.quiet),
+        ("production", "t", true)
+    );
+    assert_eq!(settings.logs.access_log, settings::AccessLog::Stdout);
+    assert_eq!(settings.logs.log_format, settings::LogFormat::Json);
+    assert!(!settings.rack.early_hints && !settings.rack.compact && settings.rack.allow_underscore_headers);
+    assert_eq!((settings.files.public, settings.control), (None, None));
+    assert_eq!((settings.limits.max_body, settings.timeouts.worker_timeout), (Some(10_000_000), None));
+    assert_eq!(settings.rack.warmup, ["/", "/up"]);
+    assert_eq!(settings.rack.ruby, Path::new("r"));
+    assert!(!settings.rack.trusted_proxies.unix);
+    assert!(settings.pidfile.is_some_and(|path| path.ends_with("p")));
+}
+
+#[test]
+fn the_last_of_contradicting_flags_wins() {
+    let shelf = Shelf::new();
+    assert_eq!(shelf.settings("-w 1 -w 2").workers, 2);
+    assert!(!shelf.settings("--early-hints --no-early-hints").rack.early_hints);
+    assert!(shelf.settings("--no-early-hints --early-hints").rack.early_hints);
+    assert_eq!(shelf.settings("-v --access-log off").logs.access_log, settings::AccessLog::Off);
+    assert_eq!(shelf.settings("--access-log off -v").logs.access_log, settings::AccessLog::Stdout);
+    assert_eq!(shelf.settings("-w 1 serve -w 2").workers, 2);
+}
+
+#[test]
+fn commands_take_their_own() {
+    let shelf = Shelf::new();
+    assert!(matches!(shelf.type_in("check -w 2"), Ok(Command::Check(_))));
+    let Ok(Command::Stats { control, json }) = shelf.type_in("stats --json --control c.sock") else {
+        panic!("no stats")
+    };
+    assert_eq!((control, json), (shelf.current_dir().join("c.sock"), true));
+    for (name, shell) in [("bash", Shell::Bash), ("zsh", Shell::Zsh), ("fish", Shell::Fish)] {
+        assert_eq!(shelf.type_in(&format!("completions {name}")).ok(), Some(Command::Completions(shell)));
+    }
+    assert_eq!(shelf.type_in("man").ok(), Some(Command::Man));
+}
+
+#[test]
+fn stats_and_serve_agree_on_the_control_socket() {
+    let shelf = Shelf::new();
+    let Ok(Command::Stats { control, .. }) = shelf.type_in("stats .") else { panic!("no stats") };
+    assert_eq!(Some(control), shelf.settings("config.ru").control);
+}
+
+#[test]
+fn what_is_wrong_has_its_exit_code() {
+    let shelf = Shelf::new();
+    for (words, message, code) in [
+        ("--prot 1", "a similar argument exists: '--port'", 2),
+        ("completions tcsh", "[possible values: bash, zsh, fish]", 2),
+        ("-w", "a value is required for '--workers <N|auto>'", 2),
+        ("-w 0", "--workers 0: expected a whole number from 1 to 1024, or \"auto\"", 2),
+        ("check -w 0", "--workers 0: expected", 1),
+        (
+            "chekc",
+            "argument chekc: expected a directory or a rackup file (.ru) that exists; did you mean \"check\"?",
+            2,
+        ),
+        ("stats --control off", "the control socket is turned off by --control", 2),
+        ("--help", "Workers and threads:", 0),
+        ("-V", crate::VERSION, 0),
+        ("check --help", "Usage: firebrick check", 0),
+    ] {
+        let (said, exit) = shelf.refused(words);
+        assert!(said.contains(message), "{words}: {said}");
+        assert_eq!(exit, code, "{words}");
+    }
+    let (said, _) = shelf.refused("-w 0 -t 0 --max-body x");
+    assert_eq!(said.lines().count(), 3, "{said}");
+}
+
+#[test]
+fn check_says_what_it_would_do_and_why() {
+    let mut shelf = Shelf::new();
+    shelf.vars = vec![("RACK_ENV", "production")];
+    std::fs::write(shelf.folder.path().join("firebrick.toml"), "[limits]\nmax_body = '10MB'\n")
+        .expect("a file");
+    let Ok(Command::Check(loaded)) = shelf.type_in("check -p 3000") else { panic!("no check") };
+    let plan = Plan(&loaded).to_string();
+    let dir = shelf.current_dir();
+    for line in [
+        format!("Firebrick {} would serve {}", crate::VERSION, dir.join("config.ru").display()),
+        "  environment   production (RACK_ENV)".to_owned(),
+        format!("  configuration {}", dir.join("firebrick.toml").display()),
+        "  listen        tcp://0.0.0.0:3000".to_owned(),
+        "  workers       2 x 1:3 threads (auto: 2 CPUs by cgroup quota)".to_owned(),
+        "  front         2 threads (auto: 2 CPUs by cgroup quota)".to_owned(),
+        "  port = 3000               --port".to_owned(),
+        "  limits.max_body = \"10MB\"  firebrick.toml:2".to_owned(),
+    ] {
+        assert!(plan.lines().any(|known| known == line), "{line:?} is not in\n{plan}");
+    }
+}
+
+#[test]
+fn check_tries_the_app_and_fails_with_it() {
+    let shelf = Shelf::new();
+    let Ok(Command::Check(loaded)) = shelf.type_in("check") else { panic!("no check") };
+    let code = |code: ExitCode| format!("{code:?}");
+    let (success, failure) = (code(ExitCode::SUCCESS), code(ExitCode::FAILURE));
+    assert_eq!(code(check(&loaded, None)), success);
+    assert_eq!(code(check(&loaded, Some(&|_| Ok("loaded".to_owned())))), success);
+    assert_eq!(code(check(&loaded, Some(&|_| Err("broken".to_owned())))), failure);
+    std::fs::remove_file(shelf.folder.path().join("config.ru")).expect("it was there");
+    let Ok(Command::Check(loaded)) = shelf.type_in("check") else { panic!("no check") };
+    assert_eq!(code(check(&loaded, Some(&|_| Ok("loaded".to_owned())))), failure);
+}

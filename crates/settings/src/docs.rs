@@ -1,0 +1,105 @@
+//! `docs/settings.md`, made from the table.
+
+use std::fmt::Write;
+
+use crate::table::{self, About, AnyEntry, Category, Takes};
+
+const INTRODUCTION: &str = "\
+<!-- Made from the table of options by `FIREBRICK_REGENERATE=1 cargo test -p settings docs`. -->
+
+# Settings
+
+Everything has a default; a new app needs no settings at all. A value comes from the first of these that has it:
+flag, environment variable, `firebrick.toml`, default. Blank variables count as unset.
+
+`firebrick.toml` is read from the app's directory, or from where `-C` says; `-C -` reads none. A key such as
+`limits.max_body` may be written in full or in its table:
+
+```toml
+workers = 2
+threads = \"1:5\"
+bind = [\"tcp://0.0.0.0:3000\", \"unix:///run/app.sock?mode=0660\"]
+
+[limits]
+max_body = \"10MB\"
+
+[timeouts]
+worker = \"30s\"
+```
+
+Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,
+`\"500ms\"`, `\"2m\"`. Relative paths in the file begin in the app's directory, those of flags and variables where the
+command is typed. `firebrick check` says what would be done, and where each value comes from.
+";
+
+/// The text of `docs/settings.md`.
+pub fn markdown() -> String {
+    let mut text = INTRODUCTION.to_owned();
+    let mut category: Option<Category> = None;
+    for entry in table::entries() {
+        let about = entry.about();
+        if category != Some(about.category) {
+            category = Some(about.category);
+            append(&mut text, format_args!("\n## {}\n", about.category.title()));
+        }
+        option(&mut text, entry);
+    }
+    text
+}
+
+fn option(text: &mut String, entry: &dyn AnyEntry) {
+    let about = entry.about();
+    append(text, format_args!("\n### `{}`\n\n{}.", about.key, about.doc));
+    append(text, format_args!("{}{}\n\n", if about.more.is_empty() { "" } else { " " }, about.more));
+    let mut row = |name: &str, value: String| append(text, format_args!("- {name}: {value}\n"));
+    match about.default_shown {
+        Some(shown) => row("Default", shown.to_owned()),
+        None => row("Default", format!("`{}`", about.default)),
+    }
+    row("Expected", entry.expected());
+    row("Flag", flags(about));
+    if !about.env.is_empty() {
+        row("Variables", code(about.env.iter().copied()));
+    }
+    row("In the file", if about.in_file { "yes" } else { "no" }.to_owned());
+    if about.reloadable {
+        row("On reload", "takes effect".to_owned());
+    }
+}
+
+fn flags(about: &About) -> String {
+    let flags = about.flags.iter().map(|flag| {
+        let short = flag.short.map(|short| format!("-{short}, ")).unwrap_or_default();
+        match flag.takes {
+            Takes::Value(name) => format!("{short}--{} {name}", flag.long),
+            Takes::Nothing(_) => format!("{short}--{}", flag.long),
+        }
+    });
+    let all: Vec<String> = flags.chain(about.positional.map(str::to_owned)).collect();
+    code(all.iter().map(String::as_str))
+}
+
+fn code<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn append(text: &mut String, part: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = text.write_fmt(part);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn docs_settings_md_is_up_to_date() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+        let made = super::markdown();
+        if std::env::var_os("FIREBRICK_REGENERATE").is_some() {
+            std::fs::write(&path, &made).expect("docs/settings.md can be written");
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(kept == made, "docs/settings.md is old: FIREBRICK_REGENERATE=1 cargo test -p settings docs");
+    }
+}

@@ -1,0 +1,241 @@
+//! Which of several written values counts, and what comes out of it.
+
+mod shared;
+
+use std::path::Path;
+use std::time::Duration;
+
+use settings::{AccessLog, Bind, ErrorLog, LogFormat, Origin, Settings, Threads};
+use shared::{App, below};
+
+#[test]
+fn nothing_written_gives_the_defaults() {
+    let app = App::new();
+    let loaded = app.loaded();
+    let settings = &loaded.settings;
+    assert_eq!(settings.dir, app.dir());
+    assert_eq!(settings.app, Some(below(&app, "config.ru")));
+    assert_eq!(settings.binds, [Bind::tcp("0.0.0.0", 9292)]);
+    assert_eq!(
+        (settings.environment.as_str(), settings.workers, settings.front_threads),
+        ("development", 2, 2)
+    );
+    assert_eq!(settings.threads, Threads { min: 1, max: 3 });
+    assert_eq!(settings.limits.max_header_bytes, 65_536);
+    assert_eq!(settings.limits.max_uri, 16_384);
+    assert_eq!(settings.limits.max_body, Some(1 << 30));
+    assert_eq!(settings.limits.max_requests_per_connection, None);
+    assert_eq!(settings.limits.response_spool, 256 << 20);
+    assert_eq!(settings.timeouts.body_min_rate, Some(500));
+    assert_eq!(settings.timeouts.keep_alive_timeout, Duration::from_secs(65));
+    assert_eq!(settings.timeouts.worker_timeout, Some(Duration::from_secs(60)));
+    assert_eq!(settings.rack.ruby, Path::new("ruby"));
+    assert!(settings.rack.trusted_proxies.unix && settings.rack.early_hints && settings.rack.compact);
+    assert!(!settings.rack.allow_underscore_headers && settings.rack.warmup.is_empty());
+    assert_eq!(settings.rack.request_id_header.as_deref(), Some("X-Request-Id"));
+    assert_eq!(settings.files.public, Some(below(&app, "public")));
+    assert_eq!(settings.logs.access_log, AccessLog::Off);
+    assert_eq!(
+        (settings.logs.log_format, &settings.logs.error_log),
+        (LogFormat::Combined, &ErrorLog::Stderr)
+    );
+    assert_eq!((&settings.config, &settings.pidfile, settings.quiet), (&None, &None, false));
+    assert_eq!(settings.tag, app.dir().file_name().expect("a name").to_string_lossy());
+    assert_eq!(settings.temp_dir, Path::new("/tmp"));
+    assert!(settings.control.as_ref().is_some_and(|path| path.starts_with("/tmp/firebrick-7")));
+    assert_eq!((&loaded.choices, &loaded.warnings), (&vec![], &vec![]));
+}
+
+#[test]
+fn defaults_without_loading_are_the_same() {
+    let app = App::new();
+    let loaded = app.loaded().settings;
+    let plain = Settings::defaults(&app.dir());
+    assert_eq!((&plain.limits, &plain.timeouts), (&loaded.limits, &loaded.timeouts));
+    assert_eq!((plain.limits, plain.timeouts), (Default::default(), Default::default()));
+    assert_eq!((plain.rack, plain.files, plain.logs), (loaded.rack, loaded.files, loaded.logs));
+}
+
+#[test]
+fn flag_over_variable_over_file_over_default() {
+    let text = "workers = 3\nport = 1";
+    assert_eq!(App::with(text).loaded().settings.workers, 3);
+    assert_eq!(App::with(text).var("WEB_CONCURRENCY", "4").loaded().settings.workers, 4);
+    assert_eq!(
+        App::with(text).var("WEB_CONCURRENCY", "4").flag("--workers", "5").loaded().settings.workers,
+        5
+    );
+    assert_eq!(App::with(text).var("WEB_CONCURRENCY", " ").loaded().settings.workers, 3);
+    assert_eq!(App::with(text).var("WEB_CONCURRENCY", "auto").loaded().settings.workers, 2);
+}
+
+#[test]
+fn environment_variables_have_an_order() {
+    let name = |app: App| app.loaded().settings.environment;
+    let app = || App::with("environment = 'test'");
+    assert_eq!(name(app()), "test");
+    assert_eq!(name(app().var("RAILS_ENV", "a")), "a");
+    assert_eq!(name(app().var("RAILS_ENV", "a").var("RACK_ENV", "b")), "b");
+    assert_eq!(name(app().var("RAILS_ENV", "a").var("RACK_ENV", "b").var("APP_ENV", "c")), "c");
+    assert_eq!(name(app().var("RACK_ENV", "").var("RAILS_ENV", "a")), "a");
+    assert_eq!(name(app().var("APP_ENV", "c").flag("--environment", "production")), "production");
+}
+
+#[test]
+fn origins_name_the_place() {
+    let app = App::with("\n[limits]\nmax_queue = 5\n").var("WEB_CONCURRENCY", "1").flag("--port", "80");
+    let loaded = app.loaded();
+    let choices: Vec<_> =
+        loaded.choices.iter().map(|c| (c.key, c.value.as_str(), c.origin.clone())).collect();
+    let file = Origin::File { path: "firebrick.toml".into(), line: 3 };
+    assert_eq!(
+        choices,
+        [
+            ("port", "80", Origin::Flag("--port".into())),
+            ("workers", "1", Origin::Env("WEB_CONCURRENCY".into())),
+            ("limits.max_queue", "5", file),
+        ]
+    );
+    assert_eq!(
+        (loaded.workers_why.as_str(), loaded.front_threads_why.as_str()),
+        ("WEB_CONCURRENCY", "auto: 2 CPUs")
+    );
+}
+
+#[test]
+fn binds_replace_the_default_and_a_port_beside_them_adds() {
+    let binds = |app: App| app.loaded().settings.binds.iter().map(Bind::to_string).collect::<Vec<_>>();
+    let file = || App::with("bind = 'tcp://127.0.0.1:1'");
+    assert_eq!(binds(App::new().var("PORT", "5000")), ["tcp://0.0.0.0:5000"]);
+    assert_eq!(binds(App::new().flag("--host", "::1").flag("--port", "0")), ["tcp://[::1]:0"]);
+    assert_eq!(binds(file().var("PORT", "5000")), ["tcp://127.0.0.1:1"]);
+    assert_eq!(binds(file().var("PORT", "tcp://10.0.0.1:5")), ["tcp://127.0.0.1:1"]);
+    assert_eq!(binds(file().flag("--port", "2")), ["tcp://0.0.0.0:2"]);
+    assert_eq!(binds(file().flag("--bind", "h:3").flag("--bind", "h:4")), ["tcp://h:3", "tcp://h:4"]);
+    let both = file().flag("--bind", "h:3").flag("--port", "4").flag("--host", "h");
+    assert_eq!(binds(both), ["tcp://h:3", "tcp://h:4"]);
+    let in_file = App::with("bind = ['unix:///run/a.sock?mode=0660']\nport = 2").var("PORT", "5000");
+    assert_eq!(binds(in_file), ["unix:///run/a.sock?mode=0660", "tcp://0.0.0.0:2"]);
+    assert_eq!(binds(App::with("port = 2\nbind = []")), ["tcp://0.0.0.0:2"]);
+}
+
+#[test]
+fn each_thread_variable_sets_its_half() {
+    let threads = |app: App| app.loaded().settings.threads.to_string();
+    let file = || App::with("threads = '2:4'");
+    assert_eq!(threads(App::with("threads = 4")), "4:4");
+    assert_eq!(threads(file().var("RAILS_MAX_THREADS", "8")), "2:8");
+    assert_eq!(threads(file().var("RAILS_MAX_THREADS", "1")), "1:1");
+    assert_eq!(threads(file().var("RAILS_MIN_THREADS", "6")), "6:6");
+    assert_eq!(threads(file().var("RAILS_MIN_THREADS", "3").var("RAILS_MAX_THREADS", "5")), "3:5");
+    assert_eq!(threads(file().var("RAILS_MAX_THREADS", "8").flag("--threads", "1:2")), "1:2");
+    assert_eq!(threads(App::new().var("RAILS_MAX_THREADS", "5")), "1:5");
+}
+
+#[test]
+fn paths_begin_where_they_were_written() {
+    let app =
+        App::with("pidfile = 'tmp/pid'\n[files]\npublic = './static'\n[log]\naccess = 'log/access.log'");
+    let sub = app.dir().join("sub");
+    std::fs::create_dir(&sub).expect("a directory");
+    std::fs::write(sub.join("config.ru"), "").expect("config.ru");
+    std::fs::write(sub.join("firebrick.toml"), "pidfile = 'p'\nbind = 'unix://s'").expect("a file");
+    let settings = app.loaded().settings;
+    assert_eq!(settings.pidfile, Some(below(&app, "tmp/pid")));
+    assert_eq!(settings.files.public, Some(below(&app, "static")));
+    assert_eq!(settings.logs.access_log, AccessLog::File(below(&app, "log/access.log")));
+
+    let app =
+        app.flag("DIR", "sub").flag("--error-log", "errors").flag("--ruby", "bin/ruby").var("TMPDIR", "t");
+    let settings = app.loaded().settings;
+    assert_eq!((&settings.dir, &settings.config), (&sub, &Some(sub.join("firebrick.toml"))));
+    assert_eq!(settings.pidfile, Some(sub.join("p")));
+    assert_eq!(settings.binds, [Bind::unix(sub.join("s"))]);
+    assert_eq!(settings.logs.error_log, ErrorLog::File(below(&app, "errors")));
+    assert_eq!(settings.rack.ruby, below(&app, "bin/ruby"));
+    assert_eq!(settings.temp_dir, below(&app, "t"));
+}
+
+#[test]
+fn a_rackup_file_stands_for_its_directory() {
+    let app = App::new();
+    app.write("other.ru", "");
+    let settings = app.flag("DIR", "other.ru").loaded().settings;
+    assert_eq!(
+        (settings.app.as_deref(), &settings.dir),
+        (Some(settings.dir.join("other.ru").as_path()), &settings.dir)
+    );
+    assert!(settings.rackup().is_ok());
+}
+
+#[test]
+fn a_directory_without_an_app_loads_but_cannot_be_served() {
+    let app = App::new();
+    std::fs::remove_file(below(&app, "config.ru")).expect("it was there");
+    let missing = app.loaded().settings.rackup().map(Path::to_owned).expect_err("no app");
+    assert!(missing.to_string().contains("there is no config.ru in"), "{missing}");
+}
+
+#[test]
+fn the_config_file_can_be_named_or_left_out() {
+    let app = App::with("workers = 3");
+    app.write("other.toml", "workers = 4");
+    let app = app.flag("--config", "other.toml");
+    assert_eq!(app.loaded().settings.workers, 4);
+    let none = App::with("worker = 3").flag("--config", "-").loaded().settings;
+    assert_eq!((none.workers, none.config), (2, None));
+}
+
+#[test]
+fn off_is_none() {
+    let text = "control = 'off'\n[limits]\nmax_body = 0\n[timeouts]\nworker = 'off'\nbody_min_rate = 0\n\
+                [rack]\nrequest_id_header = false\n[files]\nserve_public = false\n[log]\naccess = 'off'";
+    let settings = App::with(text).loaded().settings;
+    assert_eq!((settings.control, settings.limits.max_body, settings.files.public), (None, None, None));
+    assert_eq!((settings.timeouts.worker_timeout, settings.timeouts.body_min_rate), (None, None));
+    assert_eq!((settings.rack.request_id_header, settings.logs.access_log), (None, AccessLog::Off));
+}
+
+#[test]
+fn lists_are_arrays_commas_or_repeated() {
+    let warmup = |app: App| app.loaded().settings.rack.warmup;
+    assert_eq!(warmup(App::with("rack.warmup = ['/', '/up']")), ["/", "/up"]);
+    assert_eq!(warmup(App::new().flag("--warmup", "/,/up")), ["/", "/up"]);
+    assert_eq!(warmup(App::new().flag("--warmup", "/").flag("--warmup", "/up")), ["/", "/up"]);
+    let proxies =
+        App::with("rack = { trusted_proxies = ['10.0.0.0/8'] }").loaded().settings.rack.trusted_proxies;
+    assert!(proxies.trusts("10.1.1.1".parse().ok()) && !proxies.trusts("127.0.0.1".parse().ok()));
+    assert!(!proxies.trusts(None));
+}
+
+#[test]
+fn the_default_target_length_follows_the_head() {
+    assert_eq!(App::with("limits.max_header_bytes = '8KiB'").loaded().settings.limits.max_uri, 4096);
+}
+
+#[test]
+fn what_is_allowed_but_odd_is_a_warning() {
+    let warned = |app: App, text: &str| {
+        let warnings = app.loaded().warnings;
+        assert!(warnings.iter().any(|warning| warning.contains(text)), "{text}: {warnings:?}");
+    };
+    warned(App::with("environment = 'prodution'"), "did you mean \"production\"?");
+    warned(App::with("log.format = 'json'"), "log.format has no effect");
+    warned(App::with("workers = 1\nworker_memory_estimate = '1GiB'"), "worker_memory_estimate has no effect");
+    warned(App::with("files.public = 'x'").flag("--no-public", ""), "because --no-public turns it off");
+    warned(App::with("bind = 'h:1'\nhost = '::1'"), "host from firebrick.toml:2 has no effect");
+    warned(App::with("timeouts.body_grace = 1\ntimeouts.body_min_rate = 0"), "body_grace has no effect");
+    let mut small = App::new();
+    small.machine.open_files = Some(1024);
+    warned(small, "only 1024 files may be open");
+}
+
+#[test]
+fn auto_follows_the_machine() {
+    let mut app = App::with("worker_memory_estimate = '512MiB'");
+    app.machine.cores = 32;
+    app.machine.memory_limit = Some(2 << 30);
+    let loaded = app.loaded();
+    assert_eq!((loaded.settings.workers, loaded.settings.front_threads), (4, 16));
+    assert!(loaded.workers_why.contains("room for 4 of 512MiB"), "{}", loaded.workers_why);
+}
