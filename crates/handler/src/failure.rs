@@ -46,6 +46,8 @@ pub enum Kind {
     WorkerStuck,
     /// The app's response makes no sense (502).
     BadResponse,
+    /// The client went away before it was served (499, as nginx logs it; nobody reads it).
+    ClientGone,
     /// We failed ourselves (500).
     Internal,
 }
@@ -74,6 +76,7 @@ impl Failure {
             Kind::UriTooLong => 414,
             Kind::ExpectationFailed => 417,
             Kind::FieldsTooLarge => 431,
+            Kind::ClientGone => 499,
             Kind::Internal => 500,
             Kind::NotImplemented => 501,
             Kind::WorkerDied | Kind::BadResponse => 502,

@@ -38,6 +38,11 @@ pub struct Fields {
 }
 
 impl Fields {
+    /// No fields yet, but room for `count` of them with `bytes` of text.
+    pub fn with_capacity(count: usize, bytes: usize) -> Fields {
+        Fields { text: Vec::with_capacity(bytes), slots: Vec::with_capacity(count) }
+    }
+
     /// Fields that point into `text`: pairs of name and value.
     pub fn from_parts(text: Vec<u8>, slots: Vec<(Span, Span)>) -> Fields {
         Fields { text, slots }

@@ -1,0 +1,128 @@
+//! System calls of the pool: socket pairs, descriptors in messages, the scoreboard's memory. Nothing is decided here.
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::{fs, io};
+
+/// Most descriptors that travel in one message: the links of one worker (the kernel's limit is 253).
+pub(crate) const MOST_FDS: usize = 64;
+
+/// A connected pair of non-blocking stream sockets that are closed on exec.
+pub(crate) fn pair() -> io::Result<(UnixStream, UnixStream)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    Ok((ours.into(), theirs.into()))
+}
+
+/// Sends bytes, and descriptors with the first of them. Never blocks; returns how many bytes went.
+pub(crate) fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one message"));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    loop {
+        match sendmsg(&socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Receives what is there; descriptors are queued in order. `Ok(0)` is the end.
+pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<OwnedFd>) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = loop {
+        match recvmsg(&socket, &mut [IoSliceMut::new(into)], &mut ancillary, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(arrived) = message {
+            fds.extend(arrived);
+        }
+    }
+    Ok(received.bytes)
+}
+
+/// Memory for `slots` scoreboard slots of `slot_len` bytes, zeroed, as a file that can be passed on.
+pub(crate) fn scoreboard_memory(slots: usize, slot_len: usize) -> io::Result<File> {
+    let memory = memfd_create("firebrick-scoreboard", MemfdFlags::CLOEXEC)?;
+    ftruncate(&memory, (slots * slot_len) as u64)?;
+    Ok(memory.into())
+}
+
+/// Copies one slot out of the scoreboard.
+pub(crate) fn read_slot(scoreboard: &File, index: usize, slot_len: usize) -> wire::scoreboard::Slot {
+    let mut bytes = vec![0; slot_len];
+    let read = scoreboard.read_at(&mut bytes, (index * slot_len) as u64).unwrap_or(0);
+    bytes.truncate(read);
+    wire::scoreboard::Slot::read(&bytes)
+}
+
+/// Microseconds of the monotonic clock, the one that workers stamp the scoreboard with.
+pub(crate) fn monotonic_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
+
+/// A nameless file for bytes that do not fit in memory; it vanishes with its last descriptor.
+pub(crate) fn nameless_file(dir: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    match open(dir, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(fd) => Ok(fd.into()),
+        // Not every file system can; then there is a name for the blink of an eye.
+        Err(_) => {
+            let path = dir.join(format!("firebrick-{}-{:x}", std::process::id(), monotonic_us()));
+            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+            fs::remove_file(&path)?;
+            Ok(file)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn descriptors_travel_with_bytes() {
+        let (a, b) = pair().unwrap();
+        let mut file = nameless_file(&std::env::temp_dir()).unwrap();
+        io::Write::write_all(&mut file, b"inside").unwrap();
+        assert_eq!(send(&a, b"with", &[file.as_fd()]).unwrap(), 4);
+        let (mut bytes, mut fds) = ([0; 16], VecDeque::new());
+        assert_eq!(receive(&b, &mut bytes, &mut fds).unwrap(), 4);
+        let mut passed = File::from(fds.pop_front().unwrap());
+        io::Seek::rewind(&mut passed).unwrap();
+        let mut text = String::new();
+        passed.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "inside");
+        drop(a);
+        assert_eq!(receive(&b, &mut bytes, &mut fds).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_empty_scoreboard_is_all_idle() {
+        let len = wire::scoreboard::slot_len(4);
+        let memory = scoreboard_memory(2, len).unwrap();
+        assert_eq!(read_slot(&memory, 1, len).serving, []);
+    }
+}

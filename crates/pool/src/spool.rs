@@ -1,0 +1,203 @@
+//! What a worker has answered and the client has not taken yet: in memory first, then in a nameless file.
+//!
+//! Why: a Ruby thread must be free again as soon as the app has made its response, however slowly the client reads.
+//!
+//! Contract:
+//! 1. Pieces come out in the order in which they went in.
+//! 2. At most about `memory` bytes are in memory and `file` bytes in the file; [`Backlog::grant`] tells the worker to go on only while
+//!    there is room, so an endless response waits for its reader.
+
+use crate::os;
+use bytes::Bytes;
+use handler::{Chunk, FileRegion};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// How much may wait.
+#[derive(Debug, Clone)]
+pub(crate) struct Room {
+    /// Bytes in memory.
+    pub(crate) memory: usize,
+    /// Bytes in the file.
+    pub(crate) file: u64,
+}
+
+/// Grants smaller than this wait for more: each costs a frame.
+const GRANT: u64 = 128 << 10;
+
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    pieces: VecDeque<Piece>,
+    in_memory: usize,
+    in_file: u64,
+    /// Bytes received that the worker has not been given back.
+    owed: u64,
+    file: Option<Rc<File>>,
+    end: u64,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    Spooled { offset: u64, len: u64 },
+    Foreign(FileRegion),
+}
+
+impl Backlog {
+    /// Takes bytes that used up window.
+    ///
+    /// # Errors
+    /// They belong in the file and the file cannot be written.
+    pub(crate) fn push(&mut self, bytes: &[u8], room: &Room, temp_dir: &Path) -> io::Result<()> {
+        self.owed += bytes.len() as u64;
+        let memory = room.memory.min(wire::INITIAL_WINDOW as usize / 2);
+        if self.in_file == 0 && self.in_memory + bytes.len() <= memory {
+            self.in_memory += bytes.len();
+            self.pieces.push_back(Piece::Bytes(Bytes::copy_from_slice(bytes)));
+            return Ok(());
+        }
+        let file = match &self.file {
+            Some(file) => file,
+            None => {
+                self.end = 0;
+                self.file.insert(Rc::new(os::nameless_file(temp_dir)?))
+            }
+        };
+        file.write_all_at(bytes, self.end)?;
+        let len = bytes.len() as u64;
+        match self.pieces.back_mut() {
+            Some(Piece::Spooled { len: so_far, .. }) => *so_far += len,
+            _ => self.pieces.push_back(Piece::Spooled { offset: self.end, len }),
+        }
+        self.end += len;
+        self.in_file += len;
+        Ok(())
+    }
+
+    /// Takes a part of a file of the app's.
+    pub(crate) fn push_file(&mut self, region: FileRegion) {
+        self.pieces.push_back(Piece::Foreign(region));
+    }
+
+    /// The next piece for the client.
+    pub(crate) fn pop(&mut self) -> Option<Chunk> {
+        Some(match self.pieces.pop_front()? {
+            Piece::Bytes(bytes) => {
+                self.in_memory -= bytes.len();
+                Chunk::Bytes(bytes)
+            }
+            Piece::Foreign(region) => Chunk::File(region),
+            Piece::Spooled { offset, len } => {
+                self.in_file -= len;
+                let file = self.file.clone()?;
+                if self.in_file == 0 {
+                    // The client still reads from this file: the next one who falls behind gets a new one.
+                    self.file = None;
+                }
+                Chunk::File(FileRegion { file, offset, len })
+            }
+        })
+    }
+
+    /// Bytes of window to give back now; 0 for none yet.
+    pub(crate) fn grant(&mut self, room: &Room) -> u32 {
+        let held = self.in_memory as u64 + self.in_file.saturating_sub(room.file);
+        let grant = self.owed.saturating_sub(held);
+        if grant < GRANT {
+            return 0;
+        }
+        self.owed -= grant;
+        grant as u32
+    }
+
+    /// Total length of all pieces, when nothing has been taken yet.
+    pub(crate) fn len(&self) -> u64 {
+        let len = |piece: &Piece| match piece {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Spooled { len, .. } => *len,
+            Piece::Foreign(region) => region.len,
+        };
+        self.pieces.iter().map(len).sum()
+    }
+
+    /// Number of pieces.
+    pub(crate) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Forgets everything: nobody will read it.
+    pub(crate) fn clear(&mut self) {
+        *self = Backlog::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes_of(chunk: Chunk) -> Vec<u8> {
+        match chunk {
+            Chunk::Bytes(bytes) => bytes.to_vec(),
+            Chunk::File(region) => {
+                let mut out = vec![0; region.len as usize];
+                region.file.read_exact_at(&mut out, region.offset).unwrap();
+                out
+            }
+        }
+    }
+
+    #[test]
+    fn a_reader_that_keeps_up_needs_no_file() {
+        let room = Room { memory: 1 << 20, file: 1 << 20 };
+        let mut backlog = Backlog::default();
+        for _ in 0..100 {
+            backlog.push(&[7; 65536], &room, Path::new("/nonexistent")).unwrap();
+            assert!(matches!(backlog.pop(), Some(Chunk::Bytes(_))));
+        }
+        assert!(backlog.grant(&room) > 6_000_000);
+    }
+
+    #[test]
+    fn nobody_reads_and_the_worker_is_stopped_in_the_end() {
+        let room = Room { memory: 100_000, file: 3_000_000 };
+        let mut backlog = Backlog::default();
+        let (mut window, mut sent) = (u64::from(wire::INITIAL_WINDOW), 0);
+        while window >= 65536 {
+            backlog.push(&[1; 65536], &room, &std::env::temp_dir()).unwrap();
+            window -= 65536;
+            sent += 65536;
+            window += u64::from(backlog.grant(&room));
+        }
+        assert!((3_000_000..5_000_000).contains(&sent), "{sent}");
+        let mut taken = 0;
+        while let Some(chunk) = backlog.pop() {
+            taken += chunk.len();
+        }
+        assert_eq!(taken, sent);
+        assert!(backlog.grant(&room) > 0, "room again");
+    }
+
+    proptest! {
+        #[test]
+        fn order_is_kept(steps in proptest::collection::vec((any::<bool>(), 1usize..5000), 1..60)) {
+            let room = Room { memory: 4000, file: 20_000 };
+            let (mut backlog, mut put, mut got) = (Backlog::default(), Vec::new(), Vec::new());
+            for (n, (push, len)) in steps.into_iter().enumerate() {
+                if push {
+                    let bytes = vec![n as u8; len];
+                    backlog.push(&bytes, &room, &std::env::temp_dir()).unwrap();
+                    put.extend(bytes);
+                } else if let Some(chunk) = backlog.pop() {
+                    got.extend(bytes_of(chunk));
+                }
+            }
+            while let Some(chunk) = backlog.pop() { got.extend(bytes_of(chunk)); }
+            prop_assert_eq!(put, got);
+        }
+    }
+}
