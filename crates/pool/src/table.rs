@@ -320,7 +320,7 @@ impl Table {
             actions.extend(
                 worker.map(|w| Action::Bury(self.grave(w, index as u32, None, 0, Cause::Ordered, now))),
             );
-        } else if !worker.killed {
+        } else if !worker.killed && worker.state != State::Forking {
             worker.killed = true;
             let cause = if worker.state == State::Draining { Cause::Ordered } else { Cause::Crashed };
             if !matches!(worker.state, State::Doomed(_)) {
