@@ -5,28 +5,28 @@ use std::process::ExitCode;
 
 use settings::{Loaded, Origin, Settings};
 
+use crate::print::print;
+
 /// Tries to load the app once: a line to print about it, or why it does not load.
 pub type Trial<'a> = &'a dyn Fn(&Settings) -> Result<String, String>;
 
 /// Prints what would be done, and tries the app when there is a way to; fails when it could not be served.
 pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
-    print!("{}", Plan(loaded));
-    for warning in &loaded.warnings {
-        println!("warning: {warning}");
-    }
+    let warnings: String = loaded.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    // Printed before the app is tried, which may take a while or print lines of its own.
+    let printed = print(format!("{}{warnings}", Plan(loaded)).as_bytes());
     match try_app(&loaded.settings, trial) {
-        Ok(line) => {
-            println!("{line}");
-            ExitCode::SUCCESS
-        }
+        Ok(_) if printed != ExitCode::SUCCESS => printed,
+        Ok(line) => print(format!("{line}\n").as_bytes()),
         Err(error) => {
-            println!("error: {error}");
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<String, String> {
+/// The line about an app that can be served, or why it cannot.
+pub(crate) fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<String, String> {
     settings.rackup().map_err(|missing| missing.to_string())?;
     trial.map_or_else(|| Ok("The configuration is right.".to_owned()), |trial| trial(settings))
 }

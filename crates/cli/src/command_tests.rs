@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use settings::{Bind, Machine, Settings};
 
 use super::*;
-use crate::check::{Plan, check};
+use crate::check::{Plan, try_app};
 
 struct Shelf {
     folder: tempfile::TempDir,
@@ -178,13 +178,11 @@ fn check_says_what_it_would_do_and_why() {
 #[test]
 fn check_tries_the_app_and_fails_with_it() {
     let shelf = Shelf::new();
-    let Ok(Command::Check(loaded)) = shelf.type_in("check") else { panic!("no check") };
-    let code = |code: ExitCode| format!("{code:?}");
-    let (success, failure) = (code(ExitCode::SUCCESS), code(ExitCode::FAILURE));
-    assert_eq!(code(check(&loaded, None)), success);
-    assert_eq!(code(check(&loaded, Some(&|_| Ok("loaded".to_owned())))), success);
-    assert_eq!(code(check(&loaded, Some(&|_| Err("broken".to_owned())))), failure);
+    let settings = shelf.settings("check");
+    assert_eq!(try_app(&settings, None), Ok("The configuration is right.".to_owned()));
+    assert_eq!(try_app(&settings, Some(&|_| Ok("loaded".to_owned()))), Ok("loaded".to_owned()));
+    assert_eq!(try_app(&settings, Some(&|_| Err("broken".to_owned()))), Err("broken".to_owned()));
     std::fs::remove_file(shelf.folder.path().join("config.ru")).expect("it was there");
-    let Ok(Command::Check(loaded)) = shelf.type_in("check") else { panic!("no check") };
-    assert_eq!(code(check(&loaded, Some(&|_| Ok("loaded".to_owned())))), failure);
+    let missing = try_app(&shelf.settings("check"), Some(&|_| Ok("loaded".to_owned()))).expect_err("no app");
+    assert!(missing.contains("there is no config.ru"), "{missing}");
 }

@@ -28,8 +28,7 @@ pub(crate) fn grammar() -> Command {
              Sizes: 65536, 64KiB, 10MB. Times: 30, 30s, 500ms, 2m.",
         )
         .args(arguments(|_| true))
-        .disable_help_subcommand(true)
-        .infer_long_args(false);
+        .disable_help_subcommand(true);
     COMMANDS.iter().fold(root, |root, (name, doc)| root.subcommand(command(name, doc)))
 }
 
@@ -94,7 +93,6 @@ fn flags(entry: &'static dyn AnyEntry) -> impl Iterator<Item = Arg> {
 fn valued(arg: Arg, entry: &'static dyn AnyEntry, name: &'static str) -> Arg {
     let arg = arg
         .value_name(name)
-        .allow_hyphen_values(false)
         .action(if entry.is_list() { ArgAction::Append } else { ArgAction::Set })
         .help(short_help(entry.about()))
         .long_help(long_help(entry))
@@ -129,8 +127,10 @@ fn negated(doc: &str) -> String {
 
 fn short_help(about: &About) -> StyledStr {
     let default = about.shown_default().map(|default| format!(" [default: {default}]")).unwrap_or_default();
-    let env =
-        (!about.env.is_empty()).then(|| format!(" [env: {}]", about.env.join(", "))).unwrap_or_default();
+    let env = match about.env {
+        [] => String::new(),
+        names => format!(" [env: {}]", names.join(", ")),
+    };
     format!("{}{default}{env}", about.doc).into()
 }
 

@@ -65,7 +65,8 @@ fn section(title: &str, rows: &[(&str, &str)]) -> Roff {
     roff
 }
 
-fn print(text: &[u8]) -> ExitCode {
+/// Writes to standard output; a reader that has gone is no failure.
+pub(crate) fn print(text: &[u8]) -> ExitCode {
     match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
         Ok(()) => ExitCode::SUCCESS,
         // `firebrick man | head` is no failure.

@@ -97,6 +97,8 @@ mod tests {
             assert!(parts.len() <= 2 && parts.iter().all(|part| part.chars().all(snake)), "{}", about.key);
             for flag in about.flags {
                 assert!(flag.long.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "--{}", flag.long);
+                // Completion scripts of zsh separate their fields with colons.
+                assert!(!matches!(flag.takes, Takes::Value(name) if name.contains(':')), "--{}", flag.long);
             }
             for other in about.known_as {
                 assert!(abouts().all(|about| about.key != *other), "{other} is a key");

@@ -18,10 +18,10 @@ entries! { Category::Workers;
     }
     THREADS: ThreadRange = ThreadRange, {
         key: "threads",
-        flags: &[short('t', "threads", "MIN:MAX|N")],
+        flags: &[short('t', "threads", "RANGE")],
         env: &["RAILS_MAX_THREADS", "RAILS_MIN_THREADS"],
         default: "1:3",
-        doc: "Threads of each worker",
+        doc: "Threads of each worker, MIN:MAX or one number",
         more: "Each of the two variables sets its half; if the other half, from a weaker place, contradicts it, that \
                one follows.",
         known_as: &["max_threads", "min_threads"],
