@@ -57,13 +57,21 @@ pub struct Dispatch {
     queue: BTreeMap<Ticket, Instant>,
     next: u64,
     max_queue: usize,
+    longest: usize,
     pace: Pace,
 }
 
 impl Dispatch {
     /// An empty queue that takes `max_queue` waiting requests.
     pub fn new(max_queue: usize) -> Dispatch {
-        Dispatch { workers: Vec::new(), queue: BTreeMap::new(), next: 0, max_queue, pace: Pace::default() }
+        Dispatch {
+            workers: Vec::new(),
+            queue: BTreeMap::new(),
+            next: 0,
+            max_queue,
+            longest: 0,
+            pace: Pace::default(),
+        }
     }
 
     /// A new request of front thread `thread` asks for a seat.
@@ -83,6 +91,7 @@ impl Dispatch {
             None if self.queue.len() >= self.max_queue => Asked::Full,
             None => {
                 self.queue.insert(ticket, since);
+                self.longest = self.longest.max(self.queue.len());
                 Asked::Wait
             }
         }
@@ -145,6 +154,11 @@ impl Dispatch {
     /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Most requests that have ever been waiting at a time.
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// Since when the first in line has been waiting.

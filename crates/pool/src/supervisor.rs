@@ -5,7 +5,7 @@
 use crate::dispatch::{Dispatch, Serial};
 use crate::os;
 use crate::shared::{Letter, Report, Shared};
-use crate::table::{Action, Cause, Event, Grave, Patience, Row, Table};
+use crate::table::{Action, Cause, Event, Grave, Patience, Row, Stage, Table};
 use crate::template::{End, Plan, Said, Template};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
@@ -203,7 +203,7 @@ impl Supervisor {
     }
 
     fn is_calm(&self) -> bool {
-        self.table.rows().all(|row| row.up)
+        self.table.rows().all(|row| row.stage == Stage::Up)
             && self.table.rows().count() == self.table.wanted()
             && self.shared.dispatch().waiting() == 0
     }

@@ -162,6 +162,17 @@ struct Worker {
     orphan: bool,
 }
 
+/// Where in its life a worker is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Forked, not ready yet.
+    Booting,
+    /// Takes requests.
+    Up,
+    /// Finishes what it has, or is about to be killed.
+    Leaving,
+}
+
 /// A worker as statistics want to see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
@@ -171,8 +182,8 @@ pub struct Row {
     pub serial: Serial,
     /// Process id.
     pub pid: u32,
-    /// Whether it takes requests.
-    pub up: bool,
+    /// Whether it boots, takes requests, or leaves.
+    pub stage: Stage,
     /// When it was forked.
     pub forked: Instant,
     /// How many workers died in this slot before.
@@ -253,9 +264,20 @@ impl Table {
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         self.workers.iter().enumerate().filter_map(|(index, worker)| {
             let worker = worker.as_ref().filter(|w| w.state != State::Forking)?;
-            let (up, restarts) = (worker.state == State::Up, self.restarts[index]);
-            let index = index as u32;
-            Some(Row { index, serial: worker.serial, pid: worker.pid, up, forked: worker.forked, restarts })
+            let stage = match worker.state {
+                State::Forking | State::Booting => Stage::Booting,
+                State::Up => Stage::Up,
+                State::Draining | State::Doomed(_) => Stage::Leaving,
+            };
+            let (restarts, index) = (self.restarts[index], index as u32);
+            Some(Row {
+                index,
+                serial: worker.serial,
+                pid: worker.pid,
+                stage,
+                forked: worker.forked,
+                restarts,
+            })
         })
     }
 

@@ -34,7 +34,7 @@ fn workers_are_forked_one_by_one_until_all_are_up() {
     assert_eq!(first, [Action::Fork { index: 0, serial: 1 }]);
     let seen = settle(&mut table, first, now);
     assert_eq!(seen.last(), Some(&Action::Settled));
-    assert_eq!(table.rows().filter(|row| row.up).count(), 2);
+    assert_eq!(table.rows().filter(|row| row.stage == Stage::Up).count(), 2);
 }
 
 #[test]
