@@ -134,13 +134,13 @@ class BrokenAppsTest < Case
   EXPECTED = {
     ERROR => [
       "nil", "a string", "an integer", "an object", "an empty array", "an exception as a value", "a BasicObject", "a hash",
-      "status nil", "status 0", "status abc", "status 99", "status 100", "status 1000", "status -1", "status huge", "status with CRLF", "status object",
+      "status nil", "status 0", "status abc", "status 99", "status 100", "status 1000", "status -1", "status huge", "status object",
       "headers integer", "headers each raises", "header of 1 MB", "headers of 1 MB", "name of 1 MB", "header without end",
       "raise", "raise Exception", "NoMemoryError", "NotImplementedError", "deep recursion", "throw", "exit", "exit 3", "abort", "Interrupt",
       "SignalException", "load error", "no message", "invalid message", "message with CRLF", "class as message", "timeout"
     ],
     [*ERROR, *FINE] => [
-      "two elements", "headers nil", "headers array", "headers string", "headers each yields one", "value nil", "value integer", "value symbol",
+      "two elements", "status with CRLF", "headers nil", "headers array", "headers string", "headers each yields one", "value nil", "value integer", "value symbol",
       "value object", "value BasicObject", "name nil", "name symbol", "name integer", "length nil", "length integer", "length word",
       "length negative", "length list", "length twice", "length huge", "length and coding", "coding unknown", "coding claimed",
       "value with CRLF", "value with CR", "value with two CRLFs", "value with NUL", "value with a control byte", "name with CRLF", "name with LF",

@@ -1,0 +1,102 @@
+# frozen_string_literal: true
+
+# Many keep-alive clients in few threads: each sends its next request as soon as it has its answer.
+
+require "support/clock"
+require "support/connection"
+
+class Load
+  include Clock
+
+  Served = Struct.new(:client, :asked, :answered, :status, :body, keyword_init: true)
+
+  # Every answer in the order in which it came, and what went wrong.
+  attr_reader :served, :errors
+
+  def initialize(address, clients:, path: "/", keep_alive: true)
+    @address, @count, @path, @keep_alive = address, clients, path, keep_alive
+    @served = []
+    @errors = []
+    @stopping = false
+  end
+
+  def start
+    @thread = Thread.new { run }
+    @thread.report_on_exception = false
+    self
+  end
+
+  # Lets the requests that are under way finish.
+  def stop
+    @stopping = true
+    @thread.join(30) or raise Minitest::Assertion, "#{@open.size} clients still wait for an answer"
+    self
+  end
+
+  private
+
+  Client = Struct.new(:number, :socket, :asked, :buffer)
+
+  def run
+    @open = {}
+    @count.times { |number| open_client(number) }
+    until @open.empty?
+      readable, = IO.select(@open.keys, nil, nil, 0.5)
+      readable&.each { |socket| read(@open[socket]) }
+    end
+  end
+
+  def open_client(number)
+    socket = TCPSocket.new(*@address)
+    socket.setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1)
+    ask(@open[socket] = Client.new(number, socket, nil, +"".b))
+  rescue SystemCallError => e
+    @errors << "client #{number}: #{e.message}"
+  end
+
+  def ask(client)
+    client.asked = now
+    client.socket.write("GET #{@path} HTTP/1.1\r\nHost: x\r\n#{"Connection: close\r\n" unless @keep_alive}\r\n")
+  end
+
+  def read(client)
+    piece = client.socket.read_nonblock(65_536, exception: false)
+    return if piece == :wait_readable
+    return lost(client) if piece.nil?
+
+    client.buffer << piece
+    answered(client) if complete?(client.buffer)
+  rescue SystemCallError => e
+    @errors << "client #{client.number}: #{e.message}"
+    forget(client)
+  end
+
+  # Answers of these tests have a length or end the connection.
+  def complete?(buffer)
+    head, body = buffer.split("\r\n\r\n", 2)
+    body && (length = head[/^content-length: (\d+)/i, 1]) && body.bytesize >= length.to_i
+  end
+
+  def answered(client)
+    @served << Served.new(client: client.number, asked: client.asked, answered: now, status: client.buffer[9, 3].to_i,
+                          body: client.buffer.split("\r\n\r\n", 2).last)
+    ends = client.buffer.match?(/^connection: close/i)
+    client.buffer.clear
+    if @stopping || ends || !@keep_alive
+      forget(client)
+      open_client(client.number) unless @stopping
+    else
+      ask(client)
+    end
+  end
+
+  def lost(client)
+    @errors << "client #{client.number}: closed without an answer; there was #{client.buffer.inspect}"
+    forget(client)
+  end
+
+  def forget(client)
+    @open.delete(client.socket)
+    client.socket.close
+  end
+end
