@@ -105,7 +105,8 @@ impl<'b> Encoder<'b> {
                 self.out.push(code | repeated);
             }
             None => {
-                let repeated = self.literal.iter().any(|&(from, to)| self.out[from..to].eq_ignore_ascii_case(name));
+                let repeated =
+                    self.literal.iter().any(|&(from, to)| self.out[from..to].eq_ignore_ascii_case(name));
                 self.out.push(if repeated { 0x80 } else { 0 });
                 self.out.extend_from_slice(&(name.len() as u16).to_le_bytes());
                 let from = self.out.len();
@@ -294,7 +295,8 @@ mod tests {
         assert_eq!((frame.header.id, request.head.queue_us), (9, 1234));
         assert_eq!((request.path(), request.query()), (&b"/a/b"[..], &b"c=d"[..]));
         assert_eq!(request.body, Body::Inline(b"body"));
-        let fields: Vec<_> = request.fields().map(|f| (names::name(f.code), f.name, f.value, f.repeated)).collect();
+        let fields: Vec<_> =
+            request.fields().map(|f| (names::name(f.code), f.name, f.value, f.repeated)).collect();
         assert_eq!(fields[0], (Some("host"), &b""[..], &b"example.org"[..], false));
         assert_eq!(fields[2], (None, &b"x-own"[..], &b"2"[..], true));
         assert_eq!(fields[4], (Some("cookie"), &b""[..], &b"b=2"[..], true));

@@ -47,6 +47,12 @@ impl<'b> Encoder<'b> {
         self.fields == 0
     }
 
+    /// Puts the encoder aside, so that its buffer can be borrowed by others until [`Suspended::resume`].
+    #[inline]
+    pub fn suspend(self) -> Suspended {
+        Suspended { start: self.start, fields: self.fields, interim: self.interim }
+    }
+
     /// Takes the unfinished frame back out of the buffer.
     pub fn cancel(self) {
         self.out.truncate(self.start);
@@ -62,6 +68,22 @@ impl<'b> Encoder<'b> {
             self.out.extend_from_slice(body);
         }
         frame::finish(self.out, self.start);
+    }
+}
+
+/// An [`Encoder`] that has been put aside.
+#[derive(Debug, Clone, Copy)]
+pub struct Suspended {
+    start: usize,
+    fields: u16,
+    interim: bool,
+}
+
+impl Suspended {
+    /// Goes on with the frame. `out` must be the buffer that it was begun in, with nothing appended since.
+    #[inline]
+    pub fn resume(self, out: &mut Vec<u8>) -> Encoder<'_> {
+        Encoder { out, start: self.start, fields: self.fields, interim: self.interim }
     }
 }
 
@@ -148,6 +170,8 @@ mod tests {
         let mut out = Vec::new();
         let mut encoder = Encoder::response(&mut out, 3, 200);
         encoder.field(b"content-type", b"text/plain");
+        let aside = encoder.suspend();
+        let mut encoder = aside.resume(&mut out);
         encoder.field(b"set-cookie", b"a=1");
         encoder.finish(flag::END, 42, b"hello");
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();

@@ -65,9 +65,8 @@ pub struct Slot {
 impl Slot {
     /// Reads a slot of [`slot_len`] bytes; bytes that are missing count as zero.
     pub fn read(bytes: &[u8]) -> Slot {
-        let word = |at: usize| {
-            bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
-        };
+        let word =
+            |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
         let threads = bytes.len().saturating_sub(HEADER) / THREAD;
         Slot {
             requests: word(REQUESTS),
