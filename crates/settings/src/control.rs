@@ -5,17 +5,20 @@ use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
 
+/// The longest path that fits `sun_path` with its final NUL.
+pub(crate) const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
 /// The `auto` path of the control socket of the app in `dir` (canonical): the same for server and `stats`.
 ///
-/// In `$XDG_RUNTIME_DIR/firebrick`, or in `/tmp/firebrick-UID` when that variable is not an absolute path. Whoever
-/// listens makes that directory, for its user alone.
+/// In `$XDG_RUNTIME_DIR/firebrick`, or in `/tmp/firebrick-UID` when that variable is not an absolute path or too long
+/// for a socket. Whoever listens makes that directory, for its user alone.
 pub fn control_path(dir: &Path, environment: &dyn Environment, uid: u32) -> PathBuf {
+    let name = format!("{:016x}.sock", fnv1a(dir.as_os_str().as_bytes()));
     let runtime = environment.var("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let folder = match runtime {
-        Some(runtime) => runtime.join("firebrick"),
-        None => PathBuf::from(format!("/tmp/firebrick-{uid}")),
-    };
-    folder.join(format!("{:016x}.sock", fnv1a(dir.as_os_str().as_bytes())))
+    runtime
+        .map(|runtime| runtime.join("firebrick").join(&name))
+        .filter(|path| path.as_os_str().len() <= MAX_SOCKET_PATH)
+        .unwrap_or_else(|| PathBuf::from(format!("/tmp/firebrick-{uid}")).join(&name))
 }
 
 /// FNV-1a, 64 bits: `std`'s hasher may change between builds, and two builds must find each other.
@@ -45,6 +48,9 @@ mod tests {
         assert_eq!(control_path(dir, &fake, 7), Path::new("/run/user/7/firebrick").join(&name));
         let relative = Fake::new(&[("XDG_RUNTIME_DIR", "run")]);
         assert_eq!(control_path(dir, &relative, 7), Path::new("/tmp/firebrick-7").join(&name));
+        let long = format!("/run/{}", "x".repeat(100));
+        let too_long = Fake::new(&[("XDG_RUNTIME_DIR", &long)]);
+        assert_eq!(control_path(dir, &too_long, 7), Path::new("/tmp/firebrick-7").join(&name));
         assert_ne!(control_path(Path::new("/srv/other"), &fake, 7), control_path(dir, &fake, 7));
     }
 }

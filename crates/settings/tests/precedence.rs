@@ -112,6 +112,7 @@ fn binds_replace_the_default_and_a_port_beside_them_adds() {
     assert_eq!(binds(file().var("PORT", "tcp://10.0.0.1:5")), ["tcp://127.0.0.1:1"]);
     assert_eq!(binds(file().flag("--port", "2")), ["tcp://0.0.0.0:2"]);
     assert_eq!(binds(file().flag("--bind", "h:3").flag("--bind", "h:4")), ["tcp://h:3", "tcp://h:4"]);
+    assert_eq!(binds(App::with("port = 2").flag("--bind", "h:3")), ["tcp://h:3"]);
     let both = file().flag("--bind", "h:3").flag("--port", "4").flag("--host", "h");
     assert_eq!(binds(both), ["tcp://h:3", "tcp://h:4"]);
     let in_file = App::with("bind = ['unix:///run/a.sock?mode=0660']\nport = 2").var("PORT", "5000");
@@ -225,6 +226,8 @@ fn what_is_allowed_but_odd_is_a_warning() {
     warned(App::with("files.public = 'x'").flag("--no-public", ""), "because --no-public turns it off");
     warned(App::with("bind = 'h:1'\nhost = '::1'"), "host from firebrick.toml:2 has no effect");
     warned(App::with("timeouts.body_grace = 1\ntimeouts.body_min_rate = 0"), "body_grace has no effect");
+    warned(App::with("bind = 'h:1'").flag("--host", "::1"), "host from --host has no effect");
+    assert_eq!(App::with("port = 2").flag("--bind", "h:3").loaded().warnings, Vec::<String>::new());
     let mut small = App::new();
     small.machine.open_files = Some(1024);
     warned(small, "only 1024 files may be open");

@@ -103,10 +103,13 @@ mod tests {
     #[test]
     fn version_2_takes_the_tightest_on_the_way_up() {
         let root = fixture(&[
+            ("cpu.max", "400000 100000\n"),
+            ("memory.max", "1073741824\n"),
             ("pods/cpu.max", "150000 100000\n"),
             ("pods/memory.max", "536870912\n"),
             ("pods/app/cpu.max", "max 100000\n"),
             ("pods/app/memory.max", "max\n"),
+            ("pods/other/cpu.max", "10000 100000\n"),
         ]);
         let granted = read(root.path(), "0::/pods/app\n");
         assert_eq!(granted, Granted { cpus: Some(1.5), memory: Some(512 << 20) });

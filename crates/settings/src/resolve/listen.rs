@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Facts;
 use super::taker::Taker;
+use crate::control::MAX_SOCKET_PATH;
 use crate::origin::Origin;
 use crate::settings::Settings;
 use crate::table::app::PIDFILE;
@@ -12,9 +13,6 @@ use crate::table::listen::{BIND, CONTROL, HOST, PORT};
 use crate::table::logs::{ACCESS_LOG, ERROR_LOG};
 use crate::value::bind::Bind;
 use crate::value::log::{AccessLog, ErrorLog};
-
-/// The longest path that fits `sun_path` with its final NUL, on every system we run on (macOS has the shortest).
-const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 /// The addresses to listen on.
 ///
@@ -49,9 +47,11 @@ pub(super) fn binds(taker: &Taker<'_>, facts: &Facts) -> Vec<Bind> {
     all
 }
 
+/// A flag that overrules the file is no surprise; what is as strong as the binds and still unused may be one.
 fn warn_of_unused(taker: &Taker<'_>, binds: &Origin, parts: [(&str, &Origin); 2]) {
     for (name, origin) in parts {
-        if *origin != Origin::Default {
+        let overruled = matches!(binds, Origin::Flag(_)) && !matches!(origin, Origin::Flag(_));
+        if *origin != Origin::Default && !overruled {
             taker.warn(format!("{name} from {origin} has no effect, because {binds} says where to listen"));
         }
     }
