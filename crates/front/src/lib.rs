@@ -1,1 +1,5 @@
 //! front
+#![forbid(unsafe_code)]
+
+pub mod access_log;
+pub mod static_files;

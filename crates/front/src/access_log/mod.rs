@@ -1,0 +1,61 @@
+//! The access log: a line for each request.
+//!
+//! Why not write where the request ends: a write per line costs more than a small response, and a full disk or a reader
+//! that is slow would hold up every client. A front thread only appends to its own buffer; one thread for all of them
+//! writes the buffers out, many lines at a time.
+//!
+//! Contract:
+//! 1. A line is in the file or the pipe at most a tenth of a second after its request, unless the file cannot take it.
+//! 2. Lines are whole, in one `write` each or together with their neighbours, on a descriptor that appends: those of
+//!    other processes do not end up in them.
+//! 3. Nothing that a client sends makes a byte below 0x20 or a second line.
+//! 4. What was recorded before [`Output::close`] is written before it returns. Lines are lost only when the output
+//!    fails, or takes so little that a buffer is full; both are reported.
+//! 5. [`Output::reopen`] loses nothing.
+
+mod clock;
+mod escape;
+mod line;
+mod output;
+#[cfg(test)]
+pub(crate) mod request_for_tests;
+
+pub use output::Output;
+
+use clock::Clock;
+use handler::Ending;
+use line::{Entry, Layout};
+use output::Buffer;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+/// A front thread's end of the access log.
+#[derive(Debug)]
+pub struct AccessLog {
+    layout: Layout,
+    clock: RefCell<Clock>,
+    buffer: Buffer,
+}
+
+impl AccessLog {
+    fn new(format: settings::LogFormat, request_id_header: Option<Arc<str>>, buffer: Buffer) -> AccessLog {
+        AccessLog {
+            layout: Layout { format, request_id_header },
+            clock: RefCell::new(Clock::local()),
+            buffer,
+        }
+    }
+
+    /// Writes the line of an exchange that is over. Never blocks.
+    pub fn record(&self, ending: &Ending<'_>) {
+        let total = Instant::now().saturating_duration_since(ending.started);
+        let received = match ending.request {
+            Some(request) => request.received,
+            None => SystemTime::now().checked_sub(total).unwrap_or(SystemTime::UNIX_EPOCH),
+        };
+        let mut clock = self.clock.borrow_mut();
+        let entry = Entry { ending, total, time: clock.at(received) };
+        self.buffer.append(|text| self.layout.write(text, &entry));
+    }
+}

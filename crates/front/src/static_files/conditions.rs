@@ -1,0 +1,217 @@
+//! Conditional requests (RFC 9110 section 13) for a file. Pure.
+
+use handler::Fields;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What tells one version of a file from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Validators {
+    /// Strong entity tag with its quotes, of length and time of change in nanoseconds.
+    pub etag: String,
+    /// Time of change in whole seconds; never later than the request.
+    pub modified: SystemTime,
+    /// When the request came.
+    now: SystemTime,
+}
+
+/// What the conditions of a request come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Answer as if there were none.
+    Proceed,
+    /// 304: the client has it already.
+    NotModified,
+    /// 412: it is not the version that the client means.
+    PreconditionFailed,
+}
+
+impl Validators {
+    /// Of a file with `len` bytes, changed at `seconds` and `nanos` since 1970, for a request that came at `now`.
+    pub(super) fn new(len: u64, seconds: i64, nanos: i64, now: SystemTime) -> Validators {
+        let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let modified = UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH).min(whole_seconds(now));
+        Validators { etag: format!("\"{changed:x}-{len:x}\""), modified, now }
+    }
+
+    /// Evaluates the conditions for GET or HEAD, in the order of section 13.2.2.
+    pub(super) fn judge(&self, fields: &Fields) -> Verdict {
+        if fields.get("if-match").is_some() {
+            if !self.listed(fields, "if-match", Comparison::Strong) {
+                return Verdict::PreconditionFailed;
+            }
+        } else if date(fields, "if-unmodified-since").is_some_and(|limit| self.modified > limit) {
+            return Verdict::PreconditionFailed;
+        }
+        let fresh = match fields.get("if-none-match") {
+            Some(_) => self.listed(fields, "if-none-match", Comparison::Weak),
+            None => date(fields, "if-modified-since").is_some_and(|have| self.modified <= have),
+        };
+        if fresh { Verdict::NotModified } else { Verdict::Proceed }
+    }
+
+    /// Whether a Range field counts: If-Range (section 13.1.5) is absent or names this version.
+    pub(super) fn range_counts(&self, fields: &Fields) -> bool {
+        let Some(value) = fields.get("if-range").map(<[u8]>::trim_ascii) else { return true };
+        if value.starts_with(b"\"") || value.starts_with(b"W/") {
+            return value == self.etag.as_bytes();
+        }
+        // A date is good enough only when the file cannot have changed twice in its second (section 8.8.2.2).
+        let settled = self.now.duration_since(self.modified).is_ok_and(|age| age >= Duration::from_secs(2));
+        settled && parse_date(value) == Some(self.modified)
+    }
+
+    fn listed(&self, fields: &Fields, name: &str, comparison: Comparison) -> bool {
+        fields
+            .all(name)
+            .any(|value| value.trim_ascii() == b"*" || Tags(value).any(|tag| tag.is(&self.etag, comparison)))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+struct Tag<'a> {
+    weak: bool,
+    quoted: &'a [u8],
+}
+
+impl Tag<'_> {
+    fn is(&self, strong: &str, comparison: Comparison) -> bool {
+        self.quoted == strong.as_bytes() && !(self.weak && comparison == Comparison::Strong)
+    }
+}
+
+/// The entity tags of a list; ends where it is no such list.
+struct Tags<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = Tag<'a>;
+
+    fn next(&mut self) -> Option<Tag<'a>> {
+        let start = self.0.iter().position(|byte| !b" \t,".contains(byte))?;
+        let text = &self.0[start..];
+        let (weak, text) = match text.strip_prefix(b"W/") {
+            Some(text) => (true, text),
+            None => (false, text),
+        };
+        let inner = text.strip_prefix(b"\"")?;
+        let (quoted, rest) = text.split_at(inner.iter().position(|&byte| byte == b'"')? + 2);
+        self.0 = rest;
+        Some(Tag { weak, quoted })
+    }
+}
+
+fn date(fields: &Fields, name: &str) -> Option<SystemTime> {
+    fields.get(name).and_then(parse_date)
+}
+
+fn parse_date(value: &[u8]) -> Option<SystemTime> {
+    httpdate::parse_http_date(std::str::from_utf8(value).ok()?.trim_ascii()).ok()
+}
+
+fn whole_seconds(time: SystemTime) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const EARLIER: &str = "Sat, 31 Jan 2026 11:59:59 GMT";
+    const THEN: &str = "Sat, 31 Jan 2026 12:00:00 GMT";
+    const LATER: &str = "Sat, 31 Jan 2026 12:00:01 GMT";
+
+    fn file(age: u64) -> Validators {
+        let now = UNIX_EPOCH + Duration::from_secs(1_769_860_800 + age);
+        Validators::new(0x10, 1_769_860_800, 5, now)
+    }
+
+    fn fields(all: &[(&str, &str)]) -> Fields {
+        let mut fields = Fields::default();
+        all.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+        fields
+    }
+
+    fn judged(all: &[(&str, &str)]) -> Verdict {
+        file(60).judge(&fields(all))
+    }
+
+    #[test]
+    fn tags_change_with_length_and_time() {
+        let tag = |len, seconds, nanos| Validators::new(len, seconds, nanos, UNIX_EPOCH).etag;
+        assert_eq!(tag(16, 0, 255), "\"ff-10\"");
+        assert_ne!(tag(1, 1, 1), tag(2, 1, 1));
+        assert_ne!(tag(1, 1, 1), tag(1, 1, 2));
+        assert!(tag(1, i64::MIN, 0).len() > 2 && tag(u64::MAX, i64::MAX, 999_999_999).len() > 2);
+    }
+
+    #[test]
+    fn a_time_of_change_is_never_in_the_future() {
+        let now = UNIX_EPOCH + Duration::from_millis(5_500);
+        assert_eq!(Validators::new(1, 1_000_000, 0, now).modified, UNIX_EPOCH + Duration::from_secs(5));
+    }
+
+    #[test]
+    fn if_none_match_compares_weakly_and_comes_before_dates() {
+        let etag = file(60).etag;
+        let weak = format!("W/\"x,y\" , W/{etag}");
+        assert_eq!(judged(&[("If-None-Match", &etag)]), Verdict::NotModified);
+        assert_eq!(judged(&[("If-None-Match", &weak)]), Verdict::NotModified);
+        assert_eq!(judged(&[("If-None-Match", "*")]), Verdict::NotModified);
+        assert_eq!(judged(&[("If-None-Match", "\"other\""), ("If-Modified-Since", LATER)]), Verdict::Proceed);
+        assert_eq!(judged(&[("If-None-Match", "\"other\""), ("If-None-Match", &etag)]), Verdict::NotModified);
+        assert_eq!(judged(&[("If-None-Match", &etag[1..])]), Verdict::Proceed);
+    }
+
+    #[test]
+    fn if_modified_since() {
+        assert_eq!(judged(&[("If-Modified-Since", EARLIER)]), Verdict::Proceed);
+        assert_eq!(judged(&[("If-Modified-Since", THEN)]), Verdict::NotModified);
+        assert_eq!(
+            judged(&[("If-Modified-Since", "Saturday, 31-Jan-26 12:00:00 GMT")]),
+            Verdict::NotModified
+        );
+        assert_eq!(judged(&[("If-Modified-Since", "yesterday")]), Verdict::Proceed);
+    }
+
+    #[test]
+    fn if_match_compares_strongly_and_comes_first() {
+        let etag = file(60).etag;
+        let weak = format!("W/{etag}");
+        assert_eq!(judged(&[("If-Match", &etag), ("If-Unmodified-Since", EARLIER)]), Verdict::Proceed);
+        assert_eq!(judged(&[("If-Match", "*")]), Verdict::Proceed);
+        assert_eq!(judged(&[("If-Match", &weak)]), Verdict::PreconditionFailed);
+        assert_eq!(
+            judged(&[("If-Match", "\"other\""), ("If-None-Match", &etag)]),
+            Verdict::PreconditionFailed
+        );
+        assert_eq!(judged(&[("If-Unmodified-Since", EARLIER)]), Verdict::PreconditionFailed);
+        assert_eq!(judged(&[("If-Unmodified-Since", THEN)]), Verdict::Proceed);
+    }
+
+    #[test]
+    fn if_range_wants_the_same_version_for_sure() {
+        let counts = |age, value: &str| file(age).range_counts(&fields(&[("If-Range", value)]));
+        let etag = file(60).etag;
+        assert!(file(60).range_counts(&fields(&[])));
+        assert!(counts(60, &etag) && !counts(60, &format!("W/{etag}")) && !counts(60, "\"other\""));
+        assert!(counts(60, THEN) && !counts(60, LATER) && !counts(60, EARLIER) && !counts(60, "soon"));
+        assert!(!counts(1, THEN), "it may have changed again within the second");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_judged(value: Vec<u8>, name in prop::sample::select(vec!["if-match", "if-none-match", "if-range"])) {
+            let mut fields = Fields::default();
+            fields.push(name.as_bytes(), &value);
+            let _ = file(60).range_counts(&fields);
+            let verdict = file(60).judge(&fields);
+            prop_assert!(name != "if-none-match" || verdict != Verdict::PreconditionFailed);
+        }
+    }
+}

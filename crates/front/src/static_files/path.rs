@@ -1,0 +1,174 @@
+//! From a request's path to names of files. Pure.
+
+/// The one directory whose name may begin with a dot (RFC 8615).
+const WELL_KNOWN: &str = ".well-known";
+
+/// A path below the root: decoded, checked, without a slash in front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FilePath {
+    /// Names joined by `/`; empty for the root itself.
+    text: String,
+    /// There was a slash at the end: a directory is meant.
+    directory: bool,
+}
+
+impl FilePath {
+    /// Decodes `%xx` once. `None` for whatever is not plainly a path to a file that may be shown: a broken `%xx`, NUL, no UTF-8,
+    /// an empty name, a name that begins with a dot (`..` among them; `/.well-known/` of RFC 8615 is allowed), and an encoded
+    /// slash, which not everyone in front of us may have taken for one.
+    pub(super) fn decode(path: &[u8]) -> Option<FilePath> {
+        let path = path.strip_prefix(b"/")?;
+        if path.is_empty() {
+            return Some(FilePath { text: String::new(), directory: true });
+        }
+        let (names, directory) = path.strip_suffix(b"/").map_or((path, false), |names| (names, true));
+        let text = String::from_utf8(percent_decode(names)?).ok()?;
+        let well_known = directory && text == WELL_KNOWN
+            || text.strip_prefix(WELL_KNOWN).is_some_and(|rest| rest.starts_with('/'));
+        let mut names = text.split('/').skip(usize::from(well_known));
+        let shown = names.all(|name| !name.is_empty() && !name.starts_with('.'));
+        shown.then_some(FilePath { text, directory })
+    }
+
+    /// The files that answer, best first: `a/index.html` for `/a/`; `a`, then `a.html` for `/a`.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = String> + '_ {
+        let text = &self.text;
+        let (first, second) = match (self.directory, text.as_str()) {
+            (true, "") => ("index.html".to_owned(), None),
+            (true, _) => (format!("{text}/index.html"), None),
+            (false, _) => (text.clone(), (!text.ends_with(".html")).then(|| format!("{text}.html"))),
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
+/// The first name of a relative path.
+pub(super) fn first_name(path: &str) -> &str {
+    path.split('/').next().unwrap_or_default()
+}
+
+/// `None` for a broken `%xx`, and for one that stands for NUL or a slash.
+fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(&byte) = rest.next() {
+        match byte {
+            0 => return None,
+            b'%' => match hex(*rest.next()?)? << 4 | hex(*rest.next()?)? {
+                0 | b'/' => return None,
+                byte => decoded.push(byte),
+            },
+            _ => decoded.push(byte),
+        }
+    }
+    Some(decoded)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::path::{Component, Path};
+
+    fn names(path: &str) -> Option<Vec<String>> {
+        FilePath::decode(path.as_bytes()).map(|path| path.candidates().collect())
+    }
+
+    fn some(names: &[&str]) -> Option<Vec<String>> {
+        Some(names.iter().map(|&name| name.to_owned()).collect())
+    }
+
+    #[test]
+    fn paths_name_files() {
+        assert_eq!(names("/"), some(&["index.html"]));
+        assert_eq!(names("/about"), some(&["about", "about.html"]));
+        assert_eq!(names("/about.html"), some(&["about.html"]));
+        assert_eq!(names("/docs/"), some(&["docs/index.html"]));
+        assert_eq!(names("/a%20b/%C3%A9.css"), some(&["a b/é.css", "a b/é.css.html"]));
+        assert_eq!(names("/100%25"), some(&["100%", "100%.html"]));
+        assert_eq!(names("/%2541"), some(&["%41", "%41.html"]));
+        assert_eq!(names("/.well-known/security.txt").map(|names| names.len()), Some(2));
+    }
+
+    #[test]
+    fn what_is_not_plainly_a_file_is_the_apps() {
+        let odd = [
+            "",
+            "*",
+            "a",
+            "//",
+            "//a",
+            "/a//b",
+            "/a//",
+            "/..",
+            "/../a",
+            "/a/../b",
+            "/a/..",
+            "/./a",
+            "/.",
+            "/.env",
+            "/a/.git/config",
+            "/%2e%2e/a",
+            "/%2E./a",
+            "/a%2fb",
+            "/a%2F..%2Fb",
+            "/a%00",
+            "/a\0",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/%+1",
+            "/%ff",
+            "/a/.well-known/b",
+            "/.well-known",
+            "/.well-known2/a",
+            "/.well-known//a",
+        ];
+        for path in odd {
+            assert_eq!(names(path), None, "{path:?}");
+        }
+    }
+
+    fn path_bytes() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            prop::sample::select(vec![
+                "/",
+                ".",
+                "..",
+                "%2e",
+                "%2E",
+                "%2f",
+                "%5c",
+                "\\",
+                "%00",
+                "a",
+                "%25",
+                "%c0%ae",
+                ".well-known"
+            ])
+            .prop_map(|piece| piece.as_bytes().to_vec()),
+            prop::collection::vec(any::<u8>(), 0..4),
+        ];
+        prop::collection::vec(piece, 0..12).prop_map(|pieces| [vec![b'/'], pieces.concat()].concat())
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_lead_out_of_the_root(bytes in path_bytes()) {
+            let Some(path) = FilePath::decode(&bytes) else { return Ok(()) };
+            for candidate in path.candidates() {
+                prop_assert!(!candidate.is_empty() && !candidate.contains('\0'));
+                for part in Path::new(&candidate).components() {
+                    let Component::Normal(name) = part else { panic!("{part:?} in {candidate:?}") };
+                    let name = name.to_str().unwrap();
+                    prop_assert!(!name.starts_with('.') || name == ".well-known");
+                }
+                prop_assert!(!candidate.split('/').any(|name| name.is_empty() || name == "." || name == ".."));
+            }
+        }
+    }
+}
