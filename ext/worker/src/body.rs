@@ -1,0 +1,236 @@
+//! The body of a response, in all the shapes that Rack knows.
+//!
+//! Contract:
+//! 1. A body that is known at once and small travels in the RESPONSE frame; a large one as a nameless file, so that
+//!    the front can send it without copying.
+//! 2. What `each` yields is sent when it is yielded, for nobody knows how long the next chunk will take; but a
+//!    response that says its length, or could be an array, ends soon and is gathered.
+//! 3. BODY frames keep within the window.
+
+use crate::names::names;
+use crate::raw::os;
+use crate::raw::ruby::{self, Value};
+use crate::task::{Stage, Task};
+use crate::{emit, serve};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use wire::flag;
+use wire::response::Suspended;
+
+/// Bodies up to this size travel in the RESPONSE frame, in bytes.
+const INLINE: usize = 128 << 10;
+/// BODY frames carry at most this much.
+const PIECE: usize = 64 << 10;
+/// Gathered chunks wait no longer than this, in microseconds.
+const GATHER_US: u64 = 1000;
+
+/// Sends head and body. May raise.
+#[inline]
+pub(crate) fn respond(task: &'static Task, head: Suspended, status: u16, body: Value) {
+    let ids = names();
+    if !task.take_over.get().is_nil() {
+        return stream(task, head, status, task.take_over.get());
+    }
+    if task.head_only.get() || matches!(status, 204 | 304) {
+        return emit::response(task, head, flag::END, None, |_| {});
+    }
+    if body.is_plain_array() {
+        return whole(task, head, body);
+    }
+    if body.is_string() {
+        return whole(task, head, ruby::array(&[body]));
+    }
+    if ruby::responds(body, ids.to_path)
+        && let Some((fd, len)) = open(ruby::call(body, ids.to_path, &[]))
+    {
+        return file(task, head, fd, len);
+    }
+    if ruby::responds(body, ids.each) {
+        return each(task, head, body);
+    }
+    if ruby::responds(body, ids.call) {
+        return stream(task, head, status, body);
+    }
+    ruby::raise(ids.bad_response.get(), "the body responds to neither each nor call")
+}
+
+fn must_be_string(part: Value) {
+    if !part.is_string() {
+        ruby::raise(ruby::type_error(), "the body yielded something that is not a String");
+    }
+}
+
+/// An Array of Strings.
+#[inline]
+fn whole(task: &'static Task, head: Suspended, parts: Value) {
+    let mut total = 0;
+    for at in 0..parts.array_len() {
+        must_be_string(parts.at(at));
+        total += parts.at(at).bytes().len();
+    }
+    if total <= INLINE {
+        return emit::response(task, head, flag::END, None, |out| {
+            (0..parts.array_len()).for_each(|at| out.extend_from_slice(parts.at(at).bytes()));
+        });
+    }
+    match spool(parts) {
+        Ok(fd) => file(task, head, fd, total as u64),
+        Err(text) => ruby::raise(names().bad_response.get(), text),
+    }
+    parts.keep();
+}
+
+fn spool(parts: Value) -> Result<RawFd, String> {
+    let write = || {
+        let mut file = os::nameless_file()?;
+        (0..parts.array_len()).try_for_each(|at| file.write_all(parts.at(at).bytes()))?;
+        std::io::Result::Ok(file.into_raw_fd())
+    };
+    write().map_err(|error| format!("a body of more than {INLINE} bytes needs a file in memory: {error}"))
+}
+
+/// RESPONSE, FILE, END.
+fn file(task: &'static Task, head: Suspended, fd: RawFd, len: u64) {
+    emit::response(task, head, 0, None, |_| {});
+    if len == 0 {
+        os::close(fd);
+    } else {
+        emit::file(task, fd, len);
+    }
+    emit::end(task, false);
+}
+
+/// Opens the file that `to_path` names; `None` when it is not a regular file. May raise.
+fn open(path: Value) -> Option<(RawFd, u64)> {
+    let path = if path.is_string() { path } else { ruby::to_s(path) };
+    let opened = File::open(std::ffi::OsStr::from_bytes(path.bytes())).and_then(|file| {
+        let len = os::regular_len(file.as_raw_fd())?;
+        Ok(len.map(|len| (file.into_raw_fd(), len)))
+    });
+    match opened.map_err(|error| error.to_string()) {
+        Ok(opened) => opened,
+        Err(error) => ruby::raise(names().bad_response.get(), unopened(path, error)),
+    }
+}
+
+fn unopened(path: Value, error: String) -> String {
+    format!("cannot open the body's file {:?}: {error}", String::from_utf8_lossy(path.bytes()))
+}
+
+/// Whatever `each` yields.
+fn each(task: &'static Task, head: Suspended, body: Value) {
+    if !task.finite.get() && ruby::responds(body, names().to_ary) {
+        task.finite.set(true);
+    }
+    task.chunk.with(Vec::clear);
+    ruby::each(body, names().each, &mut |arguments| match arguments.first() {
+        Some(&part) => chunk(task, head, part),
+        None => must_be_string(ruby::NIL),
+    });
+    if task.stage.get() == Stage::Unsent {
+        let whole = task.chunk.with(std::mem::take);
+        emit::response(task, head, flag::END, None, |out| out.extend_from_slice(&whole));
+        task.chunk.with(|chunk| *chunk = whole);
+        return;
+    }
+    push(task, head);
+    emit::end(task, false);
+}
+
+fn chunk(task: &'static Task, head: Suspended, part: Value) {
+    must_be_string(part);
+    let size = part.bytes().len();
+    if size == 0 {
+        return;
+    }
+    if size >= PIECE {
+        push(task, head);
+        push_large(task, part);
+    } else {
+        let gathered = task.chunk.with(|chunk| {
+            chunk.extend_from_slice(part.bytes());
+            chunk.len()
+        });
+        let waited_us = os::now_us().saturating_sub(task.flushed_us.get());
+        if task.finite.get() && gathered <= INLINE && waited_us < GATHER_US {
+            return;
+        }
+        push(task, head);
+    }
+    serve::send(task, task.link.get() as usize);
+    task.flushed_us.set(os::now_us());
+    serve::glance(task);
+}
+
+/// Sends what has been gathered, and the head if it has not been sent yet.
+fn push(task: &'static Task, head: Suspended) {
+    if task.stage.get() == Stage::Unsent {
+        let size = task.chunk.with(|chunk| chunk.len());
+        debug_assert!(size <= INLINE + PIECE);
+        emit::response(task, head, 0, None, |out| task.chunk.with(|chunk| out.append(chunk)));
+        return;
+    }
+    let mut at = 0;
+    while at < task.chunk.with(|chunk| chunk.len()) {
+        let room = room(task);
+        task.chunk.with(|chunk| {
+            let end = chunk.len().min(at + room);
+            emit::body(task, &chunk[at..end]);
+            at = end;
+        });
+    }
+    task.chunk.with(Vec::clear);
+}
+
+/// Sends a large String straight from where it is. It is looked at anew after each wait: the app may change it.
+fn push_large(task: &'static Task, part: Value) {
+    let mut at = 0;
+    while at < part.bytes().len() {
+        let room = room(task);
+        let bytes = part.bytes();
+        let end = bytes.len().min(at + room);
+        if at >= end {
+            break;
+        }
+        emit::body(task, &bytes[at..end]);
+        at = end;
+        serve::send(task, task.link.get() as usize);
+    }
+    part.keep();
+}
+
+/// Bytes that the next BODY frame may have; waits until there are some. May raise.
+fn room(task: &'static Task) -> usize {
+    if task.window.get() <= 0 {
+        serve::wait_for_window(task);
+    }
+    PIECE.min(task.window.get() as usize)
+}
+
+/// A socket pair: RESPONSE with STREAM, and our end for `callable`. May raise.
+fn stream(task: &'static Task, head: Suspended, status: u16, callable: Value) {
+    let ours = match pair() {
+        Ok((ours, theirs)) => {
+            if status != 101 {
+                // Only an upgrade takes bytes from the client: for all else the app reads the end of the stream.
+                os::stop_writing(theirs);
+            }
+            emit::response(task, head, flag::STREAM, Some(theirs), |_| {});
+            ours
+        }
+        Err(text) => ruby::raise(names().bad_response.get(), text),
+    };
+    serve::send(task, task.link.get() as usize);
+    let arguments = [callable, ruby::integer(i64::from(ours)), task.env.get()];
+    ruby::call(names().exchange.get(), names().stream, &arguments);
+    emit::end(task, false);
+}
+
+/// Both ends of a socket pair: ours and the front's.
+pub(crate) fn pair() -> Result<(RawFd, RawFd), String> {
+    os::socket_pair()
+        .map(|(ours, theirs): (OwnedFd, OwnedFd)| (ours.into_raw_fd(), theirs.into_raw_fd()))
+        .map_err(|error| format!("no socket pair: {error}"))
+}

@@ -1,0 +1,358 @@
+//! The operating system: sockets with descriptors, waiting, bells, shared memory, children.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn check_len(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// Microseconds of the monotonic clock.
+#[inline]
+pub(crate) fn now_us() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
+#[repr(align(8))]
+struct Control([u8; 64]);
+
+/// Receives into the spare capacity of `buffer` (which must have some); descriptors that came along are appended.
+/// `Ok(0)` is end of file.
+///
+/// # Errors
+/// As recvmsg(2); `WouldBlock` with `wait` false and nothing there.
+pub(crate) fn receive(fd: RawFd, buffer: &mut Vec<u8>, fds: &mut Vec<RawFd>, wait: bool) -> io::Result<usize> {
+    let mut control = Control([0; 64]);
+    let spare = buffer.spare_capacity_mut();
+    let mut part = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
+    // SAFETY: all zero is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | if wait { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: the header names the spare capacity and the control buffer with their true sizes. The kernel has
+    // initialised the bytes that it counts, and control messages lie inside the buffer as CMSG_* walk it.
+    unsafe {
+        let received = check_len(libc::recvmsg(fd, &raw mut message, flags))?;
+        buffer.set_len(buffer.len() + received);
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let data = libc::CMSG_DATA(header).cast::<RawFd>();
+                for at in 0..bytes / size_of::<RawFd>() {
+                    fds.push(data.add(at).read_unaligned());
+                }
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+        Ok(received)
+    }
+}
+
+/// Sends without waiting; a descriptor travels with the first byte.
+///
+/// # Errors
+/// As sendmsg(2); `WouldBlock` when the socket is full.
+pub(crate) fn send(fd: RawFd, bytes: &[u8], passed: Option<RawFd>) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let Some(passed) = passed else {
+        // SAFETY: pointer and length belong together.
+        return check_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) });
+    };
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: all zero is a valid msghdr; the control buffer has room for one descriptor.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(passed);
+        check_len(libc::sendmsg(fd, &raw const message, flags))
+    }
+}
+
+/// Descriptors to wait for.
+pub(crate) struct Wait(Vec<libc::pollfd>);
+
+impl Wait {
+    /// Until one of them can be read, or has ended.
+    pub(crate) fn readable(fds: impl Iterator<Item = RawFd>) -> Wait {
+        Wait(fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect())
+    }
+
+    /// Until it can be written.
+    pub(crate) fn writable(fd: RawFd) -> Wait {
+        Wait(vec![libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }])
+    }
+
+    /// Waits. Returns early, with nothing ready, on a signal.
+    pub(crate) fn wait(&mut self) {
+        // SAFETY: pointer and length belong together.
+        let count = unsafe { libc::poll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, -1) };
+        if count < 0 {
+            self.0.iter_mut().for_each(|entry| entry.revents = 0);
+        }
+    }
+
+    /// Whether the descriptor that was given as number `at` is ready.
+    pub(crate) fn ready(&self, at: usize) -> bool {
+        self.0.get(at).is_some_and(|entry| entry.revents != 0)
+    }
+}
+
+/// Wakes a thread that waits without the GVL, now or after a while.
+pub(crate) struct Bell {
+    read: OwnedFd,
+    #[cfg(not(target_os = "linux"))]
+    write: OwnedFd,
+}
+
+impl Bell {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new() -> io::Result<Bell> {
+        // SAFETY: no pointers; the descriptor is new and ours.
+        let read = unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
+        Ok(Bell { read })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn new() -> io::Result<Bell> {
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors, which are new and ours.
+        let (read, write) = unsafe {
+            check(libc::pipe(ends.as_mut_ptr()))?;
+            (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
+        };
+        for end in ends {
+            // SAFETY: no pointers.
+            unsafe {
+                check(libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC))?;
+                check(libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK))?;
+            }
+        }
+        Ok(Bell { read, write })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.read.as_raw_fd()
+    }
+
+    pub(crate) fn ring(&self) {
+        #[cfg(target_os = "linux")]
+        let write = &self.read;
+        #[cfg(not(target_os = "linux"))]
+        let write = &self.write;
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight readable bytes. A full bell is a bell that rings already.
+        unsafe { libc::write(write.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Silences the bell.
+    pub(crate) fn hush(&self) {
+        let mut bytes = [0u8; 64];
+        // SAFETY: writable bytes. Nothing to read is fine.
+        unsafe { libc::read(self.fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+    }
+}
+
+/// A bell that rings once, some time after it has been set.
+pub(crate) struct Alarm(#[cfg(target_os = "linux")] OwnedFd, #[cfg(not(target_os = "linux"))] Bell);
+
+impl Alarm {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new() -> io::Result<Alarm> {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: no pointers; the descriptor is new and ours.
+        Ok(Alarm(unsafe { OwnedFd::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) }))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn new() -> io::Result<Alarm> {
+        Bell::new().map(Alarm)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        #[cfg(target_os = "linux")]
+        return self.0.as_raw_fd();
+        #[cfg(not(target_os = "linux"))]
+        return self.0.fd();
+    }
+
+    /// Sets the alarm. Where there is no timer descriptor it rings at once, and the woken thread sleeps itself.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn set(&self, after: Duration) {
+        let time = libc::timespec { tv_sec: after.as_secs() as _, tv_nsec: after.subsec_nanos().max(1) as _ };
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let timer = libc::itimerspec { it_interval: zero, it_value: time };
+        // SAFETY: `timer` is readable; the old value is not wanted.
+        unsafe { libc::timerfd_settime(self.fd(), 0, &raw const timer, std::ptr::null_mut()) };
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn set(&self, _after: Duration) {
+        self.0.ring();
+    }
+
+    /// Takes note of the ringing; off Linux this is where the time passes.
+    pub(crate) fn hush(&self, _after: Duration) {
+        #[cfg(target_os = "linux")]
+        {
+            let mut bytes = [0u8; 8];
+            // SAFETY: writable bytes. Nothing to read is fine.
+            unsafe { libc::read(self.fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            self.0.hush();
+            std::thread::sleep(_after);
+        }
+    }
+}
+
+/// Shared memory as 64-bit words.
+///
+/// # Errors
+/// As mmap(2).
+pub(crate) fn map_words(fd: RawFd, bytes: usize) -> io::Result<&'static [AtomicU64]> {
+    // SAFETY: the mapping is shared, page aligned, never unmapped, and all access is atomic.
+    unsafe {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let at = libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0);
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(std::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8))
+    }
+}
+
+/// A regular file without a name, in memory where the system has that.
+///
+/// # Errors
+/// As memfd_create(2) or open(2).
+pub(crate) fn nameless_file() -> io::Result<File> {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: a C string; the descriptor is new and ours.
+        let fd = check(unsafe { libc::memfd_create(c"firebrick-body".as_ptr(), libc::MFD_CLOEXEC) })?;
+        // SAFETY: as above.
+        Ok(unsafe { File::from_raw_fd(fd) })
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let mut path = *b"/tmp/firebrick-body-XXXXXX\0";
+        // SAFETY: a writable C string; the descriptor is new and ours, and the name goes away at once.
+        unsafe {
+            let fd = check(libc::mkstemp(path.as_mut_ptr().cast()))?;
+            libc::unlink(path.as_ptr().cast());
+            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+            Ok(File::from_raw_fd(fd))
+        }
+    }
+}
+
+/// A connected pair of stream sockets, closed on exec.
+///
+/// # Errors
+/// As socketpair(2).
+pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    use std::os::unix::net::UnixStream;
+    UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into()))
+}
+
+/// Nothing more will be written to the socket: its other end reads end of file.
+pub(crate) fn stop_writing(fd: RawFd) {
+    // SAFETY: no pointers.
+    unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
+/// Length of a regular file; `None` when it is something else.
+///
+/// # Errors
+/// As fstat(2).
+pub(crate) fn regular_len(fd: RawFd) -> io::Result<Option<u64>> {
+    // SAFETY: all zero is a valid stat, which is writable.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        check(libc::fstat(fd, &raw mut stat))?;
+        Ok((stat.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(stat.st_size as u64))
+    }
+}
+
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: callers give up a descriptor that they own.
+    unsafe { libc::close(fd) };
+}
+
+/// Ends the process without a word to Ruby.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(code) }
+}
+
+/// Has the kernel send `signal` (0: none) when the thread that started this process ends. Linux only.
+pub(crate) fn parent_death_signal(signal: i32) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: no pointers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, signal);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = signal;
+}
+
+/// Gives free heap pages back to the system. glibc only.
+pub(crate) fn trim_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: no pointers.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// How a child ended.
+pub(crate) struct Ended {
+    /// Exit code, or the number of the signal.
+    pub(crate) code: i32,
+    pub(crate) by_signal: bool,
+    /// Peak resident memory in KiB.
+    pub(crate) peak_kib: u64,
+}
+
+/// Reaps a child if it has ended.
+///
+/// # Errors
+/// As wait4(2): the child is not, or no longer, ours.
+pub(crate) fn reap(pid: i32) -> io::Result<Option<Ended>> {
+    let mut status = 0;
+    // SAFETY: all zero is a valid rusage; both are writable.
+    let (reaped, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        (check(libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut usage))?, usage)
+    };
+    if reaped == 0 {
+        return Ok(None);
+    }
+    let by_signal = libc::WIFSIGNALED(status);
+    let code = if by_signal { libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
+    let unit = if cfg!(target_os = "macos") { 1024 } else { 1 };
+    Ok(Some(Ended { code, by_signal, peak_kib: usage.ru_maxrss as u64 / unit }))
+}

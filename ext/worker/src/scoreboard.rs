@@ -1,0 +1,60 @@
+//! This worker's slot of the scoreboard: which requests have been started, told without a message.
+
+use crate::raw::os;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering::Release};
+use wire::scoreboard::{FAILURES, REQUESTS, Serving, THREADS, thread_at};
+
+/// One worker's slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Scoreboard {
+    words: &'static [AtomicU64],
+}
+
+static NOWHERE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+
+impl Scoreboard {
+    pub(crate) const fn unmapped() -> Scoreboard {
+        Scoreboard { words: &NOWHERE }
+    }
+
+    /// Maps slot `index` of a file of slots of `slot_len` bytes and clears it.
+    pub(crate) fn map(fd: RawFd, index: usize, slot_len: usize) -> io::Result<Scoreboard> {
+        let words = os::map_words(fd, (index + 1) * slot_len)?;
+        let words = &words[index * slot_len / 8..];
+        for word in words {
+            word.store(0, Release);
+        }
+        Ok(Scoreboard { words })
+    }
+
+    fn put(self, at: usize, value: u64) {
+        if let Some(word) = self.words.get(at / 8) {
+            word.store(value, Release);
+        }
+    }
+
+    fn add(self, at: usize) {
+        self.words[at / 8].fetch_add(1, Release);
+    }
+
+    pub(crate) fn thread_started(self) {
+        self.add(THREADS);
+    }
+
+    #[inline]
+    pub(crate) fn begin(self, thread: usize, link: u32, id: u32, now_us: u64) {
+        self.put(thread_at(thread) + 8, now_us);
+        self.put(thread_at(thread), Serving { link, id }.pack());
+    }
+
+    #[inline]
+    pub(crate) fn finish(self, thread: usize, failed: bool) {
+        self.put(thread_at(thread), 0);
+        self.add(REQUESTS);
+        if failed {
+            self.add(FAILURES);
+        }
+    }
+}

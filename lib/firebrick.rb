@@ -1,0 +1,16 @@
+# frozen_string_literal: true
+
+require "firebrick/version"
+require "firebrick/hooks"
+require "firebrick/errors"
+
+# Firebrick: a web server for Ruby people.
+#
+# What an app may use from its `config.ru` or an initializer:
+#
+#   Firebrick.before_fork        { Database.disconnect }
+#   Firebrick.after_fork         { |index| Database.connect }
+#   Firebrick.before_worker_exit { |index| Metrics.flush }
+#   Firebrick.on_error           { |error, env| [500, { "content-type" => "text/plain" }, ["Sorry\n"]] }
+module Firebrick
+end

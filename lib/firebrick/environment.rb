@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+require "firebrick/exchange"
+require "firebrick/null_input"
+
+module Firebrick
+  # The env that all requests start from. The native worker copies it and adds what a request brings.
+  module Environment
+    module_function
+
+    def base(multithread:, early_hints:)
+      cgi.merge(rack(multithread)).tap do |env|
+        env["rack.early_hints"] = ->(headers) { Native.early_hints(headers) } if early_hints
+      end
+    end
+
+    def cgi
+      {
+        "REQUEST_METHOD" => "", "PATH_INFO" => "/", "REQUEST_PATH" => "/", "REQUEST_URI" => "/",
+        "QUERY_STRING" => "", "SCRIPT_NAME" => "", "SERVER_NAME" => "", "SERVER_PORT" => "", "REMOTE_ADDR" => "",
+        "SERVER_PROTOCOL" => "HTTP/1.1", "HTTP_VERSION" => "HTTP/1.1",
+        "SERVER_SOFTWARE" => "Firebrick #{VERSION}", "GATEWAY_INTERFACE" => "CGI/1.2"
+      }
+    end
+
+    def rack(multithread)
+      {
+        "rack.url_scheme" => "http", "rack.version" => [1, 6].freeze, "rack.errors" => $stderr,
+        "rack.input" => NullInput.new, "rack.multithread" => multithread, "rack.multiprocess" => true,
+        "rack.run_once" => false, "rack.hijack?" => true, "rack.hijack" => Exchange.method(:hijack),
+        "rack.after_reply" => nil, "rack.response_finished" => nil, "firebrick.queue_time" => 0.0
+      }
+    end
+  end
+end

@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+module Firebrick
+  # The stream of a Rack 3 streaming body whose request had a body: reads that first, then what the client sends.
+  class Stream
+    def initialize(socket, input)
+      @socket = socket
+      @input = input
+    end
+
+    def read(length = nil, buffer = nil)
+      return join(buffer) if length.nil?
+
+      bytes = @input&.read(length)
+      return replace(buffer, bytes) if bytes && !bytes.empty?
+
+      @input = nil unless length.zero?
+      @socket.read(length, *buffer)
+    end
+
+    def read_nonblock(length, buffer = nil, exception: true)
+      bytes = @input&.read(length)
+      return replace(buffer, bytes) if bytes && !bytes.empty?
+
+      @input = nil unless length.zero?
+      @socket.read_nonblock(length, buffer, exception:)
+    end
+    alias readpartial read_nonblock
+
+    def gets(*arguments)
+      @input&.gets(*arguments) || begin
+        @input = nil
+        @socket.gets(*arguments)
+      end
+    end
+
+    def each
+      while (line = gets)
+        yield line
+      end
+    end
+
+    def write(*parts) = @socket.write(*parts)
+    def write_nonblock(...) = @socket.write_nonblock(...)
+
+    def <<(part)
+      @socket << part
+      self
+    end
+
+    def flush
+      @socket.flush
+      self
+    end
+
+    def close(*) = @socket.close
+
+    def close_read
+      @input = nil
+      @socket.close_read
+    end
+
+    def close_write = @socket.close_write
+    def closed? = @socket.closed?
+    def to_io = @socket
+
+    private
+
+    def join(buffer)
+      bytes = "#{@input&.read}#{@socket.read}".b
+      @input = nil
+      replace(buffer, bytes)
+    end
+
+    def replace(buffer, bytes)
+      buffer ? buffer.replace(bytes) : bytes
+    end
+  end
+end

@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require "firebrick/native"
+require "firebrick/version"
+require "firebrick/template/control"
+
+module Firebrick
+  # The process that loads the app once and then only forks workers, as docs/processes.md says. Until Bundler has
+  # had its say nothing is loaded here that could be a gem.
+  class Template
+    # Mean nothing to template and workers. A handler, not "IGNORE": what the app starts must not inherit it.
+    DEAF_TO = %w[INT HUP USR1 USR2 TTIN TTOU WINCH].freeze
+
+    def self.run
+      new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD")))).run
+    end
+
+    def initialize(control)
+      @control = control
+      @children = nil
+      @unlink = []
+    end
+
+    def run
+      # While the app loads nobody looks at the control socket.
+      Native.parent_death_signal(Signal.list["KILL"])
+      ignore_signals(*DEAF_TO, "TERM")
+      boot(*@control.wait)
+      Native.parent_death_signal(0)
+      ignore_signals("INT", "TERM")
+      obey
+    end
+
+    private
+
+    def ignore_signals(*names)
+      names.each { |name| trap(name) { nil } }
+    end
+
+    def boot(message)
+      verb, arguments, descriptors = message
+      exit!(verb == "exit" ? 0 : 1) unless verb == "boot"
+      settings = arguments.each_slice(2).group_by(&:first).transform_values { |pairs| pairs.map(&:last) }
+      @unlink = settings.fetch("unlink", [])
+      load_app(settings, descriptors.first)
+    end
+
+    def load_app(settings, scoreboard)
+      require "firebrick/template/boot"
+      @boot = Boot.new(settings, scoreboard)
+      facts = @boot.run
+      require "firebrick/template/children"
+      @children = Children.new(@control)
+      @control.tell("booted", *facts.flatten)
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      @control.tell("failed", Boot.explain(e))
+      exit!(1)
+    end
+
+    def obey
+      loop do
+        messages = @control.read(@children.bell)
+        @children.reap
+        break if messages.nil?
+
+        messages.each { |message| follow(*message) }
+      end
+      @children.outlive_nobody
+      unlink_all
+      exit!(0)
+    end
+
+    def unlink_all
+      @unlink.each do |path|
+        File.unlink(path)
+      rescue SystemCallError
+        # Gone already, or not ours to remove.
+        next
+      end
+    end
+
+    def follow(verb, arguments, descriptors)
+      case verb
+      when "fork" then @children.fork_worker(Integer(arguments.first), descriptors, @boot)
+      when "kill" then @children.kill(Integer(arguments[0]), arguments[1])
+      when "exit" then exit!(0)
+      end
+    end
+  end
+end

@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Template
+    # Loads the app and makes the process good to fork from.
+    class Boot
+      attr_reader :scoreboard, :slot_len, :tag
+
+      # What `failed` says.
+      def self.explain(error)
+        if error.is_a?(SystemExit)
+          "the app called exit (#{error.status}) while it was loading\n    #{Array(error.backtrace).join("\n    ")}"
+        else
+          require "firebrick/report"
+          Report.text(error)
+        end
+      end
+
+      def initialize(settings, scoreboard)
+        @settings = settings
+        @scoreboard = scoreboard
+        @slot_len = Integer(one("slot_len"))
+        @tag = one("tag")
+      end
+
+      # Facts for `booted`.
+      def run
+        started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        prepare_process
+        load_app
+        warm_up
+        Firebrick.run_hooks(:before_fork)
+        tidy
+        took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
+        { "ruby" => "#{RUBY_ENGINE} #{RUBY_VERSION}", "rack" => Rack.release, "ms" => (took * 1000).round }.to_a
+      end
+
+      private
+
+      def one(key, default = nil)
+        @settings.fetch(key, [default]).last || raise(ArgumentError, "boot: #{key} is missing")
+      end
+
+      def flag?(key)
+        one(key, "0") == "1"
+      end
+
+      def prepare_process
+        $stdout.sync = true
+        ENV["RACK_ENV"] = one("environment")
+        Process.setproctitle(["firebrick: template", ("[#{tag}]" unless tag.empty?)].compact.join(" "))
+        require "bundler/setup" if ENV["BUNDLE_GEMFILE"] || File.file?("Gemfile") || File.file?("gems.rb")
+        require "firebrick"
+      end
+
+      def load_app
+        require_rack
+        result = Rack::Builder.parse_file(one("app"))
+        @app = result.is_a?(Array) ? result.first : result
+        hand_over
+      end
+
+      def require_rack
+        require "rack"
+        require "rack/builder"
+      rescue LoadError => e
+        raise unless e.path == "rack"
+
+        raise LoadError, "the gem rack is missing: add it to the Gemfile, or install it (gem install rack)"
+      end
+
+      def hand_over
+        require "firebrick/environment"
+        Exchange.name = "template"
+        Exchange.detailed_errors = one("environment") == "development"
+        threads = [Integer(one("threads_min")), Integer(one("threads_max"))]
+        @base = Environment.base(multithread: threads.last > 1, early_hints: flag?("early_hints"))
+        Native.prepare(@app, @base, *threads, Integer(one("max_head")), Rack.release.to_i >= 3)
+      end
+
+      def warm_up
+        paths = @settings.fetch("warmup", [])
+        return if paths.empty?
+
+        require "firebrick/template/warmup"
+        Warmup.new(@app, @base).run(paths)
+      end
+
+      # Memory that is never written to again after the fork stays shared.
+      def tidy
+        3.times { GC.start }
+        GC.compact if flag?("compact") && GC.respond_to?(:compact)
+        Native.trim_heap
+      end
+    end
+  end
+end
