@@ -130,7 +130,7 @@ class Case < Minitest::Test
   end
 
   def firebrick_only(reason = "asks about Firebrick's own ways")
-    skip reason if Server.puma?
+    skip reason if Server.puma? && !ENV["TEST_EVERYTHING"]
   end
 
   def rack3_only
