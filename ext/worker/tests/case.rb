@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+require "minitest"
+require "json"
+require_relative "fake_front"
+
+# A question to a worker.
+class Case < Minitest::Test
+  # An app that answers with what the block of Ruby text evaluates to.
+  def app(text)
+    "run lambda { |env|\n#{text}\n}\n"
+  end
+
+  # One template, one worker; the template's log must be free of internal errors afterwards.
+  def serve(rackup, **options)
+    FakeFront.open(rackup, **options) do |front, worker|
+      yield worker, front
+      refute_match(/panicked|internal error|\[BUG\]/, front.log)
+    end
+  end
+
+  def header(fields, name)
+    fields.filter_map { |key, value| value if key.casecmp?(name) }
+  end
+
+  # Until the block is true.
+  def eventually(what, within: 10)
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + within
+    until yield
+      flunk "not within #{within} s: #{what}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+      sleep 0.01
+    end
+  end
+
+  def alive?(pid)
+    Process.kill(0, pid)
+    !File.read("/proc/#{pid}/stat").match?(/\) Z/)
+  rescue Errno::ESRCH, Errno::ENOENT
+    false
+  end
+end

@@ -1,0 +1,269 @@
+# frozen_string_literal: true
+
+require "socket"
+require "tempfile"
+require "tmpdir"
+require "timeout"
+require_relative "wire"
+
+# Plays the front: starts a template, orders workers, talks to them. One instance per test.
+class FakeFront
+  LIB = File.expand_path("../../../lib", __dir__)
+  RUBY = ENV.fetch("RUBY", RbConfig.ruby).split.freeze
+
+  class Gone < StandardError; end
+
+  # A worker as the front sees it.
+  class Worker
+    attr_reader :pid, :index, :ended, :frames
+
+    def initialize(front, index, links)
+      @front = front
+      @index = index
+      @links = links
+      @buffers = Array.new(links.length) { "".b }
+      @fds = Array.new(links.length) { [] }
+      @frames = []
+      @next_id = 0
+    end
+
+    attr_writer :pid, :ended
+
+    def send_frame(bytes, link: 0, fd: nil)
+      socket = @links[link]
+      return socket.write(bytes) unless fd
+
+      sent = socket.sendmsg(bytes, 0, nil, Socket::AncillaryData.unix_rights(fd))
+      socket.write(bytes.byteslice(sent..))
+    end
+
+    # Sends a request; the answer is its id.
+    def start(link: 0, fd: nil, **request)
+      @next_id += 1
+      send_frame(Wire.request(@next_id, **request), link: link, fd: fd)
+      @next_id
+    end
+
+    # The next frame, or the next that the block accepts; others are kept.
+    def take(timeout: 10)
+      deadline = now + timeout
+      loop do
+        at = @frames.index { |frame| !block_given? || yield(frame) }
+        return @frames.delete_at(at) if at
+
+        receive(deadline)
+      end
+    end
+
+    def take_for(id, kind = nil, timeout: 10)
+      take(timeout: timeout) { |frame| frame.id == id && (kind.nil? || frame.kind == kind) }
+    end
+
+    # All of a response: status, fields, body, whether it failed. Gives the window back.
+    def response(id, timeout: 10)
+      head = take_for(id, :response, timeout: timeout)
+      status, fields, body = head.head
+      return [status, fields, body, false] if head.end?
+
+      loop do
+        frame = take_for(id, timeout: timeout)
+        case frame.kind
+        when :body
+          body << frame.payload
+          send_frame(Wire.frame(:window, id, [frame.payload.bytesize].pack("V")), link: frame.link)
+        when :file then body << file_bytes(frame)
+        when :end then return [status, fields, body, frame.end?]
+        end
+      end
+    end
+
+    def get(target = "/", timeout: 10, link: 0, **request)
+      response(start(target: target, link: link, **request), timeout: timeout)
+    end
+
+    def file_bytes(frame)
+      offset, length = frame.payload.unpack("Q<Q<")
+      IO.pread(frame.fd.fileno, length, offset)
+    rescue NoMethodError
+      frame.fd.pread(length, offset)
+    end
+
+    def drain
+      send_frame(Wire.frame(:drain))
+    end
+
+    def close
+      @links.each { |link| link.close unless link.closed? }
+    end
+
+    # Nothing arrives for a while.
+    def quiet?(seconds)
+      receive(now + seconds)
+      false
+    rescue Timeout::Error
+      true
+    end
+
+    private
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    def receive(deadline)
+      left = deadline - now
+      ready, = left.positive? && IO.select(@links, nil, nil, left)
+      raise Timeout::Error, "no frame from worker #{@index}" unless ready
+
+      ready.each { |socket| read(socket, @links.index(socket)) }
+    end
+
+    def read(socket, link)
+      bytes, _, _, *control = socket.recvmsg(1 << 20, 0, 256, scm_rights: true)
+      raise Gone, "worker #{@index} closed link #{link}" if bytes.empty?
+
+      control.each { |message| @fds[link].concat(message.unix_rights) if message.unix_rights }
+      @buffers[link] << bytes
+      cut(link)
+    rescue Errno::ECONNRESET
+      raise Gone, "worker #{@index} closed link #{link}"
+    end
+
+    def cut(link)
+      buffer = @buffers[link]
+      while buffer.bytesize >= 12
+        length, kind, flags, _, id = buffer.unpack("VCCvV")
+        return if buffer.bytesize < 12 + length
+
+        payload = buffer.slice!(0, 12 + length).byteslice(12..)
+        fd = flags.anybits?(0x80) ? @fds[link].shift : nil
+        @frames << Wire::Frame.new(Wire::KINDS.key(kind), flags, id, payload, fd, link)
+      end
+    end
+  end
+
+  attr_reader :pid, :booted, :stderr, :control, :dir, :slot_len
+
+  def initialize(rackup, threads: [1, 1], links: 1, env: {}, environment: "production", files: {}, **settings)
+    @dir = Dir.mktmpdir("firebrick-worker-test")
+    files.merge("config.ru" => rackup).each { |name, text| File.write(File.join(@dir, name), text) }
+    @links = links
+    @threads = threads
+    @environment = environment
+    @settings = settings
+    @workers = []
+    @messages = []
+    @bytes = "".b
+    spawn_template(env)
+  end
+
+  def self.open(rackup, **options)
+    front = new(rackup, **options)
+    front.boot
+    yield front, (front.fork_worker if options.fetch(:workers, 1).positive?)
+  ensure
+    front&.close
+  end
+
+  def boot
+    @slot_len = (64 + (16 * @threads.last) + 63) / 64 * 64
+    @scoreboard = Tempfile.create("scoreboard", @dir)
+    @scoreboard.truncate(@slot_len * 16)
+    defaults = {
+      app: File.join(@dir, "config.ru"), environment: @environment, threads_min: @threads.first,
+      threads_max: @threads.last, links: @links, slot_len: @slot_len, slots: 16, compact: 1, early_hints: 1,
+      temp_dir: @dir, tag: "test", max_head: 65_536
+    }
+    pairs = defaults.merge(@settings.except(:workers)).flat_map { |key, value| Array(value).flat_map { |v| [key, v] } }
+    tell("boot", *pairs, fds: [@scoreboard])
+    verb, *facts = hear("booted", "failed", timeout: 30)
+    raise Gone, facts.join if verb == "failed"
+
+    @booted = Hash[*facts]
+  end
+
+  def tell(*words, fds: [])
+    text = words.join("\0").b
+    bytes = [text.bytesize].pack("V") << text
+    control = fds.empty? ? [] : [Socket::AncillaryData.unix_rights(*fds)]
+    @control.sendmsg(bytes, 0, nil, *control)
+  end
+
+  # The next message with one of these verbs.
+  def hear(*verbs, timeout: 10)
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + timeout
+    loop do
+      at = @messages.index { |message| verbs.include?(message.first) }
+      return @messages.delete_at(at) if at
+
+      left = deadline - Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      raise Timeout::Error, "no #{verbs.join(' or ')}\n#{log}" unless left.positive? && @control.wait_readable(left)
+
+      @bytes << @control.recv(1 << 16).tap { |bytes| raise Gone, "template gone\n#{log}" if bytes.empty? }
+      cut
+    end
+  end
+
+  def fork_worker(index = @workers.length, ready: true)
+    ours, theirs = Array.new(@links) { UNIXSocket.pair }.transpose
+    tell("fork", index, fds: theirs)
+    theirs.each(&:close)
+    worker = Worker.new(self, index, ours)
+    worker.pid = hear("forked").last.to_i
+    worker.take { |frame| frame.kind == :ready } if ready
+    @workers << worker
+    worker
+  end
+
+  def slot(index)
+    bytes = File.binread(@scoreboard.path, @slot_len, @slot_len * index)
+    { requests: bytes.unpack1("Q<"), failures: bytes.unpack1("Q<", offset: 8), threads: bytes.unpack1("Q<", offset: 16),
+      serving: bytes.byteslice(64..).unpack("Q<*").each_slice(2).map(&:first) }
+  end
+
+  # How a worker ended: "exit" or "signal", and the number.
+  def ended(worker, timeout: 10)
+    loop do
+      _, pid, how, code, peak = hear("exited", timeout: timeout)
+      return [how, code.to_i, peak.to_i] if pid.to_i == worker.pid
+    end
+  end
+
+  def log
+    File.read(@stderr.path)
+  end
+
+  def close
+    @control.close unless @control.closed?
+    @workers.each(&:close)
+    Timeout.timeout(10) { Process.wait(@pid) } if @pid
+  rescue Timeout::Error
+    Process.kill("KILL", @pid)
+    Process.wait(@pid)
+    raise
+  ensure
+    FileUtils.remove_entry(@dir)
+  end
+
+  # The template has ended, and how.
+  def wait
+    _, status = Process.wait2(@pid)
+    @pid = nil
+    status
+  end
+
+  private
+
+  def spawn_template(env)
+    @control, theirs = UNIXSocket.pair
+    @stderr = File.open(File.join(@dir, "stderr"), "a")
+    env = { "FIREBRICK_CONTROL_FD" => theirs.fileno.to_s, "MALLOC_ARENA_MAX" => "2", "RACK_ENV" => nil }.merge(env)
+    command = [*RUBY, "-I", LIB, "-rfirebrick/template", "-e", "Firebrick::Template.run"]
+    @pid = spawn(env, *command, chdir: @dir, err: @stderr, theirs => theirs)
+    theirs.close
+  end
+
+  def cut
+    while (length = @bytes.unpack1("V")) && @bytes.bytesize >= length + 4
+      @messages << @bytes.slice!(0, length + 4).byteslice(4..).force_encoding("UTF-8").split("\0", -1)
+    end
+  end
+end

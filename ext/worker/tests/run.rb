@@ -1,0 +1,29 @@
+# frozen_string_literal: true
+
+# Asks a template and its workers questions, in the place of the front.
+#
+#   ruby ext/worker/tests/run.rb                 everything
+#   ruby ext/worker/tests/run.rb bodies -n /file/  files whose name contains the word; minitest's options follow
+#
+# RUBY    the Ruby under test ("ruby" as it runs this file if not given)
+# NATIVE  the built library, copied to lib/firebrick/native.so first; the newest in target/ if not given
+
+require "fileutils"
+
+root = File.expand_path("../../..", __dir__)
+target = ENV.fetch("CARGO_TARGET_DIR", File.join(root, "target"))
+built = ENV["NATIVE"] || Dir[File.join(target, "{debug,release}", "libfirebrick_worker.{so,dylib}")].max_by { |f| File.mtime(f) }
+native = File.join(root, "lib", "firebrick", "native.#{RbConfig::CONFIG['DLEXT']}")
+if built && !(File.exist?(native) && FileUtils.identical?(built, native))
+  FileUtils.cp(built, "#{native}.new")
+  File.rename("#{native}.new", native)
+end
+
+require_relative "case"
+words = []
+words << ARGV.shift while ARGV.first && !ARGV.first.start_with?("-")
+files = Dir[File.join(__dir__, "*_test.rb")]
+files.select! { |file| words.any? { |word| File.basename(file).include?(word) } } unless words.empty?
+abort "no test file matches #{words.join(' ')}" if files.empty?
+files.each { |file| require file }
+exit Minitest.run(ARGV)

@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+# The frames of docs/wire.md, written a second time and plainly: what the worker's own implementation is compared with.
+module Wire
+  KINDS = {
+    request: 0x01, window: 0x02, abort: 0x03, drain: 0x04, response: 0x81, body: 0x82, end: 0x83, interim: 0x84,
+    hijack: 0x85, file: 0x86, ready: 0x87, stopping: 0x88
+  }.freeze
+  NAMES = File.read(File.expand_path("../../../crates/wire/src/names.rs", __dir__))[/KNOWN: .*?\];/m].scan(/"(.*?)"/)
+              .flatten.freeze
+
+  Frame = Struct.new(:kind, :flags, :id, :payload, :fd, :link) do
+    def end? = flags.anybits?(0x01)
+    def stream? = flags.anybits?(0x02)
+    def fd? = flags.anybits?(0x80)
+    def number = payload.unpack1("V")
+
+    # Status, fields and body bytes.
+    def head
+      status, count = payload.unpack("vv")
+      at = kind == :interim ? 4 : 8
+      fields = Array.new(count) do
+        name, value = payload.byteslice(at, 6).unpack("vV")
+        at += 6 + name + value
+        [payload.byteslice(at - name - value, name), payload.byteslice(at - value, value)]
+      end
+      [status, fields, payload.byteslice(at..)]
+    end
+  end
+
+  module_function
+
+  def frame(kind, id = 0, payload = "", flags: 0)
+    [payload.bytesize, KINDS.fetch(kind), flags, 0, id].pack("VCCvV") << payload.b
+  end
+
+  DEFAULTS = {
+    method: "GET", target: "/", version: 11, https: false, fields: [["Host", "example.org"]], body: nil, fd_length: nil,
+    remote_addr: "127.0.0.1", remote_port: 4711, server_name: "example.org", server_port: "80", queue_us: 1500,
+    received_us: 1_700_000_000_123_456
+  }.freeze
+
+  def request(id, **given)
+    r = DEFAULTS.merge(given)
+    payload = head(r) << target(r[:target]) << peer(r) << fields(r[:fields]) << r[:body].to_s.b
+    frame(:request, id, payload, flags: r[:fd_length] ? 0x80 : 0)
+  end
+
+  def head(given)
+    body = given[:fd_length] ? 2 : [0, 1][given[:body].to_s.empty? ? 0 : 1]
+    [
+      given[:version], given[:https] ? 1 : 0, body, 0, given[:fields].length, given[:remote_port], given[:queue_us],
+      given[:received_us], given[:fd_length] || given[:body].to_s.bytesize, given[:method].bytesize, given[:method]
+    ].pack("CCCCvvVQ<Q<Ca*")
+  end
+
+  def target(text)
+    start = text[%r{\Ahttps?://[^/?]*}].to_s.length
+    path, query = text[start..].split("?", 2)
+    query_at = start + path.to_s.length + (query ? 1 : 0)
+    [text.bytesize, start, path.to_s.length, query_at, query.to_s.length].pack("V5") << text.b
+  end
+
+  def peer(given)
+    [given[:remote_addr].bytesize, given[:remote_addr], given[:server_name].bytesize, given[:server_name],
+     given[:server_port].bytesize, given[:server_port]].pack("Ca*va*Ca*")
+  end
+
+  def fields(list)
+    seen = []
+    list.map do |name, value|
+      repeated = seen.include?(name.downcase) ? 0x80 : 0
+      seen << name.downcase
+      code = NAMES.index(name.downcase)
+      start = code ? [(code + 1) | repeated].pack("C") : [repeated, name.bytesize, name].pack("Cva*")
+      start + [value.bytesize].pack("V") + value.b
+    end.join.b
+  end
+end
