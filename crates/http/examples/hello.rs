@@ -1,0 +1,35 @@
+//! A server of one fixed response, for profiling the engine alone: `hello [ADDRESS]`.
+
+use handler::{Exchange, Handler, Peer, PeerAddr, Response};
+use http::{Context, Limits, Timers, h1};
+use std::rc::Rc;
+use tokio::net::TcpListener;
+
+struct Hello;
+
+impl Handler for Hello {
+    async fn handle(&self, _: Exchange) -> Response {
+        Response::text(200, "text/plain", &b"hello, world"[..])
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| String::from("127.0.0.1:9292"));
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    runtime.block_on(async {
+        let timers = Timers::new();
+        let context = Context::new(Hello, Limits::default(), timers.clone());
+        tokio::task::spawn_local(async move { timers.run().await });
+        let listener = TcpListener::bind(&address).await?;
+        println!("http://{}", listener.local_addr()?);
+        loop {
+            let (stream, remote) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            let local = PeerAddr::Inet(stream.local_addr()?);
+            let remote_text = remote.ip().to_string();
+            let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false };
+            tokio::task::spawn_local(h1::serve(stream, Rc::new(peer), context.clone()));
+        }
+    })
+}

@@ -1,0 +1,189 @@
+//! Whole request bodies: in memory as long as they are small, else in a file without a name.
+//!
+//! Why: an app is given complete requests, so that slow clients never hold it, and memory stays bounded however much is
+//! uploaded.
+//!
+//! Contract:
+//! 1. At most `memory_limit` bytes and one block are in memory for a body at a time.
+//! 2. The event loop never waits for the file system: files are opened and written on the blocking pool.
+//! 3. A spool file has no name by the time its first byte is written: nothing remains, whatever happens.
+
+use bytes::Bytes;
+use handler::{BodyError, Failure, FailureKind as Kind, Incoming};
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes written to a spool file at a time.
+const BLOCK: usize = 256 << 10;
+/// Bytes reserved in advance on the word of a client.
+const TRUSTED_LENGTH: u64 = 16 << 10;
+
+/// A body that has arrived whole.
+#[derive(Debug)]
+pub enum Collected {
+    /// No bytes.
+    Empty,
+    /// All bytes.
+    Memory(Bytes),
+    /// All bytes in an unlinked file, positioned at its start.
+    Spooled {
+        /// The file.
+        file: File,
+        /// Length in bytes.
+        len: u64,
+    },
+}
+
+impl Collected {
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Collected::Empty => 0,
+            Collected::Memory(bytes) => bytes.len() as u64,
+            Collected::Spooled { len, .. } => *len,
+        }
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Reads a body to its end. More than `memory_limit` bytes go to a file in `temp_dir`.
+///
+/// # Errors
+/// What the client did wrong ([`Kind::BadRequest`], [`Kind::RequestTimeout`], [`Kind::ContentTooLarge`]), or
+/// [`Kind::Internal`] when the file cannot be written.
+pub async fn collect(
+    mut incoming: Incoming,
+    memory_limit: usize,
+    temp_dir: &Path,
+) -> Result<Collected, Failure> {
+    let length = match &incoming {
+        Incoming::Empty => return Ok(Collected::Empty),
+        Incoming::Ready(bytes) if bytes.is_empty() => return Ok(Collected::Empty),
+        Incoming::Ready(bytes) if bytes.len() <= memory_limit => return Ok(Collected::Memory(bytes.clone())),
+        other => other.length(),
+    };
+    let mut held = Vec::new();
+    let mut spool: Option<Spool> = None;
+    while let Some(data) = incoming.data().await {
+        let data = data.map_err(failure)?;
+        if held.is_empty() && length == Some(data.len() as u64) && data.len() <= memory_limit {
+            return Ok(Collected::Memory(data));
+        }
+        if held.capacity() == 0 {
+            held.reserve(length.unwrap_or(0).min(TRUSTED_LENGTH) as usize);
+        }
+        held.extend_from_slice(&data);
+        let bound = if spool.is_some() { BLOCK } else { memory_limit };
+        if held.len() > bound {
+            let (next, emptied) = Spool::append(spool, temp_dir, held).await?;
+            (spool, held) = (Some(next), emptied);
+        }
+    }
+    match spool {
+        None if held.is_empty() => Ok(Collected::Empty),
+        None => Ok(Collected::Memory(held.into())),
+        Some(spool) => spool.finish(held).await,
+    }
+}
+
+fn failure(error: BodyError) -> Failure {
+    match error {
+        BodyError::Gone => Failure::new(Kind::BadRequest, "the client ended inside the body"),
+        BodyError::TooSlow => Failure::new(Kind::RequestTimeout, "the body came slower than body_min_rate"),
+        BodyError::TooLarge => Failure::new(Kind::ContentTooLarge, "the body is larger than max_body"),
+        BodyError::Malformed(reason) => Failure::new(Kind::BadRequest, reason),
+    }
+}
+
+/// A file that is being filled.
+struct Spool {
+    file: File,
+    len: u64,
+    dir: PathBuf,
+}
+
+impl Spool {
+    /// Appends `block`, and gives its memory back.
+    async fn append(spool: Option<Spool>, dir: &Path, block: Vec<u8>) -> Result<(Spool, Vec<u8>), Failure> {
+        let dir = dir.to_owned();
+        blocking(move || {
+            let mut spool = match spool {
+                Some(spool) => spool,
+                None => {
+                    Spool { file: unnamed_file(&dir).map_err(|error| unusable(&dir, &error))?, len: 0, dir }
+                }
+            };
+            spool.write(&block)?;
+            let mut block = block;
+            block.clear();
+            Ok((spool, block))
+        })
+        .await
+    }
+
+    async fn finish(self, rest: Vec<u8>) -> Result<Collected, Failure> {
+        blocking(move || {
+            let mut spool = self;
+            spool.write(&rest)?;
+            spool.file.seek(SeekFrom::Start(0)).map_err(|error| unusable(&spool.dir, &error))?;
+            Ok(Collected::Spooled { file: spool.file, len: spool.len })
+        })
+        .await
+    }
+
+    fn write(&mut self, block: &[u8]) -> Result<(), Failure> {
+        self.file.write_all(block).map_err(|error| unusable(&self.dir, &error))?;
+        self.len += block.len() as u64;
+        Ok(())
+    }
+}
+
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, Failure> + Send + 'static,
+) -> Result<R, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(_) => Err(Failure::new(Kind::Internal, "writing a request body was cut short")),
+    }
+}
+
+fn unusable(dir: &Path, error: &io::Error) -> Failure {
+    let text = format!(
+        "cannot keep a request body in {}: {error}; check that it exists, is writable and has room",
+        dir.display()
+    );
+    Failure::new(Kind::Internal, text)
+}
+
+/// A file in `dir` that has no name, or loses it at once where the file system knows no unnamed files.
+fn unnamed_file(dir: &Path) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(fd) => Ok(fd.into()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {
+            unlinked_file(dir)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Creates a file and removes its name.
+fn unlinked_file(dir: &Path) -> io::Result<File> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!(".firebrick-{}-{number}", std::process::id()));
+        match File::options().read(true).write(true).create_new(true).open(&path) {
+            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

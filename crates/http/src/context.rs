@@ -1,0 +1,132 @@
+//! What the connections of a thread share: handler, limits, clocks, buffers, and whether they are to end.
+
+use crate::date::DateCache;
+use crate::h1::Output;
+use crate::{Limits, Timers};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Instant, SystemTime};
+
+/// Bytes taken from a socket at a time.
+const SCRATCH: usize = 64 << 10;
+/// A write buffer that has grown beyond this is not kept.
+const KEPT_OUTPUT: usize = 64 << 10;
+
+/// How many connections there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Connections {
+    /// All that are open.
+    pub open: usize,
+    /// Those that wait for a request, or for their end.
+    pub idle: usize,
+    /// Those with a request under way.
+    pub active: usize,
+}
+
+/// What the connections of one thread share.
+pub struct Context<H> {
+    /// Who answers.
+    pub handler: H,
+    pub(crate) shared: Rc<Shared>,
+}
+
+impl<H> Context<H> {
+    /// A context whose `timers` are run by the caller on the same thread.
+    pub fn new(handler: H, limits: Limits, timers: Rc<Timers>) -> Rc<Context<H>> {
+        let shared = Shared {
+            limits,
+            timers,
+            date: DateCache::new(),
+            draining: Cell::new(false),
+            open: Cell::new(0),
+            active: Cell::new(0),
+            scratch: RefCell::new(vec![0; SCRATCH]),
+            output: RefCell::new(None),
+        };
+        Rc::new(Context { handler, shared: Rc::new(shared) })
+    }
+
+    /// From now on idle connections close, and the others after the response they are at.
+    pub fn drain(&self) {
+        self.shared.draining.set(true);
+        self.shared.timers.wake_all();
+    }
+
+    /// Whether [`Context::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.shared.draining.get()
+    }
+
+    /// How many connections there are now.
+    pub fn connections(&self) -> Connections {
+        let (open, active) = (self.shared.open.get(), self.shared.active.get());
+        Connections { open, idle: open - active, active }
+    }
+
+    /// The limits in force.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+}
+
+/// The part that does not depend on the handler.
+pub(crate) struct Shared {
+    pub(crate) limits: Limits,
+    pub(crate) timers: Rc<Timers>,
+    pub(crate) date: DateCache,
+    pub(crate) draining: Cell<bool>,
+    open: Cell<usize>,
+    active: Cell<usize>,
+    /// Where bytes from sockets land; borrowed only between two awaits.
+    pub(crate) scratch: RefCell<Vec<u8>>,
+    /// A write buffer at rest.
+    output: RefCell<Option<Output>>,
+}
+
+impl Shared {
+    /// A write buffer, warm if there is one.
+    pub(crate) fn take_output(&self) -> Output {
+        self.output.take().unwrap_or_default()
+    }
+
+    /// Gives a write buffer back.
+    pub(crate) fn keep_output(&self, mut output: Output) {
+        if output.capacity() <= KEPT_OUTPUT {
+            output.clear();
+            self.output.replace(Some(output));
+        }
+    }
+
+    pub(crate) fn wall(&self, now: Instant) -> SystemTime {
+        self.timers.wall(now)
+    }
+
+    /// Counts a connection as open until the guard is dropped.
+    pub(crate) fn count_open(self: &Rc<Shared>) -> Counted {
+        Counted::new(self.clone(), |shared| &shared.open)
+    }
+
+    /// Counts a connection as active until the guard is dropped.
+    pub(crate) fn count_active(self: &Rc<Shared>) -> Counted {
+        Counted::new(self.clone(), |shared| &shared.active)
+    }
+}
+
+/// One more in a count, for as long as it lives.
+pub(crate) struct Counted {
+    shared: Rc<Shared>,
+    of: fn(&Shared) -> &Cell<usize>,
+}
+
+impl Counted {
+    fn new(shared: Rc<Shared>, of: fn(&Shared) -> &Cell<usize>) -> Counted {
+        of(&shared).update(|n| n + 1);
+        Counted { shared, of }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.of)(&self.shared).update(|n| n - 1);
+    }
+}

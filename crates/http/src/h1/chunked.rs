@@ -1,0 +1,175 @@
+//! The chunked coding (RFC 9112 section 7.1): decoding what clients send.
+//!
+//! Contract:
+//! 1. Any split of the same bytes gives the same data and the same error.
+//! 2. A chunk's size is 1 to 16 hexadecimal digits; extensions and trailers are checked, bounded and dropped.
+//! 3. No byte behind the end is consumed.
+
+use super::syntax;
+use handler::BodyError;
+
+/// Bytes of chunk extensions in one body.
+const MAX_EXTENSIONS: usize = 16 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Size,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Done,
+}
+
+/// What a chunked body may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Data, in bytes.
+    pub max_body: Option<u64>,
+    /// Trailer section, in bytes.
+    pub max_trailer_bytes: usize,
+    /// Trailer fields.
+    pub max_trailers: usize,
+}
+
+/// An incremental decoder.
+#[derive(Debug)]
+pub struct Decoder {
+    state: State,
+    bounds: Bounds,
+    /// Size of the chunk, then what is left of it.
+    left: u64,
+    digits: u8,
+    total: u64,
+    extensions: usize,
+    trailer_bytes: usize,
+    trailers: usize,
+}
+
+impl Decoder {
+    /// A decoder at the start of a body.
+    pub fn new(bounds: Bounds) -> Decoder {
+        Decoder {
+            state: State::Size,
+            bounds,
+            left: 0,
+            digits: 0,
+            total: 0,
+            extensions: 0,
+            trailer_bytes: 0,
+            trailers: 0,
+        }
+    }
+
+    /// Whether the whole body has been decoded.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Decodes all of `input`, or up to the end of the body; appends data to `data`. Returns what was consumed.
+    ///
+    /// # Errors
+    /// [`BodyError::Malformed`] or [`BodyError::TooLarge`]; the decoder must not be used after that.
+    pub fn decode(&mut self, input: &[u8], data: &mut Vec<u8>) -> Result<usize, BodyError> {
+        let mut at = 0;
+        while at < input.len() && self.state != State::Done {
+            if self.state == State::Data {
+                let take = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len() - at);
+                data.extend_from_slice(&input[at..at + take]);
+                at += take;
+                self.left -= take as u64;
+                if self.left == 0 {
+                    self.state = State::DataCr;
+                }
+            } else {
+                self.state = self.step(input[at])?;
+                at += 1;
+            }
+        }
+        Ok(at)
+    }
+
+    fn step(&mut self, byte: u8) -> Result<State, BodyError> {
+        match (self.state, byte) {
+            (State::Size, _) => self.size(byte),
+            (State::Extension, b'\r') | (State::TrailerValue, b'\r') => {
+                Ok(if self.state == State::Extension { State::SizeLf } else { State::TrailerLf })
+            }
+            (State::Extension, _) => self.extension(byte),
+            (State::SizeLf, b'\n') => self.sized(),
+            (State::DataCr, b'\r') => Ok(State::DataLf),
+            (State::DataLf, b'\n') => Ok(State::Size),
+            (State::TrailerStart, b'\r') => Ok(State::EndLf),
+            (State::TrailerStart | State::TrailerName | State::TrailerValue, _) => self.trailer(byte),
+            (State::TrailerLf, b'\n') => Ok(State::TrailerStart),
+            (State::EndLf, b'\n') => Ok(State::Done),
+            (State::DataCr | State::DataLf, _) => {
+                Err(BodyError::Malformed("a chunk that does not end with CRLF"))
+            }
+            _ => Err(BodyError::Malformed("a CR without LF in the chunked coding")),
+        }
+    }
+
+    fn size(&mut self, byte: u8) -> Result<State, BodyError> {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            b';' if self.digits > 0 => return Ok(State::Extension),
+            b'\r' if self.digits > 0 => return Ok(State::SizeLf),
+            _ => return Err(BodyError::Malformed("a chunk size is hexadecimal digits, then ; or CRLF")),
+        };
+        if self.digits == 16 {
+            return Err(BodyError::Malformed("a chunk size of more than 16 digits"));
+        }
+        self.digits += 1;
+        self.left = self.left << 4 | u64::from(digit);
+        Ok(State::Size)
+    }
+
+    fn extension(&mut self, byte: u8) -> Result<State, BodyError> {
+        self.extensions += 1;
+        if self.extensions > MAX_EXTENSIONS {
+            return Err(BodyError::Malformed("more than 16 KiB of chunk extensions"));
+        }
+        if !syntax::is_value(&[byte]) {
+            return Err(BodyError::Malformed("a control byte in a chunk extension"));
+        }
+        Ok(State::Extension)
+    }
+
+    fn sized(&mut self) -> Result<State, BodyError> {
+        self.digits = 0;
+        if self.left == 0 {
+            return Ok(State::TrailerStart);
+        }
+        let Some(total) = self.total.checked_add(self.left) else {
+            return Err(BodyError::Malformed("chunks of more than 64 bits together"));
+        };
+        self.total = total;
+        if self.bounds.max_body.is_some_and(|max| total > max) {
+            return Err(BodyError::TooLarge);
+        }
+        Ok(State::Data)
+    }
+
+    fn trailer(&mut self, byte: u8) -> Result<State, BodyError> {
+        self.trailer_bytes += 1;
+        self.trailers += usize::from(self.state == State::TrailerStart);
+        if self.trailer_bytes > self.bounds.max_trailer_bytes || self.trailers > self.bounds.max_trailers {
+            return Err(BodyError::Malformed("more trailers than header fields are allowed"));
+        }
+        match self.state {
+            State::TrailerName if byte == b':' => Ok(State::TrailerValue),
+            State::TrailerStart | State::TrailerName if syntax::is_token_byte(byte) => Ok(State::TrailerName),
+            State::TrailerValue if syntax::is_value(&[byte]) => Ok(State::TrailerValue),
+            _ => Err(BodyError::Malformed("a malformed trailer")),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The handler's view of its client: has it gone, and informational responses to it.
+
+use super::encode;
+use super::link::Link;
+use crate::transport::Transport;
+use handler::{Client, Departure, Fields};
+use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::rc::Weak;
+use std::task::{Context, Poll};
+
+/// The client of one exchange.
+pub(crate) struct ClientView<S> {
+    pub(crate) link: Weak<Link<S>>,
+    pub(crate) exchange: u64,
+    half_closed: Cell<bool>,
+    dead: RefCell<Option<Pin<Box<dyn Future<Output = ()>>>>>,
+}
+
+impl<S: Transport> ClientView<S> {
+    pub(crate) fn new(link: Weak<Link<S>>, exchange: u64) -> ClientView<S> {
+        ClientView { link, exchange, half_closed: Cell::new(false), dead: RefCell::new(None) }
+    }
+
+    /// Once the client's end has been seen, only the runtime's error event tells more.
+    fn poll_dead(&self, link: std::rc::Rc<Link<S>>, cx: &mut Context<'_>) -> Poll<Departure> {
+        let mut dead = self.dead.borrow_mut();
+        let waiting = dead.get_or_insert_with(|| Box::pin(async move { link.stream.failed().await }));
+        waiting.as_mut().poll(cx).map(|()| {
+            *dead = None;
+            Departure::Gone
+        })
+    }
+}
+
+impl<S: Transport> Client for ClientView<S> {
+    fn poll_departure(&self, cx: &mut Context<'_>) -> Poll<Departure> {
+        let Some(link) = self.link.upgrade() else { return Poll::Ready(Departure::Gone) };
+        if link.exchange.get() != self.exchange {
+            return Poll::Ready(Departure::Gone);
+        }
+        loop {
+            if self.half_closed.get() {
+                return if link.stream.has_failed() {
+                    Poll::Ready(Departure::Gone)
+                } else {
+                    self.poll_dead(link, cx)
+                };
+            }
+            if link.stream.poll_readable(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if link.stream.has_failed() {
+                return Poll::Ready(Departure::Gone);
+            }
+            match link.stream.try_peek() {
+                Ok(false) => {
+                    self.half_closed.set(true);
+                    return Poll::Ready(Departure::HalfClosed);
+                }
+                // Body or pipelined bytes: they stay where they are, and the next event is what we wait for.
+                Ok(true) => link.unread.set(true),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(Departure::Gone),
+            }
+        }
+    }
+
+    fn interim(&self, status: u16, fields: &Fields) {
+        if let Some(link) = self.link.upgrade()
+            && link.exchange.get() == self.exchange
+            && link.interim_allowed.get()
+            && let Some(text) = encode::interim(status, fields)
+        {
+            link.send_interim(&text);
+        }
+    }
+}

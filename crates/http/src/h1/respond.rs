@@ -1,0 +1,330 @@
+//! Sending a final response: head and body in as few writes as they allow, paced by the client.
+//!
+//! Contract:
+//! 1. Exactly one final head is written, or none.
+//! 2. The client can always tell a complete body from one that broke off.
+//! 3. What a handler says in its fields cannot change the framing.
+
+use super::client::ClientView;
+use super::encode::{self, ConnectionField, Delimiter, Plan};
+use super::link::{Link, Unsendable};
+use super::output::Output;
+use crate::transport::Transport;
+use handler::{
+    Body, BodyStream, Broken, Chunk, Client, Departure, Failure, FailureKind as Kind, FileRegion, Response,
+    Version,
+};
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+/// Bytes of a stream gathered for one write.
+const GATHER: usize = 64 << 10;
+/// Bytes of a file per call, so that other connections get their turn.
+const FILE_SLICE: u64 = 512 << 10;
+
+/// What is known about the request when its response is sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) version: Version,
+    pub(crate) is_head: bool,
+    /// The connection may live on, as far as everything but the response is concerned.
+    pub(crate) persistent: bool,
+}
+
+/// How sending went.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) status: u16,
+    pub(crate) body_bytes: u64,
+    /// The response did not get out whole.
+    pub(crate) broken: bool,
+    /// The connection may be used for another request.
+    pub(crate) reusable: bool,
+    pub(crate) hijacked: bool,
+    /// Why another response was sent instead.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Sends `response`.
+pub(crate) async fn respond<S: Transport>(
+    link: &Rc<Link<S>>,
+    asked: Asked,
+    response: Response,
+    output: &mut Output,
+) -> Sent {
+    link.interim_allowed.set(false);
+    let (mut response, failure) = presentable(response);
+    if !link.queued.borrow().is_empty() {
+        let queued = link.queued.take();
+        output.text(|text| text.extend_from_slice(&queued));
+    }
+    let mut sent = Sent { status: response.status, failure, ..Sent::default() };
+    if let Body::Tunnel { raw: true, .. } = response.body {
+        sent.status = 0;
+    } else {
+        let plan = encode::plan(&response, asked.version, asked.is_head);
+        sent.reusable = asked.persistent && !wants_close(&response) && may_follow(plan.delimiter);
+        let connection = connection_field(&response, asked, sent.reusable);
+        output.text(|text| {
+            let now = link.shared.wall(Instant::now());
+            encode::head(text, &response, plan.delimiter, connection, (&link.shared.date, now));
+        });
+        if !plan.has_body {
+            response.body = Body::Empty;
+        }
+        let body = std::mem::replace(&mut response.body, Body::Empty);
+        if !matches!(body, Body::Tunnel { .. }) {
+            let result = send_body(link, plan, body, output, &mut sent).await;
+            if result.is_err() {
+                sent.broken = true;
+                sent.reusable = false;
+                if plan.delimiter == Delimiter::Close {
+                    // The end of the connection would look like the end of the body.
+                    link.stream.abort_on_drop();
+                }
+            }
+            return sent;
+        }
+        response.body = body;
+    }
+    let Body::Tunnel { io, .. } = response.body else { return sent };
+    sent.hijacked = true;
+    sent.reusable = false;
+    if link.send(output, false).await.is_err() {
+        sent.broken = true;
+        return sent;
+    }
+    (sent.body_bytes, sent.broken) = super::tunnel::run(link, io).await;
+    sent
+}
+
+/// The response, or what is sent instead of one that cannot be sent.
+fn presentable(response: Response) -> (Response, Option<Failure>) {
+    let reason = match (response.status, &response.body) {
+        _ if !encode::are_clean(&response.fields) => "a field name or value that may not stand in a response",
+        (200..=999, _) | (101, Body::Tunnel { .. }) | (_, Body::Tunnel { raw: true, .. }) => {
+            return (response, None);
+        }
+        _ => "a status that is not final",
+    };
+    let failure = Failure::new(Kind::Internal, reason);
+    (failure.clone().into_response(), Some(failure))
+}
+
+fn wants_close(response: &Response) -> bool {
+    response.close || response.fields.lists("connection", "close")
+}
+
+fn may_follow(delimiter: Delimiter) -> bool {
+    !matches!(delimiter, Delimiter::Close | Delimiter::Own)
+}
+
+fn connection_field(response: &Response, asked: Asked, reusable: bool) -> ConnectionField {
+    match (reusable, asked.version) {
+        _ if response.status == 101 => ConnectionField::Upgrade,
+        (false, _) => ConnectionField::Close,
+        (true, Version::Http10) => ConnectionField::KeepAlive,
+        (true, Version::Http11) => ConnectionField::Default,
+    }
+}
+
+async fn send_body<S: Transport>(
+    link: &Rc<Link<S>>,
+    plan: Plan,
+    body: Body,
+    output: &mut Output,
+    sent: &mut Sent,
+) -> Result<(), Unsendable> {
+    match body {
+        Body::Empty | Body::Tunnel { .. } => link.send(output, false).await,
+        Body::Bytes(bytes) => {
+            let head = output.len();
+            let len = bytes.len();
+            output.bytes(bytes);
+            debug_assert!(output.len() >= head);
+            let result = link.send(output, false).await;
+            sent.body_bytes = (len as u64).saturating_sub(output.len() as u64);
+            result
+        }
+        Body::File(region) => {
+            link.send(output, region.len > 0).await?;
+            send_file(link, &region, region.len, &mut sent.body_bytes).await
+        }
+        Body::Stream(stream) => {
+            let result =
+                StreamSender { link, plan, output, left: u64::MAX, sent: &mut *sent }.run(stream).await;
+            sent.body_bytes = sent.body_bytes.saturating_sub(output.len() as u64);
+            result
+        }
+    }
+}
+
+/// Sends the first `len` bytes of a region.
+async fn send_file<S: Transport>(
+    link: &Link<S>,
+    region: &FileRegion,
+    len: u64,
+    sent: &mut u64,
+) -> Result<(), Unsendable> {
+    let mut done = 0;
+    while done < len {
+        let slice = (len - done).min(FILE_SLICE);
+        match link.stream.try_send_file(&region.file, region.offset + done, slice as usize) {
+            // It has become shorter than was promised.
+            Ok(0) => return Err(Unsendable),
+            Ok(n) => {
+                done += n as u64;
+                *sent += n as u64;
+                if n as u64 == FILE_SLICE {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => link.writable().await?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Err(Unsendable),
+        }
+    }
+    Ok(())
+}
+
+/// What became of waiting for a stream's next chunk.
+enum Next {
+    /// Something to send; `true` when the stream has ended.
+    Gathered(bool),
+    File(FileRegion),
+    /// The stream broke, promised otherwise, or nobody is there any more.
+    Broken,
+}
+
+struct StreamSender<'a, S> {
+    link: &'a Rc<Link<S>>,
+    plan: Plan,
+    output: &'a mut Output,
+    /// Bytes that the length still allows.
+    left: u64,
+    sent: &'a mut Sent,
+}
+
+impl<S: Transport> StreamSender<'_, S> {
+    async fn run(mut self, mut stream: Box<dyn BodyStream>) -> Result<(), Unsendable> {
+        if let Delimiter::Length(length) = self.plan.delimiter {
+            self.left = length;
+        }
+        let client = ClientView::new(Rc::downgrade(self.link), self.link.exchange.get());
+        let mut since_yield = 0;
+        loop {
+            let next = self.gather(&mut *stream, &client).await;
+            let ended = match next {
+                Next::Gathered(ended) => ended,
+                Next::File(region) => {
+                    self.file(&region).await?;
+                    false
+                }
+                Next::Broken => {
+                    // What there is of it may still help; how it ended is not hidden by that.
+                    let _ = self.link.send(self.output, false).await;
+                    return Err(Unsendable);
+                }
+            };
+            if ended {
+                return self.end().await;
+            }
+            since_yield += self.output.len();
+            self.link.send(self.output, false).await?;
+            if since_yield > 16 * GATHER {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Takes chunks that are ready; waits only when there is nothing to send.
+    async fn gather(&mut self, stream: &mut dyn BodyStream, client: &ClientView<S>) -> Next {
+        poll_fn(|cx| {
+            while self.output.len() < GATHER {
+                match stream.poll_chunk(cx) {
+                    Poll::Ready(None) => return Poll::Ready(Next::Gathered(true)),
+                    Poll::Ready(Some(Err(Broken))) => return Poll::Ready(Next::Broken),
+                    Poll::Ready(Some(Ok(chunk))) if chunk.is_empty() => {}
+                    Poll::Ready(Some(Ok(Chunk::File(region)))) => return Poll::Ready(Next::File(region)),
+                    Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => {
+                        if !self.queue(bytes) {
+                            return Poll::Ready(Next::Broken);
+                        }
+                    }
+                    Poll::Pending if !self.output.is_empty() => break,
+                    Poll::Pending => {
+                        return match client.poll_departure(cx) {
+                            Poll::Ready(Departure::Gone) => Poll::Ready(Next::Broken),
+                            // Half of the client may still read; ask again, for the other half.
+                            Poll::Ready(Departure::HalfClosed) => match client.poll_departure(cx) {
+                                Poll::Ready(_) => Poll::Ready(Next::Broken),
+                                Poll::Pending => Poll::Pending,
+                            },
+                            Poll::Pending => Poll::Pending,
+                        };
+                    }
+                }
+            }
+            Poll::Ready(Next::Gathered(false))
+        })
+        .await
+    }
+
+    /// Queues a chunk; `false` when it is more than was promised.
+    fn queue(&mut self, mut bytes: bytes::Bytes) -> bool {
+        let whole = bytes.len() as u64 <= self.left;
+        if !whole {
+            bytes.truncate(self.left as usize);
+        }
+        let len = bytes.len() as u64;
+        self.open_chunk(len);
+        self.output.bytes(bytes);
+        self.close_chunk();
+        self.count(len);
+        whole
+    }
+
+    async fn file(&mut self, region: &FileRegion) -> Result<(), Unsendable> {
+        let len = region.len.min(self.left);
+        self.open_chunk(len);
+        self.link.send(self.output, len > 0).await?;
+        send_file(self.link, region, len, &mut self.sent.body_bytes).await?;
+        self.close_chunk();
+        if self.plan.delimiter != Delimiter::Chunked {
+            self.left -= len;
+        }
+        if len < region.len { Err(Unsendable) } else { Ok(()) }
+    }
+
+    async fn end(self) -> Result<(), Unsendable> {
+        if self.plan.delimiter == Delimiter::Chunked {
+            self.output.text(|text| text.extend_from_slice(b"0\r\n\r\n"));
+        }
+        self.link.send(self.output, false).await?;
+        let short = matches!(self.plan.delimiter, Delimiter::Length(_)) && self.left > 0;
+        if short { Err(Unsendable) } else { Ok(()) }
+    }
+
+    fn open_chunk(&mut self, len: u64) {
+        if self.plan.delimiter == Delimiter::Chunked && len > 0 {
+            self.output.text(|text| encode::chunk_size(text, len));
+        }
+    }
+
+    fn close_chunk(&mut self) {
+        if self.plan.delimiter == Delimiter::Chunked {
+            self.output.text(|text| text.extend_from_slice(b"\r\n"));
+        }
+    }
+
+    fn count(&mut self, len: u64) {
+        self.sent.body_bytes += len;
+        if matches!(self.plan.delimiter, Delimiter::Length(_)) {
+            self.left -= len;
+        }
+    }
+}

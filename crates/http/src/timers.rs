@@ -1,0 +1,203 @@
+//! Deadlines of all connections of a thread, swept a few times a second.
+//!
+//! Why: a timer per request would cost more than the request's parsing, and nothing here needs milliseconds. Arming a
+//! deadline is a store into a slab; a sweep over 10,000 of them reads a few hundred kilobytes in order.
+//!
+//! Contract:
+//! 1. A deadline fires no earlier than asked for, and at most about [`TICK`] later, as long as [`Timers::run`] is polled.
+//! 2. Firing wakes the connection's task once; the connection asks [`Timer::expired`] which lane it was.
+//! 3. Without connections there are no sweeps.
+
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Notify;
+
+/// Time between two sweeps.
+const TICK: Duration = Duration::from_millis(100);
+const NEVER: u64 = u64::MAX;
+
+/// What a deadline is about: a connection may wait for its client's bytes and for room for its own at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Read = 0,
+    Write = 1,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    deadlines: [Cell<u64>; 2],
+    expired: [Cell<bool>; 2],
+    waker: RefCell<Option<Waker>>,
+}
+
+/// The deadlines of one thread's connections, and its clocks.
+#[derive(Debug)]
+pub struct Timers {
+    base: Instant,
+    wall: Cell<SystemTime>,
+    slots: RefCell<Slab<Slot>>,
+    populated: Notify,
+}
+
+impl Timers {
+    /// Timers for the connections of this thread; [`Timers::run`] must be polled on it.
+    pub fn new() -> Rc<Timers> {
+        Rc::new(Timers {
+            base: Instant::now(),
+            wall: Cell::new(SystemTime::now()),
+            slots: RefCell::default(),
+            populated: Notify::new(),
+        })
+    }
+
+    /// Sweeps for as long as it is polled.
+    pub async fn run(&self) {
+        loop {
+            while self.slots.borrow().is_empty() {
+                self.populated.notified().await;
+            }
+            tokio::time::sleep(TICK).await;
+            self.sweep(Instant::now());
+        }
+    }
+
+    /// Fires what is due at `now`, and follows steps of the wall clock.
+    fn sweep(&self, now: Instant) {
+        if let Some(wall) = SystemTime::now().checked_sub(now.duration_since(self.base)) {
+            self.wall.set(wall);
+        }
+        let now = self.millis(now);
+        for (_, slot) in self.slots.borrow().iter() {
+            let mut due = false;
+            for (deadline, expired) in slot.deadlines.iter().zip(&slot.expired) {
+                if deadline.get() <= now {
+                    deadline.set(NEVER);
+                    expired.set(true);
+                    due = true;
+                }
+            }
+            if due && let Some(waker) = &*slot.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Wakes every connection, for it to look around.
+    pub(crate) fn wake_all(&self) {
+        for (_, slot) in self.slots.borrow().iter() {
+            if let Some(waker) = &*slot.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Wall-clock time at `now`; one clock is read for both.
+    #[inline]
+    pub(crate) fn wall(&self, now: Instant) -> SystemTime {
+        self.wall.get() + now.duration_since(self.base)
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        at.duration_since(self.base).as_millis() as u64
+    }
+
+    /// A connection's own deadlines.
+    pub(crate) fn register(self: &Rc<Timers>) -> Timer {
+        let slot = Slot { deadlines: [Cell::new(NEVER), Cell::new(NEVER)], ..Slot::default() };
+        let mut slots = self.slots.borrow_mut();
+        if slots.is_empty() {
+            self.populated.notify_one();
+        }
+        Timer { key: slots.insert(slot), timers: self.clone() }
+    }
+}
+
+/// One connection's deadlines.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    timers: Rc<Timers>,
+    key: usize,
+}
+
+impl Timer {
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&Slot) -> R) -> R {
+        f(&self.timers.slots.borrow()[self.key])
+    }
+
+    /// The task to wake.
+    pub(crate) fn wakes(&self, waker: &Waker) {
+        self.with(|slot| {
+            let mut current = slot.waker.borrow_mut();
+            if current.as_ref().is_none_or(|w| !w.will_wake(waker)) {
+                *current = Some(waker.clone());
+            }
+        });
+    }
+
+    /// Sets a deadline, in place of the lane's last one.
+    #[inline]
+    pub(crate) fn arm(&self, lane: Lane, at: Instant) {
+        // Rounded up: never early.
+        let deadline = self.timers.millis(at) + 1;
+        self.with(|slot| {
+            slot.deadlines[lane as usize].set(deadline);
+            slot.expired[lane as usize].set(false);
+        });
+    }
+
+    /// Removes a lane's deadline.
+    pub(crate) fn disarm(&self, lane: Lane) {
+        self.with(|slot| {
+            slot.deadlines[lane as usize].set(NEVER);
+            slot.expired[lane as usize].set(false);
+        });
+    }
+
+    /// Whether the lane's last deadline has passed.
+    #[inline]
+    pub(crate) fn expired(&self, lane: Lane) -> bool {
+        self.with(|slot| slot.expired[lane as usize].get())
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.timers.slots.borrow_mut().remove(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_fires_once_and_not_early() {
+        let timers = Timers::new();
+        let timer = timers.register();
+        let at = timers.base + Duration::from_secs(5);
+        timer.arm(Lane::Read, at);
+        timers.sweep(at);
+        assert!(!timer.expired(Lane::Read), "a deadline is rounded up");
+        timers.sweep(at + Duration::from_millis(1));
+        assert!(timer.expired(Lane::Read) && !timer.expired(Lane::Write));
+        timer.arm(Lane::Read, at + Duration::from_secs(9));
+        timers.sweep(at + Duration::from_secs(1));
+        assert!(!timer.expired(Lane::Read));
+        timer.disarm(Lane::Read);
+        timers.sweep(at + Duration::from_secs(99));
+        assert!(!timer.expired(Lane::Read));
+    }
+
+    #[test]
+    fn a_connection_takes_its_slot_along() {
+        let timers = Timers::new();
+        let timer = timers.register();
+        assert_eq!(timers.slots.borrow().len(), 1);
+        drop(timer);
+        assert!(timers.slots.borrow().is_empty());
+    }
+}

@@ -1,0 +1,168 @@
+//! Byte streams that the engine can serve: TCP and Unix sockets today.
+//!
+//! Why: one engine for all of them, and one place that knows how readiness and the kernel's calls go together.
+//!
+//! Contract:
+//! 1. `try_*` never block: `WouldBlock` means "wait for `poll_readable` or `poll_writable`".
+//! 2. A read that did not fill its buffer has emptied the socket: the readiness is taken back at once, so that the next
+//!    wait needs no extra call to find that out.
+
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg};
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connected byte stream on the current thread's runtime.
+pub trait Transport: 'static {
+    /// Ready when a read may do something; errors show up in the read.
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Ready when a write may do something; errors show up in the write.
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Reads; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or what the connection died of.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Like [`Transport::try_read`], whatever the readiness is believed to be.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or what the connection died of.
+    fn read_anyway(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Whether bytes (`true`) or the end (`false`) are there to be read, without taking them. When bytes are, the readiness
+    /// is taken back, so that `poll_readable` waits for what comes next; they can be had by [`Transport::read_anyway`].
+    ///
+    /// # Errors
+    /// `WouldBlock`, or what the connection died of.
+    fn try_peek(&self) -> io::Result<bool>;
+    /// Writes as much as fits. `more`: the rest of the message follows at once, a packet need not be sent yet.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or what the connection died of.
+    fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
+    /// Sends a part of a file without copying it here; 0 when the file ends before `offset`.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or what the connection or the file died of.
+    fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
+    /// Whether the connection is known to be dead in both directions.
+    fn has_failed(&self) -> bool;
+    /// Waits until [`Transport::has_failed`] may have become true.
+    fn failed(&self) -> impl Future<Output = ()>;
+    /// Ends our direction: the other side sees the end after the last byte.
+    fn end_writing(&self);
+    /// Makes dropping this a reset: the other side must not take what it has for complete.
+    fn abort_on_drop(&self);
+}
+
+fn read_fd(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match recv(fd, &mut *buffer, RecvFlags::empty()) {
+            Ok((_, n)) => return Ok(n),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn write_fd(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+    let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+    loop {
+        let sent = match parts {
+            [one] => rustix::net::send(fd, one, flags),
+            many => sendmsg(fd, many, &mut SendAncillaryBuffer::default(), flags),
+        };
+        match sent {
+            Ok(n) => return Ok(n),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+macro_rules! socket {
+    ($stream:ty) => {
+        impl Transport for $stream {
+            #[inline]
+            fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+                self.poll_read_ready(cx).map(|_| ())
+            }
+
+            #[inline]
+            fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+                self.poll_write_ready(cx).map(|_| ())
+            }
+
+            #[inline]
+            fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                let mut emptied = None;
+                let whole = self.try_io(Interest::READABLE, || match read_fd(self.as_fd(), buffer) {
+                    Ok(n) if n > 0 && n < buffer.len() => {
+                        emptied = Some(n);
+                        // Not what happened, but what makes the runtime take its readiness back.
+                        Err(ErrorKind::WouldBlock.into())
+                    }
+                    other => other,
+                });
+                emptied.map_or(whole, Ok)
+            }
+
+            fn read_anyway(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                read_fd(self.as_fd(), buffer)
+            }
+
+            fn try_peek(&self) -> io::Result<bool> {
+                let mut found = false;
+                let ended = self.try_io(Interest::READABLE, || {
+                    let (_, n) = recv(self.as_fd(), &mut [0u8; 1][..], RecvFlags::PEEK)?;
+                    found = n > 0;
+                    if found { Err(ErrorKind::WouldBlock.into()) } else { Ok(false) }
+                });
+                if found { Ok(true) } else { ended }
+            }
+
+            #[inline]
+            fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+                self.try_io(Interest::WRITABLE, || write_fd(self.as_fd(), parts, more))
+            }
+
+            fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+                self.try_io(Interest::WRITABLE, || {
+                    let mut offset = offset;
+                    Ok(rustix::fs::sendfile(self.as_fd(), file, Some(&mut offset), len)?)
+                })
+            }
+
+            fn has_failed(&self) -> bool {
+                let all = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
+                let mut cx = Context::from_waker(Waker::noop());
+                match pin!(self.ready(all)).poll(&mut cx) {
+                    Poll::Ready(Ok(ready)) => ready.is_error() || ready.is_write_closed(),
+                    Poll::Ready(Err(_)) => true,
+                    Poll::Pending => false,
+                }
+            }
+
+            async fn failed(&self) {
+                let _ = self.ready(Interest::ERROR).await;
+            }
+
+            fn end_writing(&self) {
+                // Fails only when the connection is gone already.
+                let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Write);
+            }
+
+            fn abort_on_drop(&self) {
+                // Fails only when the connection is gone already, and means nothing for a Unix socket.
+                let _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
+            }
+        }
+    };
+}
+
+socket!(TcpStream);
+socket!(UnixStream);
