@@ -20,6 +20,8 @@ pub enum Command {
     Check(Box<Loaded>),
     /// Print the numbers of a running server.
     Stats {
+        /// The app's directory, for messages.
+        dir: PathBuf,
         /// The server's control socket.
         control: PathBuf,
         /// As JSON rather than for people.
@@ -104,7 +106,7 @@ fn stats(loaded: Loaded, json: bool) -> Result<Command, Answer> {
         Answer::Wrong { errors: vec![error], code: 2 }
     };
     let control = loaded.settings.control.clone().ok_or_else(off)?;
-    Ok(Command::Stats { control, json })
+    Ok(Command::Stats { dir: loaded.settings.dir, control, json })
 }
 
 fn shell(matches: &clap::ArgMatches) -> Shell {

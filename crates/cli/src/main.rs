@@ -7,16 +7,11 @@ use settings::ProcessEnvironment;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {
-        Ok(Command::Serve(_)) => not_built_in("serve"),
-        Ok(Command::Check(loaded)) => cli::check(&loaded, None),
-        Ok(Command::Stats { .. }) => not_built_in("stats"),
+        Ok(Command::Serve(loaded)) => front::serve(loaded.settings),
+        Ok(Command::Check(loaded)) => cli::check(&loaded, Some(&front::check)),
+        Ok(Command::Stats { dir, control, json }) => control::client::stats_command(&dir, &control, json),
         Ok(Command::Completions(shell)) => cli::completions(shell),
         Ok(Command::Man) => cli::man(),
         Err(code) => code,
     }
-}
-
-fn not_built_in(command: &str) -> ExitCode {
-    eprintln!("error: this build of firebrick has no `{command}`: it was made without the server");
-    ExitCode::from(2)
 }

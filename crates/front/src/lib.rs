@@ -1,5 +1,33 @@
-//! front
+//! The front: everything between the network and the workers, in one process that never runs Ruby.
+//!
+//! [`serve`] is the whole program, read from top to bottom: bind, boot the app, fork workers, open the port, look after
+//! things, drain, leave nothing behind. [`pipeline`] is the life of one request.
+//!
+//! Contract:
+//! 1. The port opens only when the app can answer.
+//! 2. TERM, QUIT and the first INT finish what has been asked and end with exit code 0; a second INT ends at once.
+//! 3. However it ends, no process, socket file, pid file or temporary file of ours stays behind.
 #![forbid(unsafe_code)]
 
+mod accept;
 pub mod access_log;
+mod banner;
+mod check;
+mod error_log;
+mod forwarded;
+mod leftovers;
+mod listen;
+mod pipeline;
+mod plan;
+mod request_id;
+mod serve;
+mod signals;
+mod snapshot;
 pub mod static_files;
+mod thread;
+
+pub use check::check;
+pub use serve::serve;
+
+/// Version of the program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -18,8 +18,8 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// As a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD; control characters, those above ASCII and the
-/// two separators that some readers take for line ends too, are written as `\uhhhh`.
+/// As a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. Control characters, those above ASCII too,
+/// and the two separators that some readers take for line ends are written as `\uhhhh`.
 pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for part in text.utf8_chunks() {

@@ -66,7 +66,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Output {
-    /// Opens the log; `None` when it is off. `report` is told, on another thread, when lines are lost and when no more are.
+    /// Opens the log; `None` when it is off. `report` is told, on another thread, when lines begin to be lost and when
+    /// they are written again.
     ///
     /// # Errors
     /// When the file cannot be opened or the thread not be started; the text names the file.

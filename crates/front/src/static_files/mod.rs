@@ -1,13 +1,14 @@
 //! Files below the app's `public` directory are answered before the app is asked.
 //!
-//! Why here: a file costs a worker thread of Ruby a hundred times what it costs the front, and slow readers of large files
-//! would hold it.
+//! Why here: a file costs a thread of Ruby far more than it costs the front, and slow readers of large files would
+//! hold that thread.
 //!
 //! Contract:
 //! 1. Only GET and HEAD for a readable regular file are answered; everything else is the app's (`None`).
 //! 2. No path, and no symbolic link, leads out of the directory. A link with an absolute target counts as leading out.
-//! 3. A request that is not for a file costs at most one system call once the directory has not changed for two seconds, and none
-//!    when there is no directory; one that comes into being is noticed within a second.
+//! 3. A request whose first name is not in the directory costs at most one system call, once the directory has not
+//!    changed for two seconds, and none when there is no directory; that one has come into being is noticed within
+//!    a second.
 //! 4. An instance belongs to one thread.
 
 mod conditions;
@@ -36,8 +37,8 @@ impl StaticFiles {
         StaticFiles { root: Root::new(root.into()) }
     }
 
-    /// The answer to a GET or HEAD for a file: 200, 206, 304, 412 or 416; `None` when the app is to answer. To HEAD the body is there,
-    /// too, not to be sent.
+    /// The answer to a GET or HEAD for a file: 200, 206, 304, 412 or 416; `None` when the app is to answer. The answer
+    /// to HEAD has its body, too, so that its length is known; sending it is the protocol side's to omit.
     pub fn answer(&self, request: &Request) -> Option<Response> {
         if self.root.is_absent(request.arrived) || !matches!(request.method(), b"GET" | b"HEAD") {
             return None;
@@ -95,7 +96,6 @@ fn bare(status: u16, fields: Fields) -> Response {
 
 fn whole(status: u16, mut fields: Fields, found: Found, offset: u64, len: u64) -> Response {
     fields.push(b"Content-Type", content_type(&found.path).as_bytes());
-    fields.push(b"Content-Length", len.to_string().as_bytes());
     let body = match len {
         0 => Body::Empty,
         _ => Body::File(FileRegion { file: Rc::new(found.file), offset, len }),
@@ -170,7 +170,6 @@ mod tests {
             let response = ask(&files, "GET", target, &[]).unwrap();
             assert_eq!((response.status, text(&response).as_str()), (200, wanted), "{target}");
             assert_eq!(field(&response, "content-type"), "text/html; charset=utf-8");
-            assert_eq!(field(&response, "content-length"), wanted.len().to_string());
         }
     }
 
@@ -192,10 +191,7 @@ mod tests {
         let [get, head] =
             ["GET", "HEAD"].map(|method| ask(&files, method, "/app.js", &[("Range", "bytes=0-1")]).unwrap());
         assert_eq!((get.status, head.status), (206, 200));
-        assert_eq!(
-            (field(&head, "content-length"), field(&head, "etag")),
-            ("10".into(), field(&get, "etag"))
-        );
+        assert_eq!((text(&head).len(), field(&head, "etag")), (10, field(&get, "etag")));
     }
 
     #[test]
@@ -226,7 +222,6 @@ mod tests {
             (part.status, text(&part).as_str(), field(&part, "content-range").as_str()),
             (206, "234", "bytes 2-4/10")
         );
-        assert_eq!(field(&part, "content-length"), "3");
         let beyond = ask(&files, "GET", "/app.js", &[("Range", "bytes=10-")]).unwrap();
         assert_eq!((beyond.status, field(&beyond, "content-range").as_str()), (416, "bytes */10"));
         assert!(matches!(beyond.body, Body::Empty));
@@ -258,7 +253,11 @@ mod tests {
     fn an_empty_file_is_a_file() {
         let (_dir, files) = site();
         let empty = ask(&files, "GET", "/empty.txt", &[]).unwrap();
-        assert_eq!((empty.status, field(&empty, "content-length").as_str()), (200, "0"));
+        assert_eq!(
+            (empty.status, field(&empty, "content-type").as_str()),
+            (200, "text/plain; charset=utf-8")
+        );
         assert!(matches!(empty.body, Body::Empty));
+        assert_eq!(ask(&files, "GET", "/empty.txt", &[("Range", "bytes=0-")]).unwrap().status, 416);
     }
 }

@@ -13,9 +13,9 @@ pub(super) struct FilePath {
 }
 
 impl FilePath {
-    /// Decodes `%xx` once. `None` for whatever is not plainly a path to a file that may be shown: a broken `%xx`, NUL, no UTF-8,
-    /// an empty name, a name that begins with a dot (`..` among them; `/.well-known/` of RFC 8615 is allowed), and an encoded
-    /// slash, which not everyone in front of us may have taken for one.
+    /// Decodes `%xx` once. `None` for whatever is not plainly a path to a file that may be shown: a broken `%xx`, NUL,
+    /// no UTF-8, an empty name, a name that begins with a dot (`..` among them), and an encoded slash, which not
+    /// everyone in front of us may have taken for one.
     pub(super) fn decode(path: &[u8]) -> Option<FilePath> {
         let path = path.strip_prefix(b"/")?;
         if path.is_empty() {

@@ -1,0 +1,46 @@
+//! Loading the app once without serving it: the last line of `firebrick check`.
+
+use crate::plan;
+use pool::supervisor::{BootError, Supervisor};
+use settings::Settings;
+use tokio::runtime::{Builder, LocalOptions};
+
+/// Boots the app in a template and lets it go. What to say about it.
+///
+/// # Errors
+/// Why it cannot be served: the exception that loading raised, with its backtrace.
+pub fn check(settings: &Settings) -> Result<String, String> {
+    let options = plan::options(settings, Vec::new())?;
+    let boot_timeout = settings.timeouts.worker_boot_timeout;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+        .map_err(|e| e.to_string())?;
+    runtime.block_on(async {
+        match tokio::time::timeout(boot_timeout, Supervisor::boot(options)).await {
+            Ok(Ok(supervisor)) => {
+                let facts = supervisor.facts().clone();
+                supervisor.abandon().await;
+                Ok(format!(
+                    "The app loads in {:.2} s ({}, Rack {}).",
+                    facts.took.as_secs_f64(),
+                    facts.ruby,
+                    facts.rack
+                ))
+            }
+            Ok(Err(error)) => Err(explain(&error)),
+            Err(_) => Err(format!(
+                "the app did not load within worker_boot_timeout ({} s)",
+                boot_timeout.as_secs_f64()
+            )),
+        }
+    })
+}
+
+/// A failure to boot, in words.
+pub(crate) fn explain(error: &BootError) -> String {
+    match error {
+        BootError::App(text) => format!("the app cannot be loaded:\n{}", text.trim_end()),
+        BootError::Template(error) => error.to_string(),
+    }
+}

@@ -1,0 +1,60 @@
+//! The error log: what an operator should read, one entry a line, each with the time.
+//!
+//! Shared by all threads; written at once and whole, because the next line may be the last.
+
+use settings::ErrorLog as Target;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Where errors, warnings and notices go.
+#[derive(Debug)]
+pub(crate) struct ErrorLog {
+    path: Option<PathBuf>,
+    file: Mutex<Option<File>>,
+}
+
+impl ErrorLog {
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// The file cannot be opened; the text names it.
+    pub(crate) fn open(target: &Target) -> Result<ErrorLog, String> {
+        let path = match target {
+            Target::Stderr => None,
+            Target::File(path) => Some(path.clone()),
+        };
+        let file = path.as_deref().map(append).transpose()?;
+        Ok(ErrorLog { path, file: Mutex::new(file) })
+    }
+
+    /// Opens the file anew, after somebody has moved the old one away.
+    pub(crate) fn reopen(&self) {
+        let Some(path) = &self.path else { return };
+        match append(path) {
+            Ok(file) => *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file),
+            Err(e) => self.write(&format!("still writing to the old error log: {e}")),
+        }
+    }
+
+    /// Writes one entry.
+    pub(crate) fn write(&self, text: &str) {
+        let line = format!("[{}] firebrick[{}]: {}\n", now(), std::process::id(), text.trim_end());
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // There is nowhere left to complain to.
+        let _ = match &mut *file {
+            Some(file) => file.write_all(line.as_bytes()),
+            None => io::stderr().lock().write_all(line.as_bytes()),
+        };
+    }
+}
+
+fn append(path: &Path) -> Result<File, String> {
+    let opened = File::options().append(true).create(true).open(path);
+    opened.map_err(|e| format!("cannot open the error log {}: {e}", path.display()))
+}
+
+fn now() -> String {
+    jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string()
+}

@@ -1,0 +1,115 @@
+//! What a proxy in front says about the client's connection, believed only from proxies that are trusted.
+
+use handler::{PeerAddr, Request};
+use settings::TrustedProxies;
+
+/// Reads `X-Forwarded-Proto`, `X-Forwarded-Ssl` and `Forwarded` of trusted peers.
+pub(crate) struct Forwarded {
+    trusted: TrustedProxies,
+}
+
+impl Forwarded {
+    /// Believes `trusted`.
+    pub(crate) fn new(trusted: TrustedProxies) -> Forwarded {
+        Forwarded { trusted }
+    }
+
+    /// Sets the request's scheme to what the client used.
+    pub(crate) fn apply(&self, request: &mut Request) {
+        let Some(https) = said(request) else { return };
+        let peer = match request.peer.remote {
+            PeerAddr::Inet(address) => Some(address.ip()),
+            PeerAddr::Unix => None,
+        };
+        if self.trusted.trusts(peer) {
+            request.https = https;
+        }
+    }
+}
+
+/// Whether the request claims `https`; `None` when it claims nothing.
+fn said(request: &Request) -> Option<bool> {
+    if let Some(proto) = request.fields.get("x-forwarded-proto") {
+        // Of a list the first is the client's.
+        let first = proto.split(|&byte| byte == b',').next().unwrap_or_default().trim_ascii();
+        return scheme(first);
+    }
+    if let Some(ssl) = request.fields.get("x-forwarded-ssl") {
+        return Some(ssl.trim_ascii().eq_ignore_ascii_case(b"on"));
+    }
+    let forwarded = request.fields.get("forwarded")?;
+    let first = forwarded.split(|&byte| byte == b',').next().unwrap_or_default();
+    first.split(|&byte| byte == b';').find_map(|pair| {
+        let (name, value) = pair.split_at_checked(pair.iter().position(|&byte| byte == b'=')?)?;
+        let value = value[1..].trim_ascii().trim_prefix_suffix(b'"');
+        name.trim_ascii().eq_ignore_ascii_case(b"proto").then(|| scheme(value)).flatten()
+    })
+}
+
+fn scheme(name: &[u8]) -> Option<bool> {
+    if name.eq_ignore_ascii_case(b"https") || name.eq_ignore_ascii_case(b"wss") {
+        Some(true)
+    } else if name.eq_ignore_ascii_case(b"http") || name.eq_ignore_ascii_case(b"ws") {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+trait Unquoted {
+    fn trim_prefix_suffix(&self, quote: u8) -> &[u8];
+}
+
+impl Unquoted for [u8] {
+    fn trim_prefix_suffix(&self, quote: u8) -> &[u8] {
+        match self {
+            [first, inner @ .., last] if *first == quote && *last == quote => inner,
+            whole => whole,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use handler::{Fields, Peer, Span, Version};
+    use std::rc::Rc;
+    use std::time::{Instant, SystemTime};
+
+    fn request(fields: &[(&str, &str)], remote: PeerAddr) -> Request {
+        let mut all = Fields::default();
+        fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
+        let peer = Rc::new(Peer { remote, remote_text: String::new(), local: PeerAddr::Unix, tls: false });
+        let none = Span::default();
+        #[rustfmt::skip]
+        let request = Request {
+            version: Version::Http11, method: none, target: none, path: none, query: none, authority: none,
+            fields: all, peer, https: false, received: SystemTime::now(), arrived: Instant::now(),
+        };
+        request
+    }
+
+    fn scheme_of(fields: &[(&str, &str)], remote: &str) -> bool {
+        let trusted = TrustedProxies {
+            networks: vec![settings::Cidr::new([127, 0, 0, 0].into(), 8).unwrap()],
+            unix: true,
+        };
+        let mut request = request(fields, PeerAddr::Inet(remote.parse().unwrap()));
+        Forwarded::new(trusted).apply(&mut request);
+        request.https
+    }
+
+    #[test]
+    fn trusted_proxies_are_believed() {
+        for fields in [
+            [("X-Forwarded-Proto", "https")],
+            [("X-Forwarded-Proto", "HTTPS, http")],
+            [("X-Forwarded-Ssl", "on")],
+            [("Forwarded", "for=192.0.2.1; proto=\"https\", proto=http")],
+        ] {
+            assert!(scheme_of(&fields, "127.0.0.1:1"), "{fields:?}");
+            assert!(!scheme_of(&fields, "192.0.2.7:1"), "{fields:?} from a stranger");
+        }
+        assert!(!scheme_of(&[("X-Forwarded-Proto", "gopher")], "127.0.0.1:1"));
+    }
+}

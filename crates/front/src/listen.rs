@@ -1,0 +1,231 @@
+//! Addresses to sockets: bound early, so that mistakes show at once; listening late, when the app can answer.
+//!
+//! Every front thread has a TCP socket of its own (`SO_REUSEPORT`), so that the kernel spreads connections and no
+//! thread wakes for another's; a Unix socket has no such thing and is shared.
+
+use rustix::fs::Mode;
+use settings::Bind;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// All sockets of one address.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    address: Address,
+    backlog: i32,
+    sockets: Vec<Socket>,
+}
+
+/// Where a server can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "http://{address}"),
+            Address::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+/// One front thread's socket of one address, listening.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) address: Address,
+    pub(crate) socket: Socket,
+}
+
+/// Binds every address for `threads` front threads.
+///
+/// # Errors
+/// The text names the address and what can be done.
+pub(crate) fn bind_all(binds: &[Bind], threads: usize) -> Result<Vec<Bound>, String> {
+    let mut bound = Vec::new();
+    for bind in binds {
+        match bind {
+            Bind::Tcp { host, port, backlog } => {
+                let name = bind.to_string();
+                let addresses = resolve(host, *port).map_err(|e| format!("cannot listen on {name}: {e}"))?;
+                for address in addresses {
+                    bound.push(
+                        bind_tcp(address, backlog_of(*backlog), threads).map_err(|e| explain(&name, &e))?,
+                    );
+                }
+            }
+            Bind::Unix { path, umask, mode, backlog } => {
+                let made = bind_unix(path, *umask, *mode, backlog_of(*backlog), threads);
+                bound.push(made.map_err(|e| explain(&bind.to_string(), &e))?);
+            }
+        }
+    }
+    Ok(bound)
+}
+
+fn backlog_of(backlog: u32) -> i32 {
+    backlog.try_into().unwrap_or(i32::MAX)
+}
+
+fn explain(name: &str, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another server is there: stop it, or choose another address with -p or -b"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 and foreign folders need more rights: choose another address"
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+        _ => "",
+    };
+    format!("cannot listen on {name}: {error}{hint}")
+}
+
+fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let mut addresses: Vec<SocketAddr> = (bare, port).to_socket_addrs()?.collect();
+    addresses.dedup();
+    // With port 0 two families would get two ports: one is what was asked for.
+    if port == 0 {
+        addresses.truncate(1);
+    }
+    if addresses.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(addresses) }
+}
+
+fn bind_tcp(address: SocketAddr, backlog: i32, threads: usize) -> io::Result<Bound> {
+    let shared = threads > 1;
+    if shared && address.port() != 0 {
+        // With SO_REUSEPORT a second server on the same port would go unnoticed and get half of the requests.
+        drop(tcp_socket(address, false)?);
+    }
+    let first = tcp_socket(address, shared)?;
+    let address = first.local_addr()?.as_socket().unwrap_or(address);
+    let mut sockets = vec![first];
+    for _ in 1..threads {
+        sockets.push(tcp_socket(address, shared)?);
+    }
+    Ok(Bound { address: Address::Tcp(address), backlog, sockets })
+}
+
+fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket =
+        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn bind_unix(
+    path: &Path,
+    umask: Option<u32>,
+    mode: Option<u32>,
+    backlog: i32,
+    threads: usize,
+) -> io::Result<Bound> {
+    clear_stale(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+    let old = umask.map(|umask| rustix::process::umask(Mode::from_raw_mode(umask)));
+    let done = socket.bind(&SockAddr::unix(path)?);
+    if let Some(old) = old {
+        rustix::process::umask(old);
+    }
+    done?;
+    if let Some(mode) = mode {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    let mut sockets = Vec::new();
+    for _ in 1..threads {
+        sockets.push(socket.try_clone()?);
+    }
+    sockets.push(socket);
+    Ok(Bound { address: Address::Unix(path.to_owned()), backlog, sockets })
+}
+
+/// Removes the socket file of a server that is gone; a living server's, or a file of another kind, is left alone.
+fn clear_stale(path: &Path) -> io::Result<()> {
+    let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "there is a file of that name that is not a socket",
+        ));
+    }
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    std::fs::remove_file(path)
+}
+
+impl Bound {
+    /// Where it is.
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The file to remove at the end.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.address {
+            Address::Unix(path) => Some(path),
+            Address::Tcp(_) => None,
+        }
+    }
+
+    /// Opens the port: one listener for each thread.
+    pub(crate) fn listen(self) -> io::Result<Vec<Listener>> {
+        let Bound { address, backlog, sockets } = self;
+        sockets
+            .into_iter()
+            .map(|socket| {
+                socket.listen(backlog)?;
+                Ok(Listener { address: address.clone(), socket })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(port: u16) -> Vec<Bind> {
+        vec![Bind::tcp("127.0.0.1", port)]
+    }
+
+    #[test]
+    fn all_threads_listen_on_the_port_that_was_given() {
+        let bound = bind_all(&tcp(0), 3).unwrap();
+        let Address::Tcp(address) = bound[0].address().clone() else { panic!("a TCP address") };
+        assert_ne!(address.port(), 0);
+        let listeners: Vec<_> = bound.into_iter().flat_map(|bound| bound.listen().unwrap()).collect();
+        assert_eq!(listeners.len(), 3);
+        let again = bind_all(&tcp(address.port()), 2).unwrap_err();
+        assert!(again.contains("another server is there"), "{again}");
+    }
+
+    #[test]
+    fn a_stale_socket_file_is_replaced_and_a_living_one_is_not() {
+        let dir = std::env::temp_dir().join(format!("firebrick-listen-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("app.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let listeners = bind_all(&[Bind::unix(&path)], 1).unwrap().remove(0).listen().unwrap();
+        let living = bind_all(&[Bind::unix(&path)], 1).unwrap_err();
+        assert!(living.contains("another server"), "{living}");
+        drop(listeners);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "text").unwrap();
+        let file = bind_all(&[Bind::unix(&path)], 1).unwrap_err();
+        assert!(file.contains("not a socket"), "{file}");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

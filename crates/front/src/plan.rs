@@ -1,0 +1,64 @@
+//! From settings to what the pool needs; finding our Ruby files.
+
+use pool::supervisor::Options;
+use pool::table::Patience;
+use pool::template::Plan;
+use settings::Settings;
+use std::path::{Path, PathBuf};
+
+/// The variable that names the folder of our Ruby files; set by the gem's launcher.
+const LIB: &str = "FIREBRICK_LIB";
+
+/// How to run the app.
+///
+/// # Errors
+/// There is no app, or our Ruby files are not where they should be.
+pub(crate) fn options(settings: &Settings, unlink: Vec<PathBuf>) -> Result<Options, String> {
+    let app = settings.rackup().map_err(|missing| missing.to_string())?.to_owned();
+    let plan = Plan {
+        ruby: settings.rack.ruby.clone(),
+        lib: lib()?,
+        dir: settings.dir.clone(),
+        app,
+        environment: settings.environment.clone(),
+        threads_min: settings.threads.min.into(),
+        threads_max: settings.threads.max.into(),
+        warmup: settings.rack.warmup.clone(),
+        compact: settings.rack.compact,
+        early_hints: settings.rack.early_hints,
+        temp_dir: settings.temp_dir.clone(),
+        tag: settings.tag.clone(),
+        max_response_head: settings.limits.max_response_header_bytes,
+        unlink,
+    };
+    Ok(Options {
+        plan,
+        workers: settings.workers as usize,
+        front_threads: settings.front_threads as usize,
+        max_queue: settings.limits.max_queue,
+        queue_timeout: settings.timeouts.queue_timeout,
+        worker_timeout: settings.timeouts.worker_timeout,
+        patience: Patience {
+            boot: settings.timeouts.worker_boot_timeout,
+            shutdown: settings.timeouts.shutdown_timeout,
+        },
+    })
+}
+
+/// `lib` beside the program: named by the launcher, or found going up from the executable (`target/release`, `libexec`).
+fn lib() -> Result<PathBuf, String> {
+    let holds = |lib: &Path| lib.join("firebrick/template.rb").is_file();
+    if let Some(named) = std::env::var_os(LIB).map(PathBuf::from) {
+        return if holds(&named) {
+            Ok(named)
+        } else {
+            Err(format!("{LIB} is {}, but there is no firebrick/template.rb in it", named.display()))
+        };
+    }
+    let exe =
+        std::env::current_exe().and_then(std::fs::canonicalize).map_err(|e| format!("where am I? {e}"))?;
+    let found = exe.ancestors().skip(1).take(4).map(|dir| dir.join("lib")).find(|lib| holds(lib));
+    found.ok_or_else(|| {
+        format!("Firebrick's Ruby files are not near {}; install the gem, or set {LIB} to the folder that holds firebrick/template.rb", exe.display())
+    })
+}

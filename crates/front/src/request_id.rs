@@ -1,0 +1,108 @@
+//! Request ids: taken from the request when it has a sane one, made here when not.
+
+use handler::{Fields, Request};
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+
+/// Longest id that is taken over; what is longer is somebody's mistake and would fill the log.
+const LONGEST: usize = 255;
+
+/// Makes and finds request ids.
+pub(crate) struct RequestIds {
+    header: String,
+    state: Cell<u64>,
+    stream: u64,
+}
+
+impl RequestIds {
+    /// Ids in the field `header`, different in every thread and process.
+    pub(crate) fn new(header: &str) -> RequestIds {
+        let random =
+            |salt: u64| RandomState::new().hash_one((salt, std::process::id(), std::time::SystemTime::now()));
+        RequestIds { header: header.to_owned(), state: Cell::new(random(1)), stream: random(2) }
+    }
+
+    /// The request's id: its own, or a new one that is added to its fields.
+    pub(crate) fn identify(&self, request: &mut Request) -> Id {
+        if let Some(own) = request.fields.get(&self.header).filter(|own| is_sane(own)) {
+            let mut id = Id { bytes: [0; LONGEST], len: own.len() as u8 };
+            id.bytes[..own.len()].copy_from_slice(own);
+            return id;
+        }
+        let header = self.header.as_bytes();
+        request.fields.retain(|name, _| !name.eq_ignore_ascii_case(header));
+        let id = self.next();
+        request.fields.push(header, id.as_bytes());
+        id
+    }
+
+    /// Puts the id into a response, unless the app has put one there.
+    pub(crate) fn mark(&self, fields: &mut Fields, id: &Id) {
+        if fields.get(&self.header).is_none() {
+            fields.push(self.header.as_bytes(), id.as_bytes());
+        }
+    }
+
+    /// 32 hexadecimal digits: unique, not secret.
+    fn next(&self) -> Id {
+        let mut id = Id { bytes: [0; LONGEST], len: 32 };
+        let (high, low) = (self.step(), self.step());
+        for (at, digit) in id.bytes[..32].iter_mut().enumerate() {
+            let word = if at < 16 { high } else { low };
+            *digit = b"0123456789abcdef"[(word >> (4 * (at % 16)) & 0xf) as usize];
+        }
+        id
+    }
+
+    /// SplitMix64: every number once before the first comes again.
+    fn step(&self) -> u64 {
+        let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.state.set(state);
+        let mut z = state ^ self.stream;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// An id on its way from the request to the response.
+pub(crate) struct Id {
+    bytes: [u8; LONGEST],
+    len: u8,
+}
+
+impl Id {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
+}
+
+fn is_sane(id: &[u8]) -> bool {
+    !id.is_empty()
+        && id.len() <= LONGEST
+        && id.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn ids_differ() {
+        let (one, other) = (RequestIds::new("X-Request-Id"), RequestIds::new("X-Request-Id"));
+        let ids: HashSet<Vec<u8>> = (0..1000)
+            .flat_map(|_| [one.next().as_bytes().to_vec(), other.next().as_bytes().to_vec()])
+            .collect();
+        assert_eq!(ids.len(), 2000);
+        assert!(ids.iter().all(|id| id.len() == 32));
+    }
+
+    #[test]
+    fn odd_ids_are_not_taken_over() {
+        assert!(is_sane(b"4f1c-Ab_9"));
+        for odd in [&b""[..], b"a b", b"a\"b", b"a\x7f", &[b'a'; 256]] {
+            assert!(!is_sane(odd), "{odd:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The picture of the whole server that the control socket shows.
+
+use pool::Shared;
+use pool::supervisor::{AppFacts, Command};
+use pool::table::{Row, Stage};
+use settings::Settings;
+use stats::{QueueSnapshot, Recorder, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+use tokio::sync::{mpsc, oneshot};
+
+/// Everything that a picture is made of.
+#[derive(Clone)]
+pub(crate) struct Camera {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) facts: AppFacts,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) recorders: Vec<Recorder>,
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) started: SystemTime,
+    pub(crate) template: Option<u32>,
+}
+
+impl Camera {
+    /// Takes a picture. Memory is measured on another thread: it takes the kernel some time.
+    pub(crate) async fn take(&self) -> ServerSnapshot {
+        let rows = self.rows().await;
+        let pids: Vec<u32> = rows.iter().map(|row| row.pid).collect();
+        let own = [Some(std::process::id()), self.template];
+        let measured = tokio::task::spawn_blocking(move || {
+            let own: u64 = own.into_iter().flatten().map(stats::memory::pss_bytes).sum();
+            (own, pids.into_iter().map(stats::memory::pss_bytes).collect::<Vec<u64>>())
+        });
+        let (own, workers) = measured.await.unwrap_or_default();
+        let memory = workers.into_iter().chain(std::iter::repeat(0));
+        self.picture(own, rows.iter().zip(memory))
+    }
+
+    async fn rows(&self) -> Vec<Row> {
+        let (answer, rows) = oneshot::channel();
+        // While the server ends, the supervisor no longer answers: then there are no workers to show.
+        if self.commands.send(Command::Rows(answer)).await.is_err() {
+            return Vec::new();
+        }
+        rows.await.unwrap_or_default()
+    }
+
+    fn picture<'a>(&self, own: u64, rows: impl Iterator<Item = (&'a Row, u64)>) -> ServerSnapshot {
+        let now = (Instant::now(), SystemTime::now());
+        ServerSnapshot {
+            version: crate::VERSION.to_owned(),
+            ruby: ruby(&self.facts.ruby),
+            rack: self.facts.rack.clone(),
+            environment: self.settings.environment.clone(),
+            dir: self.settings.dir.display().to_string(),
+            pid: std::process::id(),
+            started_at: self.started,
+            taken_at: now.1,
+            phase: 0,
+            clustered: self.settings.workers > 1,
+            pss_bytes: own,
+            workers: rows.map(|(row, pss)| self.worker(row, pss, now)).collect(),
+            queue: self.queue(now.0),
+            front: Snapshot::of(&self.recorders),
+        }
+    }
+
+    fn worker(&self, row: &Row, pss_bytes: u64, (now, wall): (Instant, SystemTime)) -> WorkerSnapshot {
+        let slot = self.shared.slot(row.index as usize);
+        WorkerSnapshot {
+            index: row.index,
+            pid: row.pid,
+            state: match row.stage {
+                Stage::Booting => WorkerState::Booting,
+                Stage::Up => WorkerState::Ready,
+                Stage::Leaving => WorkerState::Draining,
+            },
+            phase: 0,
+            started_at: wall.checked_sub(now.saturating_duration_since(row.forked)).unwrap_or(wall),
+            last_checkin: wall,
+            requests: slot.requests,
+            failures: slot.failures,
+            busy_threads: slot.serving.len() as u32,
+            threads_started: slot.threads as u32,
+            threads_max: self.settings.threads.max.into(),
+            in_flight: self.shared.dispatch().taken(row.serial),
+            pss_bytes,
+            restarts: row.restarts,
+        }
+    }
+
+    fn queue(&self, now: Instant) -> QueueSnapshot {
+        let dispatch = self.shared.dispatch();
+        let oldest =
+            dispatch.oldest().map_or(0.0, |since| now.saturating_duration_since(since).as_secs_f64() * 1e3);
+        QueueSnapshot {
+            length: dispatch.waiting() as u64,
+            oldest_wait_ms: oldest,
+            longest: dispatch.longest() as u64,
+            max: self.settings.limits.max_queue as u64,
+        }
+    }
+}
+
+/// `ruby 3.1.2p20` in parts.
+fn ruby(text: &str) -> RubyVersion {
+    let (engine, rest) = text.split_once(' ').unwrap_or(("ruby", text));
+    let (version, patch) = rest.split_once('p').unwrap_or((rest, ""));
+    RubyVersion {
+        engine: engine.to_owned(),
+        version: version.trim().to_owned(),
+        patchlevel: patch.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ruby;
+
+    #[test]
+    fn a_ruby_in_parts() {
+        let parts = ruby("ruby 3.1.2p20");
+        assert_eq!(
+            (parts.engine.as_str(), parts.version.as_str(), parts.patchlevel),
+            ("ruby", "3.1.2", Some(20))
+        );
+        assert_eq!(ruby("ruby 3.3.8").version, "3.3.8");
+    }
+}

@@ -1,0 +1,184 @@
+//! A front thread: an event loop of its own, with its listeners, its connections and its part of the pool.
+
+use crate::accept::{Acceptor, accept};
+use crate::access_log::AccessLog;
+use crate::error_log::ErrorLog;
+use crate::forwarded::Forwarded;
+use crate::listen::Listener;
+use crate::pipeline::{self, Pipeline};
+use crate::request_id::RequestIds;
+use crate::static_files::StaticFiles;
+use http::{Context, Timers};
+use pool::{Local, Rack, RackOptions, Shared};
+use settings::Settings;
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_local;
+
+/// What the main thread wants of all front threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Accept connections as soon as there are listeners.
+    Serve,
+    /// Accept no more, answer what has been asked, close what is idle.
+    Drain,
+}
+
+/// What a front thread is given.
+pub(crate) struct Seed {
+    pub(crate) index: u16,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) recorder: stats::Recorder,
+    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) error_log: Arc<ErrorLog>,
+    pub(crate) open: Arc<AtomicUsize>,
+    pub(crate) listeners: mpsc::UnboundedReceiver<Listener>,
+    pub(crate) phase: watch::Receiver<Phase>,
+    /// Dropped when the thread has drained.
+    pub(crate) drained: mpsc::Sender<()>,
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// The system refuses a thread.
+pub(crate) fn start(seed: Seed) -> io::Result<()> {
+    let name = format!("front-{}", seed.index);
+    std::thread::Builder::new().name(name).spawn(move || {
+        let log = seed.error_log.clone();
+        match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+            Ok(runtime) => runtime.block_on(run(seed)),
+            Err(e) => log.write(&format!("a front thread has no event loop: {e}")),
+        }
+    })?;
+    Ok(())
+}
+
+async fn run(seed: Seed) {
+    let Seed {
+        index,
+        settings,
+        shared,
+        recorder,
+        access_log,
+        error_log,
+        open,
+        mut listeners,
+        mut phase,
+        drained,
+    } = seed;
+    let limits = &settings.limits;
+    let local = Local::new(
+        index,
+        shared,
+        limits.response_memory,
+        limits.response_spool,
+        settings.temp_dir.clone(),
+        complaint(&error_log),
+    );
+    spawn_local(local.clone().run());
+    let timers = Timers::new();
+    {
+        let timers = timers.clone();
+        spawn_local(async move { timers.run().await });
+    }
+    let pipeline = pipeline(&settings, local, recorder.clone(), access_log, &error_log);
+    let context = Context::new(pipeline, http_limits(&settings), timers);
+    let acceptor = Rc::new(Acceptor {
+        context: context.clone(),
+        recorder,
+        open,
+        max_connections: limits.max_connections,
+        complain: complaint(&error_log),
+        complained: Cell::new(None),
+    });
+    let mut accepting = Vec::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = phase.wait_for(|phase| *phase == Phase::Drain) => break,
+            Some(listener) = listeners.recv() => {
+                let (acceptor, log) = (acceptor.clone(), error_log.clone());
+                accepting.push(spawn_local(async move {
+                    if let Err(e) = accept(acceptor, listener).await {
+                        log.write(&format!("a listener cannot be used: {e}"));
+                    }
+                }));
+            }
+            else => break,
+        }
+    }
+    // One more turn for those whom the kernel has accepted already: closing the listener would reset them.
+    tokio::task::yield_now().await;
+    accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    context.drain();
+    while context.connections().open > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(drained);
+    // Links to the workers stay until the process ends.
+    std::future::pending::<()>().await;
+}
+
+fn complaint(log: &Arc<ErrorLog>) -> Box<dyn Fn(&str)> {
+    let log = log.clone();
+    Box::new(move |what| log.write(what))
+}
+
+fn pipeline(
+    settings: &Settings,
+    local: Rc<Local>,
+    recorder: stats::Recorder,
+    access_log: Option<AccessLog>,
+    log: &Arc<ErrorLog>,
+) -> Pipeline {
+    let options =
+        RackOptions { body_memory: settings.limits.body_memory, temp_dir: settings.temp_dir.clone() };
+    let failed = {
+        let (recorder, complain) = (recorder.clone(), complaint(log));
+        Box::new(move |failure: &handler::Failure, request: &handler::Request| {
+            recorder.failed(pipeline::fault(failure.fault()));
+            if failure.fault() != handler::Fault::Client {
+                complain(&format!(
+                    "{} for {}: {}",
+                    failure.status(),
+                    pipeline::name(Some(request)),
+                    failure.reason
+                ));
+            }
+        })
+    };
+    Pipeline {
+        ids: settings.rack.request_id_header.as_deref().map(RequestIds::new),
+        forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+        files: settings.files.public.as_deref().map(StaticFiles::new),
+        rack: Rack::new(local, options, failed),
+        recorder,
+        access_log,
+        complain: complaint(log),
+    }
+}
+
+fn http_limits(settings: &Settings) -> http::Limits {
+    let (limits, timeouts) = (&settings.limits, &settings.timeouts);
+    http::Limits {
+        max_header_bytes: limits.max_header_bytes,
+        max_headers: limits.max_headers,
+        max_uri: limits.max_uri,
+        max_body: limits.max_body,
+        max_requests_per_connection: limits.max_requests_per_connection,
+        header_timeout: timeouts.header_timeout,
+        body_min_rate: timeouts.body_min_rate,
+        body_grace: timeouts.body_grace,
+        keep_alive_timeout: timeouts.keep_alive_timeout,
+        send_timeout: timeouts.send_timeout,
+        allow_underscore_headers: settings.rack.allow_underscore_headers,
+    }
+}
