@@ -1,0 +1,248 @@
+# frozen_string_literal: true
+
+# What people type, and what they are told.
+
+require "support/case"
+
+class CommandLineTest < Case
+  parallel!
+
+  APP = 'run ->(env) { [200, { "content-type" => "text/plain" }, [[ENV["RACK_ENV"], env["rack.multithread"], env["rack.multiprocess"]].join(" ")]] }'
+
+  def setup
+    firebrick_only
+    @folder = File.realpath(Dir.mktmpdir("firebrick-cli"))
+    write("config.ru", APP)
+  end
+
+  def teardown
+    FileUtils.remove_entry(@folder) if @folder
+  end
+
+  def write(name, content)
+    File.write(File.join(@folder, name), content)
+  end
+
+  def firebrick(*args, env: {}, dir: @folder)
+    clean = %w[PORT WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS APP_ENV RACK_ENV RAILS_ENV].to_h { |key| [key, nil] }
+    out, err, status = Open3.capture3(clean.merge("XDG_RUNTIME_DIR" => @folder, **env), Server.binary, *args, chdir: dir)
+    [out, err, status.exitstatus]
+  end
+
+  # A run that fails; what it says on standard error.
+  def refused(*args, code: 1, **options)
+    out, err, status = firebrick(*args, **options)
+    assert_equal code, status, out + err
+    refute_match(/panicked|backtrace/i, err)
+    err
+  end
+
+  it "explains itself with --help and -h" do
+    out, err, code = firebrick("--help")
+    assert_equal [0, ""], [code, err]
+    ["serve", "check", "stats", "--port", "--bind", "--workers", "--threads", "--environment", "--config", "firebrick.toml"].each { |word| assert_includes out, word }
+    short, _, code = firebrick("-h")
+    assert_equal 0, code
+    assert_operator short.size, :<, out.size
+  end
+
+  it "tells its version with -V and --version" do
+    %w[-V --version].each do |flag|
+      out, _, code = firebrick(flag)
+      assert_equal 0, code
+      assert_match(/\Afirebrick \d+\.\d+\.\d+/, out)
+    end
+  end
+
+  it "prints completions and a manual page" do
+    { %w[completions bash] => "--workers", %w[completions zsh] => "--workers", %w[completions fish] => "workers", %w[man] => ".TH" }.each do |args, word|
+      out, err, code = firebrick(*args)
+      assert_equal 0, code, err
+      assert_includes out, word
+    end
+  end
+
+  it "refuses a flag that does not exist, naming one that does" do
+    assert_match(/--port\b/, refused("serve", "--prot", "3000", code: 2))
+  end
+
+  it "checks an app and a configuration that are right" do
+    write("firebrick.toml", "workers = 3\n[limits]\nmax_uri = 2048\n")
+    out, err, code = firebrick("check")
+    assert_equal 0, code, err
+    assert_match(/3 x/, out)
+  end
+
+  it "checks an app that cannot be loaded" do
+    write("config.ru", "\nraise 'not today'\n")
+    message = refused("check")
+    assert_includes message, "not today"
+    assert_match(/config\.ru:2/, message)
+  end
+
+  {
+    "an unknown key" => ["workers = 2\n[limits]\nmax_hedaers = 5\n", /firebrick\.toml:3/, /max_headers/],
+    "an unknown table" => ["[limit]\nmax_headers = 5\n", /firebrick\.toml:[12]/, /limits/],
+    "a key of another server" => ["[timeouts]\npersistent_timeout = 5\n", /firebrick\.toml:2/, /keep_alive/],
+    "a wrong type" => ["[limits]\nmax_headers = \"many\"\n", /firebrick\.toml:2/, /whole number/],
+    "a value out of bounds" => ["workers = 0\n", /firebrick\.toml:1/, /workers/],
+    "an impossible combination" => ["[limits]\nmax_header_bytes = 1024\nmax_uri = 4096\n", /firebrick\.toml:[23]/, /max_uri/],
+    "what is no TOML" => ["workers = \n", /firebrick\.toml:1/, /./],
+    "a key twice" => ["workers = 1\nworkers = 2\n", /firebrick\.toml:2/, /workers/]
+  }.each do |fault, (toml, place, words)|
+    it "refuses a configuration with #{fault}, naming file, line and remedy" do
+      write("firebrick.toml", toml)
+      %w[check serve].each do |command|
+        message = refused(command, *(["-p", "0"] if command == "serve"))
+        assert_match place, message
+        assert_match words, message
+      end
+    end
+  end
+
+  it "refuses variables that are no numbers, naming them" do
+    assert_match(/PORT/, refused("check", env: { "PORT" => "eighty" }))
+    assert_match(/WEB_CONCURRENCY/, refused("check", env: { "WEB_CONCURRENCY" => "many" }))
+  end
+
+  it "refuses a folder without an app" do
+    Dir.mktmpdir { |empty| assert_match(/config\.ru/, refused("serve", "-p", "0", dir: empty)) }
+  end
+
+  it "takes flag before variable before file before default" do
+    write("firebrick.toml", "workers = 2\nthreads = \"2:2\"\n")
+    assert_match(/2 x 2/, firebrick("check")[0])
+    assert_match(/4 x/, firebrick("check", env: { "WEB_CONCURRENCY" => "4" })[0])
+    assert_match(/5 x/, firebrick("check", "-w", "5", env: { "WEB_CONCURRENCY" => "4" })[0])
+    assert_match(/x \d:7/, firebrick("check", env: { "RAILS_MAX_THREADS" => "7" })[0])
+    assert_match(/:4567\b/, firebrick("check", env: { "PORT" => "4567" })[0])
+    assert_match(/:4568\b/, firebrick("check", "-p", "4568", env: { "PORT" => "4567" })[0])
+    assert_match(/2 x/, firebrick("check", env: { "WEB_CONCURRENCY" => "" })[0], "a blank variable counts as unset")
+  end
+
+  it "takes APP_ENV before RACK_ENV before RAILS_ENV" do
+    env = { "RAILS_ENV" => "three" }
+    assert_match(/environment +three/, firebrick("check", env: env)[0])
+    assert_match(/environment +two/, firebrick("check", env: env.merge!("RACK_ENV" => "two"))[0])
+    assert_match(/environment +one/, firebrick("check", env: env.merge!("APP_ENV" => "one"))[0])
+    assert_match(/environment +flag/, firebrick("check", "-e", "flag", env: env)[0])
+  end
+end
+
+class StartTest < Case
+  parallel!
+
+  APP = CommandLineTest::APP
+
+  def setup
+    firebrick_only
+  end
+
+  it "prints a banner: version, Ruby, environment, workers and threads, addresses" do
+    own = start(app: APP, workers: 2, threads: "1:4")
+    wait_until("the banner") { own.stdout.lines.size > 3 }
+    [/firebrick \d+\.\d+/i, /ruby.*\d\.\d/i, /production/, /2.*1:4/, %r{\* Listening on http://127\.0\.0\.1:\d+}].each { |part| assert_match part, own.stdout }
+    assert_equal "", own.stderr
+  end
+
+  it "prints nothing but the listeners, or nothing at all, with -q" do
+    own = Server.new(app: APP, args: ["-q", "--pidfile", "server.pid.log"])
+    @own_servers << own.launch
+    wait_until("the pid file") { File.exist?(own.path("server.pid.log")) }
+    assert_equal own.pid, File.read(own.path("server.pid.log")).to_i
+    assert_empty own.stdout.lines.grep_v(Server::LISTENING)
+  end
+
+  it "tells the app its environment" do
+    assert_match(/\Astaging /, get("/", to: start(app: APP, environment: "staging")).body)
+    assert_match(/\Adevelopment /, get("/", to: start(app: APP, environment: nil)).body)
+    assert_match(/\Afrom-env /, get("/", to: start(app: APP, environment: nil, env: { "RACK_ENV" => "from-env" })).body)
+  end
+
+  it "honours PORT, WEB_CONCURRENCY and RAILS_MAX_THREADS" do
+    port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
+    own = start(app: APP, binds: [], workers: nil, threads: nil, args: ["-o", "127.0.0.1"],
+                env: { "PORT" => port.to_s, "WEB_CONCURRENCY" => "2", "RAILS_MAX_THREADS" => "1" })
+    assert_equal port, own.port
+    assert_equal "production false true", get("/", to: own).body if Server.rack_release < "3"
+    assert_equal 2, own.stats["workers"].size
+  end
+
+  it "does not start on a port that is in use, and says so" do
+    TCPServer.open("127.0.0.1", 0) do |taken|
+      port = taken.local_address.ip_port
+      own = Server.new(app: APP, binds: ["tcp://127.0.0.1:#{port}"], exit_code: 1)
+      @own_servers << own.launch
+      assert_equal 1, own.wait_exit
+      assert_match(/127\.0\.0\.1:#{port}/, own.stderr)
+      assert_match(/in use/i, own.stderr)
+    end
+  end
+
+  it "listens on several addresses" do
+    own = start(app: APP, binds: ["tcp://127.0.0.1:0", "tcp://127.0.0.1:0", "unix://app.sock"])
+    assert_equal 3, own.listeners.size
+    own.listeners.each do |listener|
+      address = listener.start_with?("unix:") ? own.path("app.sock") : ["127.0.0.1", listener[/\d+\z/].to_i]
+      connection = Connection.new(address)
+      connection.write(request("GET", "/"))
+      assert_status 200, connection.read_response
+      connection.close
+    end
+  end
+
+  it "serves a Unix socket, whose peers have an address all the same" do
+    app = 'run ->(env) { [200, { "content-type" => "text/plain" }, [[env["REMOTE_ADDR"], env["SERVER_NAME"], env["SERVER_PORT"]].inspect]] }'
+    own = start(app: app, binds: ["unix://app.sock?mode=0600"])
+    assert_equal 0o600, File.stat(own.path("app.sock")).mode & 0o777
+    connection = Connection.new(own.path("app.sock"))
+    connection.write(request("GET", "/"))
+    response = connection.read_response
+    assert_status 200, response
+    assert_match(/"example.test", "80"/, response.body)
+    connection.close
+  end
+
+  it "replaces a socket file that nobody listens on, and no other file" do
+    own = Server.new(app: APP, binds: ["unix://app.sock"])
+    UNIXServer.new(own.path("app.sock")).close
+    @own_servers << own.start
+    connection = Connection.new(own.path("app.sock"))
+    connection.write(request("GET", "/"))
+    assert_status 200, connection.read_response
+    connection.close
+
+    other = Server.new(app: APP, files: { "app.sock" => "precious" }, binds: ["unix://app.sock"], exit_code: 1)
+    @own_servers << other.launch
+    assert_equal 1, other.wait_exit
+    assert_equal "precious", File.read(other.path("app.sock"))
+    assert_includes other.stderr, "app.sock"
+  end
+
+  it "does not take a socket that another server listens on" do
+    own = start(app: APP, binds: ["unix://app.sock"])
+    other = Server.new(app: APP, binds: ["unix://#{own.path('app.sock')}"], exit_code: 1)
+    @own_servers << other.launch
+    assert_equal 1, other.wait_exit
+    assert_match(/in use/i, other.stderr)
+    connection = Connection.new(own.path("app.sock"))
+    connection.write(request("GET", "/"))
+    assert_status 200, connection.read_response
+    connection.close
+  end
+
+  it "takes the rackup file's name" do
+    own = Server.new(files: { "other.ru" => APP }, directory: nil)
+    own.define_singleton_method(:command) { [Server.binary, "serve", path("other.ru"), "-b", "tcp://127.0.0.1:0", "-w", "1", "-e", "named"] }
+    @own_servers << own.start
+    assert_match(/\Anamed /, get("/", to: own).body)
+  end
+
+  it "runs warm-up requests before it listens" do
+    own = start(app: <<~'RUBY', settings: { rack: { warmup: ["/warm"] } })
+      $warmed = []
+      run ->(env) { $warmed << env["PATH_INFO"]; [200, { "content-type" => "text/plain" }, [$warmed.inspect]] }
+    RUBY
+    assert_equal '["/warm", "/x"]', get("/x", to: own).body
+  end
+end
