@@ -32,7 +32,7 @@ class CommandLineTest < Case
   # A run that fails; what it says on standard error.
   def refused(*args, code: 1, **options)
     out, err, status = firebrick(*args, **options)
-    assert_equal code, status, out + err
+    assert_includes Array(code), status, out + err
     refute_match(/panicked|backtrace/i, err)
     err
   end
@@ -93,7 +93,7 @@ class CommandLineTest < Case
     it "refuses a configuration with #{fault}, naming file, line and remedy" do
       write("firebrick.toml", toml)
       %w[check serve].each do |command|
-        message = refused(command, *(["-p", "0"] if command == "serve"))
+        message = command == "check" ? refused("check") : refused("serve", "-p", "0", code: [1, 2])
         assert_match place, message
         assert_match words, message
       end
