@@ -30,11 +30,11 @@ const GATHER_US: u64 = 1000;
 #[inline]
 pub(crate) fn respond(task: &'static Task, head: Suspended, status: u16, body: Value) {
     let ids = names();
-    if !task.take_over.get().is_nil() {
-        return stream(task, head, status, task.take_over.get());
-    }
     if task.head_only.get() || matches!(status, 204 | 304) {
         return emit::response(task, head, flag::END, None, |_| {});
+    }
+    if !task.take_over.get().is_nil() {
+        return stream(task, head, status, task.take_over.get());
     }
     if body.is_plain_array() {
         return whole(task, head, body);

@@ -42,7 +42,7 @@ impl Memo {
         #[rustfmt::skip]
         let memo = Memo {
             method: empty(), remote_addr: empty(), server_name: empty(), server_port: empty(),
-            version: Cell::new(0), https: Cell::new(true),
+            version: Cell::new(0), https: Cell::new(false),
         };
         memo
     }

@@ -78,7 +78,7 @@ class EnvTest < Case
   end
 
   def test_values_are_binary_and_keys_frozen
-    serve(app(<<~RUBY)) { |worker| assert_equal "[]", worker.get("/ä".b, fields: [["Host", "h"], %w[X-B b]])[2] }
+    serve(app(<<~RUBY)) { |worker| assert_equal "{}", worker.get("/ä".b, fields: [["Host", "h"], %w[X-B b]])[2] }
       odd = env.select { |k, v| !k.frozen? || (k =~ /PATH|URI|^HTTP_/ && v.encoding != Encoding::BINARY && !v.ascii_only?) }
       [200, {}, [odd.inspect]]
     RUBY
@@ -88,7 +88,7 @@ class EnvTest < Case
     [nil, "", "small", "\0\xff" * 60_000].each do |body|
       env = env_of(method: "POST", body: body)
       assert_equal body.to_s.b.inspect[1..-2], env["input"]
-      assert_equal(body.to_s.empty? ? nil : body.bytesize.to_s, env["CONTENT_LENGTH"])
+      assert_equal [*(body.bytesize.to_s unless body.to_s.empty?)], [*env["CONTENT_LENGTH"]]
     end
   end
 

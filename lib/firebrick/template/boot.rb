@@ -63,6 +63,8 @@ module Firebrick
       def require_rack
         require "rack"
         require "rack/builder"
+        # Rack::Lint calls URI without loading it, and other servers load it.
+        require "uri"
       rescue LoadError => e
         raise unless e.path == "rack"
 

@@ -1,0 +1,139 @@
+# frozen_string_literal: true
+
+# Several requests at a time. Bounds are generous: they tell "at once" from "one after the other".
+class ThreadsTest < Case
+  SLEEPER = 'sleep(env["QUERY_STRING"].to_f); [200, {}, [env["PATH_INFO"]]]'
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+  def took
+    start = now
+    yield
+    now - start
+  end
+
+  def test_threads_wait_at_the_same_time
+    serve(app(SLEEPER), threads: [1, 5]) do |worker, front|
+      2.times do
+        seconds = took do
+          ids = Array.new(5) { |i| worker.start(target: "/#{i}?0.5") }
+          assert_equal %w[/0 /1 /2 /3 /4], ids.map { |id| worker.response(id)[2] }
+        end
+        assert_operator seconds, :<, 1.4
+      end
+      assert_equal 5, front.slot(0)[:threads]
+    end
+  end
+
+  def test_requests_that_come_one_by_one_wait_at_the_same_time
+    serve(app(SLEEPER), threads: [1, 5]) do |worker|
+      20.times { worker.get }
+      seconds = took do
+        ids = Array.new(5) { |i| sleep(0.02).then { worker.start(target: "/#{i}?0.5") } }
+        ids.each { |id| worker.response(id) }
+      end
+      assert_operator seconds, :<, 1.4
+    end
+  end
+
+  def test_one_slow_request_does_not_hold_a_fast_batch
+    serve(app(SLEEPER), threads: [1, 3]) do |worker|
+      50.times { worker.get }
+      batch = (1..30).map { |id| Wire.request(1000 + id, target: id == 5 ? "/slow?3" : "/fast") }.join
+      worker.send_frame(batch)
+      fast = (1..30).reject { |id| id == 5 }
+      seconds = took { fast.each { |id| assert_equal "/fast", worker.response(1000 + id)[2] } }
+      assert_operator seconds, :<, 1.5
+      assert_equal "/slow", worker.response(1005)[2]
+    end
+  end
+
+  def test_a_busy_worker_still_listens
+    serve(app(SLEEPER), threads: [1, 2]) do |worker|
+      50.times { worker.get }
+      slow = worker.start(target: "/?2")
+      sleep 0.1
+      assert_operator took { worker.get }, :<, 1
+      worker.response(slow)
+    end
+  end
+
+  def test_more_requests_than_threads
+    serve(app(SLEEPER), threads: [2, 4], links: 3) do |worker, front|
+      ids = Array.new(60) { |i| [i % 3, worker.start(target: "/#{i}?#{[0, 0.005, 0.02][i % 3]}", link: i % 3)] }
+      ids.each_with_index { |(_, id), i| assert_equal "/#{i}", worker.response(id)[2] }
+      eventually("all are finished") { front.slot(0)[:requests] == 60 && front.slot(0)[:serving].all?(&:zero?) }
+    end
+  end
+
+  def test_answers_go_out_on_the_link_of_the_request
+    serve(app(SLEEPER), links: 2) do |worker|
+      [0, 1, 1, 0].each do |link|
+        id = worker.start(link: link)
+        assert_equal link, worker.take_for(id).link
+      end
+    end
+  end
+
+  def test_the_scoreboard_shows_what_is_being_served
+    serve(app(SLEEPER), threads: [2, 2], links: 2) do |worker, front|
+      id = worker.start(target: "/?1", link: 1)
+      eventually("it is shown") { front.slot(0)[:serving].include?((1 << 63) | (1 << 32) | id) }
+      worker.response(id)
+      eventually("it is gone") { front.slot(0)[:serving].all?(&:zero?) }
+    end
+  end
+
+  def test_an_idle_worker_sleeps
+    serve(app(SLEEPER), threads: [1, 5]) do |worker|
+      Array.new(5) { worker.start(target: "/?0.05") }.each { |id| worker.response(id) }
+      20.times { worker.get }
+      sleep 0.5
+      before = switches(worker.pid)
+      sleep 1
+      assert_operator switches(worker.pid) - before, :<=, 20, "wake-ups of an idle worker in a second"
+    end
+  end
+
+  # Ruby's own timer thread is not counted: it is not ours to keep quiet.
+  def switches(pid)
+    Dir["/proc/#{pid}/task/*/status"].sum { |status| File.read(status)[/^voluntary_ctxt_switches:\s*(\d+)/, 1].to_i }
+  end
+
+  def test_a_batch_is_answered_in_few_writes
+    serve(app(SLEEPER)) do |worker|
+      100.times { worker.get }
+      worker.send_frame((1..64).map { |id| Wire.request(5000 + id) }.join)
+      reads = 0
+      reads += 1 until worker.frames.length >= 64 || worker.quiet?(0.5)
+      assert_equal 64, worker.frames.length
+      assert_operator reads, :<=, 16
+    end
+  end
+
+  def test_a_killed_thread_is_replaced
+    serve(app('Thread.exit if env["PATH_INFO"] == "/die"; sleep 0.2; [200, {}, ["x"]]'), threads: [3, 3]) do |worker|
+      6.times { assert_equal 500, worker.get("/die").first }
+      assert_operator took { Array.new(3) { worker.start }.each { |id| assert_equal "x", worker.response(id)[2] } }, :<, 0.55
+    end
+  end
+
+  def test_raising_into_the_main_thread
+    serve(app('t = Thread.main; Thread.new { sleep 0.1; t.raise("stray") }; [200, {}, ["x"]]')) do |worker, front|
+      worker.get
+      eventually("it is reported") { front.log.include?("stray") }
+      assert_equal 200, worker.get.first
+    end
+  end
+
+  def test_timeouts_reach_a_body_that_waits_for_its_window
+    text = 'require "timeout"; b = Object.new; def b.each; Timeout.timeout(0.5) { loop { yield "x" * 50_000 } }; rescue Timeout::Error; $t = 1; raise; end; env["PATH_INFO"] == "/t" ? [200, {}, [$t.to_s]] : [200, {}, b]'
+    [[1, 1], [1, 2]].each do |threads|
+      serve(app(text), threads: threads) do |worker|
+        id = worker.start
+        assert_predicate worker.take_for(id, :end), :end?
+        assert_equal "1", worker.get("/t")[2]
+      end
+    end
+  end
+end
