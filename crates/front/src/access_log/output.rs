@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// How long lines are collected before they are written.
 const BATCH: Duration = Duration::from_millis(20);
+/// A buffer with so many bytes is written at once.
+const BUFFER_FULL: usize = 256 << 10;
 /// Bytes that a buffer holds while the output takes nothing; further lines are lost.
 const BUFFER_LIMIT: usize = 8 << 20;
-/// Capacity that a buffer keeps.
-const BUFFER_KEPT: usize = 256 << 10;
 /// What a pipe takes in one piece (POSIX `PIPE_BUF` on Linux), so that lines of others do not get in between.
 const PIPE_ATOMIC: usize = 4_096;
 /// How long [`Output`] waits for its last lines when it is dropped.
@@ -54,6 +54,8 @@ struct Shared {
 struct State {
     /// Some buffer has lines.
     filled: bool,
+    /// Do not wait for more.
+    urgent: bool,
     closing: bool,
     /// Write here from now on.
     reopened: Option<File>,
@@ -146,11 +148,15 @@ impl Buffer {
             lines.lost += 1;
             return;
         }
-        let first = lines.text.is_empty();
+        let before = lines.text.len();
         write(&mut lines.text);
+        let after = lines.text.len();
         drop(lines);
-        if first {
-            lock(&self.shared.state).filled = true;
+        let urgent = before < BUFFER_FULL && after >= BUFFER_FULL;
+        if before == 0 || urgent {
+            let mut state = lock(&self.shared.state);
+            state.filled = true;
+            state.urgent |= urgent;
             self.shared.wake.notify_one();
         }
     }
@@ -189,9 +195,10 @@ impl<R: Fn(&str)> Writer<R> {
         let asleep = |state: &mut State| !state.filled && !state.closing;
         let state =
             shared.wake.wait_while(lock(&shared.state), asleep).unwrap_or_else(PoisonError::into_inner);
-        let collecting = shared.wake.wait_timeout_while(state, BATCH, |state| !state.closing);
+        let collecting =
+            shared.wake.wait_timeout_while(state, BATCH, |state| !state.closing && !state.urgent);
         let (mut state, _) = collecting.unwrap_or_else(PoisonError::into_inner);
-        state.filled = false;
+        (state.filled, state.urgent) = (false, false);
         if let Some(file) = state.reopened.take() {
             self.piece = piece(&file);
             self.file = file;
@@ -216,7 +223,7 @@ impl<R: Fn(&str)> Writer<R> {
         self.account(lost, outcome.err().map(|(error, _)| error), !text.is_empty());
         self.spare = text;
         self.spare.clear();
-        self.spare.shrink_to(BUFFER_KEPT);
+        self.spare.shrink_to(BUFFER_FULL);
     }
 
     /// Reports the beginning and the end of a loss, not every line of it.

@@ -44,7 +44,7 @@ impl StaticFiles {
             return None;
         }
         let path = FilePath::decode(request.path())?;
-        let found = self.root.find(path.candidates(), request.arrived)?;
+        let found = self.root.find(&path, request.arrived)?;
         Some(respond(request, found))
     }
 }

@@ -30,6 +30,13 @@ impl FilePath {
         shown.then_some(FilePath { text, directory })
     }
 
+    /// The first name, when files of that name cannot answer but only what is below.
+    pub(super) fn directory_name(&self) -> Option<&str> {
+        let name = first_name(&self.text);
+        let below = self.directory && !name.is_empty() || name.len() < self.text.len();
+        below.then_some(name)
+    }
+
     /// The files that answer, best first: `a/index.html` for `/a/`; `a`, then `a.html` for `/a`.
     pub(super) fn candidates(&self) -> impl Iterator<Item = String> + '_ {
         let text = &self.text;
@@ -92,6 +99,14 @@ mod tests {
         assert_eq!(names("/100%25"), some(&["100%", "100%.html"]));
         assert_eq!(names("/%2541"), some(&["%41", "%41.html"]));
         assert_eq!(names("/.well-known/security.txt").map(|names| names.len()), Some(2));
+    }
+
+    #[test]
+    fn names_of_directories() {
+        let paths =
+            ["/", "/a", "/a/", "/a/b", "/a/b/"].map(|path| FilePath::decode(path.as_bytes()).unwrap());
+        let found = paths.iter().map(FilePath::directory_name).collect::<Vec<_>>();
+        assert_eq!(found, [None, None, Some("a"), Some("a"), Some("a")]);
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! The directory that files come from.
 //!
-//! Most requests are for the app and must not pay for files. So the names at the top of the directory are remembered, and
-//! one `stat` of the directory tells whether they are still right; requests that come together share it.
+//! Most requests are for the app and must not pay for files. So the names at the top of the directory are remembered,
+//! and one `fstat` of the directory, which walks no path, tells whether they are still right; requests that come
+//! together share it.
 
-use super::path::first_name;
+use super::path::{FilePath, first_name};
 use rustix::fs::{Mode, OFlags};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ const ABSENT_FOR: Duration = Duration::from_secs(1);
 /// Requests that arrive closer together than this share one look. Shorter than it takes a client to be answered, to
 /// write a file and to ask again.
 const TOGETHER: Duration = Duration::from_micros(100);
+/// How often to look by path whether the directory is still the same one. Replacing it shows sooner where a rename
+/// changes the times of what is renamed, as it does on the usual file systems.
+const SAME_FOR: Duration = Duration::from_secs(1);
 /// Names that are remembered at most; a directory with more is asked each time.
 const MAX_NAMES: usize = 4_096;
 /// A directory that changed this recently may change again without its time changing: its names are not to be trusted.
@@ -43,15 +46,21 @@ enum State {
 
 #[derive(Debug)]
 struct Directory {
-    handle: OwnedFd,
+    handle: File,
     version: Version,
     names: Option<HashSet<Box<[u8]>>>,
     settled: bool,
     looked: Instant,
+    looked_by_path: Instant,
 }
 
-/// Device, inode, time of change.
-type Version = (u64, u64, i64, i64);
+/// What tells one state of a directory from another.
+#[derive(Debug, PartialEq, Eq)]
+struct Version {
+    identity: (u64, u64),
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
 
 impl Root {
     pub(super) fn new(path: PathBuf) -> Root {
@@ -63,12 +72,15 @@ impl Root {
         matches!(*self.state.borrow(), State::Absent { looked } if now.saturating_duration_since(looked) < ABSENT_FOR)
     }
 
-    /// The first of `candidates`, relative paths without `..`, that is a regular file which may be read.
-    pub(super) fn find(&self, candidates: impl Iterator<Item = String>, now: Instant) -> Option<Found> {
+    /// The first of the path's candidates that is a regular file which may be read.
+    pub(super) fn find(&self, path: &FilePath, now: Instant) -> Option<Found> {
         self.look(now);
         let state = self.state.borrow();
         let State::Present(directory) = &*state else { return None };
-        let mut likely = candidates.filter(|path| directory.may_have(first_name(path)));
+        if path.directory_name().is_some_and(|name| !directory.may_have(name)) {
+            return None;
+        }
+        let mut likely = path.candidates().filter(|path| directory.may_have(first_name(path)));
         likely.find_map(|path| {
             let file = self.open(directory, &path).ok()?;
             let metadata = file.metadata().ok()?;
@@ -79,14 +91,10 @@ impl Root {
     /// Brings what is remembered up to date.
     fn look(&self, now: Instant) {
         let mut state = self.state.borrow_mut();
-        if let State::Present(directory) = &mut *state {
-            if now.saturating_duration_since(directory.looked) < TOGETHER {
-                return;
-            }
-            if directory.settled && version(&self.path).is_ok_and(|found| found == directory.version) {
-                directory.looked = now;
-                return;
-            }
+        if let State::Present(directory) = &mut *state
+            && directory.is_current(&self.path, now)
+        {
+            return;
         }
         *state = Directory::open(&self.path, now).map_or(State::Absent { looked: now }, State::Present);
     }
@@ -117,16 +125,48 @@ pub(super) struct Found {
 impl Directory {
     fn open(path: &Path, now: Instant) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let handle = rustix::fs::open(path, flags, Mode::empty())?;
-        let metadata = File::from(handle.try_clone()?).metadata()?;
+        let handle = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         // The version is read before the names: a change in between shows at the next look.
+        let metadata = handle.metadata()?;
         let age = SystemTime::now().duration_since(metadata.modified()?);
-        let settled = age.is_ok_and(|age| age >= SETTLED);
-        Ok(Directory { handle, version: version_of(&metadata), names: names(path)?, settled, looked: now })
+        Ok(Directory {
+            handle,
+            version: Version::of(&metadata),
+            names: names(path)?,
+            settled: age.is_ok_and(|age| age >= SETTLED),
+            looked: now,
+            looked_by_path: now,
+        })
+    }
+
+    fn is_current(&mut self, path: &Path, now: Instant) -> bool {
+        if now.saturating_duration_since(self.looked) < TOGETHER {
+            return true;
+        }
+        let by_path = now.saturating_duration_since(self.looked_by_path) >= SAME_FOR;
+        let found = if by_path { std::fs::metadata(path) } else { self.handle.metadata() };
+        if !self.settled || !found.is_ok_and(|metadata| Version::of(&metadata) == self.version) {
+            return false;
+        }
+        self.looked = now;
+        if by_path {
+            self.looked_by_path = now;
+        }
+        true
     }
 
     fn may_have(&self, name: &str) -> bool {
         self.names.as_ref().is_none_or(|names| names.contains(name.as_bytes()))
+    }
+}
+
+impl Version {
+    fn of(metadata: &Metadata) -> Version {
+        Version {
+            identity: (metadata.dev(), metadata.ino()),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
     }
 }
 
@@ -141,19 +181,11 @@ fn names(path: &Path) -> io::Result<Option<HashSet<Box<[u8]>>>> {
     Ok(Some(names))
 }
 
-fn version(path: &Path) -> io::Result<Version> {
-    std::fs::metadata(path).map(|metadata| version_of(&metadata))
-}
-
-fn version_of(metadata: &Metadata) -> Version {
-    (metadata.dev(), metadata.ino(), metadata.mtime(), metadata.mtime_nsec())
-}
-
 /// Without NONBLOCK, opening a FIFO would wait for a writer. To a regular file it means nothing.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 #[cfg(target_os = "linux")]
-fn open_beneath(directory: &OwnedFd, path: &str) -> rustix::io::Result<OwnedFd> {
+fn open_beneath(directory: &File, path: &str) -> rustix::io::Result<std::os::fd::OwnedFd> {
     use rustix::fs::{ResolveFlags, openat2};
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     // Somebody renames directories at this moment: the kernel cannot vouch for the path and says EAGAIN.
@@ -185,7 +217,10 @@ mod tests {
 
     fn read(root: &Root, path: &str, now: Instant) -> Option<String> {
         let mut text = String::new();
-        root.find(std::iter::once(path.to_owned()), now)?.file.read_to_string(&mut text).unwrap();
+        root.find(&FilePath::decode(format!("/{path}").as_bytes())?, now)?
+            .file
+            .read_to_string(&mut text)
+            .unwrap();
         Some(text)
     }
 
@@ -268,13 +303,42 @@ mod tests {
         for (second, name) in ["new1", "new2", "new3"].into_iter().enumerate() {
             let now = start + Duration::from_secs(second as u64);
             if second == 2 {
-                let times = std::fs::FileTimes::new().set_modified(SystemTime::now() - 2 * SETTLED);
-                File::open(&root.path).unwrap().set_times(times).unwrap();
+                settle(&root.path);
             }
             assert_eq!(read(&root, name, now), None);
             std::fs::write(root.path.join(name), "new").unwrap();
             assert_eq!(read(&root, name, now + TOGETHER).as_deref(), Some("new"));
         }
+    }
+
+    #[test]
+    fn a_settled_directory_that_is_replaced() {
+        let (dir, root) = tree(true);
+        let start = Instant::now();
+        settle(&root.path);
+        assert_eq!(read(&root, "a", start).as_deref(), Some("a"));
+        std::fs::rename(&root.path, dir.path().join("old")).unwrap();
+        std::fs::create_dir(&root.path).unwrap();
+        std::fs::write(root.path.join("b"), "b").unwrap();
+        settle(&root.path);
+        let later = start + SAME_FOR;
+        assert_eq!(read(&root, "a", later), None);
+        assert_eq!(read(&root, "b", later).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn a_directory_with_more_names_than_are_remembered() {
+        let (_dir, root) = tree(true);
+        (0..=MAX_NAMES).for_each(|n| std::fs::write(root.path.join(format!("n{n}")), "n").unwrap());
+        let now = Instant::now();
+        assert_eq!(read(&root, &format!("n{MAX_NAMES}"), now).as_deref(), Some("n"));
+        assert_eq!(read(&root, "missing", now), None);
+    }
+
+    /// Makes a directory look as if it had not changed for some time.
+    fn settle(path: &Path) {
+        let times = std::fs::FileTimes::new().set_modified(SystemTime::now() - 2 * SETTLED);
+        File::open(path).unwrap().set_times(times).unwrap();
     }
 
     #[test]
