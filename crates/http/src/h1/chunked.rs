@@ -173,3 +173,101 @@ impl Decoder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BOUNDS: Bounds = Bounds { max_body: Some(100_000), max_trailer_bytes: 200, max_trailers: 4 };
+
+    /// Data, bytes behind the end (`None` when the end has not come), or an error.
+    type Outcome = Result<(Vec<u8>, Option<usize>), BodyError>;
+
+    fn decode(coded: &[u8], cuts: &[usize]) -> Outcome {
+        let (mut decoder, mut data, mut used) = (Decoder::new(BOUNDS), Vec::new(), 0);
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (coded.len() + 1)).collect();
+        cuts.push(coded.len());
+        cuts.sort_unstable();
+        for cut in cuts {
+            if cut > used && !decoder.is_done() {
+                used += decoder.decode(&coded[used..cut], &mut data)?;
+            }
+        }
+        Ok((data, decoder.is_done().then_some(coded.len() - used)))
+    }
+
+    fn status(error: &BodyError) -> &'static str {
+        match error {
+            BodyError::Malformed(_) => "malformed",
+            BodyError::TooLarge => "too large",
+            _ => "other",
+        }
+    }
+
+    #[test]
+    fn accepted() {
+        for coded in [
+            "a\r\n0123456789\r\n0\r\n\r\n", "A\r\n0123456789\r\n0\r\n\r\n", "000a\r\n0123456789\r\n000\r\n\r\n",
+            "1\r\n0\r\n2\r\n12\r\n7\r\n3456789\r\n0\r\n\r\n", "a;n=v;f;q=\"a;b\"\r\n0123456789\r\n0;last\r\n\r\n",
+            "a\r\n0123456789\r\n0\r\nX-T: one\r\nX-O:\r\n\r\n", "000000000000000a\r\n0123456789\r\n0\r\n\r\n",
+        ] {
+            let with_more = format!("{coded}GET /");
+            assert_eq!(decode(with_more.as_bytes(), &[]), Ok((b"0123456789".to_vec(), Some(5))), "{coded:?}");
+        }
+        assert_eq!(decode(b"0\r\n\r\n", &[]), Ok((vec![], Some(0))));
+        assert_eq!(decode(b"5\r\n123", &[]), Ok((b"123".to_vec(), None)));
+    }
+
+    #[test]
+    fn refused() {
+        for (coded, expected) in [
+            ("\r\n", "malformed"), (";a\r\n", "malformed"), ("-5\r\n", "malformed"), ("+5\r\n", "malformed"), ("0x5\r\n", "malformed"),
+            ("1_0\r\n", "malformed"), ("g\r\n", "malformed"), (" 5\r\n", "malformed"), ("5 \r\n", "malformed"), ("5\n", "malformed"), ("5\r1", "malformed"),
+            ("00000000000000005\r\n", "malformed"), ("10000000000000005\r\n", "malformed"), ("ffffffffffffffff\r\n", "too large"),
+            ("186a1\r\n", "too large"), ("5;a=\nb", "malformed"), ("5;a=\rb", "malformed"), ("5;a=\0", "malformed"), ("5\r\n123456", "malformed"),
+            ("5\r\n12345\n", "malformed"), ("5\r\n123450\r\n", "malformed"), ("0\r\n\n", "malformed"), ("0\r\nnonsense\r\n", "malformed"),
+            ("0\r\nX : b\r\n", "malformed"), ("0\r\n: b\r\n", "malformed"), ("0\r\nX: b\r\n c", "malformed"), ("0\r\nX: b\n", "malformed"), ("0\r\nX: \0", "malformed"),
+            ("0\r\nA: b\r\nA: b\r\nA: b\r\nA: b\r\nA: b\r\n", "malformed"),
+        ] {
+            assert_eq!(decode(coded.as_bytes(), &[]).as_ref().map_err(status).err(), Some(expected), "{coded:?}");
+        }
+        let extension = format!("1;{}\r\nx\r\n", "e".repeat(MAX_EXTENSIONS + 1));
+        assert!(decode(extension.as_bytes(), &[]).is_err());
+    }
+
+    fn encode(chunks: &[Vec<u8>], decoration: &str) -> Vec<u8> {
+        let mut coded = Vec::new();
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+            coded.extend_from_slice(format!("{:x}{decoration}\r\n", chunk.len()).as_bytes());
+            coded.extend_from_slice(chunk);
+            coded.extend_from_slice(b"\r\n");
+        }
+        coded.extend_from_slice(b"0\r\n\r\n");
+        coded
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_undoes_encoding_under_any_split(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..8),
+            decoration in prop::sample::select(vec!["", ";a=b", ";\"q\""]),
+            cuts in prop::collection::vec(any::<usize>(), 0..10),
+        ) {
+            let mut coded = encode(&chunks, decoration);
+            coded.extend_from_slice(b"next");
+            prop_assert_eq!(decode(&coded, &cuts), Ok((chunks.concat(), Some(4))));
+        }
+
+        #[test]
+        fn any_bytes_give_the_same_under_any_split(
+            coded in prop::collection::vec(prop::sample::select(b"0015af;=\r\n\r\n\r\n: xg\0".to_vec()), 0..60),
+            cuts in prop::collection::vec(any::<usize>(), 0..10),
+        ) {
+            let every: Vec<usize> = (0..coded.len()).collect();
+            let expected = decode(&coded, &[]);
+            prop_assert_eq!(decode(&coded, &cuts), expected.clone());
+            prop_assert_eq!(decode(&coded, &every), expected);
+        }
+    }
+}

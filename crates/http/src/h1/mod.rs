@@ -11,6 +11,8 @@ mod client;
 mod encode;
 mod exchange;
 mod head;
+#[cfg(test)]
+mod head_tests;
 mod link;
 mod output;
 mod receive;
