@@ -122,7 +122,8 @@ fn grid(rows: &[Vec<String>]) -> String {
 }
 
 fn ms(value: f64) -> String {
-    if value < 10.0 { format!("{value:.2}") } else { format!("{value:.1}") }
+    let digits = if value < 1.0 { 3 } else { usize::from(value < 10.0) + 1 };
+    format!("{value:.digits$}")
 }
 
 fn mib(bytes: u64) -> String {
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         let spans = [0.9, 59.0, 61.0, 3_720.0, 90_000.0, -1.0].map(span);
         assert_eq!(spans, ["0s", "59s", "1m 1s", "1h 2m", "1d 1h", "0s"]);
-        assert_eq!([0.0, 0.014, 9.994, 10.04].map(ms), ["0.00", "0.01", "9.99", "10.0"]);
+        assert_eq!([0.0, 0.014, 9.994, 10.04].map(ms), ["0.000", "0.014", "9.99", "10.0"]);
     }
 
     #[test]
