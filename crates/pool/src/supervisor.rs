@@ -175,6 +175,11 @@ impl Supervisor {
         &self.facts
     }
 
+    /// The template's process id.
+    pub fn template_pid(&self) -> Option<u32> {
+        self.template.as_ref().map(Template::pid)
+    }
+
     /// Forks the workers and looks after them until the last has gone after [`Command::Drain`] or [`Command::Halt`]; then ends the
     /// template.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut notify: impl FnMut(Notice)) {
