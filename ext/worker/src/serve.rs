@@ -5,7 +5,7 @@ use crate::link::{Job, Sent};
 use crate::names::names;
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
-use crate::raw::{gvl, ruby::Jump};
+use crate::raw::gvl;
 use crate::task::{Stage, Task};
 use crate::worker::{Help, PATIENCE, Step, alarm, is_standby, must_take_over, worker};
 use std::cell::Cell;
@@ -281,20 +281,16 @@ fn resign(task: &'static Task) {
     }
 }
 
-/// Lets Ruby act on interrupts. What they raise is the app's while it runs; otherwise it is reported.
+/// Lets Ruby act on interrupts. What they raise is the app's while it runs (this function then does not return);
+/// otherwise it is reported.
 pub(crate) fn interrupts(task: &'static Task) {
-    let Err((jump, error)) = ruby::protect(ruby::check_interrupts) else { return };
     if task.in_app.get() {
         resign(task);
-        rethrow(jump, error);
+        return ruby::check_interrupts();
     }
-    if jump.is_kill() {
-        task.killed.set(true);
-    } else {
-        report(error);
+    match ruby::protect(ruby::check_interrupts) {
+        Err((jump, _)) if jump.is_kill() => task.killed.set(true),
+        Err((_, error)) => report(error),
+        Ok(()) => {}
     }
-}
-
-fn rethrow(jump: Jump, error: Value) -> ! {
-    if error.is_nil() { jump.again() } else { ruby::raise_exception(error) }
 }

@@ -301,6 +301,10 @@ pub(crate) fn type_error() -> Value {
     Value(unsafe { rb_sys::rb_eTypeError })
 }
 
+/// `RUBY_TAG_RAISE` and `RUBY_TAG_FATAL` of vm_core.h, unchanged since Ruby 1.9.
+const TAG_RAISE: c_int = 6;
+const TAG_FATAL: c_int = 8;
+
 /// How Ruby left a protected call other than by returning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Jump(c_int);
@@ -308,13 +312,7 @@ pub(crate) struct Jump(c_int);
 impl Jump {
     /// The thread is being killed: it must not go on.
     pub(crate) fn is_kill(self) -> bool {
-        self.0 == 8 // RUBY_TAG_FATAL
-    }
-
-    /// Goes on with the jump. The frames up to the next protect own nothing.
-    pub(crate) fn again(self) -> ! {
-        // SAFETY: the state came from rb_protect.
-        unsafe { rb_sys::rb_jump_tag(self.0) }
+        self.0 == TAG_FATAL
     }
 }
 
@@ -339,16 +337,14 @@ pub(crate) fn protect<F: FnMut()>(mut f: F) -> Result<(), (Jump, Value)> {
     if state == 0 {
         return Ok(());
     }
-    // SAFETY: $! may be read and cleared at any time.
+    // SAFETY: $! may be read and cleared at any time. Only after a raise is it an exception; after a throw it is an
+    // object that must not be looked at.
     let error = unsafe {
         let error = Value(rb_sys::rb_errinfo());
         rb_sys::rb_set_errinfo(NIL.0);
         error
     };
-    // SAFETY: set before any extension loads.
-    let exception = Value(unsafe { rb_sys::rb_eException });
-    let special = rb_sys::macros::SPECIAL_CONST_P(error.0) || !is_a(error, exception);
-    Err((Jump(state), if special { NIL } else { error }))
+    Err((Jump(state), if state == TAG_RAISE { error } else { NIL }))
 }
 
 /// Lets Ruby act on signals, `Thread#raise` and the like. May raise.

@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+# What a request costs a worker: CPU microseconds, by batch size and number of fields.
+#
+#   ruby ext/worker/tests/speed.rb [threads]
+#
+# Needs a release build in lib/firebrick/native.so. Prints a Markdown table; asserts nothing.
+
+require_relative "fake_front"
+
+BROWSER = {
+  "Host" => "localhost:9292", "User-Agent" => "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+  "Accept" => "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "Accept-Language" => "en-US,en;q=0.5",
+  "Accept-Encoding" => "gzip, deflate, br, zstd", "Connection" => "keep-alive", "Cookie" => "session=#{'a' * 64}",
+  "Upgrade-Insecure-Requests" => "1", "Sec-Fetch-Dest" => "document", "Sec-Fetch-Mode" => "navigate",
+  "Sec-Fetch-Site" => "none", "Priority" => "u=0, i"
+}.to_a.freeze
+
+APPS = {
+  "hello" => "run ->(_) { [200, { 'content-type' => 'text/plain' }, ['Hello, World']] }",
+  "page" => "PAGE = 'x' * 3936\nrun ->(_) { [200, { 'content-type' => 'text/html' }, [PAGE]] }"
+}.freeze
+
+# User and system microseconds of a process so far.
+def cpu(pid)
+  File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).map { |ticks| ticks.to_i * 10_000.0 }
+end
+
+def exchange(worker, socket, batch, size, rounds)
+  rounds.times do
+    socket.write(batch)
+    ends = 0
+    ends += count(socket) while ends < size
+  end
+  worker
+end
+
+# Counts complete frames in what comes; frames that are cut in two are carried over.
+def count(socket)
+  @rest = (@rest || "".b) << socket.readpartial(1 << 20)
+  at = 0
+  found = 0
+  while @rest.bytesize >= at + 4 && (length = @rest.unpack1("V", offset: at) + 12) <= @rest.bytesize - at
+    at += length
+    found += 1
+  end
+  @rest = @rest.byteslice(at..)
+  found
+end
+
+def measure(worker, fields, size, total)
+  socket = worker.instance_variable_get(:@links).first
+  batch = (1..size).map { |id| Wire.request(id, fields: fields) }.join
+  exchange(worker, socket, batch, size, 20_000 / size)
+  before = cpu(worker.pid)
+  exchange(worker, socket, batch, size, total / size)
+  cpu(worker.pid).zip(before).map { |now, then_| (now - then_) / total }
+end
+
+max = Integer(ARGV.fetch(0, 1))
+puts "| app | fields | batch | user µs | system µs |", "|---|---|---|---|---|"
+APPS.each do |name, rackup|
+  FakeFront.open(rackup, threads: [1, max]) do |_, worker|
+    [BROWSER.first(1), BROWSER].product([1, 16, 64]).each do |fields, size|
+      user, system = measure(worker, fields, size, size == 1 ? 200_000 : 1_000_000)
+      puts format("| %s | %d | %d | %.2f | %.2f |", name, fields.length, size, user, system)
+    end
+  end
+end
