@@ -14,6 +14,7 @@ use crate::transport::Transport;
 use handler::{
     Ending, Exchange, Failure, FailureKind as Kind, Handler, Incoming, Lent, Peer, Request, Trace, Version,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,7 @@ struct Report<'a, H: Handler> {
 impl<H: Handler> Drop for Report<'_, H> {
     fn drop(&mut self) {
         let request = self.trace.take_request().or_else(|| self.request.take());
-        self.handler.finished(&Ending {
+        let ending = Ending {
             request: request.as_deref(),
             failure: self.failure.as_ref().or(self.sent.failure.as_ref()),
             peer: self.peer,
@@ -82,7 +83,14 @@ impl<H: Handler> Drop for Report<'_, H> {
             started: self.started,
             broken: self.sent.broken,
             hijacked: self.sent.hijacked,
-        });
+        };
+        let finished = AssertUnwindSafe(|| self.handler.finished(&ending));
+        // A second panic on the way out of a first one would end the process and not just the connection.
+        if std::thread::panicking() {
+            let _ = catch_unwind(finished);
+        } else {
+            finished();
+        }
     }
 }
 

@@ -50,7 +50,9 @@ fn parse_in_pieces(text: &[u8], cuts: &[usize], limits: &Limits) -> Outcome {
     cuts.push(text.len());
     cuts.sort_unstable();
     for cut in cuts {
-        if let Some(end) = parser.advance(&text[..cut], limits).map_err(|failure: Failure| failure.status())? {
+        if let Some(end) =
+            parser.advance(&text[..cut], limits).map_err(|failure: Failure| failure.status())?
+        {
             let start = parser.start();
             return Ok(Some(summary(&parser.finish(), &text[start..end], end)));
         }
@@ -96,13 +98,21 @@ mod twin {
         let mut name_ok = !host.is_empty();
         while let Some(b) = bytes.next() {
             name_ok &= match b {
-                b'%' => bytes.next().is_some_and(|b| b.is_ascii_hexdigit()) && bytes.next().is_some_and(|b| b.is_ascii_hexdigit()),
+                b'%' => {
+                    bytes.next().is_some_and(|b| b.is_ascii_hexdigit())
+                        && bytes.next().is_some_and(|b| b.is_ascii_hexdigit())
+                }
                 _ => b.is_ascii_alphanumeric() || "-._~!$&'()*+,;=".contains(b as char),
             };
         }
         let digits = port.strip_prefix(':');
         let port_ok = port.is_empty()
-            || digits.is_some_and(|d| d.bytes().all(|b| b.is_ascii_digit()) && (d.is_empty() || d.trim_start_matches('0').len() < 6 && d.trim_start_matches('0').parse().unwrap_or(0) < 65_536));
+            || digits.is_some_and(|d| {
+                d.bytes().all(|b| b.is_ascii_digit())
+                    && (d.is_empty()
+                        || d.trim_start_matches('0').len() < 6
+                            && d.trim_start_matches('0').parse().unwrap_or(0) < 65_536)
+            });
         name_ok && port_ok && text.is_ascii()
     }
 
@@ -132,16 +142,27 @@ mod twin {
         }
         let head = &text[start..];
         let mut found = Summary {
-            version: Version::Http11, method: vec![], path: vec![], query: vec![], authority: vec![], fields: vec![],
-            framing: Framing::Length(0), expect: Expect::Nothing, persistent: true, end: 0,
+            version: Version::Http11,
+            method: vec![],
+            path: vec![],
+            query: vec![],
+            authority: vec![],
+            fields: vec![],
+            framing: Framing::Length(0),
+            expect: Expect::Nothing,
+            persistent: true,
+            end: 0,
         };
-        let (mut at, mut hosts, mut length, mut chunked, mut tokens, mut count) = (0, vec![], None, false, vec![], 0);
+        let (mut at, mut hosts, mut length, mut chunked, mut tokens, mut count) =
+            (0, vec![], None, false, vec![], 0);
         for number in 0.. {
             let complete = head[at..].iter().position(|&b| b == b'\n');
             let line = &head[at..complete.map_or(head.len(), |n| at + n + 1)];
             let size = at + line.len() + usize::from(complete.is_none());
             let mut bound = (limits.max_header_bytes, 431);
-            if number == 0 && let Some(n) = method(line)? {
+            if number == 0
+                && let Some(n) = method(line)?
+            {
                 bound = bound.min((limits.max_uri + n + 12, 414));
             }
             if size > bound.0 {
@@ -168,8 +189,12 @@ mod twin {
             if name.is_empty() || !name.iter().all(|&b| token_byte(b)) {
                 return Err(400);
             }
-            while let Some(rest) = value.strip_prefix(b" ").or(value.strip_prefix(b"\t")) { value = rest; }
-            while let Some(rest) = value.strip_suffix(b" ").or(value.strip_suffix(b"\t")) { value = rest; }
+            while let Some(rest) = value.strip_prefix(b" ").or(value.strip_prefix(b"\t")) {
+                value = rest;
+            }
+            while let Some(rest) = value.strip_suffix(b" ").or(value.strip_suffix(b"\t")) {
+                value = rest;
+            }
             if !value_ok(value) {
                 return Err(400);
             }
@@ -181,13 +206,21 @@ mod twin {
             match lower(name).as_str() {
                 "host" => {
                     hosts.push(value.to_vec());
-                    if hosts.len() > 1 || !(host_ok(&text) || text.is_empty() && found.version == Version::Http10) {
+                    if hosts.len() > 1
+                        || !(host_ok(&text) || text.is_empty() && found.version == Version::Http10)
+                    {
                         return Err(400);
                     }
                 }
                 "content-length" => {
                     let number = text.trim_start_matches('0');
-                    let number = if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) { None } else if number.is_empty() { Some(0) } else { number.parse::<u64>().ok() };
+                    let number = if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+                        None
+                    } else if number.is_empty() {
+                        Some(0)
+                    } else {
+                        number.parse::<u64>().ok()
+                    };
                     if number.is_none() || length.is_some() {
                         return Err(400);
                     }
@@ -195,7 +228,9 @@ mod twin {
                 }
                 "transfer-encoding" => {
                     let codings: Vec<&str> = text.split(',').map(blanks_off).collect();
-                    if found.version == Version::Http10 || chunked { return Err(400); }
+                    if found.version == Version::Http10 || chunked {
+                        return Err(400);
+                    }
                     chunked = text == "chunked";
                     if !chunked {
                         let named = codings.iter().all(|c| !c.is_empty() && c.bytes().all(token_byte));
@@ -203,8 +238,12 @@ mod twin {
                         return Err(if named && !earlier { 501 } else { 400 });
                     }
                 }
-                "expect" if text.split(',').any(|e| blanks_off(e) != "100-continue") => found.expect = Expect::Unknown,
-                "expect" if found.expect == Expect::Nothing && found.version == Version::Http11 => found.expect = Expect::Continue,
+                "expect" if text.split(',').any(|e| blanks_off(e) != "100-continue") => {
+                    found.expect = Expect::Unknown
+                }
+                "expect" if found.expect == Expect::Nothing && found.version == Version::Http11 => {
+                    found.expect = Expect::Continue
+                }
                 "connection" => tokens.extend(text.split(',').map(|t| blanks_off(t).to_string())),
                 _ => {}
             }
@@ -231,7 +270,14 @@ mod twin {
         found.version = match &version[..] {
             b"HTTP/1.1" => Version::Http11,
             b"HTTP/1.0" => Version::Http10,
-            v if v.len() == 8 && v.starts_with(b"HTTP/") && v[5].is_ascii_digit() && v[6] == b'.' && v[7].is_ascii_digit() => return Err(505),
+            v if v.len() == 8
+                && v.starts_with(b"HTTP/")
+                && v[5].is_ascii_digit()
+                && v[6] == b'.'
+                && v[7].is_ascii_digit() =>
+            {
+                return Err(505);
+            }
             _ => return Err(400),
         };
         found.method = words[0].to_vec();
@@ -301,28 +347,30 @@ fn a_head() -> impl Strategy<Value = Vec<u8>> {
     let nasty = prop::sample::select(b"\0\r\n\t :;,#%/_\x7f\x80\xffaH1".to_vec());
     let change = prop::option::weighted(0.3, (any::<prop::sample::Index>(), nasty, 0..3u8));
     let blank = prop::sample::select(vec![&b""[..], b"", b"", b"\r\n", b"\r\n\r\n", b"\n", b"\r"]);
-    (blank, a_request_line(), any::<bool>(), lines, change, any::<bool>()).prop_map(|(blank, first, host, lines, change, whole)| {
-        let mut text = [blank, &first, b"\r\n"].concat();
-        if host {
-            text.extend_from_slice(b"Host: x\r\n");
-        }
-        for (line, end) in lines {
-            text.extend_from_slice(&line);
-            text.extend_from_slice(end);
-        }
-        if whole {
-            text.extend_from_slice(b"\r\nGET /next HTTP/1.1\r\n");
-        }
-        if let Some((index, byte, how)) = change {
-            let at = index.index(text.len());
-            match how {
-                0 => text[at] = byte,
-                1 => text.insert(at, byte),
-                _ => drop(text.remove(at)),
+    (blank, a_request_line(), any::<bool>(), lines, change, any::<bool>()).prop_map(
+        |(blank, first, host, lines, change, whole)| {
+            let mut text = [blank, &first, b"\r\n"].concat();
+            if host {
+                text.extend_from_slice(b"Host: x\r\n");
             }
-        }
-        text
-    })
+            for (line, end) in lines {
+                text.extend_from_slice(&line);
+                text.extend_from_slice(end);
+            }
+            if whole {
+                text.extend_from_slice(b"\r\nGET /next HTTP/1.1\r\n");
+            }
+            if let Some((index, byte, how)) = change {
+                let at = index.index(text.len());
+                match how {
+                    0 => text[at] = byte,
+                    1 => text.insert(at, byte),
+                    _ => drop(text.remove(at)),
+                }
+            }
+            text
+        },
+    )
 }
 
 proptest! {
@@ -395,10 +443,21 @@ fn framings() {
 #[test]
 fn lines_that_are_refused() {
     for text in [
-        "\nGET / HTTP/1.1\r\n", "\rGET / HTTP/1.1\r\n", "GET / HTTP/1.1\n", "GET / HTTP/1.1\r\nHost: x\n",
-        "GET / HTTP/1.1\r\nHost: x\r\n\n", "GET / HTTP/1.1\r\nHost: x\r\n\rX\r\n", "GET / HTTP/1.1\r\nHost: x\r\n c\r\n",
-        "GET / HTTP/1.1\r\nHost : x\r\n", "GET / HTTP/1.1\r\n: x\r\n", "GET / HTTP/1.1\r\nX A: x\r\n", "GET / HTTP/1.1\r\nX\r\n",
-        "GET / HTTP/1.1\r\nX: \0\r\n", "GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01",
+        "\nGET / HTTP/1.1\r\n",
+        "\rGET / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\n",
+        "GET / HTTP/1.1\r\nHost: x\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n\rX\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\n c\r\n",
+        "GET / HTTP/1.1\r\nHost : x\r\n",
+        "GET / HTTP/1.1\r\n: x\r\n",
+        "GET / HTTP/1.1\r\nX A: x\r\n",
+        "GET / HTTP/1.1\r\nX\r\n",
+        "GET / HTTP/1.1\r\nX: \0\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "\x16\x03\x01",
         "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\n",
     ] {
         assert_eq!(parse(text.as_bytes()), Err(400), "{text:?}");
@@ -416,15 +475,22 @@ fn sizes() {
     assert!(matches!(status(&format!("GET / HTTP/1.1\r\nHost: x\r\n{field}\r\n")), Ok(Some(_))));
     assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: x\r\nB: c\r\n{field}\r\n")), Err(431));
     assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: x\r\nB: {}\r\n\r\n", "c".repeat(400))), Err(431));
-    assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: x\r\nB: {}", "c".repeat(400))), Err(431), "before the line is complete");
+    assert_eq!(
+        status(&format!("GET / HTTP/1.1\r\nHost: x\r\nB: {}", "c".repeat(400))),
+        Err(431),
+        "before the line is complete"
+    );
 }
 
 #[test]
 fn persistence() {
     for (head, expected) in [
-        ("HTTP/1.1\r\nHost: x\r\n", true), ("HTTP/1.1\r\nHost: x\r\nConnection: close\r\n", false),
-        ("HTTP/1.1\r\nHost: x\r\nConnection: a, CLOSE,\r\n", false), ("HTTP/1.0\r\n", false),
-        ("HTTP/1.0\r\nConnection: Keep-Alive\r\n", true), ("HTTP/1.0\r\nConnection: keep-alive, close\r\n", false),
+        ("HTTP/1.1\r\nHost: x\r\n", true),
+        ("HTTP/1.1\r\nHost: x\r\nConnection: close\r\n", false),
+        ("HTTP/1.1\r\nHost: x\r\nConnection: a, CLOSE,\r\n", false),
+        ("HTTP/1.0\r\n", false),
+        ("HTTP/1.0\r\nConnection: Keep-Alive\r\n", true),
+        ("HTTP/1.0\r\nConnection: keep-alive, close\r\n", false),
     ] {
         let parsed = parse(format!("GET / {head}\r\n").as_bytes());
         assert_eq!(parsed.map(|head| head.map(|h| h.persistent)), Ok(Some(expected)), "{head:?}");

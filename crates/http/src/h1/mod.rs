@@ -72,12 +72,12 @@ impl<S: Transport> Link<S> {
         let mut armed = false;
         let mut hurried = false;
         poll_fn(|cx| {
+            self.timer.wakes(cx.waker());
             if self.poll_readable(cx).is_ready() {
                 return Poll::Ready(true);
             }
             if !armed {
                 armed = true;
-                self.timer.wakes(cx.waker());
                 self.timer.arm(Lane::Read, Instant::now() + patience);
             }
             if self.shared.draining.get() {
