@@ -158,6 +158,8 @@ struct Worker {
     state: State,
     since: Instant,
     forked: Instant,
+    /// It said so before the template said that it had forked it: they speak over different sockets.
+    ready: bool,
     killed: bool,
     orphan: bool,
 }
@@ -297,11 +299,15 @@ impl Table {
     fn forked(&mut self, index: u32, pid: u32, now: Instant, actions: &mut Vec<Action>) {
         let stopping = self.stopping;
         if let Some(worker) = self.workers.get_mut(index as usize).and_then(Option::as_mut) {
+            let (serial, ready) = (worker.serial, worker.ready);
             (worker.pid, worker.state, worker.since, worker.forked) = (pid, State::Booting, now, now);
             if stopping {
                 worker.state = State::Doomed(Cause::Ordered);
                 worker.killed = true;
                 actions.push(Action::Signal { pid, name: "KILL" });
+            }
+            if ready {
+                self.ready(serial, now, actions);
             }
         }
     }
@@ -505,8 +511,16 @@ impl Table {
         let serial = self.next;
         self.next += 1;
         let state = State::Forking;
-        self.workers[index] =
-            Some(Worker { serial, pid: 0, state, since: now, forked: now, killed: false, orphan: false });
+        self.workers[index] = Some(Worker {
+            serial,
+            pid: 0,
+            state,
+            since: now,
+            forked: now,
+            ready: false,
+            killed: false,
+            orphan: false,
+        });
         actions.push(Action::Fork { index: index as u32, serial });
     }
 }

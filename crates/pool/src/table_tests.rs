@@ -38,6 +38,15 @@ fn workers_are_forked_one_by_one_until_all_are_up() {
 }
 
 #[test]
+fn a_worker_may_be_ready_before_its_fork_is_reported() {
+    let (mut table, now) = (table(1), Instant::now());
+    table.on(Event::TemplateBooted, now);
+    assert_eq!(table.on(Event::Ready(1), now), []);
+    let actions = table.on(Event::Forked { index: 0, pid: 101 }, now);
+    assert_eq!(actions, [Action::Open(1), Action::Settled]);
+}
+
+#[test]
 fn a_dead_worker_is_replaced() {
     let (mut table, now) = (table(1), Instant::now());
     let actions = table.on(Event::TemplateBooted, now);
