@@ -320,9 +320,11 @@ impl Table {
     }
 
     fn ready(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
-        let Some(worker) = self.worker(serial).filter(|worker| worker.state == State::Booting) else {
+        let Some(worker) = self.worker(serial) else { return };
+        worker.ready = true;
+        if worker.state != State::Booting {
             return;
-        };
+        }
         (worker.state, worker.since) = (State::Up, now);
         self.ever_ready = true;
         actions.push(Action::Open(serial));
