@@ -114,3 +114,22 @@ impl<S: Transport> Link<S> {
         }
     }
 }
+
+/// Judges the head at the start of `text` as if it had come in pieces that end at `cuts` and at its end: where it ends, or
+/// `None` when more would be needed. For fuzzers and other judges; [`serve`] does the same with what a socket gives.
+///
+/// # Errors
+/// What a client would be told.
+pub fn judge_head(
+    text: &[u8],
+    cuts: &[usize],
+    limits: &crate::Limits,
+) -> Result<Option<usize>, handler::Failure> {
+    let mut parser = head::Parser::new();
+    for &cut in cuts {
+        if let Some(end) = parser.advance(&text[..cut], limits)? {
+            return Ok(Some(end));
+        }
+    }
+    parser.advance(text, limits)
+}

@@ -1,0 +1,39 @@
+//! Frames between front and worker: no bytes from the other side make a decoder panic or read beyond its payload.
+//! Run with `cargo +nightly fuzz run wire_frames`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::{Frame, Kind, frame, request, response};
+
+fn decode(frame: &Frame<'_>) {
+    match frame.header.kind {
+        Kind::Request => {
+            if let Ok(request) = request::Request::decode(frame.payload) {
+                let size: usize = request.fields().map(|_| 1).sum();
+                assert!(size <= frame.payload.len() && request.path().len() + request.query().len() <= frame.payload.len());
+            }
+        }
+        Kind::Response => {
+            if let Ok(response) = response::Response::decode(frame.payload) {
+                assert!(response.fields().map(|(name, value)| name.len() + value.len()).sum::<usize>() <= frame.payload.len());
+            }
+        }
+        Kind::Interim => {
+            if let Ok(response) = response::Response::decode_interim(frame.payload) {
+                assert_eq!(response.fields().count(), response.field_count());
+            }
+        }
+        Kind::Ready => drop(frame::ready_payload(frame.payload)),
+        Kind::File => drop(frame::file_payload(frame.payload)),
+        _ => drop(frame::u32_payload(frame.payload)),
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut rest = input;
+    while let Ok(Some((frame, used))) = Frame::cut(rest) {
+        assert!(used >= frame::HEADER && used <= rest.len());
+        decode(&frame);
+        rest = &rest[used..];
+    }
+});
