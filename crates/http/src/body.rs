@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes written to a spool file at a time.
 const BLOCK: usize = 256 << 10;
 /// Bytes reserved in advance on the word of a client.
-const TRUSTED_LENGTH: u64 = 16 << 10;
+const TRUSTED_LENGTH: u64 = 64 << 10;
 
 /// A body that has arrived whole.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ pub struct Limits {
     pub max_uri: usize,
     /// Request body, in bytes (413 beyond); `None` is unlimited.
     pub max_body: Option<u64>,
-    /// Requests answered on one connection before it is closed; `None` is unlimited.
+    /// Requests answered on one connection before it is closed; `None` and 0 are unlimited.
     pub max_requests_per_connection: Option<u64>,
     /// From the first byte of a request to the end of its head, in total (408).
     pub header_timeout: Duration,

@@ -2,7 +2,7 @@
 
 use super::chunked::{Bounds, Decoder};
 use super::head::{Expect, Framing, Head};
-use super::link::Link;
+use super::link::{Link, forget};
 use crate::Limits;
 use crate::timers::Lane;
 use crate::transport::Transport;
@@ -162,11 +162,7 @@ impl<S: Transport> Link<S> {
         let mut input = self.input.borrow_mut();
         if !input.is_empty() {
             let (data, used) = body.take(&input)?;
-            if used == input.len() {
-                *input = Vec::new()
-            } else {
-                drop(input.drain(..used))
-            }
+            forget(&mut input, used);
             return Ok(Some(data));
         }
         let read = self.read(|bytes| {

@@ -4,7 +4,7 @@ use super::After;
 use super::body_state::{BodyReader, BodyState};
 use super::client::ClientView;
 use super::head::{Expect, Framing};
-use super::link::Link;
+use super::link::{Link, forget};
 use super::output::Output;
 use super::receive::{self, NoHead, Received};
 use super::respond::{self, Asked, Sent};
@@ -38,7 +38,11 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
         let after = match receive::head(link).await {
             Ok(received) => {
                 *served += 1;
-                let last = link.shared.limits.max_requests_per_connection.is_some_and(|max| *served >= max);
+                let last = link
+                    .shared
+                    .limits
+                    .max_requests_per_connection
+                    .is_some_and(|max| max > 0 && *served >= max);
                 exchange(link, peer, context, received, last, &mut output).await
             }
             Err(NoHead::Idle) => After::Idle,
@@ -201,11 +205,7 @@ fn incoming<S: Transport>(link: &Rc<Link<S>>, head: &super::head::Head, exchange
         Some(0) => return Incoming::Empty,
         Some(length) if length <= input.len() as u64 => {
             if let Ok((data, used)) = body.take(&input) {
-                if used == input.len() {
-                    *input = Vec::new()
-                } else {
-                    drop(input.drain(..used))
-                }
+                forget(&mut input, used);
                 return Incoming::Ready(data);
             }
         }

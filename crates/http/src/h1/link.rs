@@ -7,6 +7,7 @@ use super::body_state::BodyState;
 use crate::context::{Counted, Shared};
 use crate::timers::{Lane, Timer};
 use crate::transport::Transport;
+use bytes::{Buf, BytesMut};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
@@ -26,7 +27,7 @@ pub(crate) struct Link<S> {
     pub(crate) shared: Rc<Shared>,
     pub(crate) timer: Timer,
     /// Bytes read ahead of need.
-    pub(crate) input: RefCell<Vec<u8>>,
+    pub(crate) input: RefCell<BytesMut>,
     /// Bytes are known to wait in the socket although its readiness says otherwise.
     pub(crate) unread: Cell<bool>,
     pub(crate) body: RefCell<BodyState>,
@@ -37,6 +38,14 @@ pub(crate) struct Link<S> {
     /// Informational responses that did not fit into the socket yet.
     pub(crate) queued: RefCell<Vec<u8>>,
     _open: Counted,
+}
+
+/// Forgets the first `n` bytes of what was read ahead, and its memory with the last one.
+pub(crate) fn forget(input: &mut BytesMut, n: usize) {
+    input.advance(n);
+    if input.is_empty() {
+        *input = BytesMut::new();
+    }
 }
 
 impl<S: Transport> Link<S> {

@@ -133,3 +133,57 @@ pub fn judge_head(
     }
     parser.advance(text, limits)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, Timers};
+    use handler::{Exchange, PeerAddr, Response};
+    use std::io::{Read, Write};
+    use tokio::net::UnixStream;
+
+    struct Hello;
+
+    impl Handler for Hello {
+        async fn handle(&self, _: Exchange) -> Response {
+            Response::text(200, "text/plain", "hello")
+        }
+    }
+
+    fn run<R>(work: impl AsyncFnOnce(Rc<Peer>, Rc<Context<Hello>>) -> R) -> R {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        let peer =
+            Peer { remote: PeerAddr::Unix, remote_text: String::new(), local: PeerAddr::Unix, tls: false };
+        runtime.expect("a runtime").block_on(async {
+            let context = Context::new(Hello, Limits::default(), Timers::new());
+            work(Rc::new(peer), context).await
+        })
+    }
+
+    #[test]
+    fn unix_sockets_are_served_too() {
+        let (mut client, server) = std::os::unix::net::UnixStream::pair().unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        server.set_nonblocking(true).unwrap();
+        run(async |peer, context| serve(UnixStream::from_std(server).unwrap(), peer, context).await);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello"), "{answer}");
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let (_client, server) = std::os::unix::net::UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        run(async |peer, context| {
+            let idle = serve(UnixStream::from_std(server).unwrap(), peer, context);
+            assert!(size_of_val(&idle) <= 320, "{}", size_of_val(&idle));
+        });
+        assert!(
+            size_of::<Link<tokio::net::TcpStream>>() <= 512,
+            "{}",
+            size_of::<Link<tokio::net::TcpStream>>()
+        );
+    }
+}

@@ -1,7 +1,7 @@
 //! Receiving a request head: from the socket to a [`Request`] that owns its text.
 
 use super::head::{Head, Parser};
-use super::link::Link;
+use super::link::{Link, forget};
 use crate::timers::Lane;
 use crate::transport::Transport;
 use handler::{Failure, FailureKind as Kind, Fields, Peer, Request};
@@ -124,11 +124,7 @@ fn look_at_input<S: Transport>(link: &Link<S>, parser: &mut Parser) -> Result<Lo
     let mut input = link.input.borrow_mut();
     let Some(end) = parser.advance(&input, &link.shared.limits)? else { return Ok(Look::Partial) };
     let text = own(&input[parser.start()..end]);
-    if end == input.len() {
-        *input = Vec::new()
-    } else {
-        drop(input.drain(..end))
-    }
+    forget(&mut input, end);
     Ok(Look::Complete(text))
 }
 

@@ -91,7 +91,7 @@ impl End for AppEnd<'_> {
 
 /// Runs until both directions have ended, or one has broken; bytes sent to the client, and whether it broke.
 pub(crate) async fn run<S: Transport>(link: &Link<S>, io: UnixStream) -> (u64, bool) {
-    let mut up = Flow { held: link.input.take(), ..Flow::default() };
+    let mut up = Flow { held: link.input.take().into(), ..Flow::default() };
     let mut down = Flow::default();
     let client = ClientEnd(link);
     let app = AppEnd { io: &io, scratch: &link.shared.scratch };

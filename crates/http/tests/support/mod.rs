@@ -1,5 +1,6 @@
 //! A server with a handler for questions, on a thread of its own, and a client that sees bytes.
 #![allow(dead_code, reason = "each test program uses its part")]
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use handler::{
     Body, BodyStream, Broken, Chunk, Departure, Ending, Exchange, Fields, FileRegion, Handler, Peer,
