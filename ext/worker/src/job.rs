@@ -22,23 +22,23 @@ pub(crate) fn set_app(app: Value) {
     APP.get_or_init(|| Slot::leak(app)).set(app);
 }
 
-/// Serves a request.
-pub(crate) fn run(task: &'static Task, job: Job) {
-    let started_us = os::now_us();
+/// Serves a request that is taken up at `started_us`; returns when it was done with.
+pub(crate) fn run(task: &'static Task, job: Job, started_us: u64) -> u64 {
     task.begin(job.link, job.id, started_us);
     let board = worker(|w| w.scoreboard);
     board.begin(task.index, job.link, job.id, started_us);
     let failed = if job.gone { drop_unstarted(task, job.fd) } else { serve_request(task, &job) };
     board.finish(task.index, failed);
     task.end();
-    let took_us = os::now_us().saturating_sub(started_us);
+    let now_us = os::now_us();
     worker(|w| {
         w.active -= 1;
-        w.note(took_us);
+        w.note(now_us.saturating_sub(started_us));
         if w.leader == Some(task.index) {
             w.leader = None;
         }
     });
+    now_us
 }
 
 fn drop_unstarted(task: &'static Task, fd: Option<RawFd>) -> bool {
@@ -57,8 +57,12 @@ fn serve_request(task: &'static Task, job: &Job) -> bool {
     if task.stage.get() != Stage::Ended {
         emit::end(task, failed);
     }
-    failed |= attempt(task, || close(task.body.get())).is_err_and(|(_, error)| complain(task, error));
-    failed |= attempt(task, || finish(task)).is_err_and(|(_, error)| complain(task, error));
+    if needs_close(task.body.get()) {
+        failed |= attempt(task, || close(task.body.get())).is_err_and(|(_, error)| complain(task, error));
+    }
+    if task.unfinished.get() {
+        failed |= attempt(task, || finish(task)).is_err_and(|(_, error)| complain(task, error));
+    }
     failed
 }
 
@@ -87,6 +91,12 @@ fn enter(task: &'static Task, request: &Request<'_>, fd: Option<RawFd>) {
         return;
     }
     respond(task, response, true);
+    task.unfinished.set(!task.input.get().is_nil() || has_callbacks(env));
+}
+
+fn has_callbacks(env: Value) -> bool {
+    let waits = |list: Value| list.is_array() && list.array_len() > 0;
+    waits(ruby::hash_get(env, names().response_finished.get())) || waits(ruby::hash_get(env, names().after_reply.get()))
 }
 
 /// Takes status, headers and body apart and sends them. May raise.
@@ -147,8 +157,13 @@ fn complain(task: &'static Task, error: Value) -> bool {
     true
 }
 
+#[inline]
+fn needs_close(body: Value) -> bool {
+    !body.is_nil() && !body.is_plain_array() && !body.is_string()
+}
+
 fn close(body: Value) {
-    if !body.is_nil() && !body.is_plain_array() && !body.is_string() && ruby::responds(body, names().close) {
+    if ruby::responds(body, names().close) {
         ruby::call(body, names().close, &[]);
     }
 }

@@ -38,8 +38,8 @@ const METHODS: [&[u8]; 7] = [b"GET", b"POST", b"HEAD", b"PUT", b"PATCH", b"DELET
 names! {
     ids {
         call: "call", each: "each", close: "close", to_path: "to_path", to_ary: "to_ary", to_i: "to_i",
-        respond_to: "respond_to?", failed: "failed", finished: "finished", reply_sent: "reply_sent",
-        stream: "stream", input: "input", open_file: "open_file", interrupted: "interrupted", fileno: "fileno",
+        failed: "failed", finished: "finished", reply_sent: "reply_sent",
+        stream: "stream", input: "input", interrupted: "interrupted",
     }
     keys {
         request_method: "REQUEST_METHOD", path_info: "PATH_INFO", request_path: "REQUEST_PATH",
@@ -48,9 +48,9 @@ names! {
         server_protocol: "SERVER_PROTOCOL", http_version: "HTTP_VERSION", url_scheme: "rack.url_scheme",
         https: "HTTPS", content_length: "CONTENT_LENGTH", request_start: "HTTP_X_REQUEST_START",
         rack_input: "rack.input", queue_time: "firebrick.queue_time", after_reply: "rack.after_reply",
-        response_finished: "rack.response_finished", hijack_io: "rack.hijack_io",
+        response_finished: "rack.response_finished",
         http_1_0: "HTTP/1.0", http_1_1: "HTTP/1.1", scheme_http: "http", scheme_https: "https", on: "on",
-        localhost: "127.0.0.1", empty: "",
+        empty: "",
     }
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",

@@ -12,13 +12,7 @@ pub(crate) struct Scoreboard {
     words: &'static [AtomicU64],
 }
 
-static NOWHERE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
-
 impl Scoreboard {
-    pub(crate) const fn unmapped() -> Scoreboard {
-        Scoreboard { words: &NOWHERE }
-    }
-
     /// Maps slot `index` of a file of slots of `slot_len` bytes and clears it.
     pub(crate) fn map(fd: RawFd, index: usize, slot_len: usize) -> io::Result<Scoreboard> {
         let words = os::map_words(fd, (index + 1) * slot_len)?;

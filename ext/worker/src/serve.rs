@@ -26,10 +26,11 @@ pub(crate) fn current() -> Option<&'static Task> {
 pub(crate) fn serve(index: usize) {
     let task = worker(|w| w.tasks[index]);
     CURRENT.set(Some(task));
-    while let Some(job) = next(task) {
+    let mut now_us = os::now_us();
+    while let Some(job) = next(task, &mut now_us) {
         let bytes = Rc::clone(&job.bytes);
         let link = job.link as usize;
-        job::run(task, job);
+        now_us = job::run(task, job, now_us);
         worker(|w| {
             if let Ok(buffer) = Rc::try_unwrap(bytes) {
                 w.links[link].reuse(buffer);
@@ -74,13 +75,13 @@ fn report(error: Value) {
 }
 
 #[inline]
-fn next(task: &'static Task) -> Option<Job> {
+fn next(task: &'static Task, now_us: &mut u64) -> Option<Job> {
     loop {
-        let now_us = os::now_us();
-        if worker(|w| w.must_send(now_us)) {
+        if worker(|w| w.must_send(*now_us)) {
             send_all(task);
+            *now_us = os::now_us();
         }
-        match worker(|w| w.step(task.index, now_us)) {
+        match worker(|w| w.step(task.index, *now_us)) {
             Step::Run(job, help) => {
                 lend(help);
                 return Some(job);
@@ -92,6 +93,7 @@ fn next(task: &'static Task) -> Option<Job> {
         if task.killed.get() {
             return None;
         }
+        *now_us = os::now_us();
     }
 }
 

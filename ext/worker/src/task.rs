@@ -44,6 +44,8 @@ pub(crate) struct Task {
     /// The client has gone.
     pub(crate) gone: Cell<bool>,
     pub(crate) head_only: Cell<bool>,
+    /// Something of the request is to be done after the response.
+    pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
     pub(crate) flushed_us: Cell<u64>,
     /// The response says how long its body is, or can turn it into an array: it will end soon.
@@ -84,6 +86,7 @@ impl Task {
             window: Cell::new(0),
             gone: Cell::new(false),
             head_only: Cell::new(false),
+            unfinished: Cell::new(false),
             status: Cell::new(0),
             flushed_us: Cell::new(0),
             finite: Cell::new(false),
@@ -121,6 +124,7 @@ impl Task {
         self.gone.set(false);
         self.head_only.set(false);
         self.finite.set(false);
+        self.unfinished.set(true);
         self.status.set(0);
     }
 

@@ -85,14 +85,21 @@ class ThreadsTest < Case
   end
 
   def test_an_idle_worker_sleeps
-    serve(app(SLEEPER), threads: [1, 5]) do |worker|
-      Array.new(5) { worker.start(target: "/?0.05") }.each { |id| worker.response(id) }
-      20.times { worker.get }
-      sleep 0.5
-      before = switches(worker.pid)
-      sleep 1
-      assert_operator switches(worker.pid) - before, :<=, 20, "wake-ups of an idle worker in a second"
+    [[1, 1], [1, 5]].product([1, 2]).each do |threads, links|
+      serve(app(SLEEPER), threads: threads, links: links) do |worker|
+        Array.new(5) { worker.start(target: "/?0.05") }.each { |id| worker.response(id) }
+        20.times { worker.get }
+        sleep 0.5
+        before = [switches(worker.pid), ticks(worker.pid)]
+        sleep 1
+        assert_operator switches(worker.pid) - before.first, :<=, 20, "wake-ups of an idle worker in a second"
+        assert_operator ticks(worker.pid) - before.last, :<=, 5, "hundredths of a second of CPU"
+      end
     end
+  end
+
+  def ticks(pid)
+    File.read("/proc/#{pid}/stat").split(") ").last.split.values_at(11, 12).sum(&:to_i)
   end
 
   # Ruby's own timer thread is not counted: it is not ours to keep quiet.

@@ -88,15 +88,22 @@ fn start(index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Valu
         Ok(board) => board,
         Err(error) => failed(format!("cannot map the scoreboard: {error}")),
     };
-    let fds: Vec<i32> = (0..links.array_len()).map(|at| number(links.at(at)) as i32).collect();
-    Worker::install(options, &fds, board, Vec::new());
-    drop(fds);
+    if let Err(error) = install(options, links, board) {
+        failed(format!("cannot use a link: {error}"));
+    }
     add_task(0);
     board.thread_started();
     (1..options.threads_min).for_each(|index| serve::lend(Help::Spawn(index)));
     let _ = worker::alarm();
     ready(options.threads_max);
     NIL
+}
+
+fn install(options: Options, links: Value, board: Scoreboard) -> std::io::Result<()> {
+    let fds: Vec<i32> = (0..links.array_len()).map(|at| number(links.at(at)) as i32).collect();
+    fds.iter().try_for_each(|&fd| os::set_blocking(fd))?;
+    Worker::install(options, &fds, board, Vec::new());
+    Ok(())
 }
 
 fn add_task(index: usize) {

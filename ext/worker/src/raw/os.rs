@@ -278,6 +278,18 @@ pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into()))
 }
 
+/// Makes waiting the default for a socket, whatever its maker thought of it.
+///
+/// # Errors
+/// As fcntl(2).
+pub(crate) fn set_blocking(fd: RawFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    unsafe {
+        let flags = check(libc::fcntl(fd, libc::F_GETFL))?;
+        check(libc::fcntl(fd, libc::F_SETFL, flags & !libc::O_NONBLOCK)).map(|_| ())
+    }
+}
+
 /// Nothing more will be written to the socket: its other end reads end of file.
 pub(crate) fn stop_writing(fd: RawFd) {
     // SAFETY: no pointers.

@@ -14,7 +14,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct Value(VALUE);
 
 pub(crate) const NIL: Value = Value(rb_sys::Qnil as VALUE);
-pub(crate) const TRUE: Value = Value(rb_sys::Qtrue as VALUE);
 pub(crate) const FALSE: Value = Value(rb_sys::Qfalse as VALUE);
 
 impl Value {
