@@ -142,7 +142,7 @@ module RackSpecTests
         [200, text.merge("content-length" => "6", "rack.hijack" => ->(io) { io.write("length"); io.close }), []]
       when "/stream" then [200, text.dup, ->(stream) { stream.write("streamed "); stream << "body"; stream.flush; stream.close }]
       when "/stream/echo" then [200, text.dup, ->(stream) { stream.write(stream.read.to_s.upcase); stream.close_write; stream.close }]
-      when "/stream/unclosed" then [200, text.dup, ->(stream) { stream.write("unclosed") }]
+      when "/stream/later" then [200, text.dup, ->(stream) { Thread.new { sleep 0.1; stream.write("later"); stream.close } }]
       when "/stream/object"
         body = Object.new
         def body.call(stream) = (stream.write("object"); stream.close)
@@ -452,7 +452,7 @@ module RackSpecTests
         streaming_only
         assert_equal "streamed body", get("/stream").body
         assert_equal "object", get("/stream/object").body
-        assert_equal "unclosed", get("/stream/unclosed").body
+        assert_equal "later", get("/stream/later").body
       end
 
       it "gives the stream the request's body to read" do
@@ -492,7 +492,8 @@ module RackSpecTests
   end
 
   def streaming_only
-    skip "Rack 2 knows no streaming body, and Puma none that responds to call" if Server.puma?
+    skip "Puma 5 knows no body that responds to call" if Server.puma?
+    skip "Rack::Lint of Rack 2 refuses a body that responds to call" if Server.rack_release < "3" && is_a?(RackSpecWithLintTest)
   end
 end
 

@@ -1,0 +1,87 @@
+# frozen_string_literal: true
+
+# A JSON API over Redis: short notes that can be written, read, listed and deleted.
+#
+#   POST   /notes       {"text": "..."}   201, the note
+#   GET    /notes                         200, the newest first
+#   GET    /notes/:id                     200 or 404
+#   DELETE /notes/:id                     204 or 404
+
+require "json"
+require "redis"
+
+class Notes
+  LONGEST_BODY = 64 * 1024
+  LISTED = 50
+
+  # Each thread has a connection of its own, made when it is first needed: workers are forked from a process that has
+  # loaded the app, and a connection made there would be shared by all of them.
+  def initialize(url)
+    @url = url
+    @key = :"notes_redis_#{object_id}"
+  end
+
+  def call(env)
+    id = env["PATH_INFO"][%r{\A/notes/(\d{1,18})\z}, 1]
+    case [env["REQUEST_METHOD"], id ? :note : env["PATH_INFO"]]
+    in ["GET", "/notes"] then answer(200, list)
+    in ["POST", "/notes"] then create(env)
+    in ["GET", :note] then (note = read(id)) ? answer(200, note) : missing
+    in ["DELETE", :note] then delete(id) ? [204, {}, []] : missing
+    in [_, "/notes" | :note] then fault(405, "this cannot be done here")
+    else missing
+    end
+  rescue Redis::BaseConnectionError
+    fault(503, "the database cannot be reached")
+  end
+
+  private
+
+  def redis
+    Thread.current.thread_variable_get(@key) ||
+      Redis.new(url: @url, timeout: 2).tap { |connection| Thread.current.thread_variable_set(@key, connection) }
+  end
+
+  def create(env)
+    body = env["rack.input"]&.read(LONGEST_BODY + 1).to_s
+    return fault(413, "a note has at most #{LONGEST_BODY} bytes") if body.bytesize > LONGEST_BODY
+
+    text = text_in(body) or return fault(422, 'expected a JSON object such as {"text": "hello"}')
+    note = { "id" => redis.incr("notes:last"), "text" => text, "at" => Time.now.utc.strftime("%FT%TZ") }
+    redis.multi do |transaction|
+      transaction.set("notes:#{note["id"]}", JSON.generate(note))
+      transaction.lpush("notes:ids", note["id"])
+    end
+    answer(201, note, "location" => "/notes/#{note["id"]}")
+  end
+
+  def text_in(body)
+    given = JSON.parse(body)
+    text = given["text"] if given.is_a?(Hash)
+    text if text.is_a?(String) && !text.strip.empty?
+  rescue JSON::ParserError, EncodingError
+    nil
+  end
+
+  def list
+    ids = redis.lrange("notes:ids", 0, LISTED - 1)
+    ids.empty? ? [] : redis.mget(ids.map { |id| "notes:#{id}" }).compact.map { |note| JSON.parse(note) }
+  end
+
+  def read(id)
+    redis.get("notes:#{id}")&.then { |note| JSON.parse(note) }
+  end
+
+  def delete(id)
+    redis.lrem("notes:ids", 1, id)
+    redis.del("notes:#{id}").positive?
+  end
+
+  def missing = fault(404, "there is no such note")
+
+  def fault(status, message) = answer(status, { "error" => message })
+
+  def answer(status, data, headers = {})
+    [status, { "content-type" => "application/json" }.merge(headers), [JSON.generate(data), "\n"]]
+  end
+end

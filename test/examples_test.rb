@@ -1,0 +1,178 @@
+# frozen_string_literal: true
+
+# Each example is started as its README says and used as its users would.
+
+require "support/case"
+require "securerandom"
+
+class ExamplesTest < Case
+  ROOT = File.join(Server::ROOT, "examples")
+
+  # One server, in the example's own folder.
+  def example(name, **options)
+    start(directory: File.join(ROOT, name), **options)
+  end
+
+  def form(fields)
+    fields.map { |name, value| "#{name}=#{value.b.gsub(/[^a-zA-Z0-9]/n) { |byte| format('%%%02X', byte.ord) }}" }.join("&")
+  end
+
+  it "tests every example, and each has a README and a config.ru" do
+    names = Dir.children(ROOT).select { |name| File.directory?(File.join(ROOT, name)) }.sort
+    assert_equal %w[hello json-redis sinatra websocket-chat], names
+    names.each { |name| %w[README.md config.ru].each { |file| assert File.file?(File.join(ROOT, name, file)), "#{name}/#{file}" } }
+  end
+
+  it "runs hello" do
+    response = get("/", to: example("hello", workers: 2))
+    assert_status 200, response
+    assert_equal "Hello from Firebrick\n", response.body
+  end
+
+  it "runs sinatra: page, form, JSON, style sheet" do
+    own = example("sinatra")
+    page = get("/", to: own)
+    assert_status 200, page
+    assert_match(%r{\Atext/html}, page["content-type"])
+    assert_match(/<form/, page.body)
+
+    signed = post("/entries", form("name" => "Ada <b>", "text" => "caf\u00e9 & more"), to: own, headers: { "Content-Type" => "application/x-www-form-urlencoded" })
+    assert_status 303, signed
+    assert_equal "http://example.test/", signed["location"]
+    assert_includes get("/", to: own).body.force_encoding("UTF-8"), "caf\u00e9 &amp; more"
+    refute_includes get("/", to: own).body, "Ada <b>"
+    entry = get("/entries.json", to: own).json.first
+    assert_equal ["Ada <b>", "caf\u00e9 & more"], entry.values_at("name", "text")
+
+    assert_status 422, post("/entries", form("name" => "", "text" => "x"), to: own, headers: { "Content-Type" => "application/x-www-form-urlencoded" })
+    assert_status 404, get("/missing", to: own)
+    assert_equal "up\n", get("/up", to: own).body
+    assert_match(%r{\Atext/css}, get("/guestbook.css", to: own)["content-type"])
+  end
+
+  it "runs json-redis with a real Redis" do
+    with_redis do |url|
+      own = example("json-redis", workers: 2, threads: "1:3", env: { "REDIS_URL" => url })
+      assert_equal [], get("/notes", to: own).json
+      texts = (1..20).map { |i| "note #{i} \u{1f9f1}" }
+      made = texts.map { |text| post("/notes", JSON.generate(text: text), to: own) }
+      made.each { |response| assert_status 201, response }
+      assert_equal texts.reverse, get("/notes", to: own).json.map { |note| note["text"] }
+      path = made.first["location"]
+      assert_equal texts.first, get(path, to: own).json["text"]
+      assert_status 204, ask(request("DELETE", path), to: own)
+      assert_status 404, get(path, to: own)
+      assert_status 422, post("/notes", "nonsense", to: own)
+      assert_status 405, ask(request("PUT", "/notes", {}, "{}"), to: own)
+      assert_status 413, post("/notes", "x" * 100_000, to: own)
+    end
+  end
+
+  it "runs json-redis without a Redis, and says so" do
+    own = example("json-redis", env: { "REDIS_URL" => "redis://127.0.0.1:1/0" })
+    assert_status 503, get("/notes", to: own)
+  end
+
+  it "runs websocket-chat: page, handshake, messages between visitors, goodbye" do
+    own = example("websocket-chat", threads: "1:2")
+    assert_match(%r{\Atext/html}, get("/", to: own)["content-type"])
+    assert_status 426, get("/chat", to: own)
+
+    visitors = Array.new(4) { Visitor.new(connect(own)) }
+    visitors.each { |visitor| visitor.shake_hands(request("GET", "/chat", visitor.headers)) }
+    wait_until("everybody to be there") { visitors.last.receive["visitors"] == 4 }
+
+    visitors.first.send_text("hello \u{1f44b}")
+    visitors.each { |visitor| assert_equal "hello \u{1f44b}", visitor.receive_until { |message| message["text"].start_with?("hello") }["text"] }
+    visitors[1].send_text("x" * 3000)
+    assert_equal 3000, visitors[2].receive_until { |message| message["text"].size > 100 }["text"].size
+
+    visitors[0].close
+    assert visitors[0].receive_goodbye, "a close frame comes back"
+    visitors[1].connection.close
+    assert_equal 2, visitors[2].receive_until { |message| message["text"].end_with?("out") && message["visitors"] == 2 }["visitors"]
+    assert_status 200, get("/", to: own), "threads are free, whatever the visitors do"
+  end
+
+  # The client's side of a WebSocket (RFC 6455), by hand.
+  class Visitor
+    MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+    attr_reader :connection
+
+    def initialize(connection)
+      @connection = connection
+      @key = SecureRandom.base64(16)
+    end
+
+    def headers
+      { "Connection" => "Upgrade", "Upgrade" => "websocket", "Sec-WebSocket-Key" => @key, "Sec-WebSocket-Version" => "13" }
+    end
+
+    def shake_hands(bytes)
+      response = @connection.write(bytes).read_response
+      raise Minitest::Assertion, "no handshake:\n#{response.raw_head}" unless response.status == 101
+
+      expected = Digest::SHA1.base64digest(@key + MAGIC)
+      raise Minitest::Assertion, "wrong accept key" unless response["sec-websocket-accept"] == expected
+    end
+
+    def send_text(text)
+      frame(1, text.b)
+    end
+
+    def close
+      frame(8, [1000].pack("n"))
+    end
+
+    def receive
+      opcode, payload = receive_frame
+      raise Minitest::Assertion, "frame #{opcode}: #{payload.inspect}" unless opcode == 1
+
+      JSON.parse(payload.force_encoding("UTF-8"))
+    end
+
+    def receive_until
+      loop { receive.then { |message| return message if yield message } }
+    end
+
+    # Passes over what was said meanwhile.
+    def receive_goodbye
+      loop { return true if receive_frame.first == 8 }
+    end
+
+    def receive_frame
+      first, second = @connection.read_exactly(2).bytes
+      length = second & 0x7f
+      length = @connection.read_exactly(2).unpack1("n") if length == 126
+      length = @connection.read_exactly(8).unpack1("Q>") if length == 127
+      [first & 0x0f, @connection.read_exactly(length)]
+    end
+
+    private
+
+    # A masked frame, as clients have to send them.
+    def frame(opcode, payload)
+      mask = SecureRandom.bytes(4)
+      masked = payload.bytes.each_with_index.map { |byte, i| byte ^ mask.getbyte(i % 4) }.pack("C*")
+      length = payload.bytesize < 126 ? [0x80 | payload.bytesize].pack("C") : [0x80 | 126, payload.bytesize].pack("Cn")
+      @connection.write([0x80 | opcode].pack("C") + length + mask + masked)
+    end
+  end
+
+  private
+
+  # A Redis of its own on a free port, kept in memory and ended afterwards.
+  def with_redis
+    skip "redis-server is not installed" unless system("which redis-server > /dev/null")
+    port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
+    Dir.mktmpdir do |dir|
+      pid = Process.spawn("redis-server", "--port", port.to_s, "--bind", "127.0.0.1", "--save", "", "--dir", dir, out: File::NULL)
+      wait_until("Redis to listen") { Socket.tcp("127.0.0.1", port).close || true rescue false }
+      yield "redis://127.0.0.1:#{port}/0"
+    ensure
+      Process.kill("TERM", pid)
+      Process.wait(pid)
+    end
+  end
+end
