@@ -108,7 +108,7 @@ fn the_last_of_contradicting_flags_wins() {
 fn commands_take_their_own() {
     let shelf = Shelf::new();
     assert!(matches!(shelf.type_in("check -w 2"), Ok(Command::Check(_))));
-    let Ok(Command::Stats { control, json }) = shelf.type_in("stats --json --control c.sock") else {
+    let Ok(Command::Stats { control, json, .. }) = shelf.type_in("stats --json --control c.sock") else {
         panic!("no stats")
     };
     assert_eq!((control, json), (shelf.current_dir().join("c.sock"), true));

@@ -23,6 +23,7 @@ mod request_id;
 mod serve;
 mod signals;
 mod snapshot;
+mod stamp;
 pub mod static_files;
 mod thread;
 

@@ -3,16 +3,18 @@
 use crate::access_log::AccessLog;
 use crate::forwarded::Forwarded;
 use crate::request_id::RequestIds;
+use crate::stamp::Stamp;
 use crate::static_files::StaticFiles;
 use handler::{Ending, Exchange, Fault, Handler, Request, Response};
 use pool::Rack;
 use stats::Finished;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 
 /// What every request goes through.
 pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
+    pub(crate) stamp: Stamp,
     pub(crate) files: Option<StaticFiles>,
     pub(crate) rack: Rack,
     pub(crate) recorder: stats::Recorder,
@@ -24,7 +26,7 @@ impl Handler for Pipeline {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         self.forwarded.apply(&mut exchange.request);
-        stamp(&mut exchange.request);
+        self.stamp.apply(&mut exchange.request);
         let file = self.files.as_ref().and_then(|files| files.answer(&exchange.request));
         let mut response = match file {
             Some(response) => response,
@@ -79,35 +81,4 @@ pub(crate) fn name(request: Option<&Request>) -> String {
     request.map_or("a request that could not be read".to_owned(), |request| {
         format!("{} {}", request.method().escape_ascii(), request.target().escape_ascii())
     })
-}
-
-/// Tells the app when the request came in, as a proxy in front would: `t=` and milliseconds. What a proxy has said stays.
-fn stamp(request: &mut Request) {
-    if request.fields.get("x-request-start").is_none() {
-        let ms = request.received.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        let mut text = [0; 22];
-        let len = write_stamp(&mut text, ms);
-        request.fields.push(b"X-Request-Start", &text[..len]);
-    }
-}
-
-fn write_stamp(text: &mut [u8; 22], ms: u64) -> usize {
-    use std::io::Write;
-    let mut left = &mut text[..];
-    // 2 and at most 20 bytes: it always fits.
-    let _ = write!(left, "t={ms}");
-    22 - left.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_stamp_is_t_and_milliseconds() {
-        let mut text = [0; 22];
-        let len = write_stamp(&mut text, 1_700_000_000_123);
-        assert_eq!(&text[..len], b"t=1700000000123");
-        assert_eq!(write_stamp(&mut text, u64::MAX), 22);
-    }
 }

@@ -24,15 +24,16 @@ impl RequestIds {
 
     /// The request's id: its own, or a new one that is added to its fields.
     pub(crate) fn identify(&self, request: &mut Request) -> Id {
-        if let Some(own) = request.fields.get(&self.header).filter(|own| is_sane(own)) {
-            let mut id = Id { bytes: [0; LONGEST], len: own.len() as u8 };
-            id.bytes[..own.len()].copy_from_slice(own);
-            return id;
+        match request.fields.get(&self.header) {
+            Some(own) if is_sane(own) => return Id::Own(own.into()),
+            None => {}
+            Some(_) => {
+                let header = self.header.as_bytes();
+                request.fields.retain(|name, _| !name.eq_ignore_ascii_case(header));
+            }
         }
-        let header = self.header.as_bytes();
-        request.fields.retain(|name, _| !name.eq_ignore_ascii_case(header));
         let id = self.next();
-        request.fields.push(header, id.as_bytes());
+        request.fields.push(self.header.as_bytes(), id.as_bytes());
         id
     }
 
@@ -45,13 +46,13 @@ impl RequestIds {
 
     /// 32 hexadecimal digits: unique, not secret.
     fn next(&self) -> Id {
-        let mut id = Id { bytes: [0; LONGEST], len: 32 };
-        let (high, low) = (self.step(), self.step());
-        for (at, digit) in id.bytes[..32].iter_mut().enumerate() {
-            let word = if at < 16 { high } else { low };
-            *digit = b"0123456789abcdef"[(word >> (4 * (at % 16)) & 0xf) as usize];
+        let mut digits = [0; 32];
+        let words = [self.step().to_le_bytes(), self.step().to_le_bytes()];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(words.as_flattened()) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 0xf)];
         }
-        id
+        Id::Made(digits)
     }
 
     /// SplitMix64: every number once before the first comes again.
@@ -65,15 +66,20 @@ impl RequestIds {
     }
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// An id on its way from the request to the response.
-pub(crate) struct Id {
-    bytes: [u8; LONGEST],
-    len: u8,
+pub(crate) enum Id {
+    Made([u8; 32]),
+    Own(Box<[u8]>),
 }
 
 impl Id {
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len as usize]
+        match self {
+            Id::Made(digits) => digits,
+            Id::Own(text) => text,
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl Camera {
         let now = (Instant::now(), SystemTime::now());
         ServerSnapshot {
             version: crate::VERSION.to_owned(),
-            ruby: ruby(&self.facts.ruby),
+            ruby: RubyVersion::from(self.facts.ruby.as_str()),
             rack: self.facts.rack.clone(),
             environment: self.settings.environment.clone(),
             dir: self.settings.dir.display().to_string(),
@@ -99,31 +99,5 @@ impl Camera {
             longest: dispatch.longest() as u64,
             max: self.settings.limits.max_queue as u64,
         }
-    }
-}
-
-/// `ruby 3.1.2p20` in parts.
-fn ruby(text: &str) -> RubyVersion {
-    let (engine, rest) = text.split_once(' ').unwrap_or(("ruby", text));
-    let (version, patch) = rest.split_once('p').unwrap_or((rest, ""));
-    RubyVersion {
-        engine: engine.to_owned(),
-        version: version.trim().to_owned(),
-        patchlevel: patch.parse().ok(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ruby;
-
-    #[test]
-    fn a_ruby_in_parts() {
-        let parts = ruby("ruby 3.1.2p20");
-        assert_eq!(
-            (parts.engine.as_str(), parts.version.as_str(), parts.patchlevel),
-            ("ruby", "3.1.2", Some(20))
-        );
-        assert_eq!(ruby("ruby 3.3.8").version, "3.3.8");
     }
 }

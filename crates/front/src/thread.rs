@@ -7,6 +7,7 @@ use crate::forwarded::Forwarded;
 use crate::listen::Listener;
 use crate::pipeline::{self, Pipeline};
 use crate::request_id::RequestIds;
+use crate::stamp::Stamp;
 use crate::static_files::StaticFiles;
 use http::{Context, Timers};
 use pool::{Local, Rack, RackOptions, Shared};
@@ -158,6 +159,7 @@ fn pipeline(
     Pipeline {
         ids: settings.rack.request_id_header.as_deref().map(RequestIds::new),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+        stamp: Stamp::default(),
         files: settings.files.public.as_deref().map(StaticFiles::new),
         rack: Rack::new(local, options, failed),
         recorder,
