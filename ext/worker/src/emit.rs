@@ -20,7 +20,13 @@ fn took_us(task: &Task, now_us: u64) -> u32 {
 
 /// RESPONSE: the head that waits in `task.head`, and the body bytes that `body` appends.
 #[inline]
-pub(crate) fn response(task: &Task, head: Suspended, flags: u8, fd: Option<RawFd>, body: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn response(
+    task: &Task,
+    head: Suspended,
+    flags: u8,
+    fd: Option<RawFd>,
+    body: impl FnOnce(&mut Vec<u8>),
+) {
     let now_us = os::now_us();
     let all_flags = flags | if fd.is_some() { flag::FD } else { 0 };
     task.head.with(|bytes| {

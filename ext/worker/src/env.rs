@@ -152,7 +152,9 @@ fn put_field(env: Value, task: &'static Task, field: &Field<'_>) {
         0 => task.head.with(|key| {
             key.clear();
             key.extend_from_slice(b"HTTP_");
-            key.extend(field.name.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+            key.extend(
+                field.name.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }),
+            );
             ruby::interned(key)
         }),
         TRANSFER_ENCODING => return,

@@ -19,6 +19,10 @@ fn bad(text: impl AsRef<str>) -> ! {
     ruby::raise(names().bad_response.get(), text)
 }
 
+fn unsendable(name: Value) -> String {
+    format!("header {:?} contains CR, LF or NUL", String::from_utf8_lossy(name.bytes()))
+}
+
 /// Reads a status. May raise.
 pub(crate) fn status(value: Value) -> u16 {
     let number = value.fixnum().or_else(|| ruby::call(value, names().to_i, &[]).fixnum());
@@ -105,18 +109,24 @@ impl Fields {
         if !bytes.contains(&b'\n') {
             return self.field(name, value, bytes);
         }
-        bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).for_each(|line| self.field(name, value, line));
+        bytes
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .for_each(|line| self.field(name, value, line));
     }
 
     #[inline]
     fn field(&mut self, name: Value, value: Value, bytes: &[u8]) {
-        if [name.bytes(), bytes].iter().any(|text| text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))) {
-            let name = String::from_utf8_lossy(name.bytes());
-            bad(format!("header {name:?} contains CR, LF or NUL"));
+        if [name.bytes(), bytes].iter().any(|text| text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)))
+        {
+            bad(unsendable(name));
         }
         let size = name.bytes().len() + bytes.len() + OVERHEAD;
         self.count += 1;
-        if size > self.left || name.bytes().len() > usize::from(u16::MAX) || self.count > usize::from(u16::MAX) {
+        if size > self.left
+            || name.bytes().len() > usize::from(u16::MAX)
+            || self.count > usize::from(u16::MAX)
+        {
             bad("response head is larger than max_head");
         }
         if self.task.finite.get() || name.bytes().eq_ignore_ascii_case(b"content-length") {

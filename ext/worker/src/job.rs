@@ -68,9 +68,9 @@ fn serve_request(task: &'static Task, job: &Job) -> bool {
 
 /// Runs a part of the app. A child that the app has forked, and that comes back here, ends.
 #[inline]
-fn attempt(task: &'static Task, part: impl Fn()) -> Result<(), (Jump, Value)> {
+fn attempt(task: &'static Task, part: impl FnMut()) -> Result<(), (Jump, Value)> {
     task.in_app.set(true);
-    let outcome = ruby::protect(|| part());
+    let outcome = ruby::protect(part);
     task.in_app.set(false);
     if is_abandoned() {
         os::exit_now(i32::from(outcome.is_err()));
@@ -96,7 +96,8 @@ fn enter(task: &'static Task, request: &Request<'_>, fd: Option<RawFd>) {
 
 fn has_callbacks(env: Value) -> bool {
     let waits = |list: Value| list.is_array() && list.array_len() > 0;
-    waits(ruby::hash_get(env, names().response_finished.get())) || waits(ruby::hash_get(env, names().after_reply.get()))
+    waits(ruby::hash_get(env, names().response_finished.get()))
+        || waits(ruby::hash_get(env, names().after_reply.get()))
 }
 
 /// Takes status, headers and body apart and sends them. May raise.

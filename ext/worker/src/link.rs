@@ -81,7 +81,11 @@ impl Link {
     }
 
     /// Cuts the complete frames that have come. Requests go to `jobs`, all else to `word`.
-    pub(crate) fn cut(&mut self, jobs: &mut VecDeque<Job>, word: &mut Vec<(u32, Word)>) -> Result<(), Malformed> {
+    pub(crate) fn cut(
+        &mut self,
+        jobs: &mut VecDeque<Job>,
+        word: &mut Vec<(u32, Word)>,
+    ) -> Result<(), Malformed> {
         let mut ranges: [(u32, bool, usize, usize); 64] = [(0, false, 0, 0); 64];
         loop {
             let (mut used, mut found) = (0, 0);
@@ -117,7 +121,10 @@ impl Link {
 
     /// Turns the first `used` bytes into jobs; what is behind them stays.
     fn hand_over(
-        &mut self, ranges: &[(u32, bool, usize, usize)], used: usize, jobs: &mut VecDeque<Job>,
+        &mut self,
+        ranges: &[(u32, bool, usize, usize)],
+        used: usize,
+        jobs: &mut VecDeque<Job>,
     ) -> Result<(), Malformed> {
         if ranges.is_empty() {
             self.input.drain(..used);
@@ -131,7 +138,14 @@ impl Link {
                 true => Some(self.input_fds.remove(0)),
                 false => None,
             };
-            jobs.push_back(Job { link: self.number, id, bytes: Rc::clone(&bytes), payload: from..to, fd, gone: false });
+            jobs.push_back(Job {
+                link: self.number,
+                id,
+                bytes: Rc::clone(&bytes),
+                payload: from..to,
+                fd,
+                gone: false,
+            });
         }
         Ok(())
     }

@@ -3,9 +3,9 @@
 use crate::job;
 use crate::link::{Job, Sent};
 use crate::names::names;
+use crate::raw::gvl;
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
-use crate::raw::gvl;
 use crate::task::{Stage, Task};
 use crate::worker::{Help, PATIENCE, Step, alarm, is_standby, must_take_over, worker};
 use std::cell::Cell;

@@ -103,7 +103,12 @@ pub(crate) enum Help {
 }
 
 impl Worker {
-    pub(crate) fn install(options: Options, fds: &[RawFd], scoreboard: Scoreboard, tasks: Vec<&'static Task>) {
+    pub(crate) fn install(
+        options: Options,
+        fds: &[RawFd],
+        scoreboard: Scoreboard,
+        tasks: Vec<&'static Task>,
+    ) {
         let links = (0u32..).zip(fds).map(|(number, &fd)| Link::new(number, fd)).collect();
         #[rustfmt::skip]
         let worker = Worker {
@@ -245,7 +250,10 @@ impl Worker {
     }
 
     fn serving(&self, link: u32, id: u32) -> Option<&'static Task> {
-        self.tasks.iter().copied().find(|task| task.active.get() && task.link.get() == link && task.id.get() == id)
+        self.tasks
+            .iter()
+            .copied()
+            .find(|task| task.active.get() && task.link.get() == link && task.id.get() == id)
     }
 }
 

@@ -59,7 +59,7 @@ class BodiesTest < Case
   end
 
   def test_large_chunks_out_of_each
-    body = answer('o = Object.new; def o.each; 5.times { |i| yield i.to_s * 700_000 }; end; [200, {}, o]')[2]
+    body = answer("o = Object.new; def o.each; 5.times { |i| yield i.to_s * 700_000 }; end; [200, {}, o]")[2]
     assert_equal (0..4).map { |i| i.to_s * 700_000 }.join, body
   end
 

@@ -82,7 +82,7 @@ class BrokenAppsTest < Case
   end
 
   def test_a_forked_child_does_not_keep_the_links
-    serve(app('pid = fork { sleep }; [200, {}, [pid.to_s]]')) do |worker, front|
+    serve(app("pid = fork { sleep }; [200, {}, [pid.to_s]]")) do |worker, front|
       child = worker.get[2].to_i
       Process.kill("KILL", worker.pid)
       front.ended(worker)

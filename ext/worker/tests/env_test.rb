@@ -37,15 +37,15 @@ class EnvTest < Case
     refute env.key?("REMOTE_PORT")
   end
 
-  def test_https_and_http_1_0
+  def test_https_and_old_http
     env = env_of(https: true, version: 10)
     assert_equal %w[https on HTTP/1.0 HTTP/1.0], env.values_at("scheme", "HTTPS", "SERVER_PROTOCOL", "HTTP_VERSION")
   end
 
   def test_fields
     long = "x-#{'long-' * 100}name"
-    env = env_of(fields: [["Host", "a.example"], ["X-Own-Name", "1"], ["Accept", "a"], ["accept", "b"], ["Cookie", "a=1"],
-                          ["cookie", "b=2"], ["x-own-name", "2"], [long, ""], ["Content-Type", "text/x"]])
+    env = env_of(fields: [["Host", "a.example"], %w[X-Own-Name 1], %w[Accept a], %w[accept b], ["Cookie", "a=1"],
+                          ["cookie", "b=2"], %w[x-own-name 2], [long, ""], ["Content-Type", "text/x"]])
     assert_equal ["a.example", "1, 2", "a, b", "a=1; b=2", "text/x"],
                  env.values_at(*%w[HTTP_HOST HTTP_X_OWN_NAME HTTP_ACCEPT HTTP_COOKIE CONTENT_TYPE])
     assert_equal "", env["HTTP_#{long.upcase.tr('-', '_')}"]
@@ -78,7 +78,7 @@ class EnvTest < Case
   end
 
   def test_values_are_binary_and_keys_frozen
-    serve(app(<<~RUBY)) { |worker| assert_equal "{}", worker.get("/ä".b, fields: [["Host", "h"], %w[X-B b]])[2] }
+    serve(app(<<~RUBY)) { |worker| assert_equal "{}", worker.get("/ä".b, fields: [%w[Host h], %w[X-B b]])[2] }
       odd = env.select { |k, v| !k.frozen? || (k =~ /PATH|URI|^HTTP_/ && v.encoding != Encoding::BINARY && !v.ascii_only?) }
       [200, {}, [odd.inspect]]
     RUBY
@@ -98,7 +98,7 @@ class EnvTest < Case
       Tempfile.create do |file|
         file.write("0123456789" * 50_000)
         file.rewind
-        id = worker.start(method: "POST", fd: file, fd_length: 500_000, fields: [%w[Content-Length 500000]])
+        id = worker.start(method: "POST", file: file, fd_length: 500_000, fields: [%w[Content-Length 500000]])
         assert_equal "5000000123456789File", worker.response(id)[2]
       end
       eventually("the descriptor is closed") { Dir["/proc/#{worker.pid}/fd/*"].none? { |fd| File.readlink(fd).include?("deleted") } }
@@ -118,7 +118,7 @@ class EnvTest < Case
       requests = [
         {}, { body: "abc", method: "POST" }, { target: "*", method: "OPTIONS" }, { target: "http://h.example/p?q" },
         { target: "http://h.example" }, { https: true }, { version: 10, fields: [] }, { remote_addr: "", remote_port: 0 },
-        { target: "/%C3%A4?\xe4".b, fields: [["Host", "h"], ["X-Latin", "\xe4".b]] }, { method: "PROPFIND" }
+        { target: "/%C3%A4?\xe4".b, fields: [%w[Host h], ["X-Latin", "\xe4".b]] }, { method: "PROPFIND" }
       ]
       requests.each { |request| assert_equal [200, "fine"], worker.get(request[:target] || "/", **request.except(:target)).values_at(0, 2), request.inspect }
     end

@@ -8,14 +8,15 @@ require_relative "wire"
 
 # Plays the front: starts a template, orders workers, talks to them. One instance per test.
 class FakeFront
-  LIB = File.expand_path("../../../lib", __dir__)
+  LIB = ENV.fetch("FIREBRICK_LIB", File.expand_path("../../../lib", __dir__))
   RUBY = ENV.fetch("RUBY", RbConfig.ruby).split.freeze
 
   class Gone < StandardError; end
 
   # A worker as the front sees it.
   class Worker
-    attr_reader :pid, :index, :ended, :frames
+    attr_accessor :pid, :ended
+    attr_reader :index, :frames
 
     def initialize(front, index, links)
       @front = front
@@ -27,20 +28,18 @@ class FakeFront
       @next_id = 0
     end
 
-    attr_writer :pid, :ended
-
-    def send_frame(bytes, link: 0, fd: nil)
+    def send_frame(bytes, link: 0, file: nil)
       socket = @links[link]
-      return socket.write(bytes) unless fd
+      return socket.write(bytes) unless file
 
-      sent = socket.sendmsg(bytes, 0, nil, Socket::AncillaryData.unix_rights(fd))
+      sent = socket.sendmsg(bytes, 0, nil, Socket::AncillaryData.unix_rights(file))
       socket.write(bytes.byteslice(sent..))
     end
 
     # Sends a request; the answer is its id.
-    def start(link: 0, fd: nil, **request)
+    def start(link: 0, file: nil, **request)
       @next_id += 1
-      send_frame(Wire.request(@next_id, **request), link: link, fd: fd)
+      send_frame(Wire.request(@next_id, **request), link: link, file: file)
       @next_id
     end
 

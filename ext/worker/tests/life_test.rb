@@ -85,7 +85,7 @@ class LifeTest < Case
 
   def test_the_front_dies
     serve("#{HELLO}\nFirebrick.after_fork { trap('TERM', 'IGNORE') if File.exist?('deaf') }", files: { "sock" => "" },
-          unlink: "sock") do |worker, front|
+                                                                                              unlink: "sock") do |worker, front|
       File.write(File.join(front.dir, "deaf"), "")
       deaf = front.fork_worker
       front.control.close

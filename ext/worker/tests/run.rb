@@ -5,15 +5,17 @@
 #   ruby ext/worker/tests/run.rb                 everything
 #   ruby ext/worker/tests/run.rb bodies -n /file/  files whose name contains the word; minitest's options follow
 #
-# RUBY    the Ruby under test ("ruby" as it runs this file if not given)
-# NATIVE  the built library, copied to lib/firebrick/native.so first; the newest in target/ if not given
+# RUBY           the Ruby under test (the one that runs this file)
+# NATIVE         the built library, copied into the library folder first (the newest of the target folder)
+# FIREBRICK_LIB  the library folder (lib/ of this checkout)
 
 require "fileutils"
 
 root = File.expand_path("../../..", __dir__)
 target = ENV.fetch("CARGO_TARGET_DIR", File.join(root, "target"))
 built = ENV["NATIVE"] || Dir[File.join(target, "{debug,release}", "libfirebrick_worker.{so,dylib}")].max_by { |f| File.mtime(f) }
-native = File.join(root, "lib", "firebrick", "native.#{RbConfig::CONFIG['DLEXT']}")
+lib = ENV.fetch("FIREBRICK_LIB", File.join(root, "lib"))
+native = File.join(lib, "firebrick", "native.#{RbConfig::CONFIG['DLEXT']}")
 if built && !(File.exist?(native) && FileUtils.identical?(built, native))
   FileUtils.cp(built, "#{native}.new")
   File.rename("#{native}.new", native)

@@ -17,7 +17,7 @@ class ThreadsTest < Case
       2.times do
         seconds = took do
           ids = Array.new(5) { |i| worker.start(target: "/#{i}?0.5") }
-          assert_equal %w[/0 /1 /2 /3 /4], ids.map { |id| worker.response(id)[2] }
+          assert_equal(%w[/0 /1 /2 /3 /4], ids.map { |id| worker.response(id)[2] })
         end
         assert_operator seconds, :<, 1.4
       end

@@ -47,7 +47,11 @@ module Wire
   end
 
   def head(given)
-    body = given[:fd_length] ? 2 : [0, 1][given[:body].to_s.empty? ? 0 : 1]
+    body = if given[:fd_length]
+             2
+           else
+             [0, 1][given[:body].to_s.empty? ? 0 : 1]
+           end
     [
       given[:version], given[:https] ? 1 : 0, body, 0, given[:fields].length, given[:remote_port], given[:queue_us],
       given[:received_us], given[:fd_length] || given[:body].to_s.bytesize, given[:method].bytesize, given[:method]

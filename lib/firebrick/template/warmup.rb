@@ -19,7 +19,7 @@ module Firebrick
         env = env_for(target)
         status, _headers, body = @app.call(env)
         Report.log("firebrick: template: warm-up of #{target} answered #{status}") if status.to_i >= 500
-        body.each { nil } if body.respond_to?(:each)
+        body.each(&:itself) if body.respond_to?(:each)
       rescue Exception => e # rubocop:disable Lint/RescueException
         Report.log("firebrick: template: warm-up: #{Report.text(e, env)}")
       ensure

@@ -66,7 +66,14 @@ fn failed(text: impl AsRef<str>) -> ! {
 static OPTIONS: gvl::Guarded<Option<Options>> = gvl::Guarded::new(None);
 
 /// In the template: everything that workers will share.
-fn prepare(app: Value, base: Value, threads_min: Value, threads_max: Value, max_head: Value, rack3: Value) -> Value {
+fn prepare(
+    app: Value,
+    base: Value,
+    threads_min: Value,
+    threads_max: Value,
+    max_head: Value,
+    rack3: Value,
+) -> Value {
     let _ = names::names();
     job::set_app(app);
     env::set_base(base);
@@ -155,7 +162,9 @@ fn abandon() -> Value {
 
 /// `rack.hijack`: our end of the connection, and the env.
 fn hijack() -> Value {
-    let Some(task) = serve::current() else { failed("rack.hijack belongs to the thread that serves the request") };
+    let Some(task) = serve::current() else {
+        failed("rack.hijack belongs to the thread that serves the request")
+    };
     if task.stage.get() != Stage::Unsent {
         failed("rack.hijack comes too late: the response has begun");
     }
@@ -171,7 +180,9 @@ fn hijack() -> Value {
 
 /// `rack.early_hints`.
 fn early_hints(headers: Value) -> Value {
-    let Some(task) = serve::current() else { failed("rack.early_hints belongs to the thread that serves the request") };
+    let Some(task) = serve::current() else {
+        failed("rack.early_hints belongs to the thread that serves the request")
+    };
     if task.stage.get() == Stage::Unsent {
         head::early_hints(task, headers);
         task.interim.with(|frame| emit::interim(task, frame));

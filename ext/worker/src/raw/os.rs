@@ -31,7 +31,12 @@ struct Control([u8; 64]);
 ///
 /// # Errors
 /// As recvmsg(2); `WouldBlock` with `wait` false and nothing there.
-pub(crate) fn receive(fd: RawFd, buffer: &mut Vec<u8>, fds: &mut Vec<RawFd>, wait: bool) -> io::Result<usize> {
+pub(crate) fn receive(
+    fd: RawFd,
+    buffer: &mut Vec<u8>,
+    fds: &mut Vec<RawFd>,
+    wait: bool,
+) -> io::Result<usize> {
     let mut control = Control([0; 64]);
     let spare = buffer.spare_capacity_mut();
     let mut part = libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: spare.len() };
@@ -130,7 +135,8 @@ impl Bell {
     #[cfg(target_os = "linux")]
     pub(crate) fn new() -> io::Result<Bell> {
         // SAFETY: no pointers; the descriptor is new and ours.
-        let read = unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
+        let read =
+            unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
         Ok(Bell { read })
     }
 

@@ -229,11 +229,16 @@ pub(crate) fn hash_each<F: FnMut(Value, Value)>(hash: Value, f: &mut F) {
 /// Calls `receiver.each` with `f` as its block; `f` gets the block's arguments. May raise.
 pub(crate) fn each<F: FnMut(&[Value])>(receiver: Value, method: Id, f: &mut F) {
     unsafe extern "C" fn block<F: FnMut(&[Value])>(
-        _first: VALUE, arg: VALUE, argc: c_int, argv: *const VALUE, _block: VALUE,
+        _first: VALUE,
+        arg: VALUE,
+        argc: c_int,
+        argv: *const VALUE,
+        _block: VALUE,
     ) -> VALUE {
         // SAFETY: `arg` is the closure below, which outlives the iteration; argv holds argc values.
         let (f, arguments) = unsafe {
-            let arguments = if argc == 0 { &[] } else { std::slice::from_raw_parts(argv.cast::<Value>(), argc as usize) };
+            let arguments =
+                if argc == 0 { &[] } else { std::slice::from_raw_parts(argv.cast::<Value>(), argc as usize) };
             (&mut *(arg as *mut F), arguments)
         };
         guard(|| f(arguments));
@@ -241,7 +246,14 @@ pub(crate) fn each<F: FnMut(&[Value])>(receiver: Value, method: Id, f: &mut F) {
     }
     // SAFETY: the callback has the type that rb_block_call wants.
     unsafe {
-        rb_sys::rb_block_call(receiver.0, method.0, 0, std::ptr::null(), Some(block::<F>), std::ptr::from_mut(f) as VALUE)
+        rb_sys::rb_block_call(
+            receiver.0,
+            method.0,
+            0,
+            std::ptr::null(),
+            Some(block::<F>),
+            std::ptr::from_mut(f) as VALUE,
+        )
     };
 }
 
@@ -249,7 +261,9 @@ pub(crate) fn each<F: FnMut(&[Value])>(receiver: Value, method: Id, f: &mut F) {
 #[inline]
 pub(crate) fn call(receiver: Value, method: Id, arguments: &[Value]) -> Value {
     // SAFETY: `Value` is a transparent VALUE; pointer and length belong together.
-    Value(unsafe { rb_sys::rb_funcallv(receiver.0, method.0, arguments.len() as c_int, arguments.as_ptr().cast()) })
+    Value(unsafe {
+        rb_sys::rb_funcallv(receiver.0, method.0, arguments.len() as c_int, arguments.as_ptr().cast())
+    })
 }
 
 /// Whether the public method is there. May raise (from `respond_to_missing?`).
@@ -357,7 +371,7 @@ pub(crate) fn spawn(f: Box<dyn FnOnce() + Send>) -> Value {
     unsafe extern "C" fn run(arg: *mut std::ffi::c_void) -> VALUE {
         // SAFETY: `arg` is the box below, given up by its maker.
         let f = unsafe { Box::from_raw(arg.cast::<Box<dyn FnOnce() + Send>>()) };
-        guard(move || f());
+        guard(f);
         NIL.0
     }
     let arg = Box::into_raw(Box::new(f)).cast();

@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+# Writes a Makefile that has cargo build the worker's library and the program, and puts them where lib/ looks.
+
+require "mkmf"
+
+cargo = ENV["CARGO"] || find_executable("cargo")
+abort "firebrick is built from source and needs Rust: https://rustup.rs, then gem install firebrick again" unless cargo
+
+root = File.expand_path("../..", __dir__)
+library = RUBY_PLATFORM.include?("darwin") ? "libfirebrick_worker.dylib" : "libfirebrick_worker.so"
+target = ENV["CARGO_TARGET_DIR"] || File.join(root, "target")
+
+File.write("Makefile", <<~MAKEFILE)
+  ROOT = #{root}
+  TARGET = #{target}
+  CARGO = #{cargo}
+  RUBY = #{RbConfig.ruby}
+  DESTDIR =
+  sitearchdir = #{RbConfig::CONFIG['sitearchdir']}
+
+  all:
+  \tcd "$(ROOT)" && RUBY="$(RUBY)" "$(CARGO)" build --release --locked --target-dir "$(TARGET)" -p worker -p cli
+  \tmkdir -p "$(ROOT)/libexec"
+  \tcp "$(TARGET)/release/#{library}" "$(ROOT)/lib/firebrick/native.#{RbConfig::CONFIG['DLEXT']}"
+  \tcp "$(TARGET)/release/firebrick" "$(ROOT)/libexec/firebrick"
+
+  install:
+  \tmkdir -p "$(DESTDIR)$(sitearchdir)/firebrick"
+  \tcp "$(ROOT)/lib/firebrick/native.#{RbConfig::CONFIG['DLEXT']}" "$(DESTDIR)$(sitearchdir)/firebrick/"
+
+  clean:
+  \trm -rf "#{target == File.join(root, 'target') ? '$(TARGET)' : '$(ROOT)/libexec'}"
+MAKEFILE

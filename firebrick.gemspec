@@ -1,0 +1,27 @@
+# frozen_string_literal: true
+
+require_relative "lib/firebrick/version"
+
+Gem::Specification.new do |spec|
+  spec.name = "firebrick"
+  spec.version = Firebrick::VERSION
+  spec.summary = "A web server for Ruby people"
+  spec.description = "Serves Rack apps, fast, fair and safe, with nothing in front of it: a Rust front that speaks " \
+                     "HTTP, and CRuby workers that are forked from one preloaded template."
+  spec.authors = ["The Firebrick authors"]
+  spec.homepage = "https://github.com/firebrick-rb/firebrick"
+  spec.license = "MIT"
+  spec.required_ruby_version = ">= 3.1"
+  spec.metadata = { "rubygems_mfa_required" => "true", "source_code_uri" => spec.homepage }
+
+  sources = "{crates,ext}/**/*.{rs,toml,rb}"
+  papers = "{README,LICENSE,CHANGELOG,ARCHITECTURE,CONTRIBUTING}*"
+  spec.files = Dir.chdir(__dir__) do
+    Dir["Cargo.{toml,lock}", "rust-toolchain.toml", sources, "lib/**/*.rb", "exe/*", "docs/**/*", papers]
+      .select { |file| File.file?(file) }.reject { |file| file.start_with?("ext/worker/tests/") }.sort
+  end
+  spec.bindir = "exe"
+  spec.executables = ["firebrick"]
+  spec.extensions = ["ext/worker/extconf.rb"]
+  spec.add_dependency "rack", ">= 2.2", "< 4"
+end
