@@ -232,7 +232,13 @@ class Server
 
   def environment
     cleared = %w[PORT WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS APP_ENV RACK_ENV RAILS_ENV].to_h { |key| [key, nil] }
-    cleared.merge("TMPDIR" => temp_dir, "XDG_RUNTIME_DIR" => run_dir).merge(@env)
+    cleared.merge("TMPDIR" => temp_dir, "XDG_RUNTIME_DIR" => run_dir, **ruby_files).merge(@env)
+  end
+
+  # A build outside the checkout's own target directory does not find the checkout's Ruby files by itself.
+  def ruby_files
+    built_by_cargo = !self.class.puma? && self.class.binary.match?(%r{/(release|debug)/firebrick\z})
+    built_by_cargo && !ENV["FIREBRICK_LIB"] ? { "FIREBRICK_LIB" => File.join(ROOT, "lib") } : {}
   end
 
   def command
