@@ -48,7 +48,8 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
             Err(NoHead::Idle) => After::Idle,
             Err(NoHead::Closed) => After::Close,
             Err(NoHead::Refused(failure, started)) => {
-                refuse(link, peer, context, Refusal { failure, started, request: None }, &mut output).await
+                let refusal = Refusal { failure, started, request: None };
+                Box::pin(refuse(link, peer, context, refusal, &mut output)).await
             }
         };
         if after == After::Idle && !link.input.borrow().is_empty() {
@@ -141,7 +142,7 @@ async fn exchange<S: Transport, H: Handler>(
     let head = &received.head;
     if let Some(failure) = inadmissible(head.expect, head.framing, link.shared.limits.max_body) {
         let refusal = Refusal { failure, started: received.started, request: Some(request) };
-        return refuse(link, peer, context, refusal, output).await;
+        return Box::pin(refuse(link, peer, context, refusal, output)).await;
     }
     let number = link.exchange.get();
     let incoming = incoming(link, head, number);
@@ -175,7 +176,8 @@ async fn exchange<S: Transport, H: Handler>(
     let (reusable, hijacked, broken) = (report.sent.reusable, report.sent.hijacked, report.sent.broken);
     drop(report);
     if reusable {
-        return if drain(link).await { After::Idle } else { After::Linger };
+        let done = link.body.borrow().is_done() || Box::pin(drain(link)).await;
+        return if done { After::Idle } else { After::Linger };
     }
     // A client that asked for the end, and has sent nothing more, is not kept waiting for it.
     let expected = !head.persistent && link.input.borrow().is_empty() && link.body.borrow().is_done();
@@ -221,9 +223,6 @@ fn is_drainable(body: &BodyState) -> bool {
 
 /// Reads away what the handler left; `false` when the connection cannot be used after it.
 async fn drain<S: Transport>(link: &Link<S>) -> bool {
-    if link.body.borrow().is_done() {
-        return true;
-    }
     let mut left = DRAIN_BYTES as usize;
     link.timer.arm(Lane::Read, Instant::now() + DRAIN_TIME);
     loop {

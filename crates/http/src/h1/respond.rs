@@ -97,7 +97,7 @@ pub(crate) async fn respond<S: Transport>(
         sent.broken = true;
         return sent;
     }
-    (sent.body_bytes, sent.broken) = super::tunnel::run(link, io).await;
+    (sent.body_bytes, sent.broken) = Box::pin(super::tunnel::run(link, io)).await;
     sent
 }
 
@@ -141,21 +141,20 @@ async fn send_body<S: Transport>(
     match body {
         Body::Empty | Body::Tunnel { .. } => link.send(output, false).await,
         Body::Bytes(bytes) => {
-            let head = output.len();
             let len = bytes.len();
             output.bytes(bytes);
-            debug_assert!(output.len() >= head);
             let result = link.send(output, false).await;
             sent.body_bytes = (len as u64).saturating_sub(output.len() as u64);
             result
         }
         Body::File(region) => {
             link.send(output, region.len > 0).await?;
-            send_file(link, &region, region.len, &mut sent.body_bytes).await
+            Box::pin(send_file(link, &region, region.len, &mut sent.body_bytes)).await
         }
         Body::Stream(stream) => {
-            let result =
-                StreamSender { link, plan, output, left: u64::MAX, sent: &mut *sent }.run(stream).await;
+            // Boxed, like all that is not for every response: the future of an exchange stays small.
+            let sender = StreamSender { link, plan, output, left: u64::MAX, sent: &mut *sent };
+            let result = Box::pin(sender.run(stream)).await;
             sent.body_bytes = sent.body_bytes.saturating_sub(output.len() as u64);
             result
         }
