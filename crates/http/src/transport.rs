@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::Interest;
+use tokio::io::{Interest, Ready};
 use tokio::net::{TcpStream, UnixStream};
 
 /// A connected byte stream on the current thread's runtime.
@@ -49,6 +49,8 @@ pub trait Transport: 'static {
     /// # Errors
     /// `WouldBlock`, or what the connection or the file died of.
     fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
+    /// Whether the other side is known to have ended its direction; bytes before the end may still be there to be read.
+    fn has_ended(&self) -> bool;
     /// Whether the connection is known to be dead in both directions.
     fn has_failed(&self) -> bool;
     /// Waits until [`Transport::has_failed`] may have become true.
@@ -81,6 +83,16 @@ fn write_fd(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], more: bool) -> io::Result
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+const EVERYTHING: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::ERROR);
+
+/// What is known without waiting; `None` when the runtime itself has ended.
+fn probe(ready: impl Future<Output = io::Result<Ready>>) -> Option<Ready> {
+    match pin!(ready).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(ready) => ready.ok(),
+        Poll::Pending => Some(Ready::EMPTY),
     }
 }
 
@@ -137,14 +149,12 @@ macro_rules! socket {
                 })
             }
 
+            fn has_ended(&self) -> bool {
+                probe(self.ready(EVERYTHING)).is_none_or(Ready::is_read_closed)
+            }
+
             fn has_failed(&self) -> bool {
-                let all = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
-                let mut cx = Context::from_waker(Waker::noop());
-                match pin!(self.ready(all)).poll(&mut cx) {
-                    Poll::Ready(Ok(ready)) => ready.is_error() || ready.is_write_closed(),
-                    Poll::Ready(Err(_)) => true,
-                    Poll::Pending => false,
-                }
+                probe(self.ready(EVERYTHING)).is_none_or(|ready| ready.is_error() || ready.is_write_closed())
             }
 
             async fn failed(&self) {

@@ -59,8 +59,14 @@ impl<S: Transport> Client for ClientView<S> {
                     self.half_closed.set(true);
                     return Poll::Ready(Departure::HalfClosed);
                 }
-                // Body or pipelined bytes: they stay where they are, and the next event is what we wait for.
-                Ok(true) => link.unread.set(true),
+                // Body or pipelined bytes stay where they are. What we wait for is the next event, or has happened behind them.
+                Ok(true) => {
+                    link.unread.set(true);
+                    if link.stream.has_ended() {
+                        self.half_closed.set(true);
+                        return Poll::Ready(Departure::HalfClosed);
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => return Poll::Ready(Departure::Gone),
             }
