@@ -22,11 +22,12 @@ fn main() -> std::io::Result<()> {
         let context = Context::new(Hello, Limits::default(), timers.clone());
         tokio::task::spawn_local(async move { timers.run().await });
         let listener = TcpListener::bind(&address).await?;
+        let local = PeerAddr::Inet(listener.local_addr()?);
         println!("http://{}", listener.local_addr()?);
+        // Accepted sockets inherit it: a call per connection less.
+        rustix::net::sockopt::set_tcp_nodelay(&listener, true)?;
         loop {
             let (stream, remote) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let local = PeerAddr::Inet(stream.local_addr()?);
             let remote_text = remote.ip().to_string();
             let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false };
             tokio::task::spawn_local(h1::serve(stream, Rc::new(peer), context.clone()));

@@ -187,3 +187,95 @@ fn unlinked_file(dir: &Path) -> io::Result<File> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use handler::IncomingBody;
+    use std::collections::VecDeque;
+    use std::io::Read;
+    use std::task::{Context, Poll};
+
+    /// A body that comes in given pieces, with or without a length.
+    struct Pieces(VecDeque<Result<Bytes, BodyError>>, Option<u64>);
+
+    impl IncomingBody for Pieces {
+        fn poll_data(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+            Poll::Ready(self.0.pop_front())
+        }
+
+        fn length(&self) -> Option<u64> {
+            self.1
+        }
+    }
+
+    fn collected(incoming: Incoming, limit: usize, dir: &Path) -> Result<Collected, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(collect(incoming, limit, dir))
+    }
+
+    fn arriving(sizes: &[usize], known: bool) -> Incoming {
+        let pieces: VecDeque<_> = sizes.iter().map(|&size| Ok(vec![b'x'; size].into())).collect();
+        let length = sizes.iter().sum::<usize>() as u64;
+        Incoming::Arriving(Box::new(Pieces(pieces, known.then_some(length))))
+    }
+
+    #[test]
+    fn small_bodies_stay_in_memory_and_large_ones_go_to_a_file() {
+        let dir = std::env::temp_dir();
+        for known in [false, true] {
+            for (sizes, spooled) in [
+                (&[][..], false),
+                (&[100], false),
+                (&[50, 50], false),
+                (&[50, 51], true),
+                (&[101], true),
+                (&[1000; 700], true),
+            ] {
+                let body = collected(arriving(sizes, known), 100, &dir).unwrap();
+                let expected = sizes.iter().sum::<usize>() as u64;
+                assert_eq!(body.len(), expected);
+                assert_eq!(body.is_empty(), matches!(body, Collected::Empty));
+                match body {
+                    Collected::Spooled { mut file, .. } => {
+                        let mut content = Vec::new();
+                        file.read_to_end(&mut content).unwrap();
+                        assert!(spooled && content == vec![b'x'; expected as usize]);
+                        assert_eq!(rustix::fs::fstat(&file).unwrap().st_nlink, 0, "a file without a name");
+                    }
+                    _ => assert!(!spooled, "{sizes:?}"),
+                }
+            }
+        }
+        let ready = Incoming::Ready(Bytes::from_static(b"more than four"));
+        assert!(matches!(collected(ready, 4, &dir), Ok(Collected::Spooled { len: 14, .. })));
+    }
+
+    #[test]
+    fn errors_become_failures_with_their_status() {
+        let dir = std::env::temp_dir();
+        for (error, status) in [
+            (BodyError::Gone, 400),
+            (BodyError::TooSlow, 408),
+            (BodyError::TooLarge, 413),
+            (BodyError::Malformed("a chunk"), 400),
+        ] {
+            let pieces = VecDeque::from([Ok(Bytes::from_static(b"some")), Err(error)]);
+            let failure = collected(Incoming::Arriving(Box::new(Pieces(pieces, None))), 2, &dir).unwrap_err();
+            assert_eq!(failure.status(), status);
+        }
+        let failure = collected(arriving(&[9], true), 2, Path::new("/nonexistent/spool")).unwrap_err();
+        assert_eq!(failure.status(), 500);
+        assert!(failure.reason.contains("/nonexistent/spool"), "{}", failure.reason);
+    }
+
+    #[test]
+    fn where_files_need_names_they_lose_them_at_once() {
+        let dir = std::env::temp_dir().join(format!("firebrick-spool-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let mut file = unlinked_file(&dir).unwrap();
+        file.write_all(b"kept").unwrap();
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+        std::fs::remove_dir(&dir).unwrap();
+    }
+}
