@@ -7,7 +7,7 @@ use crate::raw::gvl;
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
 use crate::task::{Stage, Task};
-use crate::worker::{Help, PATIENCE, Step, alarm, is_standby, must_take_over, worker};
+use crate::worker::{Help, PATIENCE, SLOW_US, Step, alarm, is_standby, must_take_over, worker};
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -30,7 +30,12 @@ pub(crate) fn serve(index: usize) {
     while let Some(job) = next(task, &mut now_us) {
         let bytes = Rc::clone(&job.bytes);
         let link = job.link as usize;
-        now_us = job::run(task, job, now_us);
+        let started_us = now_us;
+        now_us = job::run(task, job, started_us);
+        if now_us.saturating_sub(started_us) > SLOW_US {
+            // Clients of requests that wait here may have gone meanwhile.
+            listen();
+        }
         worker(|w| {
             if let Ok(buffer) = Rc::try_unwrap(bytes) {
                 w.links[link].reuse(buffer);
@@ -120,7 +125,7 @@ pub(crate) fn read(task: &'static Task) {
     if links == 1 && alone {
         return receive(task, 0, true);
     }
-    if links == 1 && receive_now(task, 0) {
+    if links == 1 && receive_now(0) {
         return;
     }
     let fds: Vec<_> = worker(|w| w.links.iter().map(|link| link.fd).collect());
@@ -130,14 +135,14 @@ pub(crate) fn read(task: &'static Task) {
         task.bell.hush();
     }
     for at in (0..links).filter(|&at| wait.ready(at)) {
-        receive_now(task, at);
+        receive_now(at);
     }
     drop(wait);
     interrupts(task);
 }
 
 /// Takes what has come on link `at`, if anything.
-pub(crate) fn receive_now(_task: &'static Task, at: usize) -> bool {
+fn receive_now(at: usize) -> bool {
     let (fd, (mut input, mut fds)) = worker(|w| (w.links[at].fd, w.links[at].take_input()));
     let received = os::receive(fd, &mut input, &mut fds, false);
     worker(|w| w.links[at].give_back((input, fds)));
@@ -261,13 +266,18 @@ pub(crate) fn wait_for_window(task: &'static Task) {
     raise_if_gone(task);
 }
 
-/// Looks, without waiting, whether the front has something to say, if nobody else does.
-pub(crate) fn glance(task: &'static Task) {
+/// Hears, without waiting, what the front has to say, if nobody else does.
+fn listen() {
     if worker(|w| w.leader.is_none()) {
         (0..worker(|w| w.links.len())).for_each(|at| {
-            receive_now(task, at);
+            receive_now(at);
         });
     }
+}
+
+/// Finds out, without waiting, whether the client has gone. May raise.
+pub(crate) fn glance(task: &'static Task) {
+    listen();
     raise_if_gone(task);
 }
 

@@ -117,7 +117,7 @@ class FakeFront
 
     def read(socket, link)
       bytes, _, _, *control = socket.recvmsg(1 << 20, 0, 256, scm_rights: true)
-      raise Gone, "worker #{@index} closed link #{link}" if bytes.empty?
+      raise Gone, "worker #{@index} closed link #{link}" if bytes.nil? || bytes.empty?
 
       control.each { |message| @fds[link].concat(message.unix_rights) if message.unix_rights }
       @buffers[link] << bytes
