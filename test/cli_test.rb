@@ -25,7 +25,7 @@ class CommandLineTest < Case
 
   def firebrick(*args, env: {}, dir: @folder)
     clean = %w[PORT WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS APP_ENV RACK_ENV RAILS_ENV].to_h { |key| [key, nil] }
-    out, err, status = Open3.capture3(clean.merge("XDG_RUNTIME_DIR" => @folder, **env), Server.binary, *args, chdir: dir)
+    out, err, status = Open3.capture3(clean.merge("XDG_RUNTIME_DIR" => @folder, **Server.ruby_files, **env), Server.binary, *args, chdir: dir)
     [out, err, status.exitstatus]
   end
 

@@ -213,6 +213,7 @@ class SignalsTest < Case
     own.signal("TTIN")
     wait_until("three workers") { recent_pids(load).size == 3 }
     own.signal("TTOU")
+    wait_until("two workers") { recent_pids(load).size == 2 }
     own.signal("TTOU")
     wait_until("one worker") { recent_pids(load).size == 1 }
     own.signal("TTOU")

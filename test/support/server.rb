@@ -27,6 +27,12 @@ class Server
                   abort("No firebrick binary: build it with `cargo build -p cli`, or set FIREBRICK to its path.")
     end
 
+    # A build outside the checkout's own target directory does not find the checkout's Ruby files by itself.
+    def ruby_files
+      built_by_cargo = !puma? && binary.match?(%r{/(release|debug)/firebrick\z})
+      built_by_cargo && !ENV["FIREBRICK_LIB"] ? { "FIREBRICK_LIB" => File.join(ROOT, "lib") } : {}
+    end
+
     # The Rack that apps load, for questions whose answer depends on it.
     def rack_release
       @rack_release ||= begin
@@ -67,7 +73,7 @@ class Server
   # Starts and waits until it listens.
   def start
     launch
-    wait_until(within: 30) { !running? || listening.size >= (@binds || [0]).size }
+    wait_until(within: 30) { !running? || listening.size >= [@binds&.size || 1, 1].max }
     @listeners = listening
     return self unless @listeners.empty?
 
@@ -232,13 +238,7 @@ class Server
 
   def environment
     cleared = %w[PORT WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS APP_ENV RACK_ENV RAILS_ENV].to_h { |key| [key, nil] }
-    cleared.merge("TMPDIR" => temp_dir, "XDG_RUNTIME_DIR" => run_dir, **ruby_files).merge(@env)
-  end
-
-  # A build outside the checkout's own target directory does not find the checkout's Ruby files by itself.
-  def ruby_files
-    built_by_cargo = !self.class.puma? && self.class.binary.match?(%r{/(release|debug)/firebrick\z})
-    built_by_cargo && !ENV["FIREBRICK_LIB"] ? { "FIREBRICK_LIB" => File.join(ROOT, "lib") } : {}
+    cleared.merge("TMPDIR" => temp_dir, "XDG_RUNTIME_DIR" => run_dir, **self.class.ruby_files).merge(@env)
   end
 
   def command
