@@ -111,6 +111,19 @@ fn framing_of_responses() {
 }
 
 #[test]
+fn what_an_app_has_coded_in_chunks_is_not_coded_twice() {
+    let server = server();
+    let mut client = server.connect();
+    let answer = client.get("/precoded");
+    assert_eq!((answer.text(), answer.field("content-length")), ("onetwo", None));
+    let answer = client.get("/precoded-bytes");
+    assert_eq!((answer.text(), answer.field("content-length")), ("one", Some("3")));
+    client.send("GET /precoded HTTP/1.0\r\n\r\n");
+    assert_eq!(client.read().text(), "onetwo");
+    assert_eq!(server.connect().get("/not-precoded").status, 500);
+}
+
+#[test]
 fn head_requests_have_no_body() {
     let server = server();
     let mut client = server.connect();
@@ -120,6 +133,7 @@ fn head_requests_have_no_body() {
         ("/stream-6", Some("6")),
         ("/file", Some("4")),
         ("/head", Some("77")),
+        ("/200-empty", None),
     ] {
         client.send(format!("HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
         let answer = client.read_head();

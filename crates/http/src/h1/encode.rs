@@ -50,7 +50,7 @@ pub(crate) fn plan(response: &Response, version: Version, is_head: bool) -> Plan
         205 => without(Some(0)),
         304 => without(given),
         // Its fields are those of a GET, whose body may have been left out before.
-        _ if is_head => without(if known.unwrap_or(0) > 0 { known } else { given.or(known) }),
+        _ if is_head => without(known.filter(|&length| length > 0).or(given)),
         _ => {
             let unknown = if version == Version::Http11 { Delimiter::Chunked } else { Delimiter::Close };
             Plan { delimiter: known.map_or(unknown, Delimiter::Length), has_body: known != Some(0) }

@@ -270,14 +270,20 @@ impl Parser {
     }
 
     fn check_host(&mut self, text: &[u8]) -> Result<(), Failure> {
-        match self.host {
-            None if self.line.version == Version::Http11 => Err(bad("no Host")),
-            Some(host) if self.line.authority.slice(text).is_empty() => {
-                self.line.authority = host;
-                Ok(())
+        let authority = self.line.authority;
+        let Some(host) = self.host else {
+            let needed = self.line.version == Version::Http11;
+            return if needed { Err(bad("no Host")) } else { Ok(()) };
+        };
+        if authority.len == 0 {
+            self.line.authority = host;
+        } else if host.slice(text) != authority.slice(text) {
+            // RFC 9112 section 3.2.2: the field is ignored, and nobody behind us gets to see it.
+            for (_, value) in self.slots.iter_mut().filter(|(_, value)| *value == host) {
+                *value = authority;
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     fn check_framing(&self) -> Result<(), Failure> {

@@ -253,6 +253,9 @@ mod twin {
         }
         if found.authority.is_empty() {
             found.authority = hosts.pop().unwrap_or_default();
+        } else {
+            let named = found.fields.iter_mut().filter(|(name, _)| lower(name) == "host");
+            named.for_each(|(_, value)| *value = found.authority.clone());
         }
         found.framing = if chunked { Framing::Chunked } else { Framing::Length(length.unwrap_or(0)) };
         let has = |token: &str| tokens.iter().any(|t| t == token);
@@ -399,6 +402,7 @@ proptest! {
     #[test]
     fn what_is_accepted_means_the_same_to_others(text in a_head()) {
         let Ok(Some(ours)) = parse(&text) else { return Ok(()) };
+        prop_assume!(!text.windows(3).any(|three| three == b"://"), "their Host is not replaced");
         prop_assume!(!ours.path.iter().chain(&ours.query).any(|&b| b > 127));
         let mut slots = [httparse::EMPTY_HEADER; 32];
         let mut theirs = httparse::Request::new(&mut slots);
@@ -480,6 +484,15 @@ fn sizes() {
         Err(431),
         "before the line is complete"
     );
+}
+
+#[test]
+fn the_authority_of_an_absolute_form_replaces_host() {
+    let text = b"GET http://right.test:81/p HTTP/1.1\r\nHost: wrong.test\r\nX-A: wrong.test\r\n\r\n";
+    let Ok(Some(head)) = parse(text) else { panic!("accepted") };
+    assert_eq!(head.authority, b"right.test:81");
+    let values: Vec<_> = head.fields.iter().map(|(_, value)| &value[..]).collect();
+    assert_eq!(values, [&b"right.test:81"[..], b"wrong.test"]);
 }
 
 #[test]

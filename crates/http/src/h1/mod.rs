@@ -15,6 +15,7 @@ mod head;
 mod head_tests;
 mod link;
 mod output;
+mod precoded;
 mod receive;
 mod respond;
 mod syntax;

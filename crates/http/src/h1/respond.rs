@@ -106,7 +106,10 @@ fn presentable(response: Response) -> (Response, Option<Failure>) {
     let reason = match (response.status, &response.body) {
         _ if !encode::are_clean(&response.fields) => "a field name or value that may not stand in a response",
         (200..=999, _) | (101, Body::Tunnel { .. }) | (_, Body::Tunnel { raw: true, .. }) => {
-            return (response, None);
+            match super::precoded::decoded(response) {
+                Some(response) => return (response, None),
+                None => "a body that is not in the chunked coding that its fields claim",
+            }
         }
         _ => "a status that is not final",
     };

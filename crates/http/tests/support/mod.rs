@@ -148,6 +148,17 @@ impl Handler for Answers {
                 Ok(Chunk::Bytes(vec![b'y'; 30_000].into())),
                 bytes(">"),
             ]),
+            "precoded" => with_fields(
+                stream(vec![bytes("3\r\none\r\n3"), bytes("\r\ntwo\r\n0\r\n\r\n")]),
+                &[("Transfer-Encoding", "Chunked"), ("Content-Length", "26")],
+            ),
+            "precoded-bytes" => with_fields(
+                Response::text(200, "text/plain", "3\r\none\r\n0\r\n\r\n"),
+                &[("transfer-encoding", "chunked")],
+            ),
+            "not-precoded" => {
+                with_fields(Response::text(200, "text/plain", "plain"), &[("Transfer-Encoding", "chunked")])
+            }
             "endless" => Response {
                 body: Body::Stream(Box::new(Endless(self.log.clone(), false))),
                 ..Response::empty(200)
@@ -169,7 +180,7 @@ impl Handler for Answers {
             "filtered" => with_fields(
                 Response::text(200, "text/plain", "x"),
                 &[
-                    ("Transfer-Encoding", "chunked"),
+                    ("Transfer-Encoding", "gzip"),
                     ("Keep-Alive", "timeout=5"),
                     ("Connection", "x-a"),
                     ("Date", "mine"),
@@ -178,6 +189,7 @@ impl Handler for Answers {
             "close" => with_fields(Response::text(200, "text/plain", "bye"), &[("connection", "Close")]),
             "split" => with_fields(Response::empty(200), &[("X-A", "b\r\nX-Injected: c")]),
             "bad-name" => with_fields(Response::empty(200), &[("X A", "b")]),
+            "200-empty" => Response::empty(200),
             "head" => with_fields(Response::empty(200), &[("Content-Length", "77")]),
             "tunnel" | "tunnel-200" | "tunnel-raw" => {
                 let (mine, io) = tokio::net::UnixStream::pair().unwrap();
