@@ -28,7 +28,7 @@ pub fn check(settings: &Settings) -> Result<String, String> {
                     facts.rack
                 ))
             }
-            Ok(Err(error)) => Err(explain(&error)),
+            Ok(Err(error)) => Err(explain(&error, settings)),
             Err(_) => Err(format!(
                 "the app did not load within worker_boot_timeout ({} s)",
                 boot_timeout.as_secs_f64()
@@ -38,9 +38,12 @@ pub fn check(settings: &Settings) -> Result<String, String> {
 }
 
 /// A failure to boot, in words.
-pub(crate) fn explain(error: &BootError) -> String {
+pub(crate) fn explain(error: &BootError, settings: &Settings) -> String {
     match error {
-        BootError::App(text) => format!("the app cannot be loaded:\n{}", text.trim_end()),
+        BootError::App(text) => {
+            let app = settings.app.as_deref().unwrap_or(&settings.dir).display();
+            format!("{app} cannot be loaded:\n{}", text.trim_end())
+        }
         BootError::Template(error) => error.to_string(),
     }
 }

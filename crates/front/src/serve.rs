@@ -156,7 +156,7 @@ async fn boot(
         tokio::select! {
             booted = &mut booting => return match booted {
                 Ok(Ok(supervisor)) => Ok(Some(supervisor)),
-                Ok(Err(error)) => Err(explain(&error)),
+                Ok(Err(error)) => Err(explain(&error, settings)),
                 Err(_) => Err(format!("the app did not load within worker_boot_timeout ({} s)", timeout.as_secs_f64())),
             },
             wish = signals.next() => if matches!(wish, Wish::Stop | Wish::Interrupt) { return Ok(None) },

@@ -10,6 +10,7 @@
 //! Contract:
 //! 1. One fork is under way at a time.
 //! 2. A worker that died is replaced at once; when workers die young, each replacement waits twice as long as the one before.
+//!    Until one worker was ready there is only one at a time.
 //! 3. A worker that boots for longer than `boot`, or drains for longer than `shutdown`, is killed. One that is stuck is asked for
 //!    backtraces and killed a second later.
 //! 4. Every worker that was forked is buried exactly once.
@@ -212,6 +213,7 @@ pub struct Table {
 const YOUNG: Duration = Duration::from_secs(5);
 /// Young deaths in a row after which a server that never had a worker gives up.
 const HOPELESS: u32 = 4;
+const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Time that a stuck worker gets to write its backtraces.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -414,13 +416,9 @@ impl Table {
         if !self.ever_ready && self.young_deaths == HOPELESS {
             actions.push(Action::Hopeless);
         }
-        // The first death is an accident; from the second on there is a reason.
-        let doublings = self.young_deaths.saturating_sub(2).min(10);
-        let wait = if self.young_deaths < 2 {
-            Duration::ZERO
-        } else {
-            Duration::from_millis(200) * (1 << doublings)
-        };
+        // The first death of one that follows others is an accident; from the second on there is a reason.
+        let reasons = self.young_deaths - u32::from(self.ever_ready);
+        let wait = if reasons == 0 { Duration::ZERO } else { FIRST_WAIT * (1 << (reasons - 1).min(10)) };
         self.not_before = Some(now + wait.min(LONGEST_WAIT));
     }
 
@@ -502,8 +500,10 @@ impl Table {
             self.settled = true;
             actions.push(Action::Settled);
         }
-        let forking = self.workers.iter().flatten().any(|worker| worker.state == State::Forking);
-        if self.template && !forking && !waiting && alive.len() < self.wanted {
+        // The very first worker goes alone: what kills it would kill them all.
+        let busy = |state| state == State::Forking || (state == State::Booting && !self.ever_ready);
+        let busy = self.workers.iter().flatten().any(|worker| busy(worker.state));
+        if self.template && !busy && !waiting && alive.len() < self.wanted {
             self.fork(now, actions);
         }
     }
