@@ -11,6 +11,10 @@ root = File.expand_path("../..", __dir__)
 library = RUBY_PLATFORM.include?("darwin") ? "libfirebrick_worker.dylib" : "libfirebrick_worker.so"
 target = ENV["CARGO_TARGET_DIR"] || File.join(root, "target")
 
+# An installed gem keeps what it runs with, not half a gigabyte of what that was made from.
+own_target = target == File.join(root, "target") && !File.exist?(File.join(root, ".git"))
+tidy = own_target ? 'rm -rf "$(TARGET)"' : "@true"
+
 File.write("Makefile", <<~MAKEFILE)
   ROOT = #{root}
   TARGET = #{target}
@@ -28,7 +32,8 @@ File.write("Makefile", <<~MAKEFILE)
   install:
   \tmkdir -p "$(DESTDIR)$(sitearchdir)/firebrick"
   \tcp "$(ROOT)/lib/firebrick/native.#{RbConfig::CONFIG['DLEXT']}" "$(DESTDIR)$(sitearchdir)/firebrick/"
+  \t#{tidy}
 
   clean:
-  \trm -rf "#{target == File.join(root, 'target') ? '$(TARGET)' : '$(ROOT)/libexec'}"
+  \t#{tidy}
 MAKEFILE
