@@ -60,9 +60,9 @@ class Case < Minitest::Test
 
   def after_teardown
     @connections.each(&:close)
+    show_logs unless passed? || skipped?
     problems = @own_servers.flat_map { |server| server.finish.map { |problem| "#{problem}\n#{server.report}" } }
     problems.each { |problem| failures << Minitest::Assertion.new(problem).tap { |e| e.set_backtrace([name]) } }
-    show_logs unless passed? || skipped?
     super
   end
 
