@@ -248,6 +248,7 @@ class Server
     flags += ["-w", @workers.to_s] if @workers
     flags += ["-t", @threads] if @threads
     flags += ["-e", @environment] if @environment
+    flags += ["--ruby", ENV["RUBY"]] if ENV["RUBY"]
     [self.class.binary, "serve", @dir, *flags, *@args]
   end
 
