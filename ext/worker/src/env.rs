@@ -52,13 +52,11 @@ impl Memo {
 const TRANSFER_ENCODING: u8 = 29;
 const COOKIE: u8 = 8;
 const CONTENT_LENGTH: u8 = 10;
-const X_REQUEST_START: u8 = 41;
 
 const _: () = {
     assert!(matches!(codes::KNOWN[TRANSFER_ENCODING as usize - 1].as_bytes(), b"transfer-encoding"));
     assert!(matches!(codes::KNOWN[COOKIE as usize - 1].as_bytes(), b"cookie"));
     assert!(matches!(codes::KNOWN[CONTENT_LENGTH as usize - 1].as_bytes(), b"content-length"));
-    assert!(matches!(codes::KNOWN[X_REQUEST_START as usize - 1].as_bytes(), b"x-request-start"));
 };
 
 /// Builds the env. May raise (out of memory).
@@ -70,15 +68,13 @@ pub(crate) fn build(task: &'static Task, request: &Request<'_>, fd: Option<RawFd
     if request.head.remote_port != 0 {
         ruby::hash_set(env, keys.remote_port.get(), decimal(u64::from(request.head.remote_port)));
     }
-    ruby::hash_set(env, keys.queue_time.get(), ruby::float(f64::from(request.head.queue_us) / 1e6));
-    let (mut started, mut has_length) = (false, false);
+    if request.head.queue_us != 0 {
+        ruby::hash_set(env, keys.queue_time.get(), ruby::float(f64::from(request.head.queue_us) / 1e6));
+    }
+    let mut has_length = false;
     for field in request.fields() {
-        started |= field.code == X_REQUEST_START;
         has_length |= field.code == CONTENT_LENGTH;
         put_field(env, task, &field);
-    }
-    if !started && request.head.received_us != 0 {
-        ruby::hash_set(env, keys.request_start.get(), request_start(request.head.received_us));
     }
     put_body(env, task, request, fd, has_length);
     env
@@ -187,21 +183,6 @@ fn put_body(env: Value, task: &'static Task, request: &Request<'_>, fd: Option<R
     if !has_length {
         ruby::hash_set(env, keys.content_length.get(), decimal(len));
     }
-}
-
-/// `t=` and seconds with six decimals, as nginx users write it and APMs read it.
-fn request_start(us: u64) -> Value {
-    let mut text = *b"t=0000000000.000000";
-    let (mut seconds, mut micros) = (us / 1_000_000, us % 1_000_000);
-    for digit in text[2..12].iter_mut().rev() {
-        *digit = b'0' + (seconds % 10) as u8;
-        seconds /= 10;
-    }
-    for digit in text[13..].iter_mut().rev() {
-        *digit = b'0' + (micros % 10) as u8;
-        micros /= 10;
-    }
-    ruby::string(&text)
 }
 
 fn decimal(mut number: u64) -> Value {

@@ -46,7 +46,7 @@ names! {
         request_uri: "REQUEST_URI", query_string: "QUERY_STRING", server_name: "SERVER_NAME",
         server_port: "SERVER_PORT", remote_addr: "REMOTE_ADDR", remote_port: "REMOTE_PORT",
         server_protocol: "SERVER_PROTOCOL", http_version: "HTTP_VERSION", url_scheme: "rack.url_scheme",
-        https: "HTTPS", content_length: "CONTENT_LENGTH", request_start: "HTTP_X_REQUEST_START",
+        https: "HTTPS", content_length: "CONTENT_LENGTH",
         rack_input: "rack.input", queue_time: "firebrick.queue_time", after_reply: "rack.after_reply",
         response_finished: "rack.response_finished",
         http_1_0: "HTTP/1.0", http_1_1: "HTTP/1.1", scheme_http: "http", scheme_https: "https", on: "on",
