@@ -354,20 +354,26 @@ impl Table {
             );
         } else if !worker.killed && worker.state != State::Forking {
             worker.killed = true;
-            let cause = if worker.state == State::Draining { Cause::Ordered } else { Cause::Crashed };
-            if !matches!(worker.state, State::Doomed(_)) {
-                worker.state = State::Doomed(cause);
-            }
             worker.since = now;
+            match worker.state {
+                State::Draining => worker.state = State::Doomed(Cause::Ordered),
+                State::Booting | State::Up => {
+                    worker.state = State::Doomed(Cause::Crashed);
+                    self.died(index, now, actions);
+                }
+                State::Forking | State::Doomed(_) => {}
+            }
             actions.push(Action::Close(serial));
         }
     }
 
     fn stuck(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
-        let Some(worker) = self.worker(serial) else { return };
+        let Some(index) = self.position(serial) else { return };
+        let Some(worker) = self.workers[index].as_mut() else { return };
         if matches!(worker.state, State::Up | State::Draining) {
             (worker.state, worker.since) = (State::Doomed(Cause::Stuck), now);
             let pid = worker.pid;
+            self.restarts[index] += 1;
             actions.push(Action::Close(serial));
             actions.push(Action::Signal { pid, name: "PWR" });
         }
@@ -378,23 +384,16 @@ impl Table {
             .workers
             .iter()
             .position(|w| w.as_ref().is_some_and(|w| w.pid == pid && w.state != State::Forking));
-        let Some((index, worker)) = dead.and_then(|index| Some((index, self.workers[index].take()?))) else {
-            return;
-        };
-        let cause = match worker.state {
-            State::Doomed(cause) => cause,
-            State::Draining => Cause::Ordered,
-            _ if self.stopping => Cause::Ordered,
-            _ => Cause::Crashed,
-        };
-        if cause != Cause::Ordered {
-            self.restarts[index] += 1;
-            if now.saturating_duration_since(worker.forked) < YOUNG || worker.state == State::Booting {
-                self.died_young(now, actions);
-            } else {
-                (self.young_deaths, self.not_before) = (0, None);
+        let Some(index) = dead else { return };
+        let cause = match self.workers[index].as_ref().map(|worker| worker.state) {
+            Some(State::Doomed(cause)) => cause,
+            Some(State::Booting | State::Up) if !self.stopping => {
+                self.died(index, now, actions);
+                Cause::Crashed
             }
-        }
+            _ => Cause::Ordered,
+        };
+        let Some(worker) = self.workers[index].take() else { return };
         actions.push(Action::Bury(self.grave(worker, index as u32, Some(end), peak_kib, cause, now)));
     }
 
@@ -409,6 +408,17 @@ impl Table {
     ) -> Grave {
         let wait = self.not_before.map(|at| at.saturating_duration_since(now)).filter(|wait| !wait.is_zero());
         Grave { serial: worker.serial, index, pid: worker.pid, end, peak_kib, cause, wait }
+    }
+
+    /// Counts a death that nobody ordered, when it is first noticed: a replacement must know of it.
+    fn died(&mut self, index: usize, now: Instant, actions: &mut Vec<Action>) {
+        self.restarts[index] += 1;
+        let Some(worker) = &self.workers[index] else { return };
+        if now.saturating_duration_since(worker.forked) < YOUNG || !worker.ready {
+            self.died_young(now, actions);
+        } else {
+            (self.young_deaths, self.not_before) = (0, None);
+        }
     }
 
     fn died_young(&mut self, now: Instant, actions: &mut Vec<Action>) {

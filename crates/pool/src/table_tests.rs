@@ -83,6 +83,21 @@ fn workers_that_die_young_are_replaced_ever_more_slowly() {
 }
 
 #[test]
+fn a_lost_link_counts_as_a_death_before_the_end_is_reported() {
+    let (mut table, mut now) = (table(1), Instant::now());
+    table.on(Event::TemplateBooted, now);
+    table.on(Event::Forked { index: 0, pid: 101 }, now);
+    assert_eq!(table.on(Event::LinkLost(1), now), [Action::Close(1)], "no replacement yet");
+    now += FIRST_WAIT / 2;
+    let actions = table.on(exited(1), now);
+    assert!(
+        matches!(&actions[..], [Action::Bury(Grave { cause: Cause::Crashed, wait: Some(_), .. })]),
+        "{actions:?}"
+    );
+    assert!(matches!(&table.on(Event::Tick, now + FIRST_WAIT)[..], [Action::Fork { .. }]));
+}
+
+#[test]
 fn a_server_that_never_had_a_worker_gives_up() {
     let (mut table, mut now) = (table(1), Instant::now());
     let mut actions = table.on(Event::TemplateBooted, now);
