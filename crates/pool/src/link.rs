@@ -30,7 +30,7 @@ pub(crate) struct Link {
     socket: UnixStream,
     out: RefCell<VecDeque<Batch>>,
     flights: RefCell<Slab<Flight>>,
-    generation: Cell<u16>,
+    sent: Cell<u64>,
     partial: RefCell<Vec<u8>>,
     fds: RefCell<VecDeque<OwnedFd>>,
     waker: RefCell<Option<Waker>>,
@@ -40,6 +40,8 @@ pub(crate) struct Link {
 /// A request that the worker has.
 struct Flight {
     id: u32,
+    /// How many were sent on this link before it.
+    number: u64,
     call: Rc<Call>,
 }
 
@@ -61,7 +63,7 @@ impl Link {
             socket: UnixStream::from_std(socket)?,
             out: RefCell::default(),
             flights: RefCell::default(),
-            generation: Cell::new(0),
+            sent: Cell::new(0),
             partial: RefCell::default(),
             fds: RefCell::default(),
             waker: RefCell::default(),
@@ -73,17 +75,17 @@ impl Link {
     pub(crate) fn send(&self, call: Rc<Call>) -> io::Result<u32> {
         let mut flights = self.flights.borrow_mut();
         let entry = flights.vacant_entry();
-        let generation = self.generation.get().wrapping_add(1);
-        self.generation.set(generation);
+        let number = self.sent.get();
         // The low half finds the flight, the high half tells it from the one that had the place before.
-        let id = u32::from(generation) << 16 | (entry.key() as u32 & 0xffff);
+        let id = (number as u32) << 16 | (entry.key() as u32 & 0xffff);
         {
             let mut request = call.frame.borrow_mut();
             wire::request::stamp(&mut request, id, call.waited_us());
             let fd = call.body.as_ref().map(|file| file.as_fd().try_clone_to_owned()).transpose()?;
             self.append(&request, fd);
         }
-        entry.insert(Flight { id, call });
+        self.sent.set(number + 1);
+        entry.insert(Flight { id, number, call });
         Ok(id)
     }
 
@@ -117,9 +119,9 @@ impl Link {
             .map(|flight| flight.call.clone())
     }
 
-    /// Takes all requests that are under way out: id and call.
-    pub(crate) fn take_flights(&self) -> Vec<(u32, Rc<Call>)> {
-        self.flights.borrow_mut().drain().map(|flight| (flight.id, flight.call)).collect()
+    /// Takes all requests that are under way out: how many were sent before each, and the call.
+    pub(crate) fn take_flights(&self) -> Vec<(u64, Rc<Call>)> {
+        self.flights.borrow_mut().drain().map(|flight| (flight.number, flight.call)).collect()
     }
 
     fn land(&self, id: u32) -> Option<Rc<Call>> {

@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::Kind;
-use wire::scoreboard::Serving;
 
 /// Bytes read from a link in one go.
 const SCRATCH: usize = 256 << 10;
@@ -249,7 +248,7 @@ impl Local {
                 Letter::Expired(ticket) => self.expired(ticket),
                 Letter::Link { serial, socket } => self.open(serial, socket),
                 Letter::Drain(serial) => self.drain(serial),
-                Letter::Gone { serial, started, stuck } => self.gone(serial, &started, stuck),
+                Letter::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
                 Letter::Overdue { serial, id } => self.overdue(serial, id),
                 Letter::Hopeless => self.hopeless(),
             }
@@ -281,20 +280,20 @@ impl Local {
         }
     }
 
-    fn gone(self: &Rc<Local>, serial: Serial, started: &[Serving], stuck: bool) {
+    fn gone(self: &Rc<Local>, serial: Serial, taken: &[u64], stuck: bool) {
         let Some(link) = self.link(serial) else {
             return self.shared.report(Report::Buried { serial, lost: Vec::new() });
         };
         link.read_rest(self);
         self.links.borrow_mut().retain(|link| link.serial != serial);
         let mut lost = Vec::new();
-        for (id, call) in link.take_flights() {
+        let taken = taken.get(usize::from(self.index)).copied().unwrap_or(u64::MAX);
+        for (number, call) in link.take_flights() {
             let Place::Sent { ticket, .. } = call.place() else { continue };
             if call.reply.is_unwanted() {
                 continue;
             }
-            let was_started = started.contains(&Serving { link: self.index.into(), id });
-            if !was_started && !call.reply.headed() {
+            if number >= taken && !call.reply.headed() {
                 self.again(ticket, call);
                 continue;
             }

@@ -67,12 +67,18 @@ pub(crate) fn scoreboard_memory(slots: usize, slot_len: usize) -> io::Result<Fil
     Ok(memory.into())
 }
 
-/// Copies one slot out of the scoreboard.
-pub(crate) fn read_slot(scoreboard: &File, index: usize, slot_len: usize) -> wire::scoreboard::Slot {
+/// Copies one slot out of the scoreboard of workers with `threads` threads and `links` links.
+pub(crate) fn read_slot(
+    scoreboard: &File,
+    index: usize,
+    threads: usize,
+    links: usize,
+) -> wire::scoreboard::Slot {
+    let slot_len = wire::scoreboard::slot_len(threads, links);
     let mut bytes = vec![0; slot_len];
     let read = scoreboard.read_at(&mut bytes, (index * slot_len) as u64).unwrap_or(0);
     bytes.truncate(read);
-    wire::scoreboard::Slot::read(&bytes)
+    wire::scoreboard::Slot::read(&bytes, threads, links)
 }
 
 /// Microseconds of the monotonic clock, the one that workers stamp the scoreboard with.
@@ -121,8 +127,7 @@ mod tests {
 
     #[test]
     fn an_empty_scoreboard_is_all_idle() {
-        let len = wire::scoreboard::slot_len(4);
-        let memory = scoreboard_memory(2, len).unwrap();
-        assert_eq!(read_slot(&memory, 1, len).serving, []);
+        let memory = scoreboard_memory(2, wire::scoreboard::slot_len(4, 1)).unwrap();
+        assert_eq!(read_slot(&memory, 1, 4, 1).serving, []);
     }
 }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc};
-use wire::scoreboard::{Serving, Slot};
+use wire::scoreboard::Slot;
 
 /// A message to a front thread.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(crate) enum Letter {
     Link { serial: Serial, socket: UnixStream },
     /// A worker gets no more requests: tell it to finish, when you hold link 0.
     Drain(Serial),
-    /// A worker is dead; these requests it had started.
-    Gone { serial: Serial, started: Arc<[Serving]>, stuck: bool },
+    /// A worker is dead; of each link it had taken up so many requests.
+    Gone { serial: Serial, taken: Arc<[u64]>, stuck: bool },
     /// Has the answer to this request begun? If not, its worker is stuck.
     Overdue { serial: Serial, id: u32 },
     /// No worker will come: fail what waits.
@@ -73,7 +73,7 @@ pub struct Shared {
     mailboxes: Vec<Mailbox>,
     reports: mpsc::UnboundedSender<Report>,
     scoreboard: File,
-    slot_len: usize,
+    worker_threads: usize,
 }
 
 impl Shared {
@@ -82,10 +82,10 @@ impl Shared {
         threads: usize,
         reports: mpsc::UnboundedSender<Report>,
         scoreboard: File,
-        slot_len: usize,
+        worker_threads: usize,
     ) -> Shared {
         let mailboxes = (0..threads).map(|_| Mailbox::default()).collect();
-        Shared { dispatch: Mutex::new(dispatch), mailboxes, reports, scoreboard, slot_len }
+        Shared { dispatch: Mutex::new(dispatch), mailboxes, reports, scoreboard, worker_threads }
     }
 
     /// The dispatch state. Held for a few instructions only.
@@ -121,15 +121,11 @@ impl Shared {
 
     /// What the worker in a scoreboard slot is doing.
     pub fn slot(&self, index: usize) -> Slot {
-        os::read_slot(&self.scoreboard, index, self.slot_len)
+        os::read_slot(&self.scoreboard, index, self.worker_threads, self.threads())
     }
 
     pub(crate) fn scoreboard(&self) -> &File {
         &self.scoreboard
-    }
-
-    pub(crate) fn slot_len(&self) -> usize {
-        self.slot_len
     }
 }
 

@@ -107,13 +107,14 @@ impl Supervisor {
     /// # Errors
     /// See [`BootError`].
     pub async fn boot(options: Options) -> Result<Supervisor, BootError> {
-        // Room for workers that drain while their successors boot, and for some TTINs.
-        let slots = (options.workers * 2 + 8).max(32);
-        let slot_len = slot_len(options.plan.threads_max as usize);
+        let slots = slots(options.workers);
+        let worker_threads = options.plan.threads_max as usize;
+        let slot_len = slot_len(worker_threads, options.front_threads);
         let scoreboard = os::scoreboard_memory(slots, slot_len).map_err(BootError::Template)?;
         let (to_us, reports) = mpsc::unbounded_channel();
         let dispatch = Dispatch::new(options.max_queue);
-        let shared = Arc::new(Shared::new(dispatch, options.front_threads, to_us, scoreboard, slot_len));
+        let shared =
+            Arc::new(Shared::new(dispatch, options.front_threads, to_us, scoreboard, worker_threads));
         let mut template = Template::start(
             &options.plan,
             options.front_threads,
@@ -243,7 +244,8 @@ impl Supervisor {
         if let Some(template) = self.template.take() {
             template.put_down();
         }
-        let (slots, slot_len) = ((self.options.workers * 2 + 8).max(32), self.shared.slot_len());
+        let slots = slots(self.options.workers);
+        let slot_len = slot_len(self.options.plan.threads_max as usize, self.options.front_threads);
         let scoreboard = self.shared.scoreboard().as_fd();
         match Template::start(&self.options.plan, self.options.front_threads, scoreboard, slots, slot_len)
             .await
@@ -297,13 +299,11 @@ impl Supervisor {
     }
 
     fn bury(&mut self, grave: Grave) {
-        let started =
-            self.shared.slot(grave.index as usize).serving.into_iter().map(|(serving, _)| serving).collect();
+        let taken: Arc<[u64]> = self.shared.slot(grave.index as usize).taken.into();
         let (serial, stuck) = (grave.serial, grave.cause == Cause::Stuck);
         self.threads.remove(&serial);
         self.shared.dispatch().worker_gone(serial);
-        let started: Arc<[_]> = started;
-        self.shared.to_all(|| Letter::Gone { serial, started: started.clone(), stuck });
+        self.shared.to_all(|| Letter::Gone { serial, taken: taken.clone(), stuck });
         self.graves.insert(serial, (grave, self.shared.threads(), Vec::new()));
     }
 
@@ -436,6 +436,11 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// Room for workers that drain while their successors boot, and for some TTINs.
+fn slots(workers: usize) -> usize {
+    (workers * 2 + 8).max(32)
 }
 
 async fn hear(template: &mut Option<Template>) -> io::Result<Option<Said>> {

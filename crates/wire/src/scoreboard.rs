@@ -13,9 +13,17 @@ pub const THREADS: usize = 16;
 
 const BUSY: u64 = 1 << 63;
 
-/// Size in bytes of the slot of a worker with `threads` threads.
-pub const fn slot_len(threads: usize) -> usize {
-    (HEADER + THREAD * threads).next_multiple_of(64)
+/// Bytes for each link.
+pub const LINK: usize = 8;
+
+/// Size in bytes of the slot of a worker with `threads` threads and `links` links.
+pub const fn slot_len(threads: usize, links: usize) -> usize {
+    (HEADER + THREAD * threads + LINK * links).next_multiple_of(64)
+}
+
+/// Offset of what has been taken up from link `link`, in the slot of a worker with `threads` threads.
+pub const fn link_at(threads: usize, link: usize) -> usize {
+    HEADER + THREAD * threads + LINK * link
 }
 
 /// Offset of thread `t` in its slot.
@@ -60,14 +68,15 @@ pub struct Slot {
     pub threads: u64,
     /// What is being served, and since when (microseconds of the monotonic clock).
     pub serving: Vec<(Serving, u64)>,
+    /// For each link, how many of its requests have been taken up.
+    pub taken: Vec<u64>,
 }
 
 impl Slot {
     /// Reads a slot of [`slot_len`] bytes; bytes that are missing count as zero.
-    pub fn read(bytes: &[u8]) -> Slot {
+    pub fn read(bytes: &[u8], threads: usize, links: usize) -> Slot {
         let word =
             |at: usize| bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes);
-        let threads = bytes.len().saturating_sub(HEADER) / THREAD;
         Slot {
             requests: word(REQUESTS),
             failures: word(FAILURES),
@@ -75,6 +84,7 @@ impl Slot {
             serving: (0..threads)
                 .filter_map(|t| Some((Serving::unpack(word(thread_at(t)))?, word(thread_at(t) + 8))))
                 .collect(),
+            taken: (0..links).map(|link| word(link_at(threads, link))).collect(),
         }
     }
 }
@@ -92,12 +102,15 @@ mod tests {
 
     #[test]
     fn a_slot_is_read_back() {
-        let mut bytes = vec![0; slot_len(3)];
+        let mut bytes = vec![0; slot_len(3, 2)];
         bytes[0..8].copy_from_slice(&9u64.to_le_bytes());
         let at = thread_at(2);
         bytes[at..at + 8].copy_from_slice(&Serving { link: 1, id: 5 }.pack().to_le_bytes());
         bytes[at + 8..at + 16].copy_from_slice(&77u64.to_le_bytes());
-        let slot = Slot::read(&bytes);
+        let at = link_at(3, 1);
+        bytes[at..at + 8].copy_from_slice(&4u64.to_le_bytes());
+        let slot = Slot::read(&bytes, 3, 2);
+        assert_eq!(slot.taken, [0, 4]);
         assert_eq!(slot.requests, 9);
         assert_eq!(slot.serving, vec![(Serving { link: 1, id: 5 }, 77)]);
     }

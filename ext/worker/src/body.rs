@@ -11,11 +11,13 @@ use crate::names::names;
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
 use crate::task::{Stage, Task};
-use crate::{emit, serve};
-use std::fs::File;
+use crate::{emit, head, serve};
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use wire::flag;
 use wire::response::Suspended;
 
@@ -93,6 +95,7 @@ fn spool(parts: Value) -> Result<RawFd, String> {
 
 /// RESPONSE, FILE, END.
 fn file(task: &'static Task, head: Suspended, fd: RawFd, len: u64) {
+    let head = if task.finite.get() { head } else { head::with_length(task, head, len) };
     emit::response(task, head, 0, None, |_| {});
     if len == 0 {
         os::close(fd);
@@ -105,7 +108,10 @@ fn file(task: &'static Task, head: Suspended, fd: RawFd, len: u64) {
 /// Opens the file that `to_path` names; `None` when it is not a regular file. May raise.
 fn open(path: Value) -> Option<(RawFd, u64)> {
     let path = if path.is_string() { path } else { ruby::to_s(path) };
-    let opened = File::open(std::ffi::OsStr::from_bytes(path.bytes())).and_then(|file| {
+    // Opening a pipe would wait for somebody to write to it.
+    let opened =
+        OpenOptions::new().read(true).custom_flags(os::NONBLOCK).open(OsStr::from_bytes(path.bytes()));
+    let opened = opened.and_then(|file| {
         let len = os::regular_len(file.as_raw_fd())?;
         Ok(len.map(|len| (file.into_raw_fd(), len)))
     });

@@ -54,6 +54,15 @@ pub(crate) fn response(task: &'static Task, status: u16, headers: Value) -> Susp
     fields.encoder
 }
 
+/// Adds Content-Length to a head that has none.
+pub(crate) fn with_length(task: &'static Task, head: Suspended, len: u64) -> Suspended {
+    task.head.with(|out| {
+        let mut encoder = head.resume(out);
+        encoder.field(b"content-length", len.to_string().as_bytes());
+        encoder.suspend()
+    })
+}
+
 /// Writes an INTERIM frame with status 103 to `task.interim`. May raise.
 pub(crate) fn early_hints(task: &'static Task, headers: Value) {
     let encoder = task.interim.with(|out| {
@@ -129,7 +138,7 @@ impl Fields {
         {
             bad("response head is larger than max_head");
         }
-        if self.task.finite.get() || name.bytes().eq_ignore_ascii_case(b"content-length") {
+        if name.bytes().eq_ignore_ascii_case(b"content-length") {
             self.task.finite.set(true);
         }
         self.left -= size;

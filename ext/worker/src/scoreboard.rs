@@ -4,23 +4,29 @@ use crate::raw::os;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Release};
-use wire::scoreboard::{FAILURES, REQUESTS, Serving, THREADS, thread_at};
+use wire::scoreboard::{FAILURES, REQUESTS, Serving, THREADS, link_at, thread_at};
 
 /// One worker's slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Scoreboard {
     words: &'static [AtomicU64],
+    threads_max: usize,
 }
 
 impl Scoreboard {
-    /// Maps slot `index` of a file of slots of `slot_len` bytes and clears it.
-    pub(crate) fn map(fd: RawFd, index: usize, slot_len: usize) -> io::Result<Scoreboard> {
+    /// Maps slot `index` of a file of slots of `slot_len` bytes, for `threads_max` threads, and clears it.
+    pub(crate) fn map(
+        fd: RawFd,
+        index: usize,
+        slot_len: usize,
+        threads_max: usize,
+    ) -> io::Result<Scoreboard> {
         let words = os::map_words(fd, (index + 1) * slot_len)?;
         let words = &words[index * slot_len / 8..];
         for word in words {
             word.store(0, Release);
         }
-        Ok(Scoreboard { words })
+        Ok(Scoreboard { words, threads_max })
     }
 
     fn put(self, at: usize, value: u64) {
@@ -30,7 +36,9 @@ impl Scoreboard {
     }
 
     fn add(self, at: usize) {
-        self.words[at / 8].fetch_add(1, Release);
+        if let Some(word) = self.words.get(at / 8) {
+            word.fetch_add(1, Release);
+        }
     }
 
     pub(crate) fn thread_started(self) {
@@ -39,6 +47,7 @@ impl Scoreboard {
 
     #[inline]
     pub(crate) fn begin(self, thread: usize, link: u32, id: u32, now_us: u64) {
+        self.add(link_at(self.threads_max, link as usize));
         self.put(thread_at(thread) + 8, now_us);
         self.put(thread_at(thread), Serving { link, id }.pack());
     }

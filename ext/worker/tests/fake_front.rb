@@ -163,7 +163,7 @@ class FakeFront
   end
 
   def boot
-    @slot_len = (64 + (16 * @threads.last) + 63) / 64 * 64
+    @slot_len = (64 + (16 * @threads.last) + (8 * @links) + 63) / 64 * 64
     @scoreboard = Tempfile.create("scoreboard", @dir)
     @scoreboard.truncate(@slot_len * 16)
     defaults = {
@@ -215,7 +215,8 @@ class FakeFront
   def slot(index)
     bytes = File.binread(@scoreboard.path, @slot_len, @slot_len * index)
     { requests: bytes.unpack1("Q<"), failures: bytes.unpack1("Q<", offset: 8), threads: bytes.unpack1("Q<", offset: 16),
-      serving: bytes.byteslice(64..).unpack("Q<*").each_slice(2).map(&:first) }
+      serving: bytes.byteslice(64, 16 * @threads.last).unpack("Q<*").each_slice(2).map(&:first),
+      taken: bytes.byteslice(64 + (16 * @threads.last), 8 * @links).unpack("Q<*") }
   end
 
   # How a worker ended: "exit" or "signal", and the number.

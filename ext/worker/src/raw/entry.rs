@@ -91,7 +91,8 @@ fn prepare(
 /// After the fork: takes the links over, starts the threads, reports for work.
 fn start(index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
     let options = OPTIONS.with(|slot| *slot).expect("prepare comes first");
-    let board = match Scoreboard::map(number(scoreboard) as i32, number(index), number(slot_len)) {
+    let (fd, index, slot_len) = (number(scoreboard) as i32, number(index), number(slot_len));
+    let board = match Scoreboard::map(fd, index, slot_len, options.threads_max) {
         Ok(board) => board,
         Err(error) => failed(format!("cannot map the scoreboard: {error}")),
     };

@@ -6,6 +6,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+/// For opening files that may turn out to be pipes or devices.
+pub(crate) const NONBLOCK: i32 = libc::O_NONBLOCK;
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
