@@ -186,16 +186,13 @@ impl Link {
         while self.receive(local).is_ok_and(|n| n > 0) {}
     }
 
+    /// One read. A short one does not mean that nothing is left: it also ends before bytes that bring a descriptor.
     fn receive(&self, local: &Rc<Local>) -> io::Result<usize> {
         let mut buffer = local.scratch();
         let mut fds = self.fds.borrow_mut();
         let n =
             self.socket.try_io(Interest::READABLE, || os::receive(&self.socket, &mut buffer, &mut fds))?;
         drop(fds);
-        if n > 0 && n < buffer.len() {
-            // Nothing is left: saying so here saves the read that would find out.
-            let _ = self.socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-        }
         let mut partial = self.partial.borrow_mut();
         let mut ended = Ended::default();
         if partial.is_empty() {
