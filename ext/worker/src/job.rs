@@ -27,13 +27,16 @@ pub(crate) fn run(task: &'static Task, job: Job, started_us: u64) -> u64 {
     task.begin(job.link, job.id, started_us);
     let board = worker(|w| w.scoreboard);
     board.begin(task.index, job.link, job.id, started_us);
+    let cpu_us = worker(|w| w.samples()).then(os::thread_us);
     let failed = if job.gone { drop_unstarted(task, job.fd) } else { serve_request(task, &job) };
     board.finish(task.index, failed);
     task.end();
     let now_us = os::now_us();
+    let took_us = now_us.saturating_sub(started_us);
+    let off_us = cpu_us.map(|before| took_us.saturating_sub(os::thread_us().saturating_sub(before)));
     worker(|w| {
         w.active -= 1;
-        w.note(now_us.saturating_sub(started_us));
+        w.note(took_us, off_us);
         if w.leader == Some(task.index) {
             w.leader = None;
         }

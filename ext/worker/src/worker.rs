@@ -2,9 +2,10 @@
 //!
 //! Roles, when there is more than one thread (docs/wire.md knows nothing of them):
 //! 1. At most one thread is the *leader*: it alone waits for the links and reads them.
-//! 2. A leader that takes a request gives leadership up. If the app has been slow of late, it appoints an idle
-//!    thread at once. If not, it serves alone what has come, for waking another thread costs more than a fast
-//!    request; but one idle thread, the *standby*, looks after [`PATIENCE`] whether it got stuck, and takes over.
+//! 2. A leader that takes a request gives leadership up. If the app has been slow of late, or waits for something else
+//!    in most requests (a database: meanwhile another thread could run), it appoints an idle thread at once. If not, it
+//!    serves alone what has come, for waking another thread costs more than a fast request; but one idle thread, the
+//!    *standby*, looks after [`PATIENCE`] whether it got stuck, and takes over.
 //! 3. All other idle threads sleep until they are called. An idle worker makes no wake-ups.
 
 use crate::link::{Job, Link, Word};
@@ -19,11 +20,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// An answer may wait this long for company, in microseconds.
-const COMPANY_US: u64 = 50;
+const COMPANY_US: u64 = 250;
 /// This many bytes are sent at once.
 const ENOUGH: usize = 64 << 10;
 /// Requests that take longer than this are slow, in microseconds.
 pub(crate) const SLOW_US: u64 = 1000;
+/// One request of so many is looked at for how much of its time it waited.
+const SAMPLE: u32 = 8;
+/// A request that is off the processor for longer than this has waited for something, in microseconds.
+const WAITED_US: u64 = 20;
 /// How long a thread may be at a request before another takes over reading.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1);
 
@@ -49,6 +54,9 @@ pub(crate) struct Worker {
     pub(crate) active: usize,
     /// Decaying maximum of what requests took of late, microseconds.
     recent_us: u64,
+    begun: u32,
+    /// Share of the sampled requests that waited, in 1/256; the latest count most.
+    waits: u32,
     pub(crate) draining: bool,
     pub(crate) finished: bool,
 }
@@ -113,7 +121,7 @@ impl Worker {
         #[rustfmt::skip]
         let worker = Worker {
             options, links, inbox: VecDeque::new(), tasks, scoreboard, leader: None, idle: Vec::new(), active: 0,
-            recent_us: 0, draining: false, finished: false,
+            recent_us: 0, begun: 0, waits: 0, draining: false, finished: false,
         };
         WORKER.with(|slot| *slot = Some(worker));
     }
@@ -184,7 +192,7 @@ impl Worker {
         if self.leader.is_some() || self.options.threads_max == 1 {
             return Help::None;
         }
-        if self.recent_us > SLOW_US {
+        if self.recent_us > SLOW_US || self.waits > 128 {
             return if self.appoint() { Help::None } else { self.more() };
         }
         LEADERLESS.store(true, Relaxed);
@@ -220,10 +228,21 @@ impl Worker {
         }
     }
 
-    /// Notes how long a request took.
+    /// Whether the request that begins is one to look at; never with a single thread, where it changes nothing.
     #[inline]
-    pub(crate) fn note(&mut self, took_us: u64) {
+    pub(crate) fn samples(&mut self) -> bool {
+        self.begun = self.begun.wrapping_add(1);
+        self.options.threads_max > 1 && self.begun.is_multiple_of(SAMPLE)
+    }
+
+    /// Notes how long a request took and, of a sampled one, how much of that it was off the processor.
+    #[inline]
+    pub(crate) fn note(&mut self, took_us: u64, off_us: Option<u64>) {
         self.recent_us = took_us.max(self.recent_us - self.recent_us / 32);
+        if let Some(off_us) = off_us {
+            let waited = if off_us > WAITED_US { 256 } else { 0 };
+            self.waits = (self.waits * 7 + waited) / 8;
+        }
     }
 
     /// Acts on what the front said beside requests.

@@ -20,9 +20,19 @@ fn check_len(result: isize) -> io::Result<usize> {
 /// Microseconds of the monotonic clock.
 #[inline]
 pub(crate) fn now_us() -> u64 {
+    clock_us(libc::CLOCK_MONOTONIC)
+}
+
+/// Microseconds of processor time that the calling thread has used. A system call, unlike [`now_us`].
+pub(crate) fn thread_us() -> u64 {
+    clock_us(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+#[inline]
+fn clock_us(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
