@@ -27,7 +27,7 @@ class FilesTest < Case
     assert_status 200, response
     assert_equal TEXT, response.body
     assert_equal TEXT.bytesize.to_s, response["content-length"]
-    assert_match(/\A(W\/)?"[^"]+"\z/, response["etag"])
+    assert_match(%r{\A(W/)?"[^"]+"\z}, response["etag"])
     modified = Time.httpdate(response["last-modified"])
     assert_equal File.mtime(server.path("public/text.txt")).to_i, modified.to_i
     assert_equal "bytes", response["accept-ranges"]

@@ -217,7 +217,7 @@ class TimeLimitsTest < Case
   it "closes a connection on which nothing ever comes" do
     connection = connect
     assert connection.ended?(within: 10)
-    assert_match(/\A(HTTP\/1\.1 408 .*)?\z/m, connection.buffered)
+    assert_match(%r{\A(HTTP/1\.1 408 .*)?\z}m, connection.buffered)
   end
 
   it "does not take waiting for the app as idleness" do
@@ -288,7 +288,7 @@ class QueueLimitsTest < Case
     extra = connect(own)
     extra.write(request("GET", "/extra"))
     if extra.ended?(within: 1) || !extra.buffered.empty?
-      assert_match(/\A(HTTP\/1\.1 503 .*)?\z/m, extra.buffered)
+      assert_match(%r{\A(HTTP/1\.1 503 .*)?\z}m, extra.buffered)
       assert extra.ended?
     end
     used.first.close

@@ -269,7 +269,7 @@ module RackSpecTests
 
       it "reads input by lines" do
         assert_equal ["one\n", "two\n", "three", nil], post("/input/gets", "one\ntwo\nthree").json
-        assert_equal ["one\n", "two\n", "three"], post("/input/each", "one\ntwo\nthree").json
+        assert_equal %W[one\n two\n three], post("/input/each", "one\ntwo\nthree").json
       end
 
       it "rewinds input" do

@@ -23,7 +23,7 @@ module Bench
         Timeout.timeout(limit) { io.read }
       rescue Timeout::Error
         Process.kill(:KILL, io.pid)
-        raise Failure, "`#{words.join(" ")}` did not end within #{limit} s"
+        raise Failure, "`#{words.join(' ')}` did not end within #{limit} s"
       end
     end
 
@@ -71,7 +71,7 @@ module Bench
 
       def program = "ab"
 
-      def to_s = "ab #{"-k " if @keep_alive}-n #{@requests} -c #{@concurrency}"
+      def to_s = "ab #{'-k ' if @keep_alive}-n #{@requests} -c #{@concurrency}"
 
       def warm_up(url, setting)
         load(url, setting, @warm_up, [@warm_up, @concurrency].min) if @warm_up.positive?

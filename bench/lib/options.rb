@@ -39,13 +39,14 @@ module Bench
       if pin && Etc.nprocessors < 2
         raise Failure, "servers and load generators are kept apart on processors 0 and 1, but there is one: give --no-pin"
       end
+
       programs = scenarios.flat_map { |one| [one.load.program, ("redis-server" if one.redis)] }
       programs.push("taskset") if pin
       programs.compact.uniq.each { |program| Machine.need(program) }
       servers.each do |name, template|
         Machine.need(Server.command(template, port: 0, dir: ".", shape: [1, 1]).first)
       rescue Failure => e
-        raise Failure, "#{e.message}#{HINT if name == "firebrick"}"
+        raise Failure, "#{e.message}#{HINT if name == 'firebrick'}"
       end
     end
 
@@ -76,7 +77,7 @@ module Bench
     end
 
     def remove(name)
-      @servers.delete(name) or raise Failure, "--without #{name}: no such server; there are #{@servers.keys.join(", ")}"
+      @servers.delete(name) or raise Failure, "--without #{name}: no such server; there are #{@servers.keys.join(', ')}"
     end
 
     def positive(flag, number)

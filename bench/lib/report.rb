@@ -14,7 +14,7 @@ module Bench
 
     def self.head(first)
       titles = HEAD.map { |title| title.sub(/\Ax /, "x #{first}'s ") }
-      "| #{titles.join(" | ")} |\n|#{"---|" * 3}#{"---:|" * (HEAD.size - 3)}"
+      "| #{titles.join(' | ')} |\n|#{'---|' * 3}#{'---:|' * (HEAD.size - 3)}"
     end
 
     def initialize(name, shape, results)
@@ -27,7 +27,7 @@ module Bench
     def rows
       first = @results.values.first
       @results.map do |server, rounds|
-        "| #{[@name, @shape.join("x"), server, *figures(rounds, first)].join(" | ")} |"
+        "| #{[@name, @shape.join('x'), server, *figures(rounds, first)].join(' | ')} |"
       end
     end
 

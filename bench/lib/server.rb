@@ -56,13 +56,13 @@ module Bench
       values = { "port" => port, "dir" => dir, "workers" => workers, "threads" => threads,
                  "cluster" => workers == 1 ? 0 : workers, "preload" => workers == 1 ? "" : "--preload" }
       words = template.shellsplit.map do |word|
-        word.gsub(/\{(\w+)\}/) { values.fetch($1) { raise Failure, unknown(template, $1, values) }.to_s }
+        word.gsub(/\{(\w+)\}/) { values.fetch(::Regexp.last_match(1)) { raise Failure, unknown(template, ::Regexp.last_match(1), values) }.to_s }
       end
       words.reject(&:empty?)
     end
 
     def self.unknown(template, name, values)
-      "unknown placeholder {#{name}} in `#{template}`: known are #{values.keys.map { |key| "{#{key}}" }.join(" ")}"
+      "unknown placeholder {#{name}} in `#{template}`: known are #{values.keys.map { |key| "{#{key}}" }.join(' ')}"
     end
 
     private

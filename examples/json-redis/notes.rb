@@ -49,10 +49,10 @@ class Notes
     text = text_in(body) or return fault(422, 'expected a JSON object such as {"text": "hello"}')
     note = { "id" => redis.incr("notes:last"), "text" => text, "at" => Time.now.utc.strftime("%FT%TZ") }
     redis.multi do |transaction|
-      transaction.set("notes:#{note["id"]}", JSON.generate(note))
+      transaction.set("notes:#{note['id']}", JSON.generate(note))
       transaction.lpush("notes:ids", note["id"])
     end
-    answer(201, note, "location" => "/notes/#{note["id"]}")
+    answer(201, note, "location" => "/notes/#{note['id']}")
   end
 
   def text_in(body)

@@ -42,7 +42,7 @@ class Visitor
     @env = env
     @room = room
     scheme = env["rack.url_scheme"] == "https" ? "wss" : "ws"
-    @url = "#{scheme}://#{env["HTTP_HOST"]}#{env["PATH_INFO"]}"
+    @url = "#{scheme}://#{env['HTTP_HOST']}#{env['PATH_INFO']}"
     @writing = Mutex.new
   end
 

@@ -14,7 +14,10 @@ class Load
   attr_reader :served, :errors
 
   def initialize(address, clients:, path: "/", keep_alive: true)
-    @address, @count, @path, @keep_alive = address, clients, path, keep_alive
+    @address = address
+    @count = clients
+    @path = path
+    @keep_alive = keep_alive
     @served = []
     @errors = []
     @stopping = false

@@ -13,7 +13,7 @@ class TruncatedResponse < Minitest::Assertion; end
 
 class ResponseReader
   TOKEN = /[!#$%&'*+\-.^_`|~0-9A-Za-z]+/n
-  STATUS_LINE = /\AHTTP\/(1\.[01]) ([1-5][0-9][0-9]) ([\t\x20-\x7e\x80-\xff]*)\z/n
+  STATUS_LINE = %r{\AHTTP/(1\.[01]) ([1-5][0-9][0-9]) ([\t\x20-\x7e\x80-\xff]*)\z}n
   FIELD = /\A(#{TOKEN}):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*\z/n
 
   def initialize(source)

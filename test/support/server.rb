@@ -63,8 +63,14 @@ class Server
                  directory: nil, args: [], env: {}, exit_code: 0)
     @base = File.realpath(Dir.mktmpdir("firebrick-test"))
     @dir = directory || File.join(@base, "app")
-    @workers, @threads, @environment, @binds = workers, threads, environment, binds
-    @args, @env, @exit_code, @settings = args, env, exit_code, settings
+    @workers = workers
+    @threads = threads
+    @environment = environment
+    @binds = binds
+    @args = args
+    @env = env
+    @exit_code = exit_code
+    @settings = settings
     FileUtils.mkdir_p([@dir, temp_dir, run_dir])
     write_files(app, files) unless directory
     @left_behind_before = listing
@@ -85,7 +91,7 @@ class Server
   # Starts without waiting, for servers that are not meant to come up.
   def launch
     @pid = Process.spawn(environment, *command, chdir: @dir, pgroup: true, in: File::NULL,
-                         out: [stdout_path, "w"], err: [stderr_path, "w"], unsetenv_others: false)
+                                                out: [stdout_path, "w"], err: [stderr_path, "w"], unsetenv_others: false)
     self
   end
 

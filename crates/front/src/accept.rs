@@ -59,8 +59,6 @@ async fn accept_tcp(acceptor: Rc<Acceptor>, listener: TcpListener, local: Socket
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                // A response is written whole; waiting for more to send only delays it.
-                let _ = stream.set_nodelay(true);
                 let peer = Peer {
                     remote: PeerAddr::Inet(remote),
                     remote_text: remote.ip().to_canonical().to_string(),

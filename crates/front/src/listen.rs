@@ -120,6 +120,8 @@ fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
+    // A response is written whole; waiting for more to send only delays it. Accepted sockets inherit this.
+    socket.set_tcp_nodelay(true)?;
     socket.set_reuse_port(shared)?;
     socket.bind(&address.into())?;
     Ok(socket)

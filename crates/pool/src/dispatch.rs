@@ -7,19 +7,29 @@
 //!    ([`Pace`]); such prefetching is what makes batches, and batches are what make small requests cheap.
 //! 4. A seat that was taken is given back exactly once, through [`Dispatch::finished`] or [`Dispatch::worker_gone`].
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Number of a worker process, never used twice.
 pub type Serial = u32;
 
-/// A request's place in the line: its number, and the front thread that holds it.
+/// A request's place in the line: its number, and who holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
     /// Grows with every request.
     pub number: u64,
     /// Index of the front thread.
     pub thread: u16,
+    /// Where the thread keeps the request.
+    pub slot: u32,
+}
+
+/// A request in the queue. One that was cancelled stays until it is at the head, without its ticket.
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    since: Instant,
+    ticket: Option<Ticket>,
 }
 
 /// A waiting request has got a seat.
@@ -54,7 +64,10 @@ struct Seats {
 #[derive(Debug)]
 pub struct Dispatch {
     workers: Vec<Seats>,
-    queue: BTreeMap<Ticket, Instant>,
+    /// In the order of the numbers.
+    queue: VecDeque<Place>,
+    /// Places in the queue that have their ticket.
+    waiting: usize,
     next: u64,
     max_queue: usize,
     longest: usize,
@@ -66,7 +79,8 @@ impl Dispatch {
     pub fn new(max_queue: usize) -> Dispatch {
         Dispatch {
             workers: Vec::new(),
-            queue: BTreeMap::new(),
+            queue: VecDeque::new(),
+            waiting: 0,
             next: 0,
             max_queue,
             longest: 0,
@@ -74,10 +88,10 @@ impl Dispatch {
         }
     }
 
-    /// A new request of front thread `thread` asks for a seat.
+    /// A new request of front thread `thread`, kept in its `slot`, asks for a seat.
     #[inline]
-    pub fn ask(&mut self, thread: u16, now: Instant) -> (Ticket, Asked) {
-        let ticket = Ticket { number: self.next, thread };
+    pub fn ask(&mut self, thread: u16, slot: u32, now: Instant) -> (Ticket, Asked) {
+        let ticket = Ticket { number: self.next, thread, slot };
         self.next += 1;
         (ticket, self.ask_again(ticket, now, now))
     }
@@ -85,13 +99,13 @@ impl Dispatch {
     /// As [`Dispatch::ask`] for a request that has a ticket already, waiting since `since`.
     pub fn ask_again(&mut self, ticket: Ticket, since: Instant, now: Instant) -> Asked {
         // With somebody waiting there is no free seat, or it belongs to them.
-        let seat = if self.queue.is_empty() { self.free_seat(now) } else { None };
+        let seat = if self.waiting == 0 { self.free_seat(now) } else { None };
         match seat {
             Some(serial) => Asked::Go(serial),
-            None if self.queue.len() >= self.max_queue => Asked::Full,
+            None if self.waiting >= self.max_queue => Asked::Full,
             None => {
-                self.queue.insert(ticket, since);
-                self.longest = self.longest.max(self.queue.len());
+                self.insert(ticket, since);
+                self.longest = self.longest.max(self.waiting);
                 Asked::Wait
             }
         }
@@ -136,24 +150,44 @@ impl Dispatch {
 
     /// A waiting request is no longer wanted. False when it was not waiting: it has been assigned.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
-        self.queue.remove(&ticket).is_some()
+        let place = self.queue.binary_search_by_key(&ticket.number, |place| place.number).ok();
+        let waited = place.is_some_and(|at| self.queue[at].ticket.take().is_some());
+        self.waiting -= usize::from(waited);
+        waited
     }
 
     /// Takes out the requests that have waited since before `limit`.
     pub fn expire(&mut self, limit: Instant) -> Vec<Ticket> {
         let mut expired = Vec::new();
-        while let Some(first) = self.queue.first_entry() {
-            if *first.get() > limit {
-                break;
-            }
-            expired.push(first.remove_entry().0);
+        while self.queue.front().is_some_and(|first| first.ticket.is_none() || first.since <= limit) {
+            expired.extend(self.queue.pop_front().and_then(|place| place.ticket));
         }
+        self.waiting -= expired.len();
         expired
+    }
+
+    /// Almost always at the end: only a request that is given back has a number that was passed.
+    fn insert(&mut self, ticket: Ticket, since: Instant) {
+        let place = Place { number: ticket.number, since, ticket: Some(ticket) };
+        self.waiting += 1;
+        if self.queue.back().is_none_or(|last| last.number < ticket.number) {
+            return self.queue.push_back(place);
+        }
+        match self.queue.binary_search_by_key(&ticket.number, |place| place.number) {
+            Ok(at) => self.queue[at] = place,
+            Err(at) => self.queue.insert(at, place),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Ticket> {
+        let ticket = std::iter::from_fn(|| self.queue.pop_front()).find_map(|place| place.ticket);
+        self.waiting -= usize::from(ticket.is_some());
+        ticket
     }
 
     /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
-        self.queue.len()
+        self.waiting
     }
 
     /// Most requests that have ever been waiting at a time.
@@ -163,7 +197,7 @@ impl Dispatch {
 
     /// Since when the first in line has been waiting.
     pub fn oldest(&self) -> Option<Instant> {
-        self.queue.first_key_value().map(|(_, since)| *since)
+        self.queue.iter().find(|place| place.ticket.is_some()).map(|place| place.since)
     }
 
     /// Requests that a worker holds at the moment.
@@ -181,11 +215,9 @@ impl Dispatch {
     }
 
     fn assign(&mut self, now: Instant, assigned: &mut Vec<Assignment>) {
-        while !self.queue.is_empty() {
+        while self.waiting > 0 {
             let Some(serial) = self.free_seat(now) else { return };
-            if let Some((ticket, _)) = self.queue.pop_first() {
-                assigned.push(Assignment { ticket, serial });
-            }
+            assigned.extend(self.pop().map(|ticket| Assignment { ticket, serial }));
         }
     }
 
@@ -275,7 +307,7 @@ mod tests {
         let mut dispatch = Dispatch::new(10);
         up(&mut dispatch, 1, 2, now);
         up(&mut dispatch, 2, 2, now);
-        let went: Vec<_> = (0..5).map(|_| dispatch.ask(0, now).1).collect();
+        let went: Vec<_> = (0..5).map(|_| dispatch.ask(0, 0, now).1).collect();
         assert_eq!(went, [Asked::Go(1), Asked::Go(2), Asked::Go(1), Asked::Go(2), Asked::Wait]);
     }
 
@@ -284,10 +316,10 @@ mod tests {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(10);
         up(&mut dispatch, 1, 1, now);
-        assert_eq!(dispatch.ask(0, now).1, Asked::Go(1));
-        let (second, asked) = dispatch.ask(0, now);
+        assert_eq!(dispatch.ask(0, 0, now).1, Asked::Go(1));
+        let (second, asked) = dispatch.ask(0, 0, now);
         assert_eq!(asked, Asked::Wait);
-        assert_eq!(dispatch.ask(0, now).1, Asked::Wait);
+        assert_eq!(dispatch.ask(0, 0, now).1, Asked::Wait);
         assert_eq!(finish(&mut dispatch, 1, 20, now), [Assignment { ticket: second, serial: 1 }]);
         assert_eq!(dispatch.waiting(), 1);
     }
@@ -297,9 +329,9 @@ mod tests {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(1000);
         up(&mut dispatch, 1, 1, now);
-        dispatch.ask(0, now);
+        dispatch.ask(0, 0, now);
         finish(&mut dispatch, 1, 0, now);
-        let given = (0..100).filter(|_| dispatch.ask(0, now).1 == Asked::Go(1)).count();
+        let given = (0..100).filter(|_| dispatch.ask(0, 0, now).1 == Asked::Go(1)).count();
         assert_eq!(given, DEEPEST as usize);
         finish(&mut dispatch, 1, 50, now);
         assert_eq!(dispatch.taken(1), DEEPEST - 1, "nothing new while a slow one is remembered");
@@ -315,8 +347,8 @@ mod tests {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(10);
         up(&mut dispatch, 1, 1, now);
-        let (first, _) = dispatch.ask(0, now);
-        let (second, _) = dispatch.ask(0, now);
+        let (first, _) = dispatch.ask(0, 0, now);
+        let (second, _) = dispatch.ask(0, 0, now);
         dispatch.worker_gone(1);
         assert_eq!(dispatch.ask_again(first, now, now), Asked::Wait);
         assert_eq!(up(&mut dispatch, 2, 1, now), [Assignment { ticket: first, serial: 2 }]);
@@ -327,11 +359,23 @@ mod tests {
     fn the_queue_is_bounded_by_length_and_time() {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(1);
-        let (ticket, asked) = dispatch.ask(0, now);
-        assert_eq!((asked, dispatch.ask(0, now).1), (Asked::Wait, Asked::Full));
+        let (ticket, asked) = dispatch.ask(0, 0, now);
+        assert_eq!((asked, dispatch.ask(0, 0, now).1), (Asked::Wait, Asked::Full));
         assert_eq!(dispatch.expire(now - Duration::from_millis(1)), []);
         assert_eq!(dispatch.expire(now), [ticket]);
         assert!(!dispatch.cancel(ticket));
+    }
+
+    #[test]
+    fn who_cancels_leaves_no_gap() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(2);
+        let (first, _) = dispatch.ask(0, 0, now);
+        let (second, _) = dispatch.ask(0, 0, now);
+        assert!(dispatch.cancel(first) && !dispatch.cancel(first));
+        assert_eq!((dispatch.waiting(), dispatch.oldest()), (1, Some(now)));
+        assert_eq!(dispatch.ask(0, 0, now).1, Asked::Wait, "its place counts no more");
+        assert_eq!(up(&mut dispatch, 1, 1, now), [Assignment { ticket: second, serial: 1 }]);
     }
 
     #[test]
@@ -340,7 +384,7 @@ mod tests {
         let mut dispatch = Dispatch::new(10);
         up(&mut dispatch, 1, 1, now);
         dispatch.worker_closed(1);
-        assert_eq!(dispatch.ask(0, now).1, Asked::Wait);
+        assert_eq!(dispatch.ask(0, 0, now).1, Asked::Wait);
     }
 
     proptest! {
@@ -353,7 +397,7 @@ mod tests {
             let mut last = None;
             for step in steps {
                 if step == 0 {
-                    let (ticket, asked) = dispatch.ask(0, now);
+                    let (ticket, asked) = dispatch.ask(0, 0, now);
                     if let Asked::Go(_) = asked {
                         prop_assert!(last < Some(ticket));
                         last = Some(ticket);

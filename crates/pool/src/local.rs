@@ -6,8 +6,8 @@ use crate::reply::{News, Reply};
 use crate::shared::{Letter, Report, Shared};
 use crate::spool::Room;
 use handler::{Broken, Failure, FailureKind, Trace};
+use slab::Slab;
 use std::cell::{Cell, RefCell, RefMut};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -43,9 +43,10 @@ pub(crate) enum Place {
 }
 
 impl Call {
-    pub(crate) fn new(frame: Vec<u8>, body: Option<File>, trace: Rc<Trace>) -> Call {
+    /// A request that asks for a seat at `asked`.
+    pub(crate) fn new(frame: Vec<u8>, body: Option<File>, trace: Rc<Trace>, asked: Instant) -> Call {
         let (frame, place) = (RefCell::new(frame), Cell::new(Place::Nowhere));
-        Call { frame, body, reply: Reply::default(), trace, asked: Instant::now(), place }
+        Call { frame, body, reply: Reply::default(), trace, asked, place }
     }
 
     pub(crate) fn place(&self) -> Place {
@@ -60,6 +61,9 @@ impl Call {
 
     /// Microseconds since it asked; noted as its time in the queue.
     pub(crate) fn waited_us(&self) -> u32 {
+        if self.place() == Place::Nowhere {
+            return 0;
+        }
         let waited = u32::try_from(self.asked.elapsed().as_micros()).unwrap_or(u32::MAX);
         self.trace.queue_us.set(waited);
         waited
@@ -82,7 +86,7 @@ pub struct Local {
     index: u16,
     shared: Arc<Shared>,
     links: RefCell<Vec<Rc<Link>>>,
-    waiting: RefCell<BTreeMap<Ticket, Rc<Call>>>,
+    waiting: RefCell<Slab<(u64, Rc<Call>)>>,
     scratch: RefCell<Vec<u8>>,
     room: Room,
     temp_dir: PathBuf,
@@ -143,8 +147,8 @@ impl Local {
 
     /// Sends a request to a worker or puts it in line.
     pub(crate) fn submit(self: &Rc<Local>, call: &Rc<Call>) -> Result<(), Failure> {
-        let now = call.asked;
-        let (ticket, asked) = self.shared.dispatch().ask(self.index, now);
+        let slot = self.waiting.borrow().vacant_key() as u32;
+        let (ticket, asked) = self.shared.dispatch().ask(self.index, slot, call.asked);
         match asked {
             Asked::Go(serial) => self.send(Assignment { ticket, serial }, call.clone()),
             Asked::Wait => self.wait(ticket, call.clone()),
@@ -157,7 +161,16 @@ impl Local {
 
     fn wait(&self, ticket: Ticket, call: Rc<Call>) {
         call.place.set(Place::Waiting(ticket));
-        self.waiting.borrow_mut().insert(ticket, call);
+        let mut waiting = self.waiting.borrow_mut();
+        debug_assert_eq!(waiting.vacant_key(), ticket.slot as usize);
+        waiting.insert((ticket.number, call));
+    }
+
+    /// The waiting request with this ticket; `None` when it has been given up.
+    fn take_waiting(&self, ticket: Ticket) -> Option<Rc<Call>> {
+        let (mut waiting, slot) = (self.waiting.borrow_mut(), ticket.slot as usize);
+        waiting.get(slot).filter(|(number, _)| *number == ticket.number)?;
+        Some(waiting.remove(slot).1)
     }
 
     /// The handler of a request is no longer interested.
@@ -165,7 +178,7 @@ impl Local {
         call.reply.unwanted();
         match call.place() {
             Place::Waiting(ticket) => {
-                self.waiting.borrow_mut().remove(&ticket);
+                self.take_waiting(ticket);
                 // When it is not in line any more its letter is on the way; `assigned` then gives the seat back.
                 self.shared.dispatch().cancel(ticket);
             }
@@ -192,7 +205,7 @@ impl Local {
     }
 
     fn assigned(self: &Rc<Local>, assignment: Assignment) {
-        let call = self.waiting.borrow_mut().remove(&assignment.ticket);
+        let call = self.take_waiting(assignment.ticket);
         match call {
             Some(call) => self.send(assignment, call),
             None => self.give_back(assignment.serial),
@@ -229,6 +242,7 @@ impl Local {
 
     /// A request whose worker was lost before it had started goes back to its place in the line.
     fn again(self: &Rc<Local>, ticket: Ticket, call: Rc<Call>) {
+        let ticket = Ticket { slot: self.waiting.borrow().vacant_key() as u32, ..ticket };
         let asked = self.shared.dispatch().ask_again(ticket, call.asked, Instant::now());
         match asked {
             Asked::Go(serial) => self.send(Assignment { ticket, serial }, call),
@@ -256,7 +270,7 @@ impl Local {
     }
 
     fn expired(&self, ticket: Ticket) {
-        if let Some(call) = self.waiting.borrow_mut().remove(&ticket) {
+        if let Some(call) = self.take_waiting(ticket) {
             call.waited_us();
             call.place.set(Place::Over);
             fail(&call, FailureKind::QueueTimeout, "waited for queue_timeout");
@@ -316,8 +330,10 @@ impl Local {
     }
 
     fn hopeless(&self) {
-        for (ticket, call) in self.waiting.take() {
-            self.shared.dispatch().cancel(ticket);
+        for (_, (_, call)) in self.waiting.take() {
+            if let Place::Waiting(ticket) = call.place() {
+                self.shared.dispatch().cancel(ticket);
+            }
             call.place.set(Place::Over);
             fail(&call, FailureKind::NoWorker, "no worker can be started");
         }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::UNIX_EPOCH;
+use std::time::{Instant, UNIX_EPOCH};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 use wire::Kind;
@@ -92,11 +92,13 @@ impl Rack {
         let body = collect(incoming, self.options.body_memory, &self.options.temp_dir).await?;
         let mut frame = Vec::with_capacity(256 + request.fields.text().len());
         encode(request, &body, &mut frame);
+        // Without a body nothing has been waited for since the head was complete.
+        let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
         let file: Option<File> = match body {
             Collected::Spooled { file, .. } => Some(file),
             Collected::Empty | Collected::Memory(_) => None,
         };
-        Ok(Rc::new(Call::new(frame, file, trace)))
+        Ok(Rc::new(Call::new(frame, file, trace, asked)))
     }
 
     fn respond(&self, head: Head, asking: Asking<'_>) -> Result<Response, Failure> {
