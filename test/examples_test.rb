@@ -57,7 +57,8 @@ class ExamplesTest < Case
       texts = (1..20).map { |i| "note #{i} \u{1f9f1}" }
       made = texts.map { |text| post("/notes", JSON.generate(text: text), to: own) }
       made.each { |response| assert_status 201, response }
-      assert_equal texts.reverse, get("/notes", to: own).json.map { |note| note["text"] }
+      listed = get("/notes", to: own).json
+      assert_equal(texts.reverse, listed.map { |note| note["text"] })
       path = made.first["location"]
       assert_equal texts.first, get(path, to: own).json["text"]
       assert_status 204, ask(request("DELETE", path), to: own)

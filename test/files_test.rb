@@ -11,7 +11,11 @@ class FilesTest < Case
   TEXT = "0123456789" * 100
   LARGE = Random.new(3).bytes(3_000_000)
 
-  shared_server threads: "1:5", app: 'run ->(env) { [200, { "content-type" => "text/plain" }, ["app #{env["REQUEST_METHOD"]} #{env["PATH_INFO"]}"]] }', files: {
+  APP = <<~'RUBY'
+    run ->(env) { [200, { "content-type" => "text/plain" }, ["app #{env['REQUEST_METHOD']} #{env['PATH_INFO']}"]] }
+  RUBY
+
+  shared_server threads: "1:5", app: APP, files: {
     "public/page.html" => "<p>page", "public/style.css" => "a{}", "public/code.js" => "1", "public/data.json" => "{}", "public/image.svg" => "<svg/>",
     "public/image.png" => "\x89PNG", "public/font.woff2" => "wOF2", "public/text.txt" => TEXT, "public/empty.txt" => "", "public/large.bin" => LARGE,
     "public/no-extension" => "?", "public/dir/inside.txt" => "inside", "public/with space.txt" => "space", "public/caf\u00e9.txt" => "umlaut",

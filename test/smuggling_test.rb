@@ -218,10 +218,10 @@ class SmugglingTest < Case
     "user information in an absolute target" => ["GET http://user:password@x/attack HTTP/1.1\r\nHost: x\r\n\r\n"],
     "an absolute target without a host" => ["GET http:///attack HTTP/1.1\r\nHost: x\r\n\r\n"],
     "binary nonsense" => ["\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n".b]
-  }
-  # each control byte in a value, a tab excepted
-  ((1..31).to_a - [9, 10, 13]).each { |byte| ATTACKS[format("the control byte 0x%02x in a value", byte)] = [get("X-A: b#{byte.chr}c")] }
-  ATTACKS.freeze
+  }.merge(
+    # each control byte in a value, a tab excepted
+    ((1..31).to_a - [9, 10, 13]).to_h { |byte| [format("the control byte 0x%02x in a value", byte), [get("X-A: b#{byte.chr}c")]] }
+  ).freeze
 
   ATTACKS.each_with_index do |(name, (bytes, statuses)), index|
     it "refuses #{name}" do

@@ -10,6 +10,7 @@
 require "json"
 require "redis"
 
+# The app: finds out what is asked and answers it from Redis.
 class Notes
   LONGEST_BODY = 64 * 1024
   LISTED = 50
@@ -22,6 +23,14 @@ class Notes
   end
 
   def call(env)
+    route(env)
+  rescue Redis::BaseConnectionError
+    fault(503, "the database cannot be reached")
+  end
+
+  private
+
+  def route(env)
     id = env["PATH_INFO"][%r{\A/notes/(\d{1,18})\z}, 1]
     case [env["REQUEST_METHOD"], id ? :note : env["PATH_INFO"]]
     in ["GET", "/notes"] then answer(200, list)
@@ -31,11 +40,7 @@ class Notes
     in [_, "/notes" | :note] then fault(405, "this cannot be done here")
     else missing
     end
-  rescue Redis::BaseConnectionError
-    fault(503, "the database cannot be reached")
   end
-
-  private
 
   def redis
     Thread.current.thread_variable_get(@key) ||
@@ -48,11 +53,15 @@ class Notes
 
     text = text_in(body) or return fault(422, 'expected a JSON object such as {"text": "hello"}')
     note = { "id" => redis.incr("notes:last"), "text" => text, "at" => Time.now.utc.strftime("%FT%TZ") }
+    write(note)
+    answer(201, note, "location" => "/notes/#{note['id']}")
+  end
+
+  def write(note)
     redis.multi do |transaction|
       transaction.set("notes:#{note['id']}", JSON.generate(note))
       transaction.lpush("notes:ids", note["id"])
     end
-    answer(201, note, "location" => "/notes/#{note['id']}")
   end
 
   def text_in(body)

@@ -6,6 +6,7 @@
 require "json"
 require "sinatra/base"
 
+# The app: its settings, what its pages may call, its routes.
 class Guestbook < Sinatra::Base
   Entry = Struct.new(:name, :text, :at, keyword_init: true)
 
@@ -25,10 +26,7 @@ class Guestbook < Sinatra::Base
 
     def write(name, text)
       entry = Entry.new(name: name.strip[0, LONGEST_NAME], text: text.strip[0, LONGEST_TEXT], at: Time.now.utc)
-      settings.lock.synchronize do
-        settings.entries.unshift(entry)
-        settings.entries.pop while settings.entries.size > KEPT
-      end
+      settings.lock.synchronize { settings.entries.unshift(entry).slice!(KEPT..) }
       entry
     end
 

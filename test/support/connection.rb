@@ -69,7 +69,7 @@ class Connection
   end
 
   def read_through(mark)
-    need("#{mark.inspect}") { (at = @buffered.index(mark)) && @buffered.slice!(0, at + mark.bytesize) }
+    need(mark.inspect) { (at = @buffered.index(mark)) && @buffered.slice!(0, at + mark.bytesize) }
   end
 
   def read_exactly(count)

@@ -168,7 +168,7 @@ class Server
 
   def stats
     out, err, code = command_line("stats", @dir, "--json")
-    raise Minitest::Assertion, "firebrick stats exited #{code}: #{err}" unless code == 0
+    raise Minitest::Assertion, "firebrick stats exited #{code}: #{err}" unless code&.zero?
 
     JSON.parse(out)
   end
