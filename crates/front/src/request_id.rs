@@ -44,13 +44,12 @@ impl RequestIds {
         }
     }
 
-    /// 32 hexadecimal digits: unique, not secret.
+    /// [`DIGITS`] digits to the base 32: unique, not secret.
     fn next(&self) -> Id {
-        let mut digits = [0; 32];
-        let words = [self.step().to_le_bytes(), self.step().to_le_bytes()];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(words.as_flattened()) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 0xf)];
+        let mut digits = [0; DIGITS];
+        let words = u128::from(self.step()) << 64 | u128::from(self.step());
+        for (at, digit) in digits.iter_mut().enumerate() {
+            *digit = BASE32[(words >> (5 * at)) as usize & 31];
         }
         Id::Made(digits)
     }
@@ -66,11 +65,13 @@ impl RequestIds {
     }
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+const BASE32: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+/// 115 bits; and the longest text that CRuby keeps in a String object itself.
+const DIGITS: usize = 23;
 
 /// An id on its way from the request to the response.
 pub(crate) enum Id {
-    Made([u8; 32]),
+    Made([u8; DIGITS]),
     Own(Box<[u8]>),
 }
 
@@ -101,7 +102,7 @@ mod tests {
             .flat_map(|_| [one.next().as_bytes().to_vec(), other.next().as_bytes().to_vec()])
             .collect();
         assert_eq!(ids.len(), 2000);
-        assert!(ids.iter().all(|id| id.len() == 32));
+        assert!(ids.iter().all(|id| id.len() == DIGITS));
     }
 
     #[test]

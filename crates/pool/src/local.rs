@@ -5,6 +5,7 @@ use crate::link::Link;
 use crate::reply::{News, Reply};
 use crate::shared::{Letter, Report, Shared};
 use crate::spool::Room;
+use bytes::Bytes;
 use handler::{Broken, Failure, FailureKind, Trace};
 use slab::Slab;
 use std::cell::{Cell, RefCell, RefMut};
@@ -20,12 +21,21 @@ const SCRATCH: usize = 256 << 10;
 
 /// One request from the moment it asks for a seat until its worker thread is free again.
 pub(crate) struct Call {
+    /// The REQUEST frame but for body bytes.
     pub(crate) frame: RefCell<Vec<u8>>,
-    pub(crate) body: Option<File>,
+    pub(crate) body: Carried,
     pub(crate) reply: Reply,
     pub(crate) trace: Rc<Trace>,
     asked: Instant,
     place: Cell<Place>,
+}
+
+/// How the body travels.
+#[derive(Debug)]
+pub(crate) enum Carried {
+    Nothing,
+    Bytes(Bytes),
+    File(File),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +54,7 @@ pub(crate) enum Place {
 
 impl Call {
     /// A request that asks for a seat at `asked`.
-    pub(crate) fn new(frame: Vec<u8>, body: Option<File>, trace: Rc<Trace>, asked: Instant) -> Call {
+    pub(crate) fn new(frame: Vec<u8>, body: Carried, trace: Rc<Trace>, asked: Instant) -> Call {
         let (frame, place) = (RefCell::new(frame), Cell::new(Place::Nowhere));
         Call { frame, body, reply: Reply::default(), trace, asked, place }
     }
@@ -71,10 +81,10 @@ impl Call {
 
     fn describe(&self) -> String {
         let frame = self.frame.borrow();
-        match wire::request::Request::decode(frame.get(wire::frame::HEADER..).unwrap_or_default()) {
-            Ok(request) => {
+        match wire::request::head_of(frame.get(wire::frame::HEADER..).unwrap_or_default()) {
+            Ok(head) => {
                 let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-                format!("{} {}", text(request.head.method), text(request.head.target))
+                format!("{} {}", text(head.method), text(head.target))
             }
             Err(_) => "a request".to_owned(),
         }

@@ -25,16 +25,17 @@ pub(crate) fn pair() -> io::Result<(UnixStream, UnixStream)> {
     Ok((ours.into(), theirs.into()))
 }
 
-/// Sends bytes, and descriptors with the first of them. Never blocks; returns how many bytes went.
-pub(crate) fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+/// Sends bytes, some and those behind them, and descriptors with the first. Never blocks; returns how many bytes went.
+pub(crate) fn send(socket: impl AsFd, bytes: [&[u8]; 2], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one message"));
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let bytes = bytes.map(IoSlice::new);
     loop {
-        match sendmsg(&socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
+        match sendmsg(&socket, &bytes, &mut ancillary, flags) {
             Err(rustix::io::Errno::INTR) => {}
             other => return Ok(other?),
         }
@@ -113,7 +114,7 @@ mod tests {
         let (a, b) = pair().unwrap();
         let mut file = nameless_file(&std::env::temp_dir()).unwrap();
         io::Write::write_all(&mut file, b"inside").unwrap();
-        assert_eq!(send(&a, b"with", &[file.as_fd()]).unwrap(), 4);
+        assert_eq!(send(&a, [b"wi", b"th"], &[file.as_fd()]).unwrap(), 4);
         let (mut bytes, mut fds) = ([0; 16], VecDeque::new());
         assert_eq!(receive(&b, &mut bytes, &mut fds).unwrap(), 4);
         let mut passed = File::from(fds.pop_front().unwrap());

@@ -1,13 +1,12 @@
 //! The handler for Rack apps: a request in, its frame to a worker, the answer out.
 
-use crate::local::{Call, Local, Place};
+use crate::local::{Call, Carried, Local, Place};
 use crate::reply::{Head, News};
 use handler::{
     Body, BodyStream, Broken, Chunk, Client, Departure, Exchange, Failure, FailureKind, Handler, Lent,
     PeerAddr, Request, Response, Trace, Version,
 };
 use http::body::{Collected, collect};
-use std::fs::File;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ use std::time::{Instant, UNIX_EPOCH};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 use wire::Kind;
-use wire::request::{Body as WireBody, Encoder, Head as WireHead};
+use wire::request::{Encoder, Head as WireHead, Put};
 
 /// What the Rack handler has to know.
 #[derive(Debug, Clone)]
@@ -94,11 +93,12 @@ impl Rack {
         encode(request, &body, &mut frame);
         // Without a body nothing has been waited for since the head was complete.
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
-        let file: Option<File> = match body {
-            Collected::Spooled { file, .. } => Some(file),
-            Collected::Empty | Collected::Memory(_) => None,
+        let body = match body {
+            Collected::Empty => Carried::Nothing,
+            Collected::Memory(bytes) => Carried::Bytes(bytes),
+            Collected::Spooled { file, .. } => Carried::File(file),
         };
-        Ok(Rc::new(Call::new(frame, file, trace, asked)))
+        Ok(Rc::new(Call::new(frame, body, trace, asked)))
     }
 
     fn respond(&self, head: Head, asking: Asking<'_>) -> Result<Response, Failure> {
@@ -306,9 +306,9 @@ fn encode(request: &Request, body: &Collected, frame: &mut Vec<u8>) {
         encoder.field(name, value);
     }
     match body {
-        Collected::Empty => encoder.finish(WireBody::None),
-        Collected::Memory(bytes) => encoder.finish(WireBody::Inline(bytes)),
-        Collected::Spooled { len, .. } => encoder.finish(WireBody::Descriptor(*len)),
+        Collected::Empty => encoder.finish(Put::None),
+        Collected::Memory(bytes) => encoder.finish(Put::Behind(bytes.len())),
+        Collected::Spooled { len, .. } => encoder.finish(Put::Descriptor(*len)),
     }
 }
 

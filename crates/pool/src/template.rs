@@ -186,7 +186,7 @@ impl Template {
             let with = if sent == 0 { fds } else { &[] };
             let some = self
                 .socket
-                .async_io(Interest::WRITABLE, || os::send(&self.socket, &message[sent..], with))
+                .async_io(Interest::WRITABLE, || os::send(&self.socket, [&message[sent..], &[]], with))
                 .await?;
             sent += some;
         }

@@ -148,10 +148,10 @@ pub fn begin(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32) -> usize {
     start
 }
 
-/// Fills in the length of the frame that [`begin`] started at `start`.
+/// Fills in the length of the frame that [`begin`] started at `start`, and of which `behind` bytes will be sent behind `out`.
 #[inline]
-pub fn finish(out: &mut [u8], start: usize) {
-    let len = (out.len() - start - HEADER) as u32;
+pub fn finish(out: &mut [u8], start: usize, behind: usize) {
+    let len = (out.len() - start - HEADER + behind) as u32;
     debug_assert!(len as usize <= MAX_PAYLOAD);
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
@@ -160,7 +160,7 @@ pub fn finish(out: &mut [u8], start: usize) {
 pub fn append(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32, payload: &[u8]) {
     let start = begin(out, kind, flags, id);
     out.extend_from_slice(payload);
-    finish(out, start);
+    finish(out, start, 0);
 }
 
 /// The u32 payload of a WINDOW or END frame.

@@ -13,6 +13,17 @@ pub enum Body<'a> {
     Descriptor(u64),
 }
 
+/// Where the encoder puts the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// There is none.
+    None,
+    /// The caller sends so many bytes right behind what the encoder has written: they are the end of the frame.
+    Behind(usize),
+    /// Into the descriptor that travels with the frame; the length in bytes.
+    Descriptor(u64),
+}
+
 /// A field as it travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
@@ -118,25 +129,22 @@ impl<'b> Encoder<'b> {
         self.out.extend_from_slice(value);
     }
 
-    /// Ends the frame with its body.
-    pub fn finish(self, body: Body<'_>) {
+    /// Ends the frame.
+    pub fn finish(self, body: Put) {
         let Encoder { out, start, fields, .. } = self;
         let payload = start + frame::HEADER;
-        let (kind, len) = match body {
-            Body::None => (0, 0),
-            Body::Inline(bytes) => {
-                out.extend_from_slice(bytes);
-                (1, bytes.len() as u64)
-            }
-            Body::Descriptor(len) => {
+        let (kind, len, behind) = match body {
+            Put::None => (0, 0, 0),
+            Put::Behind(len) => (1, len as u64, len),
+            Put::Descriptor(len) => {
                 out[start + 5] |= frame::flag::FD;
-                (2, len)
+                (2, len, 0)
             }
         };
         out[payload + BODY_AT] = kind;
         out[payload + FIELDS_AT..payload + FIELDS_AT + 2].copy_from_slice(&fields.to_le_bytes());
         out[payload + BODY_LEN_AT..payload + BODY_LEN_AT + 8].copy_from_slice(&len.to_le_bytes());
-        frame::finish(out, start);
+        frame::finish(out, start, behind);
     }
 }
 
@@ -146,6 +154,52 @@ pub fn stamp(frame: &mut [u8], id: u32, queue_us: u32) {
     frame[8..12].copy_from_slice(&id.to_le_bytes());
     let at = frame::HEADER + QUEUE_AT;
     frame[at..at + 4].copy_from_slice(&queue_us.to_le_bytes());
+}
+
+/// What stands before the fields.
+struct Start<'a> {
+    head: Head<'a>,
+    body: u8,
+    body_len: u64,
+    count: u16,
+}
+
+/// Method and target of a REQUEST payload, whose body may be missing: for messages.
+///
+/// # Errors
+/// The payload breaks a rule of `docs/wire.md`.
+pub fn head_of(payload: &[u8]) -> Result<Head<'_>, Malformed> {
+    start(&mut Cursor::new(payload)).map(|start| start.head)
+}
+
+fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
+    let (version, scheme, body, zero) = (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?);
+    if !matches!(version, 10 | 11) || scheme > 1 || zero != 0 {
+        return Err(Malformed("version, scheme or reserved byte of REQUEST"));
+    }
+    let (count, remote_port) = (cursor.u16()?, cursor.u16()?);
+    let (queue_us, received_us, body_len) = (cursor.u32()?, cursor.u64()?, cursor.u64()?);
+    let method_len = cursor.u8()?;
+    let method = cursor.bytes(method_len as usize)?;
+    let target_len = cursor.u32()?;
+    let (path, query) = ((cursor.u32()?, cursor.u32()?), (cursor.u32()?, cursor.u32()?));
+    let inside = |(start, len): (u32, u32)| start.checked_add(len).is_some_and(|end| end <= target_len);
+    if !inside(path) || !inside(query) {
+        return Err(Malformed("path or query reaches outside the target"));
+    }
+    let target = cursor.bytes(target_len as usize)?;
+    let len = cursor.u8()?;
+    let remote_addr = cursor.bytes(len as usize)?;
+    let len = cursor.u16()?;
+    let server_name = cursor.bytes(len as usize)?;
+    let len = cursor.u8()?;
+    let server_port = cursor.bytes(len as usize)?;
+    #[rustfmt::skip]
+    let head = Head {
+        version, https: scheme == 1, remote_port, queue_us, received_us, method, target, path, query,
+        remote_addr, server_name, server_port,
+    };
+    Ok(Start { head, body, body_len, count })
 }
 
 /// A decoded REQUEST payload.
@@ -166,27 +220,7 @@ impl<'a> Request<'a> {
     /// The payload breaks a rule of `docs/wire.md`.
     pub fn decode(payload: &'a [u8]) -> Result<Request<'a>, Malformed> {
         let mut cursor = Cursor::new(payload);
-        let (version, scheme, body, zero) = (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?);
-        if !matches!(version, 10 | 11) || scheme > 1 || zero != 0 {
-            return Err(Malformed("version, scheme or reserved byte of REQUEST"));
-        }
-        let (count, remote_port) = (cursor.u16()?, cursor.u16()?);
-        let (queue_us, received_us, body_len) = (cursor.u32()?, cursor.u64()?, cursor.u64()?);
-        let method_len = cursor.u8()?;
-        let method = cursor.bytes(method_len as usize)?;
-        let target_len = cursor.u32()?;
-        let (path, query) = ((cursor.u32()?, cursor.u32()?), (cursor.u32()?, cursor.u32()?));
-        let inside = |(start, len): (u32, u32)| start.checked_add(len).is_some_and(|end| end <= target_len);
-        if !inside(path) || !inside(query) {
-            return Err(Malformed("path or query reaches outside the target"));
-        }
-        let target = cursor.bytes(target_len as usize)?;
-        let len = cursor.u8()?;
-        let remote_addr = cursor.bytes(len as usize)?;
-        let len = cursor.u16()?;
-        let server_name = cursor.bytes(len as usize)?;
-        let len = cursor.u8()?;
-        let server_port = cursor.bytes(len as usize)?;
+        let Start { head, body, body_len, count } = start(&mut cursor)?;
         let fields = cursor.rest;
         let mut behind = Fields { cursor, left: count };
         for field in &mut behind {
@@ -198,11 +232,6 @@ impl<'a> Request<'a> {
             (1, len) if len == body_len => Body::Inline(rest),
             (2, 0) => Body::Descriptor(body_len),
             _ => return Err(Malformed("body and its length do not agree")),
-        };
-        #[rustfmt::skip]
-        let head = Head {
-            version, https: scheme == 1, remote_port, queue_us, received_us, method, target, path, query,
-            remote_addr, server_name, server_port,
         };
         Ok(Request { head, body, fields, count })
     }
@@ -288,7 +317,8 @@ mod tests {
         encoder.field(b"x-own", b"2");
         encoder.field(b"Cookie", b"a=1");
         encoder.field(b"cookie", b"b=2");
-        encoder.finish(Body::Inline(b"body"));
+        encoder.finish(Put::Behind(4));
+        out.extend_from_slice(b"body");
         stamp(&mut out, 9, 1234);
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         let request = Request::decode(frame.payload).unwrap();
@@ -305,7 +335,7 @@ mod tests {
     #[test]
     fn a_descriptor_body_sets_the_flag() {
         let mut out = Vec::new();
-        Encoder::new(&mut out, &head()).finish(Body::Descriptor(1 << 30));
+        Encoder::new(&mut out, &head()).finish(Put::Descriptor(1 << 30));
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         assert!(frame.header.has_fd());
         assert_eq!(Request::decode(frame.payload).unwrap().body, Body::Descriptor(1 << 30));
@@ -325,7 +355,8 @@ mod tests {
             let mut encoder = Encoder::new(&mut out, &head());
             encoder.field(b"Host", b"example.org");
             encoder.field(b"X-Own", b"1");
-            encoder.finish(Body::Inline(b"body"));
+            encoder.finish(Put::Behind(4));
+            out.extend_from_slice(b"body");
             out.drain(..frame::HEADER);
             if let Some(b) = out.get_mut(at) { *b = byte; }
             out.truncate(keep);

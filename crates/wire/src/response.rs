@@ -67,7 +67,7 @@ impl<'b> Encoder<'b> {
             self.out[payload + 4..payload + 8].copy_from_slice(&app_us.to_le_bytes());
             self.out.extend_from_slice(body);
         }
-        frame::finish(self.out, self.start);
+        frame::finish(self.out, self.start, 0);
     }
 }
 

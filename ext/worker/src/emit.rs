@@ -37,7 +37,7 @@ pub(crate) fn response(
                 let start = out.len();
                 out.extend_from_slice(bytes);
                 body(out);
-                finish(&mut out[start..], 0);
+                finish(&mut out[start..], 0, 0);
             });
         });
     });
