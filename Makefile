@@ -20,9 +20,10 @@ build: setup
 	$(CARGO) build --release --locked -p cli -p worker
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
-# Installs what is missing, builds, serves the Sinatra example and prints its address.
+# Installs what is missing, builds, serves the Sinatra example and prints its address. One worker: the entries of the
+# guestbook live in its memory.
 demo: build
-	$(TARGET)/release/firebrick serve examples/sinatra -p $(PORT)
+	$(TARGET)/release/firebrick serve examples/sinatra -p $(PORT) -w 1
 
 # Everything that must pass. What .ci/run runs.
 test: setup-test lint unit build worker-test bench-test e2e gem-test

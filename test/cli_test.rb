@@ -66,6 +66,16 @@ class CommandLineTest < Case
     assert_match(/--port\b/, refused("serve", "--prot", "3000", code: 2))
   end
 
+  it "finds README's sample configuration right, once its log has a folder" do
+    write("firebrick.toml", File.read(File.join(Server::ROOT, "README.md"))[/^```toml\n(.*?)^```$/m, 1])
+    assert_includes refused("check"), "no folder #{@folder}/log; create it"
+    assert_includes refused("serve"), "no folder #{@folder}/log; create it"
+    Dir.mkdir(File.join(@folder, "log"))
+    out, err, code = firebrick("check")
+    assert_equal [0, ""], [code, err]
+    assert_includes out, "50MiB"
+  end
+
   it "checks an app and a configuration that are right" do
     write("firebrick.toml", "workers = 3\n[limits]\nmax_uri = 2048\n")
     out, err, code = firebrick("check")

@@ -1,6 +1,6 @@
 //! Loading the app once without serving it: the last line of `firebrick check`.
 
-use crate::plan;
+use crate::{log_file, plan};
 use pool::supervisor::{BootError, Supervisor};
 use settings::Settings;
 use tokio::runtime::{Builder, LocalOptions};
@@ -8,8 +8,9 @@ use tokio::runtime::{Builder, LocalOptions};
 /// Boots the app in a template and lets it go. What to say about it.
 ///
 /// # Errors
-/// Why it cannot be served: the exception that loading raised, with its backtrace.
+/// Why it cannot be served: the exception that loading raised, with its backtrace; a log without a folder.
 pub fn check(settings: &Settings) -> Result<String, String> {
+    log_file::check(settings)?;
     let options = plan::options(settings, Vec::new())?;
     let boot_timeout = settings.timeouts.worker_boot_timeout;
     let runtime = Builder::new_current_thread()

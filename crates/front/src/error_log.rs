@@ -2,6 +2,7 @@
 //!
 //! Shared by all threads; written at once and whole, because the next line may be the last.
 
+use crate::log_file;
 use settings::ErrorLog as Target;
 use std::fs::File;
 use std::io::{self, Write};
@@ -51,8 +52,7 @@ impl ErrorLog {
 }
 
 fn append(path: &Path) -> Result<File, String> {
-    let opened = File::options().append(true).create(true).open(path);
-    opened.map_err(|e| format!("cannot open the error log {}: {e}", path.display()))
+    log_file::append("error log", path).map_err(|e| e.to_string())
 }
 
 fn now() -> String {

@@ -17,6 +17,7 @@ mod error_log;
 mod forwarded;
 mod leftovers;
 mod listen;
+mod log_file;
 mod pipeline;
 mod plan;
 mod request_id;

@@ -1,12 +1,13 @@
 //! Where the lines go: the file, the thread that writes it, and the buffers in between.
 
 use super::AccessLog;
+use crate::log_file;
 use rustix::event::{PollFd, PollFlags, poll};
 use settings::AccessLog as Target;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -135,9 +136,8 @@ impl Drop for Output {
     }
 }
 
-fn append_to(path: &PathBuf) -> io::Result<File> {
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| io::Error::new(error.kind(), format!("access log {}: {error}", path.display())))
+fn append_to(path: &Path) -> io::Result<File> {
+    log_file::append("access log", path)
 }
 
 impl Buffer {

@@ -1,0 +1,74 @@
+//! Opening the file of a log, or saying what to do so that it can be opened: both logs ask for the same, and so does
+//! `firebrick check`, which opens nothing.
+
+use settings::{AccessLog, ErrorLog, Settings};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// Opens the file to append to it, made when it is missing; `what` is the log's name.
+///
+/// # Errors
+/// Why not; the text names the log and the file, and what to do.
+pub(crate) fn append(what: &str, path: &Path) -> io::Result<File> {
+    let opened = has_folder(path).and_then(|()| File::options().append(true).create(true).open(path));
+    opened.map_err(|error| explain(what, path, &error))
+}
+
+/// Whether the logs have folders to be written to.
+///
+/// # Errors
+/// As of [`append`].
+pub(crate) fn check(settings: &Settings) -> Result<(), String> {
+    let access = match &settings.logs.access_log {
+        AccessLog::File(path) => Some(path),
+        AccessLog::Off | AccessLog::Stdout => None,
+    };
+    let errors = match &settings.logs.error_log {
+        ErrorLog::File(path) => Some(path),
+        ErrorLog::Stderr => None,
+    };
+    for (what, path) in [("access log", access), ("error log", errors)] {
+        if let Some(path) = path {
+            has_folder(path).map_err(|error| explain(what, path, &error).to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn has_folder(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("there is no folder {}; create it, or name a file elsewhere", folder.display()),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn explain(what: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_folder_is_named() {
+        let error = append("error log", Path::new("/nonexistent/log/error.log")).unwrap_err().to_string();
+        assert!(error.starts_with("error log /nonexistent/log/error.log: "), "{error}");
+        assert!(error.contains("no folder /nonexistent/log; create it"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_made_and_appended_to() {
+        use std::io::Write;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new.log");
+        append("error log", &path).unwrap().write_all(b"one\n").unwrap();
+        append("error log", &path).unwrap().write_all(b"two\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert!(append("error log", dir.path()).is_err());
+    }
+}
