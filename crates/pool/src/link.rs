@@ -27,6 +27,8 @@ use wire::{Frame, Kind, Malformed, flag, frame, response::Response};
 
 pub(crate) struct Link {
     pub(crate) serial: Serial,
+    /// The worker's place in the scoreboard, which is how people know it.
+    pub(crate) index: u16,
     socket: UnixStream,
     out: RefCell<VecDeque<Batch>>,
     flights: RefCell<Slab<Flight>>,
@@ -60,9 +62,14 @@ const COPIED: usize = 8 << 10;
 const READS: usize = 8;
 
 impl Link {
-    pub(crate) fn new(serial: Serial, socket: std::os::unix::net::UnixStream) -> io::Result<Link> {
+    pub(crate) fn new(
+        serial: Serial,
+        index: u16,
+        socket: std::os::unix::net::UnixStream,
+    ) -> io::Result<Link> {
         Ok(Link {
             serial,
+            index,
             socket: UnixStream::from_std(socket)?,
             out: RefCell::default(),
             flights: RefCell::default(),
@@ -83,7 +90,7 @@ impl Link {
         let id = (number as u32) << 16 | (entry.key() as u32 & 0xffff);
         {
             let mut request = call.frame.borrow_mut();
-            wire::request::stamp(&mut request, id, call.waited_us());
+            wire::request::stamp(&mut request, id);
             match &call.body {
                 Carried::Nothing => self.append(&request, Bytes::new(), None),
                 Carried::Bytes(body) => self.append(&request, body.clone(), None),
@@ -212,7 +219,7 @@ impl Link {
             self.socket.try_io(Interest::READABLE, || os::receive(&self.socket, &mut buffer, &mut fds))?;
         drop(fds);
         let mut partial = self.partial.borrow_mut();
-        let mut ended = Ended::default();
+        let mut ended = Ended { apps: Vec::new(), now: Instant::now() };
         if partial.is_empty() {
             let used = self.frames(&buffer[..n], local, &mut ended)?;
             partial.extend_from_slice(&buffer[used..n]);
@@ -306,6 +313,7 @@ impl Link {
 
     fn end(&self, call: &Call, app_us: u32, end: Result<(), Broken>, ended: &mut Ended) {
         call.trace.app_us.set(app_us);
+        call.was_queued(ended.now, app_us);
         if !call.reply.headed() {
             let failure = handler::Failure::new(
                 handler::FailureKind::BadResponse,
@@ -350,9 +358,9 @@ impl Link {
 }
 
 /// Requests that ended in one batch of frames: their seats are given back together, after the batch.
-#[derive(Default)]
 struct Ended {
     apps: Vec<Duration>,
+    now: Instant,
 }
 
 impl Ended {
@@ -360,7 +368,7 @@ impl Ended {
         if self.apps.is_empty() {
             return;
         }
-        let (now, mut assigned) = (Instant::now(), Vec::new());
+        let (now, mut assigned) = (self.now, Vec::new());
         let mut dispatch = local.shared().dispatch();
         for app in self.apps {
             dispatch.finished(serial, Some(app), now, &mut assigned);

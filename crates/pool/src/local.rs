@@ -2,6 +2,7 @@
 
 use crate::dispatch::{Asked, Assignment, Serial, Ticket};
 use crate::link::Link;
+use crate::os;
 use crate::reply::{News, Reply};
 use crate::shared::{Letter, Report, Shared};
 use crate::spool::Room;
@@ -69,14 +70,10 @@ impl Call {
         self.frame.take();
     }
 
-    /// Microseconds since it asked; noted as its time in the queue.
-    pub(crate) fn waited_us(&self) -> u32 {
-        if self.place() == Place::Nowhere {
-            return 0;
-        }
-        let waited = u32::try_from(self.asked.elapsed().as_micros()).unwrap_or(u32::MAX);
-        self.trace.queue_us.set(waited);
-        waited
+    /// Notes how long it was queued: what was not spent in the app, in microseconds. `now` is when the answer came.
+    pub(crate) fn was_queued(&self, now: Instant, app_us: u32) {
+        let total = u32::try_from(now.saturating_duration_since(self.asked).as_micros()).unwrap_or(u32::MAX);
+        self.trace.queue_us.set(total.saturating_sub(app_us));
     }
 
     fn describe(&self) -> String {
@@ -101,6 +98,8 @@ pub struct Local {
     room: Room,
     temp_dir: PathBuf,
     complain: Box<dyn Fn(&str)>,
+    /// A moment on both of the monotonic clock's faces: ours, and the one that workers read.
+    clock: (Instant, u64),
 }
 
 impl Local {
@@ -124,11 +123,18 @@ impl Local {
             room,
             temp_dir,
             complain,
+            clock: (Instant::now(), os::monotonic_us()),
         })
     }
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// `at` in microseconds of the monotonic clock.
+    pub(crate) fn monotonic_us(&self, at: Instant) -> u64 {
+        let (base, base_us) = self.clock;
+        base_us + at.saturating_duration_since(base).as_micros() as u64
     }
 
     pub(crate) fn room(&self) -> &Room {
@@ -236,7 +242,7 @@ impl Local {
         let Some(link) = self.link(serial) else {
             return self.again(ticket, call);
         };
-        call.trace.worker.set(serial as u16);
+        call.trace.worker.set(link.index + 1);
         match link.send(call.clone()) {
             Ok(id) => call.place.set(Place::Sent { ticket, serial, id }),
             Err(e) => {
@@ -270,7 +276,7 @@ impl Local {
             match letter {
                 Letter::Assigned(assignment) => self.assigned(assignment),
                 Letter::Expired(ticket) => self.expired(ticket),
-                Letter::Link { serial, socket } => self.open(serial, socket),
+                Letter::Link { serial, index, socket } => self.open(serial, index, socket),
                 Letter::Drain(serial) => self.drain(serial),
                 Letter::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
                 Letter::Overdue { serial, id } => self.overdue(serial, id),
@@ -281,14 +287,14 @@ impl Local {
 
     fn expired(&self, ticket: Ticket) {
         if let Some(call) = self.take_waiting(ticket) {
-            call.waited_us();
+            call.was_queued(Instant::now(), 0);
             call.place.set(Place::Over);
             fail(&call, FailureKind::QueueTimeout, "waited for queue_timeout");
         }
     }
 
-    fn open(self: &Rc<Local>, serial: Serial, socket: std::os::unix::net::UnixStream) {
-        match Link::new(serial, socket) {
+    fn open(self: &Rc<Local>, serial: Serial, index: u16, socket: std::os::unix::net::UnixStream) {
+        match Link::new(serial, index, socket) {
             Ok(link) => {
                 let link = Rc::new(link);
                 self.links.borrow_mut().push(link.clone());

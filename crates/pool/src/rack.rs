@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 use wire::Kind;
@@ -89,10 +89,10 @@ impl Rack {
         trace: Rc<Trace>,
     ) -> Result<Rc<Call>, Failure> {
         let body = collect(incoming, self.options.body_memory, &self.options.temp_dir).await?;
-        let mut frame = Vec::with_capacity(256 + request.fields.text().len());
-        encode(request, &body, &mut frame);
         // Without a body nothing has been waited for since the head was complete.
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
+        let mut frame = Vec::with_capacity(256 + request.fields.text().len());
+        encode(request, &body, self.local.monotonic_us(asked), &mut frame);
         let body = match body {
             Collected::Empty => Carried::Nothing,
             Collected::Memory(bytes) => Carried::Bytes(bytes),
@@ -274,7 +274,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-fn encode(request: &Request, body: &Collected, frame: &mut Vec<u8>) {
+fn encode(request: &Request, body: &Collected, asked_us: u64, frame: &mut Vec<u8>) {
     let (server_name, server_port) = server(request);
     let target = request.target;
     // A path that is implied (`http://host`) is not in the target; the worker takes none for `/`.
@@ -286,13 +286,11 @@ fn encode(request: &Request, body: &Collected, frame: &mut Vec<u8>) {
         PeerAddr::Inet(addr) => addr.port(),
         PeerAddr::Unix => 0,
     };
-    let received = request.received.duration_since(UNIX_EPOCH).unwrap_or_default();
     let head = WireHead {
         version: if request.version == Version::Http10 { 10 } else { 11 },
         https: request.https,
         remote_port,
-        queue_us: 0,
-        received_us: received.as_micros() as u64,
+        asked_us,
         method: request.method(),
         target: request.target(),
         path: inside(request.path),

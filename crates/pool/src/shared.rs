@@ -16,7 +16,7 @@ pub(crate) enum Letter {
     /// A request of yours has waited too long and is out of the queue.
     Expired(Ticket),
     /// Your link to a worker that is about to be forked.
-    Link { serial: Serial, socket: UnixStream },
+    Link { serial: Serial, index: u16, socket: UnixStream },
     /// A worker gets no more requests: tell it to finish, when you hold link 0.
     Drain(Serial),
     /// A worker is dead; of each link it had taken up so many requests.

@@ -271,7 +271,11 @@ impl Supervisor {
             let (ours, end) = os::pair()?;
             end.set_nonblocking(false)?;
             theirs.push(end);
-            self.shared.mailbox(thread as u16).post(Letter::Link { serial, socket: ours });
+            self.shared.mailbox(thread as u16).post(Letter::Link {
+                serial,
+                index: index as u16,
+                socket: ours,
+            });
         }
         let template = self.template.as_ref().ok_or_else(|| io::Error::other("there is no template"))?;
         template.fork(index, &theirs).await

@@ -46,10 +46,8 @@ pub struct Head<'a> {
     pub https: bool,
     /// `REMOTE_PORT`; 0 for a Unix socket.
     pub remote_port: u16,
-    /// Microseconds in the front's queue.
-    pub queue_us: u32,
-    /// When the head was complete, microseconds since the Unix epoch.
-    pub received_us: u64,
+    /// When the request asked for a worker, microseconds of the monotonic clock.
+    pub asked_us: u64,
     /// Request method.
     pub method: &'a [u8],
     /// Request target as received.
@@ -77,17 +75,15 @@ pub struct Encoder<'b> {
 
 const BODY_AT: usize = 2;
 const FIELDS_AT: usize = 4;
-const QUEUE_AT: usize = 8;
-const BODY_LEN_AT: usize = 20;
+const BODY_LEN_AT: usize = 16;
 
 impl<'b> Encoder<'b> {
-    /// Starts the frame. Its length, id, queue time and body are filled in later.
+    /// Starts the frame. Its length, id and body are filled in later.
     pub fn new(out: &'b mut Vec<u8>, head: &Head<'_>) -> Encoder<'b> {
         let start = frame::begin(out, Kind::Request, 0, 0);
         out.extend_from_slice(&[head.version, head.https as u8, 0, 0, 0, 0]);
         out.extend_from_slice(&head.remote_port.to_le_bytes());
-        out.extend_from_slice(&head.queue_us.to_le_bytes());
-        out.extend_from_slice(&head.received_us.to_le_bytes());
+        out.extend_from_slice(&head.asked_us.to_le_bytes());
         out.extend_from_slice(&0u64.to_le_bytes());
         out.push(head.method.len() as u8);
         out.extend_from_slice(head.method);
@@ -148,12 +144,10 @@ impl<'b> Encoder<'b> {
     }
 }
 
-/// Stamps a finished REQUEST frame at the moment of dispatch with its id on the link and its time in the queue.
+/// Gives a finished REQUEST frame its id on the link that it is sent on.
 #[inline]
-pub fn stamp(frame: &mut [u8], id: u32, queue_us: u32) {
+pub fn stamp(frame: &mut [u8], id: u32) {
     frame[8..12].copy_from_slice(&id.to_le_bytes());
-    let at = frame::HEADER + QUEUE_AT;
-    frame[at..at + 4].copy_from_slice(&queue_us.to_le_bytes());
 }
 
 /// What stands before the fields.
@@ -178,7 +172,7 @@ fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
         return Err(Malformed("version, scheme or reserved byte of REQUEST"));
     }
     let (count, remote_port) = (cursor.u16()?, cursor.u16()?);
-    let (queue_us, received_us, body_len) = (cursor.u32()?, cursor.u64()?, cursor.u64()?);
+    let (asked_us, body_len) = (cursor.u64()?, cursor.u64()?);
     let method_len = cursor.u8()?;
     let method = cursor.bytes(method_len as usize)?;
     let target_len = cursor.u32()?;
@@ -196,7 +190,7 @@ fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
     let server_port = cursor.bytes(len as usize)?;
     #[rustfmt::skip]
     let head = Head {
-        version, https: scheme == 1, remote_port, queue_us, received_us, method, target, path, query,
+        version, https: scheme == 1, remote_port, asked_us, method, target, path, query,
         remote_addr, server_name, server_port,
     };
     Ok(Start { head, body, body_len, count })
@@ -301,7 +295,7 @@ mod tests {
     fn head() -> Head<'static> {
         #[rustfmt::skip]
         let head = Head {
-            version: 11, https: false, remote_port: 4711, queue_us: 0, received_us: 1_700_000_000_000_000,
+            version: 11, https: false, remote_port: 4711, asked_us: 1234,
             method: b"GET", target: b"/a/b?c=d", path: (0, 4), query: (5, 3),
             remote_addr: b"127.0.0.1", server_name: b"example.org", server_port: b"80",
         };
@@ -319,10 +313,10 @@ mod tests {
         encoder.field(b"cookie", b"b=2");
         encoder.finish(Put::Behind(4));
         out.extend_from_slice(b"body");
-        stamp(&mut out, 9, 1234);
+        stamp(&mut out, 9);
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         let request = Request::decode(frame.payload).unwrap();
-        assert_eq!((frame.header.id, request.head.queue_us), (9, 1234));
+        assert_eq!((frame.header.id, request.head.asked_us), (9, 1234));
         assert_eq!((request.path(), request.query()), (&b"/a/b"[..], &b"c=d"[..]));
         assert_eq!(request.body, Body::Inline(b"body"));
         let fields: Vec<_> =

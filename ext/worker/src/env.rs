@@ -68,9 +68,8 @@ pub(crate) fn build(task: &'static Task, request: &Request<'_>, fd: Option<RawFd
     if request.head.remote_port != 0 {
         ruby::hash_set(env, keys.remote_port.get(), decimal(u64::from(request.head.remote_port)));
     }
-    if request.head.queue_us != 0 {
-        ruby::hash_set(env, keys.queue_time.get(), ruby::float(f64::from(request.head.queue_us) / 1e6));
-    }
+    let queued_us = task.started_us.get().saturating_sub(request.head.asked_us);
+    ruby::hash_set(env, keys.queue_time.get(), ruby::float(queued_us as f64 / 1e6));
     let mut has_length = false;
     for field in request.fields() {
         has_length |= field.code == CONTENT_LENGTH;

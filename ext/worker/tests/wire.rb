@@ -36,8 +36,9 @@ module Wire
 
   DEFAULTS = {
     method: "GET", target: "/", version: 11, https: false, fields: [["Host", "example.org"]], body: nil, fd_length: nil,
-    remote_addr: "127.0.0.1", remote_port: 4711, server_name: "example.org", server_port: "80", queue_us: 1500,
-    received_us: 1_700_000_000_123_456
+    remote_addr: "127.0.0.1", remote_port: 4711, server_name: "example.org", server_port: "80",
+    # Not queued: asked for in the far future.
+    asked_us: 1 << 62
   }.freeze
 
   def request(id, **given)
@@ -53,9 +54,9 @@ module Wire
              [0, 1][given[:body].to_s.empty? ? 0 : 1]
            end
     [
-      given[:version], given[:https] ? 1 : 0, body, 0, given[:fields].length, given[:remote_port], given[:queue_us],
-      given[:received_us], given[:fd_length] || given[:body].to_s.bytesize, given[:method].bytesize, given[:method]
-    ].pack("CCCCvvVQ<Q<Ca*")
+      given[:version], given[:https] ? 1 : 0, body, 0, given[:fields].length, given[:remote_port],
+      given[:asked_us], given[:fd_length] || given[:body].to_s.bytesize, given[:method].bytesize, given[:method]
+    ].pack("CCCCvvQ<Q<Ca*")
   end
 
   def target(text)
