@@ -99,7 +99,7 @@ class WorkerDeathTest < Case
       "exit 3" => /exit/i, "# nothing is run" => /run/ }.each do |source, reason|
       own = Server.new(app: "# first line\n#{source}\n", exit_code: 1)
       @own_servers << own.launch
-      assert_equal 1, own.wait_exit, own.report
+      assert_equal 1, own.wait_exit, -> { own.report }
       assert_match reason, own.stderr
       assert_match(/config\.ru(:2)?/, own.stderr)
       refute_match(/^\* Listening/, own.stdout)
