@@ -50,6 +50,7 @@ gem-test: setup-test
 	script/gem-test
 
 gem: setup
+	@mkdir -p pkg
 	gem build --strict firebrick.gemspec --output pkg/firebrick.gem
 
 bench: setup-test build
