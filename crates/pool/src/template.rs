@@ -11,6 +11,11 @@ use std::process::{Child, Command};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
+/// What glibc's malloc is told, unless the user has told it something. It gives every thread an arena of its own, and
+/// learns to keep large blocks for the next time: with ten workers of ten threads that sort large arrays, 690 MiB
+/// instead of 190, for 4 % less CPU.
+const MALLOC: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "524288")];
+
 /// Longest message that is believed: an exception text with its backtrace fits.
 const LONGEST: usize = 4 << 20;
 
@@ -138,8 +143,7 @@ impl Template {
             .args(["-rfirebrick/template", "-e", "Firebrick::Template.run"])
             .current_dir(&plan.dir)
             .env("FIREBRICK_CONTROL_FD", theirs.as_raw_fd().to_string())
-            // glibc gives every thread an arena of its own and keeps what it freed: with threads that doubles a worker.
-            .env("MALLOC_ARENA_MAX", std::env::var_os("MALLOC_ARENA_MAX").unwrap_or_else(|| "2".into()))
+            .envs(MALLOC.iter().filter(|(name, _)| std::env::var_os(name).is_none()).copied())
             .spawn()
             .map_err(|e| io::Error::new(e.kind(), format!("cannot start {}: {e}", plan.ruby.display())))?;
         drop(theirs);
