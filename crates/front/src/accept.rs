@@ -3,7 +3,7 @@
 use crate::listen::{Address, Listener};
 use crate::pipeline::Pipeline;
 use handler::{Peer, PeerAddr};
-use http::Context;
+use http::{Context, Transport};
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::task::spawn_local;
 
 /// What all acceptors share.
@@ -65,7 +65,7 @@ async fn accept_tcp(acceptor: Rc<Acceptor>, listener: TcpListener, local: Socket
                     local: PeerAddr::Inet(local),
                     tls: false,
                 };
-                acceptor.clone().admit_tcp(stream, peer);
+                acceptor.clone().admit(stream, peer);
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -82,7 +82,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener, _path: Path
                     local: PeerAddr::Unix,
                     tls: false,
                 };
-                acceptor.clone().admit_unix(stream, peer);
+                acceptor.clone().admit(stream, peer);
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -90,21 +90,10 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener, _path: Path
 }
 
 impl Acceptor {
-    fn admit_tcp(self: Rc<Self>, stream: TcpStream, peer: Peer) {
-        match self.place() {
-            Some(place) => {
-                spawn_local(async move {
-                    http::h1::serve(stream, Rc::new(peer), self.context.clone()).await;
-                    drop(place);
-                });
-            }
-            None => {
-                spawn_local(turn_away(stream));
-            }
-        }
-    }
-
-    fn admit_unix(self: Rc<Self>, stream: UnixStream, peer: Peer) {
+    fn admit<S>(self: Rc<Self>, stream: S, peer: Peer)
+    where
+        S: Transport + AsyncRead + AsyncWrite + Unpin + 'static,
+    {
         match self.place() {
             Some(place) => {
                 spawn_local(async move {
