@@ -96,6 +96,14 @@ impl Link {
         self.append(&bytes, None);
     }
 
+    /// Answers an offer: with the client's socket, or without one.
+    pub(crate) fn lend(&self, id: u32, socket: Option<OwnedFd>) {
+        let flags = if socket.is_some() { flag::FD } else { 0 };
+        let mut bytes = Vec::with_capacity(frame::HEADER);
+        frame::append(&mut bytes, Kind::Lend, flags, id, &[]);
+        self.append(&bytes, socket);
+    }
+
     fn append(&self, bytes: &[u8], fd: Option<OwnedFd>) {
         let mut out = self.out.borrow_mut();
         match out.back_mut() {
@@ -243,6 +251,9 @@ impl Link {
         let whole = frame.header.kind == Kind::Response && flags & flag::END != 0;
         let call = if whole || frame.header.kind == Kind::End { self.land(id) } else { self.flight(id) };
         let call = call.ok_or_else(|| bad(Malformed("an answer to a request that is not under way")))?;
+        if call.reply.is_lending() && !call.reply.is_unwanted() && !may_come_while_lending(&frame) {
+            return Err(bad(Malformed("a frame other than TAKEN while an offer is open")));
+        }
         match frame.header.kind {
             Kind::Response => {
                 let response = Response::decode(frame.payload).map_err(bad)?;
@@ -271,6 +282,21 @@ impl Link {
                 let (offset, len) = frame::file_payload(frame.payload).map_err(bad)?;
                 let file = fd.ok_or_else(|| bad(Malformed("FILE without a descriptor")))?;
                 call.reply.on_file(FileRegion { file: Rc::new(File::from(file)), offset, len });
+            }
+            Kind::Offer => {
+                let len = frame::u64_payload(frame.payload).map_err(bad)?;
+                if len == 0 || !call.reply.headed() {
+                    return Err(bad(Malformed("OFFER of nothing, or before RESPONSE")));
+                }
+                if !call.reply.on_offer(len) {
+                    self.lend(id, None);
+                }
+            }
+            Kind::Taken => {
+                let count = frame::u64_payload(frame.payload).map_err(bad)?;
+                if !call.reply.on_taken(count) {
+                    return Err(bad(Malformed("TAKEN without a loan, or of more than was offered")));
+                }
             }
             Kind::Hijack => {
                 let fd = fd.ok_or_else(|| bad(Malformed("HIJACK without a descriptor")))?;
@@ -348,6 +374,15 @@ impl Ended {
         }
         drop(dispatch);
         local.deliver(assigned);
+    }
+}
+
+/// While the worker waits for the answer to an offer, or has the client's socket, it says how that ended and nothing else.
+fn may_come_while_lending(frame: &Frame<'_>) -> bool {
+    match frame.header.kind {
+        Kind::Taken => true,
+        Kind::End => frame.header.flags & flag::FAILED != 0,
+        _ => false,
     }
 }
 

@@ -9,6 +9,7 @@ use handler::{Broken, Failure, FailureKind, Trace};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -178,6 +179,18 @@ impl Local {
         if let Some(link) = self.link(serial) {
             link.tell(kind, id, payload);
         }
+    }
+
+    /// Answers the offer of a call's worker; `false` when there is none to be answered.
+    pub(crate) fn lend(&self, call: &Call, socket: Option<OwnedFd>) -> bool {
+        let Place::Sent { serial, id, .. } = call.place() else { return false };
+        if !call.reply.answer_offer(socket.is_some()) {
+            return false;
+        }
+        if let Some(link) = self.link(serial) {
+            link.lend(id, socket);
+        }
+        true
     }
 
     /// Passes assignments on: our own at once, others' by letter.
