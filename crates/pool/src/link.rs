@@ -402,3 +402,7 @@ fn fields(response: &Response<'_>) -> Fields {
     }
     fields
 }
+
+#[cfg(test)]
+#[path = "loan_tests.rs"]
+mod loan_tests;

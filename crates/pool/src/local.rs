@@ -250,6 +250,16 @@ impl Local {
         }
     }
 
+    /// Sends a call on a link of a test's own.
+    #[cfg(test)]
+    pub(crate) fn adopt(&self, link: &Rc<Link>, call: &Rc<Call>) -> std::io::Result<u32> {
+        let (ticket, _) = self.shared.dispatch().ask(self.index, Instant::now());
+        self.links.borrow_mut().push(link.clone());
+        let id = link.send(call.clone())?;
+        call.place.set(Place::Sent { ticket, serial: link.serial, id });
+        Ok(id)
+    }
+
     fn link(&self, serial: Serial) -> Option<Rc<Link>> {
         self.links.borrow().iter().find(|link| link.serial == serial).cloned()
     }

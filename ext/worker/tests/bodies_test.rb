@@ -61,7 +61,7 @@ class BodiesTest < Case
   end
 
   def test_large_arrays_of_many_parts_travel_as_files_at_once
-    serve(app('[200, {}, Array.new(1000) { |i| i.to_s * 1000 }]')) do |worker|
+    serve(app("[200, {}, Array.new(1000) { |i| i.to_s * 1000 }]")) do |worker|
       id = worker.start
       file = worker.take_for(id, :file)
       assert_equal Array.new(1000) { |i| i.to_s * 1000 }.join, worker.file_bytes(file)

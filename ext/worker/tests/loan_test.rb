@@ -6,31 +6,33 @@ class LoanTest < Case
   MEBIBYTE = Array.new(1 << 17) { |i| [i].pack("Q<") }.join.freeze
 
   # Bodies of which each eight bytes say where they are.
-  LARGE = "run lambda { |env|\n#{<<~'RUBY'}\n}\n"
-    $log ||= []
-    body = Array.new(1 << 17) { |i| [i].pack("Q<") }.join
-    case env["PATH_INFO"]
-    when "/log" then [200, {}, [$log.inspect]]
-    when "/quick" then [200, {}, ["quick"]]
-    when "/parts" then [200, {}, [body[0, 100], body[100, 2000], body[2100, 600_000], "", body[602_100..-101], body[-100..]]]
-    when "/string" then [200, {}, body]
-    when "/length" then [200, { "content-length" => body.bytesize.to_s }, [body.freeze]]
-    when "/changing"
-      # Another thread changes the body and moves all objects while it is being sent.
-      Thread.new { sleep 0.05; 5.times { body << "x"; body.setbyte(0, 120); GC.compact; body.replace("short") } }
-      [200, {}, [body]]
-    when "/interrupted"
-      me = Thread.current
-      Thread.new { sleep 0.1; me.raise("interrupted") }
-      [200, {}, [body]]
-    else
-      env["rack.response_finished"] << ->(_, status, _, error) { $log << [status, error.class.name] }
-      [200, {}, [body]]
-    end
+  LARGE = <<~'RUBY'
+    run lambda { |env|
+      $log ||= []
+      body = Array.new(1 << 17) { |i| [i].pack("Q<") }.join
+      case env["PATH_INFO"]
+      when "/log" then [200, {}, [$log.inspect]]
+      when "/quick" then [200, {}, ["quick"]]
+      when "/parts" then [200, {}, [body[0, 100], body[100, 2000], body[2100, 600_000], "", body[602_100..-101], body[-100..]]]
+      when "/string" then [200, {}, body]
+      when "/length" then [200, { "content-length" => body.bytesize.to_s }, [body.freeze]]
+      when "/changing"
+        # Another thread changes the body and moves all objects while it is being sent.
+        Thread.new { sleep 0.05; 5.times { body << "x"; body.setbyte(0, 120); GC.compact; body.replace("short") } }
+        [200, {}, [body]]
+      when "/interrupted"
+        me = Thread.current
+        Thread.new { sleep 0.1; me.raise("interrupted") }
+        [200, {}, [body]]
+      else
+        env["rack.response_finished"] << ->(_, status, _, error) { $log << [status, error.class.name] }
+        [200, {}, [body]]
+      end
+    }
   RUBY
 
-  def each_shape
-    SHAPES.each { |threads| serve(LARGE, threads: threads) { |worker, front| yield worker, front } }
+  def each_shape(&block)
+    SHAPES.each { |threads| serve(LARGE, threads: threads, &block) }
   end
 
   # A pair of sockets: the client, with its reader, and the end to lend.
