@@ -21,11 +21,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use wire::flag;
 use wire::response::Suspended;
 
-/// Bodies up to this size travel in the RESPONSE frame, in bytes.
+/// Bodies up to this size travel in the RESPONSE frame, in bytes. Larger ones are offered: the way to the front and back is
+/// made up for from here on.
 const INLINE: usize = 128 << 10;
-/// Bodies from this size on are offered to the front, in bytes: below it, the way to the front and back costs more than the
-/// copying that it saves.
-const OFFERED: usize = 128 << 10;
 /// BODY frames carry at most this much.
 const PIECE: usize = 64 << 10;
 /// Gathered chunks wait no longer than this, in microseconds.
@@ -80,7 +78,7 @@ fn whole(task: &'static Task, head: Suspended, parts: Value) {
             (0..parts.array_len()).for_each(|at| out.extend_from_slice(parts.at(at).bytes()));
         });
     }
-    if total >= OFFERED && parts.array_len() <= loan::PARTS {
+    if parts.array_len() <= loan::PARTS {
         return loan::respond(task, with_length(task, head, total as u64), parts);
     }
     let fd = spool((0..parts.array_len()).map(|at| parts.at(at).bytes()));

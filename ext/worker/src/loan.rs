@@ -52,9 +52,10 @@ fn rest(parts: &[Value], mut skip: usize) -> impl Iterator<Item = &'static [u8]>
 
 /// Writes what the socket takes at once, without the GVL; the number of bytes. May raise, an interrupt.
 fn write(task: &'static Task, fd: RawFd, parts: &[Value]) -> usize {
+    let mut pieces = [&b""[..]; PARTS];
+    pieces.iter_mut().zip(rest(parts, 0)).for_each(|(piece, bytes)| *piece = bytes);
     loop {
-        let pieces = rest(parts, 0);
-        if let Some(sent) = gvl::release(|| os::send_some(fd, pieces)) {
+        if let Some(sent) = gvl::release(|| os::send_some(fd, &pieces)) {
             return sent;
         }
         serve::interrupts(task);

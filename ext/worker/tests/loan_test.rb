@@ -31,8 +31,8 @@ class LoanTest < Case
     }
   RUBY
 
-  def each_shape(&block)
-    SHAPES.each { |threads| serve(LARGE, threads: threads, &block) }
+  def each_shape(&)
+    SHAPES.each { |threads| serve(LARGE, threads: threads, &) }
   end
 
   # A pair of sockets: the client, with its reader, and the end to lend.

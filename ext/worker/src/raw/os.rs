@@ -110,10 +110,10 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8], passed: Option<RawFd>) -> io::Result
 
 /// Sends as much of these pieces as the socket takes without waiting; the number of bytes. What the connection died of, if
 /// it did, is for whoever uses it next to find out.
-pub(crate) fn send_some<'a>(fd: RawFd, pieces: impl Iterator<Item = &'a [u8]>) -> usize {
+pub(crate) fn send_some(fd: RawFd, pieces: &[&[u8]]) -> usize {
     let mut sent = 0;
     for piece in pieces {
-        let mut left = piece;
+        let mut left = *piece;
         while !left.is_empty() {
             match send(fd, left, None) {
                 Ok(count) => {
