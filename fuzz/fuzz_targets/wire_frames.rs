@@ -25,6 +25,7 @@ fn decode(frame: &Frame<'_>) {
         }
         Kind::Ready => drop(frame::ready_payload(frame.payload)),
         Kind::File => drop(frame::file_payload(frame.payload)),
+        Kind::Offer | Kind::Taken => drop(frame::u64_payload(frame.payload)),
         _ => drop(frame::u32_payload(frame.payload)),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::future::poll_fn;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -79,6 +80,8 @@ pub enum Chunk {
     Bytes(bytes::Bytes),
     /// A part of a file.
     File(FileRegion),
+    /// Bytes that are somewhere else, whose owner can write them to the client by itself.
+    Offer(Box<dyn Lender>),
 }
 
 impl Chunk {
@@ -87,6 +90,7 @@ impl Chunk {
         match self {
             Chunk::Bytes(bytes) => bytes.len() as u64,
             Chunk::File(region) => region.len,
+            Chunk::Offer(lender) => lender.offered(),
         }
     }
 
@@ -94,6 +98,31 @@ impl Chunk {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Bytes of a body that their owner offers to write to the client's socket, so that nobody copies them.
+///
+/// Contract:
+/// 1. [`Lender::poll_lend`] is called soon, whatever the client does: the owner waits for the answer. It is polled until it
+///    is ready, with the same socket or none.
+/// 2. With a socket: all that comes before the offered bytes has been written to it, they may stand in the stream as they
+///    are, and the protocol side does not write until the answer is there. The owner writes what fits without waiting.
+/// 3. The answer says how many of the offered bytes, from the first one on, are in the socket. The others, without a socket
+///    all of them, are in the next chunks of the stream.
+/// 4. Dropping it is declining it. While the socket is lent it may be dropped only with the connection.
+pub trait Lender: std::fmt::Debug {
+    /// How many bytes are offered; at least one.
+    fn offered(&self) -> u64;
+
+    /// Lends the client's socket, or declines the offer.
+    ///
+    /// # Errors
+    /// The owner is gone; how many bytes it has written is not known.
+    fn poll_lend(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: Option<BorrowedFd<'_>>,
+    ) -> Poll<Result<u64, Broken>>;
 }
 
 /// The source of a body broke off: the response cannot be completed.

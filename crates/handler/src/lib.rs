@@ -19,7 +19,7 @@ mod fields;
 mod lent;
 mod request;
 
-pub use body::{BodyError, BodyStream, Broken, Chunk, FileRegion, Incoming, IncomingBody};
+pub use body::{BodyError, BodyStream, Broken, Chunk, FileRegion, Incoming, IncomingBody, Lender};
 pub use failure::{Failure, Fault, Kind as FailureKind, reason_phrase};
 pub use fields::{Fields, Span};
 pub use lent::Lent;

@@ -49,6 +49,8 @@ pub trait Transport: 'static {
     /// # Errors
     /// `WouldBlock`, or what the connection or the file died of.
     fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
+    /// The descriptor that someone else may write the stream's bytes to; `None` when bytes change on their way (encryption).
+    fn lendable(&self) -> Option<BorrowedFd<'_>>;
     /// Whether the other side is known to have ended its direction; bytes before the end may still be there to be read.
     fn has_ended(&self) -> bool;
     /// Whether the connection is known to be dead in both directions.
@@ -147,6 +149,10 @@ macro_rules! socket {
                     let mut offset = offset;
                     Ok(rustix::fs::sendfile(self.as_fd(), file, Some(&mut offset), len)?)
                 })
+            }
+
+            fn lendable(&self) -> Option<BorrowedFd<'_>> {
+                Some(self.as_fd())
             }
 
             fn has_ended(&self) -> bool {

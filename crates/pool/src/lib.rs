@@ -17,6 +17,7 @@
 
 pub mod dispatch;
 mod link;
+mod loan;
 mod local;
 mod os;
 mod rack;

@@ -111,6 +111,14 @@ impl Link {
         self.append(&bytes, Bytes::new(), None);
     }
 
+    /// Answers an offer: with the client's socket, or without one.
+    pub(crate) fn lend(&self, id: u32, socket: Option<OwnedFd>) {
+        let flags = if socket.is_some() { flag::FD } else { 0 };
+        let mut bytes = Vec::with_capacity(frame::HEADER);
+        frame::append(&mut bytes, Kind::Lend, flags, id, &[]);
+        self.append(&bytes, Bytes::new(), socket);
+    }
+
     fn append(&self, bytes: &[u8], behind: Bytes, fd: Option<OwnedFd>) {
         let mut out = self.out.borrow_mut();
         let at = match out.back() {
@@ -268,6 +276,9 @@ impl Link {
         let whole = frame.header.kind == Kind::Response && flags & flag::END != 0;
         let call = if whole || frame.header.kind == Kind::End { self.land(id) } else { self.flight(id) };
         let call = call.ok_or_else(|| bad(Malformed("an answer to a request that is not under way")))?;
+        if call.reply.is_lending() && !call.reply.is_unwanted() && !may_come_while_lending(&frame) {
+            return Err(bad(Malformed("a frame other than TAKEN while an offer is open")));
+        }
         match frame.header.kind {
             Kind::Response => {
                 let response = Response::decode(frame.payload).map_err(bad)?;
@@ -296,6 +307,21 @@ impl Link {
                 let (offset, len) = frame::file_payload(frame.payload).map_err(bad)?;
                 let file = fd.ok_or_else(|| bad(Malformed("FILE without a descriptor")))?;
                 call.reply.on_file(FileRegion { file: Rc::new(File::from(file)), offset, len });
+            }
+            Kind::Offer => {
+                let len = frame::u64_payload(frame.payload).map_err(bad)?;
+                if len == 0 || !call.reply.headed() {
+                    return Err(bad(Malformed("OFFER of nothing, or before RESPONSE")));
+                }
+                if !call.reply.on_offer(len) {
+                    self.lend(id, None);
+                }
+            }
+            Kind::Taken => {
+                let count = frame::u64_payload(frame.payload).map_err(bad)?;
+                if !call.reply.on_taken(count) {
+                    return Err(bad(Malformed("TAKEN without a loan, or of more than was offered")));
+                }
             }
             Kind::Hijack => {
                 let fd = fd.ok_or_else(|| bad(Malformed("HIJACK without a descriptor")))?;
@@ -378,6 +404,15 @@ impl Ended {
     }
 }
 
+/// While the worker waits for the answer to an offer, or has the client's socket, it says how that ended and nothing else.
+fn may_come_while_lending(frame: &Frame<'_>) -> bool {
+    match frame.header.kind {
+        Kind::Taken => true,
+        Kind::End => frame.header.flags & flag::FAILED != 0,
+        _ => false,
+    }
+}
+
 fn head(response: &Response<'_>, stream: Option<OwnedFd>) -> Head {
     Head {
         status: response.status,
@@ -394,3 +429,7 @@ fn fields(response: &Response<'_>) -> Fields {
     }
     fields
 }
+
+#[cfg(test)]
+#[path = "loan_tests.rs"]
+mod loan_tests;

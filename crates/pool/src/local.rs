@@ -11,6 +11,7 @@ use handler::{Broken, Failure, FailureKind, Trace};
 use slab::Slab;
 use std::cell::{Cell, RefCell, RefMut};
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -209,6 +210,18 @@ impl Local {
         }
     }
 
+    /// Answers the offer of a call's worker; `false` when there is none to be answered.
+    pub(crate) fn lend(&self, call: &Call, socket: Option<OwnedFd>) -> bool {
+        let Place::Sent { serial, id, .. } = call.place() else { return false };
+        if !call.reply.answer_offer(socket.is_some()) {
+            return false;
+        }
+        if let Some(link) = self.link(serial) {
+            link.lend(id, socket);
+        }
+        true
+    }
+
     /// Passes assignments on: our own at once, others' by letter.
     pub(crate) fn deliver(self: &Rc<Local>, assigned: Vec<Assignment>) {
         for assignment in assigned {
@@ -265,6 +278,16 @@ impl Local {
             Asked::Wait => self.wait(ticket, call),
             Asked::Full => fail(&call, FailureKind::QueueFull, "max_queue requests are waiting"),
         }
+    }
+
+    /// Sends a call on a link of a test's own.
+    #[cfg(test)]
+    pub(crate) fn adopt(&self, link: &Rc<Link>, call: &Rc<Call>) -> std::io::Result<u32> {
+        let (ticket, _) = self.shared.dispatch().ask(self.index, 0, Instant::now());
+        self.links.borrow_mut().push(link.clone());
+        let id = link.send(call.clone())?;
+        call.place.set(Place::Sent { ticket, serial: link.serial, id });
+        Ok(id)
     }
 
     fn link(&self, serial: Serial) -> Option<Rc<Link>> {

@@ -1,7 +1,8 @@
 //! The handler for Rack apps: a request in, its frame to a worker, the answer out.
 
+use crate::loan::Offer;
 use crate::local::{Call, Carried, Local, Place};
-use crate::reply::{Head, News};
+use crate::reply::{Head, News, Next};
 use handler::{
     Body, BodyStream, Broken, Chunk, Client, Departure, Exchange, Failure, FailureKind, Handler, Lent,
     PeerAddr, Request, Response, Trace, Version,
@@ -194,10 +195,22 @@ impl BodyStream for ReplyBody {
             return Poll::Pending;
         };
         self.over = !matches!(chunk, Some(Ok(_)));
+        let chunk = chunk.map(|next| next.map(|next| self.chunk(next)));
         if let (1.., Place::Sent { serial, id, .. }) = (grant, self.call.place()) {
             self.local.tell(serial, Kind::Window, id, &grant.to_le_bytes());
         }
         Poll::Ready(chunk)
+    }
+}
+
+impl ReplyBody {
+    fn chunk(&self, next: Next) -> Chunk {
+        match next {
+            Next::Chunk(chunk) => chunk,
+            Next::Offer(len) => {
+                Chunk::Offer(Box::new(Offer::new(self.call.clone(), self.local.clone(), len)))
+            }
+        }
     }
 }
 

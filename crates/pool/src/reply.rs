@@ -34,10 +34,32 @@ pub(crate) struct Head {
     pub(crate) stream: Option<OwnedFd>,
 }
 
+/// What comes next of a body.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Chunk(Chunk),
+    /// So many bytes that the worker has and could write itself.
+    Offer(u64),
+}
+
+/// Where a body's bytes stand that the worker has offered to write itself. While it waits it sends nothing else.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Loan {
+    #[default]
+    None,
+    /// The worker waits for the answer.
+    Offered(u64),
+    /// It has the client's socket.
+    Lent(u64),
+    /// It is done, and has written so much.
+    Taken(u64),
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     news: VecDeque<News>,
     backlog: Backlog,
+    loan: Loan,
     end: Option<Result<(), Broken>>,
     headed: bool,
     unwanted: bool,
@@ -82,6 +104,61 @@ impl Reply {
         self.wake();
     }
 
+    /// The worker offers the next `len` bytes; whether that may come to something. Only together with the head it does: once
+    /// that has been taken, its reader may be waiting for the client to make room, and no worker waits for a client.
+    pub(crate) fn on_offer(&self, len: u64) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let head_waits = inner.news.iter().any(|news| matches!(news, News::Head(_)));
+        if inner.unwanted || inner.end.is_some() || !inner.backlog.is_empty() || !head_waits {
+            return false;
+        }
+        inner.loan = Loan::Offered(len);
+        drop(inner);
+        self.wake();
+        true
+    }
+
+    /// The worker has written `count` bytes to the lent socket; `false` when that cannot be.
+    pub(crate) fn on_taken(&self, count: u64) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        match inner.loan {
+            Loan::Lent(len) if count <= len => inner.loan = Loan::Taken(count),
+            _ => return false,
+        }
+        drop(inner);
+        self.wake();
+        true
+    }
+
+    /// Whether the worker waits for the answer to an offer, or has the client's socket.
+    pub(crate) fn is_lending(&self) -> bool {
+        matches!(self.inner.borrow().loan, Loan::Offered(_) | Loan::Lent(_))
+    }
+
+    /// Notes that the offer is answered: by the socket (`true`) or declined. `false` when there is none to be answered.
+    pub(crate) fn answer_offer(&self, lent: bool) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let Loan::Offered(len) = inner.loan else { return false };
+        inner.loan = if lent { Loan::Lent(len) } else { Loan::None };
+        true
+    }
+
+    /// How much was written to the lent socket.
+    pub(crate) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<Result<u64, Broken>> {
+        let mut inner = self.inner.borrow_mut();
+        match inner.loan {
+            Loan::Taken(count) => {
+                inner.loan = Loan::None;
+                Poll::Ready(Ok(count))
+            }
+            Loan::Lent(_) if inner.end.is_none() => {
+                drop(inner);
+                self.wait(cx)
+            }
+            _ => Poll::Ready(Err(Broken)),
+        }
+    }
+
     pub(crate) fn on_end(&self, end: Result<(), Broken>) {
         let mut inner = self.inner.borrow_mut();
         if inner.end.is_none() {
@@ -121,16 +198,17 @@ impl Reply {
         &self,
         room: &Room,
         cx: &mut Context<'_>,
-    ) -> Poll<(Option<Result<Chunk, Broken>>, u32)> {
+    ) -> Poll<(Option<Result<Next, Broken>>, u32)> {
         let mut inner = self.inner.borrow_mut();
         if let Some(chunk) = inner.backlog.pop() {
             let grant = inner.backlog.grant(room);
-            return Poll::Ready((Some(Ok(chunk)), grant));
+            return Poll::Ready((Some(Ok(Next::Chunk(chunk))), grant));
         }
-        match inner.end {
-            Some(Ok(())) => Poll::Ready((None, 0)),
-            Some(Err(broken)) => Poll::Ready((Some(Err(broken)), 0)),
-            None => {
+        match (inner.end, inner.loan) {
+            (Some(Ok(())), _) => Poll::Ready((None, 0)),
+            (Some(Err(broken)), _) => Poll::Ready((Some(Err(broken)), 0)),
+            (None, Loan::Offered(len)) => Poll::Ready((Some(Ok(Next::Offer(len))), 0)),
+            (None, _) => {
                 drop(inner);
                 self.wait(cx)
             }
@@ -161,5 +239,84 @@ impl Reply {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply_with_head() -> Reply {
+        let reply = Reply::default();
+        let head = Head { status: 200, fields: Fields::default(), body: Bytes::new(), stream: None };
+        reply.on_news(News::Head(head));
+        reply
+    }
+
+    fn next(reply: &Reply) -> Poll<Option<Result<Next, Broken>>> {
+        let room = Room { memory: 1 << 20, file: 0 };
+        reply.poll_chunk(&room, &mut Context::from_waker(Waker::noop())).map(|(next, _)| next)
+    }
+
+    fn taken(reply: &Reply) -> Poll<Result<u64, Broken>> {
+        reply.poll_taken(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn an_offer_is_lent_taken_and_followed_by_the_rest() {
+        let reply = reply_with_head();
+        assert!(reply.on_offer(10) && reply.is_lending());
+        assert!(matches!(next(&reply), Poll::Ready(Some(Ok(Next::Offer(10))))));
+        assert!(reply.answer_offer(true) && !reply.answer_offer(true));
+        assert!(taken(&reply).is_pending());
+        assert!(!reply.on_taken(11), "more than was offered");
+        assert!(reply.on_taken(4) && !reply.is_lending());
+        reply.on_end(Ok(()));
+        assert_eq!(taken(&reply), Poll::Ready(Ok(4)));
+        assert!(matches!(next(&reply), Poll::Ready(None)));
+        assert!(!reply.on_taken(4), "nothing is lent any more");
+    }
+
+    #[test]
+    fn a_declined_offer_leaves_no_trace() {
+        let reply = reply_with_head();
+        assert!(reply.on_offer(10));
+        assert!(reply.answer_offer(false) && !reply.is_lending());
+        assert!(next(&reply).is_pending());
+        assert!(!reply.on_taken(0));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_busy_client() {
+        let room = Room { memory: 1 << 20, file: 0 };
+        let reply = reply_with_head();
+        reply.on_body(b"earlier", &room, Path::new("/nonexistent")).unwrap();
+        assert!(!reply.on_offer(10), "bytes are waiting to be written");
+        let reply = reply_with_head();
+        let Poll::Ready(News::Head(_)) = reply.poll_news(&mut Context::from_waker(Waker::noop())) else {
+            panic!("a head")
+        };
+        assert!(!reply.on_offer(10), "the head is being written");
+    }
+
+    #[test]
+    fn a_lent_socket_comes_back_when_the_worker_dies() {
+        let reply = reply_with_head();
+        assert!(reply.on_offer(10) && reply.answer_offer(true));
+        assert!(taken(&reply).is_pending());
+        reply.on_end(Err(Broken));
+        assert_eq!(taken(&reply), Poll::Ready(Err(Broken)));
+        assert!(matches!(next(&reply), Poll::Ready(Some(Err(Broken)))));
+    }
+
+    #[test]
+    fn an_offer_to_nobody_is_declined() {
+        let reply = reply_with_head();
+        reply.unwanted();
+        assert!(!reply.on_offer(10) && !reply.is_lending());
+        let reply = reply_with_head();
+        assert!(reply.on_offer(10));
+        reply.unwanted();
+        assert!(reply.is_lending(), "until the worker has heard of it");
     }
 }

@@ -124,6 +124,11 @@ impl Backlog {
         self.pieces.iter().map(len).sum()
     }
 
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
     /// Number of pieces.
     pub(crate) fn pieces(&self) -> usize {
         self.pieces.len()
@@ -148,6 +153,7 @@ mod tests {
                 region.file.read_exact_at(&mut out, region.offset).unwrap();
                 out
             }
+            Chunk::Offer(_) => panic!("a backlog holds no offers"),
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Kind {
     Abort = 0x03,
     /// Front to worker: finish and exit.
     Drain = 0x04,
+    /// Front to worker: the client's socket for the bytes that were offered, or none.
+    Lend = 0x05,
     /// Worker to front: head of the final response, perhaps all of it.
     Response = 0x81,
     /// Worker to front: body bytes.
@@ -47,6 +49,10 @@ pub enum Kind {
     Ready = 0x87,
     /// Worker to front: the worker wants to stop.
     Stopping = 0x88,
+    /// Worker to front: the next bytes of the body are in the worker's memory.
+    Offer = 0x89,
+    /// Worker to front: so many of the offered bytes were written to the lent socket.
+    Taken = 0x8A,
 }
 
 impl Kind {
@@ -56,6 +62,7 @@ impl Kind {
             0x02 => Kind::Window,
             0x03 => Kind::Abort,
             0x04 => Kind::Drain,
+            0x05 => Kind::Lend,
             0x81 => Kind::Response,
             0x82 => Kind::Body,
             0x83 => Kind::End,
@@ -64,6 +71,8 @@ impl Kind {
             0x86 => Kind::File,
             0x87 => Kind::Ready,
             0x88 => Kind::Stopping,
+            0x89 => Kind::Offer,
+            0x8A => Kind::Taken,
             _ => return None,
         })
     }
@@ -171,6 +180,14 @@ pub fn u32_payload(payload: &[u8]) -> Result<u32, Malformed> {
     payload.try_into().map(u32::from_le_bytes).map_err(|_| Malformed("payload is not one u32"))
 }
 
+/// The u64 payload of an OFFER or TAKEN frame.
+///
+/// # Errors
+/// The payload is not eight bytes.
+pub fn u64_payload(payload: &[u8]) -> Result<u64, Malformed> {
+    payload.try_into().map(u64::from_le_bytes).map_err(|_| Malformed("payload is not one u64"))
+}
+
 /// The payload of a READY frame: pid and threads.
 ///
 /// # Errors
@@ -207,6 +224,23 @@ mod tests {
     }
 
     #[test]
+    fn a_loan_is_read_back() {
+        let mut out = Vec::new();
+        append(&mut out, Kind::Offer, 0, 7, &(5u64 << 32).to_le_bytes());
+        append(&mut out, Kind::Lend, flag::FD, 7, b"");
+        append(&mut out, Kind::Taken, 0, 7, &3u64.to_le_bytes());
+        let (mut at, mut seen) = (0, Vec::new());
+        while let Some((frame, used)) = Frame::cut(&out[at..]).unwrap() {
+            seen.push((frame.header.kind, frame.header.has_fd(), u64_payload(frame.payload).ok()));
+            at += used;
+        }
+        let expected =
+            [(Kind::Offer, false, Some(5 << 32)), (Kind::Lend, true, None), (Kind::Taken, false, Some(3))];
+        assert_eq!(seen, expected);
+        assert!(u64_payload(&[0; 7]).is_err() && u64_payload(&[0; 9]).is_err());
+    }
+
+    #[test]
     fn every_prefix_is_incomplete() {
         let mut out = Vec::new();
         append(&mut out, Kind::Body, 0, 1, b"hello");
@@ -227,6 +261,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn every_header_survives_the_round_trip(kind in any::<u8>(), flags in any::<u8>(), id in any::<u32>(), len in 0..=MAX_PAYLOAD as u32) {
+            if let Some(kind) = Kind::from_byte(kind) {
+                let header = Header { len, kind, flags, id };
+                prop_assert_eq!(Header::from_bytes(&header.to_bytes()), Ok(header));
+            }
+        }
+
+        #[test]
+        fn lengths_survive_the_round_trip(len in any::<u64>()) {
+            prop_assert_eq!(u64_payload(&len.to_le_bytes()), Ok(len));
+        }
+
         #[test]
         fn any_bytes_are_cut_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             if let Ok(Some((frame, used))) = Frame::cut(&bytes) {

@@ -1,8 +1,8 @@
 //! The body of a response, in all the shapes that Rack knows.
 //!
 //! Contract:
-//! 1. A body that is known at once and small travels in the RESPONSE frame; a large one as a nameless file, so that
-//!    the front can send it without copying.
+//! 1. A body that is known at once and small travels in the RESPONSE frame; a large one straight from the
+//!    app's memory if the front agrees ([`loan`]), otherwise as a nameless file.
 //! 2. What `each` yields is sent when it is yielded, for nobody knows how long the next chunk will take; but a
 //!    response that says its length, or could be an array, ends soon and is gathered.
 //! 3. BODY frames keep within the window.
@@ -11,7 +11,7 @@ use crate::names::names;
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
 use crate::task::{Stage, Task};
-use crate::{emit, head, serve};
+use crate::{emit, head, loan, serve};
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,7 +21,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use wire::flag;
 use wire::response::Suspended;
 
-/// Bodies up to this size travel in the RESPONSE frame, in bytes.
+/// Bodies up to this size travel in the RESPONSE frame, in bytes. Larger ones are offered: the way to the front and back is
+/// made up for from here on.
 const INLINE: usize = 128 << 10;
 /// BODY frames carry at most this much.
 const PIECE: usize = 64 << 10;
@@ -77,25 +78,39 @@ fn whole(task: &'static Task, head: Suspended, parts: Value) {
             (0..parts.array_len()).for_each(|at| out.extend_from_slice(parts.at(at).bytes()));
         });
     }
-    match spool(parts) {
-        Ok(fd) => file(task, head, fd, total as u64),
-        Err(text) => ruby::raise(names().bad_response.get(), text),
+    if parts.array_len() <= loan::PARTS {
+        return loan::respond(task, with_length(task, head, total as u64), parts);
     }
+    let fd = spool((0..parts.array_len()).map(|at| parts.at(at).bytes()));
+    file(task, head, fd, total as u64);
     parts.keep();
 }
 
-fn spool(parts: Value) -> Result<RawFd, String> {
-    let write = || {
+/// A nameless file with these bytes. May raise.
+pub(crate) fn spool<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> RawFd {
+    match written(&mut pieces) {
+        Ok(fd) => fd,
+        Err(text) => ruby::raise(names().bad_response.get(), text),
+    }
+}
+
+fn written<'a>(pieces: &mut impl Iterator<Item = &'a [u8]>) -> Result<RawFd, String> {
+    let mut write = || {
         let mut file = os::nameless_file()?;
-        (0..parts.array_len()).try_for_each(|at| file.write_all(parts.at(at).bytes()))?;
+        pieces.try_for_each(|piece| file.write_all(piece))?;
         std::io::Result::Ok(file.into_raw_fd())
     };
     write().map_err(|error| format!("a body of more than {INLINE} bytes needs a file in memory: {error}"))
 }
 
+/// The head, with a length if the app gave none.
+fn with_length(task: &'static Task, head: Suspended, len: u64) -> Suspended {
+    if task.finite.get() { head } else { head::with_length(task, head, len) }
+}
+
 /// RESPONSE, FILE, END.
 fn file(task: &'static Task, head: Suspended, fd: RawFd, len: u64) {
-    let head = if task.finite.get() { head } else { head::with_length(task, head, len) };
+    let head = with_length(task, head, len);
     emit::response(task, head, 0, None, |_| {});
     if len == 0 {
         os::close(fd);

@@ -58,6 +58,21 @@ pub(crate) fn file(task: &Task, fd: RawFd, len: u64) {
     with_fd(task, Kind::File, fd, &payload);
 }
 
+/// OFFER.
+pub(crate) fn offer(task: &Task, len: u64) {
+    plain(task, Kind::Offer, len);
+}
+
+/// TAKEN.
+pub(crate) fn taken(task: &Task, count: u64) {
+    plain(task, Kind::Taken, count);
+}
+
+fn plain(task: &Task, kind: Kind, number: u64) {
+    let payload = number.to_le_bytes();
+    link(task, |link| link.append(os::now_us(), |out| append(out, kind, 0, task.id.get(), &payload)));
+}
+
 /// HIJACK. The descriptor is given away.
 pub(crate) fn hijack(task: &Task, fd: RawFd) {
     with_fd(task, Kind::Hijack, fd, b"");

@@ -2,7 +2,7 @@
 //!
 //! `raw/` fences the unsafe code. `serve.rs` is the loop of a thread and `worker.rs` what the threads share and how
 //! they divide the work; `link.rs` is a socket to the front. `job.rs` takes one request from its frame to its END:
-//! `env.rs` builds its env, `head.rs` and `body.rs` its response, `emit.rs` the frames.
+//! `env.rs` builds its env, `head.rs`, `body.rs` and `loan.rs` its response, `emit.rs` the frames.
 
 mod body;
 mod emit;
@@ -10,6 +10,7 @@ mod env;
 mod head;
 mod job;
 mod link;
+mod loan;
 mod names;
 mod raw;
 mod scoreboard;

@@ -31,8 +31,18 @@ pub(crate) struct Job {
 
 /// What else the front may say.
 pub(crate) enum Word {
-    Window { id: u32, bytes: u32 },
-    Abort { id: u32 },
+    Window {
+        id: u32,
+        bytes: u32,
+    },
+    Abort {
+        id: u32,
+    },
+    /// The answer to an offer, with the client's socket or without.
+    Lend {
+        id: u32,
+        fd: Option<RawFd>,
+    },
     Drain,
 }
 
@@ -86,16 +96,23 @@ impl Link {
         jobs: &mut VecDeque<Job>,
         word: &mut Vec<(u32, Word)>,
     ) -> Result<(), Malformed> {
-        let mut ranges: [(u32, bool, usize, usize); 64] = [(0, false, 0, 0); 64];
+        let mut ranges: [(u32, Option<RawFd>, usize, usize); 64] = [(0, None, 0, 0); 64];
         loop {
             let (mut used, mut found) = (0, 0);
             while found < ranges.len()
                 && let Some((frame, len)) = wire::Frame::cut(&self.input[used..])?
             {
                 let Header { kind, id, .. } = frame.header;
+                let fd = match frame.header.has_fd() {
+                    true if self.input_fds.is_empty() => {
+                        return Err(Malformed("flag FD without a descriptor"));
+                    }
+                    true => Some(self.input_fds.remove(0)),
+                    false => None,
+                };
                 match kind {
                     Kind::Request => {
-                        ranges[found] = (id, frame.header.has_fd(), used + HEADER, used + len);
+                        ranges[found] = (id, fd, used + HEADER, used + len);
                         found += 1;
                     }
                     Kind::Window => {
@@ -103,6 +120,7 @@ impl Link {
                         word.push((self.number, Word::Window { id, bytes }));
                     }
                     Kind::Abort => word.push((self.number, Word::Abort { id })),
+                    Kind::Lend => word.push((self.number, Word::Lend { id, fd })),
                     Kind::Drain => word.push((self.number, Word::Drain)),
                     _ => return Err(Malformed("a kind that only workers send")),
                 }
@@ -112,7 +130,7 @@ impl Link {
                 return Ok(());
             }
             let more = found == ranges.len();
-            self.hand_over(&ranges[..found], used, jobs)?;
+            self.hand_over(&ranges[..found], used, jobs);
             if !more {
                 return Ok(());
             }
@@ -122,22 +140,17 @@ impl Link {
     /// Turns the first `used` bytes into jobs; what is behind them stays.
     fn hand_over(
         &mut self,
-        ranges: &[(u32, bool, usize, usize)],
+        ranges: &[(u32, Option<RawFd>, usize, usize)],
         used: usize,
         jobs: &mut VecDeque<Job>,
-    ) -> Result<(), Malformed> {
+    ) {
         if ranges.is_empty() {
             self.input.drain(..used);
-            return Ok(());
+            return;
         }
         let rest = self.input[used..].to_vec();
         let bytes = Rc::new(std::mem::replace(&mut self.input, rest));
-        for &(id, has_fd, from, to) in ranges {
-            let fd = match has_fd {
-                true if self.input_fds.is_empty() => return Err(Malformed("flag FD without a descriptor")),
-                true => Some(self.input_fds.remove(0)),
-                false => None,
-            };
+        for &(id, fd, from, to) in ranges {
             jobs.push_back(Job {
                 link: self.number,
                 id,
@@ -147,7 +160,6 @@ impl Link {
                 gone: false,
             });
         }
-        Ok(())
     }
 
     /// Takes a buffer back that no job needs any more.

@@ -6,10 +6,11 @@ use crate::names::names;
 use crate::raw::gvl;
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
-use crate::task::{Stage, Task};
+use crate::task::{Loan, Stage, Task};
 use crate::worker::{Help, PATIENCE, SLOW_US, Step, alarm, is_standby, must_take_over, worker};
 use std::cell::Cell;
 use std::io;
+use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -254,16 +255,46 @@ pub(crate) fn wait_for_window(task: &'static Task) {
             w.lead(task.index);
             true
         });
-        if leads {
-            read(task);
-        } else {
-            gvl::release(|| Wait::readable([task.bell.fd()].into_iter()).wait());
-            task.bell.hush();
-            interrupts(task);
-        }
+        watch(task, leads);
     }
     resign(task);
     raise_if_gone(task);
+}
+
+/// Sends the offer that has been appended and waits for its answer: the client's socket, or none. May raise: the client has
+/// gone, or an interrupt.
+pub(crate) fn wait_for_loan(task: &'static Task) -> Option<RawFd> {
+    task.loan.set(Loan::Asked);
+    while task.loan.get() == Loan::Asked && !task.gone.get() {
+        send(task, task.link.get() as usize);
+        // The answer comes soon: to read it oneself is cheaper than to wake another thread, unless that has work to do.
+        let leads = worker(|w| {
+            if matches!(w.leader, Some(leader) if leader != task.index)
+                || (!w.inbox.is_empty() && w.appoint())
+            {
+                return false;
+            }
+            w.lead(task.index);
+            true
+        });
+        watch(task, leads);
+    }
+    resign(task);
+    raise_if_gone(task);
+    match task.loan.get() {
+        Loan::Lent(fd) => Some(fd),
+        Loan::None | Loan::Asked | Loan::Declined => None,
+    }
+}
+
+/// Reads the links as their leader, or waits to be called.
+fn watch(task: &'static Task, leads: bool) {
+    if leads {
+        return read(task);
+    }
+    gvl::release(|| Wait::readable([task.bell.fd()].into_iter()).wait());
+    task.bell.hush();
+    interrupts(task);
 }
 
 /// Hears, without waiting, what the front has to say, if nobody else does.

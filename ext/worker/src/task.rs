@@ -5,9 +5,10 @@
 
 use crate::env::Memo;
 use crate::raw::gvl::Scratch;
-use crate::raw::os::Bell;
+use crate::raw::os::{self, Bell};
 use crate::raw::ruby::{NIL, Slot};
 use std::cell::Cell;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How far the response has come.
@@ -21,6 +22,18 @@ pub(crate) enum Stage {
     Hijacked,
     /// All of it is on its way.
     Ended,
+}
+
+/// What has become of the offer to write a part of the body straight to the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Loan {
+    /// There is none.
+    None,
+    /// The front has not answered yet.
+    Asked,
+    Declined,
+    /// The client's socket, which is ours to close.
+    Lent(RawFd),
 }
 
 pub(crate) struct Task {
@@ -41,6 +54,7 @@ pub(crate) struct Task {
     pub(crate) stage: Cell<Stage>,
     /// Bytes of BODY that may still be sent.
     pub(crate) window: Cell<i64>,
+    pub(crate) loan: Cell<Loan>,
     /// The client has gone.
     pub(crate) gone: Cell<bool>,
     pub(crate) head_only: Cell<bool>,
@@ -84,6 +98,7 @@ impl Task {
             started_us: Cell::new(0),
             stage: Cell::new(Stage::Ended),
             window: Cell::new(0),
+            loan: Cell::new(Loan::None),
             gone: Cell::new(false),
             head_only: Cell::new(false),
             unfinished: Cell::new(false),
@@ -128,9 +143,17 @@ impl Task {
         self.status.set(0);
     }
 
+    /// Closes the client's socket, if it is here.
+    pub(crate) fn return_loan(&self) {
+        if let Loan::Lent(fd) = self.loan.replace(Loan::None) {
+            os::close(fd);
+        }
+    }
+
     /// Forgets the request, so that the collector can have what belonged to it.
     pub(crate) fn end(&self) {
         self.active.set(false);
+        self.return_loan();
         for slot in [self.env, self.headers, self.body, self.take_over, self.input, self.error] {
             slot.set(NIL);
         }

@@ -10,9 +10,9 @@
 
 use crate::link::{Job, Link, Word};
 use crate::raw::gvl::Guarded;
-use crate::raw::os::Alarm;
+use crate::raw::os::{self, Alarm};
 use crate::scoreboard::Scoreboard;
-use crate::task::Task;
+use crate::task::{Loan, Task};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
@@ -129,8 +129,9 @@ impl Worker {
     /// Leaves the links to the parent process. In a child that the app has forked.
     pub(crate) fn abandon() {
         WORKER.with(|slot| {
-            for link in slot.iter().flat_map(|worker| &worker.links) {
-                crate::raw::os::close(link.fd);
+            for worker in slot.iter() {
+                worker.links.iter().for_each(|link| os::close(link.fd));
+                worker.tasks.iter().for_each(|task| task.return_loan());
             }
             *slot = None;
         });
@@ -253,6 +254,16 @@ impl Worker {
                 if let Some(task) = self.serving(link, id) {
                     task.window.set(task.window.get() + i64::from(bytes));
                     task.wake();
+                }
+            }
+            // Who asked for it may have gone on without it.
+            Word::Lend { id, fd } => {
+                match self.serving(link, id).filter(|task| task.loan.get() == Loan::Asked) {
+                    Some(task) => {
+                        task.loan.set(fd.map_or(Loan::Declined, Loan::Lent));
+                        task.wake();
+                    }
+                    None => fd.into_iter().for_each(os::close),
                 }
             }
             Word::Abort { id } => match self.serving(link, id) {

@@ -52,9 +52,20 @@ class BodiesTest < Case
     serve(app('[200, {}, ["x" * 1_000_000, "yz"]]')) do |worker|
       id = worker.start
       refute_predicate worker.take_for(id, :response), :end?
+      assert_equal 1_000_002, worker.take_for(id, :offer).length
+      worker.lend(id)
       file = worker.take_for(id, :file)
       assert_equal "#{'x' * 1_000_000}yz", worker.file_bytes(file)
       refute_predicate worker.take_for(id, :end), :end?
+    end
+  end
+
+  def test_large_arrays_of_many_parts_travel_as_files_at_once
+    serve(app("[200, {}, Array.new(1000) { |i| i.to_s * 1000 }]")) do |worker|
+      id = worker.start
+      file = worker.take_for(id, :file)
+      assert_equal Array.new(1000) { |i| i.to_s * 1000 }.join, worker.file_bytes(file)
+      assert_empty(worker.frames.select { |frame| frame.kind == :offer })
     end
   end
 

@@ -58,7 +58,12 @@ class FakeFront
       take(timeout: timeout) { |frame| frame.id == id && (kind.nil? || frame.kind == kind) }
     end
 
-    # All of a response: status, fields, body, whether it failed. Gives the window back.
+    # Answers an offer: with a socket, or without one.
+    def lend(id, socket = nil)
+      send_frame(Wire.frame(:lend, id, flags: socket ? 0x80 : 0), file: socket)
+    end
+
+    # All of a response: status, fields, body, whether it failed. Gives the window back and declines offers.
     def response(id, timeout: 10)
       head = take_for(id, :response, timeout: timeout)
       status, fields, body = head.head
@@ -71,6 +76,7 @@ class FakeFront
           body << frame.payload
           send_frame(Wire.frame(:window, id, [frame.payload.bytesize].pack("V")), link: frame.link)
         when :file then body << file_bytes(frame)
+        when :offer then send_frame(Wire.frame(:lend, id), link: frame.link)
         when :end then return [status, fields, body, frame.end?]
         end
       end

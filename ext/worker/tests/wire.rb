@@ -3,8 +3,8 @@
 # The frames of docs/wire.md, written a second time and plainly: what the worker's own implementation is compared with.
 module Wire
   KINDS = {
-    request: 0x01, window: 0x02, abort: 0x03, drain: 0x04, response: 0x81, body: 0x82, end: 0x83, interim: 0x84,
-    hijack: 0x85, file: 0x86, ready: 0x87, stopping: 0x88
+    request: 0x01, window: 0x02, abort: 0x03, drain: 0x04, lend: 0x05, response: 0x81, body: 0x82, end: 0x83,
+    interim: 0x84, hijack: 0x85, file: 0x86, ready: 0x87, stopping: 0x88, offer: 0x89, taken: 0x8a
   }.freeze
   NAMES = File.read(File.expand_path("../../../crates/wire/src/names.rs", __dir__))[/KNOWN: .*?\];/m].scan(/"(.*?)"/)
               .flatten.freeze
@@ -14,6 +14,7 @@ module Wire
     def stream? = flags.anybits?(0x02)
     def fd? = flags.anybits?(0x80)
     def number = payload.unpack1("V")
+    def length = payload.unpack1("Q<")
 
     # Status, fields and body bytes.
     def head

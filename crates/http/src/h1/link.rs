@@ -114,6 +114,19 @@ impl<S: Transport> Link<S> {
         Ok(())
     }
 
+    /// Writes what of `output` can be written without waiting; whether that was all. More of the message follows at once.
+    pub(crate) fn try_send(&self, output: &mut Output) -> Result<bool, Unsendable> {
+        while !output.is_empty() {
+            let written = self.stream.try_write(&output.slices(), true);
+            match written {
+                Ok(n) => output.advance(n),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(_) => return Err(Unsendable),
+            }
+        }
+        Ok(true)
+    }
+
     /// Waits until a write may do something, for no longer than `send_timeout`.
     pub(crate) async fn writable(&self) -> Result<(), Unsendable> {
         self.timer.arm(Lane::Write, Instant::now() + self.shared.limits.send_timeout);

@@ -11,13 +11,13 @@ use super::link::{Link, Unsendable};
 use super::output::Output;
 use crate::transport::Transport;
 use handler::{
-    Body, BodyStream, Broken, Chunk, Client, Departure, Failure, FailureKind as Kind, FileRegion, Response,
-    Version,
+    Body, BodyStream, Broken, Chunk, Client, Departure, Failure, FailureKind as Kind, FileRegion, Lender,
+    Response, Version,
 };
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 /// Bytes of a stream gathered for one write.
@@ -197,8 +197,18 @@ enum Next {
     /// Something to send; `true` when the stream has ended.
     Gathered(bool),
     File(FileRegion),
+    Offer(Box<dyn Lender>),
     /// The stream broke, promised otherwise, or nobody is there any more.
     Broken,
+}
+
+/// Ready when nobody is there any more to send to. Half of the client may still read.
+fn poll_gone<S: Transport>(client: &ClientView<S>, cx: &mut Context<'_>) -> Poll<()> {
+    match client.poll_departure(cx) {
+        // Ask again, for the other half.
+        Poll::Ready(Departure::HalfClosed) => client.poll_departure(cx).map(|_| ()),
+        gone => gone.map(|_| ()),
+    }
 }
 
 struct StreamSender<'a, S> {
@@ -223,6 +233,10 @@ impl<S: Transport> StreamSender<'_, S> {
                 Next::Gathered(ended) => ended,
                 Next::File(region) => {
                     self.file(&region).await?;
+                    false
+                }
+                Next::Offer(lender) => {
+                    self.lend(lender, &client).await?;
                     false
                 }
                 Next::Broken => {
@@ -252,23 +266,14 @@ impl<S: Transport> StreamSender<'_, S> {
                     Poll::Ready(Some(Err(Broken))) => return Poll::Ready(Next::Broken),
                     Poll::Ready(Some(Ok(chunk))) if chunk.is_empty() => {}
                     Poll::Ready(Some(Ok(Chunk::File(region)))) => return Poll::Ready(Next::File(region)),
+                    Poll::Ready(Some(Ok(Chunk::Offer(lender)))) => return Poll::Ready(Next::Offer(lender)),
                     Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => {
                         if !self.queue(bytes) {
                             return Poll::Ready(Next::Broken);
                         }
                     }
                     Poll::Pending if !self.output.is_empty() => break,
-                    Poll::Pending => {
-                        return match client.poll_departure(cx) {
-                            Poll::Ready(Departure::Gone) => Poll::Ready(Next::Broken),
-                            // Half of the client may still read; ask again, for the other half.
-                            Poll::Ready(Departure::HalfClosed) => match client.poll_departure(cx) {
-                                Poll::Ready(_) => Poll::Ready(Next::Broken),
-                                Poll::Pending => Poll::Pending,
-                            },
-                            Poll::Pending => Poll::Pending,
-                        };
-                    }
+                    Poll::Pending => return poll_gone(client, cx).map(|()| Next::Broken),
                 }
             }
             Poll::Ready(Next::Gathered(false))
@@ -300,6 +305,23 @@ impl<S: Transport> StreamSender<'_, S> {
             self.left -= len;
         }
         if len < region.len { Err(Unsendable) } else { Ok(()) }
+    }
+
+    /// Lets the owner of the next bytes write them, if it can be done at once and in this framing.
+    async fn lend(&mut self, mut lender: Box<dyn Lender>, client: &ClientView<S>) -> Result<(), Unsendable> {
+        let fits = matches!(self.plan.delimiter, Delimiter::Length(_)) && lender.offered() <= self.left;
+        // A client that has no room for what comes before keeps nobody waiting: such an offer is declined.
+        let socket = match self.link.stream.lendable() {
+            Some(socket) if fits && self.link.try_send(self.output)? => Some(socket),
+            _ => None,
+        };
+        let taken = poll_fn(|cx| match lender.poll_lend(cx, socket) {
+            Poll::Ready(taken) => Poll::Ready(taken.map_err(|Broken| Unsendable)),
+            Poll::Pending => poll_gone(client, cx).map(|()| Err(Unsendable)),
+        })
+        .await?;
+        self.count(taken);
+        Ok(())
     }
 
     async fn end(self) -> Result<(), Unsendable> {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use handler::{
-    Body, BodyStream, Broken, Chunk, Departure, Ending, Exchange, Fields, FileRegion, Handler, Peer,
+    Body, BodyStream, Broken, Chunk, Departure, Ending, Exchange, Fields, FileRegion, Handler, Lender, Peer,
     PeerAddr, Response,
 };
 use http::{Connections, Context, Limits, Timers, body, h1};
@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -49,6 +50,80 @@ impl BodyStream for Endless {
 impl Drop for Endless {
     fn drop(&mut self) {
         note(&self.0, "stream dropped");
+    }
+}
+
+/// A stream of text before offers, given so often; what an owner does not get rid of follows its offer.
+struct Offers {
+    log: Log,
+    before: usize,
+    offered: u64,
+    times: usize,
+    /// The owner dies while it has the socket.
+    dies: bool,
+    /// What the last owner has left.
+    rest: Rc<RefCell<Vec<u8>>>,
+    told: bool,
+}
+
+impl BodyStream for Offers {
+    fn poll_chunk(&mut self, _: &mut std::task::Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+        let rest = self.rest.take();
+        if !rest.is_empty() {
+            return Poll::Ready(Some(Ok(Chunk::Bytes(rest.into()))));
+        }
+        if self.times == 0 {
+            return Poll::Ready(None);
+        }
+        if !std::mem::replace(&mut self.told, true) {
+            return Poll::Ready(Some(Ok(Chunk::Bytes(vec![b'b'; self.before].into()))));
+        }
+        self.told = false;
+        self.times -= 1;
+        self.rest.replace(vec![b'o'; self.offered as usize]);
+        let (log, rest) = (self.log.clone(), self.rest.clone());
+        Poll::Ready(Some(Ok(Chunk::Offer(Box::new(Owner { log, rest, turns: 2, dies: self.dies })))))
+    }
+}
+
+/// Writes to the socket that it is lent, in its own time.
+#[derive(Debug)]
+struct Owner {
+    log: Log,
+    rest: Rc<RefCell<Vec<u8>>>,
+    turns: usize,
+    dies: bool,
+}
+
+impl Lender for Owner {
+    fn offered(&self) -> u64 {
+        self.rest.borrow().len() as u64
+    }
+
+    fn poll_lend(
+        &mut self,
+        cx: &mut std::task::Context<'_>,
+        socket: Option<BorrowedFd<'_>>,
+    ) -> Poll<Result<u64, Broken>> {
+        let Some(socket) = socket else {
+            note(&self.log, "declined");
+            return Poll::Ready(Ok(0));
+        };
+        if self.turns > 0 {
+            self.turns -= 1;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.dies {
+            return Poll::Ready(Err(Broken));
+        }
+        note(&self.log, "lent");
+        let mut socket = TcpStream::from(socket.try_clone_to_owned().unwrap());
+        let mut rest = self.rest.borrow_mut();
+        // The descriptor does not wait: what does not fit is left.
+        let taken = socket.write(&rest).unwrap_or(0);
+        rest.drain(..taken);
+        Poll::Ready(Ok(taken as u64))
     }
 }
 
@@ -148,6 +223,20 @@ impl Handler for Answers {
                 Ok(Chunk::Bytes(vec![b'y'; 30_000].into())),
                 bytes(">"),
             ]),
+            "offer" | "offer-chunked" | "offer-dies" | "offer-short" | "offers" => {
+                let (before, offered, times) =
+                    if path == "/offers" { (60_000, 10, 400) } else { (5, 500, 1) };
+                let length = match &path[1..] {
+                    "offer-chunked" => Vec::new(),
+                    "offer-short" => vec![("Content-Length", "100".to_owned())],
+                    _ => vec![("Content-Length", ((before + offered) * times).to_string())],
+                };
+                let fields: Vec<_> = length.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                let (log, dies) = (self.log.clone(), path == "/offer-dies");
+                let offered = offered as u64;
+                let body = Offers { log, before, offered, times, dies, rest: Rc::default(), told: false };
+                with_fields(Response { body: Body::Stream(Box::new(body)), ..Response::empty(200) }, &fields)
+            }
             "precoded" => with_fields(
                 stream(vec![bytes("3\r\none\r\n3"), bytes("\r\ntwo\r\n0\r\n\r\n")]),
                 &[("Transfer-Encoding", "Chunked"), ("Content-Length", "26")],

@@ -108,6 +108,26 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8], passed: Option<RawFd>) -> io::Result
     }
 }
 
+/// Sends as much of these pieces as the socket takes without waiting; the number of bytes. What the connection died of, if
+/// it did, is for whoever uses it next to find out.
+pub(crate) fn send_some(fd: RawFd, pieces: &[&[u8]]) -> usize {
+    let mut sent = 0;
+    for piece in pieces {
+        let mut left = *piece;
+        while !left.is_empty() {
+            match send(fd, left, None) {
+                Ok(count) => {
+                    sent += count;
+                    left = &left[count..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return sent,
+            }
+        }
+    }
+    sent
+}
+
 /// Descriptors to wait for.
 pub(crate) struct Wait(Vec<libc::pollfd>);
 

@@ -180,6 +180,20 @@ pub(crate) fn float(number: f64) -> Value {
     Value(unsafe { rb_sys::rb_float_new(number) })
 }
 
+/// Strings up to this size may lie within an object, or share the memory of one that does, in bytes. Generous.
+const EMBEDDED: usize = 4 << 10;
+
+/// A String with these bytes that nobody can change, and whose bytes stay where they are while it is on a stack: itself when
+/// it is frozen, otherwise one that shares its memory. Short ones are copied. May raise.
+pub(crate) fn pinned(part: Value) -> Value {
+    if part.bytes().len() <= EMBEDDED {
+        // The memory of the original could move with an object that only the original knows.
+        return string(part.bytes());
+    }
+    // SAFETY: it is a String, as `bytes` has found.
+    Value(unsafe { rb_sys::rb_str_new_frozen(part.0) })
+}
+
 pub(crate) fn array(values: &[Value]) -> Value {
     // SAFETY: `Value` is a transparent VALUE; pointer and length belong together.
     Value(unsafe { rb_sys::rb_ary_new_from_values(values.len() as c_long, values.as_ptr().cast()) })

@@ -1,0 +1,212 @@
+//! Loans as the two sides of a link see them: what the front says to a worker's frames.
+
+use super::*;
+use crate::dispatch::Dispatch;
+use crate::loan::Offer;
+use crate::local::Place;
+use crate::shared::Shared;
+use handler::{Lender, Trace};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use wire::response;
+
+/// A link with one request under way, and the worker's end of it.
+struct Scene {
+    local: Rc<Local>,
+    link: Rc<Link>,
+    call: Rc<Call>,
+    id: u32,
+    worker: UnixStream,
+    fds: VecDeque<OwnedFd>,
+}
+
+fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+    runtime.unwrap().block_on(async {
+        let (reports, _) = tokio::sync::mpsc::unbounded_channel();
+        let scoreboard = os::scoreboard_memory(1, wire::scoreboard::slot_len(1, 1)).unwrap();
+        let shared = Shared::new(Dispatch::new(10), 1, reports, scoreboard, 1);
+        let local = Local::new(0, Arc::new(shared), 1 << 20, 1 << 20, std::env::temp_dir(), Box::new(|_| ()));
+        let (ours, worker) = os::pair().unwrap();
+        let link = Rc::new(Link::new(0, 0, ours).unwrap());
+        let mut frame = Vec::new();
+        frame::append(&mut frame, Kind::Request, 0, 0, &[0; 24]);
+        let call =
+            Rc::new(Call::new(frame, crate::local::Carried::Nothing, Rc::<Trace>::default(), Instant::now()));
+        let id = local.adopt(&link, &call).unwrap();
+        play(&mut Scene { local, link, call, id, worker, fds: VecDeque::new() }).await;
+    });
+}
+
+impl Scene {
+    async fn takes_in(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.worker.write_all(bytes)?;
+        self.link.socket.readable().await?;
+        self.link.receive(&self.local).map(|_| ())
+    }
+
+    async fn says(&mut self, kind: Kind, flags: u8, payload: &[u8]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frame::append(&mut bytes, kind, flags, self.id, payload);
+        self.takes_in(&bytes).await
+    }
+
+    async fn responds(&mut self) {
+        let mut bytes = Vec::new();
+        response::Encoder::response(&mut bytes, self.id, 200).finish(0, 0, b"");
+        self.takes_in(&bytes).await.unwrap();
+    }
+
+    async fn offers(&mut self, len: u64) -> io::Result<()> {
+        self.says(Kind::Offer, 0, &len.to_le_bytes()).await
+    }
+
+    /// What the worker has been told since it was last asked: kinds, and whether a descriptor came along.
+    async fn heard(&mut self) -> Vec<(Kind, bool)> {
+        self.link.socket.writable().await.unwrap();
+        self.link.write(&mut Context::from_waker(Waker::noop())).unwrap();
+        let (mut buffer, mut bytes) = (vec![0; 4096], Vec::new());
+        while let Ok(n @ 1..) = os::receive(&self.worker, &mut buffer, &mut self.fds) {
+            bytes.extend_from_slice(&buffer[..n]);
+        }
+        let (mut at, mut heard) = (0, Vec::new());
+        while let Some((frame, used)) = Frame::cut(&bytes[at..]).unwrap() {
+            heard.push((frame.header.kind, frame.header.has_fd()));
+            at += used;
+        }
+        heard.retain(|(kind, _)| *kind != Kind::Request);
+        heard
+    }
+
+    fn offer(&self, len: u64) -> Offer {
+        Offer::new(self.call.clone(), self.local.clone(), len)
+    }
+}
+
+fn poll(offer: &mut Offer, socket: Option<&UnixStream>) -> Poll<Result<u64, Broken>> {
+    offer.poll_lend(&mut Context::from_waker(Waker::noop()), socket.map(AsFd::as_fd))
+}
+
+#[test]
+fn a_lent_socket_is_the_clients_and_comes_back_with_a_count() {
+    with_scene(async |scene| {
+        let (mut client, socket) = UnixStream::pair().unwrap();
+        scene.responds().await;
+        scene.offers(10).await.unwrap();
+        let mut offer = scene.offer(10);
+        assert!(poll(&mut offer, Some(&socket)).is_pending());
+        assert_eq!(scene.heard().await, [(Kind::Lend, true)]);
+        let mut lent = UnixStream::from(scene.fds.pop_front().unwrap());
+        lent.write_all(b"taken").unwrap();
+        drop(lent);
+        scene.says(Kind::Taken, 0, &5u64.to_le_bytes()).await.unwrap();
+        assert_eq!(poll(&mut offer, Some(&socket)), Poll::Ready(Ok(5)));
+        drop((offer, socket));
+        assert!(scene.heard().await.is_empty());
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "taken");
+        scene.says(Kind::Body, 0, b"rest").await.unwrap();
+        scene.says(Kind::End, 0, &0u32.to_le_bytes()).await.unwrap();
+        assert_eq!(scene.call.place(), Place::Over);
+    });
+}
+
+#[test]
+fn an_offer_is_declined_once_by_word_or_by_dropping_it() {
+    for by_word in [true, false] {
+        with_scene(async |scene| {
+            scene.responds().await;
+            scene.offers(10).await.unwrap();
+            let mut offer = scene.offer(10);
+            if by_word {
+                assert_eq!(poll(&mut offer, None), Poll::Ready(Ok(0)));
+            }
+            drop(offer);
+            assert_eq!(scene.heard().await, [(Kind::Lend, false)]);
+            scene.says(Kind::Body, 0, b"rest").await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_offer_that_comes_late_or_to_nobody_is_declined_at_once() {
+    with_scene(async |scene| {
+        scene.responds().await;
+        scene.says(Kind::Body, 0, b"earlier").await.unwrap();
+        scene.offers(10).await.unwrap();
+        assert_eq!(scene.heard().await, [(Kind::Lend, false)]);
+        scene.call.reply.unwanted();
+        scene.offers(10).await.unwrap();
+        assert_eq!(scene.heard().await, [(Kind::Lend, false)]);
+    });
+}
+
+#[test]
+fn a_worker_that_breaks_off_takes_its_offer_back() {
+    for lent in [true, false] {
+        with_scene(async |scene| {
+            let (_client, socket) = UnixStream::pair().unwrap();
+            scene.responds().await;
+            scene.offers(10).await.unwrap();
+            let mut offer = scene.offer(10);
+            assert!(!lent || poll(&mut offer, Some(&socket)).is_pending());
+            scene.says(Kind::End, flag::FAILED, &0u32.to_le_bytes()).await.unwrap();
+            assert_eq!(poll(&mut offer, Some(&socket)), Poll::Ready(Err(Broken)));
+            assert_eq!(scene.heard().await.len(), usize::from(lent));
+        });
+    }
+}
+
+#[test]
+fn a_request_can_be_given_up_while_its_socket_is_lent() {
+    with_scene(async |scene| {
+        let (_client, socket) = UnixStream::pair().unwrap();
+        scene.responds().await;
+        scene.offers(10).await.unwrap();
+        let mut offer = scene.offer(10);
+        assert!(poll(&mut offer, Some(&socket)).is_pending());
+        drop(offer);
+        scene.local.abandon(&scene.call);
+        assert_eq!(scene.heard().await, [(Kind::Lend, true), (Kind::Abort, false)]);
+        scene.says(Kind::Taken, 0, &10u64.to_le_bytes()).await.unwrap();
+        scene.says(Kind::End, flag::FAILED, &0u32.to_le_bytes()).await.unwrap();
+        assert_eq!(scene.call.place(), Place::Over);
+    });
+}
+
+/// Whether what the worker does is answered with the end of the link, for that reason.
+fn is_breach(why: &str, act: impl AsyncFnOnce(&mut Scene) -> io::Result<()>) {
+    with_scene(async |scene| {
+        let refusal = act(scene).await.unwrap_err().to_string();
+        assert!(refusal.contains(why), "{refusal}");
+    });
+}
+
+#[test]
+fn breaches_of_the_protocol_end_the_link() {
+    is_breach("before RESPONSE", async |scene| scene.offers(10).await);
+    is_breach("OFFER of nothing", async |scene| {
+        scene.responds().await;
+        scene.offers(0).await
+    });
+    is_breach("without a loan", async |scene| {
+        scene.responds().await;
+        scene.says(Kind::Taken, 0, &0u64.to_le_bytes()).await
+    });
+    for (kind, payload) in [(Kind::Body, &b"x"[..]), (Kind::End, &[0; 4])] {
+        is_breach("while an offer is open", async |scene| {
+            scene.responds().await;
+            scene.offers(10).await?;
+            scene.says(kind, 0, payload).await
+        });
+    }
+    is_breach("more than was offered", async |scene| {
+        let (_client, socket) = UnixStream::pair()?;
+        scene.responds().await;
+        scene.offers(10).await?;
+        assert!(poll(&mut scene.offer(10), Some(&socket)).is_pending());
+        scene.says(Kind::Taken, 0, &11u64.to_le_bytes()).await
+    });
+}
