@@ -37,6 +37,8 @@ class FramingTest < Case
       when "/date" then [200, text.merge("date" => "Tue, 15 Nov 1994 08:12:31 GMT"), ["old"]]
       when "/chunked-by-the-app"
         [200, text.merge("transfer-encoding" => "chunked"), Pieces.new("3\r\none\r\n", "3\r\ntwo\r\n", "0\r\n\r\n")]
+      when "/much-chunked-by-the-app"
+        [200, text.merge("transfer-encoding" => "chunked"), ["40000\r\n#{"x" * 0x40000}\r\n", "0\r\n\r\n"]]
       when "/obs-text" then [200, text.merge("x-latin" => "caf\xE9".b), ["ok"]]
       when "/slow" then sleep 0.3; [200, text, ["slow"]]
       when %r{\A/count/(\d+)\z} then [200, text, ["x" * $1.to_i]]
@@ -260,6 +262,13 @@ class FramingTest < Case
     connection = connect
     connection.write(request("GET", "/chunked-by-the-app"))
     assert_equal "onetwo", connection.read_response.body
+    assert_alive connection
+  end
+
+  it "does not code a large Array twice either" do
+    connection = connect
+    connection.write(request("GET", "/much-chunked-by-the-app"))
+    assert_equal "x" * 0x40000, connection.read_response.body
     assert_alive connection
   end
 

@@ -78,6 +78,12 @@ fn whole(task: &'static Task, head: Suspended, parts: Value) {
             (0..parts.array_len()).for_each(|at| out.extend_from_slice(parts.at(at).bytes()));
         });
     }
+    if task.coded.get() {
+        emit::response(task, head, 0, None, |_| {});
+        (0..parts.array_len()).for_each(|at| push_large(task, parts.at(at)));
+        parts.keep();
+        return emit::end(task, false);
+    }
     if parts.array_len() <= loan::PARTS {
         return loan::respond(task, with_length(task, head, total as u64), parts);
     }

@@ -140,6 +140,8 @@ impl Fields {
         }
         if name.bytes().eq_ignore_ascii_case(b"content-length") {
             self.task.finite.set(true);
+        } else if name.bytes().eq_ignore_ascii_case(b"transfer-encoding") {
+            self.task.coded.set(true);
         }
         self.left -= size;
         let buffer = if self.interim { &self.task.interim } else { &self.task.head };

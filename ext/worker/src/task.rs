@@ -64,6 +64,8 @@ pub(crate) struct Task {
     pub(crate) flushed_us: Cell<u64>,
     /// The response says how long its body is, or can turn it into an array: it will end soon.
     pub(crate) finite: Cell<bool>,
+    /// The app has coded the body itself (Transfer-Encoding): the front decodes it, and for that wants bytes.
+    pub(crate) coded: Cell<bool>,
 
     pub(crate) env: &'static Slot,
     pub(crate) headers: &'static Slot,
@@ -105,6 +107,7 @@ impl Task {
             status: Cell::new(0),
             flushed_us: Cell::new(0),
             finite: Cell::new(false),
+            coded: Cell::new(false),
             env: Slot::leak(NIL),
             headers: Slot::leak(NIL),
             body: Slot::leak(NIL),
@@ -139,6 +142,7 @@ impl Task {
         self.gone.set(false);
         self.head_only.set(false);
         self.finite.set(false);
+        self.coded.set(false);
         self.unfinished.set(true);
         self.status.set(0);
     }
