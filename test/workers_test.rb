@@ -195,6 +195,22 @@ class SignalsTest < Case
     assert slow.ended?
   end
 
+  it "does not wait for connections that the app has taken over" do
+    firebrick_only
+    own = start(settings: { timeouts: { shutdown: 25 } }, app: <<~'RUBY')
+      run(lambda do |env|
+        io = env["rack.hijack"].call
+        Thread.new { io.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\r\n") && sleep }
+        [200, {}, []]
+      end)
+    RUBY
+    taken = connect(own).write(request("GET", "/"))
+    taken.read_through("\r\n\r\n")
+    own.signal("TERM")
+    assert_equal 0, own.wait_exit(within: 15)
+    assert taken.ended?
+  end
+
   it "works when TERM and INT reach the whole process group" do
     firebrick_only
     %w[TERM INT].each do |signal|

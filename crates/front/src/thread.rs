@@ -120,7 +120,8 @@ async fn run(seed: Seed) {
     tokio::task::yield_now().await;
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     context.drain();
-    while context.connections().open > 0 {
+    // Tunnels have no response to wait for: they end with the worker at their other end.
+    while context.connections().open > context.connections().tunnels {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drop(drained);

@@ -19,8 +19,10 @@ pub struct Connections {
     pub open: usize,
     /// Those that wait for a request, or for their end.
     pub idle: usize,
-    /// Those with a request under way.
+    /// Those with a request under way, tunnels among them.
     pub active: usize,
+    /// Those that were taken over or upgraded: they end when their ends do, not after a response.
+    pub tunnels: usize,
 }
 
 /// What the connections of one thread share.
@@ -40,6 +42,7 @@ impl<H> Context<H> {
             draining: Cell::new(false),
             open: Cell::new(0),
             active: Cell::new(0),
+            tunnels: Cell::new(0),
             scratch: RefCell::new(vec![0; SCRATCH]),
             output: RefCell::new(None),
         };
@@ -60,7 +63,7 @@ impl<H> Context<H> {
     /// How many connections there are now.
     pub fn connections(&self) -> Connections {
         let (open, active) = (self.shared.open.get(), self.shared.active.get());
-        Connections { open, idle: open - active, active }
+        Connections { open, idle: open - active, active, tunnels: self.shared.tunnels.get() }
     }
 
     /// The limits in force.
@@ -77,6 +80,7 @@ pub(crate) struct Shared {
     pub(crate) draining: Cell<bool>,
     open: Cell<usize>,
     active: Cell<usize>,
+    tunnels: Cell<usize>,
     /// Where bytes from sockets land; borrowed only between two awaits.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// A write buffer at rest.
@@ -104,6 +108,11 @@ impl Shared {
     /// Counts a connection as open until the guard is dropped.
     pub(crate) fn count_open(self: &Rc<Shared>) -> Counted {
         Counted::new(self.clone(), |shared| &shared.open)
+    }
+
+    /// Counts a connection as a tunnel until the guard is dropped.
+    pub(crate) fn count_tunnel(self: &Rc<Shared>) -> Counted {
+        Counted::new(self.clone(), |shared| &shared.tunnels)
     }
 
     /// Counts a connection as active until the guard is dropped.

@@ -97,6 +97,7 @@ pub(crate) async fn respond<S: Transport>(
         sent.broken = true;
         return sent;
     }
+    let _tunnel = link.shared.count_tunnel();
     (sent.body_bytes, sent.broken) = Box::pin(super::tunnel::run(link, io)).await;
     sent
 }
