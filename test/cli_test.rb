@@ -189,6 +189,19 @@ class StartTest < Case
     end
   end
 
+  it "gives a second server of the same folder a control socket of its own" do
+    own = start(app: APP)
+    second = own.twin
+    said = []
+    said << second.gets until said.last&.include?("Use Ctrl-C")
+    socket = said.join[/--control (\S+\.sock)/, 1]
+    assert_path_exists socket
+    Process.kill("TERM", second.pid)
+    second.close
+    refute_path_exists socket
+    assert_equal own.pid, own.stats["pid"], "the first keeps its own"
+  end
+
   it "listens on several addresses" do
     own = start(app: APP, binds: ["tcp://127.0.0.1:0", "tcp://127.0.0.1:0", "unix://app.sock"])
     assert_equal 3, own.listeners.size

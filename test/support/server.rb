@@ -190,6 +190,11 @@ class Server
       "stdout:\n#{stdout.gsub(/^/, '  ')}stderr (tail):\n#{stderr.lines.last(60).join.gsub(/^/, '  ')}"
   end
 
+  # A second server of the same folder: its output, as it comes.
+  def twin
+    IO.popen([environment, *command, { err: %i[child out] }])
+  end
+
   private
 
   def stop

@@ -13,6 +13,7 @@ mod accept;
 pub mod access_log;
 mod banner;
 mod check;
+mod control_socket;
 mod error_log;
 mod forwarded;
 mod leftovers;

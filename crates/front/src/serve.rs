@@ -3,6 +3,7 @@
 use crate::access_log;
 use crate::banner;
 use crate::check::explain;
+use crate::control_socket;
 use crate::error_log::ErrorLog;
 use crate::leftovers::Leftovers;
 use crate::listen::{self, Bound, Listener};
@@ -47,10 +48,9 @@ async fn run(settings: Arc<Settings>) -> Result<(), String> {
     let mut leftovers = Leftovers::default();
     let bound = listen::bind_all(&settings.binds, settings.front_threads as usize)?;
     bound.iter().filter_map(Bound::file).for_each(|file| leftovers.add(file));
-    let control =
-        settings.control.as_ref().map(control::Server::bind).transpose().map_err(|e| e.to_string())?;
+    let control = control_socket::bind(&settings, &error_log)?;
     let mut unlink = leftovers.files();
-    unlink.extend(settings.control.clone());
+    unlink.extend(control.as_ref().map(|control| control.path().to_owned()));
     if let Some(pidfile) = &settings.pidfile {
         leftovers.write_pidfile(pidfile)?;
         unlink.push(pidfile.clone());
