@@ -163,7 +163,10 @@ fn unusable(dir: &Path, error: &io::Error) -> Failure {
 }
 
 /// A file in `dir` that has no name, or loses it at once where the file system knows no unnamed files.
-fn unnamed_file(dir: &Path) -> io::Result<File> {
+///
+/// # Errors
+/// As open(2): the folder does not exist, is full or may not be written to.
+pub fn unnamed_file(dir: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
         Ok(fd) => Ok(fd.into()),

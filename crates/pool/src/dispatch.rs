@@ -205,11 +205,6 @@ impl Dispatch {
         self.workers.iter().find(|w| w.serial == serial).map_or(0, |w| w.taken)
     }
 
-    /// Requests that all workers together hold at the moment.
-    pub fn all_taken(&self) -> u32 {
-        self.workers.iter().map(|w| w.taken).sum()
-    }
-
     fn worker(&mut self, serial: Serial) -> Option<&mut Seats> {
         self.workers.iter_mut().find(|worker| worker.serial == serial)
     }

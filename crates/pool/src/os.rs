@@ -7,13 +7,12 @@ use rustix::net::{
 };
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::{fs, io};
 
 /// Most descriptors that travel in one message: the links of one worker (the kernel's limit is 253).
 pub(crate) const MOST_FDS: usize = 64;
@@ -88,22 +87,6 @@ pub(crate) fn monotonic_us() -> u64 {
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
 }
 
-/// A nameless file for bytes that do not fit in memory; it vanishes with its last descriptor.
-pub(crate) fn nameless_file(dir: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags, open};
-    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    match open(dir, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(fd) => Ok(fd.into()),
-        // Not every file system can; then there is a name for the blink of an eye.
-        Err(_) => {
-            let path = dir.join(format!("firebrick-{}-{:x}", std::process::id(), monotonic_us()));
-            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-            fs::remove_file(&path)?;
-            Ok(file)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +95,7 @@ mod tests {
     #[test]
     fn descriptors_travel_with_bytes() {
         let (a, b) = pair().unwrap();
-        let mut file = nameless_file(&std::env::temp_dir()).unwrap();
+        let mut file = http::body::unnamed_file(&std::env::temp_dir()).unwrap();
         io::Write::write_all(&mut file, b"inside").unwrap();
         assert_eq!(send(&a, [b"wi", b"th"], &[file.as_fd()]).unwrap(), 4);
         let (mut bytes, mut fds) = ([0; 16], VecDeque::new());

@@ -8,6 +8,7 @@ use handler::{
     PeerAddr, Request, Response, Trace, Version,
 };
 use http::body::{Collected, collect};
+use http::h1::is_token;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -270,7 +271,7 @@ fn check(head: &Head) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::BadResponse, why));
     }
     for (name, value) in head.fields.iter() {
-        if name.is_empty() || !name.iter().all(|&byte| is_token(byte)) {
+        if !is_token(name) {
             let why = format!("the app answered with a header named {:?}", name.escape_ascii().to_string());
             return Err(Failure::new(FailureKind::BadResponse, why));
         }
@@ -280,11 +281,6 @@ fn check(head: &Head) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// RFC 9110 section 5.6.2.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 fn encode(request: &Request, body: &Collected, asked_us: u64, frame: &mut Vec<u8>) {

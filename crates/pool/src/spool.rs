@@ -7,9 +7,9 @@
 //! 2. At most about `memory` bytes are in memory and `file` bytes in the file; [`Backlog::grant`] tells the worker to go on only while
 //!    there is room, so an endless response waits for its reader.
 
-use crate::os;
 use bytes::Bytes;
 use handler::{Chunk, FileRegion};
+use http::body::unnamed_file;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -64,7 +64,7 @@ impl Backlog {
             Some(file) => file,
             None => {
                 self.end = 0;
-                self.file.insert(Rc::new(os::nameless_file(temp_dir)?))
+                self.file.insert(Rc::new(unnamed_file(temp_dir)?))
             }
         };
         file.write_all_at(bytes, self.end)?;

@@ -23,6 +23,7 @@ mod target;
 mod tunnel;
 
 pub(crate) use output::Output;
+pub use syntax::is_token;
 
 use crate::context::Context;
 use crate::timers::Lane;

@@ -32,8 +32,8 @@ pub(crate) fn token_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|&b| !TOKEN[b as usize]).unwrap_or(bytes.len())
 }
 
-/// Whether all of it is one token.
-pub(crate) fn is_token(bytes: &[u8]) -> bool {
+/// Whether all of it is one token (RFC 9110 section 5.6.2).
+pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && token_len(bytes) == bytes.len()
 }
 
