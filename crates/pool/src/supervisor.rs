@@ -115,15 +115,7 @@ impl Supervisor {
         let dispatch = Dispatch::new(options.max_queue);
         let shared =
             Arc::new(Shared::new(dispatch, options.front_threads, to_us, scoreboard, worker_threads));
-        let mut template = Template::start(
-            &options.plan,
-            options.front_threads,
-            shared.scoreboard().as_fd(),
-            slots,
-            slot_len,
-        )
-        .await
-        .map_err(BootError::Template)?;
+        let mut template = start_template(&options, &shared).await.map_err(BootError::Template)?;
         let facts = match template.listen().await {
             Ok(Some(Said::Booted { ruby, rack, ms })) => {
                 AppFacts { ruby, rack, took: Duration::from_millis(ms) }
@@ -194,13 +186,10 @@ impl Supervisor {
                 () = tick => self.tick(&mut notify).await,
             }
         }
-        if let Some(mut template) = self.template.take() {
-            let _ = template.exit().await;
-            let _ = template.gone().await;
-        }
+        self.abandon().await;
     }
 
-    /// Ends a pool that has not run.
+    /// Ends a pool that has no workers, or has not run.
     pub async fn abandon(mut self) {
         if let Some(mut template) = self.template.take() {
             let _ = template.exit().await;
@@ -222,7 +211,7 @@ impl Supervisor {
 
     async fn act(&mut self, action: Action, notify: &mut impl FnMut(Notice)) {
         match action {
-            Action::StartTemplate => self.start_template(notify).await,
+            Action::StartTemplate => self.restart_template(notify).await,
             Action::Fork { index, serial } => self.fork(index, serial, notify).await,
             Action::Signal { pid, name } => self.signal(pid, name).await,
             Action::Open(serial) => self.open(serial),
@@ -240,16 +229,11 @@ impl Supervisor {
         }
     }
 
-    async fn start_template(&mut self, notify: &mut impl FnMut(Notice)) {
+    async fn restart_template(&mut self, notify: &mut impl FnMut(Notice)) {
         if let Some(template) = self.template.take() {
             template.put_down();
         }
-        let slots = slots(self.options.workers);
-        let slot_len = slot_len(self.options.plan.threads_max as usize, self.options.front_threads);
-        let scoreboard = self.shared.scoreboard().as_fd();
-        match Template::start(&self.options.plan, self.options.front_threads, scoreboard, slots, slot_len)
-            .await
-        {
+        match start_template(&self.options, &self.shared).await {
             Ok(template) => self.template = Some(template),
             Err(e) => {
                 notify(Notice::Log(format!("the template cannot be started: {e}; trying again in 5 s")));
@@ -281,13 +265,15 @@ impl Supervisor {
         template.fork(index, &theirs).await
     }
 
+    /// Through the template, which knows whether the process is still its child; an orphan directly.
     async fn signal(&self, pid: u32, name: &'static str) {
         match &self.template {
-            Some(template) => {
+            Some(template) if !self.table.is_orphan(pid) => {
+                // Whoever cannot be reached through a template that is gone is an orphan from now on.
                 let _ = template.kill(pid, name).await;
             }
-            None => {
-                let signal = if name == "KILL" { Signal::KILL } else { Signal::TERM };
+            _ => {
+                let signal = if name == "KILL" { Signal::KILL } else { Signal::POWER };
                 if let Some(pid) = Pid::from_raw(pid as i32) {
                     let _ = kill_process(pid, signal);
                 }
@@ -411,7 +397,7 @@ impl Supervisor {
         let now = Instant::now();
         if self.retry_template.is_some_and(|at| at <= now) {
             self.retry_template = None;
-            self.start_template(notify).await;
+            self.restart_template(notify).await;
         }
         if let Some(limit) = now.checked_sub(self.options.queue_timeout) {
             let expired = self.shared.dispatch().expire(limit);
@@ -440,6 +426,12 @@ impl Supervisor {
             }
         }
     }
+}
+
+async fn start_template(options: &Options, shared: &Shared) -> io::Result<Template> {
+    let slot_len = slot_len(options.plan.threads_max as usize, options.front_threads);
+    let (scoreboard, slots) = (shared.scoreboard().as_fd(), slots(options.workers));
+    Template::start(&options.plan, options.front_threads, scoreboard, slots, slot_len).await
 }
 
 /// Room for workers that drain while their successors boot, and for some TTINs.

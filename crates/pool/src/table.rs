@@ -290,6 +290,11 @@ impl Table {
         self.position(serial).map(|index| index as u32)
     }
 
+    /// Whether a worker has lost the template that forked it: no other template can signal it.
+    pub fn is_orphan(&self, pid: u32) -> bool {
+        self.workers.iter().flatten().any(|worker| worker.pid == pid && worker.orphan)
+    }
+
     fn position(&self, serial: Serial) -> Option<usize> {
         self.workers.iter().position(|worker| worker.as_ref().is_some_and(|w| w.serial == serial))
     }

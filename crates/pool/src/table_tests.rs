@@ -156,7 +156,9 @@ fn a_lost_template_is_started_again_and_its_workers_are_let_go() {
     let (mut table, now) = (table(1), Instant::now());
     let actions = table.on(Event::TemplateBooted, now);
     settle(&mut table, actions, now);
+    assert!(!table.is_orphan(101));
     assert_eq!(table.on(Event::TemplateGone, now), [Action::Close(1), Action::StartTemplate]);
+    assert!(table.is_orphan(101));
     let actions = table.on(Event::TemplateBooted, now);
     assert_eq!(actions, [Action::Fork { index: 1, serial: 2 }]);
     assert!(matches!(&table.on(Event::LinkLost(1), now)[..], [Action::Bury(_)]));
