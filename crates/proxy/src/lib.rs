@@ -1,0 +1,1 @@
+//! A reverse proxy as a handler.
