@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+pub mod byteranges;
 pub mod coding;
 pub mod listing;
 pub mod media_type;
