@@ -1,0 +1,15 @@
+// The API, which static.json puts under /api. What is not a success is thrown, with its status.
+
+async function ask(method, path, body) {
+  const sent = body && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+  const response = await fetch(`/api${path}`, { method, ...sent });
+  const type = response.headers.get("content-type") ?? "";
+  const data = type.startsWith("application/json") ? await response.json() : {};
+  if (!response.ok) throw Object.assign(new Error(data.error ?? `It answered ${response.status}.`), { status: response.status });
+  return data;
+}
+
+export const allTasks = () => ask("GET", "/tasks");
+export const oneTask = (id) => ask("GET", `/tasks/${id}`);
+export const addTask = (title) => ask("POST", "/tasks", { title });
+export const setDone = (id, done) => ask("PATCH", `/tasks/${id}`, { done });
