@@ -1,6 +1,6 @@
 //! What can go wrong with a request, whose fault it is, and what becomes of it: status, text, retry.
 
-use crate::{Body, Fields, Response};
+use crate::{Body, BodyError, Fields, Response};
 
 /// Whose fault a failure is: decides its place in the log and the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,6 +46,14 @@ pub enum Kind {
     WorkerStuck,
     /// The app's response makes no sense (502).
     BadResponse,
+    /// No connection to an upstream could be made (502).
+    UpstreamUnreachable,
+    /// What the upstream answered makes no sense, or it closed without an answer (502).
+    BadUpstream,
+    /// The upstream took longer than its timeouts allow (504).
+    UpstreamTimeout,
+    /// Health checks say that no upstream can answer (503).
+    NoUpstream,
     /// The client went away before it was served (499, as nginx logs it; nobody reads it).
     ClientGone,
     /// We failed ourselves (500).
@@ -79,9 +87,13 @@ impl Failure {
             Kind::ClientGone => 499,
             Kind::Internal => 500,
             Kind::NotImplemented => 501,
-            Kind::WorkerDied | Kind::BadResponse => 502,
-            Kind::TooManyConnections | Kind::QueueFull | Kind::QueueTimeout | Kind::NoWorker => 503,
-            Kind::WorkerStuck => 504,
+            Kind::WorkerDied | Kind::BadResponse | Kind::UpstreamUnreachable | Kind::BadUpstream => 502,
+            Kind::TooManyConnections
+            | Kind::QueueFull
+            | Kind::QueueTimeout
+            | Kind::NoWorker
+            | Kind::NoUpstream => 503,
+            Kind::WorkerStuck | Kind::UpstreamTimeout => 504,
             Kind::VersionNotSupported => 505,
         }
     }
@@ -97,7 +109,8 @@ impl Failure {
 
     /// Whether the client may send the same request again at once: nothing has been done for it.
     pub fn may_retry(&self) -> bool {
-        matches!(self.kind, Kind::TooManyConnections | Kind::QueueFull | Kind::QueueTimeout | Kind::NoWorker)
+        // These are the reasons for 503.
+        self.status() == 503
     }
 
     /// The response that tells the client. The only place where a failure becomes one.
@@ -111,6 +124,20 @@ impl Failure {
         let text = format!("{status} {}\n", reason_phrase(status));
         // What follows a request that was refused as a message cannot be told from its body: never read on.
         Response { status, fields, body: Body::Bytes(text.into()), close: self.fault() == Fault::Client }
+    }
+}
+
+impl From<BodyError> for Failure {
+    /// What a client is told whose body did not arrive whole.
+    fn from(error: BodyError) -> Failure {
+        match error {
+            BodyError::Gone => Failure::new(Kind::BadRequest, "the client ended inside the body"),
+            BodyError::TooSlow => {
+                Failure::new(Kind::RequestTimeout, "the body came slower than body_min_rate")
+            }
+            BodyError::TooLarge => Failure::new(Kind::ContentTooLarge, "the body is larger than max_body"),
+            BodyError::Malformed(reason) => Failure::new(Kind::BadRequest, reason),
+        }
     }
 }
 

@@ -18,12 +18,14 @@ mod failure;
 mod fields;
 mod lent;
 mod request;
+mod tunnel;
 
 pub use body::{BodyError, BodyStream, Broken, Chunk, FileRegion, Incoming, IncomingBody, Lender};
 pub use failure::{Failure, Fault, Kind as FailureKind, reason_phrase};
 pub use fields::{Fields, Span};
 pub use lent::Lent;
 pub use request::{Peer, PeerAddr, Request, Version};
+pub use tunnel::TunnelEnd;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -140,7 +142,7 @@ pub enum Body {
     /// After the head the connection belongs to `io`, in both directions, until both ends are closed.
     Tunnel {
         /// The other end of the tunnel.
-        io: tokio::net::UnixStream,
+        io: Box<dyn TunnelEnd>,
         /// Write no response head: the app writes everything itself (full hijack).
         raw: bool,
     },

@@ -9,7 +9,7 @@
 //! 3. A spool file has no name by the time its first byte is written: nothing remains, whatever happens.
 
 use bytes::Bytes;
-use handler::{BodyError, Failure, FailureKind as Kind, Incoming};
+use handler::{Failure, FailureKind as Kind, Incoming};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -72,7 +72,7 @@ pub async fn collect(
     let mut held = Vec::new();
     let mut spool: Option<Spool> = None;
     while let Some(data) = incoming.data().await {
-        let data = data.map_err(failure)?;
+        let data = data?;
         if held.is_empty() && length == Some(data.len() as u64) && data.len() <= memory_limit {
             return Ok(Collected::Memory(data));
         }
@@ -90,15 +90,6 @@ pub async fn collect(
         None if held.is_empty() => Ok(Collected::Empty),
         None => Ok(Collected::Memory(held.into())),
         Some(spool) => spool.finish(held).await,
-    }
-}
-
-fn failure(error: BodyError) -> Failure {
-    match error {
-        BodyError::Gone => Failure::new(Kind::BadRequest, "the client ended inside the body"),
-        BodyError::TooSlow => Failure::new(Kind::RequestTimeout, "the body came slower than body_min_rate"),
-        BodyError::TooLarge => Failure::new(Kind::ContentTooLarge, "the body is larger than max_body"),
-        BodyError::Malformed(reason) => Failure::new(Kind::BadRequest, reason),
     }
 }
 
@@ -194,7 +185,7 @@ fn unlinked_file(dir: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use handler::IncomingBody;
+    use handler::{BodyError, IncomingBody};
     use std::collections::VecDeque;
     use std::io::Read;
     use std::task::{Context, Poll};

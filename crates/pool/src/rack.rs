@@ -257,7 +257,12 @@ fn socket(fd: OwnedFd) -> Result<UnixStream, Failure> {
 }
 
 fn tunnel(fd: OwnedFd, raw: bool, status: u16, fields: handler::Fields) -> Result<Response, Failure> {
-    Ok(Response { status, fields, body: Body::Tunnel { io: socket(fd)?, raw }, close: true })
+    Ok(Response {
+        status,
+        fields,
+        body: Body::Tunnel { io: http::h1::tunnel_end(socket(fd)?), raw },
+        close: true,
+    })
 }
 
 fn internal(why: impl Into<std::borrow::Cow<'static, str>>) -> Failure {

@@ -24,6 +24,7 @@ mod tunnel;
 
 pub(crate) use output::Output;
 pub use syntax::is_token;
+pub use tunnel::tunnel_end;
 
 use crate::context::Context;
 use crate::timers::Lane;

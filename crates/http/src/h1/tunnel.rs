@@ -7,11 +7,11 @@
 
 use super::link::Link;
 use crate::transport::Transport;
+use handler::TunnelEnd;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
-use std::task::{Context, Poll};
-use tokio::net::UnixStream;
+use std::task::{Context, Poll, ready};
 
 /// Reads of one direction in one turn, so that other connections get theirs.
 const ROUNDS: usize = 16;
@@ -32,6 +32,11 @@ trait End {
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()>;
     fn read(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()>;
     fn write(&self, bytes: &[u8]) -> io::Result<usize>;
+    /// Ready when nothing that was written is held back any more.
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let _ = cx;
+        Poll::Ready(Ok(()))
+    }
     fn end_writing(&self);
 }
 
@@ -59,43 +64,77 @@ impl<S: Transport> End for ClientEnd<'_, S> {
     }
 }
 
-struct AppEnd<'a> {
-    io: &'a UnixStream,
+struct FarEnd<'a> {
+    io: &'a dyn TunnelEnd,
     scratch: &'a RefCell<Vec<u8>>,
 }
 
-impl End for AppEnd<'_> {
+impl End for FarEnd<'_> {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        Transport::poll_readable(self.io, cx)
+        self.io.poll_readable(cx)
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        Transport::poll_writable(self.io, cx)
+        self.io.poll_writable(cx)
     }
 
     fn read(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let mut scratch = self.scratch.borrow_mut();
-        let n = Transport::try_read(self.io, &mut scratch)?;
+        let n = self.io.try_read(&mut scratch)?;
         take(&scratch[..n]);
         Ok(())
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        Transport::try_write(self.io, &[IoSlice::new(bytes)], false)
+        self.io.try_write(bytes)
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_flush(cx)
     }
 
     fn end_writing(&self) {
-        Transport::end_writing(self.io);
+        self.io.end_writing();
+    }
+}
+
+/// A transport as the far end of a tunnel.
+struct FarTransport<S>(S);
+
+/// Makes a connected socket the far end of a tunnel.
+pub fn tunnel_end<S: Transport>(stream: S) -> Box<dyn TunnelEnd> {
+    Box::new(FarTransport(stream))
+}
+
+impl<S: Transport> TunnelEnd for FarTransport<S> {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_readable(cx)
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_writable(cx)
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(&[IoSlice::new(bytes)], false)
+    }
+
+    fn end_writing(&self) {
+        self.0.end_writing();
     }
 }
 
 /// Runs until both directions have ended, or one has broken; bytes sent to the client, and whether it broke.
-pub(crate) async fn run<S: Transport>(link: &Link<S>, io: UnixStream) -> (u64, bool) {
+pub(crate) async fn run<S: Transport>(link: &Link<S>, io: Box<dyn TunnelEnd>) -> (u64, bool) {
     let mut up = Flow { held: link.input.take().into(), ..Flow::default() };
     let mut down = Flow::default();
     let client = ClientEnd(link);
-    let app = AppEnd { io: &io, scratch: &link.shared.scratch };
-    let broken = poll_fn(|cx| match (up.poll(&client, &app, cx), down.poll(&app, &client, cx)) {
+    let far = FarEnd { io: &*io, scratch: &link.shared.scratch };
+    let broken = poll_fn(|cx| match (up.poll(&client, &far, cx), down.poll(&far, &client, cx)) {
         (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(true),
         (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(false),
         _ => Poll::Pending,
@@ -123,6 +162,9 @@ impl Flow {
                 }
             }
             self.held = Vec::new();
+            if let Err(error) = ready!(to.poll_flush(cx)) {
+                return Poll::Ready(Err(error));
+            }
             if self.ended {
                 if !std::mem::replace(&mut self.passed_on, true) {
                     to.end_writing();

@@ -297,7 +297,7 @@ impl Handler for Answers {
                 });
                 let status = if path == "/tunnel" { 101 } else { 200 };
                 let response = Response {
-                    body: Body::Tunnel { io, raw: path == "/tunnel-raw" },
+                    body: Body::Tunnel { io: h1::tunnel_end(io), raw: path == "/tunnel-raw" },
                     ..Response::empty(status)
                 };
                 with_fields(response, &[("Upgrade", "shout")])
