@@ -1,6 +1,7 @@
 //! Content codings (RFC 9110 section 8.4): which one a client gets, and applying it.
 
 mod compress;
+mod encoder;
 mod negotiate;
 mod stream;
 

@@ -1,34 +1,204 @@
 //! Accept-Encoding (RFC 9110 section 12.5.3).
+//!
+//! Contract:
+//! 1. Nothing is allocated, whatever comes; an absent field costs nothing.
+//! 2. An item that cannot be read (an odd weight, an unknown coding) is as if it were not there. Of two items for one
+//!    coding the smaller weight counts.
+//! 3. `*` stands for the codings that no item names, identity among them.
+//! 4. Identity is acceptable until something excludes it, but what the client names comes before it.
 
 use super::Coding;
 
 /// How much a client wants each coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preferences {
+    /// For each of [`Coding::ALL`]: two thousandths for each thousandth of the weight.
     weights: [u16; 4],
 }
 
+/// Below the smallest weight that can be written: identity when nobody speaks of it.
+const UNSPOKEN: u16 = 1;
+
 impl Preferences {
+    /// What a client gets that says nothing: identity.
+    pub const NONE: Preferences = Preferences { weights: [0, 0, 0, UNSPOKEN] };
+
     /// Reads the values of all Accept-Encoding fields of a request (`fields.all("accept-encoding")`).
     /// Without any the client gets identity.
     pub fn read<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Preferences {
-        let _ = values.into_iter().count();
-        unimplemented!()
+        let mut named = [None; 4];
+        let mut any = None;
+        for item in values.into_iter().flat_map(|value| value.split(|&byte| byte == b',')) {
+            let (name, weight) = match item.iter().position(|&byte| byte == b';') {
+                Some(at) => (&item[..at], weight(item[at + 1..].trim_ascii())),
+                None => (item, Some(2000)),
+            };
+            let (Some(place), Some(weight)) = (place(name.trim_ascii(), &mut named, &mut any), weight) else {
+                continue;
+            };
+            *place = Some(place.map_or(weight, |earlier| weight.min(earlier)));
+        }
+        let weight = |coding: Coding, default| named[coding as usize].or(any).unwrap_or(default);
+        Preferences {
+            weights: [
+                weight(Coding::Br, 0),
+                weight(Coding::Zstd, 0),
+                weight(Coding::Gzip, 0),
+                weight(Coding::Identity, UNSPOKEN),
+            ],
+        }
     }
 
     /// Whether the client takes this coding.
+    #[inline]
     pub fn accepts(&self, coding: Coding) -> bool {
         self.weights[coding as usize] > 0
     }
 
     /// The acceptable codings, the client's favourite first, ours among equals.
     pub fn ranked(&self) -> impl Iterator<Item = Coding> {
-        Coding::ALL.into_iter()
+        let mut order = Coding::ALL;
+        order.sort_by_key(|&coding| std::cmp::Reverse(self.weights[coding as usize]));
+        let acceptable = Coding::ALL.into_iter().filter(|&coding| self.accepts(coding)).count();
+        order.into_iter().take(acceptable)
     }
 
     /// The first of [`Preferences::ranked`] that is `available`; `None` when nothing is, which RFC 9110 lets us answer
     /// with 415, and everybody answers with identity.
     pub fn best(&self, available: impl Fn(Coding) -> bool) -> Option<Coding> {
         self.ranked().find(|&coding| available(coding))
+    }
+}
+
+/// Where the weight of the coding of that name is kept.
+fn place<'a>(
+    name: &[u8],
+    named: &'a mut [Option<u16>; 4],
+    any: &'a mut Option<u16>,
+) -> Option<&'a mut Option<u16>> {
+    let coding = match name {
+        b"*" => return Some(any),
+        name if name.eq_ignore_ascii_case(b"gzip") || name.eq_ignore_ascii_case(b"x-gzip") => Coding::Gzip,
+        name if name.eq_ignore_ascii_case(b"br") => Coding::Br,
+        name if name.eq_ignore_ascii_case(b"zstd") => Coding::Zstd,
+        name if name.eq_ignore_ascii_case(b"identity") => Coding::Identity,
+        _ => return None,
+    };
+    Some(&mut named[coding as usize])
+}
+
+/// `q=` and a number from 0 to 1 with at most three digits after the point (RFC 9110 section 12.4.2), doubled.
+fn weight(parameter: &[u8]) -> Option<u16> {
+    let ([b'q' | b'Q', b'='], number) = parameter.split_at_checked(2)? else { return None };
+    let (&whole, rest) = number.split_first()?;
+    let digits = match rest {
+        [] => rest,
+        [b'.', digits @ ..] if digits.len() <= 3 => digits,
+        _ => return None,
+    };
+    let add = |sum: u16, digit: &u8| digit.is_ascii_digit().then(|| sum * 10 + u16::from(digit - b'0'));
+    let thousandths = digits.iter().try_fold(0, add)? * [1000, 100, 10, 1][digits.len()];
+    match whole {
+        b'0' => Some(thousandths * 2),
+        b'1' if thousandths == 0 => Some(2000),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Coding::{Br, Gzip, Identity, Zstd};
+    use proptest::prelude::*;
+
+    fn ranked(value: &str) -> Vec<Coding> {
+        Preferences::read([value.as_bytes()]).ranked().collect()
+    }
+
+    #[test]
+    fn nothing_said_is_identity() {
+        assert_eq!(Preferences::read([]), Preferences::NONE);
+        assert_eq!(Preferences::NONE.ranked().collect::<Vec<_>>(), [Identity]);
+        assert_eq!(ranked(""), [Identity]);
+    }
+
+    #[test]
+    fn browsers() {
+        assert_eq!(ranked("gzip, deflate, br, zstd"), [Br, Zstd, Gzip, Identity]);
+        assert_eq!(ranked("gzip, deflate"), [Gzip, Identity]);
+        assert_eq!(ranked("GZIP,BR"), [Br, Gzip, Identity]);
+        assert_eq!(ranked("x-gzip"), [Gzip, Identity]);
+    }
+
+    #[test]
+    fn weights_order_and_exclude() {
+        assert_eq!(ranked("br;q=0.5, gzip;q=0.501"), [Gzip, Br, Identity]);
+        assert_eq!(ranked("br;q=0, gzip ; Q=0.001"), [Gzip, Identity]);
+        assert_eq!(ranked("identity, gzip;q=0.5"), [Identity, Gzip]);
+        assert_eq!(ranked("identity;q=0.5, gzip;q=0.5"), [Gzip, Identity]);
+        assert_eq!(ranked("gzip;q=1.000, zstd;q=0.999, br;q=1."), [Br, Gzip, Zstd, Identity]);
+        assert_eq!(ranked("gzip;q=0.000"), [Identity]);
+        assert_eq!(ranked("identity;q=0"), []);
+        assert_eq!(ranked("gzip;q=0, identity;q=0, br;q=0.1"), [Br]);
+    }
+
+    #[test]
+    fn a_star_stands_for_the_others() {
+        assert_eq!(ranked("*"), [Br, Zstd, Gzip, Identity]);
+        assert_eq!(ranked("*;q=0"), []);
+        assert_eq!(ranked("gzip, *;q=0"), [Gzip]);
+        assert_eq!(ranked("*;q=0, identity;q=0.1"), [Identity]);
+        assert_eq!(ranked("br;q=0, *;q=0.5, gzip"), [Gzip, Zstd, Identity]);
+    }
+
+    #[test]
+    fn several_fields_are_one_list() {
+        let both = Preferences::read([&b"gzip;q=0.3"[..], b"br;q=0.2, gzip"]);
+        assert_eq!(both.ranked().collect::<Vec<_>>(), [Gzip, Br, Identity]);
+        assert_eq!(both.best(|coding| coding != Gzip), Some(Br));
+        assert_eq!(Preferences::read([&b"identity;q=0, br"[..]]).best(|coding| coding == Identity), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_there() {
+        for odd in [
+            "gzip;q=2",
+            "gzip;q=-1",
+            "gzip;q=1.001",
+            "gzip;q=0.1234",
+            "gzip;q=",
+            "gzip;q",
+            "gzip;",
+            "gzip;x=1",
+            "gzip;q=.5",
+            "gzip;q=0.5;x",
+            "gzip q=1",
+            "gzi p",
+            ";;;",
+            ",,,",
+            "gzip;q=nan",
+        ] {
+            assert_eq!(ranked(odd), [Identity], "{odd}");
+            assert_eq!(ranked(&format!("{odd}, br"))[0], Br, "{odd}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(values: Vec<Vec<u8>>) {
+            let read = Preferences::read(values.iter().map(Vec::as_slice));
+            prop_assert!(read.ranked().all(|coding| read.accepts(coding)));
+        }
+
+        #[test]
+        fn order_follows_the_weights(br in 0_u32..=1000, zstd in 0_u32..=1000, gzip in 0_u32..=1000) {
+            let number = |q: u32| format!("{}.{:03}", q / 1000, q % 1000);
+            let value = format!("gzip;q={}, zstd;q={}, br;q={}", number(gzip), number(zstd), number(br));
+            let mut wanted = vec![(br, Br), (zstd, Zstd), (gzip, Gzip)];
+            wanted.retain(|(q, _)| *q > 0);
+            wanted.sort_by_key(|(q, _)| std::cmp::Reverse(*q));
+            let wanted: Vec<Coding> = wanted.into_iter().map(|(_, coding)| coding).chain([Identity]).collect();
+            prop_assert_eq!(ranked(&value), wanted);
+        }
     }
 }

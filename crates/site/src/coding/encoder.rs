@@ -1,0 +1,110 @@
+//! The three compressors behind one face.
+//!
+//! Why these crates: `brotli` is the only kept encoder that is all Rust; `flate2` over `zlib-rs` is all Rust too and as fast
+//! as zlib-ng; for `zstd` no Rust encoder comes near the original, whose source the crate carries along. None fetches
+//! anything when it is built.
+//!
+//! Contract: what is written comes out of [`Encoder::take`] at once, or after [`Encoder::flush`] or [`Encoder::finish`]; a coder
+//! for streams holds at most a few MiB, whatever goes through it.
+
+use super::Coding;
+use std::io::{self, Write};
+
+/// Window of streams: 256 KiB. A larger one costs each response its own memory and pages seldom repeat what is further back.
+const STREAM_WINDOW: u32 = 18;
+
+/// Bytes that brotli hands over at a time.
+const BROTLI_PIECE: usize = 4096;
+
+/// A coder that writes into memory.
+pub(super) enum Encoder {
+    Br(Box<brotli::CompressorWriter<Vec<u8>>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    Gzip(flate2::write::GzEncoder<Vec<u8>>),
+    Identity(Vec<u8>),
+}
+
+impl Encoder {
+    /// A coder for data of `len` bytes, or for a stream.
+    pub(super) fn new(coding: Coding, level: u32, len: Option<usize>) -> io::Result<Encoder> {
+        let room = Vec::with_capacity(len.unwrap_or(0) / 4);
+        Ok(match coding {
+            Coding::Br => {
+                let window = len.map_or(STREAM_WINDOW, brotli_window);
+                Encoder::Br(Box::new(brotli::CompressorWriter::new(
+                    room,
+                    BROTLI_PIECE,
+                    level.min(11),
+                    window,
+                )))
+            }
+            Coding::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(room, level.clamp(1, 22) as i32)?;
+                match len {
+                    Some(len) => encoder.set_pledged_src_size(Some(len as u64))?,
+                    None => encoder.window_log(STREAM_WINDOW)?,
+                }
+                Encoder::Zstd(encoder)
+            }
+            Coding::Gzip => {
+                Encoder::Gzip(flate2::write::GzEncoder::new(room, flate2::Compression::new(level.min(9))))
+            }
+            Coding::Identity => Encoder::Identity(room),
+        })
+    }
+
+    /// Codes some bytes.
+    pub(super) fn write(&mut self, data: &[u8]) -> io::Result<()> {
+        match self {
+            Encoder::Br(encoder) => encoder.write_all(data),
+            Encoder::Zstd(encoder) => encoder.write_all(data),
+            Encoder::Gzip(encoder) => encoder.write_all(data),
+            Encoder::Identity(out) => out.write_all(data),
+        }
+    }
+
+    /// Makes everything that was written readable for the other side.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Encoder::Br(encoder) => encoder.flush(),
+            Encoder::Zstd(encoder) => encoder.flush(),
+            Encoder::Gzip(encoder) => encoder.flush(),
+            Encoder::Identity(_) => Ok(()),
+        }
+    }
+
+    /// How much coded data is there.
+    pub(super) fn ready(&self) -> usize {
+        match self {
+            Encoder::Br(encoder) => encoder.get_ref().len(),
+            Encoder::Zstd(encoder) => encoder.get_ref().len(),
+            Encoder::Gzip(encoder) => encoder.get_ref().len(),
+            Encoder::Identity(out) => out.len(),
+        }
+    }
+
+    /// Takes the coded data.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(match self {
+            Encoder::Br(encoder) => encoder.get_mut(),
+            Encoder::Zstd(encoder) => encoder.get_mut(),
+            Encoder::Gzip(encoder) => encoder.get_mut(),
+            Encoder::Identity(out) => out,
+        })
+    }
+
+    /// Ends the coded data and gives the rest of it.
+    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Encoder::Br(encoder) => Ok(encoder.into_inner()),
+            Encoder::Zstd(encoder) => encoder.finish(),
+            Encoder::Gzip(encoder) => encoder.finish(),
+            Encoder::Identity(out) => Ok(out),
+        }
+    }
+}
+
+/// The smallest window that holds all of the data, from 64 KiB to the 4 MiB that every decoder has.
+fn brotli_window(len: usize) -> u32 {
+    len.next_power_of_two().ilog2().clamp(16, 22)
+}
