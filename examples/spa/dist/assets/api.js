@@ -3,8 +3,9 @@
 async function ask(method, path, body) {
   const sent = body && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
   const response = await fetch(`/api${path}`, { method, ...sent });
+  const text = await response.text();
   const type = response.headers.get("content-type") ?? "";
-  const data = type.startsWith("application/json") ? await response.json() : {};
+  const data = type.startsWith("application/json") ? JSON.parse(text) : {};
   if (!response.ok) throw Object.assign(new Error(data.error ?? `It answered ${response.status}.`), { status: response.status });
   return data;
 }

@@ -1,0 +1,154 @@
+# frozen_string_literal: true
+
+# The real Chromium, headless, driven over its DevTools pipe: JSON messages ended by NUL, commands into its descriptor 3,
+# answers and events out of its descriptor 4. Everything waits with a deadline, and nothing of it is left after `close`.
+
+require "fileutils"
+require "io/nonblock"
+require "io/wait"
+require "json"
+require "tmpdir"
+require "support/browser_page"
+require "support/clock"
+require "support/processes"
+
+class Browser
+  include Clock
+
+  # Chromium said no, or nothing.
+  class Refusal < StandardError; end
+
+  PROGRAM = ENV.fetch("CHROMIUM", "/usr/bin/chromium")
+  FLAGS = %w[
+    --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --remote-debugging-pipe
+    --no-first-run --no-default-browser-check --disable-background-networking --disable-component-update
+    --disable-sync --disable-extensions --disable-crash-reporter --no-proxy-server --password-store=basic
+    --hide-scrollbars --force-color-profile=srgb
+  ].freeze
+  START_WITHIN = 60 # seconds; as the next two, only so that nothing waits for ever
+  ANSWER_WITHIN = 30
+  CLOSE_WITHIN = 10
+
+  def self.installed?
+    File.executable?(PROGRAM)
+  end
+
+  attr_reader :pid
+
+  def initialize
+    @home = File.realpath(Dir.mktmpdir("browser"))
+    @buffer = +"".b
+    @answers = {}
+    @pages = {}
+    @last = 0
+    launch
+    command("Browser.getVersion", within: START_WITHIN)
+  rescue StandardError
+    close
+    raise
+  end
+
+  # A page that shares nothing with other pages: no cache, no cookies. +scheme+ is light or dark.
+  def page(scheme: "light", width: 1000, height: 800)
+    context = command("Target.createBrowserContext").fetch("browserContextId")
+    target = command("Target.createTarget", { url: "about:blank", browserContextId: context, width:, height: }).fetch("targetId")
+    session = command("Target.attachToTarget", { targetId: target, flatten: true }).fetch("sessionId")
+    @pages[session] = BrowserPage.new(self, session, context, scheme:, width:, height:)
+    @pages[session].prepare
+  end
+
+  def forget(page)
+    @pages.delete(page.session)
+    command("Target.disposeBrowserContext", { browserContextId: page.context })
+  end
+
+  # Sends a command and waits for its result. Events that come meanwhile reach their pages.
+  def command(method, params = {}, session: nil, within: ANSWER_WITHIN)
+    number = @last += 1
+    @to.write(JSON.generate({ id: number, method:, params:, sessionId: session }.compact), "\0")
+    listen("the answer to #{method}", within:) { @answers.key?(number) }
+    answer = @answers.delete(number)
+    raise Refusal, "#{method}: #{answer['error']['message']}" if answer["error"]
+
+    answer.fetch("result")
+  rescue Errno::EPIPE
+    raise Refusal, "Chromium has ended before #{method}:\n#{log}"
+  end
+
+  # Takes in messages until the block is true.
+  def listen(what, within: ANSWER_WITHIN)
+    stop = now + within
+    until yield
+      left = stop - now
+      raise Refusal, "no sign of #{what} within #{within} s:\n#{log}" unless left.positive?
+
+      take_in(left)
+    end
+  end
+
+  # Asks it to end, and makes it end if it does not.
+  def close
+    return unless @pid
+
+    @to.write(JSON.generate(id: @last += 1, method: "Browser.close"), "\0") rescue SystemCallError
+    gone = wait_until(within: CLOSE_WITHIN) { Process.wait(@pid, Process::WNOHANG) }
+    kill unless gone
+    wait_until(within: CLOSE_WITHIN) { leftovers.empty? } || leftovers.each { |pid| Process.kill("KILL", pid) rescue SystemCallError }
+    @pid = nil
+  ensure
+    [@to, @from].each { |io| io&.close }
+    FileUtils.remove_entry(@home, true)
+  end
+
+  private
+
+  def launch
+    raise Refusal, "#{PROGRAM} is not installed" unless self.class.installed?
+
+    theirs_in, @to = IO.pipe(binmode: true)
+    @from, theirs_out = IO.pipe(binmode: true)
+    [theirs_in, theirs_out].each { |io| io.nonblock = false } # as Ruby makes them; Chromium takes EAGAIN for the end
+    # A home of its own, so that it neither finds nor leaves anything in the user's; in a group of its own, so that all
+    # its processes can be found.
+    surroundings = { "HOME" => @home, "TMPDIR" => @home, "XDG_CONFIG_HOME" => nil, "XDG_CACHE_HOME" => nil, "XDG_RUNTIME_DIR" => @home,
+                     "DBUS_SESSION_BUS_ADDRESS" => "unix:path=/dev/null" }
+    @pid = Process.spawn(surroundings, PROGRAM, *FLAGS, "--user-data-dir=#{File.join(@home, 'profile')}", "about:blank",
+                         3 => theirs_in, 4 => theirs_out, in: File::NULL, %i[out err] => log_path, pgroup: true, chdir: @home)
+    [theirs_in, theirs_out].each(&:close)
+  end
+
+  def take_in(timeout)
+    return unless @from.wait_readable(timeout)
+
+    @buffer << @from.readpartial(1 << 20)
+    *messages, @buffer = @buffer.split("\0", -1)
+    messages.each { |message| hand_out(JSON.parse(message)) }
+  rescue EOFError
+    raise Refusal, "Chromium has ended:\n#{log}"
+  end
+
+  def hand_out(message)
+    if message.key?("id")
+      @answers[message["id"]] = message
+    else
+      @pages[message["sessionId"]]&.notice(message["method"], message["params"])
+    end
+  end
+
+  def kill
+    Process.kill("KILL", @pid)
+    Process.wait(@pid)
+  end
+
+  # Its processes that still run, by their group.
+  def leftovers
+    Processes.all.keys.select { |pid| Process.getpgid(pid) == @pid rescue SystemCallError }
+  end
+
+  def log_path = File.join(@home, "chromium.log")
+
+  # What it complained of last; that there is no desktop is nothing new.
+  def log
+    File.exist?(log_path) ? File.readlines(log_path).grep_v(/dbus/).last(20).join : ""
+  end
+end
