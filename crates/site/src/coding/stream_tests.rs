@@ -1,0 +1,299 @@
+//! Tests of coded streams and responses.
+
+use super::super::compress::decompress;
+use super::*;
+use handler::Lender;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::task::Waker;
+
+const CODINGS: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
+
+/// What it gives, in order; `None` is a pause.
+struct Script(VecDeque<Option<Result<Chunk, Broken>>>);
+
+impl BodyStream for Script {
+    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+        match self.0.pop_front() {
+            Some(Some(item)) => Poll::Ready(Some(item)),
+            Some(None) => Poll::Pending,
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Offer;
+
+impl Lender for Offer {
+    fn offered(&self) -> u64 {
+        5
+    }
+
+    fn poll_lend(&mut self, _: &mut Context<'_>, _: Option<BorrowedFd<'_>>) -> Poll<Result<u64, Broken>> {
+        panic!("an offer is declined by dropping it")
+    }
+}
+
+fn bytes(text: &[u8]) -> Option<Result<Chunk, Broken>> {
+    Some(Ok(Chunk::Bytes(Bytes::copy_from_slice(text))))
+}
+
+fn coded(coding: Coding, script: Vec<Option<Result<Chunk, Broken>>>) -> Coded {
+    Coded::new(Box::new(Script(script.into())), coding, coding.level()).ok().unwrap()
+}
+
+/// Everything until the end.
+fn drain(stream: &mut dyn BodyStream) -> Result<Vec<u8>, Broken> {
+    let mut out = Vec::new();
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        match stream.poll_chunk(&mut cx) {
+            Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => {
+                assert!(!bytes.is_empty(), "a chunk is never empty");
+                out.extend_from_slice(&bytes);
+            }
+            Poll::Ready(Some(Ok(other))) => panic!("{other:?}"),
+            Poll::Ready(Some(Err(broken))) => {
+                assert!(stream.poll_chunk(&mut cx).is_ready(), "nothing comes after an error");
+                return Err(broken);
+            }
+            Poll::Ready(None) => return Ok(out),
+            Poll::Pending => {}
+        }
+    }
+}
+
+/// What a client can read of coded data that goes on.
+fn readable(coding: Coding, data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    match coding {
+        Coding::Br => brotli::DecompressorWriter::new(&mut out, 4096).write_all(data).unwrap(),
+        Coding::Zstd => {
+            let mut decoder = zstd::stream::write::Decoder::new(&mut out).unwrap();
+            decoder.write_all(data).unwrap();
+            decoder.flush().unwrap();
+        }
+        Coding::Gzip => {
+            let mut decoder = flate2::write::GzDecoder::new(&mut out);
+            decoder.write_all(data).unwrap();
+            decoder.flush().unwrap();
+        }
+        Coding::Identity => out.extend_from_slice(data),
+    }
+    out
+}
+
+fn file(text: &[u8]) -> Rc<std::fs::File> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(text).unwrap();
+    Rc::new(file)
+}
+
+#[test]
+fn events_get_through_at_once() {
+    for coding in CODINGS {
+        let mut stream = coded(coding, vec![bytes(b"data: 1\n\n"), None, bytes(b"data: 2\n\n"), None]);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut seen = Vec::new();
+        for wanted in ["data: 1\n\n", "data: 1\n\ndata: 2\n\n"] {
+            let Poll::Ready(Some(Ok(Chunk::Bytes(chunk)))) = stream.poll_chunk(&mut cx) else {
+                panic!("{coding:?}: an event was held back")
+            };
+            seen.extend_from_slice(&chunk);
+            assert_eq!(readable(coding, &seen), wanted.as_bytes(), "{coding:?}");
+        }
+        seen.extend(drain(&mut stream).unwrap());
+        assert_eq!(decompress(coding, &seen), b"data: 1\n\ndata: 2\n\n");
+    }
+}
+
+#[test]
+fn pauses_without_data_send_nothing() {
+    for coding in CODINGS {
+        let mut stream = coded(coding, vec![None, bytes(b"x"), None, None]);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(stream.poll_chunk(&mut cx).is_pending());
+        assert!(stream.poll_chunk(&mut cx).is_ready());
+        assert!(stream.poll_chunk(&mut cx).is_pending());
+    }
+}
+
+#[test]
+fn files_and_declined_offers() {
+    let text = b"line of a file\n".repeat(10_000);
+    for coding in CODINGS {
+        let region = FileRegion { file: file(&text), offset: 5, len: text.len() as u64 - 5 };
+        let offer: Option<Result<Chunk, Broken>> = Some(Ok(Chunk::Offer(Box::new(Offer))));
+        let script = vec![offer, bytes(b"hello"), Some(Ok(Chunk::File(region)))];
+        let out = drain(&mut coded(coding, script)).unwrap();
+        assert_eq!(decompress(coding, &out), [b"hello", &text[5..]].concat(), "{coding:?}");
+    }
+}
+
+#[test]
+fn breaks_are_passed_on() {
+    for coding in CODINGS {
+        assert_eq!(drain(&mut coded(coding, vec![bytes(b"x"), Some(Err(Broken))])), Err(Broken));
+        let short = FileRegion { file: file(b"short"), offset: 0, len: 6 };
+        assert_eq!(drain(&mut coded(coding, vec![Some(Ok(Chunk::File(short)))])), Err(Broken));
+    }
+}
+
+#[test]
+fn a_large_chunk_is_coded_in_turns() {
+    let zeros = vec![0; 10 * BUDGET];
+    for coding in CODINGS {
+        let mut stream = coded(coding, vec![bytes(&zeros)]);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut turns = 0;
+        let mut out = Vec::new();
+        loop {
+            turns += 1;
+            match stream.poll_chunk(&mut cx) {
+                Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => out.extend_from_slice(&bytes),
+                Poll::Pending => {}
+                Poll::Ready(None) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(turns >= 10, "{coding:?}: {turns}");
+        assert_eq!(decompress(coding, &out), zeros, "{coding:?}");
+    }
+}
+
+#[test]
+fn an_empty_body_is_a_coded_nothing() {
+    for coding in CODINGS {
+        let out = drain(&mut coded(coding, vec![])).unwrap();
+        assert_eq!(decompress(coding, &out), b"", "{coding:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn any_split_comes_back(parts in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)), 0..20)) {
+        let whole: Vec<u8> = parts.iter().flatten().flatten().copied().collect();
+        for coding in CODINGS {
+            let script = parts.iter().map(|part| part.as_ref().and_then(|part| bytes(part))).collect();
+            let out = drain(&mut coded(coding, script)).unwrap();
+            prop_assert_eq!(&decompress(coding, &out), &whole);
+        }
+    }
+}
+
+fn page(fields: &[(&str, &str)]) -> Response {
+    let mut response = Response::text(200, "text/html; charset=utf-8", "<p>hello</p>\n".repeat(200));
+    for (name, value) in fields {
+        response.fields.push(name.as_bytes(), value.as_bytes());
+    }
+    response
+}
+
+#[test]
+fn what_may_be_coded() {
+    assert!(may_code(&page(&[]), MIN_LENGTH));
+    assert!(may_code(&page(&[("Cache-Control", "public, max-age=5")]), MIN_LENGTH));
+    assert!(!may_code(&page(&[]), 1 << 20));
+    for (name, value) in [
+        ("Content-Encoding", "gzip"),
+        ("Content-Range", "bytes 0-1/2"),
+        ("Cache-Control", "public, No-Transform"),
+        ("Content-Digest", "sha-256=:x:"),
+    ] {
+        assert!(!may_code(&page(&[(name, value)]), MIN_LENGTH), "{name}");
+    }
+    for status in [101, 204, 205, 206, 304] {
+        assert!(!may_code(&Response { status, ..page(&[]) }, MIN_LENGTH), "{status}");
+    }
+    for status in [200, 203, 404, 500] {
+        assert!(may_code(&Response { status, ..page(&[]) }, MIN_LENGTH), "{status}");
+    }
+    assert!(!may_code(&Response::text(200, "image/png", vec![0; 5000]), MIN_LENGTH));
+    assert!(!may_code(&Response { fields: Default::default(), ..page(&[]) }, MIN_LENGTH));
+}
+
+#[test]
+fn lengths_of_streams_and_of_answers_to_head() {
+    let stream = || Body::Stream(Box::new(Script(VecDeque::new())));
+    assert!(may_code(&Response { body: stream(), ..page(&[]) }, MIN_LENGTH));
+    assert!(!may_code(&Response { body: stream(), ..page(&[("Content-Length", "10")]) }, MIN_LENGTH));
+    assert!(!may_code(&Response { body: Body::Empty, ..page(&[]) }, MIN_LENGTH));
+    assert!(may_code(&Response { body: Body::Empty, ..page(&[("Content-Length", "5000")]) }, MIN_LENGTH));
+}
+
+#[test]
+fn a_coded_response_says_so() {
+    for coding in CODINGS {
+        let mut response = page(&[
+            ("ETag", "\"abc\""),
+            ("Content-Length", "2600"),
+            ("accept-ranges", "bytes"),
+            ("Vary", "Origin"),
+        ]);
+        code_response(&mut response, coding);
+        let fields = &response.fields;
+        assert_eq!(fields.get("content-encoding"), coding.token().map(str::as_bytes));
+        assert_eq!(fields.all("etag").collect::<Vec<_>>(), [b"W/\"abc\""]);
+        assert!(fields.get("content-length").is_none() && fields.get("accept-ranges").is_none());
+        assert!(fields.lists("vary", "origin") && fields.lists("vary", "accept-encoding"));
+        let Body::Bytes(body) = response.body else { panic!("a small body is coded at once") };
+        assert_eq!(decompress(coding, &body), "<p>hello</p>\n".repeat(200).as_bytes());
+    }
+}
+
+#[test]
+fn vary_is_said_once_and_weak_tags_stay() {
+    for vary in ["accept-encoding, Origin", "*"] {
+        let mut response = page(&[("Vary", vary), ("ETag", "W/\"abc\"")]);
+        code_response(&mut response, Coding::Gzip);
+        assert_eq!(response.fields.all("vary").collect::<Vec<_>>(), [vary.as_bytes()]);
+        assert_eq!(response.fields.all("etag").collect::<Vec<_>>(), [b"W/\"abc\""]);
+    }
+}
+
+#[test]
+fn identity_only_says_that_it_varies() {
+    let mut response = page(&[("ETag", "\"abc\"")]);
+    code_response(&mut response, Coding::Identity);
+    assert_eq!(response.fields.get("etag"), Some(&b"\"abc\""[..]));
+    assert!(
+        response.fields.lists("vary", "accept-encoding") && response.fields.get("content-encoding").is_none()
+    );
+}
+
+#[test]
+fn what_would_grow_stays() {
+    let mut response = Response::text(200, "text/plain", "abc");
+    code_response(&mut response, Coding::Gzip);
+    assert!(matches!(&response.body, Body::Bytes(body) if &body[..] == b"abc"));
+    assert!(response.fields.get("content-encoding").is_none());
+}
+
+#[test]
+fn large_bodies_files_and_streams_become_streams() {
+    let text = b"0123456789".repeat(10_000);
+    let region = FileRegion { file: file(&text), offset: 0, len: text.len() as u64 };
+    let stream = Script(vec![bytes(&text)].into());
+    for body in [Body::Bytes(text.clone().into()), Body::File(region), Body::Stream(Box::new(stream))] {
+        let mut response = Response { body, ..page(&[]) };
+        code_response(&mut response, Coding::Zstd);
+        let Body::Stream(mut stream) = response.body else { panic!("a stream") };
+        assert_eq!(decompress(Coding::Zstd, &drain(&mut *stream).unwrap()), text);
+    }
+}
+
+#[test]
+fn the_answer_to_head_has_the_fields_of_get() {
+    let mut response =
+        Response { body: Body::Empty, ..page(&[("Content-Length", "2600"), ("ETag", "\"a\"")]) };
+    code_response(&mut response, Coding::Br);
+    assert!(matches!(response.body, Body::Empty));
+    assert_eq!(response.fields.get("content-encoding"), Some(&b"br"[..]));
+    assert_eq!(response.fields.get("etag"), Some(&b"W/\"a\""[..]));
+}
