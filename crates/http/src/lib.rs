@@ -20,5 +20,5 @@ mod transport;
 
 pub use context::{Connections, Context};
 pub use limits::Limits;
-pub use timers::Timers;
+pub use timers::{Lane, Timer, Timers};
 pub use transport::Transport;

@@ -21,8 +21,10 @@ const NEVER: u64 = u64::MAX;
 
 /// What a deadline is about: a connection may wait for its client's bytes and for room for its own at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
+pub enum Lane {
+    /// For bytes that are to come.
     Read = 0,
+    /// For room for bytes that are to go.
     Write = 1,
 }
 
@@ -105,7 +107,7 @@ impl Timers {
     }
 
     /// A connection's own deadlines.
-    pub(crate) fn register(self: &Rc<Timers>) -> Timer {
+    pub fn register(self: &Rc<Timers>) -> Timer {
         let slot = Slot { deadlines: [Cell::new(NEVER), Cell::new(NEVER)], ..Slot::default() };
         let mut slots = self.slots.borrow_mut();
         if slots.is_empty() {
@@ -117,7 +119,7 @@ impl Timers {
 
 /// One connection's deadlines.
 #[derive(Debug)]
-pub(crate) struct Timer {
+pub struct Timer {
     timers: Rc<Timers>,
     key: usize,
 }
@@ -129,7 +131,7 @@ impl Timer {
     }
 
     /// The task to wake.
-    pub(crate) fn wakes(&self, waker: &Waker) {
+    pub fn wakes(&self, waker: &Waker) {
         self.with(|slot| {
             let mut current = slot.waker.borrow_mut();
             if current.as_ref().is_none_or(|w| !w.will_wake(waker)) {
@@ -140,7 +142,7 @@ impl Timer {
 
     /// Sets a deadline, in place of the lane's last one.
     #[inline]
-    pub(crate) fn arm(&self, lane: Lane, at: Instant) {
+    pub fn arm(&self, lane: Lane, at: Instant) {
         // Rounded up: never early.
         let deadline = self.timers.millis(at) + 1;
         self.with(|slot| {
@@ -150,7 +152,7 @@ impl Timer {
     }
 
     /// Removes a lane's deadline.
-    pub(crate) fn disarm(&self, lane: Lane) {
+    pub fn disarm(&self, lane: Lane) {
         self.with(|slot| {
             slot.deadlines[lane as usize].set(NEVER);
             slot.expired[lane as usize].set(false);
@@ -159,7 +161,7 @@ impl Timer {
 
     /// Whether the lane's last deadline has passed.
     #[inline]
-    pub(crate) fn expired(&self, lane: Lane) -> bool {
+    pub fn expired(&self, lane: Lane) -> bool {
         self.with(|slot| slot.expired[lane as usize].get())
     }
 }

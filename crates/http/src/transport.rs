@@ -7,6 +7,7 @@
 //! 2. A read that did not fill its buffer has emptied the socket: the readiness is taken back at once, so that the next
 //!    wait needs no extra call to find that out.
 
+use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
@@ -28,6 +29,11 @@ pub trait Transport: 'static {
     /// # Errors
     /// `WouldBlock`, or what the connection died of.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Appends to `buffer` at most what it has room for, and never makes it grow; 0 is the end of the stream, or no room.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or what the connection died of.
+    fn try_read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize>;
     /// Like [`Transport::try_read`], whatever the readiness is believed to be.
     ///
     /// # Errors
@@ -67,6 +73,16 @@ fn read_fd(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match recv(fd, &mut *buffer, RecvFlags::empty()) {
             Ok((_, n)) => return Ok(n),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn append_fd(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        match recv(fd, spare_capacity(buffer), RecvFlags::empty()) {
+            Ok((n, _)) => return Ok(n),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -118,6 +134,19 @@ macro_rules! socket {
                     Ok(n) if n > 0 && n < buffer.len() => {
                         emptied = Some(n);
                         // Not what happened, but what makes the runtime take its readiness back.
+                        Err(ErrorKind::WouldBlock.into())
+                    }
+                    other => other,
+                });
+                emptied.map_or(whole, Ok)
+            }
+
+            fn try_read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+                let room = buffer.capacity() - buffer.len();
+                let mut emptied = None;
+                let whole = self.try_io(Interest::READABLE, || match append_fd(self.as_fd(), buffer) {
+                    Ok(n) if n > 0 && n < room => {
+                        emptied = Some(n);
                         Err(ErrorKind::WouldBlock.into())
                     }
                     other => other,

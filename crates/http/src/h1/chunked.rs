@@ -72,6 +72,19 @@ impl Decoder {
         self.state == State::Done
     }
 
+    /// How many of the next `available` bytes are data of one chunk: they count as decoded, and need not be copied.
+    pub fn pass(&mut self, available: usize) -> usize {
+        if self.state != State::Data {
+            return 0;
+        }
+        let taken = usize::try_from(self.left).unwrap_or(usize::MAX).min(available);
+        self.left -= taken as u64;
+        if self.left == 0 {
+            self.state = State::DataCr;
+        }
+        taken
+    }
+
     /// Decodes all of `input`, or up to the end of the body; appends data to `data`. Returns what was consumed.
     ///
     /// # Errors
@@ -80,13 +93,9 @@ impl Decoder {
         let mut at = 0;
         while at < input.len() && self.state != State::Done {
             if self.state == State::Data {
-                let take = usize::try_from(self.left).unwrap_or(usize::MAX).min(input.len() - at);
-                data.extend_from_slice(&input[at..at + take]);
-                at += take;
-                self.left -= take as u64;
-                if self.left == 0 {
-                    self.state = State::DataCr;
-                }
+                let taken = self.pass(input.len() - at);
+                data.extend_from_slice(&input[at..at + taken]);
+                at += taken;
             } else {
                 self.state = self.step(input[at])?;
                 at += 1;

@@ -18,7 +18,7 @@ mod output;
 mod precoded;
 mod receive;
 mod respond;
-mod syntax;
+pub mod syntax;
 mod target;
 mod tunnel;
 

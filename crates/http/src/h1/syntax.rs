@@ -22,13 +22,13 @@ static REG_NAME: [bool; 256] = table(b"-._~!$&'()*+,;=");
 
 /// Whether a byte may stand in a token: a method, a field name.
 #[inline]
-pub(crate) fn is_token_byte(byte: u8) -> bool {
+pub fn is_token_byte(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
 /// Length of the token at the start.
 #[inline]
-pub(crate) fn token_len(bytes: &[u8]) -> usize {
+pub fn token_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|&b| !TOKEN[b as usize]).unwrap_or(bytes.len())
 }
 
@@ -39,20 +39,20 @@ pub fn is_token(bytes: &[u8]) -> bool {
 
 /// Whether a field value has no control byte but tabs; bytes above 127 are opaque (obs-text).
 #[inline]
-pub(crate) fn is_value(bytes: &[u8]) -> bool {
+pub fn is_value(bytes: &[u8]) -> bool {
     // Without a branch per byte, so that it is compiled to vector instructions.
     !bytes.iter().fold(false, |bad, &b| bad | ((b < b' ') & (b != b'\t')) | (b == 0x7f))
 }
 
 /// Whether a request target has only visible bytes, no fragment, or bytes above 127.
 #[inline]
-pub(crate) fn is_target(bytes: &[u8]) -> bool {
+pub fn is_target(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &b| bad | (b <= b' ') | (b == 0x7f) | (b == b'#'))
 }
 
 /// A value without blanks around it.
 #[inline]
-pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
+pub fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
         value = rest;
     }
@@ -63,7 +63,7 @@ pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
 }
 
 /// Digits and nothing else, within 64 bits.
-pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
+pub fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
@@ -74,7 +74,7 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
 }
 
 /// Whether it is a host with an optional port: registered name, IPv4 or bracketed IPv6 address; no user information.
-pub(crate) fn is_authority(text: &[u8]) -> bool {
+pub fn is_authority(text: &[u8]) -> bool {
     let (host_ok, rest) = if let [b'[', inner @ ..] = text {
         let Some(end) = memchr::memchr(b']', inner) else { return false };
         (is_ipv6(&inner[..end]), &inner[end + 1..])
