@@ -1,10 +1,29 @@
 //! The Range field (RFC 9110 section 14.2) and the body of a 206 with several parts (section 14.6).
+//!
+//! Contract of [`parse`]:
+//! 1. A field that is not `bytes=` and well-formed ranges is as if it were not there: [`Ranges::Whole`].
+//! 2. Ranges that begin behind the end are left out; when none is left: [`Ranges::Unsatisfiable`].
+//! 3. Ranges that overlap or touch become one. The others keep the order in which they were asked for.
+//! 4. Whoever asks for too much gets the whole file: more than 32 ranges; ranges that together are longer than the file
+//!    (some bytes twice); more than eight parts which, each with [`HEAD_ESTIMATE`] bytes of head, are longer than the file.
 
 use bytes::Bytes;
-use handler::BodyStream;
+use handler::{BodyStream, Broken, Chunk, FileRegion};
+use std::collections::VecDeque;
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Ranges in one field.
+const MOST: usize = 32;
+
+/// Parts that are always worth their heads.
+const FEW: usize = 8;
+
+/// What a part costs besides its bytes, in bytes; about.
+pub const HEAD_ESTIMATE: u64 = 128;
 
 /// What of a file is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +40,80 @@ pub enum Ranges {
 
 /// Reads the value of a Range field for a file of `len` bytes.
 pub fn parse(value: &[u8], len: u64) -> Ranges {
-    let _ = (value, len);
-    unimplemented!()
+    let Some(set) = byte_set(value) else { return Ranges::Whole };
+    let items = || set.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty());
+    let mut asked = 0;
+    let mut total: u64 = 0;
+    let mut parts: Vec<Range<u64>> = Vec::new();
+    for item in items() {
+        asked += 1;
+        let Some(range) = spec(item, len) else { return Ranges::Whole };
+        if asked > MOST {
+            return Ranges::Whole;
+        }
+        if !range.is_empty() {
+            total = total.saturating_add(range.end - range.start);
+            join(&mut parts, range);
+        }
+    }
+    let heads = HEAD_ESTIMATE * parts.len() as u64;
+    let sum: u64 = parts.iter().map(|part| part.end - part.start).sum();
+    match parts.len() {
+        _ if asked == 0 || total > len => Ranges::Whole,
+        0 => Ranges::Unsatisfiable,
+        1 => Ranges::One(parts.swap_remove(0)),
+        count if count > FEW && sum.saturating_add(heads) > len => Ranges::Whole,
+        _ => Ranges::Several(parts),
+    }
+}
+
+/// What stands behind `bytes=`.
+fn byte_set(value: &[u8]) -> Option<&[u8]> {
+    let (unit, set) = split_once(value.trim_ascii(), b'=')?;
+    unit.eq_ignore_ascii_case(b"bytes").then_some(set)
+}
+
+/// One range; empty when nothing of it is there.
+fn spec(item: &[u8], len: u64) -> Option<Range<u64>> {
+    let (first, last) = split_once(item, b'-')?;
+    match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => Some(first.min(len)..last.saturating_add(1).min(len)),
+        (Some(first), None) if last.is_empty() => Some(first.min(len)..len),
+        (None, Some(count)) if first.is_empty() => Some(len - count.min(len)..len),
+        _ => None,
+    }
+}
+
+/// Adds a range, as one with those that it overlaps or touches, at the first one's place.
+fn join(parts: &mut Vec<Range<u64>>, mut range: Range<u64>) {
+    let mut place = parts.len();
+    let mut at = 0;
+    while at < parts.len() {
+        if parts[at].start <= range.end && range.start <= parts[at].end {
+            let part = parts.remove(at);
+            range = part.start.min(range.start)..part.end.max(range.end);
+            place = place.min(at);
+            // Now that it is longer it may touch what it did not before.
+            at = 0;
+        } else {
+            at += 1;
+        }
+    }
+    parts.insert(place.min(parts.len()), range);
+}
+
+/// Digits only; what is too large is as good as the largest.
+fn number(digits: &[u8]) -> Option<u64> {
+    let add = |sum: u64, digit: &u8| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        Some(sum.saturating_mul(10).saturating_add(digit))
+    };
+    if digits.is_empty() { None } else { digits.iter().try_fold(0, add) }
+}
+
+fn split_once(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let place = text.iter().position(|&byte| byte == at)?;
+    Some((&text[..place], &text[place + 1..]))
 }
 
 /// Where the bytes of the parts come from.
@@ -46,6 +137,23 @@ impl From<Bytes> for Content {
     }
 }
 
+impl Content {
+    /// A part of it. A buffer that is shorter than it should be is broken, as a file is that has shrunk.
+    fn part(&self, range: &Range<u64>) -> Result<Chunk, Broken> {
+        match self {
+            Content::File(file) => Ok(Chunk::File(FileRegion {
+                file: Rc::clone(file),
+                offset: range.start,
+                len: range.end - range.start,
+            })),
+            Content::Bytes(bytes) if range.end <= bytes.len() as u64 => {
+                Ok(Chunk::Bytes(bytes.slice(range.start as usize..range.end as usize)))
+            }
+            Content::Bytes(_) => Err(Broken),
+        }
+    }
+}
+
 /// The body of a 206 with several parts: its Content-Type, its exact length in bytes, and itself.
 /// `len` is the length of the whole file, `content_type` the field that a 200 would have.
 pub fn multipart(
@@ -54,6 +162,44 @@ pub fn multipart(
     len: u64,
     content_type: &str,
 ) -> (String, u64, Box<dyn BodyStream>) {
-    let _ = (ranges, content.into(), len, content_type);
-    unimplemented!()
+    let content = content.into();
+    let boundary = boundary();
+    let mut total = 0;
+    let mut chunks = VecDeque::with_capacity(ranges.len() * 2 + 1);
+    for (index, range) in ranges.iter().enumerate() {
+        let line = if index == 0 { "" } else { "\r\n" };
+        let (first, last) = (range.start, range.end.saturating_sub(1));
+        let head = format!(
+            "{line}--{boundary}\r\nContent-Type: {content_type}\r\nContent-Range: bytes {first}-{last}/{len}\r\n\r\n"
+        );
+        total += head.len() as u64 + (range.end - range.start);
+        chunks.push_back(Ok(Chunk::Bytes(head.into())));
+        chunks.push_back(content.part(range));
+    }
+    let end = format!("\r\n--{boundary}--\r\n");
+    total += end.len() as u64;
+    chunks.push_back(Ok(Chunk::Bytes(end.into())));
+    (format!("multipart/byteranges; boundary={boundary}"), total, Box::new(Parts(chunks)))
 }
+
+/// 128 bits that no file's author can foresee, so that no part can look like its own end.
+fn boundary() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}
+
+struct Parts(VecDeque<Result<Chunk, Broken>>);
+
+impl BodyStream for Parts {
+    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+        let next = self.0.pop_front();
+        if let Some(Err(_)) = next {
+            self.0.clear();
+        }
+        Poll::Ready(next)
+    }
+}
+
+#[cfg(test)]
+#[path = "byteranges_tests.rs"]
+mod tests;
