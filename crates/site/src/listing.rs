@@ -1,6 +1,18 @@
 //! A directory's page, for sites that ask for one.
+//!
+//! Contract:
+//! 1. One document without anything from elsewhere: no scripts, fonts or pictures; light and dark as the reader has it.
+//! 2. Directories first, then files, each by name without regard to letter case. Names that begin with a dot are left out.
+//! 3. Whatever a name holds, the page shows it as text, and its link leads to it: `./` and percent-encoding keep `a:b`,
+//!    `?`, `#` and `//` from being anything but a name.
+//! 4. At most [`MOST`] names; a line says how many more there are.
 
+use std::cmp::Reverse;
+use std::fmt::Write;
 use std::time::SystemTime;
+
+/// Names on one page.
+pub const MOST: usize = 10_000;
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +28,229 @@ pub struct Entry {
 }
 
 /// The page of the directory at `path` (decoded, begins and ends with `/`), as a whole HTML document in UTF-8.
-pub fn page(path: &str, entries: Vec<Entry>) -> String {
-    let _ = (path, entries);
-    unimplemented!()
+pub fn page(path: &str, mut entries: Vec<Entry>) -> String {
+    entries.retain(|entry| !entry.name.starts_with('.'));
+    entries.sort_by_cached_key(order);
+    let mut page = String::with_capacity(1500 + entries.len().min(MOST) * 160);
+    top(&mut page, path);
+    if path != "/" {
+        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+    }
+    for entry in entries.iter().take(MOST) {
+        row(&mut page, entry);
+    }
+    page.push_str("</tbody>\n</table>\n");
+    if let Some(more @ 1..) = entries.len().checked_sub(MOST) {
+        let _ = writeln!(page, "<p>{more} more are not shown: a page has at most {MOST} names.</p>");
+    } else if entries.is_empty() {
+        page.push_str("<p>Nothing is here.</p>\n");
+    }
+    page.push_str("</main>\n</body>\n</html>\n");
+    page
+}
+
+/// Directories first; the name itself last, so that the order is one.
+fn order(entry: &Entry) -> (Reverse<bool>, String, String) {
+    (Reverse(entry.directory), entry.name.to_lowercase(), entry.name.clone())
+}
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}\
+body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}\
+h1{font-size:1.3rem;overflow-wrap:anywhere}\
+table{border-collapse:collapse;width:100%}\
+th,td{padding:.2rem .8rem .2rem 0;text-align:left;vertical-align:top}\
+th{border-bottom:1px solid;font-weight:600}\
+td:first-child{overflow-wrap:anywhere}\
+td:nth-child(n+2),th:nth-child(n+2){white-space:nowrap;font-variant-numeric:tabular-nums}\
+td:nth-child(2),th:nth-child(2){text-align:right}\
+a{text-decoration:none}a:hover,a:focus{text-decoration:underline}";
+
+fn top(page: &mut String, path: &str) {
+    page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.push_str(
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Index of ",
+    );
+    escape(page, path);
+    // An icon of no bytes: the browser would ask the site for one otherwise.
+    page.push_str("</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>");
+    page.push_str(STYLE);
+    page.push_str("</style>\n</head>\n<body>\n<main>\n<h1>Index of ");
+    escape(page, path);
+    page.push_str("</h1>\n<table>\n<thead><tr><th scope=\"col\">Name</th><th scope=\"col\">Size</th>");
+    page.push_str("<th scope=\"col\">Modified (UTC)</th></tr></thead>\n<tbody>\n");
+}
+
+fn row(page: &mut String, entry: &Entry) {
+    let slash = if entry.directory { "/" } else { "" };
+    page.push_str("<tr><td><a href=\"./");
+    percent_encode(page, &entry.name);
+    page.push_str(slash);
+    page.push_str("\">");
+    escape(page, &entry.name);
+    page.push_str(slash);
+    page.push_str("</a></td><td>");
+    if !entry.directory {
+        size(page, entry.size);
+    }
+    page.push_str("</td><td>");
+    if let Some(time) = entry.modified.and_then(|time| jiff::Timestamp::try_from(time).ok()) {
+        let _ = write!(page, "<time datetime=\"{time:.0}\">{}</time>", time.strftime("%Y-%m-%d %H:%M"));
+    }
+    page.push_str("</td></tr>\n");
+}
+
+/// Three digits and a binary unit; the exact number of bytes up to 1023.
+fn size(page: &mut String, bytes: u64) {
+    let mut unit = "B";
+    let mut scaled = bytes as f64;
+    for next in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
+        if scaled < 1023.5 {
+            break;
+        }
+        (unit, scaled) = (next, scaled / 1024.0);
+    }
+    let digits = usize::from(unit != "B" && scaled < 99.95);
+    let _ = write!(page, "{scaled:.digits$} {unit}");
+}
+
+/// Text for an element or a quoted attribute. Controls, and what turns the direction of writing, are shown as �.
+fn escape(page: &mut String, text: &str) {
+    for letter in text.chars() {
+        match letter {
+            '&' => page.push_str("&amp;"),
+            '<' => page.push_str("&lt;"),
+            '>' => page.push_str("&gt;"),
+            '"' => page.push_str("&quot;"),
+            '\'' => page.push_str("&#39;"),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => page.push('\u{fffd}'),
+            letter if letter.is_control() => page.push('\u{fffd}'),
+            letter => page.push(letter),
+        }
+    }
+}
+
+/// A path segment: everything but RFC 3986's unreserved characters as `%XX`.
+fn percent_encode(page: &mut String, name: &str) {
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            page.push(char::from(byte));
+        } else {
+            let _ = write!(page, "%{byte:02X}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn entry(name: &str, directory: bool) -> Entry {
+        let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_999));
+        Entry { name: name.into(), directory, size: 4096, modified }
+    }
+
+    /// The links in order.
+    fn links(page: &str) -> Vec<&str> {
+        page.split("<a href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
+    }
+
+    #[test]
+    fn directories_come_first() {
+        let names = [("b.txt", false), ("Zoo", true), ("A.txt", false), ("apes", true), (".git", true)];
+        let page = page("/x/", names.map(|(name, directory)| entry(name, directory)).into());
+        assert_eq!(links(&page), ["../", "./apes/", "./Zoo/", "./A.txt", "./b.txt"]);
+        assert!(page.contains("<title>Index of /x/</title>") && page.contains("4.0 KiB"));
+        assert!(page.contains("<time datetime=\"2023-11-14T22:13:20Z\">2023-11-14 22:13</time>"));
+    }
+
+    #[test]
+    fn the_root_has_no_parent_and_nothing_is_said() {
+        let page = page("/", vec![entry(".hidden", false)]);
+        assert!(links(&page).is_empty() && page.contains("Nothing is here") && !page.contains("hidden"));
+    }
+
+    #[test]
+    fn names_are_names() {
+        let odd = "<script>alert('1')</script>";
+        let shown =
+            page("/a&b/", vec![entry(odd, false), entry("a:b", false), entry("x?y#z%41 \"ü\u{202e}", true)]);
+        assert_eq!(
+            links(&shown)[1..],
+            [
+                "./x%3Fy%23z%2541%20%22%C3%BC%E2%80%AE/",
+                "./%3Cscript%3Ealert%28%271%27%29%3C%2Fscript%3E",
+                "./a%3Ab"
+            ]
+        );
+        assert!(!shown.contains("<script") && shown.contains("&lt;script&gt;alert(&#39;1&#39;)"));
+        assert!(shown.contains("x?y#z%41 &quot;ü\u{fffd}/</a>") && shown.contains("/a&amp;b/"));
+    }
+
+    #[test]
+    fn a_page_has_an_end() {
+        let many = |count: usize| (0..count).map(|n| entry(&n.to_string(), false)).collect();
+        let page_of = |count| page("/", many(count));
+        assert_eq!(links(&page_of(MOST)).len(), MOST);
+        assert!(!page_of(MOST).contains("not shown"));
+        let over = page_of(MOST + 2);
+        assert_eq!(links(&over).len(), MOST);
+        assert!(over.contains("<p>2 more are not shown"));
+    }
+
+    #[test]
+    fn sizes() {
+        for (bytes, wanted) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (102_348, "99.9 KiB"),
+            (102_400, "100 KiB"),
+            (1_048_064, "1.0 MiB"),
+            (5_368_709_120, "5.0 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            let mut shown = String::new();
+            size(&mut shown, bytes);
+            assert_eq!(shown, wanted);
+        }
+    }
+
+    #[test]
+    fn times_that_cannot_be_shown_are_not() {
+        let far = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(1 << 50));
+        let page = page("/", vec![Entry { modified: far, ..entry("a", false) }]);
+        assert!(far.is_some() && !page.contains("<time"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_breaks_out(name: String, path: String) {
+            let plain = page("/x/", vec![entry("a", false)]);
+            let odd = page(&format!("/{path}/x"), vec![entry(&format!("a{name}"), false)]);
+            for mark in ['<', '>', '"', '\''] {
+                prop_assert_eq!(odd.matches(mark).count(), plain.matches(mark).count(), "{}", mark);
+            }
+        }
+
+        #[test]
+        fn a_link_leads_to_its_name(name in "[^./\u{0}][^/\u{0}]{0,20}") {
+            let page = page("/", vec![entry(&name, false)]);
+            let link = links(&page)[0].strip_prefix("./").unwrap();
+            let mut bytes = Vec::new();
+            let mut rest = link.as_bytes();
+            while let [first, tail @ ..] = rest {
+                if *first == b'%' {
+                    bytes.push(u8::from_str_radix(str::from_utf8(&tail[..2]).unwrap(), 16).unwrap());
+                    rest = &tail[2..];
+                } else {
+                    bytes.push(*first);
+                    rest = tail;
+                }
+            }
+            prop_assert_eq!(bytes, name.into_bytes());
+        }
+    }
 }
