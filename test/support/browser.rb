@@ -64,8 +64,7 @@ class Browser
 
   # Sends a command and waits for its result. Events that come meanwhile reach their pages.
   def command(method, params = {}, session: nil, within: ANSWER_WITHIN)
-    number = @last += 1
-    @to.write(JSON.generate({ id: number, method:, params:, sessionId: session }.compact), "\0")
+    number = send_out({ method:, params:, sessionId: session }.compact)
     listen("the answer to #{method}", within:) { @answers.key?(number) }
     answer = @answers.delete(number)
     raise Refusal, "#{method}: #{answer['error']['message']}" if answer["error"]
@@ -90,7 +89,7 @@ class Browser
   def close
     return unless @pid
 
-    @to.write(JSON.generate(id: @last += 1, method: "Browser.close"), "\0") rescue SystemCallError
+    send_out({ method: "Browser.close" }) rescue StandardError
     gone = wait_until(within: CLOSE_WITHIN) { Process.wait(@pid, Process::WNOHANG) }
     kill unless gone
     wait_until(within: CLOSE_WITHIN) { leftovers.empty? } || leftovers.each { |pid| Process.kill("KILL", pid) rescue SystemCallError }
@@ -107,7 +106,7 @@ class Browser
 
     theirs_in, @to = IO.pipe(binmode: true)
     @from, theirs_out = IO.pipe(binmode: true)
-    [theirs_in, theirs_out].each { |io| io.nonblock = false } # as Ruby makes them; Chromium takes EAGAIN for the end
+    [theirs_in, theirs_out].each { |io| io.nonblock = false } # Ruby makes them so; Chromium takes EAGAIN for the end
     # A home of its own, so that it neither finds nor leaves anything in the user's; in a group of its own, so that all
     # its processes can be found.
     surroundings = { "HOME" => @home, "TMPDIR" => @home, "XDG_CONFIG_HOME" => nil, "XDG_CACHE_HOME" => nil, "XDG_RUNTIME_DIR" => @home,
@@ -115,6 +114,19 @@ class Browser
     @pid = Process.spawn(surroundings, PROGRAM, *FLAGS, "--user-data-dir=#{File.join(@home, 'profile')}", "about:blank",
                          3 => theirs_in, 4 => theirs_out, in: File::NULL, %i[out err] => log_path, pgroup: true, chdir: @home)
     [theirs_in, theirs_out].each(&:close)
+  end
+
+  # Returns the number by which the answer will be known.
+  def send_out(message)
+    number = @last += 1
+    bytes = "#{JSON.generate(message.merge(id: number))}\0".b
+    until bytes.empty?
+      raise Refusal, "Chromium reads no commands:\n#{log}" unless @to.wait_writable(ANSWER_WITHIN)
+
+      written = @to.write_nonblock(bytes, exception: false)
+      bytes = bytes.byteslice(written..) unless written == :wait_writable
+    end
+    number
   end
 
   def take_in(timeout)
@@ -140,9 +152,10 @@ class Browser
     Process.wait(@pid)
   end
 
-  # Its processes that still run, by their group.
+  # Its processes that still run: most are in its group, all were started in its home.
   def leftovers
-    Processes.all.keys.select { |pid| Process.getpgid(pid) == @pid rescue SystemCallError }
+    group = Processes.all.keys.select { |pid| Process.getpgid(pid) == @pid rescue SystemCallError }
+    group | Processes.in_directory(@home).map(&:pid)
   end
 
   def log_path = File.join(@home, "chromium.log")
