@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+# The base of the questions about static sites and proxies. A shared site may also be a peer's (see peers.rb).
+
+require "support/case"
+require "support/site_server"
+require "support/peers"
+require "support/codings"
+require "time"
+
+class SiteCase < Case
+  class << self
+    # Declares the site that all tests of the class share.
+    def shared_site(**options)
+      @shared_options = options
+    end
+
+    def server
+      SharedServers.fetch(self) { (Peers.chosen || SiteServer).new(**shared_options) }
+    end
+  end
+
+  # Starts a site for this test alone.
+  def site(rules = nil, **options)
+    own = SiteServer.new(rules: rules, **options)
+    @own_servers << own
+    own.start
+  end
+
+  # A site for this test alone that may be a peer's.
+  def another_site(**options)
+    own = (Peers.chosen || SiteServer).new(**options)
+    @own_servers << own
+    own.start
+  end
+
+  def head(path, to: server, headers: {})
+    ask(request("HEAD", path, headers), to: to)
+  end
+
+  def options(path, to: server)
+    ask(request("OPTIONS", path), to: to)
+  end
+
+  # Questions that other servers cannot be asked.
+  def firebrick_only(reason = "asks about Firebrick's own ways")
+    skip reason if Server.puma? || Peers.chosen
+  end
+
+  def peer?
+    !Peers.chosen.nil?
+  end
+
+  # A 3xx with this Location; an absolute one on the request's own host counts as the relative one.
+  def assert_redirect(location, response, status: 301, message: nil)
+    assert_status status, response, message
+    assert_equal location, response["location"].sub(%r{\Ahttp://(example\.test|127\.0\.0\.1)(:\d+)?(?=/)}, ""), message
+  end
+
+  # Neither the file's content nor a hint that it is there.
+  def assert_hidden(response, secret, message = nil)
+    assert_status [400, 403, 404], response, message
+    refute_includes response.body, secret, message
+  end
+end
