@@ -103,6 +103,8 @@ class PagesTest < Case
     assert_status 301, moved
     assert_equal "/feed.xml", moved["location"]
     assert_equal "public, max-age=300", moved["cache-control"]
+    renamed = get("/posts/how-bricks-are-made", to: site)
+    assert_equal [301, "/posts/how-a-brick-is-fired"], [renamed.status, renamed["location"]]
     feed = get("/feed.xml", to: site)
     assert_status 200, feed
     assert_match(%r{\A(text|application)/xml}, feed["content-type"])
