@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use super::Asked;
+use super::location::encoded;
+use super::source::Place;
+
 /// One entry of `proxies`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyRule {
@@ -9,6 +13,8 @@ pub struct ProxyRule {
     pub prefix: String,
     /// Line of the entry in `static.json`, from 1.
     pub line: u32,
+    /// Where the key stands.
+    pub(super) at: Place,
     /// Where to; at least one, all with the same base path.
     pub origins: Vec<Origin>,
     /// How to choose among several.
@@ -96,4 +102,243 @@ pub struct Health {
     pub healthy: u32,
     /// Bad checks in a row until an origin is no longer used.
     pub unhealthy: u32,
+}
+
+impl ProxyRule {
+    /// A rule with every option at its default, and no origin yet.
+    pub(super) fn new(prefix: &str, at: Place, compat: bool) -> ProxyRule {
+        ProxyRule {
+            prefix: prefix.to_owned(),
+            line: at.line,
+            at,
+            origins: Vec::new(),
+            balance: Balance::default(),
+            connect_timeout: Duration::from_secs(5),
+            read_timeout: Duration::from_secs(60),
+            send_timeout: Duration::from_secs(60),
+            retries: 1,
+            max_idle: 32,
+            host: HostPolicy::default(),
+            tls_verify: !compat,
+            tls_ca: None,
+            forwarded: !compat,
+            websocket: !compat,
+            health: None,
+        }
+    }
+
+    /// Whether the path is below the prefix. With `compat` any path that begins with the same characters is.
+    pub(super) fn matches(&self, path: &str, compat: bool) -> bool {
+        if compat {
+            return path.starts_with(&self.prefix);
+        }
+        if !self.prefix.starts_with('/') {
+            return false;
+        }
+        let rest = path.strip_prefix(self.prefix.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Path and query for the origin.
+    pub(super) fn target(&self, asked: &Asked<'_>, compat: bool) -> Vec<u8> {
+        let mut target = self.origins[0].base.clone().into_bytes();
+        if compat {
+            // As nginx's `rewrite`: on the decoded path, coded again.
+            let rest = asked.path.strip_prefix(&self.prefix).unwrap_or(asked.path);
+            target.push(b'/');
+            target.extend(encoded(rest.strip_prefix('/').unwrap_or(rest), false));
+        } else {
+            let depth = self.prefix.split('/').filter(|segment| !segment.is_empty()).count();
+            match below(asked.raw_path, depth) {
+                Some(rest) => {
+                    target.push(b'/');
+                    target.extend(rest);
+                }
+                None if target.is_empty() => target.push(b'/'),
+                // Asked for without a slash, so the origin is, too: `/graphql` is not `/graphql/`.
+                None => {}
+            }
+        }
+        if !asked.query.is_empty() {
+            target.push(b'?');
+            target.extend(asked.query);
+        }
+        target
+    }
+
+    /// A `Location` that points at one of the origins as a path below the prefix.
+    pub(super) fn location_back(&self, location: &[u8]) -> Option<Vec<u8>> {
+        let text = std::str::from_utf8(location).ok()?;
+        let rest = self.origins.iter().find_map(|origin| origin.below(text))?;
+        let mut mapped = self.prefix.trim_end_matches('/').to_owned();
+        // Never `//host`, whatever the origin says.
+        let path = rest.trim_start_matches(['/', '\\']);
+        if rest.starts_with(['/', '\\']) || mapped.is_empty() {
+            mapped.push('/');
+        }
+        mapped.push_str(path);
+        Some(mapped.into_bytes())
+    }
+}
+
+/// Indexes of rules, the longest prefix first; of equals the first in the file.
+pub(super) fn longest_first(rules: &[ProxyRule]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rules.len()).collect();
+    order.sort_by_key(|&id| std::cmp::Reverse(rules[id].prefix.trim_end_matches('/').len()));
+    order
+}
+
+/// What is below the first `depth` segments of a raw path, without the slash before it; `None` when nothing follows, not even a slash.
+/// Dot segments are resolved, so that none reaches the origin; all other bytes stay as they are.
+fn below(raw: &[u8], depth: usize) -> Option<Vec<u8>> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut segments = raw.split(|&byte| byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let dots = dots(segment);
+        if dots == 2 {
+            while kept.pop_if(|segment| segment.is_empty()).is_some() {}
+            kept.pop();
+        }
+        if dots == 0 {
+            kept.push(segment);
+        } else if segments.peek().is_none() {
+            kept.push(b"");
+        }
+    }
+    let mut prefix = depth;
+    let mut rest = kept.into_iter().skip_while(|segment| {
+        let skip = prefix > 0;
+        prefix -= usize::from(skip && !segment.is_empty());
+        skip
+    });
+    let first = rest.next()?.to_vec();
+    Some(rest.fold(first, |mut joined, segment| {
+        joined.push(b'/');
+        joined.extend(segment);
+        joined
+    }))
+}
+
+/// 1 for `.`, 2 for `..`, in any coding; 0 for anything else.
+fn dots(mut segment: &[u8]) -> usize {
+    let mut count = 0;
+    while !segment.is_empty() {
+        let after = segment.strip_prefix(b".").or_else(|| segment.strip_prefix(b"%2e")).or_else(|| segment.strip_prefix(b"%2E"));
+        let Some(after) = after else { return 0 };
+        segment = after;
+        count += 1;
+    }
+    if count > 2 { 0 } else { count }
+}
+
+impl Origin {
+    /// Reads an origin. Without `compat` a bare `host:port` is taken as `http://`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(text: &str, compat: bool) -> Result<Origin, String> {
+        const EXPECTED: &str = "expected a URL such as \"http://localhost:3000\"";
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("{EXPECTED}, found {text:?} (spaces and letters beyond ASCII are percent-encoded in URLs)"));
+        }
+        if let Some(path) = text.strip_prefix("unix:").filter(|_| !compat) {
+            return Origin::unix(text, path);
+        }
+        let lower = text.to_ascii_lowercase();
+        let (scheme, rest) = if lower.starts_with("http://") {
+            (OriginScheme::Http, &text[7..])
+        } else if lower.starts_with("https://") {
+            (OriginScheme::Https, &text[8..])
+        } else if text.contains("://") {
+            return Err(format!("{EXPECTED}: http, https or unix:/path.sock, found {text:?}"));
+        } else if compat || text.starts_with('/') {
+            return Err(format!("{EXPECTED}, found {text:?}"));
+        } else {
+            (OriginScheme::Http, text)
+        };
+        if rest.contains(['?', '#']) {
+            return Err(format!("{EXPECTED}: an origin has no ? and no #, found {text:?}"));
+        }
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        if authority.contains('@') {
+            return Err(format!("{EXPECTED}: a user and a password in it are not sent"));
+        }
+        let (host, port) = authority_parts(authority).ok_or_else(|| format!("{EXPECTED}, found {text:?}"))?;
+        let base = path.trim_end_matches('/').to_owned();
+        let word = if scheme == OriginScheme::Https { "https" } else { "http" };
+        Ok(Origin { url: format!("{word}://{authority}{base}"), scheme, host, port, base })
+    }
+
+    fn unix(text: &str, path: &str) -> Result<Origin, String> {
+        let (socket, base) = path.split_once(':').unwrap_or((path, ""));
+        if !socket.starts_with('/') || !(base.is_empty() || base.starts_with('/')) {
+            return Err(format!("expected \"unix:/path/to.sock\" or \"unix:/path/to.sock:/base\", found {text:?}"));
+        }
+        let base = base.trim_end_matches('/').to_owned();
+        let colon = if base.is_empty() { "" } else { ":" };
+        let url = format!("unix:{socket}{colon}{base}");
+        Ok(Origin { url, scheme: OriginScheme::Unix, host: socket.to_owned(), port: None, base })
+    }
+
+    /// What follows this origin's base path in a `Location`; `None` when it leads elsewhere. The scheme does not matter.
+    fn below<'l>(&self, location: &'l str) -> Option<&'l str> {
+        let scheme_end = location.find("://").filter(|&end| end <= 5);
+        let path = match scheme_end.map(|end| location[..end].to_ascii_lowercase()) {
+            Some(scheme) if scheme == "http" || scheme == "https" => {
+                let rest = &location[scheme.len() + 3..];
+                let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+                if !self.is_at(authority, &scheme) {
+                    return None;
+                }
+                path
+            }
+            // A path of the origin's host means something to our clients only if we know where it is: below the base.
+            None if !self.base.is_empty() && location.starts_with('/') && !location.starts_with("//") => location,
+            _ => return None,
+        };
+        let below = path.strip_prefix(self.base.as_str())?;
+        (below.is_empty() || below.starts_with(['/', '?', '#'])).then_some(below)
+    }
+
+    fn is_at(&self, authority: &str, scheme: &str) -> bool {
+        let own_host = if self.scheme == OriginScheme::Unix { "localhost" } else { &self.host };
+        let Some((host, port)) = authority_parts(authority) else { return false };
+        let default = if scheme == "https" { 443 } else { 80 };
+        let own_default = if self.scheme == OriginScheme::Https { 443 } else { 80 };
+        let same_port = match (port, self.port) {
+            (given, own) if given == own => true,
+            (given, own) => {
+                let given = given.unwrap_or(default);
+                // Both at the default of their scheme, or at the same number.
+                given == own.unwrap_or(own_default) || given == default && own.is_none_or(|own| own == own_default)
+            }
+        };
+        host.eq_ignore_ascii_case(own_host) && same_port
+    }
+}
+
+/// Host without brackets, and port.
+fn authority_parts(authority: &str) -> Option<(String, Option<u16>)> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(inner) => {
+            let (host, after) = inner.split_once(']')?;
+            host.parse::<std::net::Ipv6Addr>().ok()?;
+            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
+        }
+        None => match authority.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    // An unset variable stays in a host, so braces are no error here: the name will not be found.
+    let name = |c: char| c.is_ascii_alphanumeric() || "-._${}:".contains(c);
+    if host.is_empty() || !host.chars().all(name) {
+        return None;
+    }
+    let port = match port {
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => Some(port.parse().ok().filter(|&port: &u16| port > 0)?),
+        Some(_) => return None,
+        None => None,
+    };
+    Some((host.to_owned(), port))
 }

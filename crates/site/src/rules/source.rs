@@ -1,6 +1,29 @@
-//! Places in `static.json`, and messages that point at them.
+//! Places in `static.json`, and messages that point at them: file, line, column, the line itself and a caret.
 
 use std::fmt;
+
+/// Longest piece of a line that a message shows, in characters.
+const SHOWN: usize = 100;
+
+/// A text and what messages call it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// What messages call it.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// A part of a text: byte offsets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Place {
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+    /// Line of the first byte, from 1.
+    pub line: u32,
+}
 
 /// Something wrong: the file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,22 +33,163 @@ pub struct Mistake(Message);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note(Message);
 
-/// What a message says, and the line it points at.
+/// What a message says, and what it points at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Message {
+    name: String,
     text: String,
+    spot: Option<Spot>,
+}
+
+/// A line with its mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Spot {
+    line: u32,
+    column: usize,
+    shown: String,
+    indent: usize,
+    marks: usize,
+}
+
+impl Source {
+    /// The place of some bytes.
+    pub fn place(&self, start: usize, end: usize) -> Place {
+        let start = floor(&self.text, start);
+        let line = self.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() as u32 + 1;
+        Place { start, end: floor(&self.text, end).max(start), line }
+    }
+
+    /// Something wrong at a place.
+    pub fn mistake(&self, at: Place, text: impl Into<String>) -> Mistake {
+        Mistake(self.message(at, text.into()))
+    }
+
+    /// Something odd at a place.
+    pub fn note(&self, at: Place, text: impl Into<String>) -> Note {
+        Note(self.message(at, text.into()))
+    }
+
+    fn message(&self, at: Place, text: String) -> Message {
+        Message { name: self.name.clone(), text: one_line(&text), spot: Some(self.spot(at)) }
+    }
+
+    fn spot(&self, at: Place) -> Spot {
+        let begin = self.text[..at.start].rfind('\n').map_or(0, |newline| newline + 1);
+        let before = self.text[begin..at.start].chars().count();
+        let line = self.text[begin..].lines().next().unwrap_or_default();
+        let length = line.chars().count();
+        let wide = self.text[at.start..at.end].lines().next().unwrap_or_default().chars().count();
+        // A minified file is one long line: show what is around the place.
+        let skipped = if length <= SHOWN { 0 } else { before.saturating_sub(SHOWN / 2).min(length - SHOWN) };
+        let shown = one_line(&line.chars().skip(skipped).take(SHOWN).collect::<String>());
+        let indent = before - skipped;
+        let marks = wide.clamp(1, SHOWN.saturating_sub(indent).max(1));
+        Spot { line: at.line, column: before + 1, shown, indent, marks }
+    }
+}
+
+impl Note {
+    /// Something odd about the surroundings, not about a place in a file.
+    pub(super) fn general(name: &str, text: impl Into<String>) -> Note {
+        Note(Message { name: name.to_owned(), text: one_line(&text.into()), spot: None })
+    }
+
+    /// Line it points at, from 1.
+    pub fn line(&self) -> Option<u32> {
+        self.0.spot.as_ref().map(|spot| spot.line)
+    }
+
+    /// What it says, without place and source line.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+}
+
+impl Mistake {
+    /// Line it points at, from 1.
+    pub fn line(&self) -> Option<u32> {
+        self.0.spot.as_ref().map(|spot| spot.line)
+    }
+
+    /// What it says, without place and source line.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+}
+
+/// `offset`, or the character boundary before it.
+fn floor(text: &str, offset: usize) -> usize {
+    let offset = offset.min(text.len());
+    (0..=offset).rev().find(|&offset| text.is_char_boundary(offset)).unwrap_or(0)
+}
+
+/// The text with control characters (which could move a terminal's cursor) replaced, one for one.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c == '\t' { ' ' } else if c.is_control() { '?' } else { c }).collect()
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(spot) = &self.spot else {
+            return if self.name.is_empty() {
+                f.write_str(&self.text)
+            } else {
+                write!(f, "{}: {}", self.name, self.text)
+            };
+        };
+        writeln!(f, "{}:{}:{}: {}", self.name, spot.line, spot.column, self.text)?;
+        writeln!(f, "  {}", spot.shown)?;
+        write!(f, "  {}{}", " ".repeat(spot.indent), "^".repeat(spot.marks))
+    }
 }
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.text)
+        self.0.fmt(f)
     }
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.text)
+        self.0.fmt(f)
     }
 }
 
 impl std::error::Error for Mistake {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        Source { name: "static.json".into(), text: text.into() }
+    }
+
+    #[test]
+    fn messages_point_at_their_place() {
+        let source = source("{\r\n\t\"é\": tru\r\n}");
+        let at = source.place(source.text.find("tru").unwrap(), source.text.find("tru").unwrap() + 3);
+        assert_eq!(
+            source.mistake(at, "odd\nword").to_string(),
+            "static.json:2:7: odd?word\n   \"é\": tru\n        ^^^"
+        );
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_place() {
+        let source = source(&format!("{}here{}", "a".repeat(500), "b".repeat(500)));
+        let shown = source.mistake(source.place(500, 504), "x").to_string();
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[1].chars().count(), SHOWN + 2);
+        assert_eq!(&lines[1][lines[2].find('^').unwrap()..][..4], "here");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_place_can_be_shown(text in "[\\sa-zé\u{1F600}\n\r]{0,200}", start in 0usize..300, len in 0usize..300) {
+            let source = source(&text);
+            let shown = source.note(source.place(start, start + len), "x").to_string();
+            proptest::prop_assert_eq!(shown.lines().count(), 3);
+        }
+    }
+}

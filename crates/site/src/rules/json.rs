@@ -1,0 +1,246 @@
+//! JSON with places: a small tree over `jsonc-parser`, which gives ranges, with everything that is not JSON refused.
+//!
+//! Contract: strict RFC 8259, except that the text must be an object. Nesting is bounded, so no text can exhaust the stack.
+
+use jsonc_parser::{ParseOptions, ast, common::Ranged};
+
+use super::source::{Mistake, Place, Source};
+
+/// Deepest nesting; rules need five.
+const DEEPEST: usize = 32;
+/// Largest file, in bytes.
+const LARGEST: usize = 4 << 20;
+
+/// A value and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node {
+    pub value: Value,
+    pub at: Place,
+}
+
+/// A JSON value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    /// As written.
+    Number(String),
+    String(String),
+    Array(Vec<Node>),
+    Object(Vec<Member>),
+}
+
+/// An entry of an object.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Member {
+    pub key: String,
+    /// Where the key stands.
+    pub at: Place,
+    pub node: Node,
+}
+
+impl Value {
+    /// What it is, for messages.
+    pub fn found(&self) -> String {
+        match self {
+            Value::Null => "null".to_owned(),
+            Value::Bool(value) => value.to_string(),
+            Value::Number(value) => format!("the number {value}"),
+            Value::String(value) if value.chars().count() <= 40 => format!("the string {value:?}"),
+            Value::String(_) => "a string".to_owned(),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Object(_) => "an object".to_owned(),
+        }
+    }
+}
+
+/// The object that `source` is.
+pub(super) fn parse(source: &Source) -> Result<Vec<Member>, Mistake> {
+    let text = source.text.as_str();
+    let refused = |start: usize, end: usize, why: &str| Err(source.mistake(source.place(start, end), why));
+    if text.len() > LARGEST {
+        return refused(0, 0, "the file is larger than 4 MiB: expected a few rules");
+    }
+    if text.starts_with('\u{feff}') {
+        return refused(0, 0, "the file begins with a byte order mark: save it as UTF-8 without BOM");
+    }
+    if text.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
+        return refused(0, 0, "the file is empty: expected an object, at least {}");
+    }
+    precheck(source)?;
+    let parsed = jsonc_parser::parse_to_ast(text, &Default::default(), &strict());
+    let value = match parsed {
+        Ok(parsed) => parsed.value,
+        Err(error) => {
+            let range = error.range();
+            return refused(range.start, range.end, &sentence(&error.kind().to_string()));
+        }
+    };
+    match value.map(|value| node(source, value)) {
+        Some(Node { value: Value::Object(members), .. }) => Ok(members),
+        Some(Node { value, at }) => Err(source.mistake(
+            Place { end: at.start + 1, ..at },
+            format!("expected an object {{…}} at the top, found {}", value.found()),
+        )),
+        None => refused(0, 0, "the file is empty: expected an object, at least {}"),
+    }
+}
+
+fn strict() -> ParseOptions {
+    ParseOptions {
+        allow_comments: false,
+        allow_loose_object_property_names: false,
+        allow_trailing_commas: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    }
+}
+
+/// Refuses control characters, blanks that JSON does not know and nesting that would cost stack, before anything recurses.
+fn precheck(source: &Source) -> Result<(), Mistake> {
+    let mut depth = 0usize;
+    let (mut inside, mut escaped) = (false, false);
+    for (at, c) in source.text.char_indices() {
+        let refused = |why: String| Err(source.mistake(source.place(at, at + c.len_utf8()), why));
+        match c {
+            '\0' => return refused("a NUL character: is this a text file?".to_owned()),
+            c if inside && c < ' ' => {
+                let name = c.escape_default();
+                return refused(format!("a string may not hold {name} as it is: close it with \", or write {name}"));
+            }
+            c if !inside && c != ' ' && !matches!(c, '\t' | '\r' | '\n') && (c.is_whitespace() || c.is_control()) => {
+                return refused(format!("unexpected character U+{:04X} between values", c as u32));
+            }
+            _ if escaped => escaped = false,
+            '\\' if inside => escaped = true,
+            '"' => inside = !inside,
+            '{' | '[' if !inside => {
+                depth += 1;
+                if depth > DEEPEST {
+                    return refused(format!("nested more than {DEEPEST} deep"));
+                }
+            }
+            '}' | ']' if !inside => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The parser's message as we write messages, with the way out where people often need it.
+fn sentence(text: &str) -> String {
+    match text {
+        "Trailing commas are not allowed" => "a comma with nothing after it: remove it".to_owned(),
+        "Comments are not allowed" => "comments are not part of JSON: remove it".to_owned(),
+        "Single-quoted strings are not allowed" => "strings stand in double quotes".to_owned(),
+        "Expected comma" => "expected a comma between entries".to_owned(),
+        other => {
+            let mut chars = other.chars();
+            chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+        }
+    }
+}
+
+fn node(source: &Source, value: ast::Value<'_>) -> Node {
+    let range = value.range();
+    let at = source.place(range.start, range.end);
+    let value = match value {
+        ast::Value::NullKeyword(_) => Value::Null,
+        ast::Value::BooleanLit(value) => Value::Bool(value.value),
+        ast::Value::NumberLit(value) => Value::Number(value.value.to_owned()),
+        ast::Value::StringLit(value) => Value::String(value.value.into_owned()),
+        ast::Value::Array(list) => {
+            Value::Array(list.elements.into_iter().map(|value| node(source, value)).collect())
+        }
+        ast::Value::Object(object) => {
+            let member = |property: ast::ObjectProp<'_>| {
+                let range = property.name.range();
+                let at = source.place(range.start, range.end);
+                Member { key: property.name.into_string(), at, node: node(source, property.value) }
+            };
+            Value::Object(object.properties.into_iter().map(member).collect())
+        }
+    };
+    Node { value, at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn source(text: &str) -> Source {
+        Source { name: "static.json".into(), text: text.into() }
+    }
+
+    fn refusal(text: &str) -> String {
+        parse(&source(text)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_with_its_place() {
+        let deep = "[".repeat(100_000);
+        let cases = [
+            ("", "static.json:1:1: the file is empty"),
+            (" \r\n", "static.json:1:1: the file is empty"),
+            ("\u{feff}{}", "static.json:1:1: the file begins with a byte order mark"),
+            ("[]", "static.json:1:1: expected an object {…} at the top, found a list"),
+            ("\r\n\r\ntrue", "static.json:3:1: expected an object {…} at the top, found true"),
+            ("{\"a\": \"\0\"}", "static.json:1:8: a NUL character"),
+            ("{\"a\": \"x\n\"}", "static.json:1:9: a string may not hold \\n as it is"),
+            ("{\n  \"a\": 1,\n}", "a comma with nothing after it"),
+            ("{ // x\n}", "comments are not part of JSON"),
+            ("{\"a\": 1 \"b\": 2}", "expected a comma"),
+            ("{'a': 1}", "strings stand in double quotes"),
+            ("{\u{a0}}", "static.json:1:2: unexpected character U+00A0"),
+            (&deep, "static.json:1:33: nested more than 32 deep"),
+            ("{", "static.json:1:1: unterminated object"),
+        ];
+        for (text, expected) in cases {
+            let refusal = refusal(text);
+            assert!(refusal.contains(expected), "{expected}: {refusal}");
+            assert_eq!(refusal.lines().count(), 3, "{refusal}");
+        }
+    }
+
+    fn plain(node: &Node) -> serde_json::Value {
+        match &node.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Number(value) => serde_json::from_str(value).unwrap(),
+            Value::String(value) => value.as_str().into(),
+            Value::Array(list) => list.iter().map(plain).collect(),
+            Value::Object(members) => object(members),
+        }
+    }
+
+    fn object(members: &[Member]) -> serde_json::Value {
+        serde_json::Value::Object(members.iter().map(|m| (m.key.clone(), plain(&m.node))).collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        // Another parser is the judge: what it accepts we accept with the same meaning, and the other way round.
+        #[test]
+        fn json_is_what_others_take_it_for(text in r#"\{("[a-z\\u0é"]{0,4}":?|[\[\]{}:, ]|true|null|-?[0-9.e+]{1,3}|'|//|\t|\\){0,12}\}"#) {
+            let judge: Option<serde_json::Value> = serde_json::from_str(&text).ok();
+            match (parse(&source(&text)), judge) {
+                (Ok(members), Some(judged)) => prop_assert_eq!(object(&members), judged),
+                (Err(_), None) => {}
+                // Only one of them may bound the size of numbers.
+                (ours, judged) => prop_assert!(ours.is_err() == judged.is_none(), "{text}: {ours:?} {judged:?}"),
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,200}") {
+            let _ = parse(&source(&text));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The name that somebody probably meant.
+
+/// The candidate nearest to `written`, when one is near enough to be worth saying; the first of equals.
+pub(super) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Long garbage is near to nothing, and distance is quadratic in length.
+    let normal = |name: &str| -> String {
+        name.chars().take(64).map(|c| if c == '-' || c == ' ' { '_' } else { c.to_ascii_lowercase() }).collect()
+    };
+    let written = normal(written);
+    let mut best = (0.6, None);
+    for candidate in candidates {
+        let likeness = strsim::normalized_damerau_levenshtein(&written, &normal(candidate));
+        if likeness >= best.0 && (best.1.is_none() || likeness > best.0) {
+            best = (likeness, Some(candidate));
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn slips_find_their_name() {
+        let names = ["clean_urls", "https_only", "routes", "root"];
+        assert_eq!(nearest("clean_url", names), Some("clean_urls"));
+        assert_eq!(nearest("Clean-URLs", names), Some("clean_urls"));
+        assert_eq!(nearest("route", names), Some("routes"));
+        assert_eq!(nearest("zzz", names), None);
+        assert_eq!(nearest("", names), None);
+    }
+}

@@ -1,0 +1,236 @@
+//! Values of `static.json` as Rust values: types, and what is said when they are others.
+
+use std::time::Duration;
+
+use super::json::{Member, Node, Value};
+use super::nearest::nearest;
+use super::source::{Mistake, Note, Place, Source};
+use super::variables::{Filled, Variables, fill};
+
+/// Reads values, and collects what is wrong or odd on the way.
+pub(super) struct Reader<'a> {
+    pub source: &'a Source,
+    pub variables: Variables<'a>,
+    pub compat: bool,
+    pub mistakes: Vec<Mistake>,
+    pub notes: Vec<Note>,
+}
+
+/// Longest time that makes sense in a duration.
+const LONGEST: f64 = 24.0 * 3600.0;
+
+impl Reader<'_> {
+    pub fn mistake(&mut self, at: Place, text: impl Into<String>) {
+        self.mistakes.push(self.source.mistake(at, text));
+    }
+
+    pub fn note(&mut self, at: Place, text: impl Into<String>) {
+        self.notes.push(self.source.note(at, text));
+    }
+
+    /// `key: expected …, found …`
+    pub fn expected<T>(&mut self, key: &str, node: &Node, expected: &str) -> Option<T> {
+        self.mistake(node.at, format!("{key}: expected {expected}, found {}", node.value.found()));
+        None
+    }
+
+    pub fn boolean(&mut self, key: &str, node: &Node) -> Option<bool> {
+        match node.value {
+            Value::Bool(value) => Some(value),
+            _ => self.expected(key, node, "true or false"),
+        }
+    }
+
+    pub fn string<'n>(&mut self, key: &str, node: &'n Node, expected: &str) -> Option<&'n str> {
+        match &node.value {
+            Value::String(value) if value.contains('\0') => {
+                self.mistake(node.at, format!("{key}: a NUL character cannot be used here"));
+                None
+            }
+            Value::String(value) => Some(value),
+            _ => self.expected(key, node, expected),
+        }
+    }
+
+    /// A string with its variables put in; unset ones become notes.
+    pub fn filled(&mut self, key: &str, node: &Node, expected: &str) -> Option<Filled> {
+        let filled = fill(self.string(key, node, expected)?, self.compat, self.variables);
+        Some(filled)
+    }
+
+    /// Notes variables that are not set.
+    pub fn note_unset<'n>(&mut self, key: &str, at: Place, unset: impl IntoIterator<Item = &'n String>) {
+        for name in unset {
+            let way = if self.compat { String::new() } else { format!("; a default can be given: ${{{name}:-…}}") };
+            self.note(at, format!("{key}: the variable {name} is not set, so ${{{name}}} stays as it is{way}"));
+        }
+    }
+
+    pub fn filled_text(&mut self, key: &str, node: &Node, expected: &str) -> Option<String> {
+        let filled = self.filled(key, node, expected)?;
+        self.note_unset(key, node.at, &filled.unset);
+        let text = filled.text();
+        if text.contains(|c: char| c.is_control()) {
+            self.mistake(node.at, format!("{key}: a control character cannot be used here (is it in a variable?)"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// One of some words.
+    pub fn word<'w>(&mut self, key: &str, node: &Node, words: &[&'w str]) -> Option<&'w str> {
+        let expected = || {
+            let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+            quoted.join(" or ")
+        };
+        let Value::String(value) = &node.value else { return self.expected(key, node, &expected()) };
+        let found = words.iter().find(|word| *word == value).copied();
+        if found.is_none() {
+            let near = nearest(value, words.iter().copied());
+            let hint = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+            self.mistake(node.at, format!("{key}: expected {}, found {value:?}{hint}", expected()));
+        }
+        found
+    }
+
+    /// A whole number; with `compat` also as a string, as Ruby would put it into nginx's configuration.
+    pub fn integer(&mut self, key: &str, node: &Node, least: u32, most: u32) -> Option<u32> {
+        let expected = format!("a whole number from {least} to {most}");
+        let text = match &node.value {
+            Value::Number(text) => text,
+            Value::String(text) if self.compat => text,
+            _ => return self.expected(key, node, &expected),
+        };
+        match text.parse::<u32>() {
+            Ok(number) if (least..=most).contains(&number) => Some(number),
+            _ => self.expected(key, node, &expected),
+        }
+    }
+
+    /// Seconds as a number, or a text such as "500ms", "5s", "1m", "1h".
+    pub fn duration(&mut self, key: &str, node: &Node) -> Option<Duration> {
+        const EXPECTED: &str = "a time above 0 and up to a day, such as 5, \"5s\", \"500ms\" or \"1m\"";
+        let seconds = match &node.value {
+            Value::Number(text) => text.parse::<f64>().ok(),
+            Value::String(text) => seconds(text),
+            _ => None,
+        };
+        match seconds.filter(|seconds| *seconds >= 0.001 && *seconds <= LONGEST) {
+            Some(seconds) => Some(Duration::from_millis((seconds * 1000.0).round() as u64)),
+            None => self.expected(key, node, EXPECTED),
+        }
+    }
+
+    /// An object's entries: the last of equal keys counts, at the place of the first (as in Ruby), and the others are noted.
+    pub fn members<'n>(&mut self, key: &str, node: &'n Node, expected: &str) -> Option<Vec<&'n Member>> {
+        match &node.value {
+            Value::Object(members) => Some(self.unique(members)),
+            _ => self.expected(key, node, expected),
+        }
+    }
+
+    pub fn unique<'n>(&mut self, members: &'n [Member]) -> Vec<&'n Member> {
+        let mut places = std::collections::HashMap::new();
+        let mut unique: Vec<&Member> = Vec::new();
+        for member in members {
+            match places.entry(member.key.as_str()) {
+                std::collections::hash_map::Entry::Occupied(place) => {
+                    let earlier: &mut &Member = &mut unique[*place.get()];
+                    let text = format!("duplicate key {:?}: the one in line {} counts", member.key, member.at.line);
+                    self.notes.push(self.source.note(earlier.at, text));
+                    *earlier = member;
+                }
+                std::collections::hash_map::Entry::Vacant(place) => {
+                    place.insert(unique.len());
+                    unique.push(member);
+                }
+            }
+        }
+        unique
+    }
+
+    /// Notes a key that nobody knows.
+    pub fn unknown_key(&mut self, inside: &str, member: &Member, known: &[&str]) {
+        let hint = match nearest(&member.key, known.iter().copied()) {
+            Some(near) => format!("; did you mean {near:?}?"),
+            None => String::new(),
+        };
+        let inside = if inside.is_empty() { String::new() } else { format!("{inside}: ") };
+        self.note(member.at, format!("{inside}unknown key {:?}{hint}", member.key));
+    }
+
+    /// A path below the root, as `/a/b`; with a `/` at its end if it is written so.
+    pub fn site_path(&mut self, key: &str, node: &Node) -> Option<String> {
+        let text = self.string(key, node, "a path below the root, such as \"index.html\"")?;
+        let mut path = String::new();
+        for segment in text.split('/').filter(|segment| !segment.is_empty() && *segment != ".") {
+            if segment == ".." {
+                self.mistake(node.at, format!("{key}: \"..\" leads out of the root: expected a path below it"));
+                return None;
+            }
+            path.push('/');
+            path.push_str(segment);
+        }
+        if path.is_empty() || text.ends_with('/') {
+            path.push('/');
+        }
+        Some(path)
+    }
+
+    /// Notes a key that no path can match.
+    pub fn check_path_key(&mut self, kind: &str, member: &Member) {
+        let key = member.key.as_str();
+        let why = if !key.starts_with('/') && !key.starts_with('*') {
+            "a path begins with /"
+        } else if key.contains("//") {
+            "a path has no empty segments: // counts as /"
+        } else if key.contains('?') {
+            "the query is not a part of the path"
+        } else if percent_encoded(key) {
+            "paths are compared decoded: write the character itself instead of %xx"
+        } else {
+            return;
+        };
+        self.note(member.at, format!("{kind} {key:?} never matches: {why}"));
+    }
+}
+
+fn percent_encoded(key: &str) -> bool {
+    key.as_bytes().windows(3).any(|w| w[0] == b'%' && w[1].is_ascii_hexdigit() && w[2].is_ascii_hexdigit())
+}
+
+fn seconds(text: &str) -> Option<f64> {
+    let digits = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().ok()?;
+    let unit = match unit.trim() {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Some(number * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn durations() {
+        for (text, expected) in [
+            ("5s", Some(5.0)),
+            ("500ms", Some(0.5)),
+            ("1m", Some(60.0)),
+            ("1.5 h", Some(5400.0)),
+            ("7", Some(7.0)),
+            ("5 sec", None),
+            ("s", None),
+            ("-1s", None),
+            ("", None),
+        ] {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
+    }
+}

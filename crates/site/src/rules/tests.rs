@@ -1,0 +1,1 @@
+//! Table-driven tests over whole files of rules.
