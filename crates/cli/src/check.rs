@@ -27,8 +27,19 @@ pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
 
 /// The line about an app that can be served, or why it cannot.
 pub(crate) fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<String, String> {
-    settings.rackup().map_err(|missing| missing.to_string())?;
+    settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
     trial.map_or_else(|| Ok("The configuration is right.".to_owned()), |trial| trial(settings))
+}
+
+/// Prints which rule answers a request; fails when that cannot be said.
+pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
+    match explain(&loaded.settings) {
+        Ok(text) => print(text.as_bytes()),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// What would be done, for people.
@@ -64,12 +75,22 @@ impl Plan<'_> {
             lines.push((if index == 0 { "listen" } else { "" }, bind.to_string()));
         }
         let threads = settings.threads;
-        lines.extend([
-            ("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)),
-            ("front", format!("{} threads ({front_threads_why})", settings.front_threads)),
-            ("files", path(&settings.files.public, "off")),
-            ("control", path(&settings.control, "off")),
-        ]);
+        if let Some(site) = &settings.sites.main {
+            lines.push(("rules", path(&site.static_json, "none (no static.json)")));
+        }
+        lines.extend(
+            settings
+                .sites
+                .hosts
+                .iter()
+                .map(|host| ("site", format!("{} for {}", host.site.dir.display(), host.host))),
+        );
+        lines.push(("front", format!("{} threads ({front_threads_why})", settings.front_threads)));
+        if settings.app.is_some() {
+            lines.push(("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)));
+            lines.push(("files", path(&settings.files.public, "off")));
+        }
+        lines.extend([("control", path(&settings.control, "off"))]);
         lines
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap_complete::Shell;
+use front::explain::Asked;
 use settings::{Environment, Errors, Loaded};
 
 use crate::arguments::arguments;
@@ -18,6 +19,8 @@ pub enum Command {
     Serve(Box<Loaded>),
     /// Say what would be done.
     Check(Box<Loaded>),
+    /// Say which rule answers a request.
+    Explain(Box<Loaded>, Asked),
     /// Print the numbers of a running server.
     Stats {
         /// The app's directory, for messages.
@@ -86,6 +89,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
     let load = |code| settings::load(&arguments(&matches), environment).map_err(|errors| wrong(errors, code));
     match matches.subcommand() {
         Some(("check", _)) => Ok(Command::Check(Box::new(load(1)?))),
+        Some(("explain", given)) => Ok(Command::Explain(Box::new(load(2)?), asked(given))),
         Some(("stats", given)) => stats(load(2)?, given.get_flag("json")),
         Some(("completions", given)) => Ok(Command::Completions(shell(given))),
         Some(("man", _)) => Ok(Command::Man),
@@ -107,6 +111,16 @@ fn stats(loaded: Loaded, json: bool) -> Result<Command, Answer> {
     };
     let control = loaded.settings.control.clone().ok_or_else(off)?;
     Ok(Command::Stats { dir: loaded.settings.dir, control, json })
+}
+
+fn asked(matches: &clap::ArgMatches) -> Asked {
+    let texts = |id: &str| matches.get_many::<String>(id).into_iter().flatten().cloned();
+    Asked {
+        target: texts("path").next().unwrap_or_default(),
+        host: texts("for-host").next(),
+        headers: texts("header").collect(),
+        https: matches.get_flag("https"),
+    }
 }
 
 fn shell(matches: &clap::ArgMatches) -> Shell {

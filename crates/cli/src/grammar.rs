@@ -14,11 +14,14 @@ use settings::table::{self, About, AnyEntry, COMMANDS, Flag, Takes};
 /// Keys of the options that `stats` takes.
 const STATS_KEYS: [&str; 3] = ["dir", "config", "control"];
 
+/// Keys of the options that `explain` takes.
+const EXPLAIN_KEYS: [&str; 5] = ["dir", "config", "site.root", "site.static_json", "files.public"];
+
 /// The whole grammar.
 pub(crate) fn grammar() -> Command {
     let root = Command::new("firebrick")
         .version(crate::VERSION)
-        .about("Web server for Ruby (Rack) apps that needs nothing in front of it")
+        .about("Web server for Ruby (Rack) apps and static sites that needs nothing in front of it")
         .after_help(
             "Values come from flags, then variables, then firebrick.toml, then defaults. \
              --help says more about each option.",
@@ -42,6 +45,28 @@ fn command(name: &'static str, doc: &'static str) -> Command {
                 .help("The shell to complete for"),
         ),
         "man" => command,
+        "explain" => command
+            .arg(
+                Arg::new("path")
+                    .required(true)
+                    .value_name("PATH")
+                    .help("The path, and query, of the request: /some/path"),
+            )
+            .args(arguments(|about| EXPLAIN_KEYS.contains(&about.key)))
+            .arg(
+                Arg::new("header")
+                    .long("header")
+                    .value_name("NAME: VALUE")
+                    .action(ArgAction::Append)
+                    .help("A header field of the request; may be repeated"),
+            )
+            .arg(
+                Arg::new("for-host")
+                    .long("for-host")
+                    .value_name("HOST")
+                    .help("The host that the request is for [default: localhost]"),
+            )
+            .arg(Arg::new("https").long("https").action(ArgAction::SetTrue).help("The client uses https")),
         "stats" => command.args(arguments(|about| STATS_KEYS.contains(&about.key))).arg(
             Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON, for programs to read"),
         ),

@@ -14,7 +14,7 @@ mod command;
 mod grammar;
 mod print;
 
-pub use check::{Trial, check};
+pub use check::{Trial, check, explain};
 pub use command::{Command, parse};
 pub use print::{completions, man};
 

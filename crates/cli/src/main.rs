@@ -11,8 +11,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {
-        Ok(Command::Serve(loaded)) => front::serve(loaded.settings),
+        Ok(Command::Serve(loaded)) => front::serve(*loaded),
         Ok(Command::Check(loaded)) => cli::check(&loaded, Some(&front::check)),
+        Ok(Command::Explain(loaded, asked)) => {
+            cli::explain(&loaded, &|settings| front::explain(settings, &asked))
+        }
         Ok(Command::Stats { dir, control, json }) => control::client::stats_command(&dir, &control, json),
         Ok(Command::Completions(shell)) => cli::completions(shell),
         Ok(Command::Man) => cli::man(),

@@ -1,6 +1,6 @@
 //! Loading the app once without serving it: the last line of `firebrick check`.
 
-use crate::{log_file, plan};
+use crate::{log_file, plan, sites};
 use pool::supervisor::{BootError, Supervisor};
 use settings::Settings;
 use tokio::runtime::{Builder, LocalOptions};
@@ -11,6 +11,10 @@ use tokio::runtime::{Builder, LocalOptions};
 /// Why it cannot be served: the exception that loading raised, with its backtrace; a log without a folder.
 pub fn check(settings: &Settings) -> Result<String, String> {
     log_file::check(settings)?;
+    let site = sites::check(settings)?;
+    if settings.app.is_none() {
+        return Ok(site.unwrap_or_else(|| "The configuration is right.".to_owned()));
+    }
     let options = plan::options(settings, Vec::new())?;
     let boot_timeout = settings.timeouts.worker_boot_timeout;
     let runtime = Builder::new_current_thread()

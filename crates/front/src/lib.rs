@@ -1,4 +1,5 @@
-//! The front: everything between the network and the workers, in one process that never runs Ruby.
+//! The front: everything between the network and the workers, in one process that never runs Ruby. A static site needs no
+//! workers.
 //!
 //! [`serve`] is the whole program, read from top to bottom: bind, boot the app, fork workers, open the port, look after
 //! things, drain, leave nothing behind. [`pipeline`] is the life of one request.
@@ -15,6 +16,7 @@ mod banner;
 mod check;
 mod control_socket;
 mod error_log;
+pub mod explain;
 mod forwarded;
 mod leftovers;
 mod listen;
@@ -24,12 +26,13 @@ mod plan;
 mod request_id;
 mod serve;
 mod signals;
+mod sites;
 mod snapshot;
 mod stamp;
-pub mod static_files;
 mod thread;
 
 pub use check::check;
+pub use explain::explain;
 pub use serve::serve;
 
 /// Version of the program.

@@ -3,20 +3,29 @@
 use crate::access_log::AccessLog;
 use crate::forwarded::Forwarded;
 use crate::request_id::RequestIds;
+use crate::sites::local::{LocalSite, LocalSites};
 use crate::stamp::Stamp;
-use crate::static_files::StaticFiles;
 use handler::{Ending, Exchange, Fault, Handler, Request, Response};
 use pool::Rack;
+use site::{Answer, PublicFiles};
 use stats::Finished;
+use std::rc::Rc;
 use std::time::Instant;
+
+/// The app and what stands before it.
+pub(crate) struct App {
+    pub(crate) stamp: Stamp,
+    /// Its `public` directory, unless a site serves it.
+    pub(crate) files: Option<PublicFiles>,
+    pub(crate) rack: Rack,
+}
 
 /// What every request goes through.
 pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
-    pub(crate) stamp: Stamp,
-    pub(crate) files: Option<StaticFiles>,
-    pub(crate) rack: Rack,
+    pub(crate) sites: Rc<LocalSites>,
+    pub(crate) app: Option<App>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) complain: Box<dyn Fn(&str)>,
@@ -26,11 +35,9 @@ impl Handler for Pipeline {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         self.forwarded.apply(&mut exchange.request);
-        self.stamp.apply(&mut exchange.request);
-        let file = self.files.as_ref().and_then(|files| files.answer(&exchange.request));
-        let mut response = match file {
-            Some(response) => response,
-            None => self.rack.handle(exchange).await,
+        let mut response = match self.sites.of(&exchange.request) {
+            Some(site) => self.site(&site, exchange).await,
+            None => self.app(exchange).await,
         };
         if let (Some(ids), Some(id)) = (&self.ids, id) {
             ids.mark(&mut response.fields, &id);
@@ -64,6 +71,38 @@ impl Handler for Pipeline {
         if let Some(log) = &self.access_log {
             log.record(ending);
         }
+    }
+}
+
+impl Pipeline {
+    /// The site answers, or says who does.
+    async fn site(&self, local: &LocalSite, exchange: Exchange) -> Response {
+        let (mut response, after) = match local.site.answer(&exchange.request).await {
+            Answer::Response(response) => return response,
+            Answer::Proxy(forwarding) => {
+                let proxy = &local.proxies[forwarding.id];
+                (Box::pin(proxy.forward(exchange, forwarding.target)).await, forwarding.after)
+            }
+            Answer::App(after) => (self.app(exchange).await, after),
+        };
+        local.site.finish(&after, &mut response);
+        response
+    }
+
+    /// A file of the app's `public` directory, else the app.
+    async fn app(&self, mut exchange: Exchange) -> Response {
+        let Some(app) = &self.app else {
+            // Only hosts have sites, and this is none of them.
+            return Response::text(404, "text/plain; charset=utf-8", "404 Not Found\n");
+        };
+        app.stamp.apply(&mut exchange.request);
+        if let Some(files) = &app.files
+            && let Some(file) = files.find(&exchange.request)
+            && let Some(response) = Box::pin(files.answer(&exchange.request, file)).await
+        {
+            return response;
+        }
+        app.rack.handle(exchange).await
     }
 }
 

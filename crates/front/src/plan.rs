@@ -1,20 +1,42 @@
 //! From settings to what the pool needs; finding our Ruby files.
 
+use crate::sites::Sites;
 use pool::supervisor::Options;
 use pool::table::Patience;
 use pool::template::Plan;
-use settings::Settings;
+use settings::{AccessLog, Bind, Loaded, Settings};
 use std::path::{Path, PathBuf};
 
 /// The variable that names the folder of our Ruby files; set by the gem's launcher.
 const LIB: &str = "FIREBRICK_LIB";
+
+/// The settings with what `static.json` says about the server itself, where nobody has said otherwise.
+pub(crate) fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
+    let Loaded { mut settings, choices, .. } = loaded;
+    let chosen = |key: &str| choices.iter().any(|choice| choice.key == key);
+    let Some(rules) = sites.main.as_ref().map(|site| &site.plan.rules) else { return settings };
+    if let Some(port) = rules.port().filter(|_| !chosen("port") && !chosen("bind"))
+        && let [Bind::Tcp { port: default, .. }] = settings.binds.as_mut_slice()
+    {
+        *default = port;
+    }
+    if let Some(connections) = rules.worker_connections().filter(|_| !chosen("limits.max_connections")) {
+        // nginx counts connections of each of its worker processes.
+        settings.limits.max_connections =
+            (connections as usize).saturating_mul(settings.front_threads as usize);
+    }
+    if !rules.access_log() && !chosen("log.access") {
+        settings.logs.access_log = AccessLog::Off;
+    }
+    settings
+}
 
 /// How to run the app.
 ///
 /// # Errors
 /// There is no app, or our Ruby files are not where they should be.
 pub(crate) fn options(settings: &Settings, unlink: Vec<PathBuf>) -> Result<Options, String> {
-    let app = settings.rackup().map_err(|missing| missing.to_string())?.to_owned();
+    let app = settings.app.clone().ok_or("there is no app to run")?;
     let plan = Plan {
         ruby: settings.rack.ruby.clone(),
         lib: lib()?,

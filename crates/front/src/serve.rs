@@ -9,10 +9,12 @@ use crate::leftovers::Leftovers;
 use crate::listen::{self, Bound, Listener};
 use crate::plan;
 use crate::signals::{Signals, Wish};
+use crate::sites::{self, Sites};
 use crate::snapshot::Camera;
 use crate::thread::{self, Phase, Seed};
-use pool::supervisor::{Command, Notice, Supervisor};
-use settings::Settings;
+use pool::Shared;
+use pool::supervisor::{AppFacts, Command, Notice, Supervisor};
+use settings::{Loaded, Settings};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -20,8 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 
-/// Serves an app until it is told to stop. 0 after an orderly end, 1 when the server could not start.
-pub fn serve(settings: Settings) -> ExitCode {
+/// Serves an app or a site until it is told to stop. 0 after an orderly end, 1 when the server could not start.
+pub fn serve(loaded: Loaded) -> ExitCode {
     let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(e) => {
@@ -29,7 +31,7 @@ pub fn serve(settings: Settings) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run(Arc::new(settings))) {
+    match runtime.block_on(run(loaded)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -38,12 +40,15 @@ pub fn serve(settings: Settings) -> ExitCode {
     }
 }
 
-async fn run(settings: Arc<Settings>) -> Result<(), String> {
+async fn run(loaded: Loaded) -> Result<(), String> {
     let (begun, started) = (Instant::now(), SystemTime::now());
+    raise_open_files();
+    let (found, notes) = sites::load::load(&loaded.settings)?;
+    let settings = Arc::new(plan::with_rules(loaded, &found));
     let mut signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
     let error_log = Arc::new(ErrorLog::open(&settings.logs.error_log)?);
     let access_log = open_access_log(&settings, &error_log)?;
-    raise_open_files();
+    notes.iter().for_each(|note| error_log.write(&format!("warning: {note}")));
 
     let mut leftovers = Leftovers::default();
     let bound = listen::bind_all(&settings.binds, settings.front_threads as usize)?;
@@ -56,28 +61,39 @@ async fn run(settings: Arc<Settings>) -> Result<(), String> {
         unlink.push(pidfile.clone());
     }
 
-    let Some(supervisor) = boot(&settings, unlink, &mut signals).await? else { return Ok(()) };
-    let facts = supervisor.facts().clone();
-    let threads = Threads::start(&settings, &supervisor, access_log.as_ref(), &error_log)?;
+    let supervisor = match settings.app {
+        Some(_) => match boot(&settings, unlink, &mut signals).await? {
+            Some(supervisor) => Some(supervisor),
+            None => return Ok(()),
+        },
+        None => None,
+    };
+    let facts: Option<AppFacts> = supervisor.as_ref().map(|supervisor| supervisor.facts().clone());
+    let shared = supervisor.as_ref().map(Supervisor::shared);
+    let (new_sites, sites) = watch::channel(Arc::new(found));
+    let threads = Threads::start(&settings, shared.as_ref(), &sites, access_log.as_ref(), &error_log)?;
+    tokio::task::spawn_local(sites::watch::run(settings.clone(), new_sites, error_log.clone()));
     let (commands, orders) = mpsc::channel(16);
     let camera = Camera {
         settings: settings.clone(),
         facts: facts.clone(),
-        shared: supervisor.shared(),
+        shared,
         recorders: threads.recorders.clone(),
         commands: commands.clone(),
         started,
-        template: supervisor.template_pid(),
+        template: supervisor.as_ref().and_then(Supervisor::template_pid),
     };
     if let Some(control) = control {
         tokio::task::spawn_local(control.run(async move || camera.take().await));
     }
 
     let (notify, mut notices) = mpsc::unbounded_channel();
-    let pool = tokio::task::spawn_local(supervisor.run(orders, move |notice| {
-        // Nobody reads notices once the server ends.
-        let _ = notify.send(notice);
-    }));
+    // Nobody reads notices once the server ends.
+    let notify = move |notice| drop(notify.send(notice));
+    let pool = match supervisor {
+        Some(supervisor) => tokio::task::spawn_local(supervisor.run(orders, notify)),
+        None => tokio::task::spawn_local(without_app(orders, notify)),
+    };
     let mut bound = Some(bound);
     let mut outcome = Ok(());
     let mut life = Life { commands, threads: Some(threads), interrupted: false };
@@ -89,7 +105,7 @@ async fn run(settings: Arc<Settings>) -> Result<(), String> {
             Some(notice) = notices.recv() => match notice {
                 Notice::Log(text) => error_log.write(&text),
                 Notice::Settled => match open(bound.take(), &life) {
-                    Ok(addresses) => banner::print(&settings, &facts, &addresses, begun.elapsed()),
+                    Ok(addresses) => banner::print(&settings, facts.as_ref(), &sites.borrow(), &addresses, begun.elapsed()),
                     Err(e) => {
                         outcome = Err(e);
                         life.order(Command::Halt).await;
@@ -119,6 +135,19 @@ async fn run(settings: Arc<Settings>) -> Result<(), String> {
         error_log.write("the last lines of the access log could not be written");
     }
     outcome
+}
+
+/// What the pool would do, for a server without an app: it is there at once and ends when it is told to.
+async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice)) {
+    notify(Notice::Settled);
+    while let Some(command) = orders.recv().await {
+        match command {
+            Command::Drain | Command::Halt => return,
+            // Who asked may have gone.
+            Command::Rows(answer) => drop(answer.send(Vec::new())),
+            Command::More | Command::Fewer => {}
+        }
+    }
 }
 
 /// How long the access log's output may take nothing at the end.
@@ -196,7 +225,8 @@ struct Threads {
 impl Threads {
     fn start(
         settings: &Arc<Settings>,
-        supervisor: &Supervisor,
+        shared: Option<&Arc<Shared>>,
+        sites: &watch::Receiver<Arc<Sites>>,
         access_log: Option<&access_log::Output>,
         error_log: &Arc<ErrorLog>,
     ) -> Result<Threads, String> {
@@ -213,7 +243,8 @@ impl Threads {
             let seed = Seed {
                 index,
                 settings: settings.clone(),
-                shared: supervisor.shared(),
+                shared: shared.cloned(),
+                sites: sites.clone(),
                 recorder,
                 access_log: access_log.map(|log| log.log(settings.logs.log_format, header)),
                 error_log: error_log.clone(),

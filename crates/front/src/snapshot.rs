@@ -13,8 +13,9 @@ use tokio::sync::{mpsc, oneshot};
 #[derive(Clone)]
 pub(crate) struct Camera {
     pub(crate) settings: Arc<Settings>,
-    pub(crate) facts: AppFacts,
-    pub(crate) shared: Arc<Shared>,
+    /// Of the app, if there is one.
+    pub(crate) facts: Option<AppFacts>,
+    pub(crate) shared: Option<Arc<Shared>>,
     pub(crate) recorders: Vec<Recorder>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) started: SystemTime,
@@ -49,25 +50,31 @@ impl Camera {
         let now = (Instant::now(), SystemTime::now());
         ServerSnapshot {
             version: crate::VERSION.to_owned(),
-            ruby: RubyVersion::from(self.facts.ruby.as_str()),
-            rack: self.facts.rack.clone(),
+            ruby: self.facts.as_ref().map(|facts| RubyVersion::from(facts.ruby.as_str())).unwrap_or_default(),
+            rack: self.facts.as_ref().map(|facts| facts.rack.clone()).unwrap_or_default(),
             environment: self.settings.environment.clone(),
             dir: self.settings.dir.display().to_string(),
             pid: std::process::id(),
             started_at: self.started,
             taken_at: now.1,
             phase: 0,
-            clustered: self.settings.workers > 1,
+            clustered: self.shared.is_some() && self.settings.workers > 1,
             pss_bytes: own,
-            workers: rows.map(|(row, pss)| self.worker(row, pss, now)).collect(),
+            workers: rows.filter_map(|(row, pss)| self.worker(row, pss, now)).collect(),
             queue: self.queue(now.0),
             front: Snapshot::of(&self.recorders),
         }
     }
 
-    fn worker(&self, row: &Row, pss_bytes: u64, (now, wall): (Instant, SystemTime)) -> WorkerSnapshot {
-        let slot = self.shared.slot(row.index as usize);
-        WorkerSnapshot {
+    fn worker(
+        &self,
+        row: &Row,
+        pss_bytes: u64,
+        (now, wall): (Instant, SystemTime),
+    ) -> Option<WorkerSnapshot> {
+        let shared = self.shared.as_ref()?;
+        let slot = shared.slot(row.index as usize);
+        Some(WorkerSnapshot {
             index: row.index,
             pid: row.pid,
             state: match row.stage {
@@ -83,14 +90,15 @@ impl Camera {
             busy_threads: slot.serving.len() as u32,
             threads_started: slot.threads as u32,
             threads_max: self.settings.threads.max.into(),
-            in_flight: self.shared.dispatch().taken(row.serial),
+            in_flight: shared.dispatch().taken(row.serial),
             pss_bytes,
             restarts: row.restarts,
-        }
+        })
     }
 
     fn queue(&self, now: Instant) -> QueueSnapshot {
-        let dispatch = self.shared.dispatch();
+        let Some(shared) = &self.shared else { return QueueSnapshot::default() };
+        let dispatch = shared.dispatch();
         let oldest =
             dispatch.oldest().map_or(0.0, |since| now.saturating_duration_since(since).as_secs_f64() * 1e3);
         QueueSnapshot {

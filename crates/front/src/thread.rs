@@ -5,13 +5,17 @@ use crate::access_log::AccessLog;
 use crate::error_log::ErrorLog;
 use crate::forwarded::Forwarded;
 use crate::listen::Listener;
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::{self, App, Pipeline};
 use crate::request_id::RequestIds;
+use crate::sites::Sites;
+use crate::sites::load::bounds;
+use crate::sites::local::LocalSites;
 use crate::stamp::Stamp;
-use crate::static_files::StaticFiles;
+use handler::{Failure, Fault, Request};
 use http::{Context, Timers};
 use pool::{Local, Rack, RackOptions, Shared};
 use settings::Settings;
+use site::PublicFiles;
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -35,7 +39,9 @@ pub(crate) enum Phase {
 pub(crate) struct Seed {
     pub(crate) index: u16,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) shared: Arc<Shared>,
+    /// The pool that runs the app, if there is one.
+    pub(crate) shared: Option<Arc<Shared>>,
+    pub(crate) sites: watch::Receiver<Arc<Sites>>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) error_log: Arc<ErrorLog>,
@@ -67,6 +73,7 @@ async fn run(seed: Seed) {
         index,
         settings,
         shared,
+        sites,
         recorder,
         access_log,
         error_log,
@@ -76,21 +83,30 @@ async fn run(seed: Seed) {
         drained,
     } = seed;
     let limits = &settings.limits;
-    let local = Local::new(
-        index,
-        shared,
-        limits.response_memory,
-        limits.response_spool,
-        settings.temp_dir.clone(),
-        complaint(&error_log),
-    );
-    spawn_local(local.clone().run());
+    let local = shared.map(|shared| {
+        Local::new(
+            index,
+            shared,
+            limits.response_memory,
+            limits.response_spool,
+            settings.temp_dir.clone(),
+            complaint(&error_log),
+        )
+    });
+    if let Some(local) = &local {
+        spawn_local(local.clone().run());
+    }
+    let local_sites = {
+        let complain: Rc<dyn Fn(&str)> = complaint(&error_log).into();
+        LocalSites::new(&sites.borrow(), failed(&recorder, &error_log), complain)
+    };
+    spawn_local(local_sites.clone().follow(sites));
     let timers = Timers::new();
     {
         let timers = timers.clone();
         spawn_local(async move { timers.run().await });
     }
-    let pipeline = pipeline(&settings, local, recorder.clone(), access_log, &error_log);
+    let pipeline = pipeline(&settings, local, local_sites, recorder.clone(), access_log, &error_log);
     let context = Context::new(pipeline, http_limits(&settings), timers);
     let acceptor = Rc::new(Acceptor {
         context: context.clone(),
@@ -136,37 +152,51 @@ fn complaint(log: &Arc<ErrorLog>) -> Box<dyn Fn(&str)> {
 
 fn pipeline(
     settings: &Settings,
-    local: Rc<Local>,
+    local: Option<Rc<Local>>,
+    sites: Rc<LocalSites>,
     recorder: stats::Recorder,
     access_log: Option<AccessLog>,
     log: &Arc<ErrorLog>,
 ) -> Pipeline {
     let options =
         RackOptions { body_memory: settings.limits.body_memory, temp_dir: settings.temp_dir.clone() };
-    let failed = {
-        let (recorder, complain) = (recorder.clone(), complaint(log));
-        Box::new(move |failure: &handler::Failure, request: &handler::Request| {
-            recorder.failed(pipeline::fault(failure.fault()));
-            if failure.fault() != handler::Fault::Client {
-                complain(&format!(
-                    "{} for {}: {}",
-                    failure.status(),
-                    pipeline::name(Some(request)),
-                    failure.reason
-                ));
-            }
-        })
-    };
+    let app = local.map(|local| {
+        let failed = failed(&recorder, log);
+        // A site in front of the app has looked for a file already.
+        let public = settings.files.public.as_deref().filter(|_| settings.sites.main.is_none());
+        App {
+            stamp: Stamp::default(),
+            files: public.map(|dir| PublicFiles::new(dir, bounds(settings))),
+            rack: Rack::new(local, options, Box::new(move |failure, request| failed(failure, request))),
+        }
+    });
+    // Ids are for following a request through an app's log.
+    let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
     Pipeline {
-        ids: settings.rack.request_id_header.as_deref().map(RequestIds::new),
+        ids,
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
-        stamp: Stamp::default(),
-        files: settings.files.public.as_deref().map(StaticFiles::new),
-        rack: Rack::new(local, options, failed),
+        sites,
+        app,
         recorder,
         access_log,
         complain: complaint(log),
     }
+}
+
+/// Counts and logs what the app, or an origin, fails to do.
+fn failed(recorder: &stats::Recorder, log: &Arc<ErrorLog>) -> Rc<dyn Fn(&Failure, &Request)> {
+    let (recorder, complain) = (recorder.clone(), complaint(log));
+    Rc::new(move |failure, request| {
+        recorder.failed(pipeline::fault(failure.fault()));
+        if failure.fault() != Fault::Client {
+            complain(&format!(
+                "{} for {}: {}",
+                failure.status(),
+                pipeline::name(Some(request)),
+                failure.reason
+            ));
+        }
+    })
 }
 
 fn http_limits(settings: &Settings) -> http::Limits {

@@ -26,6 +26,9 @@ pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
     reader.errors
 }
 
+/// The table of sites by host name.
+pub(crate) const SITES: &str = "sites";
+
 struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
@@ -43,10 +46,20 @@ impl Reader<'_> {
             let entry =
                 table::entries().map(|entry| entry.about()).find(|about| about.in_file && about.key == key);
             match (entry, item.as_table_like()) {
+                (None, Some(sites)) if key == SITES => self.sites(sites),
                 (Some(about), _) => self.given.add(about.key, Written { raw: raw(item), origin }),
                 (None, Some(inner)) if is_section(&key) => self.table(inner, &format!("{key}.")),
                 (None, _) => self.unknown(&key, item, origin),
             }
+        }
+    }
+
+    /// Reads the one table whose keys are the user's own.
+    fn sites(&mut self, sites: &dyn TableLike) {
+        for (host, item) in sites.iter() {
+            let span = sites.key(host).and_then(toml_edit::Key::span).or_else(|| item.span());
+            let origin = self.origin(span.map_or(0, |span| span.start));
+            self.given.sites.push((host.to_owned(), Written { raw: raw(item), origin }));
         }
     }
 
@@ -115,7 +128,7 @@ fn keys() -> impl Iterator<Item = &'static str> {
 
 /// The tables that hold keys, some more than once.
 fn sections() -> impl Iterator<Item = &'static str> {
-    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section)
+    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([SITES])
 }
 
 fn is_section(key: &str) -> bool {

@@ -36,6 +36,8 @@ pub struct Written {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Given {
     values: BTreeMap<&'static str, Vec<Written>>,
+    /// The `[sites]` table: host names and directories.
+    pub(crate) sites: Vec<(String, Written)>,
 }
 
 impl Given {

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod control;
+mod discover;
 mod docs;
 mod environment;
 mod error;
@@ -33,6 +34,7 @@ mod testing;
 mod value;
 
 pub use control::control_path;
+pub use discover::{Discovered, STATIC_JSON};
 pub use docs::markdown;
 pub use environment::{Environment, ProcessEnvironment};
 pub use error::{Error, Errors};
@@ -43,7 +45,7 @@ pub use machine::{Chosen, Machine, auto_front_threads, auto_workers};
 pub use origin::Origin;
 pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
-pub use settings::{Files, Limits, Logs, MissingApp, Rack, Settings, Timeouts};
+pub use settings::{Files, HostSite, Limits, Logs, NothingToServe, Rack, Settings, Site, Sites, Timeouts};
 pub use value::bind::{Bind, DEFAULT_BACKLOG};
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::control::control_path;
+use crate::discover::Discovered;
 use crate::environment::Environment;
 use crate::error::{Error, Errors, written};
 use crate::file;
@@ -38,12 +39,15 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
         Some((path, Err(problem))) => errors.push(unreadable(path, problem, named.as_ref())),
         None => {}
     }
+    let site_base = target.dir.clone();
     let facts = Facts {
         control: control_path(&target.dir, environment, environment.uid()),
         typed_in,
         dir: target.dir,
         app: target.app,
         config,
+        host_sites: host_sites(&given, &site_base),
+        site: Discovered::look(&site_base),
         machine: environment.machine(),
     };
     match resolve(&given, &facts) {
@@ -54,6 +58,16 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
             Err(sorted(errors))
         }
     }
+}
+
+/// The directories of the `[sites]` table and what is in them.
+fn host_sites(given: &Given, dir: &Path) -> Vec<(String, Written, Option<PathBuf>, Discovered)> {
+    let looked = |(host, written): &(String, Written)| {
+        let site = written.raw.text().map(|path| dir.join(path).components().collect::<PathBuf>());
+        let found = site.as_deref().map(Discovered::look).unwrap_or_default();
+        (host.clone(), written.clone(), site, found)
+    };
+    given.sites.iter().map(looked).collect()
 }
 
 /// In the order in which a reader meets them: flags, variables, lines of the file.

@@ -4,13 +4,15 @@
 
 mod bounds;
 mod listen;
+mod site;
 mod taker;
 mod threads;
 
 use std::path::{Path, PathBuf};
 
+use crate::discover::Discovered;
 use crate::error::Error;
-use crate::given::Given;
+use crate::given::{Given, Written};
 use crate::kind::texts::PathOrWord;
 use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers};
 use crate::nearest::nearest;
@@ -28,6 +30,10 @@ pub(crate) struct Facts {
     pub(crate) dir: PathBuf,
     pub(crate) app: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
+    /// What the directory holds of a static site.
+    pub(crate) site: Discovered,
+    /// The `[sites]` table: host, what was written, the directory if it is one's name, what is in it.
+    pub(crate) host_sites: Vec<(String, Written, Option<PathBuf>, Discovered)>,
     /// What `control = "auto"` means here.
     pub(crate) control: PathBuf,
     pub(crate) machine: Machine,
@@ -72,6 +78,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         timeouts: bounds::timeouts(&taker),
         rack: rack_of(&taker, facts),
         files: files_of(&taker, facts),
+        sites: site::sites(&taker, facts),
         logs: logs_of(&taker, facts),
         control: control(&taker, facts),
         pidfile: optional_path(taker.take(&app::PIDFILE), facts),
@@ -90,6 +97,11 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         warnings,
         machine: facts.machine.clone(),
     })
+}
+
+/// The table's bounds keep every value below 32 bits' worth.
+fn size(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 fn workers_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
@@ -218,6 +230,8 @@ impl Settings {
             dir: dir.to_owned(),
             app: None,
             config: None,
+            site: Discovered::default(),
+            host_sites: Vec::new(),
             control: dir.join("control.sock"),
             machine,
         };

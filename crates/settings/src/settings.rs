@@ -4,7 +4,7 @@
 //! form has become `None`.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::value::bind::Bind;
@@ -39,6 +39,8 @@ pub struct Settings {
     pub rack: Rack,
     /// Files that are served without entering Ruby.
     pub files: Files,
+    /// Static sites.
+    pub sites: Sites,
     /// Where lines go.
     pub logs: Logs,
     /// Path of the control socket; `None` when it is off.
@@ -54,30 +56,73 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The rackup file.
+    /// Whether there is anything to serve.
     ///
     /// # Errors
-    /// When there is none.
-    pub fn rackup(&self) -> Result<&Path, MissingApp> {
-        self.app.as_deref().ok_or_else(|| MissingApp { dir: self.dir.clone() })
+    /// There is neither an app nor a site.
+    pub fn something_to_serve(&self) -> Result<(), NothingToServe> {
+        let found = self.app.is_some() || self.sites.main.is_some() || !self.sites.hosts.is_empty();
+        if found { Ok(()) } else { Err(NothingToServe { dir: self.dir.clone() }) }
     }
 }
 
-/// There is no rackup file to serve.
+/// There is neither an app nor a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingApp {
+pub struct NothingToServe {
     /// Where it was looked for.
     pub dir: PathBuf,
 }
 
-impl fmt::Display for MissingApp {
+impl fmt::Display for NothingToServe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dir = self.dir.display();
-        write!(f, "there is no config.ru in {dir}; go to the app's directory or name it: firebrick DIR")
+        write!(
+            f,
+            "there is no config.ru in {dir}, and no static site (static.json, _site/, public_html/, dist/index.html, \
+             build/index.html, index.html); go to the app's directory or name it: firebrick DIR; \
+             any directory is served as a static site with --root DIR"
+        )
     }
 }
 
-impl std::error::Error for MissingApp {}
+impl std::error::Error for NothingToServe {}
+
+/// The static sites of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sites {
+    /// The site of the directory: alone, or in front of the app.
+    pub main: Option<Site>,
+    /// Sites that answer for a host name.
+    pub hosts: Vec<HostSite>,
+    /// Read rules again when they change.
+    pub watch: bool,
+    /// Files that a front thread keeps open.
+    pub open_files: usize,
+    /// Bytes of small files that a front thread keeps.
+    pub cache_memory: u64,
+}
+
+/// A static site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The directory that relative paths of the rules begin in.
+    pub dir: PathBuf,
+    /// The rules' file.
+    pub static_json: Option<PathBuf>,
+    /// Where the files are, if somebody said so.
+    pub root: Option<PathBuf>,
+    /// Where they seem to be, for when the rules do not say.
+    pub found: Option<PathBuf>,
+}
+
+/// A site for requests to a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSite {
+    /// The host name in lower case, without port; `*.` in front stands for any name below.
+    pub host: String,
+    /// The site.
+    pub site: Site,
+}
 
 /// Bounds on what is accepted from a client and kept for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod logs;
 pub(crate) mod rack;
+pub(crate) mod site;
 pub(crate) mod timeouts;
 pub(crate) mod workers;
 
@@ -19,16 +20,27 @@ pub use entry::{About, AnyEntry, Category, Flag, Takes};
 
 /// All options, in the order in which help shows them.
 pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
-    [app::ALL, listen::ALL, workers::ALL, rack::ALL, files::ALL, logs::ALL, timeouts::ALL, limits::ALL]
-        .into_iter()
-        .flatten()
-        .copied()
+    [
+        app::ALL,
+        listen::ALL,
+        workers::ALL,
+        rack::ALL,
+        files::ALL,
+        site::ALL,
+        logs::ALL,
+        timeouts::ALL,
+        limits::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
 }
 
 /// The commands and one line about each, in the order in which help shows them.
 pub const COMMANDS: &[(&str, &str)] = &[
-    ("serve", "Serve the app (this is also what happens without a command)"),
+    ("serve", "Serve the app or the site (this is also what happens without a command)"),
     ("check", "Read the configuration, say what would be done, exit 0 or 1"),
+    ("explain", "Say which rule of the static site answers a path, and why"),
     ("stats", "Print the numbers of the server that runs in DIR"),
     ("completions", "Print a completion script for bash, zsh or fish"),
     ("man", "Print the manual page"),

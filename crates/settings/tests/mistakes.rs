@@ -41,6 +41,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     ),
     ("files.public", "1979-05-27", "expected the path of a directory"),
     ("files.serve_public", "'no'", "expected true or false"),
+    ("site.root", "'nowhere'", "expected a directory that exists"),
+    ("site.root", "3", "expected the path of a directory"),
+    ("site.static_json", "'nowhere.json'", "expected a file that exists"),
+    ("site.watch", "'no'", "expected true or false"),
+    ("site.open_files", "1", "expected a whole number from 16 to 1000000"),
+    ("site.cache_memory", "'much'", "expected a size such as"),
     ("log.access", "true", "expected the path of a file or \"off\" or \"-\""),
     ("log.format", "'jsn'", "expected one of \"combined\", \"common\", \"json\"; did you mean \"json\"?"),
     ("log.error", "''", "expected the path of a file or \"-\""),
@@ -82,6 +88,22 @@ fn each_wrong_value_is_named_with_its_line_and_what_was_expected() {
         let key = entry.about().key;
         assert!(WRONG.iter().any(|(known, ..)| *known == key), "no wrong value of {key} is tried");
     }
+}
+
+#[test]
+fn sites_that_cannot_be_are_named_with_their_line() {
+    for (line, expected) in [
+        ("'http://a' = '.'", "expected a host name such as \"example.com\""),
+        ("'a:80' = '.'", "expected a host name such as"),
+        ("a = 1", "expected a directory, as text"),
+        ("a = 'nowhere'", "expected a directory that exists"),
+        ("a = '.'", "there is no static.json, _site/"),
+    ] {
+        let mistakes = App::with(&format!("[sites]\n{line}\n")).mistakes();
+        assert!(mistakes.starts_with("firebrick.toml:2: sites."), "{mistakes}");
+        assert!(mistakes.contains(expected), "{mistakes}");
+    }
+    assert!(App::with("sites = 1").mistakes().contains("expected a table: [sites]"));
 }
 
 #[test]

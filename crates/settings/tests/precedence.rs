@@ -166,15 +166,50 @@ fn a_rackup_file_stands_for_its_directory() {
         (settings.app.as_deref(), &settings.dir),
         (Some(settings.dir.join("other.ru").as_path()), &settings.dir)
     );
-    assert!(settings.rackup().is_ok());
+    assert_eq!(settings.something_to_serve(), Ok(()));
 }
 
 #[test]
 fn a_directory_without_an_app_loads_but_cannot_be_served() {
     let app = App::new();
     std::fs::remove_file(below(&app, "config.ru")).expect("it was there");
-    let missing = app.loaded().settings.rackup().map(Path::to_owned).expect_err("no app");
+    let missing = app.loaded().settings.something_to_serve().expect_err("no app");
     assert!(missing.to_string().contains("there is no config.ru in"), "{missing}");
+}
+
+#[test]
+fn a_static_site_is_found_where_generators_put_it() {
+    let app = App::new();
+    app.write("static.json", "{}");
+    let site = app.loaded().settings.sites.main.expect("rules in front of the app");
+    assert_eq!((site.static_json, site.found), (Some(below(&app, "static.json")), None));
+    std::fs::remove_file(below(&app, "static.json")).expect("it was there");
+    std::fs::create_dir(below(&app, "_site")).expect("a directory");
+    assert_eq!(app.loaded().settings.sites.main, None, "the app answers");
+    std::fs::remove_file(below(&app, "config.ru")).expect("it was there");
+    let settings = app.loaded().settings;
+    assert_eq!(settings.sites.main.as_ref().and_then(|site| site.found.clone()), Some(below(&app, "_site")));
+    assert_eq!(settings.something_to_serve(), Ok(()));
+}
+
+#[test]
+fn any_directory_is_a_site_when_it_is_named_so() {
+    let app = App::new();
+    std::fs::create_dir(below(&app, "files")).expect("a directory");
+    let app = app.flag("--root", "files");
+    assert_eq!(app.loaded().settings.sites.main.and_then(|site| site.root), Some(below(&app, "files")));
+}
+
+#[test]
+fn sites_by_host_name() {
+    let app = App::with("[sites]\n\"Example.com\" = 'a'\n'*.example.com' = 'b'");
+    for name in ["a", "b"] {
+        std::fs::create_dir(below(&app, name)).expect("a directory");
+        app.write(&format!("{name}/index.html"), "");
+    }
+    let hosts = app.loaded().settings.sites.hosts;
+    let found: Vec<_> = hosts.iter().map(|site| (site.host.as_str(), site.site.dir.clone())).collect();
+    assert_eq!(found, [("example.com", below(&app, "a")), ("*.example.com", below(&app, "b"))]);
 }
 
 #[test]

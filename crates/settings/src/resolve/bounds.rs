@@ -1,7 +1,7 @@
 //! Limits and timeouts, and what they must be to each other.
 
-use super::Facts;
 use super::taker::Taker;
+use super::{Facts, size};
 use crate::given::Given;
 use crate::kind::numbers::size_text;
 use crate::origin::Origin;
@@ -71,11 +71,6 @@ pub(super) fn warn(taker: &Taker<'_>, settings: &Settings, facts: &Facts) {
             "limits.max_connections is {connections}, but only {files} files may be open; raise the limit (ulimit -n)"
         ));
     }
-}
-
-/// The table's bounds keep every value below 32 bits' worth.
-fn size(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 /// Every limit at its default.

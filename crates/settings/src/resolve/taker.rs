@@ -109,6 +109,11 @@ impl<'a> Taker<'a> {
         self.errors.borrow_mut().push(error);
     }
 
+    /// Notes a mistake that is not about an option.
+    pub(super) fn refuse(&self, error: Error) {
+        self.errors.borrow_mut().push(error);
+    }
+
     pub(super) fn warn(&self, warning: String) {
         self.warnings.borrow_mut().push(warning);
     }

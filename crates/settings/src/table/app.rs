@@ -12,8 +12,8 @@ entries! { Category::App;
         positional: Some("DIR|config.ru"),
         default: ".",
         default_shown: Some("the current directory"),
-        doc: "The app's directory, or its rackup file",
-        more: "A directory is served by the config.ru in it. Workers run in the directory, and relative paths of \
+        doc: "Directory of the app or the site, or a rackup file",
+        more: "A directory is served by the config.ru in it; without one, as a static site. Workers run in the directory, and relative paths of \
                the configuration file begin there; relative paths of flags and variables begin where the command \
                is typed.",
     }

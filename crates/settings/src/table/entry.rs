@@ -16,6 +16,8 @@ pub enum Category {
     Rack,
     /// Files served without Ruby.
     Files,
+    /// Static sites.
+    Site,
     /// Log lines.
     Logs,
     /// Bounds on waiting.
@@ -32,7 +34,8 @@ impl Category {
             Category::Listen => "Listening",
             Category::Workers => "Workers and threads",
             Category::Rack => "Ruby and Rack",
-            Category::Files => "Static files",
+            Category::Files => "Public files of an app",
+            Category::Site => "Static sites",
             Category::Logs => "Logs",
             Category::Timeouts => "Timeouts",
             Category::Limits => "Limits",

@@ -1,11 +1,15 @@
-//! The directory that files come from.
+//! The directory that files come from, out of which no path leads.
 //!
-//! Most requests are for the app and must not pay for files. So the names at the top of the directory are remembered,
-//! and one `fstat` of the directory, which walks no path, tells whether they are still right; requests that come
-//! together share it.
+//! Contract:
+//! 1. No path, and no symbolic link, leads out of the directory. A link with an absolute target counts as leading out.
+//! 2. FIFOs and devices are never waited for.
+//! 3. A directory that is replaced (a deployment that switches a link) is noticed within [`SAME_FOR`]; then its
+//!    [`Root::generation`] is another.
+//! 4. With names remembered ([`Root::with_names`]) a request whose first name is not in the directory costs at most one
+//!    system call once the directory has not changed for two seconds, and none when there is no directory. That is for
+//!    directories in front of an app, whose requests must not pay for files.
 
-use super::path::{FilePath, first_name};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -19,20 +23,21 @@ use std::time::{Duration, Instant, SystemTime};
 const ABSENT_FOR: Duration = Duration::from_secs(1);
 /// Requests that arrive closer together than this share one look. Shorter than it takes a client to be answered, to
 /// write a file and to ask again.
-const TOGETHER: Duration = Duration::from_micros(100);
-/// How often to look by path whether the directory is still the same one. Replacing it shows sooner where a rename
-/// changes the times of what is renamed, as it does on the usual file systems.
-const SAME_FOR: Duration = Duration::from_secs(1);
+pub(crate) const TOGETHER: Duration = Duration::from_micros(100);
+/// How often to look by path whether the directory is still the same one.
+pub(crate) const SAME_FOR: Duration = Duration::from_millis(250);
 /// Names that are remembered at most; a directory with more is asked each time.
 const MAX_NAMES: usize = 4_096;
-/// A directory that changed this recently may change again without its time changing: its names are not to be trusted.
-const SETTLED: Duration = Duration::from_secs(2);
+/// What changed this recently may change again without its time changing: it is not to be trusted.
+pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
 /// A directory out of which no path leads.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(crate) struct Root {
     path: PathBuf,
+    remember_names: bool,
     state: RefCell<State>,
+    generation: Cell<u64>,
     /// The kernel itself keeps paths inside (`openat2`).
     beneath: Cell<bool>,
 }
@@ -54,52 +59,136 @@ struct Directory {
     looked_by_path: Instant,
 }
 
-/// What tells one state of a directory from another.
-#[derive(Debug, PartialEq, Eq)]
-struct Version {
+/// What tells one state of a file or directory from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version {
     identity: (u64, u64),
+    len: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
+/// What a path below the root is, as far as its name tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Glance {
+    File(Version),
+    Directory,
+    /// Not there, or nothing that is served.
+    Missing,
+}
+
 impl Root {
-    pub(super) fn new(path: PathBuf) -> Root {
-        Root { path, state: RefCell::new(State::Unknown), beneath: Cell::new(cfg!(target_os = "linux")) }
+    /// The directory at `path`, which need not exist (yet).
+    pub(crate) fn new(path: PathBuf) -> Root {
+        Root {
+            path,
+            remember_names: false,
+            state: RefCell::new(State::Unknown),
+            generation: Cell::new(0),
+            beneath: Cell::new(cfg!(target_os = "linux")),
+        }
+    }
+
+    /// The same, remembering the names at its top.
+    pub(crate) fn with_names(path: PathBuf) -> Root {
+        Root { remember_names: true, ..Root::new(path) }
     }
 
     /// Whether a look at the directory can be spared because it was not there a moment ago.
-    pub(super) fn is_absent(&self, now: Instant) -> bool {
+    pub(crate) fn is_absent(&self, now: Instant) -> bool {
         matches!(*self.state.borrow(), State::Absent { looked } if now.saturating_duration_since(looked) < ABSENT_FOR)
     }
 
-    /// The first of the path's candidates that is a regular file which may be read.
-    pub(super) fn find(&self, path: &FilePath, now: Instant) -> Option<Found> {
-        self.look(now);
-        let state = self.state.borrow();
-        let State::Present(directory) = &*state else { return None };
-        if path.directory_name().is_some_and(|name| !directory.may_have(name)) {
-            return None;
-        }
-        let mut likely = path.candidates().filter(|path| directory.may_have(first_name(path)));
-        likely.find_map(|path| {
-            let file = self.open(directory, &path).ok()?;
-            let metadata = file.metadata().ok()?;
-            metadata.is_file().then_some(Found { path, file, metadata })
-        })
-    }
-
-    /// Brings what is remembered up to date.
-    fn look(&self, now: Instant) {
+    /// Brings what is remembered up to date; `false` when there is no directory.
+    pub(crate) fn look(&self, now: Instant) -> bool {
         let mut state = self.state.borrow_mut();
-        if let State::Present(directory) = &mut *state
-            && directory.is_current(&self.path, now)
-        {
-            return;
+        let before = match &mut *state {
+            State::Present(directory) => {
+                if directory.is_current(&self.path, self.remember_names, now) {
+                    return true;
+                }
+                Some(directory.version.identity)
+            }
+            State::Absent { looked } if now.saturating_duration_since(*looked) < ABSENT_FOR => return false,
+            State::Absent { .. } | State::Unknown => None,
+        };
+        *state = Directory::open(&self.path, self.remember_names, now)
+            .map_or(State::Absent { looked: now }, State::Present);
+        let State::Present(directory) = &*state else { return false };
+        if before != Some(directory.version.identity) {
+            self.generation.set(self.generation.get() + 1);
         }
-        *state = Directory::open(&self.path, now).map_or(State::Absent { looked: now }, State::Present);
+        true
     }
 
-    fn open(&self, directory: &Directory, path: &str) -> io::Result<File> {
+    /// Another number each time another directory stands at the path.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
+    }
+
+    /// Whether the directory may have that name at its top; always, unless names are remembered.
+    pub(crate) fn may_have(&self, name: &str) -> bool {
+        match &*self.state.borrow() {
+            State::Present(directory) => {
+                directory.names.as_ref().is_none_or(|names| names.contains(name.as_bytes()))
+            }
+            _ => false,
+        }
+    }
+
+    /// Opens what is at a path below the root, `.` for the root itself.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being opened; `NotFound` when the path leads out or there is no root.
+    pub(crate) fn open(&self, path: &str) -> io::Result<(File, Metadata)> {
+        let state = self.state.borrow();
+        let State::Present(directory) = &*state else { return Err(io::ErrorKind::NotFound.into()) };
+        let file = self.open_in(directory, path)?;
+        let metadata = file.metadata()?;
+        Ok((file, metadata))
+    }
+
+    /// What a path leads to now. It may lead out of the root: to compare with what [`Root::open`] found, not to trust.
+    pub(crate) fn glance(&self, path: &str) -> Glance {
+        let state = self.state.borrow();
+        let State::Present(directory) = &*state else { return Glance::Missing };
+        match rustix::fs::statat(&directory.handle, path, AtFlags::empty()) {
+            Ok(stat) => match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+                rustix::fs::FileType::RegularFile => Glance::File(Version::of_stat(&stat)),
+                rustix::fs::FileType::Directory => Glance::Directory,
+                _ => Glance::Missing,
+            },
+            Err(_) => Glance::Missing,
+        }
+    }
+
+    /// The names in a directory below the root with what they are; at most `limit`.
+    ///
+    /// # Errors
+    /// It cannot be opened or read.
+    pub(crate) fn list(&self, path: &str, limit: usize) -> io::Result<Vec<(String, Metadata)>> {
+        let (directory, _) = self.open(path)?;
+        let mut found = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&directory)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if found.len() > limit {
+                break;
+            }
+            if name.starts_with('.') {
+                continue;
+            }
+            // What leads out of the root, or has gone, is not listed.
+            let below = if path == "." { name.clone() } else { format!("{path}/{name}") };
+            if let Ok((_, metadata)) = self.open(&below)
+                && (metadata.is_file() || metadata.is_dir())
+            {
+                found.push((name, metadata));
+            }
+        }
+        Ok(found)
+    }
+
+    fn open_in(&self, directory: &Directory, path: &str) -> io::Result<File> {
         #[cfg(target_os = "linux")]
         if self.beneath.get() {
             match open_beneath(&directory.handle, path) {
@@ -113,17 +202,8 @@ impl Root {
     }
 }
 
-/// An open file of the directory.
-#[derive(Debug)]
-pub(super) struct Found {
-    /// Its path below the root.
-    pub path: String,
-    pub file: File,
-    pub metadata: Metadata,
-}
-
 impl Directory {
-    fn open(path: &Path, now: Instant) -> io::Result<Directory> {
+    fn open(path: &Path, remember_names: bool, now: Instant) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         // The version is read before the names: a change in between shows at the next look.
@@ -132,41 +212,66 @@ impl Directory {
         Ok(Directory {
             handle,
             version: Version::of(&metadata),
-            names: names(path)?,
+            names: if remember_names { names(path)? } else { None },
             settled: age.is_ok_and(|age| age >= SETTLED),
             looked: now,
             looked_by_path: now,
         })
     }
 
-    fn is_current(&mut self, path: &Path, now: Instant) -> bool {
-        if now.saturating_duration_since(self.looked) < TOGETHER {
+    fn is_current(&mut self, path: &Path, remember_names: bool, now: Instant) -> bool {
+        let by_path = now.saturating_duration_since(self.looked_by_path) >= SAME_FOR;
+        if !by_path && (!remember_names || now.saturating_duration_since(self.looked) < TOGETHER) {
             return true;
         }
-        let by_path = now.saturating_duration_since(self.looked_by_path) >= SAME_FOR;
         let found = if by_path { std::fs::metadata(path) } else { self.handle.metadata() };
-        if !self.settled || !found.is_ok_and(|metadata| Version::of(&metadata) == self.version) {
-            return false;
+        let same = found.is_ok_and(|metadata| {
+            let version = Version::of(&metadata);
+            if remember_names {
+                self.settled && version == self.version
+            } else {
+                version.identity == self.version.identity
+            }
+        });
+        if same {
+            self.looked = now;
+            if by_path {
+                self.looked_by_path = now;
+            }
         }
-        self.looked = now;
-        if by_path {
-            self.looked_by_path = now;
-        }
-        true
-    }
-
-    fn may_have(&self, name: &str) -> bool {
-        self.names.as_ref().is_none_or(|names| names.contains(name.as_bytes()))
+        same
     }
 }
 
 impl Version {
-    fn of(metadata: &Metadata) -> Version {
+    /// Of an open file.
+    pub(crate) fn of(metadata: &Metadata) -> Version {
         Version {
             identity: (metadata.dev(), metadata.ino()),
+            len: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    #[allow(clippy::unnecessary_cast)] // The types differ between systems.
+    fn of_stat(stat: &rustix::fs::Stat) -> Version {
+        Version {
+            identity: (stat.st_dev as u64, stat.st_ino as u64),
+            len: stat.st_size as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+
+    /// Seconds and nanoseconds of its last change.
+    pub(crate) fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
     }
 }
 
@@ -216,11 +321,13 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn read(root: &Root, path: &str, now: Instant) -> Option<String> {
+        let name = path.split('/').next().unwrap_or_default();
+        if !root.look(now) || !root.may_have(name) {
+            return None;
+        }
+        let (mut file, metadata) = root.open(path).ok()?;
         let mut text = String::new();
-        root.find(&FilePath::decode(format!("/{path}").as_bytes())?, now)?
-            .file
-            .read_to_string(&mut text)
-            .unwrap();
+        metadata.is_file().then(|| file.read_to_string(&mut text).unwrap())?;
         Some(text)
     }
 
@@ -249,7 +356,7 @@ mod tests {
             0,
         )
         .unwrap();
-        let root = Root::new(public);
+        let root = Root::with_names(public);
         root.beneath.set(beneath && root.beneath.get());
         (dir, root)
     }
@@ -281,7 +388,7 @@ mod tests {
     fn a_directory_that_comes_goes_and_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let public = dir.path().join("public");
-        let root = Root::new(public.clone());
+        let root = Root::with_names(public.clone());
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(read(&root, "a", start), None);
@@ -342,11 +449,54 @@ mod tests {
     }
 
     #[test]
+    fn a_root_that_another_takes_the_place_of_has_another_generation() {
+        let dir = tempfile::tempdir().unwrap();
+        let [old, new, current] = ["old", "new", "current"].map(|name| dir.path().join(name));
+        for release in [&old, &new] {
+            std::fs::create_dir(release).unwrap();
+            std::fs::write(release.join("a"), release.file_name().unwrap().as_bytes()).unwrap();
+        }
+        symlink(&old, &current).unwrap();
+        let root = Root::new(current.clone());
+        let start = Instant::now();
+        assert_eq!(read(&root, "a", start).as_deref(), Some("old"));
+        let before = root.generation();
+        symlink(&new, dir.path().join("next")).unwrap();
+        std::fs::rename(dir.path().join("next"), &current).unwrap();
+        assert_eq!(read(&root, "a", start + SAME_FOR).as_deref(), Some("new"));
+        assert_ne!(root.generation(), before);
+    }
+
+    #[test]
+    fn a_glance_tells_kinds_and_versions_apart() {
+        let (_dir, root) = tree(true);
+        root.look(Instant::now());
+        let (_, metadata) = root.open("a").unwrap();
+        assert_eq!(root.glance("a"), Glance::File(Version::of(&metadata)));
+        std::fs::write(root.path.join("a"), "longer").unwrap();
+        assert_ne!(root.glance("a"), Glance::File(Version::of(&metadata)));
+        assert_eq!(
+            (root.glance("sub"), root.glance("fifo"), root.glance("no")),
+            (Glance::Directory, Glance::Missing, Glance::Missing)
+        );
+    }
+
+    #[test]
+    fn a_listing_shows_what_may_be_opened() {
+        let (_dir, root) = tree(true);
+        std::fs::write(root.path.join(".hidden"), "").unwrap();
+        root.look(Instant::now());
+        let mut names: Vec<String> = root.list(".", 100).unwrap().into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        assert_eq!(names, ["a", "in", "sub"]);
+    }
+
+    #[test]
     fn a_root_that_is_no_directory_is_absent() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("public");
         std::fs::write(&file, "text").unwrap();
-        let root = Root::new(file);
+        let root = Root::with_names(file);
         let now = Instant::now();
         assert_eq!(read(&root, "a", now), None);
         assert!(root.is_absent(now));

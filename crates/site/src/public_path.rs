@@ -1,11 +1,13 @@
-//! From a request's path to names of files. Pure.
+//! From a request's path to names of files of a `public` directory. Pure.
+
+use crate::files::path::first_name;
 
 /// The one directory whose name may begin with a dot (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
 /// A path below the root: decoded, checked, without a slash in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FilePath {
+pub(crate) struct FilePath {
     /// Names joined by `/`; empty for the root itself.
     text: String,
     /// There was a slash at the end: a directory is meant.
@@ -16,7 +18,7 @@ impl FilePath {
     /// Decodes `%xx` once. `None` for whatever is not plainly a path to a file that may be shown: a broken `%xx`, NUL,
     /// no UTF-8, an empty name, a name that begins with a dot (`..` among them), and an encoded slash, which not
     /// everyone in front of us may have taken for one.
-    pub(super) fn decode(path: &[u8]) -> Option<FilePath> {
+    pub(crate) fn decode(path: &[u8]) -> Option<FilePath> {
         let path = path.strip_prefix(b"/")?;
         if path.is_empty() {
             return Some(FilePath { text: String::new(), directory: true });
@@ -31,14 +33,14 @@ impl FilePath {
     }
 
     /// The first name, when files of that name cannot answer but only what is below.
-    pub(super) fn directory_name(&self) -> Option<&str> {
+    pub(crate) fn directory_name(&self) -> Option<&str> {
         let name = first_name(&self.text);
         let below = self.directory && !name.is_empty() || name.len() < self.text.len();
         below.then_some(name)
     }
 
     /// The files that answer, best first: `a/index.html` for `/a/`; `a`, then `a.html` for `/a`.
-    pub(super) fn candidates(&self) -> impl Iterator<Item = String> + '_ {
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = String> + '_ {
         let text = &self.text;
         let (first, second) = match (self.directory, text.as_str()) {
             (true, "") => ("index.html".to_owned(), None),
@@ -47,11 +49,6 @@ impl FilePath {
         };
         std::iter::once(first).chain(second)
     }
-}
-
-/// The first name of a relative path.
-pub(super) fn first_name(path: &str) -> &str {
-    path.split('/').next().unwrap_or_default()
 }
 
 /// `None` for a broken `%xx`, and for one that stands for NUL or a slash.

@@ -3,20 +3,22 @@
 use handler::Fields;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What tells one version of a file from another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Validators {
-    /// Strong entity tag with its quotes, of length and time of change in nanoseconds.
-    pub etag: String,
+/// What tells one version of a representation from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Validators<'a> {
+    /// The opaque part of its entity tag, with quotes.
+    pub tag: &'a str,
+    /// The tag is weak: equal tags mean equal content, not equal bytes.
+    pub weak: bool,
     /// Time of change in whole seconds; never later than the request.
     pub modified: SystemTime,
     /// When the request came.
-    now: SystemTime,
+    pub now: SystemTime,
 }
 
 /// What the conditions of a request come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Answer as if there were none.
     Proceed,
     /// 304: the client has it already.
@@ -25,17 +27,9 @@ pub(super) enum Verdict {
     PreconditionFailed,
 }
 
-impl Validators {
-    /// Of a file with `len` bytes, changed at `seconds` and `nanos` since 1970, for a request that came at `now`.
-    pub(super) fn new(len: u64, seconds: i64, nanos: i64, now: SystemTime) -> Validators {
-        let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-        let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-        let modified = UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH).min(whole_seconds(now));
-        Validators { etag: format!("\"{changed:x}-{len:x}\""), modified, now }
-    }
-
+impl Validators<'_> {
     /// Evaluates the conditions for GET or HEAD, in the order of section 13.2.2.
-    pub(super) fn judge(&self, fields: &Fields) -> Verdict {
+    pub(crate) fn judge(&self, fields: &Fields) -> Verdict {
         if fields.get("if-match").is_some() {
             if !self.listed(fields, "if-match", Comparison::Strong) {
                 return Verdict::PreconditionFailed;
@@ -51,10 +45,10 @@ impl Validators {
     }
 
     /// Whether a Range field counts: If-Range (section 13.1.5) is absent or names this version.
-    pub(super) fn range_counts(&self, fields: &Fields) -> bool {
+    pub(crate) fn range_counts(&self, fields: &Fields) -> bool {
         let Some(value) = fields.get("if-range").map(<[u8]>::trim_ascii) else { return true };
         if value.starts_with(b"\"") || value.starts_with(b"W/") {
-            return value == self.etag.as_bytes();
+            return !self.weak && value == self.tag.as_bytes();
         }
         // A date is good enough only when the file cannot have changed twice in its second (section 8.8.2.2).
         let settled = self.now.duration_since(self.modified).is_ok_and(|age| age >= Duration::from_secs(2));
@@ -64,7 +58,12 @@ impl Validators {
     fn listed(&self, fields: &Fields, name: &str, comparison: Comparison) -> bool {
         fields
             .all(name)
-            .any(|value| value.trim_ascii() == b"*" || Tags(value).any(|tag| tag.is(&self.etag, comparison)))
+            .any(|value| value.trim_ascii() == b"*" || Tags(value).any(|tag| self.is(&tag, comparison)))
+    }
+
+    fn is(&self, tag: &Tag<'_>, comparison: Comparison) -> bool {
+        let strong_enough = comparison == Comparison::Weak || !(tag.weak || self.weak);
+        strong_enough && tag.quoted == self.tag.as_bytes()
     }
 }
 
@@ -77,12 +76,6 @@ enum Comparison {
 struct Tag<'a> {
     weak: bool,
     quoted: &'a [u8],
-}
-
-impl Tag<'_> {
-    fn is(&self, strong: &str, comparison: Comparison) -> bool {
-        self.quoted == strong.as_bytes() && !(self.weak && comparison == Comparison::Strong)
-    }
 }
 
 /// The entity tags of a list; ends where it is no such list.
@@ -113,6 +106,15 @@ fn parse_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?.trim_ascii()).ok()
 }
 
+/// The entity tag's opaque part and the time of change, of a file with `len` bytes that changed at `seconds` and `nanos`
+/// since 1970 and is looked at `now`.
+pub(crate) fn version(len: u64, seconds: i64, nanos: i64, now: SystemTime) -> (String, SystemTime) {
+    let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    let modified = UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH).min(whole_seconds(now));
+    (format!("\"{changed:x}-{len:x}\""), modified)
+}
+
 fn whole_seconds(time: SystemTime) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }
@@ -126,9 +128,11 @@ mod tests {
     const THEN: &str = "Sat, 31 Jan 2026 12:00:00 GMT";
     const LATER: &str = "Sat, 31 Jan 2026 12:00:01 GMT";
 
-    fn file(age: u64) -> Validators {
-        let now = UNIX_EPOCH + Duration::from_secs(1_769_860_800 + age);
-        Validators::new(0x10, 1_769_860_800, 5, now)
+    const TAG: &str = "\"10-abc\"";
+
+    fn file(age: u64) -> Validators<'static> {
+        let modified = UNIX_EPOCH + Duration::from_secs(1_769_860_800);
+        Validators { tag: TAG, weak: false, modified, now: modified + Duration::from_secs(age) }
     }
 
     fn fields(all: &[(&str, &str)]) -> Fields {
@@ -143,7 +147,7 @@ mod tests {
 
     #[test]
     fn tags_change_with_length_and_time() {
-        let tag = |len, seconds, nanos| Validators::new(len, seconds, nanos, UNIX_EPOCH).etag;
+        let tag = |len, seconds, nanos| version(len, seconds, nanos, UNIX_EPOCH).0;
         assert_eq!(tag(16, 0, 255), "\"ff-10\"");
         assert_ne!(tag(1, 1, 1), tag(2, 1, 1));
         assert_ne!(tag(1, 1, 1), tag(1, 1, 2));
@@ -153,18 +157,18 @@ mod tests {
     #[test]
     fn a_time_of_change_is_never_in_the_future() {
         let now = UNIX_EPOCH + Duration::from_millis(5_500);
-        assert_eq!(Validators::new(1, 1_000_000, 0, now).modified, UNIX_EPOCH + Duration::from_secs(5));
+        assert_eq!(version(1, 1_000_000, 0, now).1, UNIX_EPOCH + Duration::from_secs(5));
     }
 
     #[test]
     fn if_none_match_compares_weakly_and_comes_before_dates() {
-        let etag = file(60).etag;
+        let etag = TAG;
         let weak = format!("W/\"x,y\" , W/{etag}");
-        assert_eq!(judged(&[("If-None-Match", &etag)]), Verdict::NotModified);
+        assert_eq!(judged(&[("If-None-Match", etag)]), Verdict::NotModified);
         assert_eq!(judged(&[("If-None-Match", &weak)]), Verdict::NotModified);
         assert_eq!(judged(&[("If-None-Match", "*")]), Verdict::NotModified);
         assert_eq!(judged(&[("If-None-Match", "\"other\""), ("If-Modified-Since", LATER)]), Verdict::Proceed);
-        assert_eq!(judged(&[("If-None-Match", "\"other\""), ("If-None-Match", &etag)]), Verdict::NotModified);
+        assert_eq!(judged(&[("If-None-Match", "\"other\""), ("If-None-Match", etag)]), Verdict::NotModified);
         assert_eq!(judged(&[("If-None-Match", &etag[1..])]), Verdict::Proceed);
     }
 
@@ -181,13 +185,13 @@ mod tests {
 
     #[test]
     fn if_match_compares_strongly_and_comes_first() {
-        let etag = file(60).etag;
+        let etag = TAG;
         let weak = format!("W/{etag}");
-        assert_eq!(judged(&[("If-Match", &etag), ("If-Unmodified-Since", EARLIER)]), Verdict::Proceed);
+        assert_eq!(judged(&[("If-Match", etag), ("If-Unmodified-Since", EARLIER)]), Verdict::Proceed);
         assert_eq!(judged(&[("If-Match", "*")]), Verdict::Proceed);
         assert_eq!(judged(&[("If-Match", &weak)]), Verdict::PreconditionFailed);
         assert_eq!(
-            judged(&[("If-Match", "\"other\""), ("If-None-Match", &etag)]),
+            judged(&[("If-Match", "\"other\""), ("If-None-Match", etag)]),
             Verdict::PreconditionFailed
         );
         assert_eq!(judged(&[("If-Unmodified-Since", EARLIER)]), Verdict::PreconditionFailed);
@@ -197,11 +201,21 @@ mod tests {
     #[test]
     fn if_range_wants_the_same_version_for_sure() {
         let counts = |age, value: &str| file(age).range_counts(&fields(&[("If-Range", value)]));
-        let etag = file(60).etag;
+        let etag = TAG;
         assert!(file(60).range_counts(&fields(&[])));
-        assert!(counts(60, &etag) && !counts(60, &format!("W/{etag}")) && !counts(60, "\"other\""));
+        assert!(counts(60, etag) && !counts(60, &format!("W/{etag}")) && !counts(60, "\"other\""));
         assert!(counts(60, THEN) && !counts(60, LATER) && !counts(60, EARLIER) && !counts(60, "soon"));
         assert!(!counts(1, THEN), "it may have changed again within the second");
+    }
+
+    #[test]
+    fn a_weak_version_is_never_equal_byte_for_byte() {
+        let weak = Validators { weak: true, ..file(60) };
+        let tag = format!("W/{TAG}");
+        assert_eq!(weak.judge(&fields(&[("If-None-Match", &tag)])), Verdict::NotModified);
+        assert_eq!(weak.judge(&fields(&[("If-None-Match", TAG)])), Verdict::NotModified);
+        assert_eq!(weak.judge(&fields(&[("If-Match", &tag)])), Verdict::PreconditionFailed);
+        assert!(!weak.range_counts(&fields(&[("If-Range", TAG)])));
     }
 
     proptest! {

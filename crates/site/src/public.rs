@@ -4,113 +4,79 @@
 //! hold that thread.
 //!
 //! Contract:
-//! 1. Only GET and HEAD for a readable regular file are answered; everything else is the app's (`None`).
-//! 2. No path, and no symbolic link, leads out of the directory. A link with an absolute target counts as leading out.
-//! 3. A request whose first name is not in the directory costs at most one system call, once the directory has not
+//! 1. Only GET and HEAD for a readable regular file are answered; everything else is the app's.
+//! 2. A request whose first name is not in the directory costs at most one system call, once the directory has not
 //!    changed for two seconds, and none when there is no directory; that one has come into being is noticed within
 //!    a second.
-//! 4. An instance belongs to one thread.
+//! 3. An instance belongs to one thread.
 
-mod conditions;
-mod path;
-mod range;
-mod root;
-
-use conditions::{Validators, Verdict};
-use handler::{Body, Fields, FileRegion, Request, Response};
-use path::FilePath;
-use range::Range;
-use root::{Found, Root};
-use std::os::unix::fs::MetadataExt;
+use crate::files::coder::Coder;
+use crate::files::document::Document;
+use crate::files::path::first_name;
+use crate::files::presentation::{Presentation, Style};
+use crate::files::respond::Responder;
+use crate::files::root::Root;
+use crate::files::store::{Bounds, Found, Store};
+use crate::public_path::FilePath;
+use handler::{Request, Response};
 use std::path::PathBuf;
 use std::rc::Rc;
 
+/// Smaller files are sent as they are.
+const COMPRESS_FROM: u64 = 1024;
+
 /// The files of one directory.
 #[derive(Debug)]
-pub struct StaticFiles {
-    root: Root,
+pub struct PublicFiles {
+    responder: Responder,
 }
 
-impl StaticFiles {
+/// A file that answers a request.
+#[derive(Debug)]
+pub struct PublicFile(Rc<Document>);
+
+impl PublicFiles {
     /// The files below `root`, which need not exist (yet).
-    pub fn new(root: impl Into<PathBuf>) -> StaticFiles {
-        StaticFiles { root: Root::new(root.into()) }
+    pub fn new(root: impl Into<PathBuf>, bounds: Bounds) -> PublicFiles {
+        let style =
+            Style { charset: Some("utf-8".to_owned()), compat: false, compress: true, precompressed: true };
+        let store = Store::new(Root::with_names(root.into()), bounds);
+        PublicFiles {
+            responder: Responder { store, coder: Coder::new(bounds.bytes / 2, COMPRESS_FROM), style },
+        }
     }
 
-    /// The answer to a GET or HEAD for a file: 200, 206, 304, 412 or 416; `None` when the app is to answer. The answer
-    /// to HEAD has its body, too, so that its length is known; sending it is the protocol side's to omit.
-    pub fn answer(&self, request: &Request) -> Option<Response> {
-        if self.root.is_absent(request.arrived) || !matches!(request.method(), b"GET" | b"HEAD") {
+    /// The file that answers; `None` when the app is to answer.
+    pub fn find(&self, request: &Request) -> Option<PublicFile> {
+        let store = &self.responder.store;
+        if store.root.is_absent(request.arrived) || !matches!(request.method(), b"GET" | b"HEAD") {
             return None;
         }
         let path = FilePath::decode(request.path())?;
-        let found = self.root.find(&path, request.arrived)?;
-        Some(respond(request, found))
-    }
-}
-
-fn respond(request: &Request, found: Found) -> Response {
-    let (metadata, len) = (&found.metadata, found.metadata.len());
-    let validators = Validators::new(len, metadata.mtime(), metadata.mtime_nsec(), request.received);
-    match validators.judge(&request.fields) {
-        Verdict::PreconditionFailed => return bare(412, Fields::default()),
-        Verdict::NotModified => return bare(304, version_fields(&validators)),
-        Verdict::Proceed => {}
-    }
-    let mut fields = version_fields(&validators);
-    fields.push(b"Accept-Ranges", b"bytes");
-    match wanted(request, &validators, len) {
-        Range::Unsatisfiable => {
-            fields.push(b"Content-Range", format!("bytes */{len}").as_bytes());
-            bare(416, fields)
+        if !store.look(request.arrived) {
+            return None;
         }
-        Range::Full => whole(200, fields, found, 0, len),
-        Range::Part { first, last } => {
-            fields.push(b"Content-Range", format!("bytes {first}-{last}/{len}").as_bytes());
-            whole(206, fields, found, first, last - first + 1)
+        if path.directory_name().is_some_and(|name| !store.root.may_have(name)) {
+            return None;
         }
+        let mut likely = path.candidates().filter(|path| store.root.may_have(first_name(path)));
+        likely.find_map(|path| match store.find(&path, request.arrived, request.received) {
+            Found::File(document) => Some(PublicFile(document)),
+            _ => None,
+        })
     }
-}
 
-/// Ranges are for GET (RFC 9110 section 14.2); of two Range fields neither counts.
-fn wanted(request: &Request, validators: &Validators, len: u64) -> Range {
-    let mut values = request.fields.all("range");
-    match (values.next(), values.next()) {
-        (Some(value), None) if request.method() == b"GET" && validators.range_counts(&request.fields) => {
-            range::parse(value, len)
+    /// The answer: 200, 206, 304, 412 or 416; `None` when the file is not there any more. The answer to HEAD has its
+    /// body, too, so that its length is known; sending it is the protocol side's to omit.
+    pub async fn answer(&self, request: &Request, mut file: PublicFile) -> Option<Response> {
+        for _ in 0..3 {
+            let presentation = Presentation::new(&file.0, Vec::new(), &self.responder.style);
+            if let Ok(response) = self.responder.respond(request, &file.0, &presentation).await {
+                return Some(response);
+            }
+            file = self.find(request)?;
         }
-        _ => Range::Full,
-    }
-}
-
-fn version_fields(validators: &Validators) -> Fields {
-    let mut fields = Fields::default();
-    fields.push(b"ETag", validators.etag.as_bytes());
-    fields.push(b"Last-Modified", httpdate::fmt_http_date(validators.modified).as_bytes());
-    fields
-}
-
-fn bare(status: u16, fields: Fields) -> Response {
-    Response { status, fields, body: Body::Empty, close: false }
-}
-
-fn whole(status: u16, mut fields: Fields, found: Found, offset: u64, len: u64) -> Response {
-    fields.push(b"Content-Type", content_type(&found.path).as_bytes());
-    let body = match len {
-        0 => Body::Empty,
-        _ => Body::File(FileRegion { file: Rc::new(found.file), offset, len }),
-    };
-    Response { status, fields, body, close: false }
-}
-
-/// By the name's extension; text is taken for UTF-8.
-fn content_type(path: &str) -> String {
-    let mime = mime_guess::from_path(path).first_or_octet_stream();
-    let text = mime.type_() == mime_guess::mime::TEXT || mime.subtype() == "javascript";
-    if text && mime.get_param("charset").is_none() {
-        format!("{mime}; charset=utf-8")
-    } else {
-        mime.to_string()
+        None
     }
 }
 

@@ -1,0 +1,50 @@
+//! `firebrick explain`: which rule answers a request, without a server.
+
+use crate::sites::{load, of_host};
+use handler::Fields;
+use settings::Settings;
+use site::Question;
+
+/// A request as it was typed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Path and query.
+    pub target: String,
+    /// Host, if it was given.
+    pub host: Option<String>,
+    /// Header fields, `Name: value`.
+    pub headers: Vec<String>,
+    /// Whether the client would use https.
+    pub https: bool,
+}
+
+/// What would answer, why, and with which fields.
+///
+/// # Errors
+/// There is no site, its rules are wrong, or the request is none.
+pub fn explain(settings: &Settings, asked: &Asked) -> Result<String, String> {
+    settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
+    let (sites, _) = load::load(settings)?;
+    let mut fields = Fields::default();
+    for header in &asked.headers {
+        let (name, value) = header
+            .split_once(':')
+            .filter(|(name, _)| !name.trim().is_empty())
+            .ok_or_else(|| format!("--header {header:?}: expected \"Name: value\""))?;
+        fields.push(name.trim().as_bytes(), value.trim().as_bytes());
+    }
+    let of_field = fields.get("host").map(|host| String::from_utf8_lossy(host).into_owned());
+    let host = asked.host.clone().or(of_field).unwrap_or_else(|| "localhost".to_owned());
+    let plan = match of_host(&sites.hosts, host.as_bytes()) {
+        Some(index) => &sites.hosts[index].1,
+        None => match &sites.main {
+            Some(site) => site,
+            None if settings.app.is_some() => {
+                return Ok("There is no static site here: the app answers.\n".to_owned());
+            }
+            None => return Ok(format!("No site answers for the host {host}: 404.\n")),
+        },
+    };
+    let question = Question { target: &asked.target, host: &host, https: asked.https, fields: &fields };
+    site::explain(&plan.plan, &question)
+}

@@ -1,0 +1,188 @@
+//! From settings to sites: the one place that reads `static.json` and the password file.
+
+use super::{SitePlan, Sites};
+use proxy::{Origin, Upstreams};
+use settings::{Settings, Site, TrustedProxies};
+use site::auth::Users;
+use site::rules::{Mistake, Note, OriginScheme, ProxyRule, Rules};
+use site::{Bounds, Plan};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files that are never shown, wherever the root is.
+const CONFIGURATION: [&str; 2] = ["firebrick.toml", "config.ru"];
+
+/// Reads everything that sites are made of; also what is allowed but probably not meant.
+///
+/// # Errors
+/// All that is wrong, a mistake after the other, each with its file and line.
+pub(crate) fn load(settings: &Settings) -> Result<(Sites, Vec<Note>), String> {
+    let mut notes = Vec::new();
+    let mut sources = Vec::new();
+    let mut main = None;
+    if let Some(site) = &settings.sites.main {
+        main = Some(one(settings, site, settings.app.is_some(), &mut notes, &mut sources)?);
+    }
+    let mut hosts = Vec::new();
+    for host in &settings.sites.hosts {
+        hosts.push((host.host.clone(), one(settings, &host.site, false, &mut notes, &mut sources)?));
+    }
+    Ok((Sites { main, hosts, sources }, notes))
+}
+
+/// The rules of a site, and what is allowed in them but probably not meant.
+///
+/// # Errors
+/// As of [`load`].
+pub(crate) fn rules(site: &Site) -> Result<(Rules, Vec<Note>), String> {
+    let variables = |name: &str| std::env::var(name).ok();
+    let parsed = match &site.static_json {
+        Some(path) => {
+            let text = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let text =
+                String::from_utf8(text).map_err(|_| format!("{}: expected text in UTF-8", path.display()))?;
+            Rules::parse(&shown(path, &site.dir), &text, &variables)
+                .map_err(|mistakes| lines::<Mistake>(&mistakes))?
+        }
+        None => Rules::from_variables(&variables),
+    };
+    Ok((parsed.rules, parsed.notes))
+}
+
+/// Where a site's files are.
+pub(crate) fn root(settings: &Settings, site: &Site, rules: &Rules) -> PathBuf {
+    let default = || site.dir.join("public_html");
+    let before_app = settings.app.is_some() && settings.sites.main.as_ref() == Some(site);
+    let path = match (&site.root, rules.root()) {
+        (Some(root), _) => root.clone(),
+        (None, Some(root)) => site.dir.join(root),
+        (None, None) if before_app => {
+            settings.files.public.clone().unwrap_or_else(|| site.dir.join("public"))
+        }
+        (None, None) if site.static_json.is_some() && (rules.compat() || default().is_dir()) => default(),
+        (None, None) => site.found.clone().unwrap_or_else(default),
+    };
+    path.components().collect()
+}
+
+fn one(
+    settings: &Settings,
+    site: &Site,
+    before_app: bool,
+    notes: &mut Vec<Note>,
+    sources: &mut Vec<PathBuf>,
+) -> Result<SitePlan, String> {
+    sources.extend(site.static_json.clone());
+    let (rules, more) = rules(site)?;
+    notes.extend(more);
+    let root = root(settings, site, &rules);
+    let upstreams = rules.proxies().iter().map(|rule| upstreams(rule, site, &settings.rack.trusted_proxies));
+    let upstreams = upstreams.collect::<Result<_, _>>()?;
+    let users = users(&rules, site, sources)?;
+    let configuration = CONFIGURATION.map(|name| site.dir.join(name));
+    let private = configuration.iter().chain(sources.iter()).filter_map(|path| below(path, &root)).collect();
+    let plan = Plan { root, rules: Arc::new(rules), users, before_app, private, bounds: bounds(settings) };
+    Ok(SitePlan { plan, upstreams })
+}
+
+/// What one front thread may keep. Connections need descriptors, too: files get a quarter of them.
+pub(crate) fn bounds(settings: &Settings) -> Bounds {
+    let descriptors =
+        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let share = descriptors / 4 / u64::from(settings.front_threads.max(1));
+    let files = settings.sites.open_files.min(usize::try_from(share).unwrap_or(usize::MAX)).max(16);
+    Bounds { files, bytes: settings.sites.cache_memory }
+}
+
+fn users(rules: &Rules, site: &Site, sources: &mut Vec<PathBuf>) -> Result<Option<Arc<Users>>, String> {
+    let Some(basic_auth) = rules.basic_auth() else { return Ok(None) };
+    let path = site.dir.join(basic_auth.htpasswd_path.as_deref().unwrap_or(".htpasswd"));
+    sources.push(path.clone());
+    let mut users = Users::default();
+    match std::fs::read_to_string(&path) {
+        Ok(text) => {
+            users = Users::parse(&shown(&path, &site.dir), &text).map_err(|mistakes| lines(&mistakes))?
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && basic_auth.user.is_some() => {}
+        Err(error) => {
+            return Err(format!(
+                "{}: {error}; basic_auth needs this file, or BASIC_AUTH_USERNAME and BASIC_AUTH_PASSWORD",
+                path.display()
+            ));
+        }
+    }
+    if let Some((user, hash)) = &basic_auth.user {
+        users = users.with(user, hash).map_err(|mistake| mistake.to_string())?;
+    }
+    Ok(Some(Arc::new(users)))
+}
+
+fn upstreams(rule: &ProxyRule, site: &Site, trusted: &TrustedProxies) -> Result<Arc<Upstreams>, String> {
+    let name = format!("proxies {:?}", rule.prefix);
+    let place = |problem: String| match &site.static_json {
+        Some(path) => format!("{}:{}: {name}: {problem}", shown(path, &site.dir), rule.line),
+        None => format!("{name}: {problem}"),
+    };
+    let origins = rule.origins.iter().map(|origin| Origin::parse(&without_base(origin)).map_err(&place));
+    let origins = origins.collect::<Result<Vec<_>, _>>()?;
+    let trusted = trusted.clone();
+    let config = proxy::Config {
+        balance: match rule.balance {
+            site::rules::Balance::RoundRobin => proxy::Balance::RoundRobin,
+            site::rules::Balance::LeastConnections => proxy::Balance::LeastConnections,
+        },
+        connect_timeout: rule.connect_timeout,
+        read_timeout: rule.read_timeout,
+        send_timeout: rule.send_timeout,
+        retries: rule.retries,
+        max_idle: rule.max_idle,
+        host: match rule.host {
+            site::rules::HostPolicy::Origin => proxy::HostPolicy::Origin,
+            site::rules::HostPolicy::Client => proxy::HostPolicy::Client,
+        },
+        forwarded: rule.forwarded,
+        websocket: rule.websocket,
+        tls_verify: rule.tls_verify,
+        tls_ca: rule.tls_ca.as_ref().map(|path| site.dir.join(path)),
+        health: rule.health.as_ref().map(|health| proxy::Health {
+            path: health.path.clone(),
+            interval: health.interval,
+            timeout: health.timeout,
+            healthy: health.healthy,
+            unhealthy: health.unhealthy,
+        }),
+        trusted: Arc::new(move |peer| {
+            trusted.trusts(match peer.remote {
+                handler::PeerAddr::Inet(address) => Some(address.ip()),
+                handler::PeerAddr::Unix => None,
+            })
+        }),
+        ..proxy::Config::new(name.clone(), origins)
+    };
+    Upstreams::new(config).map_err(place)
+}
+
+/// The origin's address. Its base path is in the target that the rules make.
+fn without_base(origin: &site::rules::Origin) -> String {
+    let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
+    let port = origin.port.map(|port| format!(":{port}")).unwrap_or_default();
+    match origin.scheme {
+        OriginScheme::Http => format!("http://{host}{port}"),
+        OriginScheme::Https => format!("https://{host}{port}"),
+        OriginScheme::Unix => format!("unix:{}", origin.host),
+    }
+}
+
+/// A path as messages name it: short when it is in the site's directory.
+fn shown(path: &Path, dir: &Path) -> String {
+    path.strip_prefix(dir).unwrap_or(path).display().to_string()
+}
+
+fn below(path: &Path, root: &Path) -> Option<String> {
+    path.strip_prefix(root).ok().map(|name| name.to_string_lossy().into_owned())
+}
+
+fn lines<M: Display>(mistakes: &[M]) -> String {
+    mistakes.iter().map(M::to_string).collect::<Vec<_>>().join("\n")
+}

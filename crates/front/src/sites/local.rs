@@ -1,0 +1,73 @@
+//! A front thread's own sites.
+
+use super::{Sites, of_host};
+use handler::{Failure, Request};
+use proxy::Proxy;
+use site::Site;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Is told of each failure of an origin.
+pub(crate) type OnFailure = Rc<dyn Fn(&Failure, &Request)>;
+/// Is told what goes wrong with a site's files.
+pub(crate) type Complain = Rc<dyn Fn(&str)>;
+
+/// One site on this thread.
+pub(crate) struct LocalSite {
+    pub(crate) site: Site,
+    pub(crate) proxies: Vec<Proxy>,
+}
+
+/// The sites of this thread.
+pub(crate) struct LocalSites {
+    current: RefCell<Rc<Set>>,
+    failed: OnFailure,
+    complain: Complain,
+}
+
+struct Set {
+    main: Option<Rc<LocalSite>>,
+    hosts: Vec<(String, Rc<LocalSite>)>,
+}
+
+impl LocalSites {
+    pub(crate) fn new(sites: &Sites, failed: OnFailure, complain: Complain) -> Rc<LocalSites> {
+        let current = RefCell::new(Rc::new(Set::new(sites, &failed, &complain)));
+        Rc::new(LocalSites { current, failed, complain })
+    }
+
+    /// Takes over new sites as they come, for as long as it is polled.
+    pub(crate) async fn follow(self: Rc<LocalSites>, mut changes: watch::Receiver<Arc<Sites>>) {
+        while changes.changed().await.is_ok() {
+            let sites = changes.borrow_and_update().clone();
+            self.current.replace(Rc::new(Set::new(&sites, &self.failed, &self.complain)));
+        }
+    }
+
+    /// The site that a request is for.
+    pub(crate) fn of(&self, request: &Request) -> Option<Rc<LocalSite>> {
+        let set = self.current.borrow();
+        match of_host(&set.hosts, request.authority()) {
+            Some(index) => Some(set.hosts[index].1.clone()),
+            None => set.main.clone(),
+        }
+    }
+}
+
+impl Set {
+    fn new(sites: &Sites, failed: &OnFailure, complain: &Complain) -> Set {
+        let local = |plan: &super::SitePlan| {
+            let proxies = plan.upstreams.iter().map(|upstreams| {
+                let failed = failed.clone();
+                Proxy::new(upstreams.clone(), Box::new(move |failure, request| failed(failure, request)))
+            });
+            let complain = complain.clone();
+            let site = Site::new(plan.plan.clone(), Box::new(move |what| complain(what)));
+            Rc::new(LocalSite { site, proxies: proxies.collect() })
+        };
+        let hosts = sites.hosts.iter().map(|(host, plan)| (host.clone(), local(plan)));
+        Set { main: sites.main.as_ref().map(local), hosts: hosts.collect() }
+    }
+}

@@ -1,0 +1,80 @@
+//! Reading the rules again when a file of theirs changes.
+//!
+//! Why by looking and not by being told: it works on every file system (network mounts, containers' bind mounts), survives
+//! editors that replace files, and a few `stat`s twice a second cost nothing that can be measured.
+
+use super::{Sites, load};
+use crate::error_log::ErrorLog;
+use settings::Settings;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How often to look.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// What tells one state of a file from another; `None` when it is not there.
+type Mark = Option<(u64, u64, i64, i64)>;
+
+/// Gives new sites to `threads` whenever a file changes. What is wrong with a file is told to `log`; then the old sites stay.
+/// Health checks run for the sites that are in force.
+pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Sites>>, log: Arc<ErrorLog>) {
+    let mut sites = threads.borrow().clone();
+    let mut checks = Checks::start(&sites);
+    if !settings.sites.watch {
+        std::future::pending::<()>().await;
+    }
+    let mut marks = marks(&sites.sources);
+    loop {
+        tokio::time::sleep(EVERY).await;
+        let now = self::marks(&sites.sources);
+        if now == marks {
+            continue;
+        }
+        marks = now;
+        match load::load(&settings) {
+            Ok((new, notes)) => {
+                notes.iter().for_each(|note| log.write(&format!("warning: {note}")));
+                sites = Arc::new(new);
+                marks = self::marks(&sites.sources);
+                checks = Checks::start(&sites);
+                threads.send_replace(sites.clone());
+                log.write("the rules of the static site have been read again");
+            }
+            Err(error) => log.write(&format!("{error}\nthe rules before this change stay in force")),
+        }
+        let _ = &checks;
+    }
+}
+
+fn marks(sources: &[PathBuf]) -> Vec<Mark> {
+    let mark = |path: &PathBuf| {
+        let found = std::fs::metadata(path).ok()?;
+        Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
+    };
+    sources.iter().map(mark).collect()
+}
+
+/// Health checks; they end when this is dropped.
+struct Checks(Vec<JoinHandle<()>>);
+
+impl Checks {
+    fn start(sites: &Sites) -> Checks {
+        let upstreams = sites.all().flat_map(|site| &site.upstreams);
+        let checked = upstreams.filter(|upstreams| upstreams.config().health.is_some());
+        Checks(
+            checked
+                .map(|upstreams| tokio::task::spawn_local(proxy::check_health(upstreams.clone())))
+                .collect(),
+        )
+    }
+}
+
+impl Drop for Checks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}

@@ -1,0 +1,91 @@
+//! Static sites: the one of the directory, and those of host names.
+
+use super::taker::Taker;
+use super::{Facts, based, size};
+use crate::discover::Discovered;
+use crate::error::Error;
+use crate::settings::{HostSite, Site, Sites};
+use crate::table::site;
+
+/// What there is to serve besides the app.
+pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
+    let root = taker.take(&site::ROOT);
+    let static_json = taker.take(&site::STATIC_JSON);
+    let found = &facts.site;
+    let root_dir = root.value.as_ref().map(|path| based(path, &root.origin, facts));
+    let rules = static_json.value.as_ref().map(|path| based(path, &static_json.origin, facts));
+    if let Some(root) = root_dir.as_ref().filter(|root| !root.is_dir()) {
+        taker.conflict(
+            &site::ROOT.about,
+            format!("expected a directory that exists, {} is none", root.display()),
+        );
+    }
+    if let Some(file) = rules.as_ref().filter(|file| !file.is_file()) {
+        taker.conflict(
+            &site::STATIC_JSON.about,
+            format!("expected a file that exists, {} is none", file.display()),
+        );
+    }
+    let asked_for = root_dir.is_some() || rules.is_some();
+    // In front of an app a site is only what somebody has written rules for.
+    let there = if facts.app.is_some() { found.static_json.is_some() } else { found.is_site() };
+    let main = (asked_for || there).then(|| Site {
+        dir: facts.dir.clone(),
+        static_json: rules.or_else(|| found.static_json.clone()),
+        root: root_dir,
+        found: if facts.app.is_some() { None } else { found.root.clone() },
+    });
+    Sites {
+        main,
+        hosts: hosts(taker, facts),
+        watch: taker.take(&site::WATCH).value,
+        open_files: size(taker.take(&site::OPEN_FILES).value),
+        cache_memory: taker.take(&site::CACHE_MEMORY).value,
+    }
+}
+
+fn hosts(taker: &Taker<'_>, facts: &Facts) -> Vec<HostSite> {
+    let mut sites: Vec<HostSite> = Vec::new();
+    for (host, written, dir, found) in &facts.host_sites {
+        let refuse = |problem: String| {
+            taker.refuse(Error {
+                origin: written.origin.clone(),
+                written: format!("sites.{host:?} = {}", written.raw),
+                problem,
+                nearest: None,
+            });
+        };
+        let Some(dir) = dir else {
+            refuse("expected a directory, as text".to_owned());
+            continue;
+        };
+        if !is_host(host) {
+            refuse(
+                "expected a host name such as \"example.com\" or \"*.example.com\", without scheme and port"
+                    .to_owned(),
+            );
+        } else if !dir.is_dir() {
+            refuse(format!("expected a directory that exists, {} is none", dir.display()));
+        } else if !found.is_site() {
+            refuse(format!(
+                "there is no static.json, _site/, public_html/, dist/, build/ or index.html in {}",
+                dir.display()
+            ));
+        }
+        let host = host.to_ascii_lowercase();
+        if sites.iter().any(|site| site.host == host) {
+            refuse("this host is there twice".to_owned());
+        }
+        let Discovered { static_json, root } = found.clone();
+        sites.push(HostSite { host, site: Site { dir: dir.clone(), static_json, root: None, found: root } });
+    }
+    sites
+}
+
+fn is_host(host: &str) -> bool {
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    let letters =
+        |label: &str| label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    let bracketed = name.starts_with('[') && name.ends_with(']') && name.len() > 2;
+    bracketed || (!name.is_empty() && name.split('.').all(|label| !label.is_empty() && letters(label)))
+}

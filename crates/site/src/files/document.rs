@@ -1,0 +1,116 @@
+//! One version of one file, and what is known about it.
+
+use super::conditions::version;
+use super::root::{SETTLED, Version};
+use std::cell::Cell;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// One version of one file. When the file changes, another document takes its place.
+#[derive(Debug)]
+pub(crate) struct Document {
+    /// Names this version, never reused.
+    pub id: u64,
+    /// Its path below the root.
+    pub path: Box<str>,
+    pub file: Rc<File>,
+    pub version: Version,
+    /// The opaque part of its entity tag.
+    pub tag: Box<str>,
+    /// Time of change in whole seconds, as a validator and as text.
+    pub modified: SystemTime,
+    pub modified_text: Box<str>,
+    /// When it was last known to be what its path leads to.
+    pub checked: Cell<Instant>,
+    /// It had not changed for a while when it was opened: another change would show in its times.
+    pub settled: bool,
+}
+
+impl Document {
+    pub(crate) fn new(
+        id: u64,
+        path: &str,
+        file: File,
+        metadata: &Metadata,
+        now: Instant,
+        wall: SystemTime,
+    ) -> Document {
+        let version = Version::of(metadata);
+        let (seconds, nanos) = version.modified();
+        let (tag, modified) = self::version(version.len(), seconds, nanos, wall);
+        let changed = UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), 0);
+        Document {
+            id,
+            path: path.into(),
+            file: Rc::new(file),
+            version,
+            tag: tag.into(),
+            modified,
+            modified_text: httpdate::fmt_http_date(modified).into(),
+            checked: Cell::new(now),
+            settled: wall.duration_since(changed).is_ok_and(|age| age > SETTLED),
+        }
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.version.len()
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when it has become shorter, or longer: it is another version now.
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        read(&self.file, self.len())
+    }
+}
+
+/// All `len` bytes of a file.
+///
+/// # Errors
+/// `UnexpectedEof` when it has another length by now.
+pub(crate) fn read(file: &File, len: u64) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    // One byte more shows a file that has grown.
+    let mut bytes = vec![0; len + 1];
+    let mut read = 0;
+    while read < bytes.len() {
+        match file.read_at(&mut bytes[read..], read as u64) {
+            Ok(0) => break,
+            Ok(n) => {
+                read += n;
+                // The usual case, without a second call to be told of the end.
+                if read == len {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if read != len {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_length_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "0123456789").unwrap();
+        let file = File::open(&path).unwrap();
+        assert_eq!(read(&file, 10).unwrap(), b"0123456789");
+        assert!(read(&file, 9).is_err() && read(&file, 11).is_err());
+        assert_eq!(read(&File::open("/dev/null").unwrap(), 0).unwrap(), b"");
+    }
+}

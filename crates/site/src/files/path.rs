@@ -1,0 +1,187 @@
+//! From a request's path to a path below the root. Pure.
+//!
+//! Contract: `%xx` is decoded once; what comes out is valid UTF-8 without NUL, empty names, `.` or `..`, and never above
+//! the root.
+
+/// The one directory whose name may begin with a dot (RFC 8615).
+const WELL_KNOWN: &str = ".well-known";
+
+/// Why a request's path names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unnameable {
+    /// It is no path: a broken `%xx`, NUL, not UTF-8, above the root (400).
+    Malformed,
+    /// An encoded slash, which no file's name can have (404).
+    EncodedSlash,
+}
+
+/// A decoded path: `/` in front, single slashes, no `.` and `..`; a slash at the end stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SitePath(String);
+
+impl SitePath {
+    /// Decodes `%xx` once and resolves `.`, `..` and repeated slashes (RFC 3986 section 5.2.4).
+    ///
+    /// # Errors
+    /// See [`Unnameable`].
+    pub(crate) fn decode(path: &[u8]) -> Result<SitePath, Unnameable> {
+        let path = path.strip_prefix(b"/").ok_or(Unnameable::Malformed)?;
+        let decoded = String::from_utf8(percent_decode(path)?).map_err(|_| Unnameable::Malformed)?;
+        if !decoded.starts_with('/')
+            && !decoded.contains("//")
+            && !decoded.contains("/.")
+            && !decoded.starts_with('.')
+        {
+            return Ok(SitePath(format!("/{decoded}")));
+        }
+        let mut names: Vec<&str> = Vec::new();
+        for name in decoded.split('/') {
+            match name {
+                "" | "." => {}
+                ".." => {
+                    names.pop().ok_or(Unnameable::Malformed)?;
+                }
+                name => names.push(name),
+            }
+        }
+        let directory = matches!(decoded.rsplit('/').next(), Some("" | "." | ".."));
+        let mut text =
+            names.iter().fold(String::with_capacity(decoded.len() + 1), |text, name| text + "/" + name);
+        if directory || text.is_empty() {
+            text.push('/');
+        }
+        Ok(SitePath(text))
+    }
+
+    /// The path's text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whether a path below the root has a name that is not shown.
+pub(crate) fn has_hidden_name(path: &str) -> bool {
+    let mut names = path.split('/').peekable();
+    if names.peek() == Some(&WELL_KNOWN) {
+        names.next();
+    }
+    names.any(|name| name.starts_with('.'))
+}
+
+/// The first name of a relative path.
+pub(crate) fn first_name(path: &str) -> &str {
+    path.split('/').next().unwrap_or_default()
+}
+
+fn percent_decode(text: &[u8]) -> Result<Vec<u8>, Unnameable> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(&byte) = rest.next() {
+        let byte = match byte {
+            b'%' => match (rest.next().and_then(hex), rest.next().and_then(hex)) {
+                (Some(high), Some(low)) => match high << 4 | low {
+                    b'/' => return Err(Unnameable::EncodedSlash),
+                    byte => byte,
+                },
+                _ => return Err(Unnameable::Malformed),
+            },
+            byte => byte,
+        };
+        if byte == 0 {
+            return Err(Unnameable::Malformed);
+        }
+        decoded.push(byte);
+    }
+    Ok(decoded)
+}
+
+fn hex(digit: &u8) -> Option<u8> {
+    char::from(*digit).to_digit(16).map(|value| value as u8)
+}
+
+/// Encodes a decoded path for a Location field: what may not stand in a path is `%xx` (RFC 3986 section 3.3).
+pub(crate) fn percent_encode(path: &str) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' => text.push(byte.into()),
+            _ if b"-._~!$&'()*+,;=:@/".contains(&byte) => text.push(byte.into()),
+            _ => {
+                text.push('%');
+                text.push(DIGITS[usize::from(byte >> 4)].into());
+                text.push(DIGITS[usize::from(byte & 15)].into());
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoded(path: &str) -> Result<String, Unnameable> {
+        SitePath::decode(path.as_bytes()).map(|path| path.0)
+    }
+
+    #[test]
+    fn paths_become_names() {
+        let pairs = [
+            ("/", "/"),
+            ("/a", "/a"),
+            ("/a/", "/a/"),
+            ("//a///b//", "/a/b/"),
+            ("/a/./b/../c", "/a/c"),
+            ("/a/..", "/"),
+            ("/a/.", "/a/"),
+            ("/%2e%2e", "!"),
+            ("/a/%2e%2E/b", "/b"),
+            ("/a%20b/%C3%A9.css", "/a b/é.css"),
+            ("/100%25", "/100%"),
+            ("/%2541", "/%41"),
+            ("/..", "!"),
+            ("/a/../../b", "!"),
+            ("/.env", "/.env"),
+            ("", "!"),
+            ("*", "!"),
+            ("/a%00", "!"),
+            ("/%zz", "!"),
+            ("/%4", "!"),
+            ("/%ff", "!"),
+        ];
+        for (path, wanted) in pairs {
+            let found = decoded(path).unwrap_or_else(|_| "!".to_owned());
+            assert_eq!(found, wanted, "{path}");
+        }
+        assert_eq!(decoded("/a%2fb"), Err(Unnameable::EncodedSlash));
+    }
+
+    #[test]
+    fn hidden_names() {
+        for path in ["/.env", "/a/.git/config", "/a/.well-known/x", "/...", "/.well-known/.x"] {
+            assert!(has_hidden_name(&decoded(path).unwrap()[1..]), "{path}");
+        }
+        for path in ["/", "/a.b", "/.well-known/acme", "/a/.", "/a./b"] {
+            assert!(!has_hidden_name(&decoded(path).unwrap()[1..]), "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_leads_up(path in prop::collection::vec(prop::sample::select(vec!["a", "..", ".", "%2e", "/", "//", "%2f", "%", "\\", "é", "%5c"]), 0..12)) {
+            if let Ok(path) = decoded(&format!("/{}", path.concat())) {
+                prop_assert!(path.starts_with('/'));
+                let inner = path[1..].strip_suffix('/').unwrap_or(&path[1..]);
+                prop_assert!(path == "/" || inner.split('/').all(|name| !matches!(name, "" | "." | "..")), "{}", path);
+            }
+        }
+
+        #[test]
+        fn encoding_and_decoding(names in prop::collection::vec("[^/\0.][^/\0]*", 1..4)) {
+            let path = format!("/{}", names.join("/"));
+            prop_assert_eq!(decoded(&percent_encode(&path)), Ok(path));
+        }
+    }
+}

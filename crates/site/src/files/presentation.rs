@@ -1,0 +1,152 @@
+//! How a file is presented at a path: everything that does not change from one request to the next.
+
+use super::document::Document;
+use crate::coding::Coding;
+use crate::media_type;
+use handler::Fields;
+use std::borrow::Cow;
+
+/// What a site says about all its files.
+#[derive(Debug, Clone)]
+pub(crate) struct Style {
+    /// Charset of text; `None` for none.
+    pub charset: Option<String>,
+    /// The buildpack's types, codings and limits.
+    pub compat: bool,
+    /// Whether to compress on the fly.
+    pub compress: bool,
+    /// Whether to look for precompressed side-cars.
+    pub precompressed: bool,
+}
+
+/// How a file is presented at a path.
+#[derive(Debug)]
+pub(crate) struct Presentation {
+    pub content_type: Cow<'static, str>,
+    /// Other codings than identity come into question: the answer varies.
+    pub codable: bool,
+    /// Fields of the site's rules: a name that is there already is replaced.
+    rules: Vec<(String, String)>,
+    /// All fields of a 200 with the file as it is.
+    pub whole: Fields,
+}
+
+impl Presentation {
+    pub(crate) fn new(document: &Document, rules: Vec<(String, String)>, style: &Style) -> Presentation {
+        let media_type = media_type::media_type(&document.path);
+        let compressible = if style.compat {
+            media_type::nginx_compressible(media_type)
+        } else {
+            media_type::is_compressible(media_type)
+        };
+        let mut presentation = Presentation {
+            content_type: media_type::content_type(&document.path, style.charset.as_deref(), style.compat),
+            codable: compressible && (style.compress || style.precompressed),
+            rules,
+            whole: Fields::default(),
+        };
+        presentation.whole = presentation.fields(
+            &Tag { tag: &document.tag, weak: false },
+            &document.modified_text,
+            Coding::Identity,
+            true,
+        );
+        presentation
+    }
+
+    /// The fields of a 200 or 206 of a representation.
+    pub(crate) fn fields(&self, tag: &Tag<'_>, modified: &str, coding: Coding, ranges: bool) -> Fields {
+        let mut fields = Fields::with_capacity(8, 256);
+        fields.push(b"Content-Type", self.content_type.as_bytes());
+        self.version(&mut fields, tag, modified, coding);
+        if ranges {
+            fields.push(b"Accept-Ranges", b"bytes");
+        }
+        self.finish(&mut fields);
+        fields
+    }
+
+    /// The fields of a 304: those that the cache of the client has to update (RFC 9110 section 15.4.5).
+    pub(crate) fn not_modified(&self, tag: &Tag<'_>, modified: &str) -> Fields {
+        let mut fields = Fields::with_capacity(6, 192);
+        self.version(&mut fields, tag, modified, Coding::Identity);
+        self.finish(&mut fields);
+        fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-type"));
+        fields
+    }
+
+    /// Fields that have nothing to do with a version of the file.
+    pub(crate) fn bare(&self) -> Fields {
+        let mut fields = Fields::default();
+        self.finish(&mut fields);
+        fields
+    }
+
+    fn version(&self, fields: &mut Fields, tag: &Tag<'_>, modified: &str, coding: Coding) {
+        fields.push(b"Last-Modified", modified.as_bytes());
+        if tag.weak {
+            fields.push(b"ETag", format!("W/{}", tag.tag).as_bytes());
+        } else {
+            fields.push(b"ETag", tag.tag.as_bytes());
+        }
+        if let Some(token) = coding.token() {
+            fields.push(b"Content-Encoding", token.as_bytes());
+        }
+        if self.codable {
+            fields.push(b"Vary", b"Accept-Encoding");
+        }
+    }
+
+    fn finish(&self, fields: &mut Fields) {
+        apply(fields, self.rules.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    }
+}
+
+/// Sets fields: a name that is there already is replaced. `Vary` is added to, because caches need all of it.
+pub(crate) fn apply<'a>(fields: &mut Fields, rules: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (name, value) in rules {
+        if !name.eq_ignore_ascii_case("vary") {
+            fields.retain(|there, _| !there.eq_ignore_ascii_case(name.as_bytes()));
+        }
+        // An empty value takes a field away, as nginx's add-on for headers does.
+        if !value.is_empty() {
+            fields.push(name.as_bytes(), value.as_bytes());
+        }
+    }
+}
+
+/// An entity tag.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tag<'a> {
+    /// The opaque part with its quotes.
+    pub tag: &'a str,
+    pub weak: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_replace_and_take_away() {
+        let mut fields = Fields::default();
+        fields.push(b"Content-Type", b"text/html");
+        fields.push(b"ETag", b"\"1\"");
+        fields.push(b"Vary", b"Accept-Encoding");
+        apply(
+            &mut fields,
+            [("content-type", "text/x"), ("etag", ""), ("Vary", "Origin"), ("X", "1")].into_iter(),
+        );
+        let all: Vec<_> = fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        let text = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
+        assert_eq!(
+            all,
+            [
+                text(b"Vary", b"Accept-Encoding"),
+                text(b"content-type", b"text/x"),
+                text(b"Vary", b"Origin"),
+                text(b"X", b"1")
+            ]
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Files by their path, kept open and in memory as long as they stay what they are.
+//!
+//! Contract:
+//! 1. What is given out is what the path led to less than [`TOGETHER`] before the request: a change is seen at once.
+//! 2. Open files and bytes are bounded, whatever is asked for.
+//! 3. Bytes are kept only of files whose next change must show in their times.
+
+use super::document::Document;
+use super::root::{Glance, Root, TOGETHER};
+use bytes::Bytes;
+use quick_cache::unsync::Cache;
+use quick_cache::{UnitWeighter, Weighter};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime};
+
+/// Files up to this many bytes are read and written with their head in one call; larger ones go by sendfile.
+pub(crate) const READ_BELOW: u64 = 64 << 10;
+
+/// Bounds of a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Files kept open.
+    pub files: usize,
+    /// Bytes of files kept in memory.
+    pub bytes: u64,
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) enum Found {
+    File(Rc<Document>),
+    Directory,
+    Missing,
+    /// It is there, but we may not read it.
+    Forbidden,
+    /// The system fails us.
+    Trouble(io::Error),
+}
+
+/// The files of one directory.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub root: Root,
+    generation: Cell<u64>,
+    documents: RefCell<Cache<Box<str>, Rc<Document>, UnitWeighter>>,
+    bytes: RefCell<Cache<u64, Bytes, ByLength>>,
+    next_id: Cell<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct ByLength;
+
+impl Weighter<u64, Bytes> for ByLength {
+    fn weight(&self, _: &u64, bytes: &Bytes) -> u64 {
+        bytes.len() as u64 + 64
+    }
+}
+
+impl Store {
+    pub(crate) fn new(root: Root, bounds: Bounds) -> Store {
+        Store {
+            root,
+            generation: Cell::new(0),
+            documents: RefCell::new(Cache::new(bounds.files)),
+            bytes: RefCell::new(Cache::with_weighter((bounds.bytes >> 12) as usize, bounds.bytes, ByLength)),
+            next_id: Cell::new(0),
+        }
+    }
+
+    /// Brings the root up to date; `false` when it is not there.
+    pub(crate) fn look(&self, now: Instant) -> bool {
+        let there = self.root.look(now);
+        if self.root.generation() != self.generation.get() {
+            self.generation.set(self.root.generation());
+            self.documents.borrow_mut().clear();
+        }
+        there
+    }
+
+    /// What a path below the root leads to; `.` is the root itself.
+    pub(crate) fn find(&self, path: &str, now: Instant, wall: SystemTime) -> Found {
+        let known = self.documents.borrow().get(path).cloned();
+        if let Some(document) = known {
+            if self.is_current(&document, now) {
+                return Found::File(document);
+            }
+            self.documents.borrow_mut().remove(path);
+        }
+        match self.root.open(path) {
+            Ok((file, metadata)) if metadata.is_file() => {
+                let id = self.next_id.get();
+                self.next_id.set(id + 1);
+                let document = Rc::new(Document::new(id, path, file, &metadata, now, wall));
+                self.documents.borrow_mut().insert(path.into(), document.clone());
+                Found::File(document)
+            }
+            Ok((_, metadata)) if metadata.is_dir() => Found::Directory,
+            Ok(_) => Found::Missing,
+            Err(error) => match error.kind() {
+                io::ErrorKind::PermissionDenied => Found::Forbidden,
+                io::ErrorKind::OutOfMemory => Found::Trouble(error),
+                _ if matches!(
+                    rustix::io::Errno::from_io_error(&error),
+                    Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::IO)
+                ) =>
+                {
+                    Found::Trouble(error)
+                }
+                _ => Found::Missing,
+            },
+        }
+    }
+
+    /// Whether a document is still what its path leads to.
+    pub(crate) fn is_current(&self, document: &Document, now: Instant) -> bool {
+        if now.saturating_duration_since(document.checked.get()) < TOGETHER {
+            return true;
+        }
+        let current = self.root.glance(&document.path) == Glance::File(document.version);
+        if current {
+            document.checked.set(now);
+        }
+        current
+    }
+
+    /// All bytes of a document of at most [`READ_BELOW`].
+    ///
+    /// # Errors
+    /// It cannot be read, or is another version by now.
+    pub(crate) fn bytes(&self, document: &Document) -> io::Result<Bytes> {
+        if let Some(bytes) = self.bytes.borrow().get(&document.id) {
+            return Ok(bytes.clone());
+        }
+        let bytes = Bytes::from(document.read()?);
+        if document.settled {
+            self.bytes.borrow_mut().insert(document.id, bytes.clone());
+        }
+        Ok(bytes)
+    }
+}
