@@ -1,0 +1,133 @@
+//! Tests of password hashes against those that other programs make.
+
+use super::*;
+use proptest::prelude::*;
+use std::process::Command;
+
+/// Hashes of "correct horse" by openssl 3.0, htpasswd 2.4, and crypt(3) of libxcrypt.
+const REAL: [&str; 14] = [
+    "$apr1$saltsalt$EGVZDNN6gOqijy.tv9axG/",
+    "$apr1$BB8ArzYs$SnIKUQrw87bqUEJ9w63zh0",
+    "$1$abc$mEYYKBYwc4Odg5SoPgnFr/",
+    "$5$0123456789abcdef$GkVfGOcpKLcryIiNM.uN6AQV7DQsJJPqGu0QqsSSMrD",
+    "$6$salty$KGxUHugEyITiuZNRKB7PRHmZvlvCIl6mhy6A/EFwgfBQV976JH..0kKa3CXlF1BZiMGKAXhRlIL78fWjEUY9W/",
+    "$5$rounds=1234$saltstring$JwEtARLq22IuEMOkyrnAzPCpAMczLA.b/Lpn1eZkj.1",
+    "$6$rounds=1000$saltstring$YiR6NSM0LQXmu7vAhkMXfkdYk7qtFouVx1Mdr3HmzXspT8kONjlpU3CsV7ezCB62uXJoAdaagsH4ck7/tB9js.",
+    "$2y$05$C2yG9PGx1EX1ZbxuwdiJX.UkWzm6myaJl2iKHOT6C7xXcX/ns8Q1q",
+    "$2a$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2",
+    "$2b$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2",
+    "{SHA}L55TUjtiq8FBorTWAZ0jy6g129A=",
+    "{SSHA}YjOxnlnw8lITpqjG3t+XV9jV7otwZXBwZXI=",
+    "{PLAIN}correct horse",
+    "{PLAIN}{SHA}",
+];
+
+#[test]
+fn hashes_of_other_programs() {
+    for text in &REAL[..13] {
+        let hash = Hash::read(text).unwrap();
+        assert!(hash.admits(b"correct horse"), "{text}");
+        for wrong in [&b""[..], b"correct hors", b"correct horse ", b"Correct horse", &[0xff; 100]] {
+            assert!(!hash.admits(wrong), "{text} {wrong:?}");
+        }
+    }
+    assert!(Hash::read(REAL[13]).unwrap().admits(b"{SHA}"));
+}
+
+/// `program` prints something that ends with a hash of `password`, if it is installed.
+fn made_by(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    let line = String::from_utf8(output.stdout).unwrap();
+    Some(line.trim().trim_start_matches("someone:").to_owned())
+}
+
+#[test]
+fn hashes_made_just_now() {
+    for password in ["x", "open sesame", "pä$$wörd:with%odd\\letters", "0123456789abcdef0123456789abcdef0"]
+    {
+        let openssl =
+            ["-apr1", "-1", "-5", "-6"].map(|method| made_by("openssl", &["passwd", method, password]));
+        let htpasswd = [["-nbm"], ["-nbs"], ["-nbB"], ["-nbp"]]
+            .map(|[how]| (how, made_by("htpasswd", &[how, "someone", password])))
+            .map(|(how, text)| {
+                text.map(|text| if how == "-nbp" { format!("{{PLAIN}}{text}") } else { text })
+            });
+        for text in openssl.into_iter().chain(htpasswd).flatten() {
+            let hash = Hash::read(&text).unwrap_or_else(|message| panic!("{text} {message}"));
+            assert!(hash.admits(password.as_bytes()), "{text}");
+            assert!(!hash.admits(format!("{password}x").as_bytes()), "{text}");
+        }
+    }
+}
+
+#[test]
+fn bcrypt_looks_at_72_bytes_as_everywhere() {
+    let Some(text) = made_by("htpasswd", &["-nbB", "someone", &"x".repeat(72)]) else { return };
+    let hash = Hash::read(&text).unwrap();
+    assert!(hash.admits(&[b'x'; 72]) && hash.admits(&[b'x'; 80]) && !hash.admits(&[b'x'; 71]));
+}
+
+#[test]
+fn what_is_slow_and_what_is_told() {
+    let slow: Vec<bool> = REAL.iter().map(|text| Hash::read(text).unwrap().is_slow()).collect();
+    assert!(slow[..10].iter().all(|&slow| slow) && slow[10..].iter().all(|&slow| !slow));
+    assert_eq!(format!("{:?}", Hash::read("{PLAIN}secret").unwrap()), "plain");
+}
+
+#[test]
+fn what_is_refused_says_what_to_do() {
+    for (text, wanted) in [
+        ("", "is empty"),
+        ("hunter2", "openssl passwd -apr1"),
+        ("$ecret", "openssl passwd -apr1"),
+        ("$", "openssl passwd -apr1"),
+        ("RCVO8qVE5U2xA", "DES"),
+        ("$y$j9T$abc$def", "$y$"),
+        ("$2x$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2", "$2x$"),
+        ("$argon2id$v=19$m=1$a$b", "$argon2id$"),
+        ("{CRYPT}abc", "{SHA}"),
+        ("{SHA", "{SHA}"),
+        ("{SHA}L55TUjtiq8FBorTWAZ0jy6g129A", "damaged SHA-1"),
+        ("{SHA}YjOxnlnw8lITpqjG3t+XV9jV7otwZXBwZXI=", "damaged SHA-1"),
+        ("{SSHA}L55TUjtiq8FBorTWAZ0jy6g129A=", "damaged SHA-1"),
+        ("$apr1$saltsalt$EGVZDNN6gOqijy.tv9axG", "damaged MD5"),
+        ("$apr1$saltsalts$EGVZDNN6gOqijy.tv9axG/", "damaged MD5"),
+        ("$apr1$$alts$EGVZDNN6gOqijy.tv9axG/", "damaged MD5"),
+        ("$apr1$abc", "damaged MD5"),
+        ("$2y$05$C2yG9PGx1EX1ZbxuwdiJX.UkWzm6myaJl2iKHOT6C7xXcX/ns8Q1", "damaged bcrypt"),
+        ("$2y$99$C2yG9PGx1EX1ZbxuwdiJX.UkWzm6myaJl2iKHOT6C7xXcX/ns8Q1q", "cost 99"),
+        ("$2y$31$C2yG9PGx1EX1ZbxuwdiJX.UkWzm6myaJl2iKHOT6C7xXcX/ns8Q1q", "cost 31"),
+        ("$5$rounds=999999999$saltstring$JwEtARLq22IuEMOkyrnAzPCpAMczLA.b/Lpn1eZkj.1", "999999999 rounds"),
+        ("$5$rounds=x$saltstring$JwEtARLq22IuEMOkyrnAzPCpAMczLA.b/Lpn1eZkj.1", "rounds"),
+        ("$5$saltstring$JwEtARLq22IuEMOkyrnAzPCpAMczLA", "damaged SHA-crypt"),
+        ("$6$", "damaged SHA-crypt"),
+    ] {
+        let message = Hash::read(text).err().unwrap_or_else(|| panic!("{text} is taken"));
+        assert!(message.contains(wanted), "{text}: {message}");
+        assert!(
+            text.len() < 7 || !message.contains(text),
+            "the text itself stays out of the message: {message}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_text_is_read(text: String) {
+        let _ = Hash::read(&text);
+    }
+
+    #[test]
+    fn a_damaged_hash_admits_nobody(which in 10_usize..13, place in 1_usize..40, letter in "[!-~]") {
+        let mut text = REAL[which].to_owned();
+        let place = place % text.len();
+        prop_assume!(text[place..=place] != letter);
+        text.replace_range(place..=place, &letter);
+        if let Ok(hash) = Hash::read(&text) {
+            prop_assert!(!hash.admits(b"correct horse"), "{}", text);
+        }
+    }
+}
