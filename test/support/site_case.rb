@@ -6,6 +6,7 @@ require "support/case"
 require "support/site_server"
 require "support/peers"
 require "support/codings"
+require "support/backend"
 require "time"
 
 class SiteCase < Case
@@ -18,6 +19,21 @@ class SiteCase < Case
     def server
       SharedServers.fetch(self) { (Peers.chosen || SiteServer).new(**shared_options) }
     end
+  end
+
+  def before_setup
+    super
+    @backends = []
+  end
+
+  def after_teardown
+    super
+    @backends.each(&:close)
+  end
+
+  # A backend for this test alone.
+  def backend(**options, &script)
+    Backend.new(**options, &script).tap { |one| @backends << one }
   end
 
   # Starts a site for this test alone.
@@ -40,6 +56,25 @@ class SiteCase < Case
 
   def options(path, to: server)
     ask(request("OPTIONS", path), to: to)
+  end
+
+  # A site whose files are given below public_html/; names that begin with / are below the site's folder.
+  def served(rules = {}, files = {}, **options)
+    site(rules, files: below_root({ "index.html" => "home" }.merge(files)), **options)
+  end
+
+  def below_root(files)
+    files.transform_keys { |name| name.start_with?("/") ? name.delete_prefix("/") : "public_html/#{name}" }
+  end
+
+  def assert_page(content, path, on, **options)
+    response = get(path, to: on, **options)
+    assert_status 200, response, path
+    assert_equal content, response.body, path
+  end
+
+  def assert_missing(path, on, **options)
+    assert_status 404, get(path, to: on, **options), path
   end
 
   # Questions that other servers cannot be asked.

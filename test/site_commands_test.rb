@@ -1,0 +1,295 @@
+# frozen_string_literal: true
+
+# What people type in a folder with a static site, and what happens when static.json changes while it is served.
+
+require "support/site_case"
+
+class SiteReloadTest < SiteCase
+  parallel!
+
+  def setup
+    firebrick_only
+  end
+
+  def eventually(path, on, within: 5, &block)
+    wait_until("GET #{path} to change", within: within) { block.call(get(path, to: on)) }
+  end
+
+  it "follows static.json when it changes" do
+    own = served({ headers: { "/**": { "X-A" => "1" } } }, "page.html" => "page")
+    assert_equal "1", get("/", to: own)["x-a"]
+    own.rules = { clean_urls: true, headers: { "/**": { "X-A" => "2" } } }
+    eventually("/", own) { |response| response["x-a"] == "2" }
+    assert_page "page", "/page", own
+  end
+
+  it "follows static.json when it is written in place" do
+    own = served(headers: { "/**": { "X-A" => "1" } })
+    File.write(own.path("static.json"), JSON.generate(headers: { "/**": { "X-A" => "2" } }))
+    eventually("/", own) { |response| response["x-a"] == "2" }
+  end
+
+  it "keeps the old rules while static.json is broken, and says where" do
+    own = served(headers: { "/**": { "X-A" => "1" } })
+    own.rules = "{\n  \"headers\": {,\n}"
+    wait_until("a word about it", within: 5) { own.stderr.match?(/static\.json:2:\d+/) }
+    assert_equal "1", get("/", to: own)["x-a"]
+    own.rules = { headers: { "/**": { "X-A" => "3" } } }
+    eventually("/", own) { |response| response["x-a"] == "3" }
+  end
+
+  it "keeps the old rules when static.json goes away, or does without" do
+    own = served(headers: { "/**": { "X-A" => "1" } })
+    File.delete(own.path("static.json"))
+    sleep 1
+    assert_page "home", "/", own
+    own.rules = { headers: { "/**": { "X-A" => "2" } } }
+    eventually("/", own) { |response| response["x-a"] == "2" }
+  end
+
+  it "follows a new root" do
+    own = site({ root: "one" }, files: { "one/index.html" => "one", "two/index.html" => "two" })
+    assert_page "one", "/", own
+    own.rules = { root: "two" }
+    eventually("/", own) { |response| response.body == "two" }
+  end
+
+  it "follows a root that is a link to another release" do
+    own = site({ root: "current" }, files: { "one/index.html" => "one", "two/index.html" => "two" }, prepare: ->(dir) { File.symlink("one", File.join(dir, "current")) })
+    assert_page "one", "/", own
+    File.symlink("two", own.path("next"))
+    File.rename(own.path("next"), own.path("current"))
+    eventually("/", own) { |response| response.body == "two" }
+  end
+
+  it "follows new passwords" do
+    sha = ->(word) { "u:{SHA}#{[Digest::SHA1.digest(word)].pack('m0')}\n" }
+    authorization = ->(word) { { "Authorization" => "Basic #{["u:#{word}"].pack('m0')}" } }
+    own = served({ basic_auth: true }, "/.htpasswd" => sha["old"])
+    assert_page "home", "/", own, headers: authorization["old"]
+    own.write(".htpasswd", sha["new"])
+    wait_until("the new password", within: 5) { get("/", to: own, headers: authorization["new"]).status == 200 }
+    assert_status 401, get("/", to: own, headers: authorization["old"])
+  end
+
+  it "follows origins, and breaks off nothing that is under way" do
+    first = backend { |visit, _| sleep(1.5) && visit.answer("first") }
+    second = backend { |visit, _| visit.answer("second") }
+    own = served(proxies: { "/api": { origin: first.origin } })
+    waiting = connect(own).write(request("GET", "/api/x"))
+    wait_until("the first origin") { first.asked.any? }
+    own.rules = { proxies: { "/api": { origin: second.origin } } }
+    eventually("/api/x", own, within: 8) { |response| response.body == "second" }
+    assert_equal "first", waiting.read_response.body
+  end
+
+  it "does not follow with --no-watch" do
+    own = served({ headers: { "/**": { "X-A" => "1" } } }, args: ["--no-watch"])
+    own.rules = { headers: { "/**": { "X-A" => "2" } } }
+    sleep 2.5
+    assert_equal "1", get("/", to: own)["x-a"]
+  end
+
+  it "loses no request while rules change" do
+    own = served(headers: { "/**": { "X-A" => "0" } })
+    stop = false
+    asking = Thread.new { [].tap { |seen| seen << get("/", to: own).then { |response| [response.status, response.body] } until stop } }
+    10.times { |i| sleep(0.1) || own.rules = { headers: { "/**": { "X-A" => i.to_s } } } }
+    stop = true
+    assert_equal [[200, "home"]], asking.value.uniq
+  end
+end
+
+class SiteCommandsTest < SiteCase
+  parallel!
+
+  def setup
+    firebrick_only
+    @folder = File.realpath(Dir.mktmpdir("firebrick-site"))
+  end
+
+  def teardown
+    FileUtils.remove_entry(@folder) if @folder
+  end
+
+  def write(name, content)
+    FileUtils.mkdir_p(File.dirname(File.join(@folder, name)))
+    File.write(File.join(@folder, name), content.is_a?(Hash) ? JSON.pretty_generate(content) : content)
+  end
+
+  def firebrick(*args, env: {})
+    clean = %w[PORT BASIC_AUTH_USERNAME BASIC_AUTH_PASSWORD].to_h { |key| [key, nil] }
+    out, err, status = Open3.capture3(clean.merge("XDG_RUNTIME_DIR" => @folder, **Server.ruby_files, **env), Server.binary, *args, chdir: @folder)
+    refute_match(/panicked/, err)
+    [out, err, status.exitstatus]
+  end
+
+  # What `firebrick explain` says.
+  def explain(*args, **options)
+    out, err, code = firebrick("explain", *args, **options)
+    assert_equal 0, code, err
+    out
+  end
+
+  # --- serve
+
+  %w[_site public_html dist build].each do |name|
+    it "serves #{name}/ when it is there" do
+      assert_page "home", "/", site(nil, files: { "#{name}/index.html" => "home", "notes.txt" => "notes" })
+    end
+  end
+
+  it "serves a folder with an index.html" do
+    assert_page "home", "/", site(nil, files: { "index.html" => "home" })
+  end
+
+  it "prefers static.json to everything else" do
+    own = site({ root: "mine" }, files: { "mine/index.html" => "mine", "_site/index.html" => "jekyll", "index.html" => "index" })
+    assert_page "mine", "/", own
+  end
+
+  it "serves the folder that is named" do
+    write("deep/_site/index.html", "below")
+    assert_page "below", "/", site(nil, directory: File.join(@folder, "deep/_site"))
+  end
+
+  it "says that there is nothing to serve, and what it looked for" do
+    _, err, code = firebrick("serve", "-p", "0")
+    assert_includes [1, 2], code
+    ["config.ru", "static.json", "index.html"].each { |name| assert_includes err, name }
+  end
+
+  it "needs no Ruby for a site" do
+    write("_site/index.html", "home")
+    own = site(nil, directory: @folder, env: { "PATH" => "/nowhere" })
+    assert_page "home", "/", own
+    assert_equal 1, own.processes.size, own.processes.map { |one| Processes.command(one.pid) }.inspect
+  end
+
+  it "says what it serves in its banner" do
+    own = site({ root: "site" }, files: { "site/index.html" => "home" })
+    assert_match(/\bsite\b/, own.stdout)
+    assert_match(/static\.json/, own.stdout)
+  end
+
+  # --- explain
+
+  it "explains a file" do
+    write("static.json", headers: { "/**" => { "X-A" => "1" } })
+    write("public_html/page.html", "page")
+    out = explain("/page.html")
+    ["page.html", "X-A", "static.json"].each { |word| assert_includes out, word }
+    assert_includes explain("/page.html", "."), "page.html"
+  end
+
+  it "explains what was tried before the answer, with lines of static.json" do
+    write("static.json", "clean_urls" => true, "redirects" => { "/old" => { "url" => "/new" } }, "routes" => { "/**" => "index.html" })
+    write("public_html/index.html", "home")
+    write("public_html/about.html", "about")
+    about = explain("/about")
+    assert_match(/about\.html/, about)
+    assert_match(/clean_urls/, about)
+    old = explain("/old")
+    assert_includes old, "/new"
+    assert_match(/301/, old)
+    assert_match(/static\.json:\d+|line \d+/, old)
+    deep = explain("/deep/link")
+    assert_includes deep, "/**"
+    assert_includes deep, "index.html"
+    assert_operator deep.index("redirect") || 0, :<=, deep.rindex("index.html")
+  end
+
+  it "explains gates, proxies, traps and what is missing" do
+    write("static.json", "https_only" => true, "proxies" => { "/api" => { "origin" => "http://127.0.0.1:9" } }, "routes" => { "/assets/*" => "/assets/" })
+    write("public_html/index.html", "home")
+    assert_match(/https_only/, explain("/"))
+    assert_includes explain("/api/x"), "http://127.0.0.1:9"
+    assert_match(/404/, explain("/assets/x"))
+    assert_match(/404/, explain("/missing"))
+  end
+
+  it "explains what is asked with encodings, queries and dots as the server would see it" do
+    write("static.json", {})
+    write("public_html/a b.txt", "x")
+    assert_match(/200/, explain("/a%20b.txt?x=1"))
+    assert_match(/200/, explain("/dir/../a%20b.txt"))
+    assert_match(/404/, explain("/.env"))
+  end
+
+  it "does not explain what is no path" do
+    write("public_html/index.html", "home")
+    _, err, code = firebrick("explain")
+    refute_equal 0, code
+    refute_empty err
+    _, err, code = firebrick("explain", "/x", "nowhere")
+    refute_equal 0, code
+    assert_includes err, "nowhere"
+  end
+
+  it "explains in agreement with what the server answers" do
+    rules = { clean_urls: true, redirects: { "/old" => { "url" => "/new" } }, routes: { "/app/**" => "index.html", "/assets/*" => "/assets/" }, error_page: "404.html" }
+    files = { "index.html" => "home", "about.html" => "about", "dir/index.html" => "dir", "404.html" => "no", "data.json" => "{}" }
+    own = served(rules, files)
+    ["/", "/about", "/about.html", "/dir", "/dir/", "/old", "/app/x", "/assets/x", "/missing", "/missing.html", "/data.json", "/.env"].each do |path|
+      out, err, code = own.command_line("explain", path)
+      assert_equal 0, code, err
+      assert_includes out, get(path, to: own).status.to_s, path
+    end
+  end
+
+  # --- check
+
+  # What `firebrick check` says, and its exit code.
+  def check
+    out, err, code = firebrick("check")
+    [out + err, code]
+  end
+
+  it "finds nothing wrong with a site that is right" do
+    write("static.json", "clean_urls" => true, "error_page" => "404.html", "routes" => { "/app/**" => "index.html" })
+    write("public_html/index.html", "home")
+    write("public_html/404.html", "no")
+    said, code = check
+    assert_equal 0, code, said
+    refute_match(/static\.json:\d/, said)
+  end
+
+  {
+    "an unknown key, with the nearest right one" => [{ "clean_url" => true }, /clean_url\b.*clean_urls/m],
+    "another unknown key" => [{ "redirect" => {} }, /redirects/],
+    "an unknown key of a proxy" => [{ "proxies" => { "/api" => { "origin" => "http://127.0.0.1:9", "read_timout" => 5 } } }, /read_timout.*read_timeout/m],
+    "an error page that is missing" => [{ "error_page" => "nowhere.html" }, /nowhere\.html/],
+    "a route whose target is missing" => [{ "routes" => { "/app/**" => "nowhere.html" } }, /nowhere\.html/],
+    "a route behind /**" => [{ "routes" => { "/**" => "index.html", "/app/**" => "index.html" } }, %r{/app/\*\*}],
+    "a redirect behind a file" => [{ "redirects" => { "/index.html" => { "url" => "/" } } }, %r{/index\.html}],
+    "a header rule that a later one always replaces" => [{ "headers" => { "/index.html" => { "X-A" => "1" }, "/**" => { "X-B" => "1" } } }, %r{/index\.html}],
+    "a variable that is not set" => [{ "redirects" => { "/a" => { "url" => "${NOT_SET_AT_ALL}" } } }, /NOT_SET_AT_ALL/],
+    "a root that is missing" => [{ "root" => "nowhere/" }, /nowhere/]
+  }.each do |fault, (rules, words)|
+    it "notes #{fault}" do
+      write("static.json", rules)
+      write("public_html/index.html", "home")
+      said, = check
+      assert_match words, said
+      assert_match(/static\.json:\d+/, said)
+    end
+  end
+
+  it "exits with 1 when static.json is broken" do
+    write("static.json", "{\n  \"root\": \n}")
+    write("public_html/index.html", "home")
+    said, code = check
+    assert_equal 1, code
+    assert_match(/static\.json:3:1/, said)
+    assert_includes said, "^"
+  end
+
+  it "survives files that are no JSON at all" do
+    write("public_html/index.html", "home")
+    ["", "\0", "\xEF\xBB\xBF{}", "nul", "{" * 100_000, "[" * 100_000, "{\"a\":" * 50_000, "\xFF\xFE", "{}{}", "// comment\n{}", "{'a': 1}", "{\"root\": 1e999}"].each do |text|
+      File.binwrite(File.join(@folder, "static.json"), text)
+      _, code = check
+      assert_includes [0, 1], code, text[0, 20].inspect
+    end
+  end
+end

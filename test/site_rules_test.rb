@@ -1,0 +1,592 @@
+# frozen_string_literal: true
+
+# static.json as Heroku's static buildpack read it, case by case: each key alone, then the order between them. Where the
+# buildpack had defects, "compat": "heroku" keeps them; everything else is asked with and without.
+
+require "support/site_case"
+
+class SiteRulesTest < SiteCase
+  parallel!
+
+  COMPAT = { compat: "heroku" }.freeze
+  SHA = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=" # password
+
+  class << self
+    # The same question with the plain keys and with "compat": "heroku".
+    def always(sentence, &block)
+      it(sentence) { instance_exec({}, &block) }
+      it("#{sentence} (compat)") { instance_exec(COMPAT, &block) }
+    end
+  end
+
+  def setup
+    firebrick_only
+  end
+
+  def https(**more)
+    { "X-Forwarded-Proto" => "https" }.merge(more.transform_keys(&:to_s))
+  end
+
+  # --- root
+
+  always "serves public_html/ when nothing else is said" do |extra|
+    own = served(extra, "page.html" => "page", "/page.html" => "not this one")
+    assert_page "home", "/", own
+    assert_page "page", "/page.html", own
+    assert_missing "/static.json", own
+  end
+
+  always "serves another root, with and without a slash at its end" do |extra|
+    ["site", "site/", "./site", "deep/er/"].each do |root|
+      own = site(extra.merge(root: root), files: { "#{root.delete_prefix('./').chomp('/')}/index.html" => "site", "public_html/index.html" => "public" })
+      assert_page "site", "/", own
+    end
+  end
+
+  it "serves the site's folder itself, but not what is none of the public's business" do
+    own = site({ root: "." }, files: { "index.html" => "home", ".env" => "secret" })
+    assert_page "home", "/", own
+    refute_includes get("/.env", to: own).body, "secret"
+  end
+
+  # --- clean_urls
+
+  always "answers /foo with foo.html, and /foo.html too" do |extra|
+    own = served(extra.merge(clean_urls: true), "foo.html" => "foo", "bar/index.html" => "bar", "bar/baz.html" => "baz", "data" => "no suffix")
+    assert_page "foo", "/foo", own
+    assert_page "foo", "/foo?x=1", own
+    assert_page "foo", "/foo.html", own
+    assert_page "baz", "/bar/baz", own
+    assert_page "no suffix", "/data", own
+    assert_page "home", "/", own
+    assert_page "bar", "/bar/", own
+    assert_missing "/nothing", own
+    assert_missing "/fo", own
+  end
+
+  always "redirects a folder to its slash with clean_urls" do |extra|
+    own = served(extra.merge(clean_urls: true), "bar/index.html" => "bar")
+    assert_redirect "/bar/", get("/bar", to: own)
+  end
+
+  always "prefers foo.html to foo/" do |extra|
+    own = served(extra.merge(clean_urls: true), "foo.html" => "file", "foo/index.html" => "folder")
+    assert_page "file", "/foo", own
+    assert_page "folder", "/foo/", own
+  end
+
+  always "does not answer /foo with foo.html without clean_urls" do |extra|
+    own = served(extra.merge(clean_urls: false), "foo.html" => "foo")
+    assert_missing "/foo", own
+    assert_page "foo", "/foo.html", own
+  end
+
+  always "answers 404 at once to a missing .html with clean_urls, whatever else would answer" do |extra|
+    behind = backend
+    own = served(extra.merge(clean_urls: true, routes: { "/**": "index.html" }, redirects: { "/old.html": { url: "/new" } }, proxies: { "/api": { origin: behind.origin } }), "api/real.html" => "real")
+    %w[/old.html /deep/link.html /api/x.html].each { |path| assert_missing path, own }
+    assert_page "real", "/api/real.html", own
+    assert_page "home", "/old", own
+    assert_empty behind.asked
+  end
+
+  # --- routes
+
+  always "answers what is missing with a route's target and 200" do |extra|
+    own = served(extra.merge(routes: { "/**": "index.html" }), "app.js" => "js")
+    ["/deep", "/deep/link", "/deep/link/", "/a.b", "/caf%C3%A9"].each { |path| assert_page "home", path, own }
+    assert_page "js", "/app.js", own
+    assert_match(%r{\Atext/html}, get("/deep/link", to: own)["content-type"])
+  end
+
+  always "takes the first route that matches" do |extra|
+    own = served(extra.merge(routes: { "/admin/**": "admin.html", "/*": "one.html", "/**": "any.html" }), "admin.html" => "admin", "one.html" => "one", "any.html" => "any")
+    assert_page "admin", "/admin/x", own
+    assert_page "one", "/x", own
+    assert_page "any", "/x/y", own
+  end
+
+  always "matches * within a segment and ** over all" do |extra|
+    own = served(extra.merge(routes: { "/*.html": "one.html", "/route/**": "two.html", "/a.c": "three.html", "/x*z/*": "four.html" }), "one.html" => "one", "two.html" => "two", "three.html" => "three", "four.html" => "four")
+    { "/baz.html" => "one", "/route/" => "two", "/route/foo/bar" => "two", "/a.c" => "three", "/xyz/q" => "four", "/xz/" => "four" }.each { |path, body| assert_page body, path, own }
+    ["/bar/baz.html", "/route", "/abc", "/a.c/d", "/xyz/q/r", "/baz.htmlx"].each { |path| assert_missing path, own }
+  end
+
+  always "takes a target that is no file for a trap" do |extra|
+    own = served(extra.merge(routes: { "/assets/*": "/assets/", "/**": "index.html" }), "assets/app.js" => "js")
+    assert_page "js", "/assets/app.js", own
+    assert_missing "/assets/app-old.js", own
+    assert_page "home", "/deep", own
+  end
+
+  always "hides the indexes of folders behind /** without clean_urls" do |extra|
+    own = served(extra.merge(routes: { "/**": "index.html" }), "bar/index.html" => "bar")
+    assert_page "home", "/bar/", own
+    assert_page "home", "/bar", own
+    assert_page "bar", "/bar/index.html", own
+  end
+
+  always "shows the indexes of folders behind /** with clean_urls" do |extra|
+    own = served(extra.merge(clean_urls: true, routes: { "/**": "index.html" }), "bar/index.html" => "bar", "foo.html" => "foo")
+    assert_page "bar", "/bar/", own
+    assert_page "foo", "/foo", own
+    assert_page "home", "/deep", own
+  end
+
+  always "shows the indexes of folders that no route matches" do |extra|
+    own = served(extra.merge(routes: { "/app/**": "index.html" }), "bar/index.html" => "bar")
+    assert_page "bar", "/bar/", own
+    assert_redirect "/bar/", get("/bar", to: own)
+  end
+
+  # --- redirects
+
+  always "redirects an exact path, with 301 unless told otherwise" do |extra|
+    own = served(extra.merge(redirects: { "/old/gone": { url: "https://new.test/x" }, "/moved": { url: "https://new.test/y", status: 302 } }))
+    response = get("/old/gone", to: own)
+    assert_equal [301, "https://new.test/x"], [response.status, response["location"]]
+    response = get("/moved", to: own)
+    assert_equal [302, "https://new.test/y"], [response.status, response["location"]]
+    ["/old", "/old/gone/", "/old/gone/x", "/moved.html", "/MOVED"].each { |path| assert_missing path, own }
+  end
+
+  always "matches redirects on the decoded path, and never carries the query over" do |extra|
+    own = served(extra.merge(redirects: { "/old page": { url: "https://new.test/" }, "/caf\u00e9": { url: "https://cafe.test/" } }))
+    assert_equal "https://new.test/", get("/old%20page?a=1", to: own)["location"]
+    assert_equal "https://cafe.test/", get("/caf%C3%A9", to: own)["location"]
+  end
+
+  always "prefers a file to a redirect" do |extra|
+    own = served(extra.merge(redirects: { "/page.html": { url: "https://new.test/" } }), "page.html" => "page")
+    assert_page "page", "/page.html", own
+  end
+
+  it "sends relative redirects as they are" do
+    own = served(redirects: { "/old": { url: "/new?x=1" } })
+    assert_equal "/new?x=1", get("/old", to: own)["location"]
+  end
+
+  it "makes relative redirects absolute without a port with compat" do
+    own = served(COMPAT.merge(redirects: { "/old": { url: "/new" } }))
+    assert_equal "http://example.test/new", get("/old", to: own, headers: { "Host" => "example.test:8080" })["location"]
+  end
+
+  always "puts variables of the environment into redirects, and leaves those that are not set" do |extra|
+    own = served(extra.merge(redirects: { "/a": { url: "${BASE}/x/${BASE}" }, "/b": { url: "https://x.test/${NOT_SET_AT_ALL}" } }), env: { "BASE" => "https://b.test" })
+    assert_equal "https://b.test/x/https://b.test", get("/a", to: own)["location"]
+    assert_match(%r{\Ahttps://x\.test/(\$|%24)(\{|%7B)NOT_SET_AT_ALL(\}|%7D)\z}, get("/b", to: own)["location"])
+  end
+
+  always "evaluates nginx's variables in redirects" do |extra|
+    own = served(extra.merge(redirects: { "/a": { url: "https://new.test$request_uri" }, "/b": { url: "https://$host/c?$args" }, "/c": { url: "https://new.test/$arg_id" } }))
+    assert_equal "https://new.test/a?x=%2F&y", get("/a?x=%2F&y", to: own)["location"]
+    assert_equal "https://example.test/c?q=1", get("/b?q=1", to: own, headers: { "Host" => "example.test:99" })["location"]
+    assert_equal "https://new.test/7", get("/c?id=7", to: own)["location"]
+  end
+
+  always "redirects whatever the method" do |extra|
+    own = served(extra.merge(redirects: { "/old": { url: "https://new.test/" } }))
+    assert_status 301, post("/old", "body", to: own)
+    assert_status 301, head("/old", to: own)
+  end
+
+  # --- error_page
+
+  always "answers 404 with the error page, and keeps the status" do |extra|
+    own = served(extra.merge(error_page: "errors/error.html"), "errors/error.html" => "<p>sorry")
+    response = get("/missing", to: own)
+    assert_equal [404, "<p>sorry"], [response.status, response.body]
+    assert_match(%r{\Atext/html}, response["content-type"])
+    assert_page "<p>sorry", "/errors/error.html", own
+    assert_equal ["9", ""], [head("/missing", to: own)["content-length"], head("/missing", to: own).body]
+  end
+
+  always "answers 404 with the error page for a trap route too" do |extra|
+    own = served(extra.merge(error_page: "error.html", routes: { "/assets/*": "/assets/" }), "error.html" => "sorry")
+    response = get("/assets/x.js", to: own)
+    assert_equal [404, "sorry"], [response.status, response.body]
+  end
+
+  always "has a page of its own when the error page is missing" do |extra|
+    own = served(extra.merge(error_page: "nowhere.html"))
+    assert_missing "/missing", own
+  end
+
+  it "answers 404 with 404.html when there is one, but not with compat" do
+    assert_equal "mine", get("/missing", to: served({}, "404.html" => "mine")).body
+    refute_equal "mine", get("/missing", to: served(COMPAT, "404.html" => "mine")).body
+  end
+
+  # --- https_only and canonical_host
+
+  always "redirects to https unless the router says that it is" do |extra|
+    own = served(extra.merge(https_only: true), "page.html" => "page")
+    [{}, { "X-Forwarded-Proto" => "http" }].each do |headers|
+      response = get("/page.html?a=%20b", to: own, headers: headers)
+      assert_equal [301, "https://example.test/page.html?a=%20b"], [response.status, response["location"]]
+    end
+    assert_page "page", "/page.html", own, headers: https
+    assert_missing "/missing", own, headers: https
+  end
+
+  always "redirects to https before it does anything else" do |extra|
+    behind = backend
+    own = served(extra.merge(https_only: true, proxies: { "/api": { origin: behind.origin } }, redirects: { "/old": { url: "https://new.test/" } }, routes: { "/**": "index.html" }))
+    %w[/api/x /old /deep /missing.html /].each { |path| assert_equal "https://example.test#{path}", get(path, to: own)["location"] }
+    assert_empty behind.asked
+    assert_status 301, post("/api/x", "body", to: own)
+  end
+
+  always "leaves the port of the request out of the redirect to https" do |extra|
+    own = served(extra.merge(https_only: true))
+    assert_equal "https://example.test/", get("/", to: own, headers: { "Host" => "example.test:4000" })["location"]
+  end
+
+  always "redirects to the canonical host" do |extra|
+    own = served(extra.merge(canonical_host: "www.example.test"), "page.html" => "page")
+    response = get("/page.html?a=1", to: own, headers: https)
+    assert_equal [301, "https://www.example.test/page.html?a=1"], [response.status, response["location"]]
+    response = get("/missing", to: own, headers: { "X-Forwarded-Proto" => "http" })
+    assert_equal [301, "http://www.example.test/missing"], [response.status, response["location"]]
+    assert_page "page", "/page.html", own, headers: https("Host" => "www.example.test")
+  end
+
+  it "redirects to the canonical host in the real scheme when no router says one" do
+    own = served(canonical_host: "www.example.test")
+    assert_equal "http://www.example.test/x", get("/x", to: own)["location"]
+    assert_page "home", "/", own, headers: { "Host" => "www.example.test" }
+    assert_page "home", "/", own, headers: { "Host" => "WWW.example.test" }
+  end
+
+  it "redirects to the canonical host without a scheme with compat" do
+    assert_equal "://www.example.test/x", get("/x", to: served(COMPAT.merge(canonical_host: "www.example.test")))["location"]
+  end
+
+  always "puts variables into the canonical host" do |extra|
+    own = served(extra.merge(canonical_host: "${NAME}.test"), env: { "NAME" => "canon" })
+    assert_equal "https://canon.test/", get("/", to: own, headers: https)["location"]
+    assert_page "home", "/", own, headers: https("Host" => "canon.test")
+  end
+
+  always "redirects to https first, then to the canonical host" do |extra|
+    own = served(extra.merge(https_only: true, canonical_host: "www.example.test"))
+    assert_equal "https://example.test/", get("/", to: own)["location"]
+    assert_equal "https://www.example.test/", get("/", to: own, headers: https)["location"]
+    assert_page "home", "/", own, headers: https("Host" => "www.example.test")
+  end
+
+  always "redirects nowhere when canonical_host is false" do |extra|
+    assert_page "home", "/", served(extra.merge(canonical_host: false, https_only: false))
+  end
+
+  # --- headers
+
+  always "sends the headers of the last rule that matches, and of no other" do |extra|
+    own = served(extra.merge(headers: { "/**": { "X-Every" => "1", "Cache-Control" => "public" }, "/page.html": { "X-Page" => "2" }, "/dir/*": { "X-Dir" => "3" } }),
+                 "page.html" => "page", "dir/a.txt" => "a", "dir/deep/a.txt" => "a")
+    page = get("/page.html", to: own)
+    assert_equal [nil, nil, "2"], [page["x-every"], page["cache-control"], page["x-page"]]
+    assert_equal %w[1 public], [get("/", to: own)["x-every"], get("/", to: own)["cache-control"]]
+    assert_equal [nil, "3"], [get("/dir/a.txt", to: own)["x-every"], get("/dir/a.txt", to: own)["x-dir"]]
+    assert_equal ["1", nil], [get("/dir/deep/a.txt", to: own)["x-every"], get("/dir/deep/a.txt", to: own)["x-dir"]]
+  end
+
+  always "lets a later general rule take all from an earlier special one" do |extra|
+    own = served(extra.merge(headers: { "/page.html": { "X-Page" => "2" }, "/**": { "X-Every" => "1" } }), "page.html" => "page")
+    page = get("/page.html", to: own)
+    assert_equal ["1", nil], [page["x-every"], page["x-page"]]
+  end
+
+  always "matches headers on the path as it was asked" do |extra|
+    own = served(extra.merge(clean_urls: true, headers: { "/": { "X-Root" => "1" }, "/index.html": { "X-Index" => "1" }, "/foo": { "X-Foo" => "1" }, "/foo.html": { "X-Foo-Html" => "1" }, "/a b": { "X-Blank" => "1" } }),
+                 "foo.html" => "foo", "a b" => "ab")
+    root = get("/", to: own)
+    assert_equal ["1", nil], [root["x-root"], root["x-index"]]
+    assert_equal [nil, "1"], [get("/index.html", to: own)["x-root"], get("/index.html", to: own)["x-index"]]
+    assert_equal ["1", nil], [get("/foo", to: own)["x-foo"], get("/foo", to: own)["x-foo-html"]]
+    assert_equal [nil, "1"], [get("/foo.html", to: own)["x-foo"], get("/foo.html", to: own)["x-foo-html"]]
+    assert_equal "1", get("/a%20b?x", to: own)["x-blank"]
+  end
+
+  always "sends headers on redirects, errors, 304s and what comes from origins" do |extra|
+    behind = backend
+    own = served(extra.merge(headers: { "/**": { "X-Every" => "1" } }, redirects: { "/old": { url: "/new" } }, proxies: { "/api": { origin: behind.origin } }), "dir/index.html" => "dir")
+    %w[/ /old /missing /api/x /dir].each { |path| assert_equal "1", get(path, to: own)["x-every"], path }
+    assert_equal "1", get("/", to: own, headers: { "If-None-Match" => "*" })["x-every"]
+    assert_equal "1", get("/", to: own, headers: { "Range" => "bytes=0-1" })["x-every"]
+    assert_equal "1", get("/", to: own, headers: { "Range" => "bytes=100-" })["x-every"]
+    assert_equal "1", head("/", to: own)["x-every"]
+  end
+
+  always "sends headers on the redirect to https and on 401" do |extra|
+    headers = { headers: { "/**": { "X-Every" => "1" } } }
+    assert_equal "1", get("/", to: served(extra.merge(headers).merge(https_only: true)))["x-every"]
+    assert_equal "1", get("/", to: served(extra.merge(headers).merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "u:#{SHA}\n"))["x-every"]
+  end
+
+  always "sends values that are no strings as text" do |extra|
+    own = served(extra.merge(headers: { "/**": { "X-Number" => 31_536_000, "X-True" => true, "X-Float" => 0.5 } }))
+    response = get("/", to: own)
+    assert_equal %w[31536000 true 0.5], [response["x-number"], response["x-true"], response["x-float"]]
+  end
+
+  it "replaces what it would have said itself" do
+    own = served(headers: { "/**": { "Content-Type" => "text/x-mine", "Cache-Control" => "no-store" } })
+    response = get("/", to: own)
+    assert_equal %w[text/x-mine no-store], [response["content-type"], response["cache-control"]]
+  end
+
+  # --- proxies
+
+  [["/api", ""], ["/api/", ""], ["/api", "/"], ["/api/", "/"]].each do |key, slash|
+    always "maps #{key} onto an origin with #{slash.empty? ? 'no ' : 'a '}slash at its end" do |extra|
+      behind = backend
+      own = served(extra.merge(proxies: { key => { origin: behind.origin("/base#{slash}") } }))
+      assert_equal "/base/x/y?q=%2F", get("/api/x/y?q=%2F", to: own).json["target"]
+      assert_equal "/base/", get("/api/", to: own).json["target"]
+    end
+  end
+
+  always "maps a prefix onto an origin without a path" do |extra|
+    behind = backend
+    own = served(extra.merge(proxies: { "/api": { origin: behind.origin } }))
+    assert_equal "/x", get("/api/x", to: own).json["target"]
+    assert_equal "/", get("/api/", to: own).json["target"]
+    assert_equal "/a%2Fb%20c", get("/api/a%2Fb%20c", to: own).json["target"] if extra.empty?
+  end
+
+  always "takes the longest prefix" do |extra|
+    short = backend
+    long = backend
+    own = served(extra.merge(proxies: { "/api": { origin: short.origin }, "/api/v2": { origin: long.origin } }))
+    get("/api/v2/x", to: own)
+    get("/api/v1/x", to: own)
+    assert_equal [["/x"], ["/v1/x"]], [long.asked.map(&:target), short.asked.map(&:target)]
+  end
+
+  it "matches prefixes by whole segments" do
+    behind = backend
+    own = served(proxies: { "/api": { origin: behind.origin } })
+    %w[/apifoo /api-x /api.json /APi/x].each { |path| assert_missing path, own }
+    assert_equal "/", get("/api", to: own).json["target"]
+  end
+
+  it "matches prefixes by their bytes with compat" do
+    behind = backend
+    own = served(COMPAT.merge(proxies: { "/api": { origin: behind.origin } }))
+    assert_equal "/foo", get("/apifoo", to: own).json["target"]
+  end
+
+  always "passes methods and bodies on, and sends the origin's host" do |extra|
+    behind = backend
+    own = served(extra.merge(proxies: { "/api": { origin: behind.origin } }))
+    response = ask(request("PATCH", "/api/x", { "Content-Type" => "text/plain" }, "body"), to: own)
+    assert_equal %w[PATCH body], response.json.values_at("method", "body")
+    assert_equal ["127.0.0.1:#{behind.port}"], behind.asked.first.all("host")
+  end
+
+  it "tells the origin who asked, but not with compat" do
+    behind = backend
+    get("/api/x", to: served(proxies: { "/api": { origin: behind.origin } }))
+    get("/api/x", to: served(COMPAT.merge(proxies: { "/api": { origin: behind.origin } })))
+    told, untold = behind.asked
+    assert_equal(%w[127.0.0.1 http example.test], %w[x-forwarded-for x-forwarded-proto x-forwarded-host].map { |name| told[name] })
+    assert_empty(%w[x-forwarded-for x-forwarded-proto x-forwarded-host forwarded].flat_map { |name| untold.all(name) })
+  end
+
+  always "prefers files to proxies, proxies to redirects, redirects to routes" do |extra|
+    behind = backend
+    own = served(extra.merge(proxies: { "/api": { origin: behind.origin } }, redirects: { "/api/x": { url: "https://new.test/" }, "/old": { url: "https://new.test/" } }, routes: { "/**": "index.html" }), "api/file.txt" => "file")
+    assert_page "file", "/api/file.txt", own
+    assert_equal "/x", get("/api/x", to: own).json["target"]
+    assert_status 301, get("/old", to: own)
+    assert_page "home", "/other", own
+  end
+
+  always "prefers clean URLs to proxies" do |extra|
+    behind = backend
+    own = served(extra.merge(clean_urls: true, proxies: { "/api": { origin: behind.origin } }), "api/page.html" => "page")
+    assert_page "page", "/api/page", own
+    assert_equal "/other", get("/api/other", to: own).json["target"]
+  end
+
+  always "rewrites Location from the origin back to the prefix, in both schemes" do |extra|
+    behind = backend { |visit, asked| visit.answer("", status: "302 Found", headers: { "Location" => asked["x-location"] }) }
+    own = served(extra.merge(proxies: { "/api": { origin: behind.origin("/base") } }))
+    { "#{behind.origin('/base')}/x?y=1" => "/api/x?y=1", "https://127.0.0.1:#{behind.port}/base/x" => "/api/x", "https://elsewhere.test/x" => "https://elsewhere.test/x" }.each do |sent, seen|
+      response = get("/api/go", to: own, headers: { "X-Location" => sent })
+      assert_equal seen, response["location"].sub(%r{\Ahttp://example\.test(:\d+)?(?=/)}, ""), sent
+    end
+  end
+
+  always "puts variables into origins" do |extra|
+    behind = backend
+    own = served(extra.merge(proxies: { "/api": { origin: "http://${API_HOST}:${API_PORT}/v1" } }), env: { "API_HOST" => "127.0.0.1", "API_PORT" => behind.port.to_s })
+    assert_equal "/v1/x", get("/api/x", to: own).json["target"]
+  end
+
+  always "answers 502 when nobody answers at the origin" do |extra|
+    gone = backend.tap(&:close)
+    assert_status 502, get("/api/x", to: served(extra.merge(proxies: { "/api": { origin: gone.origin } })))
+  end
+
+  # --- basic_auth
+
+  def basic(user, password)
+    { "Authorization" => "Basic #{["#{user}:#{password}"].pack('m0')}" }
+  end
+
+  def hashed(kind, password)
+    command = { apr1: ["openssl", "passwd", "-apr1", password], bcrypt: ["htpasswd", "-nbB", "-C", "4", "u", password], sha: ["htpasswd", "-nbs", "u", password] }.fetch(kind)
+    out, status = Open3.capture2(*command)
+    flunk "#{command.first} failed" unless status.success?
+    out.strip.delete_prefix("u:")
+  rescue Errno::ENOENT
+    skip "needs #{command.first}"
+  end
+
+  %i[apr1 bcrypt sha].each do |kind|
+    always "lets in who knows a password hashed with #{kind}" do |extra|
+      own = served(extra.merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "other:#{hashed(:sha, 'x')}\nada:#{hashed(kind, 'p\u00e4ss:word')}\n", "page.html" => "page")
+      assert_page "page", "/page.html", own, headers: basic("ada", "p\u00e4ss:word")
+      [{}, basic("ada", "wrong"), basic("ada", ""), basic("bob", "p\u00e4ss:word"), basic("other", "p\u00e4ss:word"), { "Authorization" => "Basic !!!" }, { "Authorization" => "Bearer x" }, { "Authorization" => "Basic" }].each do |headers|
+        response = get("/page.html", to: own, headers: headers)
+        assert_status 401, response, headers.inspect
+        assert_match(/\ABasic realm="Restricted"/, response["www-authenticate"])
+        refute_includes response.body, "page"
+      end
+      assert_status 200, get("/page.html", to: own, headers: { "Authorization" => "bAsIc #{['ada:p\u00e4ss:word'].pack('m0')}" })
+    end
+  end
+
+  always "keeps everything behind the password: files, routes, redirects, proxies, what is missing" do |extra|
+    behind = backend
+    own = served(extra.merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd", proxies: { "/api": { origin: behind.origin } }, redirects: { "/old": { url: "/new" } }, routes: { "/app/**": "index.html" }), "/.htpasswd" => "u:#{SHA}\n")
+    ["/", "/index.html", "/old", "/api/x", "/app/x", "/missing"].each { |path| assert_status 401, get(path, to: own), path }
+    assert_status 401, post("/api/x", "body", to: own)
+    assert_empty behind.asked
+    assert_status 404, get("/missing", to: own, headers: basic("u", "password"))
+  end
+
+  always "redirects to https and to the canonical host before it asks for a password" do |extra|
+    own = served(extra.merge(https_only: true, canonical_host: "www.example.test", basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "u:#{SHA}\n")
+    assert_status 301, get("/", to: own)
+    assert_status 301, get("/", to: own, headers: https)
+    assert_status 401, get("/", to: own, headers: https("Host" => "www.example.test"))
+    assert_status 200, get("/", to: own, headers: https("Host" => "www.example.test").merge(basic("u", "password")))
+  end
+
+  always "takes user and password from the environment, over an explicit false" do |extra|
+    own = served(extra.merge(basic_auth: false), env: { "BASIC_AUTH_USERNAME" => "env", "BASIC_AUTH_PASSWORD" => hashed(:apr1, "from env") })
+    assert_status 401, get("/", to: own)
+    assert_page "home", "/", own, headers: basic("env", "from env")
+  end
+
+  always "adds the environment's user to those of the file" do |extra|
+    own = served(extra.merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "u:#{SHA}", env: { "BASIC_AUTH_USERNAME" => "env", "BASIC_AUTH_PASSWORD" => hashed(:apr1, "from env") })
+    assert_page "home", "/", own, headers: basic("env", "from env")
+    assert_page "home", "/", own, headers: basic("u", "password")
+  end
+
+  always "finds .htpasswd in the site's folder" do |extra|
+    own = served(extra.merge(basic_auth: true), "/.htpasswd" => "u:#{SHA}\n")
+    assert_status 401, get("/", to: own)
+    assert_page "home", "/", own, headers: basic("u", "password")
+  end
+
+  it "checks passwords on many connections at a time" do
+    own = served({ basic_auth: true }, "/.htpasswd" => "u:#{hashed(:bcrypt, 'good')}\n")
+    threads = Array.new(8) { |i| Thread.new { Array.new(5) { get("/", to: own, headers: basic("u", i.even? ? "good" : "bad#{i}")).status } } }
+    threads.each_with_index { |thread, i| assert_equal [i.even? ? 200 : 401], thread.value.uniq }
+  end
+
+  # --- encoding, gzip, and the rest
+
+  always "says the encoding of HTML and plain text, UTF-8 unless told otherwise, and none of JSON" do |extra|
+    files = { "a.txt" => "a", "a.json" => "{}", "a.png" => "png" }
+    own = served(extra, files)
+    { "/" => %r{\Atext/html; ?charset=utf-8\z}i, "/a.txt" => %r{\Atext/plain; ?charset=utf-8\z}i, "/a.json" => %r{\Aapplication/json\z}, "/a.png" => %r{\Aimage/png\z} }.each { |path, type| assert_match type, get(path, to: own)["content-type"] }
+    own = served(extra.merge(encoding: "ISO-8859-1"), files)
+    assert_match(%r{\Atext/html; ?charset=iso-8859-1\z}i, get("/", to: own)["content-type"])
+    assert_equal "application/json", get("/a.json", to: own)["content-type"]
+  end
+
+  it "knows nginx's types with compat" do
+    own = served(COMPAT, "a.js" => "1", "a.css" => "a{}", "a.xml" => "<a/>")
+    assert_match(%r{\Aapplication/javascript; ?charset=utf-8\z}i, get("/a.js", to: own)["content-type"])
+    assert_equal "text/css", get("/a.css", to: own)["content-type"]
+    assert_match(%r{\Atext/xml; ?charset=utf-8\z}i, get("/a.xml", to: own)["content-type"])
+  end
+
+  always "compresses text from 512 bytes on with gzip and says Vary" do |extra|
+    own = served(extra, "a.css" => "a{}\n" * 400, "small.css" => "a{}\n" * 10, "a.png" => "\0" * 5000, "a.html" => "<p>" * 400, "a.json" => "[0,\n" * 400)
+    headers = { "Accept-Encoding" => "gzip" }
+    { "/a.css" => "a{}\n" * 400, "/a.html" => "<p>" * 400, "/a.json" => "[0,\n" * 400 }.each do |path, content|
+      response = get(path, to: own, headers: headers)
+      assert_equal "gzip", response["content-encoding"], path
+      assert_equal content, Codings.decode(response)
+      assert_match(/accept-encoding/i, response["vary"])
+      assert_match(/accept-encoding/i, get(path, to: own)["vary"])
+    end
+    %w[/small.css /a.png].each { |path| assert_nil get(path, to: own, headers: headers)["content-encoding"], path }
+  end
+
+  it "knows gzip only, and no side-cars, with compat" do
+    own = served(COMPAT, "a.css" => "a{}\n" * 400, "a.css.gz" => Codings.gzip("side-car"), "a.css.br" => "br", "a.svg" => "<svg>" * 400)
+    assert_nil get("/a.css", to: own, headers: { "Accept-Encoding" => "br, zstd" })["content-encoding"]
+    assert_equal "a{}\n" * 400, Codings.decode(get("/a.css", to: own, headers: { "Accept-Encoding" => "gzip, br" }))
+    assert_nil get("/a.svg", to: own, headers: { "Accept-Encoding" => "gzip" })["content-encoding"]
+  end
+
+  always "ignores keys that it does not know" do |extra|
+    own = served(extra.merge(clean_url: true, "https-only": true, nonsense: { a: [1] }))
+    assert_page "home", "/", own
+  end
+
+  always "takes every key at its default for granted" do |extra|
+    assert_page "home", "/", served(extra)
+    defaults = { root: "public_html/", clean_urls: false, https_only: false, canonical_host: false, encoding: "UTF-8", routes: {}, redirects: {}, proxies: {}, headers: {}, basic_auth: false, logging: { access: true, error: "error" } }
+    assert_page "home", "/", served(extra.merge(defaults))
+  end
+
+  it "listens on the port of the file unless told another" do
+    port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
+    own = served({ port: port }, binds: [], args: ["-o", "127.0.0.1"])
+    assert_equal port, own.port
+    assert_page "home", "/", own
+    refute_equal port, served({ port: port }).port
+  end
+
+  it "logs requests unless told not to" do
+    own = served(logging: { access: true })
+    get("/wanted-line", to: own)
+    wait_until("the log line") { (own.stdout + own.stderr).include?("/wanted-line") }
+    quiet = served(logging: { access: false })
+    get("/unwanted-line", to: quiet)
+    sleep 0.5
+    refute_includes quiet.stdout + quiet.stderr, "/unwanted-line"
+  end
+
+  # --- order, all together
+
+  always "keeps the buildpack's order: https, host, password, files, clean URLs, proxies, redirects, routes, 404" do |extra|
+    behind = backend
+    rules = { https_only: true, canonical_host: "www.example.test", basic_auth: true, clean_urls: true, error_page: "error.html", proxies: { "/api": { origin: behind.origin } },
+              redirects: { "/old": { url: "https://new.test/" }, "/api/old": { url: "https://new.test/" }, "/page": { url: "https://new.test/" } }, routes: { "/assets/*": "/assets/", "/app/**": "index.html", "/old": "index.html" },
+              headers: { "/**": { "X-Every" => "1" } } }
+    own = served(extra.merge(rules), "error.html" => "sorry", "page.html" => "page", "api/file.txt" => "file", "/.htpasswd" => "u:#{SHA}\n")
+    assert_equal "https://example.test/x", get("/x", to: own)["location"]
+    assert_equal "https://www.example.test/x", get("/x", to: own, headers: https)["location"]
+    assert_status 401, get("/x", to: own, headers: https("Host" => "www.example.test"))
+    headers = https("Host" => "www.example.test").merge(basic("u", "password"))
+    assert_page "page", "/page", own, headers: headers
+    assert_page "file", "/api/file.txt", own, headers: headers
+    assert_equal "/old", get("/api/old", to: own, headers: headers).json["target"]
+    assert_equal "https://new.test/", get("/old", to: own, headers: headers)["location"]
+    assert_page "home", "/app/x/y", own, headers: headers
+    %w[/assets/x.js /missing /missing.html /app/missing.html].each do |path|
+      response = get(path, to: own, headers: headers)
+      assert_equal [404, "sorry", "1"], [response.status, response.body, response["x-every"]], path
+    end
+  end
+end
