@@ -22,6 +22,8 @@ mod public;
 mod public_path;
 pub mod rules;
 mod site;
+#[cfg(test)]
+mod testing;
 
 pub use disk::Disk;
 pub use explain::{Question, explain};
