@@ -38,7 +38,9 @@ pub fn is_compressible(media_type: &str) -> bool {
     let mut buffer = [0; LONGEST_TYPE];
     let Some(essence) = essence(media_type, &mut buffer) else { return false };
     match essence {
-        "image/bmp" | "image/svg+xml" | "image/vnd.microsoft.icon" | "image/x-icon" | "image/x-ms-bmp" => true,
+        "image/bmp" | "image/svg+xml" | "image/vnd.microsoft.icon" | "image/x-icon" | "image/x-ms-bmp" => {
+            true
+        }
         "font/collection" | "font/otf" | "font/sfnt" | "font/ttf" => true,
         "application/ecmascript" | "application/javascript" | "application/x-javascript" => true,
         "application/eot" | "application/vnd.ms-fontobject" => true,
@@ -343,15 +345,19 @@ mod tests {
 
     #[test]
     fn what_shrinks() {
-        let names = ["html", "css", "js", "json", "svg", "wasm", "webmanifest", "rss", "ttf", "otf", "ico", "md"];
+        let names =
+            ["html", "css", "js", "json", "svg", "wasm", "webmanifest", "rss", "ttf", "otf", "ico", "md"];
         for ending in names {
             assert!(is_compressible(media_type(&format!("x.{ending}"))), "{ending}");
         }
-        let names = ["png", "jpg", "webp", "avif", "mp4", "mp3", "zip", "gz", "woff", "woff2", "pdf", "br", "usdz"];
+        let names =
+            ["png", "jpg", "webp", "avif", "mp4", "mp3", "zip", "gz", "woff", "woff2", "pdf", "br", "usdz"];
         for ending in names {
             assert!(!is_compressible(media_type(&format!("x.{ending}"))), "{ending}");
         }
-        assert!(is_compressible("Text/HTML; charset=utf-8") && !is_compressible("") && !is_compressible("text"));
+        assert!(
+            is_compressible("Text/HTML; charset=utf-8") && !is_compressible("") && !is_compressible("text")
+        );
         assert!(!is_compressible(&"text/".repeat(40)));
         assert!(nginx_compressible("text/css") && nginx_compressible("application/json; charset=x"));
         assert!(!nginx_compressible("application/javascript") && !nginx_compressible("image/svg+xml"));

@@ -7,7 +7,7 @@ mod stream;
 
 pub use compress::compress;
 pub use negotiate::Preferences;
-pub use stream::{MIN_LENGTH, Coded, code_response, may_code};
+pub use stream::{Coded, MIN_LENGTH, code_response, may_code};
 
 /// A content coding, the preferred one first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
