@@ -10,7 +10,8 @@ pub(super) fn has(path: &str) -> bool {
         return false;
     }
     // The first piece is a name, also when it looks like a hash (`deadbee1.txt`).
-    stem.split(['.', '-', '_']).skip(1).any(is_hex) || stem.split('.').any(|part| ends_with_short_hash(part, extension))
+    stem.split(['.', '-', '_']).skip(1).any(is_hex)
+        || stem.split('.').any(|part| ends_with_short_hash(part, extension))
 }
 
 /// Rails, Propshaft, webpack, Jekyll: eight or more lower-case hexadecimal digits. All decimal ones may be a date.
@@ -27,7 +28,8 @@ fn ends_with_short_hash(part: &str, extension: &str) -> bool {
     let Some(at) = bytes.len().checked_sub(9).filter(|&at| at > 0 && bytes[at] == b'-') else { return false };
     let hash = &bytes[at + 1..];
     let count = |class: fn(&u8) -> bool| hash.iter().filter(|byte| class(byte)).count();
-    let (upper, lower, digits) = (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase), count(u8::is_ascii_digit));
+    let (upper, lower, digits) =
+        (count(u8::is_ascii_uppercase), count(u8::is_ascii_lowercase), count(u8::is_ascii_digit));
     let marks = hash.iter().filter(|byte| b"-_".contains(byte)).count();
     if upper + lower + digits + marks != 8 || upper == 0 {
         return false;
@@ -38,7 +40,8 @@ fn ends_with_short_hash(part: &str, extension: &str) -> bool {
         let base32 = hash.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7'));
         return base32 && (digits > 0 || script);
     }
-    let changes = hash.windows(2).filter(|pair| pair[0].is_ascii_uppercase() != pair[1].is_ascii_uppercase()).count();
+    let changes =
+        hash.windows(2).filter(|pair| pair[0].is_ascii_uppercase() != pair[1].is_ascii_uppercase()).count();
     lower > 0 && (digits > 0 && changes >= 2 || script && changes >= 4)
 }
 

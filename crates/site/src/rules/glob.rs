@@ -107,7 +107,9 @@ impl Glob {
                 other.prefix.strip_prefix(self.prefix.as_slice()).is_some_and(|more| !more.contains(&b'/'))
                     && other.rest.iter().all(|token| !matches!(token, Token::Any | Token::Byte(b'/')))
             }
-            _ if other.rest.is_empty() => std::str::from_utf8(&other.prefix).is_ok_and(|path| self.matches(path)),
+            _ if other.rest.is_empty() => {
+                std::str::from_utf8(&other.prefix).is_ok_and(|path| self.matches(path))
+            }
             _ => false,
         }
     }
@@ -216,8 +218,18 @@ mod tests {
     #[test]
     fn covering() {
         let covers = |wide: &str, narrow: &str| Glob::new(wide).covers(&Glob::new(narrow));
-        assert!(covers("/**", "/a/*") && covers("/a/*", "/a/*.js") && covers("/*.js", "/a.js") && covers("/a", "/a"));
-        assert!(!covers("/a/*", "/a/**") && !covers("/a/*", "/a/b/*") && !covers("/a/*", "/*") && !covers("/b/**", "/a"));
+        assert!(
+            covers("/**", "/a/*")
+                && covers("/a/*", "/a/*.js")
+                && covers("/*.js", "/a.js")
+                && covers("/a", "/a")
+        );
+        assert!(
+            !covers("/a/*", "/a/**")
+                && !covers("/a/*", "/a/b/*")
+                && !covers("/a/*", "/*")
+                && !covers("/b/**", "/a")
+        );
     }
 
     /// The specified expression, each wildcard a group.

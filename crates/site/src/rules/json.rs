@@ -111,9 +111,15 @@ fn precheck(source: &Source) -> Result<(), Mistake> {
             '\0' => return refused("a NUL character: is this a text file?".to_owned()),
             c if inside && c < ' ' => {
                 let name = c.escape_default();
-                return refused(format!("a string may not hold {name} as it is: close it with \", or write {name}"));
+                return refused(format!(
+                    "a string may not hold {name} as it is: close it with \", or write {name}"
+                ));
             }
-            c if !inside && c != ' ' && !matches!(c, '\t' | '\r' | '\n') && (c.is_whitespace() || c.is_control()) => {
+            c if !inside
+                && c != ' '
+                && !matches!(c, '\t' | '\r' | '\n')
+                && (c.is_whitespace() || c.is_control()) =>
+            {
                 return refused(format!("unexpected character U+{:04X} between values", c as u32));
             }
             _ if escaped => escaped = false,

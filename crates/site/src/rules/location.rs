@@ -82,14 +82,19 @@ fn no_capture(number: usize, captures: usize) -> String {
     match captures {
         0 => format!("${number} stands for a * or ** of the key, but the key has none"),
         1 => format!("${number} stands for a * or ** of the key, but the key has only one: $1"),
-        _ => format!("${number} stands for a * or ** of the key, but the key has only {captures}: $1 to ${captures}"),
+        _ => format!(
+            "${number} stands for a * or ** of the key, but the key has only {captures}: $1 to ${captures}"
+        ),
     }
 }
 
 fn unknown(name: &str) -> String {
     match super::nearest::nearest(name, VARIABLES) {
         Some(near) => format!("unknown variable ${name}; did you mean ${near}?"),
-        None => format!("unknown variable ${name}; there are {}", VARIABLES.map(|known| format!("${known}")).join(", ")),
+        None => format!(
+            "unknown variable ${name}; there are {}",
+            VARIABLES.map(|known| format!("${known}")).join(", ")
+        ),
     }
 }
 
@@ -99,6 +104,9 @@ impl Location {
     /// # Errors
     /// Unknown variables, and URLs whose host a client could choose.
     pub fn new(filled: &Filled, captures: usize) -> Result<Location, String> {
+        if filled.pieces.iter().any(|piece| piece.text.contains(char::is_control)) {
+            return Err("a control character cannot be used in a URL (is it in a variable?)".to_owned());
+        }
         let mut parts = Vec::new();
         let mut text = String::new();
         for piece in &filled.pieces {
@@ -128,6 +136,14 @@ impl Location {
         Ok(location)
     }
 
+    /// The URL, if it holds no variables.
+    pub fn fixed(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether `${name}` means one of nginx's variables when the environment has none of that name.
     pub fn evaluates(name: &str) -> bool {
         Part::named(name, 9).is_ok()
@@ -142,12 +158,20 @@ impl Location {
         for part in &self.parts {
             match part {
                 Part::Text(text) => before.push_str(text),
-                part if !part.is_foreign() => before.push_str(if *part == Part::IsArgs { "?" } else { "h" }),
+                // May be empty, and then changes nothing.
+                Part::IsArgs => {}
+                part if !part.is_foreign() => before.push('h'),
                 _ if before.ends_with("://") || before == "//" => {
-                    return Err("a client could choose the host this leads to: write the host, then the variable".to_owned());
+                    return Err(
+                        "a client could choose the host this leads to: write the host, then the variable"
+                            .to_owned(),
+                    );
                 }
                 _ if scheme_only(&before) => {
-                    return Err("a client could choose the host this leads to: write the whole scheme://host/ first".to_owned());
+                    return Err(
+                        "a client could choose the host this leads to: write the whole scheme://host/ first"
+                            .to_owned(),
+                    );
                 }
                 _ => break,
             }
@@ -167,7 +191,8 @@ impl Location {
                 }
                 if start > 0 && !out.iter().any(|byte| b"/?#:".contains(byte)) {
                     // The first segment of a relative URL: a colon in it would make it a scheme.
-                    raw.iter().for_each(|&byte| if byte == b':' { out.extend(b"%3A") } else { out.push(byte) });
+                    raw.iter()
+                        .for_each(|&byte| if byte == b':' { out.extend(b"%3A") } else { out.push(byte) });
                     continue;
                 }
             }
@@ -214,7 +239,8 @@ fn name<'a>(text: &'a str, unset: &[String]) -> (&'a str, usize) {
 
 /// Whether a URL that has begun like this has a scheme but no host yet.
 fn scheme_only(before: &str) -> bool {
-    !before.contains(['/', '?', '#']) && before.ends_with(':') || before.ends_with(":/") && before.matches('/').count() == 1
+    !before.contains(['/', '?', '#']) && before.ends_with(':')
+        || before.ends_with(":/") && before.matches('/').count() == 1
 }
 
 /// Whether more text would still belong to the host.
@@ -327,7 +353,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(url: &str, captures: usize) -> Result<Location, String> {
-        Location::new(&fill(url, false, &|name| (name == "TO").then(|| "https://to.example$request_uri".into())), captures)
+        Location::new(
+            &fill(url, false, &|name| (name == "TO").then(|| "https://to.example$request_uri".into())),
+            captures,
+        )
     }
 
     fn evaluate(url: &str, captures: &[&str], change: impl FnOnce(&mut Asked<'_>)) -> String {
@@ -391,8 +420,18 @@ mod tests {
             assert_eq!(evaluate(url, &[capture], |_| {}), expected, "{url} {capture}");
         }
         assert_eq!(evaluate("$arg_to", &[], |asked| asked.query = b"to=//evil.example"), "/evil.example");
-        assert_eq!(evaluate("$request_uri", &[], |asked| asked.raw_path = b"//evil.example/"), "/evil.example/?x=1&Next=%2Fhome");
-        for url in ["https://$1.example/", "//$1", "https:$1", "https:/$1", "$scheme://$arg_host/", "http://$http_x/"] {
+        assert_eq!(
+            evaluate("$request_uri", &[], |asked| asked.raw_path = b"//evil.example/"),
+            "/evil.example/?x=1&Next=%2Fhome"
+        );
+        for url in [
+            "https://$1.example/",
+            "//$1",
+            "https:$1",
+            "https:/$1",
+            "$scheme://$arg_host/",
+            "http://$http_x/",
+        ] {
             assert!(read(url, 1).unwrap_err().contains("choose the host"), "{url}");
         }
     }
@@ -416,7 +455,7 @@ mod tests {
 
         #[test]
         fn a_location_is_always_safe(
-            url in "(/|//h|https://h|x|https:|\\$scheme://)?(\\$1|\\$uri|\\$arg_a|\\$args|\\$http_user_agent|\\$is_args|/|:|\\?|\r\n){1,4}",
+            url in "(/|//h|https://h|x|https:|\\$scheme://)?(\\$1|\\$uri|\\$arg_a|\\$args|\\$http_user_agent|\\$is_args|/|:|\\?){1,4}",
             capture in "[/:\\\\a@.\r\n#?%é]{0,8}", query in "(a=)?[/:\\\\a@.\r\n#]{0,8}",
         ) {
             let mut fields = Fields::default();
@@ -436,7 +475,7 @@ mod tests {
                 } else if url.starts_with("https://h") {
                     let rest = &out["https://h".len()..];
                     prop_assert!(rest.is_empty() || rest.starts_with(['/', '?', '#', ':']), "{out}");
-                } else if url.starts_with('/') || url.starts_with("$1") || url.starts_with("$arg") || url.starts_with("$uri") {
+                } else if url.starts_with('/') && !url.starts_with("//") || url.starts_with("$1") || url.starts_with("$arg") || url.starts_with("$uri") {
                     prop_assert!(out.starts_with('/') && !out.starts_with("//"), "{out}");
                 }
             }

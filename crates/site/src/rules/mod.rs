@@ -29,6 +29,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 mod variables;
+mod walk;
 
 pub use asked::{Asked, Redirect};
 pub use basic_auth::BasicAuth;
@@ -188,7 +189,11 @@ impl Rules {
     ///
     /// # Errors
     /// Everything that is wrong, not only the first mistake.
-    pub fn parse(name: &str, text: &str, variables: &dyn Fn(&str) -> Option<String>) -> Result<Parsed, Vec<Mistake>> {
+    pub fn parse(
+        name: &str,
+        text: &str,
+        variables: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Parsed, Vec<Mistake>> {
         parse::parse(Source { name: name.to_owned(), text: text.to_owned() }, variables)
     }
 

@@ -4,12 +4,20 @@
 pub(super) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Long garbage is near to nothing, and distance is quadratic in length.
     let normal = |name: &str| -> String {
-        name.chars().take(64).map(|c| if c == '-' || c == ' ' { '_' } else { c.to_ascii_lowercase() }).collect()
+        name.chars()
+            .take(64)
+            .map(|c| if c == '-' || c == ' ' { '_' } else { c.to_ascii_lowercase() })
+            .collect()
     };
     let written = normal(written);
     let mut best = (0.6, None);
     for candidate in candidates {
-        let likeness = strsim::normalized_damerau_levenshtein(&written, &normal(candidate));
+        let candidate_normal = normal(candidate);
+        let begins = written.len() > 2 && candidate_normal.len() > 2;
+        let begins =
+            begins && (written.starts_with(&candidate_normal) || candidate_normal.starts_with(&written));
+        let edits = strsim::normalized_damerau_levenshtein(&written, &candidate_normal);
+        let likeness = if begins { edits.max(0.6) } else { edits };
         if likeness >= best.0 && (best.1.is_none() || likeness > best.0) {
             best = (likeness, Some(candidate));
         }
@@ -27,6 +35,7 @@ mod tests {
         assert_eq!(nearest("clean_url", names), Some("clean_urls"));
         assert_eq!(nearest("Clean-URLs", names), Some("clean_urls"));
         assert_eq!(nearest("route", names), Some("routes"));
+        assert_eq!(nearest("https", names), Some("https_only"));
         assert_eq!(nearest("zzz", names), None);
         assert_eq!(nearest("", names), None);
     }

@@ -48,7 +48,8 @@ const ERROR_LEVELS: [&str; 8] = ["debug", "info", "notice", "warn", "error", "cr
 /// Reads a whole file.
 pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, Vec<Mistake>> {
     let members = json::parse(&source).map_err(|mistake| vec![mistake])?;
-    let mut reader = Reader { source: &source, variables, compat: false, mistakes: Vec::new(), notes: Vec::new() };
+    let mut reader =
+        Reader { source: &source, variables, compat: false, mistakes: Vec::new(), notes: Vec::new() };
     let members = reader.unique(&members);
     let mut rules = Rules::defaults();
     if let Some(member) = members.iter().find(|member| member.key == "compat") {
@@ -66,7 +67,8 @@ pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, 
         match member.key.as_str() {
             "basic_auth" => asks_password = reader.boolean("basic_auth", &member.node).unwrap_or(true),
             "basic_auth_htpasswd_path" => {
-                htpasswd = text_of(&mut reader, "basic_auth_htpasswd_path", &member.node, "the path of a file");
+                htpasswd =
+                    text_of(&mut reader, "basic_auth_htpasswd_path", &member.node, "the path of a file");
             }
             _ => key(&mut reader, &mut rules, member),
         }
@@ -85,7 +87,8 @@ pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, 
 /// What holds without a file.
 pub(super) fn without_file(variables: Variables<'_>) -> Parsed {
     let source = Source { name: String::new(), text: String::new() };
-    let mut reader = Reader { source: &source, variables, compat: false, mistakes: Vec::new(), notes: Vec::new() };
+    let mut reader =
+        Reader { source: &source, variables, compat: false, mistakes: Vec::new(), notes: Vec::new() };
     let mut rules = Rules::defaults();
     rules.clean_urls = true;
     from_environment(&mut reader, &mut rules, false, None);
@@ -152,10 +155,16 @@ fn key(reader: &mut Reader<'_>, rules: &mut Rules, member: &Member) {
 
 fn unknown(reader: &mut Reader<'_>, member: &Member) {
     match member.key.as_str() {
-        "debug" => reader.note(member.at, "debug is not a key: set the variable STATIC_DEBUG, or logging.error to \"debug\""),
+        "debug" => reader.note(
+            member.at,
+            "debug is not a key: set the variable STATIC_DEBUG, or logging.error to \"debug\"",
+        ),
         "resolver" => reader.note(member.at, "resolver is not a key: names are looked up as the system does"),
         key if OWN_KEYS.contains(&key) => {
-            reader.note(member.at, format!("unknown key {key:?}: with \"compat\": \"heroku\" only the buildpack's keys hold"));
+            reader.note(
+                member.at,
+                format!("unknown key {key:?}: with \"compat\": \"heroku\" only the buildpack's keys hold"),
+            );
         }
         _ if reader.compat => reader.unknown_key("", member, &BUILDPACK_KEYS),
         _ => {
@@ -189,7 +198,10 @@ fn canonical_host(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
     // An unset variable stays, braces and all, as specified; nothing else but a host may be here.
     let name = |c: char| c.is_ascii_alphanumeric() || "-._:[]${}".contains(c);
     if !host.chars().all(name) {
-        reader.mistake(node.at, format!("canonical_host: expected {EXPECTED} (without https:// and /), found {host:?}"));
+        reader.mistake(
+            node.at,
+            format!("canonical_host: expected {EXPECTED} (without https:// and /), found {host:?}"),
+        );
         return None;
     }
     Some(host.to_ascii_lowercase()).filter(|host| !host.is_empty())
@@ -206,7 +218,8 @@ fn encoding(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
 }
 
 fn logging(reader: &mut Reader<'_>, rules: &mut Rules, node: &Node) {
-    for member in reader.members("logging", node, "an object such as {\"access\": false}").unwrap_or_default() {
+    for member in reader.members("logging", node, "an object such as {\"access\": false}").unwrap_or_default()
+    {
         match member.key.as_str() {
             _ if is_null(&member.node) => {}
             "access" => rules.access_log = reader.boolean("logging.access", &member.node).unwrap_or_default(),
@@ -221,18 +234,30 @@ fn logging(reader: &mut Reader<'_>, rules: &mut Rules, node: &Node) {
 }
 
 fn routes(reader: &mut Reader<'_>, node: &Node) -> Vec<Route> {
-    let members = reader.members("routes", node, "an object such as {\"/**\": \"index.html\"}").unwrap_or_default();
+    let members =
+        reader.members("routes", node, "an object such as {\"/**\": \"index.html\"}").unwrap_or_default();
     let mut routes = Vec::new();
     for member in members {
         reader.check_path_key("routes", member);
         let key = format!("routes {:?}", member.key);
         if let Value::Object(_) = member.node.value {
-            reader.mistake(member.node.at, format!("{key}: expected a file below the root, found an object: \"excepts\" never worked; \
-                write a route with a target such as \"/missing/\" for each exception before this one"));
+            reader.mistake(
+                member.node.at,
+                format!(
+                    "{key}: expected a file below the root, found an object: \"excepts\" never worked; \
+                write a route with a target such as \"/missing/\" for each exception before this one"
+                ),
+            );
             continue;
         }
         if let Some(target) = reader.site_path(&key, &member.node) {
-            routes.push(Route { key: member.key.clone(), glob: Glob::new(&member.key), target, at: member.at, target_at: member.node.at });
+            routes.push(Route {
+                key: member.key.clone(),
+                glob: Glob::new(&member.key),
+                target,
+                at: member.at,
+                target_at: member.node.at,
+            });
         }
     }
     routes
@@ -252,7 +277,9 @@ fn redirect(reader: &mut Reader<'_>, member: &Member) -> Option<RedirectRule> {
     let (mut location, mut written) = (None, false);
     let (mut status, mut keep_query) = (301, false);
     let known: &[&str] = if reader.compat { &["url", "status"] } else { &["url", "status", "query"] };
-    for option in reader.members(&name, &member.node, "an object such as {\"url\": \"/new\", \"status\": 302}")? {
+    for option in
+        reader.members(&name, &member.node, "an object such as {\"url\": \"/new\", \"status\": 302}")?
+    {
         let key = format!("{name}: {}", option.key);
         match option.key.as_str() {
             known_key if !known.contains(&known_key) => reader.unknown_key(&name, option, known),
@@ -272,9 +299,19 @@ fn redirect(reader: &mut Reader<'_>, member: &Member) -> Option<RedirectRule> {
         }
     }
     if !written {
-        reader.mistake(member.at, format!("{name}: \"url\" is missing: expected where to, such as {{\"url\": \"/new\"}}"));
+        reader.mistake(
+            member.at,
+            format!("{name}: \"url\" is missing: expected where to, such as {{\"url\": \"/new\"}}"),
+        );
     }
-    Some(RedirectRule { key: member.key.clone(), glob, location: location?, status, keep_query, at: member.at })
+    Some(RedirectRule {
+        key: member.key.clone(),
+        glob,
+        location: location?,
+        status,
+        keep_query,
+        at: member.at,
+    })
 }
 
 fn url(reader: &mut Reader<'_>, key: &str, node: &Node, captures: usize) -> Option<Location> {
@@ -298,9 +335,18 @@ fn headers(reader: &mut Reader<'_>, node: &Node) -> Vec<HeaderRule> {
     for member in members {
         reader.check_path_key("headers", member);
         let name = format!("headers {:?}", member.key);
-        let Some(fields) = reader.members(&name, &member.node, "an object such as {\"Cache-Control\": \"no-cache\"}") else { continue };
+        let Some(fields) =
+            reader.members(&name, &member.node, "an object such as {\"Cache-Control\": \"no-cache\"}")
+        else {
+            continue;
+        };
         let fields = fields.into_iter().filter_map(|field| header(reader, &name, field)).collect();
-        rules.push(HeaderRule { key: member.key.clone(), glob: Glob::new(&member.key), fields, at: member.at });
+        rules.push(HeaderRule {
+            key: member.key.clone(),
+            glob: Glob::new(&member.key),
+            fields,
+            at: member.at,
+        });
     }
     rules
 }
@@ -309,12 +355,19 @@ fn headers(reader: &mut Reader<'_>, node: &Node) -> Vec<HeaderRule> {
 fn header(reader: &mut Reader<'_>, rule: &str, field: &Member) -> Option<(String, String, Place)> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if field.key.is_empty() || !field.key.bytes().all(token) {
-        reader.mistake(field.at, format!("{rule}: {:?} is not the name of a header: expected letters, digits and -", field.key));
+        reader.mistake(
+            field.at,
+            format!("{rule}: {:?} is not the name of a header: expected letters, digits and -", field.key),
+        );
         return None;
     }
-    let framing = ["connection", "content-length", "transfer-encoding", "keep-alive", "upgrade", "te", "trailer"];
+    let framing =
+        ["connection", "content-length", "transfer-encoding", "keep-alive", "upgrade", "te", "trailer"];
     if framing.contains(&field.key.to_ascii_lowercase().as_str()) {
-        reader.note(field.at, format!("{rule}: {} is the server's own business: the rule is left out", field.key));
+        reader.note(
+            field.at,
+            format!("{rule}: {} is the server's own business: the rule is left out", field.key),
+        );
         return None;
     }
     let key = format!("{rule}: {}", field.key);
@@ -327,7 +380,10 @@ fn header(reader: &mut Reader<'_>, rule: &str, field: &Member) -> Option<(String
         _ => return reader.expected(&key, &field.node, "a string, a number, true or false"),
     };
     if value.chars().any(char::is_control) {
-        reader.mistake(field.node.at, format!("{key}: a header's value is one line without control characters"));
+        reader.mistake(
+            field.node.at,
+            format!("{key}: a header's value is one line without control characters"),
+        );
         return None;
     }
     Some((field.key.clone(), value.trim().to_owned(), field.at))
@@ -351,7 +407,12 @@ fn index(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<String>> {
 }
 
 /// What environment variables say, and the precedence between them and the file.
-fn from_environment(reader: &mut Reader<'_>, rules: &mut Rules, asks_password: bool, htpasswd_path: Option<String>) {
+fn from_environment(
+    reader: &mut Reader<'_>,
+    rules: &mut Rules,
+    asks_password: bool,
+    htpasswd_path: Option<String>,
+) {
     let compat = reader.compat;
     let variable = |name: &str| (reader.variables)(name).filter(|value| compat || !value.is_empty());
     let (user, password) = (variable("BASIC_AUTH_USERNAME"), variable("BASIC_AUTH_PASSWORD"));

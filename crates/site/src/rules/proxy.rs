@@ -223,7 +223,10 @@ fn below(raw: &[u8], depth: usize) -> Option<Vec<u8>> {
 fn dots(mut segment: &[u8]) -> usize {
     let mut count = 0;
     while !segment.is_empty() {
-        let after = segment.strip_prefix(b".").or_else(|| segment.strip_prefix(b"%2e")).or_else(|| segment.strip_prefix(b"%2E"));
+        let after = segment
+            .strip_prefix(b".")
+            .or_else(|| segment.strip_prefix(b"%2e"))
+            .or_else(|| segment.strip_prefix(b"%2E"));
         let Some(after) = after else { return 0 };
         segment = after;
         count += 1;
@@ -239,7 +242,9 @@ impl Origin {
     pub(super) fn parse(text: &str, compat: bool) -> Result<Origin, String> {
         const EXPECTED: &str = "expected a URL such as \"http://localhost:3000\"";
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!("{EXPECTED}, found {text:?} (spaces and letters beyond ASCII are percent-encoded in URLs)"));
+            return Err(format!(
+                "{EXPECTED}, found {text:?} (spaces and letters beyond ASCII are percent-encoded in URLs)"
+            ));
         }
         if let Some(path) = text.strip_prefix("unix:").filter(|_| !compat) {
             return Origin::unix(text, path);
@@ -272,7 +277,9 @@ impl Origin {
     fn unix(text: &str, path: &str) -> Result<Origin, String> {
         let (socket, base) = path.split_once(':').unwrap_or((path, ""));
         if !socket.starts_with('/') || !(base.is_empty() || base.starts_with('/')) {
-            return Err(format!("expected \"unix:/path/to.sock\" or \"unix:/path/to.sock:/base\", found {text:?}"));
+            return Err(format!(
+                "expected \"unix:/path/to.sock\" or \"unix:/path/to.sock:/base\", found {text:?}"
+            ));
         }
         let base = base.trim_end_matches('/').to_owned();
         let colon = if base.is_empty() { "" } else { ":" };
@@ -293,7 +300,9 @@ impl Origin {
                 path
             }
             // A path of the origin's host means something to our clients only if we know where it is: below the base.
-            None if !self.base.is_empty() && location.starts_with('/') && !location.starts_with("//") => location,
+            None if !self.base.is_empty() && location.starts_with('/') && !location.starts_with("//") => {
+                location
+            }
             _ => return None,
         };
         let below = path.strip_prefix(self.base.as_str())?;
@@ -310,7 +319,8 @@ impl Origin {
             (given, own) => {
                 let given = given.unwrap_or(default);
                 // Both at the default of their scheme, or at the same number.
-                given == own.unwrap_or(own_default) || given == default && own.is_none_or(|own| own == own_default)
+                given == own.unwrap_or(own_default)
+                    || given == default && own.is_none_or(|own| own == own_default)
             }
         };
         host.eq_ignore_ascii_case(own_host) && same_port
@@ -336,7 +346,9 @@ fn authority_parts(authority: &str) -> Option<(String, Option<u16>)> {
         return None;
     }
     let port = match port {
-        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => Some(port.parse().ok().filter(|&port: &u16| port > 0)?),
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(port.parse().ok().filter(|&port: &u16| port > 0)?)
+        }
         Some(_) => return None,
         None => None,
     };

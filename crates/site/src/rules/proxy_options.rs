@@ -30,9 +30,13 @@ pub(super) fn proxies(reader: &mut Reader<'_>, node: &Node) -> Vec<ProxyRule> {
     let rules: Vec<ProxyRule> = members.into_iter().filter_map(|member| proxy(reader, member)).collect();
     if !reader.compat {
         for (index, rule) in rules.iter().enumerate() {
-            let same = |other: &&ProxyRule| other.prefix.trim_end_matches('/') == rule.prefix.trim_end_matches('/');
+            let same =
+                |other: &&ProxyRule| other.prefix.trim_end_matches('/') == rule.prefix.trim_end_matches('/');
             if let Some(earlier) = rules[..index].iter().find(same) {
-                let text = format!("proxies {:?} is the same prefix as {:?} in line {}: the earlier one is used", rule.prefix, earlier.prefix, earlier.line);
+                let text = format!(
+                    "proxies {:?} is the same prefix as {:?} in line {}: the earlier one is used",
+                    rule.prefix, earlier.prefix, earlier.line
+                );
                 reader.note(rule.at, text);
             }
         }
@@ -46,7 +50,8 @@ fn proxy(reader: &mut Reader<'_>, member: &Member) -> Option<ProxyRule> {
     if member.key.contains('*') {
         reader.note(member.at, format!("{name}: a prefix has no wildcards: * stands for itself; \"/api\" means /api and everything below it"));
     }
-    let options = reader.members(&name, &member.node, "an object such as {\"origin\": \"http://localhost:3000\"}")?;
+    let options =
+        reader.members(&name, &member.node, "an object such as {\"origin\": \"http://localhost:3000\"}")?;
     let mut rule = ProxyRule::new(&member.key, member.at, reader.compat);
     let known: &[&str] = if reader.compat { &OPTIONS[..1] } else { &OPTIONS };
     let mut given = false;
@@ -61,7 +66,8 @@ fn proxy(reader: &mut Reader<'_>, member: &Member) -> Option<ProxyRule> {
                 rule.origins = origins(reader, &key, node);
             }
             "balance" => {
-                if reader.word(&key, node, &["round_robin", "least_connections"]) == Some("least_connections") {
+                if reader.word(&key, node, &["round_robin", "least_connections"]) == Some("least_connections")
+                {
                     rule.balance = Balance::LeastConnections;
                 }
             }
@@ -69,7 +75,9 @@ fn proxy(reader: &mut Reader<'_>, member: &Member) -> Option<ProxyRule> {
             "read_timeout" => set(&mut rule.read_timeout, reader.duration(&key, node)),
             "send_timeout" => set(&mut rule.send_timeout, reader.duration(&key, node)),
             "retries" => set(&mut rule.retries, reader.integer(&key, node, 0, 10)),
-            "max_idle" => set(&mut rule.max_idle, reader.integer(&key, node, 0, 100_000).map(|count| count as usize)),
+            "max_idle" => {
+                set(&mut rule.max_idle, reader.integer(&key, node, 0, 100_000).map(|count| count as usize))
+            }
             "host" => {
                 if reader.word(&key, node, &["origin", "client"]) == Some("client") {
                     rule.host = HostPolicy::Client;
@@ -101,10 +109,18 @@ fn origins(reader: &mut Reader<'_>, key: &str, node: &Node) -> Vec<Origin> {
     };
     let mut origins: Vec<Origin> = Vec::new();
     for node in nodes {
-        let Some(text) = reader.filled_text(key, node, "a URL such as \"http://localhost:3000\"") else { continue };
+        let Some(text) = reader.filled_text(key, node, "a URL such as \"http://localhost:3000\"") else {
+            continue;
+        };
         match Origin::parse(&text, reader.compat) {
             Ok(origin) if origins.first().is_some_and(|first| first.base != origin.base) => {
-                reader.mistake(node.at, format!("{key}: all origins of a proxy have the same path, but {:?} and {:?} differ", origins[0].base, origin.base));
+                reader.mistake(
+                    node.at,
+                    format!(
+                        "{key}: all origins of a proxy have the same path, but {:?} and {:?} differ",
+                        origins[0].base, origin.base
+                    ),
+                );
             }
             Ok(origin) => origins.push(origin),
             Err(why) => reader.mistake(node.at, format!("{key}: {why}")),

@@ -61,8 +61,15 @@ impl Reader<'_> {
     /// Notes variables that are not set.
     pub fn note_unset<'n>(&mut self, key: &str, at: Place, unset: impl IntoIterator<Item = &'n String>) {
         for name in unset {
-            let way = if self.compat { String::new() } else { format!("; a default can be given: ${{{name}:-…}}") };
-            self.note(at, format!("{key}: the variable {name} is not set, so ${{{name}}} stays as it is{way}"));
+            let way = if self.compat {
+                String::new()
+            } else {
+                format!("; a default can be given: ${{{name}:-…}}")
+            };
+            self.note(
+                at,
+                format!("{key}: the variable {name} is not set, so ${{{name}}} stays as it is{way}"),
+            );
         }
     }
 
@@ -71,7 +78,10 @@ impl Reader<'_> {
         self.note_unset(key, node.at, &filled.unset);
         let text = filled.text();
         if text.contains(|c: char| c.is_control()) {
-            self.mistake(node.at, format!("{key}: a control character cannot be used here (is it in a variable?)"));
+            self.mistake(
+                node.at,
+                format!("{key}: a control character cannot be used here (is it in a variable?)"),
+            );
             return None;
         }
         Some(text)
@@ -136,7 +146,8 @@ impl Reader<'_> {
             match places.entry(member.key.as_str()) {
                 std::collections::hash_map::Entry::Occupied(place) => {
                     let earlier: &mut &Member = &mut unique[*place.get()];
-                    let text = format!("duplicate key {:?}: the one in line {} counts", member.key, member.at.line);
+                    let text =
+                        format!("duplicate key {:?}: the one in line {} counts", member.key, member.at.line);
                     self.notes.push(self.source.note(earlier.at, text));
                     *earlier = member;
                 }
@@ -165,7 +176,10 @@ impl Reader<'_> {
         let mut path = String::new();
         for segment in text.split('/').filter(|segment| !segment.is_empty() && *segment != ".") {
             if segment == ".." {
-                self.mistake(node.at, format!("{key}: \"..\" leads out of the root: expected a path below it"));
+                self.mistake(
+                    node.at,
+                    format!("{key}: \"..\" leads out of the root: expected a path below it"),
+                );
                 return None;
             }
             path.push('/');

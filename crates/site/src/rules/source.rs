@@ -125,7 +125,17 @@ fn floor(text: &str, offset: usize) -> usize {
 
 /// The text with control characters (which could move a terminal's cursor) replaced, one for one.
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c == '\t' { ' ' } else if c.is_control() { '?' } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if c == '\t' {
+                ' '
+            } else if c.is_control() {
+                '?'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 impl fmt::Display for Message {

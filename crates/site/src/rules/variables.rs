@@ -58,7 +58,8 @@ pub(super) fn fill(text: &str, compat: bool, variables: Variables<'_>) -> Filled
         };
         let written = &found[..2 + reference.len];
         left = &found[written.len()..];
-        let value = variables(reference.name).filter(|value| reference.default.is_none() || !value.is_empty());
+        let value =
+            variables(reference.name).filter(|value| reference.default.is_none() || !value.is_empty());
         match value.as_deref().or(reference.default) {
             Some(value) => filled.push(value, false),
             None => {
