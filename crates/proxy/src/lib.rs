@@ -15,17 +15,30 @@
 //! 6. A failure is a [`handler::Failure`] that is told to the `failed` callback with its reason, and answered with its status.
 #![forbid(unsafe_code)]
 
+mod body;
 mod config;
+mod connect;
+mod conversation;
+mod forwarded;
 mod health;
 mod origin;
+mod pool;
 mod proxy;
+mod receiver;
+mod request_head;
 mod resolve;
+mod response_head;
+mod sender;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod tls;
+mod tunnel;
 mod upstreams;
 
 pub use config::{Balance, Config, Health, HostPolicy, Trusts};
 pub use health::check_health;
 pub use origin::Origin;
 pub use proxy::{OnFailure, Proxy};
+pub use response_head::judge_response_head;
 pub use upstreams::{OriginCounts, Upstreams};

@@ -72,6 +72,19 @@ impl Decoder {
         self.state == State::Done
     }
 
+    /// Takes framing from the front of `input`, up to data or the end of the body. Returns what was consumed.
+    ///
+    /// # Errors
+    /// As [`Decoder::decode`].
+    pub fn skip(&mut self, input: &[u8]) -> Result<usize, BodyError> {
+        let mut at = 0;
+        while at < input.len() && !matches!(self.state, State::Data | State::Done) {
+            self.state = self.step(input[at])?;
+            at += 1;
+        }
+        Ok(at)
+    }
+
     /// How many of the next `available` bytes are data of one chunk: they count as decoded, and need not be copied.
     pub fn pass(&mut self, available: usize) -> usize {
         if self.state != State::Data {

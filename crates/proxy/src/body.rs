@@ -1,0 +1,195 @@
+//! A response body on its way from an upstream to the client.
+//!
+//! Contract:
+//! 1. It ends only where its framing says. Everything else breaks it off, so that the client can tell.
+//! 2. The client's pace is the upstream's: nothing is read that the client has no room for.
+//! 3. The connection goes back to the pool when the body has ended and nothing has come behind it.
+
+use crate::pool::Connection;
+use crate::proxy::Local;
+use crate::receiver::{Received, Rest};
+use crate::upstreams::Active;
+use bytes::{Buf, Bytes};
+use handler::{BodyStream, Broken, Chunk, Failure, FailureKind, Lent};
+use http::Lane;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+/// Most bytes taken at a time, and fewest: as much as comes, so that a trickle does not cost memory.
+const MOST: usize = 64 << 10;
+const FEWEST: usize = 4 << 10;
+/// Data of a chunk is passed on without a copy from so many bytes on.
+const PASS_FROM: usize = 4 << 10;
+
+/// A body that streams.
+pub(crate) struct UpstreamBody {
+    local: Rc<Local>,
+    origin: usize,
+    connection: Option<Connection>,
+    received: Received,
+    /// Bytes of the chunked coding that have not been decoded.
+    coded: Bytes,
+    /// Bytes taken next time.
+    room: usize,
+    waiting: bool,
+    request: Lent,
+    _active: Active,
+}
+
+impl UpstreamBody {
+    pub(crate) fn new(
+        local: Rc<Local>,
+        origin: usize,
+        connection: Connection,
+        received: Received,
+        request: Lent,
+        active: Active,
+    ) -> UpstreamBody {
+        UpstreamBody {
+            local,
+            origin,
+            connection: Some(connection),
+            room: if matches!(received.rest, Rest::Length(_)) { MOST } else { 4 * FEWEST },
+            received,
+            coded: Bytes::new(),
+            waiting: false,
+            request,
+            _active: active,
+        }
+    }
+
+    /// Reads once; ready when something is there, or it has ended or broken.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(connection) = &self.connection else { return Poll::Ready(()) };
+        let room = match self.received.rest {
+            Rest::Length(left) => usize::try_from(left).unwrap_or(usize::MAX).min(self.room),
+            _ => self.room,
+        };
+        let bytes = loop {
+            if connection.stream.poll_readable(cx).is_pending() {
+                ready!(self.poll_patience(cx));
+                let timeout = self.local.upstreams.config.read_timeout;
+                let why = format!("was silent inside a body for read_timeout ({timeout:?})");
+                self.received.rest = Rest::Broken(Failure::new(FailureKind::UpstreamTimeout, why));
+                return Poll::Ready(());
+            }
+            let mut bytes = Vec::with_capacity(room);
+            match connection.stream.try_read_more(&mut bytes) {
+                Ok(0) => {
+                    self.received.end();
+                    return Poll::Ready(());
+                }
+                Ok(_) => break bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    self.received.rest = Rest::broken(format!("broke off inside a body: {error}"));
+                    return Poll::Ready(());
+                }
+            }
+        };
+        self.waiting = false;
+        if bytes.len() == self.room {
+            self.room = (2 * self.room).min(MOST);
+        } else if bytes.len() < self.room / 4 {
+            self.room = (self.room / 2).max(FEWEST);
+        }
+        match &mut self.received.rest {
+            Rest::Length(left) => {
+                *left -= bytes.len() as u64;
+                if *left == 0 {
+                    self.received.rest = Rest::Done;
+                }
+                self.received.first = bytes.into();
+            }
+            Rest::Chunked(_) => self.coded = bytes.into(),
+            Rest::Close => self.received.first = bytes.into(),
+            Rest::Done | Rest::Broken(_) => {}
+        }
+        Poll::Ready(())
+    }
+
+    /// Ready when the upstream has been silent for too long.
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(connection) = &self.connection else { return Poll::Pending };
+        connection.timer.wakes(cx.waker());
+        if !std::mem::replace(&mut self.waiting, true) {
+            let timeout = self.local.upstreams.config.read_timeout;
+            connection.timer.arm(Lane::Read, Instant::now() + timeout);
+        }
+        if connection.timer.expired(Lane::Read) { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Decodes what has been read: large pieces of data as they are, small ones put together.
+    fn decode(&mut self) {
+        let Rest::Chunked(decoder) = &mut self.received.rest else { return };
+        let mut small = Vec::new();
+        while !self.coded.is_empty() && !decoder.is_done() {
+            match decoder.skip(&self.coded) {
+                Ok(used) => self.coded.advance(used),
+                Err(error) => {
+                    let mistake = crate::receiver::mistake(error);
+                    self.received.rest = Rest::broken(format!("sent {mistake}"));
+                    break;
+                }
+            }
+            let n = decoder.pass(self.coded.len());
+            if n >= PASS_FROM && small.is_empty() {
+                self.received.first = self.coded.split_to(n);
+                return;
+            }
+            small.extend_from_slice(&self.coded[..n]);
+            self.coded.advance(n);
+        }
+        if let Rest::Chunked(decoder) = &self.received.rest
+            && decoder.is_done()
+        {
+            self.received.persistent &= self.coded.is_empty();
+            self.received.rest = Rest::Done;
+        }
+        self.received.first = small.into();
+    }
+
+    /// The body has ended: the connection may serve another request.
+    fn finish(&mut self) {
+        if let Some(connection) = self.connection.take()
+            && self.received.persistent
+        {
+            self.local.keep(self.origin, connection);
+        }
+    }
+
+    /// The body has broken off; why is told once.
+    fn break_off(&mut self) {
+        if self.connection.take().is_none() {
+            return;
+        }
+        if let Rest::Broken(failure) = &self.received.rest {
+            self.local.broke(self.origin, failure.clone(), &self.request);
+        }
+    }
+}
+
+impl BodyStream for UpstreamBody {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+        loop {
+            if !self.received.first.is_empty() {
+                let first = std::mem::take(&mut self.received.first);
+                return Poll::Ready(Some(Ok(Chunk::Bytes(first))));
+            }
+            match self.received.rest {
+                Rest::Done => {
+                    self.finish();
+                    return Poll::Ready(None);
+                }
+                Rest::Broken(_) => {
+                    self.break_off();
+                    return Poll::Ready(Some(Err(Broken)));
+                }
+                Rest::Chunked(_) if !self.coded.is_empty() => self.decode(),
+                _ => ready!(self.poll_read(cx)),
+            }
+        }
+    }
+}

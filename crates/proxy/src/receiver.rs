@@ -1,0 +1,277 @@
+//! A response on its way from an upstream: informational ones are passed on, the final head is judged.
+//!
+//! Contract:
+//! 1. What has come behind the head is in [`Received`] or makes the connection unfit for another request; nothing is lost.
+//! 2. At most [`MAX_INTERIM`] informational responses, each within `max_response_head`.
+
+use crate::response_head::{Framing, Head, Mistake, Parser};
+use crate::stream::Stream;
+use bytes::Bytes;
+use handler::{BodyError, Client, Failure, FailureKind, Fields};
+use http::h1::chunked::{Bounds, Decoder};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
+use std::task::{Context, Poll, ready};
+
+/// Informational responses in front of a final one.
+const MAX_INTERIM: usize = 64;
+/// Trailers are dropped; this bounds them.
+const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 16 << 10, max_trailers: 256 };
+/// Bytes taken from a socket at a time.
+const SCRATCH: usize = 64 << 10;
+
+thread_local! {
+    /// Where bytes land; borrowed only inside one call.
+    static LANDING: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Reads once into this thread's buffer and shows the bytes to `take`.
+pub(crate) fn land<R>(stream: &Stream, take: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
+    LANDING.with(|buffer| {
+        let mut buffer = buffer.borrow_mut();
+        if buffer.is_empty() {
+            buffer.resize(SCRATCH, 0);
+        }
+        let n = stream.try_read(&mut buffer)?;
+        Ok(take(&buffer[..n]))
+    })
+}
+
+/// What is still to come of a body.
+#[derive(Debug)]
+pub(crate) enum Rest {
+    /// Nothing.
+    Done,
+    /// So many bytes.
+    Length(u64),
+    Chunked(Box<Decoder>),
+    /// All until the connection ends.
+    Close,
+    /// Nothing more comes although it should.
+    Broken(Failure),
+}
+
+impl Rest {
+    /// The upstream has broken the body off, or has sent what is none.
+    pub(crate) fn broken(why: impl Into<Cow<'static, str>>) -> Rest {
+        Rest::Broken(Failure::new(FailureKind::BadUpstream, why))
+    }
+}
+
+/// A final response as far as it has come.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) status: u16,
+    pub(crate) fields: Fields,
+    /// What there is of the body, or of what follows a 101.
+    pub(crate) first: Bytes,
+    pub(crate) rest: Rest,
+    /// The connection may be used again when the body has ended.
+    pub(crate) persistent: bool,
+    pub(crate) keep_alive: Option<u64>,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(crate) enum NoResponse {
+    /// The connection has ended; `true` when some bytes of a response had come.
+    Closed(bool, Option<io::Error>),
+    /// It makes no sense.
+    Malformed(Mistake),
+}
+
+/// What the response is an answer to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) is_head: bool,
+    pub(crate) upgrade: Option<&'a [u8]>,
+    pub(crate) max_head: usize,
+}
+
+/// The state between two packets.
+pub(crate) struct Receiver<'a> {
+    parser: Parser,
+    /// What has come of a head that is not complete.
+    held: Vec<u8>,
+    interim: usize,
+    begun: bool,
+    asked: Asked<'a>,
+}
+
+impl<'a> Receiver<'a> {
+    pub(crate) fn new(asked: Asked<'a>) -> Receiver<'a> {
+        Receiver { parser: Parser::new(), held: Vec::new(), interim: 0, begun: false, asked }
+    }
+
+    /// Ready with the final response, or when there will be none. `told` is set when an informational one has come.
+    pub(crate) fn poll(
+        &mut self,
+        stream: &Stream,
+        client: &dyn Client,
+        told: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Received, NoResponse>> {
+        loop {
+            ready!(stream.poll_readable(cx));
+            let before = self.interim;
+            let looked = match land(stream, |bytes| self.take(bytes, client)) {
+                Ok(looked) => looked,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                Err(error) => Err(NoResponse::Closed(self.begun, Some(error))),
+            };
+            *told |= self.interim != before;
+            if let Some(result) = looked.transpose() {
+                return Poll::Ready(result);
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], client: &dyn Client) -> Result<Option<Received>, NoResponse> {
+        if bytes.is_empty() {
+            return Err(NoResponse::Closed(self.begun, None));
+        }
+        self.begun = true;
+        if self.held.is_empty() {
+            let used = match self.look(bytes, client)? {
+                Ok(received) => return Ok(Some(received)),
+                Err(used) => used,
+            };
+            self.held.extend_from_slice(&bytes[used..]);
+        } else {
+            let mut held = std::mem::take(&mut self.held);
+            held.extend_from_slice(bytes);
+            let used = match self.look(&held, client)? {
+                Ok(received) => return Ok(Some(received)),
+                Err(used) => used,
+            };
+            held.drain(..used);
+            self.held = held;
+        }
+        Ok(None)
+    }
+
+    /// The final response at the front of `text`, or how much of it was informational ones.
+    fn look(&mut self, text: &[u8], client: &dyn Client) -> Result<Result<Received, usize>, NoResponse> {
+        let mut at = 0;
+        loop {
+            let end = self.parser.advance(&text[at..], self.asked.max_head).map_err(NoResponse::Malformed)?;
+            let Some(end) = end else { return Ok(Err(at)) };
+            let whole = &text[at..at + end];
+            let head = std::mem::replace(&mut self.parser, Parser::new()).finish(whole);
+            at += end;
+            if head.status >= 200 || head.status == 101 {
+                return self.settle(head, whole, &text[at..]).map(Ok).map_err(NoResponse::Malformed);
+            }
+            self.interim += 1;
+            if self.interim > MAX_INTERIM {
+                return Err(NoResponse::Malformed("more than 64 informational responses"));
+            }
+            if head.status != 100 {
+                client.interim(head.status, &Fields::from_parts(whole.to_vec(), head.slots));
+            }
+        }
+    }
+
+    fn settle(&self, head: Head, text: &[u8], behind: &[u8]) -> Result<Received, Mistake> {
+        let mut received = Received {
+            status: head.status,
+            fields: Fields::from_parts(text.to_vec(), head.slots),
+            first: Bytes::new(),
+            rest: Rest::Done,
+            persistent: head.persistent,
+            keep_alive: head.keep_alive,
+        };
+        if head.status == 101 {
+            let switched = head.upgrade.map(|span| span.slice(text)).unwrap_or_default();
+            return match self.asked.upgrade {
+                None => Err("101 (Switching Protocols) that nobody has asked for"),
+                Some(asked) if !asked.eq_ignore_ascii_case(switched) => {
+                    Err("101 (Switching Protocols) to another protocol than was asked for")
+                }
+                Some(_) => {
+                    received.first = Bytes::copy_from_slice(behind);
+                    received.rest = Rest::Close;
+                    Ok(received)
+                }
+            };
+        }
+        if self.asked.is_head || matches!(head.status, 204 | 304) {
+            // What such a response says about a body is not about this connection, but not everybody knows that.
+            let announced =
+                head.status == 204 && !matches!(head.framing, Framing::Close | Framing::Length(0));
+            received.persistent &= behind.is_empty() && !announced;
+            return Ok(received);
+        }
+        match head.framing {
+            Framing::Length(length) => {
+                let n = usize::try_from(length).unwrap_or(usize::MAX).min(behind.len());
+                received.first = Bytes::copy_from_slice(&behind[..n]);
+                received.persistent &= n == behind.len();
+                let left = length - n as u64;
+                received.rest = if left == 0 { Rest::Done } else { Rest::Length(left) };
+            }
+            Framing::Chunked => {
+                received.rest = Rest::Chunked(Box::new(Decoder::new(BOUNDS)));
+                let mut data = Vec::with_capacity(behind.len());
+                received.append(behind, &mut data)?;
+                received.first = data.into();
+            }
+            Framing::Close => {
+                received.first = Bytes::copy_from_slice(behind);
+                received.rest = Rest::Close;
+                received.persistent = false;
+            }
+        }
+        Ok(received)
+    }
+}
+
+impl Received {
+    /// The connection has ended.
+    pub(crate) fn end(&mut self) {
+        self.persistent = false;
+        self.rest = match self.rest {
+            Rest::Close | Rest::Done => Rest::Done,
+            _ => Rest::broken("closed inside a body"),
+        };
+    }
+
+    /// Takes more bytes of the body.
+    pub(crate) fn append(&mut self, bytes: &[u8], data: &mut Vec<u8>) -> Result<(), Mistake> {
+        match &mut self.rest {
+            Rest::Done | Rest::Broken(_) => self.persistent &= bytes.is_empty(),
+            Rest::Close => data.extend_from_slice(bytes),
+            Rest::Length(left) => {
+                let n = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                data.extend_from_slice(&bytes[..n]);
+                *left -= n as u64;
+                self.persistent &= n == bytes.len();
+                if *left == 0 {
+                    self.rest = Rest::Done;
+                }
+            }
+            Rest::Chunked(decoder) => {
+                let used = decode(decoder, bytes, data)?;
+                if decoder.is_done() {
+                    self.persistent &= used == bytes.len();
+                    self.rest = Rest::Done;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a part of a chunked body.
+fn decode(decoder: &mut Decoder, bytes: &[u8], data: &mut Vec<u8>) -> Result<usize, Mistake> {
+    decoder.decode(bytes, data).map_err(mistake)
+}
+
+/// What is wrong with a chunked body.
+pub(crate) fn mistake(error: BodyError) -> Mistake {
+    match error {
+        BodyError::Malformed(what) => what,
+        _ => "a chunked body without bounds",
+    }
+}

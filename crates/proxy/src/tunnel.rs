@@ -1,0 +1,58 @@
+//! The upstream's end of a connection that was upgraded.
+
+use crate::pool::Connection;
+use crate::stream::Stream;
+use crate::upstreams::Active;
+use bytes::{Buf, Bytes};
+use handler::TunnelEnd;
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll};
+
+/// A stream, with what has come of it behind the response head.
+pub(crate) struct Tunnel {
+    stream: Stream,
+    first: RefCell<Bytes>,
+    _active: Active,
+}
+
+impl Tunnel {
+    pub(crate) fn new(connection: Connection, first: Bytes, active: Active) -> Tunnel {
+        Tunnel { stream: connection.stream, first: RefCell::new(first), _active: active }
+    }
+}
+
+impl TunnelEnd for Tunnel {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.first.borrow().is_empty() { self.stream.poll_readable(cx) } else { Poll::Ready(()) }
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.stream.poll_writable(cx)
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut first = self.first.borrow_mut();
+        if first.is_empty() {
+            return self.stream.try_read(buffer);
+        }
+        let n = first.len().min(buffer.len());
+        first.copy_to_slice(&mut buffer[..n]);
+        if first.is_empty() {
+            *first = Bytes::new();
+        }
+        Ok(n)
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.try_write(&[IoSlice::new(bytes)])
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_flush(cx)
+    }
+
+    fn end_writing(&self) {
+        self.stream.end_writing();
+    }
+}
