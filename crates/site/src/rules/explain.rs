@@ -176,7 +176,7 @@ impl Explanation {
             ),
             Found::Move(to) => (
                 "it is there, at another address".to_owned(),
-                moved(301, &super::location::encoded(&to, false)),
+                moved(301, &super::escape::encoded(&to, false)),
             ),
             Found::Forbidden => ("it is there, without an index file".to_owned(), "403".to_owned()),
             Found::Proxy(id) => {

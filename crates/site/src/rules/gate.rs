@@ -15,7 +15,7 @@ pub(super) fn gate(rules: &Rules, asked: &Asked<'_>) -> Option<(Redirect, Becaus
     }
     let scheme = if rules.compat { forwarded_proto(asked) } else { scheme(is_https(rules, asked)).to_vec() };
     let because = Because { rule: Rule::CanonicalHost, line: Some(rules.places.canonical_host.line) };
-    Some((to(&scheme, &super::location::visible(canonical.as_bytes()), asked), because))
+    Some((to(&scheme, &super::escape::visible(canonical.as_bytes()), asked), because))
 }
 
 /// Whether the client used `https`. Who sends `X-Forwarded-Proto: https` without being a trusted proxy only spares itself a redirect.
@@ -62,6 +62,6 @@ pub(super) fn add_query(location: &mut Vec<u8>, query: &[u8]) {
         Some(_) => b"&",
     };
     // A fragment cannot stand in a request: a `#` there would end the query in another place than ours.
-    let query: Vec<u8> = super::location::visible(query);
+    let query: Vec<u8> = super::escape::visible(query);
     location.splice(fragment..fragment, [joint, &query].concat());
 }

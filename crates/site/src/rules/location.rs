@@ -6,6 +6,7 @@
 //!    (unless the file itself says `//host`), and `\`, which browsers take for `/`, is always encoded.
 
 use super::Asked;
+use super::escape::{encoded, visible};
 use super::variables::Filled;
 
 /// Names of variables, for messages; `arg_` and `http_` are completed by a name.
@@ -319,30 +320,6 @@ fn argument<'a>(query: &'a [u8], name: &str) -> &'a [u8] {
         key.eq_ignore_ascii_case(name.as_bytes()).then_some(&value[1..])
     };
     query.split(|&byte| byte == b'&').find_map(value).unwrap_or_default()
-}
-
-/// Bytes that may stand in a field value and mean nothing to a browser's eye: all others percent-encoded.
-pub(super) fn visible(bytes: &[u8]) -> Vec<u8> {
-    percent(bytes, |byte| byte.is_ascii_graphic() && !b"\\\"<>".contains(&byte))
-}
-
-/// A decoded path, or a part of one, as a path (or as a value in a query).
-pub(super) fn encoded(path: &str, in_query: bool) -> Vec<u8> {
-    let kept: &[u8] = if in_query { b"/:@-._~!$'()*,;" } else { b"/:@-._~!$&'()*+,;=" };
-    percent(path.as_bytes(), |byte| byte.is_ascii_alphanumeric() || kept.contains(&byte))
-}
-
-fn percent(bytes: &[u8], keep: impl Fn(u8) -> bool) -> Vec<u8> {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut out = Vec::with_capacity(bytes.len());
-    for &byte in bytes {
-        if keep(byte) {
-            out.push(byte);
-        } else {
-            out.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -12,12 +12,14 @@
 
 mod asked;
 mod basic_auth;
+mod escape;
 mod explain;
 mod fingerprint;
 mod gate;
 mod glob;
 mod json;
 mod lint;
+mod lists;
 mod location;
 mod nearest;
 mod parse;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Asked;
-use super::location::encoded;
+use super::escape::encoded;
 use super::source::Place;
 
 /// One entry of `proxies`.
