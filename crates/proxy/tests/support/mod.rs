@@ -256,7 +256,8 @@ impl Client {
         n > 0
     }
 
-    fn take(&mut self, n: usize) -> Option<Vec<u8>> {
+    /// So many bytes; `None` when the connection ends before.
+    pub fn take(&mut self, n: usize) -> Option<Vec<u8>> {
         while self.held.len() < n {
             if !self.fill() {
                 return None;
