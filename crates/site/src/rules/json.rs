@@ -9,7 +9,7 @@ use super::source::{Mistake, Place, Source};
 /// Deepest nesting; rules need five.
 const DEEPEST: usize = 32;
 /// Largest file, in bytes.
-const LARGEST: usize = 4 << 20;
+const LARGEST: usize = 1 << 20;
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +59,7 @@ pub(super) fn parse(source: &Source) -> Result<Vec<Member>, Mistake> {
     let text = source.text.as_str();
     let refused = |start: usize, end: usize, why: &str| Err(source.mistake(source.place(start, end), why));
     if text.len() > LARGEST {
-        return refused(0, 0, "the file is larger than 4 MiB: expected a few rules");
+        return refused(0, 0, "the file is larger than 1 MiB: expected a few rules");
     }
     if text.starts_with('\u{feff}') {
         return refused(0, 0, "the file begins with a byte order mark: save it as UTF-8 without BOM");
@@ -181,7 +181,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn source(text: &str) -> Source {
-        Source { name: "static.json".into(), text: text.into() }
+        Source::new("static.json", text)
     }
 
     fn refusal(text: &str) -> String {

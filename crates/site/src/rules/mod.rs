@@ -41,6 +41,7 @@ pub use proxy::{Balance, Health, HostPolicy, Origin, OriginScheme, ProxyRule};
 pub use source::{Mistake, Note};
 pub use step::{Answer, Because, Rule, Step, Steps};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use glob::Glob;
@@ -74,6 +75,8 @@ pub struct Rules {
     basic_auth: Option<BasicAuth>,
     routes: Vec<Route>,
     redirects: Vec<RedirectRule>,
+    /// Indexes of those without wildcards, by their path.
+    exact_redirects: HashMap<String, usize>,
     proxies: Vec<ProxyRule>,
     /// Indexes of `proxies`, the longest prefix first.
     proxy_order: Vec<usize>,
@@ -170,6 +173,7 @@ impl Rules {
             basic_auth: None,
             routes: Vec::new(),
             redirects: Vec::new(),
+            exact_redirects: HashMap::new(),
             proxies: Vec::new(),
             proxy_order: Vec::new(),
             headers: Vec::new(),
@@ -196,7 +200,7 @@ impl Rules {
         text: &str,
         variables: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Parsed, Vec<Mistake>> {
-        parse::parse(Source { name: name.to_owned(), text: text.to_owned() }, variables)
+        parse::parse(Source::new(name, text), variables)
     }
 
     /// What messages call the file; empty without one.

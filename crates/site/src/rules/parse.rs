@@ -41,6 +41,12 @@ const OWN_KEYS: [&str; 7] = [
     "precompressed",
 ];
 
+/// All keys, for the test of the reference.
+#[cfg(test)]
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    BUILDPACK_KEYS.into_iter().chain(OWN_KEYS).chain(["compat"])
+}
+
 const ERROR_LEVELS: [&str; 8] = ["debug", "info", "notice", "warn", "error", "crit", "alert", "emerg"];
 
 /// Reads a whole file.
@@ -73,6 +79,7 @@ pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, 
     }
     from_environment(&mut reader, &mut rules, asks_password, htpasswd);
     rules.proxy_order = super::proxy::longest_first(&rules.proxies);
+    rules.exact_redirects = exact(&rules);
     let (mistakes, notes) = (reader.mistakes, reader.notes);
     if mistakes.is_empty() {
         rules.source = Some(Arc::new(source));
@@ -82,9 +89,15 @@ pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, 
     }
 }
 
+/// Redirects by the path that they are for.
+fn exact(rules: &Rules) -> std::collections::HashMap<String, usize> {
+    let plain = rules.redirects.iter().enumerate().filter(|(_, rule)| rule.glob.is_none());
+    plain.map(|(id, rule)| (rule.key.clone(), id)).collect()
+}
+
 /// What holds without a file.
 pub(super) fn without_file(variables: Variables<'_>) -> Parsed {
-    let source = Source { name: String::new(), text: String::new() };
+    let source = Source::new("", "");
     let mut reader =
         Reader { source: &source, variables, compat: false, mistakes: Vec::new(), notes: Vec::new() };
     let mut rules = Rules::defaults();

@@ -23,6 +23,12 @@ const OPTIONS: [&str; 13] = [
 ];
 const HEALTH_OPTIONS: [&str; 5] = ["path", "interval", "timeout", "healthy", "unhealthy"];
 
+/// All options, for the test of the reference.
+#[cfg(test)]
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    OPTIONS.into_iter().chain(HEALTH_OPTIONS)
+}
+
 /// All entries, in file order.
 pub(super) fn proxies(reader: &mut Reader<'_>, node: &Node) -> Vec<ProxyRule> {
     const EXPECTED: &str = "an object such as {\"/api\": {\"origin\": \"http://localhost:3000\"}}";

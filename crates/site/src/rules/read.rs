@@ -16,16 +16,22 @@ pub(super) struct Reader<'a> {
     pub notes: Vec<Note>,
 }
 
+/// Most mistakes, and most notes: nobody reads more, and each shows a line that may be long.
+const MOST: usize = 100;
 /// Longest time that makes sense in a duration.
 const LONGEST: f64 = 24.0 * 3600.0;
 
 impl Reader<'_> {
     pub fn mistake(&mut self, at: Place, text: impl Into<String>) {
-        self.mistakes.push(self.source.mistake(at, text));
+        if self.mistakes.len() < MOST {
+            self.mistakes.push(self.source.mistake(at, text));
+        }
     }
 
     pub fn note(&mut self, at: Place, text: impl Into<String>) {
-        self.notes.push(self.source.note(at, text));
+        if self.notes.len() < MOST {
+            self.notes.push(self.source.note(at, text));
+        }
     }
 
     /// `key: expected …, found …`
@@ -148,8 +154,9 @@ impl Reader<'_> {
                     let earlier: &mut &Member = &mut unique[*place.get()];
                     let text =
                         format!("duplicate key {:?}: the one in line {} counts", member.key, member.at.line);
-                    self.notes.push(self.source.note(earlier.at, text));
+                    let at = earlier.at;
                     *earlier = member;
+                    self.note(at, text);
                 }
                 std::collections::hash_map::Entry::Vacant(place) => {
                     place.insert(unique.len());

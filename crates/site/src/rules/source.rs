@@ -12,6 +12,8 @@ pub(super) struct Source {
     pub name: String,
     /// All of it.
     pub text: String,
+    /// Offsets at which its lines begin, but for the first.
+    breaks: Vec<usize>,
 }
 
 /// A part of a text: byte offsets.
@@ -52,10 +54,17 @@ struct Spot {
 }
 
 impl Source {
+    /// A text by the name that messages use.
+    pub fn new(name: &str, text: &str) -> Source {
+        let breaks =
+            text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1).collect();
+        Source { name: name.to_owned(), text: text.to_owned(), breaks }
+    }
+
     /// The place of some bytes.
     pub fn place(&self, start: usize, end: usize) -> Place {
         let start = floor(&self.text, start);
-        let line = self.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() as u32 + 1;
+        let line = self.breaks.partition_point(|&begin| begin <= start) as u32 + 1;
         Place { start, end: floor(&self.text, end).max(start), line }
     }
 
@@ -172,7 +181,7 @@ mod tests {
     use super::*;
 
     fn source(text: &str) -> Source {
-        Source { name: "static.json".into(), text: text.into() }
+        Source::new("static.json", text)
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub enum Step {
         because: Because,
     },
     /// The directory `path`, if there is one: its index file, else its listing if `directory_listing` is on.
-    /// Without either: 403 when `forbidden`, else the next step.
+    /// Without either: 403 when `forbidden` (after the move, if `answer` is one), else the next step.
     Directory {
         /// Path below the root; begins with `/`, and ends with it only when it is the root.
         path: String,
@@ -225,7 +225,7 @@ fn redirect(rules: &Rules, path: &str) -> Option<Step> {
         let because = Because::at(Rule::Redirect, rules.redirects[id].at);
         Some(Step::Redirect { id, captures, because })
     };
-    if let Some(id) = rules.redirects.iter().position(|rule| rule.glob.is_none() && rule.key == path) {
+    if let Some(&id) = rules.exact_redirects.get(path) {
         return found(id, Vec::new());
     }
     rules.redirects.iter().enumerate().find_map(|(id, rule)| found(id, rule.glob.as_ref()?.captures(path)?))

@@ -133,6 +133,34 @@ fn every_wrong_type_is_said_with_its_key() {
     assert_eq!(mistakes(r#"{"port": "x", "root": 1, "routes": 2}"#).len(), 3);
 }
 
+#[test]
+fn the_reference_names_every_key_and_its_examples_work() {
+    let reference = include_str!("../../../../../docs/static-json.md");
+    let keys = crate::rules::parse::keys().chain(crate::rules::proxy_options::keys());
+    for key in keys {
+        assert!(reference.contains(&format!("`{key}`")), "{key} is not in docs/static-json.md");
+    }
+    let mut examples: Vec<String> = Vec::new();
+    let (_, fenced) = reference.split_once("```json\n").unwrap();
+    examples.push(fenced.split_once("```").unwrap().0.to_owned());
+    for block in reference.split("\n\n").filter(|block| block.starts_with("    \"")) {
+        examples.push(format!("{{{block}}}"));
+    }
+    assert!(examples.len() > 6);
+    for example in examples {
+        let parsed = Rules::parse("static.json", &example, &|_| None);
+        assert!(parsed.as_ref().is_ok_and(|parsed| parsed.notes.is_empty()), "{example}: {parsed:?}");
+    }
+}
+
+#[test]
+fn large_files_are_read_in_reasonable_time() {
+    let entries: Vec<String> =
+        (0..20_000).map(|number| format!("\"/{number}\": {{\"url\": \"/\", \"x\": 1}}")).collect();
+    let site = Site::new(&format!("{{\"redirects\": {{{}}}}}", entries.join(",")), "");
+    assert_eq!((site.get("/19999").as_str(), site.notes().len()), ("redirect 301 /", 100));
+}
+
 /// Checks the notes of parsing and then of the lint against lines of expected parts, in order.
 fn check_notes(notes: &[String], expected: &[&str]) {
     assert_eq!(notes.len(), expected.len(), "{notes:#?}");
