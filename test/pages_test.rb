@@ -221,6 +221,21 @@ class PagesTest < Case
     arrive(page, "/about", "About")
   end
 
+  it "finds nothing to complain about in either, and explains what the READMEs ask" do
+    blog = start_blog
+    app = start_app
+    { blog => { "/rss" => "/feed.xml", "/posts/lime-mortar-by-hand" => "/posts/lime-mortar-by-hand.html", "/nowhere" => "404" },
+      app => { "/api/tasks" => "/tasks", "/tasks/3" => "/index.html", "/assets/nowhere.js" => "404" } }.each do |site, answers|
+      out, err, code = site.command_line("check")
+      assert_equal [0, ""], [code, err], out
+      answers.each do |path, answer|
+        out, err, code = site.command_line("explain", path)
+        assert_equal [0, ""], [code, err], path
+        assert_includes out[/^answer: .*/].to_s, answer, path
+      end
+    end
+  end
+
   it "is light by day and dark by night" do
     blog = %w[/ /posts/how-a-brick-is-fired /posts/english-and-flemish-bond /about /nowhere]
     app = %w[/ /tasks /tasks/3 /about /nowhere]
