@@ -9,7 +9,7 @@ use crate::pipeline::{self, App, Pipeline};
 use crate::request_id::RequestIds;
 use crate::sites::Sites;
 use crate::sites::load::bounds;
-use crate::sites::local::LocalSites;
+use crate::sites::local::{LocalSites, OnFailure};
 use crate::stamp::Stamp;
 use handler::{Failure, Fault, Request};
 use http::{Context, Timers};
@@ -184,7 +184,7 @@ fn pipeline(
 }
 
 /// Counts and logs what the app, or an origin, fails to do.
-fn failed(recorder: &stats::Recorder, log: &Arc<ErrorLog>) -> Rc<dyn Fn(&Failure, &Request)> {
+fn failed(recorder: &stats::Recorder, log: &Arc<ErrorLog>) -> OnFailure {
     let (recorder, complain) = (recorder.clone(), complaint(log));
     Rc::new(move |failure, request| {
         recorder.failed(pipeline::fault(failure.fault()));

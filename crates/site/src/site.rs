@@ -1,7 +1,7 @@
 //! One site on one front thread: a request goes in, an answer comes out, in the order that `static.json` prescribes.
 
 use crate::auth::{self, Gatekeeper};
-use crate::coding::{self, Preferences};
+use crate::coding::{self, Coding, Preferences};
 use crate::files::coder::Coder;
 use crate::files::document::Document;
 use crate::files::path::{SitePath, Unnameable, has_hidden_name, percent_encode};
@@ -142,16 +142,14 @@ impl Site {
 
     /// Answers a request, or says who does.
     pub async fn answer(&self, request: &Request) -> Answer {
-        if let Some(resolved) = self.remembered(request) {
-            if let Some(document) = resolved.document.upgrade() {
-                return self.known(request, &resolved, &document).await;
-            }
+        match self.remembered(request) {
+            Some((resolved, document)) => self.known(request, &resolved, &document).await,
+            None => self.look_up(request).await,
         }
-        self.look_up(request).await
     }
 
     /// What the request's path led to before, if it still does.
-    fn remembered(&self, request: &Request) -> Option<Rc<Resolved>> {
+    fn remembered(&self, request: &Request) -> Option<(Rc<Resolved>, Rc<Document>)> {
         if !matches!(request.method(), b"GET" | b"HEAD") {
             return None;
         }
@@ -171,7 +169,7 @@ impl Site {
             }
             resolved.checked.set(now);
         }
-        Some(resolved)
+        Some((resolved, document))
     }
 
     async fn known(&self, request: &Request, resolved: &Resolved, document: &Rc<Document>) -> Answer {
@@ -473,16 +471,39 @@ impl Site {
             response.fields.retain(|name, _| !name.eq_ignore_ascii_case(b"location"));
             response.fields.push(b"Location", &back);
         }
-        if after.proxy.is_some() && self.rules.compress() && coding::may_code(response, coding::MIN_LENGTH) {
-            let compat = self.rules.compat();
-            let best = after.codings.and_then(|codings| {
-                codings.best(|coding| {
-                    !compat || matches!(coding, coding::Coding::Gzip | coding::Coding::Identity)
-                })
-            });
-            coding::code_response(response, best.unwrap_or(coding::Coding::Identity));
+        if after.proxy.is_some() && self.may_code(response) {
+            let coding = after.codings.map_or(Coding::Identity, |codings| self.quick(&codings));
+            coding::code_response(response, coding);
         }
         apply(&mut response.fields, after.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    }
+}
+
+impl Site {
+    /// Whether what an origin answers may be compressed on its way.
+    fn may_code(&self, response: &Response) -> bool {
+        let style = &self.responder.style;
+        let min = if style.compat { COMPRESS_FROM } else { coding::MIN_LENGTH };
+        let fits =
+            |content_type: &[u8]| std::str::from_utf8(content_type).is_ok_and(|text| style.compresses(text));
+        style.compress
+            && coding::may_code(response, min)
+            && response.fields.get("content-type").is_some_and(fits)
+    }
+
+    /// The coding for what is made anew for each request: brotli, which is slow, only when nothing else is taken.
+    fn quick(&self, codings: &Preferences) -> Coding {
+        let compat = self.responder.style.compat;
+        let quick =
+            |coding| matches!(coding, Coding::Gzip | Coding::Identity) || (coding == Coding::Zstd && !compat);
+        match codings.best(quick) {
+            Some(Coding::Identity) | None
+                if !compat && codings.accepts(Coding::Br) && !codings.accepts(Coding::Gzip) =>
+            {
+                Coding::Br
+            }
+            best => best.unwrap_or(Coding::Identity),
+        }
     }
 }
 

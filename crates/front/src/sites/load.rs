@@ -86,14 +86,18 @@ fn one(
     Ok(SitePlan { plan, upstreams })
 }
 
-/// What one front thread may keep. Connections need descriptors, too: files get a quarter of them.
+/// What one front thread may keep. Connections come first: files get the descriptors that they leave, and a quarter of
+/// all at least.
 pub(crate) fn bounds(settings: &Settings) -> Bounds {
-    let descriptors =
-        rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let share = descriptors / 4 / u64::from(settings.front_threads.max(1));
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let left = limit.saturating_sub(settings.limits.max_connections as u64 + OTHER_DESCRIPTORS);
+    let share = left.max(limit / 4) / u64::from(settings.front_threads.max(1));
     let files = settings.sites.open_files.min(usize::try_from(share).unwrap_or(usize::MAX)).max(16);
     Bounds { files, bytes: settings.sites.cache_memory }
 }
+
+/// Descriptors for listeners, logs, event loops and whatever else there is.
+const OTHER_DESCRIPTORS: u64 = 128;
 
 fn users(rules: &Rules, site: &Site, sources: &mut Vec<PathBuf>) -> Result<Option<Arc<Users>>, String> {
     let Some(basic_auth) = rules.basic_auth() else { return Ok(None) };

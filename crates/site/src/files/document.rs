@@ -25,6 +25,8 @@ pub(crate) struct Document {
     pub modified_text: Box<str>,
     /// When it was last known to be what its path leads to.
     pub checked: Cell<Instant>,
+    /// When its bytes were last asked for.
+    pub asked: Cell<Instant>,
     /// It had not changed for a while when it was opened: another change would show in its times.
     pub settled: bool,
 }
@@ -51,6 +53,7 @@ impl Document {
             modified,
             modified_text: httpdate::fmt_http_date(modified).into(),
             checked: Cell::new(now),
+            asked: Cell::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now)),
             settled: wall.duration_since(changed).is_ok_and(|age| age > SETTLED),
         }
     }

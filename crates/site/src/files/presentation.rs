@@ -19,6 +19,17 @@ pub(crate) struct Style {
     pub precompressed: bool,
 }
 
+impl Style {
+    /// Whether compressing makes such content smaller.
+    pub(crate) fn compresses(&self, content_type: &str) -> bool {
+        if self.compat {
+            media_type::nginx_compressible(content_type)
+        } else {
+            media_type::is_compressible(content_type)
+        }
+    }
+}
+
 /// How a file is presented at a path.
 #[derive(Debug)]
 pub(crate) struct Presentation {
@@ -33,14 +44,10 @@ pub(crate) struct Presentation {
 
 impl Presentation {
     pub(crate) fn new(document: &Document, rules: Vec<(String, String)>, style: &Style) -> Presentation {
-        let media_type = media_type::media_type(&document.path);
-        let compressible = if style.compat {
-            media_type::nginx_compressible(media_type)
-        } else {
-            media_type::is_compressible(media_type)
-        };
+        let content_type = media_type::content_type(&document.path, style.charset.as_deref(), style.compat);
+        let compressible = style.compresses(&content_type);
         let mut presentation = Presentation {
-            content_type: media_type::content_type(&document.path, style.charset.as_deref(), style.compat),
+            content_type,
             codable: compressible && (style.compress || style.precompressed),
             rules,
             whole: Fields::default(),

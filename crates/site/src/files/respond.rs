@@ -172,8 +172,11 @@ impl Responder {
             return Ok(Body::Empty);
         }
         if document.len() <= READ_BELOW && request.method() != b"HEAD" {
-            let bytes: Bytes = self.store.bytes(document).map_err(|_| Changed)?;
-            return Ok(Body::Bytes(bytes.slice(offset as usize..(offset + len) as usize)));
+            let bytes: Option<Bytes> =
+                self.store.hot_bytes(document, request.arrived).map_err(|_| Changed)?;
+            if let Some(bytes) = bytes {
+                return Ok(Body::Bytes(bytes.slice(offset as usize..(offset + len) as usize)));
+            }
         }
         Ok(Body::File(FileRegion { file: document.file.clone(), offset, len }))
     }

@@ -13,10 +13,13 @@ use quick_cache::{UnitWeighter, Weighter};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Files up to this many bytes are read and written with their head in one call; larger ones go by sendfile.
 pub(crate) const READ_BELOW: u64 = 64 << 10;
+
+/// A file that was asked for this long ago is worth memory.
+const OFTEN: Duration = Duration::from_millis(10);
 
 /// Bounds of a store.
 #[derive(Debug, Clone, Copy)]
@@ -123,6 +126,20 @@ impl Store {
             document.checked.set(now);
         }
         current
+    }
+
+    /// All bytes of a document if they are in memory, or are worth being there: it is asked for often. Others are better
+    /// sent from the file, because copying what is in no cache of the processor costs more than a second system call.
+    ///
+    /// # Errors
+    /// It cannot be read, or is another version by now.
+    pub(crate) fn hot_bytes(&self, document: &Document, now: Instant) -> io::Result<Option<Bytes>> {
+        let before = document.asked.replace(now);
+        if let Some(bytes) = self.bytes.borrow().get(&document.id) {
+            return Ok(Some(bytes.clone()));
+        }
+        let often = document.settled && now.saturating_duration_since(before) < OFTEN;
+        if often { self.bytes(document).map(Some) } else { Ok(None) }
     }
 
     /// All bytes of a document of at most [`READ_BELOW`].
