@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::walk::{Found, look};
-use super::{Asked, Because, Rule, Rules, Step};
+use super::{Asked, Because, Origin, Rule, Rules, Step};
 
 /// The files of a site, as far as rules ask for them.
 pub trait Tree {
@@ -174,18 +174,26 @@ impl Explanation {
                 "it is there, without an index file".to_owned(),
                 format!("200, a list of the files in {}", printable(&path)),
             ),
-            Found::Move(to) => (
-                "it is there, at another address".to_owned(),
-                moved(301, &super::escape::encoded(&to, false)),
-            ),
+            Found::Move(to) => {
+                let mut location = super::escape::encoded(&to, false);
+                super::gate::add_query(&mut location, asked.query);
+                ("it is there, and has another address".to_owned(), moved(301, &location))
+            }
             Found::Forbidden => ("it is there, without an index file".to_owned(), "403".to_owned()),
             Found::Proxy(id) => {
-                let origins: Vec<&str> =
-                    rules.proxies[id].origins.iter().map(|origin| origin.url.as_str()).collect();
+                let host = |origin: &Origin| {
+                    origin
+                        .url
+                        .strip_suffix(&*origin.base)
+                        .unwrap_or(&origin.url)
+                        .trim_end_matches(':')
+                        .to_owned()
+                };
+                let origins: Vec<String> = rules.proxies[id].origins.iter().map(host).collect();
                 let target = rules.upstream_target(id, asked);
-                let answer =
-                    format!("whatever {} says to {}", origins.join(" or "), String::from_utf8_lossy(&target));
-                ("the path is below the prefix".to_owned(), answer)
+                let target = String::from_utf8_lossy(&target);
+                let answer = format!("from {}, asked for {target}", origins.join(" or "));
+                ("the path is below the prefix".to_owned(), printable(&answer))
             }
             Found::Redirect(id) => {
                 let captures = match step {

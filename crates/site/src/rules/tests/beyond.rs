@@ -237,6 +237,9 @@ fn explanations_name_rules_and_lines() {
     assert!(explained("/gone.html").contains("a path that ends in .html is a file or nothing"));
     assert!(explained("/gone.html").contains("answer: 404, with the page /oops.html"));
     assert!(explained("/.git/config").contains("a name that begins with a dot"));
+    let proxied = Site::new(r#"{"proxies": {"/u": {"origin": "unix:/s.sock:/base"}}}"#, "");
+    let shown = explain(proxied.rules(), &asked("/u/x", &fields), &proxied);
+    assert_eq!(shown.answer(), "from unix:/s.sock, asked for /base/x");
     let mut other = asked("/x", &fields);
     other.host = b"other.example";
     assert!(explain(site.rules(), &other, &site).to_string().contains("1. canonical_host (static.json:4): the request is not for site.example\n\nanswer: 301 to http://site.example/x"));
