@@ -11,7 +11,7 @@ use crate::sites::Sites;
 use crate::sites::load::bounds;
 use crate::sites::local::{LocalSites, OnFailure};
 use crate::stamp::Stamp;
-use handler::{Failure, Fault, Request};
+use handler::Fault;
 use http::{Context, Timers};
 use pool::{Local, Rack, RackOptions, Shared};
 use settings::Settings;

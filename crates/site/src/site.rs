@@ -542,3 +542,7 @@ fn allowed(status: u16) -> Response {
     response.fields.push(b"Allow", b"GET, HEAD, OPTIONS");
     response
 }
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;
