@@ -9,9 +9,10 @@ pub(super) fn has(path: &str) -> bool {
     if matches!(extension, "html" | "htm") {
         return false;
     }
+    let in_assets = path.ends_with(&format!("/assets/{name}"));
     // The first piece is a name, also when it looks like a hash (`deadbee1.txt`).
     stem.split(['.', '-', '_']).skip(1).any(is_hex)
-        || stem.split('.').any(|part| ends_with_short_hash(part, extension))
+        || stem.split('.').any(|part| ends_with_short_hash(part, extension, in_assets))
 }
 
 /// Rails, Propshaft, webpack, Jekyll: eight or more lower-case hexadecimal digits. All decimal ones may be a date.
@@ -23,7 +24,7 @@ fn is_hex(piece: &str) -> bool {
 }
 
 /// esbuild and Hanami (`-GVDAEYE5`), Vite (`-BxY3_k2Z`): eight characters after a dash, mixed as no word is.
-fn ends_with_short_hash(part: &str, extension: &str) -> bool {
+fn ends_with_short_hash(part: &str, extension: &str, in_assets: bool) -> bool {
     let bytes = part.as_bytes();
     let Some(at) = bytes.len().checked_sub(9).filter(|&at| at > 0 && bytes[at] == b'-') else { return false };
     let hash = &bytes[at + 1..];
@@ -42,7 +43,12 @@ fn ends_with_short_hash(part: &str, extension: &str) -> bool {
     }
     let changes =
         hash.windows(2).filter(|pair| pair[0].is_ascii_uppercase() != pair[1].is_ascii_uppercase()).count();
-    lower > 0 && (digits > 0 && changes >= 2 || script && changes >= 4)
+    // `HomePage` changes its case three times, too, but can be spoken; and Vite writes into `assets`.
+    let hard = hash
+        .split(|byte| !byte.is_ascii_alphabetic() || b"aeiouyAEIOUY".contains(byte))
+        .any(|run| run.len() > 2);
+    let letters_only = script && (changes >= 4 || in_assets && changes >= 3 && hard);
+    lower > 0 && (digits > 0 && changes >= 2 || letters_only)
 }
 
 #[cfg(test)]
@@ -59,6 +65,7 @@ mod tests {
             "/static/js/main.3f2a9c81.chunk.js",
             "/assets/index-BxY3_k2Z.js",
             "/assets/index-Bx-3_k2Z.css",
+            "/assets/index-DiwrgTda.js",
             "/assets/app-GVDAEYE5.css",
             "/assets/app-GVDAEYEC.js",
             "/assets/logo-d41d8cd98f00b204e9800998ecf8427e.png",
@@ -76,6 +83,8 @@ mod tests {
             "/deadbee1.txt",
             "/jquery-3.7.1.min.js",
             "/index-Homepage.js",
+            "/assets/index-HomePage.js",
+            "/index-DiwrgTda.txt",
             "/a-facade.js",
             "/post-3f2a9c81.html",
             "/font-awesome.css",

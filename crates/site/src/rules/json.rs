@@ -145,6 +145,23 @@ fn sentence(text: &str) -> String {
         "Comments are not allowed" => "comments are not part of JSON: remove it".to_owned(),
         "Single-quoted strings are not allowed" => "strings stand in double quotes".to_owned(),
         "Expected comma" => "expected a comma between entries".to_owned(),
+        "Expected colon after the string or word in object property" => {
+            "expected a colon after the key".to_owned()
+        }
+        "Unexpected close brace" => "expected a value, found }".to_owned(),
+        "Unexpected close bracket" => "expected a value, found ]".to_owned(),
+        "Unexpected comma" => "expected a value, found a comma".to_owned(),
+        "Unexpected token in object" => "expected a key in double quotes, or }".to_owned(),
+        "Unexpected word" | "Unexpected token" => {
+            "expected a value: text stands in double quotes, only numbers, true, false and null do not"
+                .to_owned()
+        }
+        "Unterminated object" => "this { is never closed".to_owned(),
+        "Unterminated array" => "this [ is never closed".to_owned(),
+        "Unterminated string literal" => "this string is never closed".to_owned(),
+        "Text cannot contain more than one JSON value" => {
+            "something follows the end of the object".to_owned()
+        }
         other => {
             let mut chars = other.chars();
             chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
@@ -205,7 +222,14 @@ mod tests {
             ("{'a': 1}", "strings stand in double quotes"),
             ("{\u{a0}}", "static.json:1:2: unexpected character U+00A0"),
             (&deep, "static.json:1:33: nested more than 32 deep"),
-            ("{", "static.json:1:1: unterminated object"),
+            ("{", "static.json:1:1: this { is never closed"),
+            ("{\"a\": \n}", "static.json:2:1: expected a value, found }"),
+            ("{\"a\": [1", "static.json:1:7: this [ is never closed"),
+            ("{\"a\": \"x", "static.json:1:7: this string is never closed"),
+            ("{\"a\": 1,, \"b\": 2}", "expected a key in double quotes, or }"),
+            ("{\"a\": yes}", "static.json:1:7: expected a value: text stands in double quotes"),
+            ("{\"a\" 1}", "expected a colon after the key"),
+            ("{}{}", "static.json:1:3: something follows the end of the object"),
         ];
         for (text, expected) in cases {
             let refusal = refusal(text);
