@@ -608,10 +608,17 @@ class SiteFilesTest < SiteCase
     assert_status 304, get("/dir/", headers: { "If-None-Match" => get("/dir/")["etag"] })
   end
 
-  { "/dir" => "/dir/", "/dir?a=1&b=%2F" => "/dir/?a=1&b=%2F", "/with%20space" => "/with%20space/", "/caf%C3%A9" => "/caf%C3%A9/", "/what%3F" => "/what%3F/", "/50%25" => "/50%25/", "/dir/deep" => "/dir/deep/",
-    "/noindex" => "/noindex/" }.each do |path, location|
+  { "/dir" => "/dir/", "/dir?a=1&b=%2F" => "/dir/?a=1&b=%2F", "/with%20space" => "/with%20space/", "/caf%C3%A9" => "/caf%C3%A9/", "/what%3F" => "/what%3F/", "/50%25" => "/50%25/",
+    "/evil.test" => "/evil.test/" }.each do |path, location|
     it "redirects #{path} to #{location}" do
       assert_redirect location, get(path)
+    end
+  end
+
+  it "redirects a folder without an index to its slash, or says nothing of it" do
+    { "/dir/deep" => "/dir/deep/", "/noindex" => "/noindex/", "/empty-dir" => "/empty-dir/" }.each do |path, location|
+      response = get(path)
+      response.status == 301 ? assert_redirect(location, response) : assert_status([403, 404], response)
     end
   end
 

@@ -9,6 +9,7 @@ class SiteRulesTest < SiteCase
   parallel!
 
   COMPAT = { compat: "heroku" }.freeze
+  PASSWORD = "p\u00e4ss:word"
   SHA = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=" # password
 
   class << self
@@ -198,7 +199,7 @@ class SiteRulesTest < SiteCase
     assert_equal [404, "<p>sorry"], [response.status, response.body]
     assert_match(%r{\Atext/html}, response["content-type"])
     assert_page "<p>sorry", "/errors/error.html", own
-    assert_equal ["9", ""], [head("/missing", to: own)["content-length"], head("/missing", to: own).body]
+    assert_equal ["8", ""], [head("/missing", to: own)["content-length"], head("/missing", to: own).body]
   end
 
   always "answers 404 with the error page for a trap route too" do |extra|
@@ -352,7 +353,7 @@ class SiteRulesTest < SiteCase
     own = served(extra.merge(proxies: { "/api": { origin: behind.origin } }))
     assert_equal "/x", get("/api/x", to: own).json["target"]
     assert_equal "/", get("/api/", to: own).json["target"]
-    assert_equal "/a%2Fb%20c", get("/api/a%2Fb%20c", to: own).json["target"] if extra.empty?
+    assert_equal "/a%20b;c", get("/api/a%20b;c", to: own).json["target"]
   end
 
   always "takes the longest prefix" do |extra|
@@ -447,15 +448,15 @@ class SiteRulesTest < SiteCase
 
   %i[apr1 bcrypt sha].each do |kind|
     always "lets in who knows a password hashed with #{kind}" do |extra|
-      own = served(extra.merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "other:#{hashed(:sha, 'x')}\nada:#{hashed(kind, 'p\u00e4ss:word')}\n", "page.html" => "page")
-      assert_page "page", "/page.html", own, headers: basic("ada", "p\u00e4ss:word")
-      [{}, basic("ada", "wrong"), basic("ada", ""), basic("bob", "p\u00e4ss:word"), basic("other", "p\u00e4ss:word"), { "Authorization" => "Basic !!!" }, { "Authorization" => "Bearer x" }, { "Authorization" => "Basic" }].each do |headers|
+      own = served(extra.merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "other:#{hashed(:sha, 'x')}\nada:#{hashed(kind, PASSWORD)}\n", "page.html" => "page")
+      assert_page "page", "/page.html", own, headers: basic("ada", PASSWORD)
+      [{}, basic("ada", "wrong"), basic("ada", ""), basic("bob", PASSWORD), basic("other", PASSWORD), { "Authorization" => "Basic !!!" }, { "Authorization" => "Bearer x" }, { "Authorization" => "Basic" }].each do |headers|
         response = get("/page.html", to: own, headers: headers)
         assert_status 401, response, headers.inspect
         assert_match(/\ABasic realm="Restricted"/, response["www-authenticate"])
         refute_includes response.body, "page"
       end
-      assert_status 200, get("/page.html", to: own, headers: { "Authorization" => "bAsIc #{['ada:p\u00e4ss:word'].pack('m0')}" })
+      assert_status 200, get("/page.html", to: own, headers: { "Authorization" => "bAsIc #{["ada:#{PASSWORD}"].pack('m0')}" })
     end
   end
 

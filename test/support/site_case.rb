@@ -10,6 +10,8 @@ require "support/backend"
 require "time"
 
 class SiteCase < Case
+  SERVER_OPTIONS = %i[app args binds env prepare settings].freeze
+
   class << self
     # Declares the site that all tests of the class share.
     def shared_site(**options)
@@ -58,9 +60,12 @@ class SiteCase < Case
     ask(request("OPTIONS", path), to: to)
   end
 
-  # A site whose files are given below public_html/; names that begin with / are below the site's folder.
-  def served(rules = {}, files = {}, **options)
-    site(rules, files: below_root({ "index.html" => "home" }.merge(files)), **options)
+  # A site whose files are given below public_html/; names that begin with / are below the site's folder. Rules and files
+  # may be given without braces: what is no option of the server is a rule, and names in quotes are files.
+  def served(rules = {}, files = {}, **more)
+    options, more = more.partition { |name, _| SERVER_OPTIONS.include?(name) }.map(&:to_h)
+    named, keys = more.partition { |name, _| name.is_a?(String) }.map(&:to_h)
+    site(rules.merge(keys), files: below_root({ "index.html" => "home" }.merge(files, named)), **options)
   end
 
   def below_root(files)

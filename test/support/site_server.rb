@@ -8,8 +8,9 @@ class SiteServer < Server
   # files::    path => content, below the site's folder
   # rules::    static.json: a Hash, or its text; nil for a folder without one
   # prepare::  called with the folder before the start, for what is no ordinary file
+  # proxies::  what peers are told of the rules' proxies
   # app::      source of config.ru, for a site in front of a Rack app
-  def initialize(files: {}, rules: nil, prepare: nil, app: nil, workers: nil, threads: nil, environment: nil, env: {}, **options)
+  def initialize(files: {}, rules: nil, prepare: nil, app: nil, workers: nil, threads: nil, environment: nil, env: {}, proxies: nil, **options)
     files = files.merge("static.json" => rules.is_a?(String) ? rules : JSON.generate(rules)) if rules
     workers ||= 1 if app
     threads ||= "1:5" if app
