@@ -6,6 +6,9 @@ use proxy::{Config, Origin, Proxy, Upstreams};
 use std::rc::Rc;
 use tokio::net::TcpListener;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 struct Forward(Proxy);
 
 impl Handler for Forward {
@@ -20,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let origin = arguments.next().unwrap_or_else(|| String::from("http://127.0.0.1:9292"));
     let address = arguments.next().unwrap_or_else(|| String::from("127.0.0.1:9293"));
     let config = Config {
-        max_idle: 64,
+        max_idle: 256,
         forwarded: std::env::var_os("NO_FORWARDED").is_none(),
         ..Config::new("forward", vec![Origin::parse(&origin)?])
     };

@@ -132,10 +132,8 @@ impl Local {
             head.clear();
             let state = &self.upstreams.origins[origin];
             Asking { config, origin: &state.origin, request, target, framing, upgrade }.write(&mut head);
-            let sender = Sender::new(&mut head, incoming, framing);
-            let said = converse(config, &connection, sender, asked, client).await;
-            self.head.replace(head);
-            match said {
+            let sender = Sender::new(head, &self.head, incoming, framing);
+            match converse(config, &connection, sender, asked, client).await {
                 Ok(Said { mut received, whole }) => {
                     self.upstreams.succeeded(origin);
                     received.persistent &= whole;

@@ -5,6 +5,7 @@ use crate::request_head::Framing;
 use bytes::Bytes;
 use handler::{BodyError, Incoming};
 use http::Lane;
+use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -26,7 +27,9 @@ pub(crate) enum Unsent {
 /// What is sent, and how far.
 pub(crate) struct Sender<'a> {
     /// The head, or the line in front of a chunk.
-    text: &'a mut Vec<u8>,
+    text: Vec<u8>,
+    /// Where the buffer of `text` goes when it is not needed any more.
+    spare: &'a RefCell<Vec<u8>>,
     data: Bytes,
     /// What follows the data.
     tail: &'static [u8],
@@ -46,10 +49,16 @@ pub(crate) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    /// Sends `head`, which it uses up, and the body.
-    pub(crate) fn new(head: &'a mut Vec<u8>, incoming: &'a mut Incoming, framing: Framing) -> Sender<'a> {
+    /// Sends `head` and the body. The head's buffer goes to `spare`.
+    pub(crate) fn new(
+        head: Vec<u8>,
+        spare: &'a RefCell<Vec<u8>>,
+        incoming: &'a mut Incoming,
+        framing: Framing,
+    ) -> Sender<'a> {
         let mut sender = Sender {
             text: head,
+            spare,
             data: Bytes::new(),
             tail: b"",
             sent: 0,
@@ -81,6 +90,7 @@ impl<'a> Sender<'a> {
             ready!(self.poll_write(connection, timeout, cx))?;
             if self.body_done {
                 self.done = true;
+                self.spare.replace(std::mem::take(&mut self.text));
                 return Poll::Ready(Ok(()));
             }
             self.touched = true;

@@ -160,7 +160,8 @@ fn certificates_are_verified() {
     assert_eq!(front.connect().get("/").status, 502);
     assert!(front.has_noted("certificate"), "{:?}", front.log);
     let by_address = format!("https://{}", secure.address);
-    let front = Front::start(Config { tls_ca: Some(secure.ca.clone()), ..config(&[by_address.clone()]) });
+    let front =
+        Front::start(Config { tls_ca: Some(secure.ca.clone()), ..config(std::slice::from_ref(&by_address)) });
     assert_eq!(front.connect().get("/").status, 502, "it is not that name's certificate");
     let front = Front::start(Config { tls_verify: false, ..config(&[by_address]) });
     assert_eq!(front.connect().get("/").status, 200);
