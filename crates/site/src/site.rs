@@ -7,7 +7,7 @@ use crate::files::document::Document;
 use crate::files::path::{SitePath, Unnameable, has_hidden_name, percent_encode};
 use crate::files::presentation::{Presentation, Style, apply};
 use crate::files::respond::Responder;
-use crate::files::root::{Glance, Root, TOGETHER};
+use crate::files::root::{Glance, Root};
 use crate::files::store::{Bounds, Found, READ_BELOW, Store};
 use crate::files::wishes::{Wishes, preferences};
 use crate::listing;
@@ -95,6 +95,18 @@ struct Resolved {
     /// What was looked for first, and was not a file: it still has to be so.
     before: Vec<(Box<str>, Glance)>,
     checked: Cell<Instant>,
+    /// The epoch of the watches in which all of it is covered.
+    covered: Cell<Option<u64>>,
+}
+
+impl Resolved {
+    fn cover(&self, store: &Store, now: Instant) -> Option<u64> {
+        let mut epoch = None;
+        for (path, _) in &self.before {
+            epoch = Some(store.cover(path, None, now).filter(|_| !store.root.is_link(path))?);
+        }
+        epoch
+    }
 }
 
 /// What a walk through the steps found.
@@ -162,12 +174,16 @@ impl Site {
         if !self.responder.store.is_current(&document, now) {
             return None;
         }
-        if !resolved.before.is_empty() && now.saturating_duration_since(resolved.checked.get()) >= TOGETHER {
-            let root = &self.responder.store.root;
-            if !resolved.before.iter().all(|(path, was)| root.glance(path) == *was) {
+        let store = &self.responder.store;
+        if !resolved.before.is_empty()
+            && !store.is_trusted(resolved.covered.get(), resolved.checked.get(), now)
+        {
+            let covered = resolved.cover(store, now);
+            if !resolved.before.iter().all(|(path, was)| store.root.glance(path) == *was) {
                 return None;
             }
             resolved.checked.set(now);
+            resolved.covered.set(covered);
         }
         Some((resolved, document))
     }
@@ -392,6 +408,7 @@ impl Site {
             presentation,
             before,
             checked: Cell::new(request.arrived),
+            covered: Cell::new(None),
         };
         self.resolved.borrow_mut().insert(request.path().into(), Rc::new(resolved));
     }

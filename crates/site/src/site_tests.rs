@@ -1,6 +1,7 @@
 //! Sites over real directories.
 
 use super::*;
+use crate::files::root::TOGETHER;
 use crate::testing::{field, request, text, wait};
 use std::path::Path;
 use std::time::{Duration, SystemTime};

@@ -18,11 +18,12 @@ pub(crate) struct Document {
     pub path: Box<str>,
     pub file: Rc<File>,
     pub version: Version,
-    /// The opaque part of its entity tag.
-    pub tag: Box<str>,
-    /// Time of change in whole seconds, as a validator and as text.
+    /// Time of change in whole seconds.
     pub modified: SystemTime,
-    pub modified_text: Box<str>,
+    /// The epoch of the watches in which it is covered by them; `None` when it is not.
+    pub covered: Cell<Option<u64>>,
+    /// One name and no links on its path: watches can tell about it.
+    pub coverable: bool,
     /// When it was last known to be what its path leads to.
     pub checked: Cell<Instant>,
     /// When its bytes were last asked for.
@@ -42,20 +43,26 @@ impl Document {
     ) -> Document {
         let version = Version::of(metadata);
         let (seconds, nanos) = version.modified();
-        let (tag, modified) = self::version(version.len(), seconds, nanos, wall);
+        let modified = self::version(version.len(), seconds, nanos, wall).1;
         let changed = UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), 0);
         Document {
             id,
             path: path.into(),
             file: Rc::new(file),
             version,
-            tag: tag.into(),
             modified,
-            modified_text: httpdate::fmt_http_date(modified).into(),
+            covered: Cell::new(None),
+            coverable: false,
             checked: Cell::new(now),
             asked: Cell::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now)),
             settled: wall.duration_since(changed).is_ok_and(|age| age > SETTLED),
         }
+    }
+
+    /// The opaque part of its entity tag, with quotes.
+    pub(crate) fn tag(&self) -> String {
+        let (seconds, nanos) = self.version.modified();
+        version(self.len(), seconds, nanos, self.modified).0
     }
 
     /// Length in bytes.

@@ -1,6 +1,6 @@
 //! Files: from a path below a root to a response.
 //!
-//! [`root`] keeps paths inside, [`store`] keeps what was opened and read, [`document`] is one version of one file,
+//! [`root`] keeps paths inside, [`store`] keeps what was opened and read, [`watches`] hear of changes, [`document`] is one version of one file,
 //! [`presentation`] its fields, [`respond`] what a request gets of it.
 
 pub(crate) mod coder;
@@ -11,4 +11,5 @@ pub(crate) mod presentation;
 pub(crate) mod respond;
 pub(crate) mod root;
 pub(crate) mod store;
+pub(crate) mod watches;
 pub(crate) mod wishes;

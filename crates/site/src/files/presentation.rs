@@ -52,20 +52,15 @@ impl Presentation {
             rules,
             whole: Fields::default(),
         };
-        presentation.whole = presentation.fields(
-            &Tag { tag: &document.tag, weak: false },
-            &document.modified_text,
-            Coding::Identity,
-            true,
-        );
+        presentation.whole = presentation.fields(&Labels::of(document, false), Coding::Identity, true);
         presentation
     }
 
     /// The fields of a 200 or 206 of a representation.
-    pub(crate) fn fields(&self, tag: &Tag<'_>, modified: &str, coding: Coding, ranges: bool) -> Fields {
+    pub(crate) fn fields(&self, labels: &Labels, coding: Coding, ranges: bool) -> Fields {
         let mut fields = Fields::with_capacity(8, 256);
         fields.push(b"Content-Type", self.content_type.as_bytes());
-        self.version(&mut fields, tag, modified, coding);
+        self.version(&mut fields, labels, coding);
         if ranges {
             fields.push(b"Accept-Ranges", b"bytes");
         }
@@ -74,9 +69,9 @@ impl Presentation {
     }
 
     /// The fields of a 304: those that the cache of the client has to update (RFC 9110 section 15.4.5).
-    pub(crate) fn not_modified(&self, tag: &Tag<'_>, modified: &str) -> Fields {
+    pub(crate) fn not_modified(&self, labels: &Labels) -> Fields {
         let mut fields = Fields::with_capacity(6, 192);
-        self.version(&mut fields, tag, modified, Coding::Identity);
+        self.version(&mut fields, labels, Coding::Identity);
         self.finish(&mut fields);
         fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-type"));
         fields
@@ -89,12 +84,12 @@ impl Presentation {
         fields
     }
 
-    fn version(&self, fields: &mut Fields, tag: &Tag<'_>, modified: &str, coding: Coding) {
-        fields.push(b"Last-Modified", modified.as_bytes());
-        if tag.weak {
-            fields.push(b"ETag", format!("W/{}", tag.tag).as_bytes());
+    fn version(&self, fields: &mut Fields, labels: &Labels, coding: Coding) {
+        fields.push(b"Last-Modified", labels.modified.as_bytes());
+        if labels.weak {
+            fields.push(b"ETag", format!("W/{}", labels.tag).as_bytes());
         } else {
-            fields.push(b"ETag", tag.tag.as_bytes());
+            fields.push(b"ETag", labels.tag.as_bytes());
         }
         if let Some(token) = coding.token() {
             fields.push(b"Content-Encoding", token.as_bytes());
@@ -122,12 +117,19 @@ pub(crate) fn apply<'a>(fields: &mut Fields, rules: impl Iterator<Item = (&'a st
     }
 }
 
-/// An entity tag.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tag<'a> {
-    /// The opaque part with its quotes.
-    pub tag: &'a str,
+/// What a response says about the version of its representation.
+#[derive(Debug)]
+pub(crate) struct Labels {
+    /// The opaque part of the entity tag, with quotes.
+    pub tag: String,
     pub weak: bool,
+    pub modified: String,
+}
+
+impl Labels {
+    pub(crate) fn of(document: &Document, weak: bool) -> Labels {
+        Labels { tag: document.tag(), weak, modified: httpdate::fmt_http_date(document.modified) }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::coder::Coder;
 use super::conditions::{Validators, Verdict};
 use super::document::Document;
-use super::presentation::{Presentation, Style, Tag};
+use super::presentation::{Labels, Presentation, Style};
 use super::store::{Found, READ_BELOW, Store};
 use super::wishes::{Wishes, preferences};
 use crate::byteranges::{self, Ranges};
@@ -60,26 +60,30 @@ impl Responder {
         let (coding, side_car) = self.choose(request, document, presentation, &wishes);
         let document = side_car.as_ref().unwrap_or(document);
         let on_the_fly = coding != Coding::Identity && side_car.is_none();
-        let tag = Tag { tag: &document.tag, weak: on_the_fly };
-        let validators =
-            Validators { tag: tag.tag, weak: tag.weak, modified: document.modified, now: request.received };
+        let labels = Labels::of(document, on_the_fly);
+        let validators = Validators {
+            tag: &labels.tag,
+            weak: labels.weak,
+            modified: document.modified,
+            now: request.received,
+        };
         if wishes.conditional {
             match validators.judge(&request.fields) {
                 Verdict::PreconditionFailed => return Ok(bare(412, presentation.bare())),
                 Verdict::NotModified => {
-                    return Ok(bare(304, presentation.not_modified(&tag, &document.modified_text)));
+                    return Ok(bare(304, presentation.not_modified(&labels)));
                 }
                 Verdict::Proceed => {}
             }
         }
         if on_the_fly {
             if let Some(bytes) = self.coder.code(document, coding).await {
-                let fields = presentation.fields(&tag, &document.modified_text, coding, false);
+                let fields = presentation.fields(&labels, coding, false);
                 return Ok(Response { status: 200, fields, body: Body::Bytes(bytes), close: false });
             }
             return self.plain(request, document, presentation);
         }
-        let fields = presentation.fields(&tag, &document.modified_text, coding, true);
+        let fields = presentation.fields(&labels, coding, true);
         match wishes.range.filter(|_| validators.range_counts(&request.fields)) {
             Some(range) => self.part(request, document, presentation, fields, range),
             None => self.whole(request, document, fields),

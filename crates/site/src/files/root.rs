@@ -99,6 +99,11 @@ impl Root {
         matches!(*self.state.borrow(), State::Absent { looked } if now.saturating_duration_since(looked) < ABSENT_FOR)
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Brings what is remembered up to date; `false` when there is no directory.
     pub(crate) fn look(&self, now: Instant) -> bool {
         let mut state = self.state.borrow_mut();
@@ -160,6 +165,14 @@ impl Root {
             },
             Err(_) => Glance::Missing,
         }
+    }
+
+    /// Whether the last name of a path is a symbolic link's.
+    pub(crate) fn is_link(&self, path: &str) -> bool {
+        let state = self.state.borrow();
+        let State::Present(directory) = &*state else { return false };
+        rustix::fs::statat(&directory.handle, path, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
     }
 
     /// The names in a directory below the root with what they are; at most `limit`.
@@ -267,6 +280,11 @@ impl Version {
     /// Seconds and nanoseconds of its last change.
     pub(crate) fn modified(&self) -> (i64, i64) {
         self.modified
+    }
+
+    /// Number of the device that it is on.
+    pub(crate) fn device(&self) -> u64 {
+        self.identity.0
     }
 
     /// Length in bytes.

@@ -7,11 +7,13 @@
 
 use super::document::Document;
 use super::root::{Glance, Root, TOGETHER};
+use super::watches::Watches;
 use bytes::Bytes;
 use quick_cache::unsync::Cache;
 use quick_cache::{UnitWeighter, Weighter};
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -47,6 +49,7 @@ pub(crate) enum Found {
 pub(crate) struct Store {
     pub root: Root,
     generation: Cell<u64>,
+    watches: RefCell<Watches>,
     documents: RefCell<Cache<Box<str>, Rc<Document>, UnitWeighter>>,
     bytes: RefCell<Cache<u64, Bytes, ByLength>>,
     next_id: Cell<u64>,
@@ -64,6 +67,7 @@ impl Weighter<u64, Bytes> for ByLength {
 impl Store {
     pub(crate) fn new(root: Root, bounds: Bounds) -> Store {
         Store {
+            watches: RefCell::new(Watches::new(root.path(), Instant::now())),
             root,
             generation: Cell::new(0),
             documents: RefCell::new(Cache::new(bounds.files)),
@@ -78,6 +82,7 @@ impl Store {
         if self.root.generation() != self.generation.get() {
             self.generation.set(self.root.generation());
             self.documents.borrow_mut().clear();
+            self.watches.replace(Watches::new(self.root.path(), now));
         }
         there
     }
@@ -91,11 +96,15 @@ impl Store {
             }
             self.documents.borrow_mut().remove(path);
         }
+        let covered = self.cover(path, None, now);
         match self.root.open(path) {
             Ok((file, metadata)) if metadata.is_file() => {
                 let id = self.next_id.get();
                 self.next_id.set(id + 1);
-                let document = Rc::new(Document::new(id, path, file, &metadata, now, wall));
+                let mut document = Document::new(id, path, file, &metadata, now, wall);
+                document.coverable = metadata.nlink() == 1 && !self.root.is_link(path);
+                document.covered.set(covered.filter(|_| document.coverable && self.is_here(&document)));
+                let document = Rc::new(document);
                 self.documents.borrow_mut().insert(path.into(), document.clone());
                 Found::File(document)
             }
@@ -118,14 +127,37 @@ impl Store {
 
     /// Whether a document is still what its path leads to.
     pub(crate) fn is_current(&self, document: &Document, now: Instant) -> bool {
-        if now.saturating_duration_since(document.checked.get()) < TOGETHER {
+        if self.is_trusted(document.covered.get(), document.checked.get(), now) {
             return true;
         }
+        let device = Some(document.version.device());
+        let covered = document.coverable.then(|| self.cover(&document.path, device, now)).flatten();
         let current = self.root.glance(&document.path) == Glance::File(document.version);
         if current {
             document.checked.set(now);
+            document.covered.set(covered);
         }
         current
+    }
+
+    /// Whether what was `checked` then, and is `covered`, needs no other look.
+    pub(crate) fn is_trusted(&self, covered: Option<u64>, checked: Instant, now: Instant) -> bool {
+        let age = now.saturating_duration_since(checked);
+        if age < TOGETHER {
+            return true;
+        }
+        age < Watches::TRUSTED_FOR && covered.is_some_and(|epoch| self.watches.borrow().epoch(now) == epoch)
+    }
+
+    /// Has the watches cover a path, before it is looked at: the epoch as long as which nothing changes.
+    pub(crate) fn cover(&self, path: &str, device: Option<u64>, now: Instant) -> Option<u64> {
+        let watches = self.watches.borrow();
+        let epoch = watches.epoch(now);
+        watches.cover(path, device, now).then_some(epoch)
+    }
+
+    fn is_here(&self, document: &Document) -> bool {
+        self.watches.borrow().device() == document.version.device()
     }
 
     /// All bytes of a document if they are in memory, or are worth being there: it is asked for often. Others are better
