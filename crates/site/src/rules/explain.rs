@@ -76,10 +76,17 @@ pub fn explain(rules: &Rules, asked: &Asked<'_>, tree: &dyn Tree) -> Explanation
 
 impl Explanation {
     /// Fills in what was looked at and the answer; gives the file that answers.
-    fn walk(&mut self, rules: &Rules, asked: &Asked<'_>, tree: &dyn Tree) -> Option<String> {
-        if self.gate(rules, asked) {
-            return None;
-        }
+    fn walk<'a>(&mut self, rules: &'a Rules, asked: &Asked<'a>, tree: &dyn Tree) -> Option<String> {
+        let mut asked = *asked;
+        let moved = self.gate(rules, &mut asked);
+        let file = self.behind_gate(rules, &asked, tree);
+        let Some(moved) = moved else { return file };
+        self.answer = format!("{moved}; there: {}", self.answer);
+        None
+    }
+
+    /// What comes once the redirects in front of everything have been followed.
+    fn behind_gate(&mut self, rules: &Rules, asked: &Asked<'_>, tree: &dyn Tree) -> Option<String> {
         if let Some(auth) = &rules.basic_auth {
             let file = auth.htpasswd_path.as_deref().unwrap_or(".htpasswd");
             let user = auth
@@ -109,43 +116,36 @@ impl Explanation {
         None
     }
 
-    /// The redirects in front of everything. Whether one answers.
-    fn gate(&mut self, rules: &Rules, asked: &Asked<'_>) -> bool {
-        let redirect = super::gate::gate(rules, asked);
-        let taken = redirect.as_ref().map(|(_, because)| because.rule);
-        let https = (
-            Rule::HttpsOnly,
-            rules.https_only,
-            rules.places.https_only.line,
-            "the request came by https".to_owned(),
-        );
-        let host = rules.canonical_host.clone().unwrap_or_default();
-        let canonical = (
-            Rule::CanonicalHost,
-            !host.is_empty(),
-            rules.places.canonical_host.line,
-            format!("the request is for {host}"),
-        );
-        for (rule, on, line, passes) in [https, canonical] {
+    /// The redirects in front of everything. Gives the first, and follows them, so that the rest can be explained all the same.
+    fn gate<'a>(&mut self, rules: &'a Rules, asked: &mut Asked<'a>) -> Option<String> {
+        let mut first = None;
+        let host = rules.canonical_host.as_deref().unwrap_or_default();
+        let https = (Rule::HttpsOnly, rules.https_only, rules.places.https_only);
+        let canonical = (Rule::CanonicalHost, !host.is_empty(), rules.places.canonical_host);
+        for (rule, on, at) in [https, canonical] {
             if !on {
                 continue;
             }
-            let cite = cite(rules, Because { rule, line: Some(line) });
-            if taken == Some(rule) {
-                let why = if rule == Rule::HttpsOnly {
-                    "the request came by http".to_owned()
-                } else {
-                    format!("the request is not for {host}")
-                };
-                self.looked.push(format!("{cite}: {why}"));
-                break;
+            let cite = cite(rules, Because { rule, line: Some(at.line) });
+            let is_https = rule == Rule::HttpsOnly;
+            let taken = super::gate::gate(rules, asked).filter(|(_, because)| because.rule == rule);
+            let Some((redirect, _)) = taken else {
+                let why = if is_https { "came by https".to_owned() } else { format!("is for {host}") };
+                self.looked.push(format!("{cite}: passes, the request {why}"));
+                continue;
+            };
+            let why = if is_https { "came by http".to_owned() } else { format!("is not for {host}") };
+            let to = moved(redirect.status, &redirect.location);
+            self.looked.push(format!("{cite}: the request {why}: {to}"));
+            first.get_or_insert(to);
+            if is_https {
+                asked.https = true;
+                asked.forwarded_proto = Some(b"https");
+            } else {
+                asked.host = host.as_bytes();
             }
-            self.looked.push(format!("{cite}: passes, {passes}"));
         }
-        if let Some((redirect, _)) = &redirect {
-            self.answer = moved(redirect.status, &redirect.location);
-        }
-        redirect.is_some()
+        first
     }
 
     fn found(

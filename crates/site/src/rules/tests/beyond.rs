@@ -240,7 +240,24 @@ fn explanations_name_rules_and_lines() {
     let proxied = Site::new(r#"{"proxies": {"/u": {"origin": "unix:/s.sock:/base"}}}"#, "");
     let shown = explain(proxied.rules(), &asked("/u/x", &fields), &proxied);
     assert_eq!(shown.answer(), "from unix:/s.sock, asked for /base/x");
-    let mut other = asked("/x", &fields);
-    other.host = b"other.example";
-    assert!(explain(site.rules(), &other, &site).to_string().contains("1. canonical_host (static.json:4): the request is not for site.example\n\nanswer: 301 to http://site.example/x"));
+    // What comes behind a redirect to https or to another host is told all the same.
+    let json = r#"{"https_only": true, "canonical_host": "www.example", "proxies": {"/u": {"origin": "http://u.example"}}}"#;
+    let gated = Site::new(json, "");
+    let mut request = asked("/u/x", &fields);
+    let shown = explain(gated.rules(), &request, &gated);
+    assert_eq!(
+        shown.looked_at(),
+        [
+            "https_only (static.json:1): the request came by http: 301 to https://site.example/u/x",
+            "canonical_host (static.json:1): the request is not for www.example: 301 to https://www.example/u/x",
+            "the file /u/x: not there",
+            "the folder /u/x: not there",
+            "proxies \"/u\" (static.json:1): the path is below the prefix",
+        ]
+    );
+    assert_eq!(shown.answer(), "301 to https://site.example/u/x; there: from http://u.example, asked for /x");
+    request.https = true;
+    let shown = explain(gated.rules(), &request, &gated);
+    assert_eq!(shown.looked_at()[0], "https_only (static.json:1): passes, the request came by https");
+    assert!(shown.answer().starts_with("301 to https://www.example/u/x; there: "));
 }
