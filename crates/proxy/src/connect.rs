@@ -82,3 +82,29 @@ async fn first_to_answer(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn addresses_that_do_not_answer_are_passed_over() {
+        let good = TcpListener::bind("127.0.0.1:0").unwrap();
+        let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // A queue of one that is full: connecting takes for ever.
+        let full = TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = full.local_addr().unwrap();
+        rustix::net::listen(&full, 0).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let _held = tokio::net::TcpStream::connect(silent).await.unwrap();
+            let addresses = [refused, silent, refused, good.local_addr().unwrap()];
+            let connected = first_to_answer(&addresses).await.unwrap();
+            assert_eq!(connected.peer_addr().unwrap(), addresses[3]);
+            let error = first_to_answer(&[refused, refused]).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            assert_eq!(first_to_answer(&[]).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+        });
+    }
+}

@@ -494,3 +494,42 @@ fn health_checks_take_origins_out_and_back() {
             .any(|head| head.starts_with("GET /up?x HTTP/1.1\r\nHost: 127.0.0.1:"))
     );
 }
+
+#[test]
+fn idle_connections_are_bounded() {
+    let backend = Backend::start(|c| {
+        while c.head().is_some() {
+            pause();
+            c.send(HELLO);
+        }
+    });
+    let front = Front::start(Config { max_idle: 1, ..config(&[backend.origin()]) });
+    for connected in [3, 5] {
+        let mut clients: Vec<_> = (0..3).map(|_| front.connect()).collect();
+        clients.iter_mut().for_each(|client| drop(client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")));
+        clients.iter_mut().for_each(|client| assert_eq!(client.read().status, 200));
+        assert_eq!(backend.connected(), connected, "one of three was kept");
+    }
+}
+
+#[test]
+fn an_upload_that_goes_on_may_take_its_time() {
+    let length = 40 << 20;
+    let backend = Backend::start(move |c| {
+        c.head();
+        let mut left = length;
+        while left > 0 {
+            std::thread::sleep(Duration::from_millis(120));
+            let part = left.min(4 << 20);
+            c.body(part).unwrap();
+            left -= part;
+        }
+        c.send(HELLO);
+    });
+    // Shorter than the whole, longer than each pause.
+    let front = Front::to(&[&backend]);
+    let mut client = front.connect();
+    client.send(format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"));
+    client.send(vec![b'x'; length]);
+    assert_eq!(client.read().status, 200, "{:?}", front.log);
+}

@@ -40,6 +40,11 @@ fn hold(text: impl AsRef<[u8]>) -> Vec<Does> {
     vec![Does::Send(text.as_ref().to_vec()), Does::Hold]
 }
 
+/// Sends in two parts, and keeps the connection open.
+fn late(first: &str, second: &str) -> Vec<Does> {
+    vec![Does::Send(first.into()), Does::Wait(100), Does::Send(second.into()), Does::Hold]
+}
+
 fn drip(text: &str, millis: u64) -> Vec<Does> {
     text.bytes().flat_map(|byte| [Does::Send(vec![byte]), Does::Wait(millis)]).collect()
 }
@@ -182,6 +187,18 @@ fn cases() -> Vec<(&'static str, &'static str, Vec<Does>, Seen)> {
             "GET",
             hold(ok(&format!("{chunked}5\r\nhello\r\n0\r\n\r\nmore"))),
             Whole(200, "hello"),
+        ),
+        (
+            "bytes behind streamed chunks",
+            "GET",
+            late(&ok(&format!("{chunked}5\r\nhello\r\n")), "0\r\n\r\nHTTP/1.1 200 OK\r\n"),
+            Whole(200, "hello"),
+        ),
+        (
+            "bytes behind a streamed body",
+            "GET",
+            late(&ok("Content-Length: 7\r\n\r\nhello"), "!!HTTP/1.1 200 OK\r\n"),
+            Whole(200, "hello!!"),
         ),
         (
             "a second answer later",

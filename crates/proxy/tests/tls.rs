@@ -96,6 +96,17 @@ fn serve(mut stream: Stream) {
                 let _ = stream.flush();
                 return;
             }
+            "/trickle" => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+                // Makes the reader expect little; then one record has more than that, and nothing follows it.
+                for _ in 0..6 {
+                    std::thread::sleep(std::time::Duration::from_millis(30));
+                    stream.write_all(b"1\r\nt\r\n").unwrap();
+                }
+                std::thread::sleep(std::time::Duration::from_millis(30));
+                let last = format!("2ee0\r\n{}\r\n0\r\n\r\n", "T".repeat(0x2ee0));
+                stream.write_all(last.as_bytes()).unwrap();
+            }
             "/close" | "/cut" => {
                 stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil close").unwrap();
                 if path == "/close" {
@@ -127,6 +138,8 @@ fn encrypted_origins() {
     let post = format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     assert!(client.send(post).read().text() == body);
     assert_eq!(front.upstreams.counts()[0].requests, 3);
+    let trickle = client.get("/trickle");
+    assert!(trickle.whole && trickle.body.len() == 6 + 0x2ee0, "{} {:?}", trickle.body.len(), front.log);
     let closed = client.get("/close");
     assert!(closed.whole && closed.text() == "until close");
     let cut = client.get("/cut");
