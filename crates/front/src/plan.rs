@@ -25,8 +25,8 @@ pub(crate) fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
         settings.limits.max_connections =
             (connections as usize).saturating_mul(settings.front_threads as usize);
     }
-    if !rules.access_log() && !chosen("log.access") {
-        settings.logs.access_log = AccessLog::Off;
+    if let Some(access) = rules.access_log().filter(|_| !chosen("log.access")) {
+        settings.logs.access_log = if access { AccessLog::Stdout } else { AccessLog::Off };
     }
     settings
 }

@@ -43,6 +43,7 @@ pub fn serve(loaded: Loaded) -> ExitCode {
 async fn run(loaded: Loaded) -> Result<(), String> {
     let (begun, started) = (Instant::now(), SystemTime::now());
     raise_open_files();
+    loaded.settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
     let (found, notes) = sites::load::load(&loaded.settings)?;
     let settings = Arc::new(plan::with_rules(loaded, &found));
     let mut signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;

@@ -3,6 +3,8 @@
 //! Why: a request has ten to twenty fields of which a handler looks at two or three. One block and a list of offsets is
 //! two allocations, can be grown in place (`X-Request-Id`), and is encoded for a worker by walking it once.
 
+use std::rc::Rc;
+
 /// A part of a block of text: start and length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
@@ -35,17 +37,59 @@ impl Span {
 pub struct Fields {
     text: Vec<u8>,
     slots: Vec<(Span, Span)>,
+    /// Fields in front of the others that many responses share.
+    frozen: Option<Rc<Lines>>,
+}
+
+/// Fields as they are written: `Name: value` and CRLF.
+#[derive(Debug)]
+struct Lines {
+    text: Box<[u8]>,
+    slots: Box<[(Span, Span)]>,
 }
 
 impl Fields {
     /// No fields yet, but room for `count` of them with `bytes` of text.
     pub fn with_capacity(count: usize, bytes: usize) -> Fields {
-        Fields { text: Vec::with_capacity(bytes), slots: Vec::with_capacity(count) }
+        Fields { text: Vec::with_capacity(bytes), slots: Vec::with_capacity(count), frozen: None }
     }
 
     /// Fields that point into `text`: pairs of name and value.
     pub fn from_parts(text: Vec<u8>, slots: Vec<(Span, Span)>) -> Fields {
-        Fields { text, slots }
+        Fields { text, slots, frozen: None }
+    }
+
+    /// The same fields, so that a copy of them costs next to nothing and they are written in one piece: for responses that
+    /// are sent often. Fields that the protocol side has to judge each time (framing, connection, date, anything odd)
+    /// are left as they are.
+    pub fn freeze(self) -> Fields {
+        if self.frozen.is_some() || !self.iter().all(|(name, value)| is_plain(name, value)) {
+            return self;
+        }
+        let mut text = Vec::with_capacity(self.text.len() + 4 * self.slots.len());
+        let mut slots = Vec::with_capacity(self.slots.len());
+        for (name, value) in self.iter() {
+            let start = text.len() as u32;
+            let name_span = Span { start, len: name.len() as u32 };
+            slots.push((name_span, Span { start: start + name_span.len + 2, len: value.len() as u32 }));
+            [name, b": ", value, b"\r\n"].iter().for_each(|part| text.extend_from_slice(part));
+        }
+        Fields {
+            frozen: Some(Rc::new(Lines { text: text.into(), slots: slots.into() })),
+            ..Fields::default()
+        }
+    }
+
+    /// The frozen fields as field lines; they are clean and say nothing about framing or the connection.
+    #[inline]
+    pub fn frozen_lines(&self) -> &[u8] {
+        self.frozen.as_ref().map_or(&[], |lines| &lines.text)
+    }
+
+    /// The fields that are not frozen.
+    #[inline]
+    pub fn fresh(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.slots.iter().map(|(name, value)| (name.slice(&self.text), value.slice(&self.text)))
     }
 
     /// The text that spans of these fields, and of the request line in front of them, point into.
@@ -66,7 +110,11 @@ impl Fields {
     /// Names and values in order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.slots.iter().map(|(name, value)| (name.slice(&self.text), value.slice(&self.text)))
+        let frozen = self.frozen.as_deref();
+        let lines = frozen.into_iter().flat_map(|lines| {
+            lines.slots.iter().map(|(name, value)| (name.slice(&lines.text), value.slice(&lines.text)))
+        });
+        lines.chain(self.fresh())
     }
 
     /// The value of the first field of that name, in any case.
@@ -88,21 +136,57 @@ impl Fields {
             .any(|item| item.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
     }
 
+    /// The same of the fields that are not frozen, for names that never are.
+    pub fn fresh_lists(&self, name: &str, token: &str) -> bool {
+        self.fresh()
+            .filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))
+            .flat_map(|(_, value)| value.split(|&b| b == b','))
+            .any(|item| item.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    }
+
     /// Keeps the fields for which `keep` says so.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        if self.frozen.is_some() {
+            let mut kept = Fields::with_capacity(self.len(), self.text.len() + self.frozen_lines().len());
+            self.iter()
+                .filter(|(name, value)| keep(name, value))
+                .for_each(|(name, value)| kept.push(name, value));
+            *self = kept;
+            return;
+        }
         let text = &self.text;
         self.slots.retain(|(name, value)| keep(name.slice(text), value.slice(text)));
     }
 
     /// Number of fields.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.len() + self.frozen.as_ref().map_or(0, |lines| lines.slots.len())
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.len() == 0
     }
+}
+
+/// Whether a field may be written as it is without another look.
+fn is_plain(name: &[u8], value: &[u8]) -> bool {
+    const JUDGED: [&str; 9] = [
+        "date",
+        "upgrade",
+        "connection",
+        "keep-alive",
+        "content-length",
+        "content-range",
+        "proxy-connection",
+        "transfer-encoding",
+        "trailer",
+    ];
+    let clean = |byte: &u8| matches!(byte, b' '..=b'~' | 0x80..);
+    !name.is_empty()
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        && value.iter().all(clean)
+        && !JUDGED.iter().any(|judged| name.eq_ignore_ascii_case(judged.as_bytes()))
 }
 
 #[cfg(test)]
@@ -120,6 +204,37 @@ mod tests {
         assert!(fields.lists("accept", "B") && fields.lists("accept", "c") && !fields.lists("accept", "d"));
         fields.retain(|name, _| name != b"X-One");
         assert_eq!(fields.len(), 2);
+    }
+
+    #[test]
+    fn frozen_fields_are_the_same_fields() {
+        let mut fields = Fields::default();
+        fields.push(b"ETag", b"\"1\"");
+        fields.push(b"X-One", b"1");
+        let mut frozen = fields.clone().freeze();
+        assert_eq!(frozen.frozen_lines(), b"ETag: \"1\"\r\nX-One: 1\r\n");
+        frozen.push(b"X-Two", b"2");
+        fields.push(b"X-Two", b"2");
+        assert!(frozen.iter().eq(fields.iter()) && frozen.len() == 3 && frozen.fresh().count() == 1);
+        assert_eq!((frozen.get("etag"), frozen.get("x-two")), (Some(&b"\"1\""[..]), Some(&b"2"[..])));
+        frozen.retain(|name, _| name != b"ETag");
+        assert!(frozen.frozen_lines().is_empty() && frozen.len() == 2 && frozen.get("x-one").is_some());
+    }
+
+    #[test]
+    fn what_has_to_be_judged_is_not_frozen() {
+        let odd: [(&[u8], &[u8]); 5] = [
+            (b"Content-Length", b"1"),
+            (b"CONNECTION", b"close"),
+            (b"X", b"a\r\nb"),
+            (b"X:", b"1"),
+            (b"", b"1"),
+        ];
+        for (name, value) in odd {
+            let mut fields = Fields::default();
+            fields.push(name, value);
+            assert!(fields.freeze().frozen_lines().is_empty(), "{}", name.escape_ascii());
+        }
     }
 
     #[test]

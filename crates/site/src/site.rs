@@ -229,7 +229,9 @@ impl Site {
 
     /// The redirect or the refusal that comes before everything else.
     async fn refuse(&self, request: &Request, path: &str) -> Option<Answer> {
-        if let Some(to) = self.rules.gate(&asked(request, path)) {
+        if self.rules.has_gate()
+            && let Some(to) = self.rules.gate(&asked(request, path))
+        {
             return Some(self.dressed(path, redirect(to.status, &to.location)));
         }
         let gatekeeper = self.gatekeeper.as_ref()?;
@@ -366,7 +368,10 @@ impl Site {
             });
         }
         before.push((below.into(), Glance::Directory));
-        forbidden.then_some(Outcome::Forbidden)
+        forbidden.then(|| match answer {
+            rules::Answer::Serve => Outcome::Forbidden,
+            rules::Answer::MoveTo(to) => Outcome::MoveTo(to),
+        })
     }
 
     fn find(&self, request: &Request, below: &str) -> Found {

@@ -60,14 +60,16 @@ pub(crate) fn plan(response: &Response, version: Version, is_head: bool) -> Plan
 
 /// The length that the fields claim, if they agree on one.
 fn given_length(fields: &Fields) -> Option<u64> {
-    let mut lengths = fields.all("content-length").map(syntax::decimal);
+    let named = fields.fresh().filter(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
+    let mut lengths = named.map(|(_, value)| syntax::decimal(value));
     let first = lengths.next()??;
     lengths.all(|length| length == Some(first)).then_some(first)
 }
 
 /// Whether nothing in the fields can end a field line or the head early.
 pub(crate) fn are_clean(fields: &Fields) -> bool {
-    fields.iter().all(|(name, value)| syntax::is_token(name) && syntax::is_value(value))
+    // Frozen ones have been looked at when they were frozen.
+    fields.fresh().all(|(name, value)| syntax::is_token(name) && syntax::is_value(value))
 }
 
 /// What the `Connection` field of a response says.
@@ -91,7 +93,8 @@ pub(crate) fn head(
     status_line(to, response.status);
     let mut dated = false;
     let mut upgrade_offered = false;
-    for (name, value) in response.fields.iter() {
+    to.extend_from_slice(response.fields.frozen_lines());
+    for (name, value) in response.fields.fresh() {
         let keep = match name.len() {
             4 if name.eq_ignore_ascii_case(b"date") => {
                 dated = true;

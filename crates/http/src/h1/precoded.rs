@@ -13,7 +13,7 @@ const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 64 << 10, max
 
 /// Undoes the coding that the fields claim; `None` when the body does not keep to it.
 pub(crate) fn decoded(mut response: Response) -> Option<Response> {
-    if !response.fields.lists("transfer-encoding", "chunked") {
+    if !response.fields.fresh_lists("transfer-encoding", "chunked") {
         return Some(response);
     }
     response.body = match response.body {

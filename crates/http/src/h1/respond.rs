@@ -123,7 +123,7 @@ fn presentable(response: Response) -> (Response, Option<Failure>) {
 }
 
 fn wants_close(response: &Response) -> bool {
-    response.close || response.fields.lists("connection", "close")
+    response.close || response.fields.fresh_lists("connection", "close")
 }
 
 fn may_follow(delimiter: Delimiter) -> bool {

@@ -53,6 +53,7 @@ impl Presentation {
             whole: Fields::default(),
         };
         presentation.whole = presentation.fields(&Labels::of(document, false), Coding::Identity, true);
+        presentation.whole = std::mem::take(&mut presentation.whole).freeze();
         presentation
     }
 

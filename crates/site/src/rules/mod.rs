@@ -68,7 +68,7 @@ pub struct Rules {
     fingerprinted_assets: bool,
     compress: bool,
     precompressed: bool,
-    access_log: bool,
+    access_log: Option<bool>,
     error_level: String,
     port: Option<u16>,
     worker_connections: Option<u32>,
@@ -166,7 +166,7 @@ impl Rules {
             fingerprinted_assets: false,
             compress: true,
             precompressed: true,
-            access_log: true,
+            access_log: None,
             error_level: "error".to_owned(),
             port: None,
             worker_connections: None,
@@ -259,9 +259,9 @@ impl Rules {
         self.precompressed
     }
 
-    /// `logging.access`
-    pub fn access_log(&self) -> bool {
-        self.access_log
+    /// `logging.access`; without it there is a log in the buildpack, and here what the server's own option says.
+    pub fn access_log(&self) -> Option<bool> {
+        self.access_log.or(self.compat.then_some(true))
     }
 
     /// `logging.error`: one of debug, info, notice, warn, error, crit, alert, emerg; `debug` when `STATIC_DEBUG` is set.
@@ -287,6 +287,11 @@ impl Rules {
     /// `proxies` in file order; [`Step::Proxy`] names them by index.
     pub fn proxies(&self) -> &[ProxyRule] {
         &self.proxies
+    }
+
+    /// Whether [`Rules::gate`] ever refuses anything.
+    pub fn has_gate(&self) -> bool {
+        self.https_only || self.canonical_host.is_some()
     }
 
     /// What comes before everything else: `https_only`, then `canonical_host`.

@@ -233,7 +233,7 @@ fn logging(reader: &mut Reader<'_>, rules: &mut Rules, node: &Node) {
     {
         match member.key.as_str() {
             _ if is_null(&member.node) => {}
-            "access" => rules.access_log = reader.boolean("logging.access", &member.node).unwrap_or_default(),
+            "access" => rules.access_log = reader.boolean("logging.access", &member.node),
             "error" => {
                 if let Some(level) = reader.word("logging.error", &member.node, &ERROR_LEVELS) {
                     rules.error_level = level.to_owned();

@@ -29,7 +29,7 @@ fn an_empty_object_holds_the_defaults() {
     );
     assert_eq!(
         (rules.access_log(), rules.error_level(), rules.port(), rules.worker_connections()),
-        (true, "error", None, None)
+        (None, "error", None, None)
     );
     assert!(
         rules.basic_auth().is_none()
@@ -80,7 +80,7 @@ fn root_encoding_logging_and_limits() {
     assert_eq!((rules.root(), rules.encoding(), rules.port()), (Some("dist"), "latin1", Some(8080)));
     assert_eq!(
         (rules.access_log(), rules.error_level(), rules.worker_connections()),
-        (false, "warn", Some(2048))
+        (Some(false), "warn", Some(2048))
     );
     assert_eq!(rules.error_page(), Some("/errors/oops.html"));
     // Merged over the defaults; the file wins over the variable.
@@ -91,8 +91,9 @@ fn root_encoding_logging_and_limits() {
     );
     assert_eq!(
         (site.rules().access_log(), site.rules().error_level(), site.rules().worker_connections()),
-        (true, "info", Some(64))
+        (None, "info", Some(64))
     );
+    assert_eq!(Site::new(r#"{"compat": "heroku"}"#, "").rules().access_log(), Some(true));
     assert_eq!(Site::with("{}", "", &[("STATIC_DEBUG", "1")]).rules().error_level(), "debug");
 }
 
