@@ -165,7 +165,7 @@ class SiteKeysTest < SiteCase
   # --- caching, compression
 
   it "makes fingerprinted assets immutable when told to" do
-    names = %w[app-3f2a9c81.js app.3f2a9c81d0.css assets/index-BxY3_k2Z.js application-5b5e7c9d2f1a4b3c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c.css]
+    names = %w[app-3f2a9c81.js app.3f2a9c81d0.css assets/index-BxY3_k2Z.js assets/index-DiwrgTda.js application-5b5e7c9d2f1a4b3c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c.css]
     plain = %w[app.js index.html jquery-3.7.1.js photo-2020.jpg]
     files = (names + plain).to_h { |name| [name, "x"] }
     own = served({ fingerprinted_assets: true, headers: { "/app.js": { "X-A" => "1" } } }, files)

@@ -10,11 +10,12 @@ class SiteServer < Server
   # prepare::  called with the folder before the start, for what is no ordinary file
   # proxies::  what peers are told of the rules' proxies
   # app::      source of config.ru, for a site in front of a Rack app
-  def initialize(files: {}, rules: nil, prepare: nil, app: nil, workers: nil, threads: nil, environment: nil, env: {}, proxies: nil, **options)
+  def initialize(files: {}, rules: nil, prepare: nil, app: nil, workers: nil, threads: nil, environment: nil, env: {}, **options)
     files = files.merge("static.json" => rules.is_a?(String) ? rules : JSON.generate(rules)) if rules
     workers ||= 1 if app
     threads ||= "1:5" if app
     env = { "BASIC_AUTH_USERNAME" => nil, "BASIC_AUTH_PASSWORD" => nil, "STATIC_DEBUG" => nil, "WORKER_CONNECTIONS" => nil }.merge(env)
+    options.delete(:proxies)
     super(app: app, files: files, workers: workers, threads: threads, environment: environment, env: env, **options)
     prepare&.call(@dir)
   end
