@@ -33,20 +33,30 @@ pub async fn check_health(upstreams: Arc<Upstreams>) {
 
 /// Asks one origin, over and over.
 async fn check(upstreams: &Upstreams, health: &Health, origin: usize) {
-    let mut good = true;
-    // Answers in a row that say otherwise.
-    let mut doubts = 0;
+    let mut verdict = Verdict { good: true, doubts: 0 };
     loop {
         let answer = tokio::time::timeout(health.timeout, is_good(upstreams, health, origin)).await;
-        let now_good = answer.unwrap_or(false);
-        doubts = if now_good == good { 0 } else { doubts + 1 };
-        let needed = if good { health.unhealthy } else { health.healthy };
-        if doubts > 0 && doubts >= needed {
-            good = now_good;
-            doubts = 0;
-            upstreams.checked(origin, good);
-        }
+        verdict.hear(answer.unwrap_or(false), health);
+        upstreams.checked(origin, verdict.good);
         tokio::time::sleep(health.interval).await;
+    }
+}
+
+/// What the answers so far come to.
+#[derive(Debug)]
+struct Verdict {
+    good: bool,
+    /// Answers in a row that say otherwise.
+    doubts: u32,
+}
+
+impl Verdict {
+    fn hear(&mut self, good: bool, health: &Health) {
+        self.doubts = if good == self.good { 0 } else { self.doubts + 1 };
+        let needed = if self.good { health.unhealthy } else { health.healthy };
+        if self.doubts > 0 && self.doubts >= needed {
+            *self = Verdict { good, doubts: 0 };
+        }
     }
 }
 
@@ -108,5 +118,33 @@ async fn status(stream: &Stream, max_head: usize) -> Option<u16> {
             }
             held.drain(..end);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn it_takes_several_answers_in_a_row() {
+        let second = Duration::from_secs(1);
+        let health = Health { path: "/".into(), interval: second, timeout: second, healthy: 2, unhealthy: 3 };
+        let mut verdict = Verdict { good: true, doubts: 0 };
+        let mut heard = |answers: &str| -> String {
+            let hear = |answer| {
+                verdict.hear(answer == '+', &health);
+                if verdict.good { '+' } else { '-' }
+            };
+            answers.chars().map(hear).collect()
+        };
+        assert_eq!(heard("+--+---"), "++++++-");
+        assert_eq!(heard("-+-++-"), "----++");
+        let never = Health { healthy: 0, unhealthy: 0, ..health };
+        let mut verdict = Verdict { good: true, doubts: 0 };
+        verdict.hear(true, &never);
+        assert!(verdict.good, "zero means one");
+        verdict.hear(false, &never);
+        assert!(!verdict.good);
     }
 }

@@ -506,7 +506,9 @@ fn idle_connections_are_bounded() {
     let front = Front::start(Config { max_idle: 1, ..config(&[backend.origin()]) });
     for connected in [3, 5] {
         let mut clients: Vec<_> = (0..3).map(|_| front.connect()).collect();
-        clients.iter_mut().for_each(|client| drop(client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")));
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        }
         clients.iter_mut().for_each(|client| assert_eq!(client.read().status, 200));
         assert_eq!(backend.connected(), connected, "one of three was kept");
     }
@@ -532,4 +534,54 @@ fn an_upload_that_goes_on_may_take_its_time() {
     client.send(format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"));
     client.send(vec![b'x'; length]);
     assert_eq!(client.read().status, 200, "{:?}", front.log);
+}
+
+#[test]
+fn a_body_that_has_been_asked_for_is_not_asked_for_again() {
+    let backend = Backend::start(|c| {
+        c.head();
+        c.send(HELLO);
+        // The next one gets no answer, whatever has come of it.
+        c.head();
+    });
+    let front = Front::to(&[&backend]);
+    let mut client = front.connect();
+    let put = "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n";
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(client.send(format!("{put}hi")).read().status, 200, "the body is still there");
+    assert_eq!(backend.connected(), 2);
+    client.send(put);
+    let answer = client.read();
+    assert_eq!((answer.status, backend.connected()), (502, 2), "it may have come in part");
+}
+
+#[test]
+fn signs_of_life_are_waited_for() {
+    let backend = Backend::start(|c| {
+        c.head();
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(300));
+            c.send("HTTP/1.1 102 Processing\r\n\r\n");
+        }
+        c.send(HELLO);
+    });
+    let front = Front::to(&[&backend]);
+    let mut client = front.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let statuses: Vec<u16> = (0..5).map(|_| client.read_head().status).collect();
+    assert_eq!(statuses, [102, 102, 102, 102, 200]);
+}
+
+#[test]
+fn idle_connections_are_closed_before_the_upstream_does() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let backend = Backend::start(move |c| {
+        c.head();
+        c.send("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=2\r\nContent-Length: 0\r\n\r\n");
+        tell.lock().unwrap().send(c.head()).unwrap();
+    });
+    let front = Front::to(&[&backend]);
+    assert_eq!(front.connect().get("/").status, 200);
+    assert_eq!(told.recv_timeout(Duration::from_secs(9)), Ok(None), "nobody has asked again");
 }
