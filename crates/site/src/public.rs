@@ -83,6 +83,7 @@ impl PublicFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::root::TOGETHER;
     use crate::testing::{field, request, text, wait};
     use handler::Body;
 
@@ -106,6 +107,8 @@ mod tests {
     }
 
     fn ask(files: &PublicFiles, method: &str, target: &str, fields: &[(&str, &str)]) -> Option<Response> {
+        // Later than what was looked at for the last request counts for.
+        std::thread::sleep(TOGETHER);
         let request = request(method, target, fields);
         let file = files.find(&request)?;
         wait(files.answer(&request, file))

@@ -4,7 +4,7 @@ use crate::auth::{self, Gatekeeper};
 use crate::coding::{self, Coding, Preferences};
 use crate::files::coder::Coder;
 use crate::files::document::Document;
-use crate::files::path::{SitePath, Unnameable, has_hidden_name, percent_encode};
+use crate::files::path::{Malformed, SitePath, has_hidden_name, percent_encode};
 use crate::files::presentation::{Presentation, Style, apply};
 use crate::files::respond::Responder;
 use crate::files::root::{Glance, Root};
@@ -212,8 +212,7 @@ impl Site {
             Err(_) if request.path() == b"*" && request.method() == b"OPTIONS" => {
                 return Answer::Response(allowed(204));
             }
-            Err(Unnameable::Malformed) => return Answer::Response(status_page(400)),
-            Err(Unnameable::EncodedSlash) => return Answer::Response(status_page(404)),
+            Err(Malformed) => return Answer::Response(status_page(400)),
         };
         if let Some(refused) = self.refuse(request, path.as_str()).await {
             return refused;
@@ -291,7 +290,8 @@ impl Site {
 
     /// The first step that answers. `before` gets what was looked for in vain.
     fn first(&self, request: &Request, path: &SitePath, before: &mut Vec<(Box<str>, Glance)>) -> Outcome {
-        let files = !self.before_app || matches!(request.method(), b"GET" | b"HEAD");
+        let reads = matches!(request.method(), b"GET" | b"HEAD");
+        let files = (reads || !self.before_app) && !path.has_encoded_slash();
         for step in self.rules.steps(path.as_str()) {
             let outcome = match step {
                 Step::File { path, answer, .. } if files => self.file(request, &path, answer, before),

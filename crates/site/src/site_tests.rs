@@ -150,10 +150,7 @@ fn in_front_of_an_app() {
         };
         let mut response = Response::text(200, "text/plain", "app");
         folder.site.finish(&after, &mut response);
-        assert_eq!(
-            field(&response, "x-a"),
-            if target.starts_with("/a%") || target == "*" { "" } else { "1" }
-        );
+        assert_eq!(field(&response, "x-a"), if target == "*" { "" } else { "1" });
     }
 }
 
@@ -164,6 +161,8 @@ fn a_proxy_gets_the_mapped_target_and_its_location_is_mapped_back() {
     assert_eq!(folder.get("/api/file"), ok("file"));
     let Answer::Proxy(forwarding) = folder.ask("PUT", "/api/x%20y?q=1", &[]) else { panic!("the proxy's") };
     assert_eq!((forwarding.id, forwarding.target.as_slice()), (0, &b"/v1/x%20y?q=1"[..]));
+    let Answer::Proxy(encoded) = folder.ask("GET", "/api/a%2fb", &[]) else { panic!("the proxy's") };
+    assert_eq!(encoded.target, b"/v1/a%2fb");
     let mut response = Response::empty(302);
     response.fields.push(b"Location", b"http://127.0.0.1:1/v1/there");
     folder.site.finish(&forwarding.after, &mut response);

@@ -6,40 +6,39 @@
 /// The one directory whose name may begin with a dot (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
-/// Why a request's path names nothing.
+/// It is no path: a broken `%xx`, NUL, not UTF-8, above the root (400).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unnameable {
-    /// It is no path: a broken `%xx`, NUL, not UTF-8, above the root (400).
-    Malformed,
-    /// An encoded slash, which no file's name can have (404).
-    EncodedSlash,
-}
+pub(crate) struct Malformed;
 
 /// A decoded path: `/` in front, single slashes, no `.` and `..`; a slash at the end stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SitePath(String);
+pub(crate) struct SitePath {
+    text: String,
+    encoded_slash: bool,
+}
 
 impl SitePath {
     /// Decodes `%xx` once and resolves `.`, `..` and repeated slashes (RFC 3986 section 5.2.4).
     ///
     /// # Errors
-    /// See [`Unnameable`].
-    pub(crate) fn decode(path: &[u8]) -> Result<SitePath, Unnameable> {
-        let path = path.strip_prefix(b"/").ok_or(Unnameable::Malformed)?;
-        let decoded = String::from_utf8(percent_decode(path)?).map_err(|_| Unnameable::Malformed)?;
+    /// See [`Malformed`].
+    pub(crate) fn decode(path: &[u8]) -> Result<SitePath, Malformed> {
+        let path = path.strip_prefix(b"/").ok_or(Malformed)?;
+        let (decoded, encoded_slash) = percent_decode(path)?;
+        let decoded = String::from_utf8(decoded).map_err(|_| Malformed)?;
         if !decoded.starts_with('/')
             && !decoded.contains("//")
             && !decoded.contains("/.")
             && !decoded.starts_with('.')
         {
-            return Ok(SitePath(format!("/{decoded}")));
+            return Ok(SitePath { text: format!("/{decoded}"), encoded_slash });
         }
         let mut names: Vec<&str> = Vec::new();
         for name in decoded.split('/') {
             match name {
                 "" | "." => {}
                 ".." => {
-                    names.pop().ok_or(Unnameable::Malformed)?;
+                    names.pop().ok_or(Malformed)?;
                 }
                 name => names.push(name),
             }
@@ -50,12 +49,17 @@ impl SitePath {
         if directory || text.is_empty() {
             text.push('/');
         }
-        Ok(SitePath(text))
+        Ok(SitePath { text, encoded_slash })
     }
 
     /// The path's text.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// Whether it holds an encoded slash, which is left as it is: no file's name can have one, but an origin's path may.
+    pub(crate) fn has_encoded_slash(&self) -> bool {
+        self.encoded_slash
     }
 }
 
@@ -73,26 +77,32 @@ pub(crate) fn first_name(path: &str) -> &str {
     path.split('/').next().unwrap_or_default()
 }
 
-fn percent_decode(text: &[u8]) -> Result<Vec<u8>, Unnameable> {
+/// The bytes, and whether an encoded slash was left in them.
+fn percent_decode(text: &[u8]) -> Result<(Vec<u8>, bool), Malformed> {
+    let mut slash = false;
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.iter();
     while let Some(&byte) = rest.next() {
         let byte = match byte {
             b'%' => match (rest.next().and_then(hex), rest.next().and_then(hex)) {
                 (Some(high), Some(low)) => match high << 4 | low {
-                    b'/' => return Err(Unnameable::EncodedSlash),
+                    b'/' => {
+                        slash = true;
+                        decoded.extend_from_slice(b"%2");
+                        b'F'
+                    }
                     byte => byte,
                 },
-                _ => return Err(Unnameable::Malformed),
+                _ => return Err(Malformed),
             },
             byte => byte,
         };
         if byte == 0 {
-            return Err(Unnameable::Malformed);
+            return Err(Malformed);
         }
         decoded.push(byte);
     }
-    Ok(decoded)
+    Ok((decoded, slash))
 }
 
 fn hex(digit: &u8) -> Option<u8> {
@@ -122,8 +132,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decoded(path: &str) -> Result<String, Unnameable> {
-        SitePath::decode(path.as_bytes()).map(|path| path.0)
+    fn decoded(path: &str) -> Result<String, Malformed> {
+        SitePath::decode(path.as_bytes()).map(|path| path.text)
     }
 
     #[test]
@@ -155,7 +165,9 @@ mod tests {
             let found = decoded(path).unwrap_or_else(|_| "!".to_owned());
             assert_eq!(found, wanted, "{path}");
         }
-        assert_eq!(decoded("/a%2fb"), Err(Unnameable::EncodedSlash));
+        let slash = SitePath::decode(b"/a%2fb").unwrap();
+        assert!(slash.has_encoded_slash() && slash.as_str() == "/a%2Fb");
+        assert!(!SitePath::decode(b"/a%252Fb").unwrap().has_encoded_slash());
     }
 
     #[test]

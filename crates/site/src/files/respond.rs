@@ -39,8 +39,7 @@ impl Responder {
         document: &Rc<Document>,
         presentation: &Presentation,
     ) -> Result<Response, Changed> {
-        let body = self.body(request, document, 0, document.len())?;
-        Ok(Response { status: 200, fields: presentation.whole.clone(), body, close: false })
+        self.whole(request, document, presentation.whole.clone())
     }
 
     /// The answer to a GET or HEAD. That to a HEAD has its body, too, so that its length is known.
@@ -122,8 +121,17 @@ impl Responder {
         (Coding::Identity, None)
     }
 
-    fn whole(&self, request: &Request, document: &Rc<Document>, fields: Fields) -> Result<Response, Changed> {
+    fn whole(
+        &self,
+        request: &Request,
+        document: &Rc<Document>,
+        mut fields: Fields,
+    ) -> Result<Response, Changed> {
         let body = self.body(request, document, 0, document.len())?;
+        if matches!(body, Body::Empty) {
+            // No body would say nothing about the length in the answer to a HEAD.
+            fields.push(b"Content-Length", b"0");
+        }
         Ok(Response { status: 200, fields, body, close: false })
     }
 
