@@ -78,7 +78,9 @@ fn one(
     notes.extend(more);
     let root = root(settings, site, &rules);
     let upstreams = rules.proxies().iter().map(|rule| upstreams(rule, site, &settings.rack.trusted_proxies));
-    let upstreams = upstreams.collect::<Result<_, _>>()?;
+    // A note, such as that of a variable that is not set, is often the reason.
+    let why = |error: String| notes.iter().map(|note| format!("{note}\n")).chain([error]).collect::<String>();
+    let upstreams = upstreams.collect::<Result<_, _>>().map_err(why)?;
     let users = users(&rules, site, sources)?;
     let configuration = CONFIGURATION.map(|name| site.dir.join(name));
     let private = configuration.iter().chain(sources.iter()).filter_map(|path| below(path, &root)).collect();
