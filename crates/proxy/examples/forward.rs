@@ -1,4 +1,5 @@
-//! A proxy that passes everything on, for profiling it alone: `forward ORIGIN [ADDRESS]`.
+//! A proxy that passes everything on, for profiling it alone: `forward ORIGIN [ADDRESS] [MAX_IDLE]`, with `NO_FORWARDED` set
+//! without fields about the client.
 
 use handler::{Exchange, Handler, Peer, PeerAddr, Response};
 use http::{Context, Limits, Timers, h1};
@@ -22,8 +23,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let origin = arguments.next().unwrap_or_else(|| String::from("http://127.0.0.1:9292"));
     let address = arguments.next().unwrap_or_else(|| String::from("127.0.0.1:9293"));
+    let max_idle = arguments.next().map_or(Ok(256), |number| number.parse())?;
     let config = Config {
-        max_idle: 256,
+        max_idle,
         forwarded: std::env::var_os("NO_FORWARDED").is_none(),
         ..Config::new("forward", vec![Origin::parse(&origin)?])
     };

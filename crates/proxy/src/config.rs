@@ -61,7 +61,8 @@ pub struct Config {
     pub send_timeout: Duration,
     /// How many other origins are tried when one cannot be reached.
     pub retries: u32,
-    /// Idle connections kept per origin and front thread.
+    /// Idle connections kept per origin and front thread; 0 keeps none. Those beyond it are closed when nobody has used them
+    /// for a second, so that a burst does not connect anew for each request.
     pub max_idle: usize,
     /// Which `Host` upstreams see.
     pub host: HostPolicy,

@@ -2,7 +2,9 @@
 //!
 //! Contract:
 //! 1. The one that was used last is used first, so that the others grow old and go.
-//! 2. One that has anything to say while nobody has asked it is never used again.
+//! 2. More than `max_idle` are kept for [`SURPLUS`] only. Closing them at once would mean to connect anew all the time when
+//!    more requests than that are under way: measured with 64 clients and 32 kept, two thirds more CPU for each request.
+//! 3. One that has anything to say while nobody has asked it is never used again.
 
 use crate::stream::Stream;
 use http::Timer;
@@ -11,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// How long a connection waits for its next request: less than common servers keep it.
 const IDLE: Duration = Duration::from_secs(15);
+
+/// How long one waits that is one too many.
+const SURPLUS: Duration = Duration::from_secs(1);
 
 /// A connection to an origin.
 pub(crate) struct Connection {
@@ -35,6 +40,7 @@ impl Connection {
 
 struct Idle {
     connection: Connection,
+    since: Instant,
     until: Instant,
 }
 
@@ -64,10 +70,7 @@ impl Pool {
     pub(crate) fn put(&self, origin: usize, connection: Connection, now: Instant) {
         let mut idle = self.idle[origin].borrow_mut();
         if self.max > 0 && !connection.patience.is_zero() {
-            if idle.len() >= self.max {
-                idle.remove(0);
-            }
-            idle.push(Idle { until: now + connection.patience, connection });
+            idle.push(Idle { since: now, until: now + connection.patience, connection });
         }
     }
 
@@ -77,6 +80,9 @@ impl Pool {
         for idle in &self.idle {
             let mut idle = idle.borrow_mut();
             idle.retain(|one| one.until > now && one.connection.stream.is_quiet());
+            let many = idle.len().saturating_sub(self.max);
+            let surplus = idle.iter().take(many).take_while(|one| now >= one.since + SURPLUS).count();
+            idle.drain(..surplus);
             if idle.is_empty() {
                 // Memory goes with the last of a burst.
                 *idle = Vec::new();

@@ -496,22 +496,29 @@ fn health_checks_take_origins_out_and_back() {
 }
 
 #[test]
-fn idle_connections_are_bounded() {
-    let backend = Backend::start(|c| {
+fn idle_connections_are_bounded_when_the_rush_is_over() {
+    let open = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counting = open.clone();
+    let backend = Backend::start(move |c| {
+        counting.fetch_add(1, Ordering::SeqCst);
         while c.head().is_some() {
             pause();
             c.send(HELLO);
         }
+        counting.fetch_sub(1, Ordering::SeqCst);
     });
     let front = Front::start(Config { max_idle: 1, ..config(&[backend.origin()]) });
-    for connected in [3, 5] {
+    for _ in 0..2 {
         let mut clients: Vec<_> = (0..3).map(|_| front.connect()).collect();
         for client in &mut clients {
             client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         }
         clients.iter_mut().for_each(|client| assert_eq!(client.read().status, 200));
-        assert_eq!(backend.connected(), connected, "one of three was kept");
+        assert_eq!(backend.connected(), 3, "three at a time need no more than three");
     }
+    front.eventually("one is kept", |_| open.load(Ordering::SeqCst) == 1);
+    assert_eq!(front.connect().get("/").status, 200);
+    assert_eq!((backend.connected(), open.load(Ordering::SeqCst)), (3, 1), "and used");
 }
 
 #[test]
