@@ -389,7 +389,7 @@ impl Site {
     fn present(&self, path: &str, document: &Document) -> Presentation {
         let mut fields = self.fields(path);
         if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("cache-control"))
-            && let Some(value) = self.rules.cache_control(&document.path)
+            && let Some(value) = self.rules.cache_control(&format!("/{}", document.path))
         {
             fields.push(("Cache-Control".to_owned(), value.to_owned()));
         }

@@ -26,6 +26,10 @@ impl SitePath {
         let path = path.strip_prefix(b"/").ok_or(Malformed)?;
         let (decoded, encoded_slash) = percent_decode(path)?;
         let decoded = String::from_utf8(decoded).map_err(|_| Malformed)?;
+        // An origin that takes an encoded slash for a slash must not be led upwards by it.
+        if encoded_slash && decoded.replace("%2F", "/").split('/').any(|name| matches!(name, "." | "..")) {
+            return Err(Malformed);
+        }
         if !decoded.starts_with('/')
             && !decoded.contains("//")
             && !decoded.contains("/.")
@@ -167,6 +171,9 @@ mod tests {
         }
         let slash = SitePath::decode(b"/a%2fb").unwrap();
         assert!(slash.has_encoded_slash() && slash.as_str() == "/a%2Fb");
+        for path in ["/..%2fa", "/a/..%2F..%2fb", "/a%2f..", "/%2e%2e%2fa", "/a%2F.%2Fb"] {
+            assert_eq!(decoded(path), Err(Malformed), "{path}");
+        }
         assert!(!SitePath::decode(b"/a%252Fb").unwrap().has_encoded_slash());
     }
 
