@@ -1,0 +1,27 @@
+//! htpasswd files: no text makes the reader panic, every mistake names a line that is there in one line of its own, and what was
+//! read once is not changed by reading it again. Run with `cargo +nightly fuzz run htpasswd`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use site::auth::Users;
+
+fuzz_target!(|input: &[u8]| {
+    let text = String::from_utf8_lossy(input);
+    let text = text.trim_start_matches('\u{feff}');
+    let lines = text.lines().count();
+    match Users::parse(".htpasswd", text) {
+        Ok(users) => {
+            assert!(users.len() <= lines);
+            let twice =
+                Users::parse(".htpasswd", &format!("\u{feff}{text}\n{text}")).map(|users| users.len());
+            assert_eq!(twice, Ok(users.len()));
+        }
+        Err(mistakes) => {
+            assert!(!mistakes.is_empty() && mistakes.windows(2).all(|pair| pair[0].line < pair[1].line));
+            for mistake in mistakes {
+                assert!((1..=lines).contains(&mistake.line));
+                assert!(!mistake.to_string().contains(char::is_control), "{mistake:?}");
+            }
+        }
+    }
+});
