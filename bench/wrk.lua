@@ -1,10 +1,28 @@
 -- Prints one line of JSON with exact figures (wrk's own text rounds them). The only
--- per-request cost is wrk's: no request or response function is defined.
+-- per-request cost is wrk's: no response function is defined, and a request function
+-- only where files are asked for at random (paths as in lib/sites.rb).
 local upload = tonumber(os.getenv("BENCH_UPLOAD_BYTES") or "0")
 if upload > 0 then
   wrk.method = "POST"
   wrk.body = string.rep("x", upload)
   wrk.headers["Content-Type"] = "application/octet-stream"
+end
+
+local files = tonumber(os.getenv("BENCH_FILES") or "0")
+if files > 0 then
+  local folders = tonumber(os.getenv("BENCH_FOLDERS"))
+  local requests = {}
+
+  function init()
+    math.randomseed(7)
+    for index = 0, files - 1 do
+      requests[index] = wrk.format("GET", string.format("/%02d/%d.html", index % folders, index))
+    end
+  end
+
+  function request()
+    return requests[math.random(0, files - 1)]
+  end
 end
 
 function done(summary, latency)

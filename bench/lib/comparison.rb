@@ -8,7 +8,7 @@ require_relative "server"
 
 module Bench
   # One figure set of one server in one round. CPU in milliseconds per request, PSS in MiB.
-  Result = Struct.new(:sample, :cpu_ms, :pss, :killed, keyword_init: true) do
+  Result = Struct.new(:sample, :cpu_ms, :pss, :pss_start, :killed, keyword_init: true) do
     def rate = sample.seconds&.positive? ? sample.requests / sample.seconds : nil
   end
 
@@ -18,37 +18,56 @@ module Bench
     LOAD_CPU = 1
     # Work that a server put off until after its last answer is its work too.
     SETTLE_SECONDS = 0.1
+    BACKEND_SHAPE = [1, 1].freeze
+    # When memory is looked at while a load runs: at this part of its time.
+    LATE = 0.8
 
     def initialize(scenario, options, dir)
       @scenario = scenario
       @options = options
       @dir = dir
       @pinned = options.pin && scenario.pinned
-      @app = File.expand_path("../apps/#{scenario.app}", __dir__)
+      @servers = options.servers_for(scenario)
+      @folder = scenario.site ? Sites.folder(scenario.site, dir) : File.expand_path("../apps/#{scenario.app}", __dir__)
     end
 
-    def shape = @options.shape || @scenario.shape
+    def shape = (@options.shape unless @scenario.peers) || @scenario.shape
 
     # { server name => [Result or Failure per round] }; the block is told the name before each.
     def run
       redis = RedisServer.new(@dir, cpu: (LOAD_CPU if @pinned)) if @scenario.redis
+      backend = start_backend if @scenario.backend
       env = redis ? { "REDIS_URL" => redis.url } : {}
-      results = @options.servers.transform_values { [] }
+      results = @servers.transform_values { [] }
       @options.rounds.times do |round|
-        @options.servers.each do |name, template|
+        @servers.each do |name, peer|
           yield name, round + 1
-          results[name] << attempt(name, template, env)
+          results[name] << attempt(server(name, peer, env: env, values: { "backend" => backend&.port }))
         end
       end
       results
     ensure
       redis&.stop
+      backend&.stop
     end
 
     private
 
-    def attempt(name, template, env)
-      server = Server.new(template, log: File.join(@dir, "#{name}.log"), cpu: (SERVER_CPU if @pinned), env: env)
+    def server(name, peer, cpu: SERVER_CPU, **rest)
+      Server.new(peer.command, log: File.join(@dir, "#{name}.log"), cpu: (cpu if @pinned), config: peer.config,
+                               home: File.join(@dir, "home-#{@scenario.name}-#{name}"), **rest)
+    end
+
+    # What the proxies ask, on the load's processor: its CPU is nobody's.
+    def start_backend
+      backend = server("backend", @scenario.backend, cpu: LOAD_CPU)
+      backend.start(@folder, BACKEND_SHAPE) { |port| check(port) }
+    rescue Failure
+      backend&.stop
+      raise
+    end
+
+    def attempt(server)
       result = measure(server)
       result.killed = server.stop
       result
@@ -59,17 +78,27 @@ module Bench
     end
 
     def measure(server)
-      server.start(@app, shape) { |port| check(port) }
-      url = "http://127.0.0.1:#{server.port}/"
+      server.start(@folder, shape) { |port| check(port) }
+      pss_start = server.tree.pss_mib
+      url = "http://127.0.0.1:#{server.port}#{@scenario.path}"
       setting = Loads::Setting.new(seconds: @options.seconds, cpu: (LOAD_CPU if @pinned), dir: @dir)
       @scenario.load.warm_up(url, setting)
       before = server.tree.cpu_seconds
+      late = Thread.new { pss_late(server) } if @scenario.peers
       sample = @scenario.load.run(url, setting)
       sleep SETTLE_SECONDS
       cpu = server.tree.cpu_seconds - before
       raise Failure, "no request of the load was answered (#{sample.errors} errors)" if sample.requests.zero?
 
-      Result.new(sample: sample, cpu_ms: cpu * 1000 / sample.requests, pss: server.tree.pss_mib)
+      Result.new(sample: sample, cpu_ms: cpu * 1000 / sample.requests, pss: [server.tree.pss_mib, *late&.value].max, pss_start: pss_start)
+    ensure
+      late&.kill
+    end
+
+    # With all connections open: what a server lets go with its clients counts too.
+    def pss_late(server)
+      sleep LATE * @options.seconds
+      server.tree.pss_mib
     end
 
     # True when the app gave the one correct answer; a wrong one is a Failure, not a reason to wait.
@@ -86,9 +115,9 @@ module Bench
 
     def request
       plain = { "Accept-Encoding" => "identity" }
-      return Net::HTTP::Get.new("/", plain) if @scenario.upload.zero?
+      return Net::HTTP::Get.new(@scenario.path, plain) if @scenario.upload.zero?
 
-      Net::HTTP::Post.new("/", plain.merge("Content-Type" => "application/octet-stream")).tap do |post|
+      Net::HTTP::Post.new(@scenario.path, plain.merge("Content-Type" => "application/octet-stream")).tap do |post|
         post.body = "x" * @scenario.upload
       end
     end

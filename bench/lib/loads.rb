@@ -32,16 +32,20 @@ module Bench
       SCRIPT = File.expand_path("../wrk.lua", __dir__)
       WARM_UP_SECONDS = 1
 
-      def initialize(connections:, headers: {}, upload: 0)
+      # files and folders: how many there are to be asked for at random, see Sites.many_path; 0: the URL alone.
+      def initialize(connections:, headers: {}, upload: 0, files: 0, folders: 0)
         @connections = connections
         @headers = headers
         @upload = upload
+        @files = files
+        @folders = folders
       end
 
       def program = "wrk"
 
       def to_s
-        extra = [(", #{@headers.size} headers" if @headers.any?), (", POST of #{@upload} bytes" if @upload.positive?)]
+        extra = [(", #{@headers.size} headers" if @headers.any?), (", POST of #{@upload} bytes" if @upload.positive?),
+                 (", #{@files} files at random" if @files.positive?)]
         "wrk -t1 -c#{@connections}#{extra.join}"
       end
 
@@ -52,7 +56,8 @@ module Bench
       def run(url, setting, seconds: setting.seconds)
         words = ["wrk", "-t1", "-c#{@connections}", "-d#{seconds}s", "-s", SCRIPT]
         @headers.each { |name, value| words.push("-H", "#{name}: #{value}") }
-        text = Loads.capture([*words, url], setting, limit: seconds + 30, env: { "BENCH_UPLOAD_BYTES" => @upload.to_s })
+        env = { "BENCH_UPLOAD_BYTES" => @upload.to_s, "BENCH_FILES" => @files.to_s, "BENCH_FOLDERS" => @folders.to_s }
+        text = Loads.capture([*words, url], setting, limit: seconds + 30, env: env)
         line = text.lines.reverse.find { |candidate| candidate.start_with?("{") }
         raise Failure, "wrk gave no result:\n#{text}" unless line
 

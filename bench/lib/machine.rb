@@ -8,20 +8,26 @@ module Bench
   # The machine that measures: its programs, its processors, a free port, whether it is quiet.
   module Machine
     PACKAGES = { "wrk" => "wrk", "ab" => "apache2-utils", "siege" => "siege",
-                 "redis-server" => "redis-server", "taskset" => "util-linux", "puma" => "puma" }.freeze
+                 "redis-server" => "redis-server", "taskset" => "util-linux", "puma" => "puma",
+                 "nginx" => "nginx", "h2o" => "h2o" }.freeze
 
     module_function
 
     # Raises Failure when a program of that name is not on the PATH.
     def need(program)
-      found = program.include?("/") ? File.executable?(program) : on_path?(program)
-      return program if found
+      return program if there?(program)
 
-      package = PACKAGES[program]
-      raise Failure, "#{program} was not found#{package && ": install it (Debian: apt-get install #{package})"}"
+      raise Failure, "#{program} was not found#{advice(program)}"
     end
 
-    def on_path?(program)
+    def advice(program)
+      PACKAGES.key?(program) ? ": install it (Debian: apt-get install #{PACKAGES[program]})" : ""
+    end
+
+    # Whether a program of that name is on the PATH.
+    def there?(program)
+      return File.executable?(program) if program.include?("/")
+
       ENV.fetch("PATH", "").split(":").any? { |folder| File.executable?(File.join(folder, program)) }
     end
 

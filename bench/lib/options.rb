@@ -5,6 +5,7 @@ require "optparse"
 require "shellwords"
 require_relative "failure"
 require_relative "machine"
+require_relative "peers"
 require_relative "scenarios"
 require_relative "server"
 
@@ -20,16 +21,18 @@ module Bench
     attr_reader :servers, :scenarios, :rounds, :seconds, :json, :pin, :shape
 
     def initialize(words, env: ENV)
-      firebrick = env.fetch("FIREBRICK") { File.join(ROOT, "target/release/firebrick") }
-      @servers = { "puma" => PUMA, "firebrick" => FIREBRICK.sub("{firebrick}", firebrick.shellescape) }
+      @firebrick = env.fetch("FIREBRICK") { File.join(ROOT, "target/release/firebrick") }
+      @servers = { "puma" => PUMA, "firebrick" => with_path(FIREBRICK) }
+      @left_out = []
       @pin = true
       names = parser.parse(words)
-      raise Failure, "no server is left to measure: give --server NAME='COMMAND'" if @servers.empty?
-
       quick = names == ["quick"]
       @rounds ||= quick ? 1 : 3
       @seconds ||= quick ? 2 : 5
       @scenarios = select(quick ? QUICK : names)
+      return if @servers.any? || @scenarios.all?(&:peers)
+
+      raise Failure, "no server is left to measure: give --server NAME='COMMAND'"
     rescue OptionParser::ParseError => e
       raise Failure, "#{e.message}; --help lists the options"
     end
@@ -43,20 +46,50 @@ module Bench
       programs = scenarios.flat_map { |one| [one.load.program, ("redis-server" if one.redis)] }
       programs.push("taskset") if pin
       programs.compact.uniq.each { |program| Machine.need(program) }
-      servers.each do |name, template|
-        Machine.need(Server.command(template, port: 0, dir: ".", shape: [1, 1]).first)
+      scenarios.flat_map { |one| servers_for(one).to_a }.uniq.each do |name, peer|
+        Machine.need(program(peer))
       rescue Failure => e
         raise Failure, "#{e.message}#{HINT if name == 'firebrick'}"
       end
     end
 
+    # { name => Peer }: those of the command line for an app, the installed ones of the scenario's own otherwise; none when
+    # what stands behind them is not installed.
+    def servers_for(scenario)
+      return servers.transform_values { |template| Peer.new(command: template) } unless scenario.peers
+      return {} if absent?("backend", scenario.backend)
+
+      scenario.peers.except(*@left_out).reject { |name, peer| absent?(name, peer) }
+              .transform_values { |peer| Peer.new(command: with_path(peer.command), config: peer.config) }
+    end
+
+    # A line for each program that is not installed: what was left out of which scenarios.
+    def notes
+      left_out = scenarios.select(&:peers).flat_map do |one|
+        everybody = one.peers.except(*@left_out).to_a << ["backend", one.backend]
+        everybody.select { |name, peer| absent?(name, peer) }.map { |name, peer| [program(peer), "#{name} of #{one.name}"] }
+      end
+      left_out.group_by(&:first).map do |program, pairs|
+        "#{program} was not found#{Machine.advice(program)}; left out: #{pairs.map(&:last).join(', ')}"
+      end
+    end
+
     private
+
+    # Firebrick is never absent: without it there is nothing to compare, `need_programs` says so.
+    def absent?(name, peer)
+      peer && name != "firebrick" && !Machine.there?(program(peer))
+    end
+
+    def program(peer) = peer.command.shellsplit.first
+
+    def with_path(template) = template.sub("{firebrick}", @firebrick.shellescape)
 
     def parser
       OptionParser.new do |o|
         o.banner = "Usage: bench/run [options] [quick | SCENARIO...]   (a SCENARIO may end in *; none: all)"
         o.on("--server NAME=COMMAND", "one server more; {port} {workers} {threads} {dir} are filled in") { |text| add(text) }
-        o.on("--without NAME", "leave out a server (puma or firebrick)") { |name| remove(name) }
+        o.on("--without NAME", "leave out a server (puma, firebrick, h2o, nginx…)") { |name| remove(name) }
         o.on("--rounds N", Integer, "rounds, servers alternating in each (3)") { |n| @rounds = positive("--rounds", n) }
         o.on("--seconds N", Integer, "length of each timed load (5)") { |n| @seconds = positive("--seconds", n) }
         o.on("--shape WxT", /\A(\d+)x(\d+)\z/, "workers x threads, in place of the scenario's own") do |_, workers, threads|
@@ -77,7 +110,11 @@ module Bench
     end
 
     def remove(name)
-      @servers.delete(name) or raise Failure, "--without #{name}: no such server; there are #{@servers.keys.join(', ')}"
+      known = @servers.keys | @left_out | SCENARIOS.flat_map { |one| one.peers.to_h.keys }
+      raise Failure, "--without #{name}: no such server; there are #{known.join(', ')}" unless known.include?(name)
+
+      @servers.delete(name)
+      @left_out << name
     end
 
     def positive(flag, number)

@@ -47,7 +47,7 @@ module Bench
     def to_h
       rounds = @results.transform_values do |list|
         list.map do |one|
-          one.is_a?(Failure) ? { failure: one.message } : one.sample.to_h.merge(cpu_ms: one.cpu_ms, pss_mib: one.pss, killed: one.killed)
+          one.is_a?(Failure) ? { failure: one.message } : one.sample.to_h.merge(cpu_ms: one.cpu_ms, pss_start_mib: one.pss_start, pss_mib: one.pss, killed: one.killed)
         end
       end
       { scenario: @name, workers: @shape[0], threads: @shape[1], servers: rounds }

@@ -2,6 +2,8 @@
 
 require "digest"
 require_relative "loads"
+require_relative "peers"
+require_relative "sites"
 
 module Bench
   # What is measured: one entry per row group of the report.
@@ -9,9 +11,12 @@ module Bench
   # name: what a person types; app: folder under apps/; load: a load generator;
   # shape: [workers, threads]; pinned: server and generator each on a processor of its own
   # (otherwise both use all); redis: needs a Redis; upload: bytes of the POST, or 0;
-  # bytes and sha256: the one correct body.
-  Scenario = Struct.new(:name, :app, :load, :shape, :pinned, :redis, :upload, :bytes, :sha256, keyword_init: true) do
-    def initialize(pinned: true, redis: false, upload: 0, shape: [1, 5], **rest) = super
+  # bytes and sha256: the one correct body; path: where it is.
+  # Without an app: site: a folder of Sites; peers: the servers; backend: the Peer behind the proxies; wanted: for a peer,
+  # the part of its CPU that Firebrick takes at most; limits: Firebrick's memory at most, in MiB, at the start and under load.
+  Scenario = Struct.new(:name, :app, :load, :shape, :pinned, :redis, :upload, :bytes, :sha256, :path,
+                        :site, :peers, :backend, :wanted, :limits, keyword_init: true) do
+    def initialize(pinned: true, redis: false, upload: 0, shape: [1, 5], path: "/", wanted: {}, limits: {}, **rest) = super
 
     def shape_name = shape.join("x")
   end
@@ -39,7 +44,7 @@ module Bench
   # The correct body of each app.
   BODIES = {
     "hello" => "Hello, World!",
-    "page" => "<!doctype html>\n<title>Page</title>\n#{"<p>The quick brown fox jumps over the lazy dog.</p>\n" * 80}"[0, 3_936],
+    "page" => Sites::PAGE,
     "redis" => '{"greeting":"Hello from Redis","ok":true}',
     "mebibyte" => "0123456789abcdef" * 65_536,
     "upload" => Digest::SHA256.hexdigest("x" * UPLOAD_BYTES),
@@ -64,6 +69,33 @@ module Bench
     end
   end
 
+  # A file of a site: path and body.
+  def self.static(name, site, load, path, body, peers:, **rest)
+    Scenario.new(name: name, site: site, load: load, path: path, shape: [1, 1], peers: Peers::STATIC.slice("firebrick", *peers),
+                 bytes: body.bytesize, sha256: Digest::SHA256.hexdigest(body), **rest)
+  end
+
+  PAGE_WANTED = { "h2o" => 0.9, "nginx" => 0.65 }.freeze
+  MEMORY_LIMITS = { start: 10, load: 25 }.freeze
+
+  WITHOUT_APP = [
+    *[64, 200].map do |connections|
+      static("static-page-#{connections}", "page", Loads::Wrk.new(connections: connections), "/page.html", Sites::PAGE,
+             peers: %w[h2o nginx], wanted: PAGE_WANTED)
+    end,
+    Scenario.new(name: "static-large-4", site: "large", load: Loads::Wrk.new(connections: 4), path: "/large.bin", shape: [1, 1],
+                 peers: Peers::STATIC.slice("firebrick", "nginx"), wanted: { "nginx" => 1.0 },
+                 bytes: Sites::LARGE_PIECE.bytesize * Sites::LARGE_PIECES, sha256: Sites::LARGE_SHA256),
+    *[64, 200].map do |connections|
+      load = Loads::Wrk.new(connections: connections, files: Sites::FILES, folders: Sites::FOLDERS)
+      static("static-many-#{connections}", "many", load, Sites.many_path(0), Sites.many_body(0),
+             peers: %w[nginx], wanted: { "nginx" => 0.9 }, limits: MEMORY_LIMITS)
+    end,
+    Scenario.new(name: "proxy-64", site: "empty", load: Loads::Wrk.new(connections: 64), shape: [1, 1], peers: Peers::PROXIES,
+                 backend: Peers::BACKEND, wanted: { "nginx" => 0.8 },
+                 bytes: Peers::BACKEND_BODY.bytesize, sha256: Digest::SHA256.hexdigest(Peers::BACKEND_BODY))
+  ].freeze
+
   SCENARIOS = [
     scenario("hello-64", "hello", Loads::Wrk.new(connections: 64)),
     scenario("hello-200", "hello", Loads::Wrk.new(connections: 200)),
@@ -77,6 +109,7 @@ module Bench
     scenario("fair-200", "sleep20", Loads::Ab.new(requests: 3_000, concurrency: 200, keep_alive: true), shape: [6, 1]),
     scenario("idle-1", "hello", Loads::Wrk.new(connections: 1)),
     *sweep("io"), *sweep("cpu"), *sweep("mix"),
-    scenario("memory-10", "sinatra", Loads::Ab.new(requests: 4_000, concurrency: 50), shape: [10, 5])
+    scenario("memory-10", "sinatra", Loads::Ab.new(requests: 4_000, concurrency: 50), shape: [10, 5]),
+    *WITHOUT_APP
   ].freeze
 end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "shellwords"
 require_relative "failure"
 require_relative "machine"
@@ -8,7 +9,7 @@ require_relative "process_tree"
 module Bench
   # One run of one server: started from its command template, checked, stopped.
   #
-  # 1. It runs in the app's folder, as leader of its own session, its output in a log file.
+  # 1. It runs in the folder of the app or site, as leader of its own session, its output in a log file.
   # 2. `start` returns once the app has answered correctly, or raises Failure with the log's end.
   # 3. `stop` asks with TERM, waits, then kills what is left; it touches no other process.
   class Server
@@ -20,9 +21,12 @@ module Bench
 
     attr_reader :port, :tree
 
-    # template: command line with placeholders; log: path of the log file.
-    def initialize(template, log:, cpu: nil, env: {})
+    # template: command line with placeholders; log: path of the log file; config: files to write into the folder `home`
+    # first (name => text with placeholders); values: placeholders besides those of every server.
+    def initialize(template, log:, cpu: nil, env: {}, config: {}, home: nil, values: {})
       @template = template
+      @config = config
+      @values = home ? values.merge("home" => home) : values
       @log = log
       @cpu = cpu
       @env = UNSET.to_h { |name| [name, nil] }.merge("RACK_ENV" => "production", **env)
@@ -31,7 +35,9 @@ module Bench
     # shape: [workers, threads]; the block gets the port and says whether the app answers correctly.
     def start(dir, shape)
       @port = Machine.free_port
-      words = self.class.command(@template, port: @port, dir: dir, shape: shape)
+      values = self.class.values(port: @port, dir: dir, shape: shape).merge(@values)
+      write_config(values)
+      words = self.class.words(@template, values)
       @pid = spawn_leader(Machine.pinned(@cpu, words), dir)
       @tree = ProcessTree.new(@pid)
       wait_until_ready { yield @port }
@@ -52,13 +58,22 @@ module Bench
 
     # Words of the command: the template split as a shell would, then filled in.
     def self.command(template, port:, dir:, shape:)
+      words(template, values(port: port, dir: dir, shape: shape))
+    end
+
+    def self.words(template, values)
+      template.shellsplit.map { |word| fill(word, values, template) }.reject(&:empty?)
+    end
+
+    # What every server may ask for.
+    def self.values(port:, dir:, shape:)
       workers, threads = shape
-      values = { "port" => port, "dir" => dir, "workers" => workers, "threads" => threads,
-                 "cluster" => workers == 1 ? 0 : workers, "preload" => workers == 1 ? "" : "--preload" }
-      words = template.shellsplit.map do |word|
-        word.gsub(/\{(\w+)\}/) { values.fetch(::Regexp.last_match(1)) { raise Failure, unknown(template, ::Regexp.last_match(1), values) }.to_s }
-      end
-      words.reject(&:empty?)
+      { "port" => port, "dir" => dir, "workers" => workers, "threads" => threads,
+        "cluster" => workers == 1 ? 0 : workers, "preload" => workers == 1 ? "" : "--preload" }
+    end
+
+    def self.fill(text, values, template)
+      text.gsub(/\{(\w+)\}/) { values.fetch(::Regexp.last_match(1)) { raise Failure, unknown(template, ::Regexp.last_match(1), values) }.to_s }
     end
 
     def self.unknown(template, name, values)
@@ -66,6 +81,11 @@ module Bench
     end
 
     private
+
+    def write_config(values)
+      FileUtils.mkdir_p(values["home"]) if values["home"]
+      @config.each { |name, text| File.write(File.join(values["home"], name), self.class.fill(text, values, name)) }
+    end
 
     def spawn_leader(words, dir)
       fork do

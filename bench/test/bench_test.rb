@@ -6,7 +6,7 @@ require "rack"
 require "tmpdir"
 require_relative "../lib/options"
 require_relative "../lib/comparison"
-require_relative "../lib/report"
+require_relative "../lib/peer_report"
 
 class CommandTest < Minitest::Test
   def test_placeholders_are_filled_in
@@ -38,8 +38,74 @@ class OptionsTest < Minitest::Test
   end
 
   def test_bad_words_are_refused
-    [%w[nosuch], %w[--server x], %w[--rounds 0], %w[--shape 2], %w[--without nginx], %w[--without puma --without firebrick]].each do |words|
+    [%w[nosuch], %w[--server x], %w[--rounds 0], %w[--shape 2], %w[--without nosuch], %w[--without puma --without firebrick]].each do |words|
       assert_raises(Bench::Failure, words.join(" ")) { Bench::Options.new(words) }
+    end
+  end
+end
+
+class PeersTest < Minitest::Test
+  # Options where only these programs are installed.
+  def options(words, programs)
+    Dir.mktmpdir do |dir|
+      programs.each { |program| FileUtils.touch(File.join(dir, program)) && FileUtils.chmod(0o755, File.join(dir, program)) }
+      path = ENV.fetch("PATH")
+      ENV["PATH"] = dir
+      yield Bench::Options.new(words)
+    ensure
+      ENV["PATH"] = path
+    end
+  end
+
+  def servers(options) = options.scenarios.to_h { |one| [one.name, options.servers_for(one).keys] }
+
+  def test_what_is_not_installed_is_left_out_and_told_once
+    options(%w[static-page-* static-large-4], %w[nginx]) do |options|
+      assert_equal({ "static-page-64" => %w[firebrick nginx], "static-page-200" => %w[firebrick nginx],
+                     "static-large-4" => %w[firebrick nginx] }, servers(options))
+      assert_equal ["h2o was not found: install it (Debian: apt-get install h2o); left out: h2o of static-page-64, h2o of static-page-200"],
+                   options.notes
+    end
+  end
+
+  def test_proxies_without_a_backend_are_left_out_whole
+    options(%w[proxy-64], []) do |options|
+      assert_equal({ "proxy-64" => [] }, servers(options))
+      assert_match(/\Anginx was not found.*left out: .*backend of proxy-64\z/, options.notes.join("|"))
+    end
+  end
+
+  def test_peers_are_left_out_by_name
+    options(%w[--without h2o static-page-64], %w[nginx h2o]) do |options|
+      assert_equal({ "static-page-64" => %w[firebrick nginx] }, servers(options))
+      assert_empty options.notes
+    end
+  end
+
+  def test_apps_have_the_servers_of_the_command_line
+    options(%w[--without puma hello-64], []) { |options| assert_equal({ "hello-64" => %w[firebrick] }, servers(options)) }
+  end
+
+  def test_configurations_are_filled_in_completely
+    values = Bench::Server.values(port: 81, dir: "/site", shape: [1, 1]).merge("home" => "/home", "backend" => 82)
+    [*Bench::Peers::STATIC.values, *Bench::Peers::PROXIES.values, Bench::Peers::BACKEND].flat_map { |peer| peer.config.values }.each do |text|
+      filled = Bench::Server.fill(text, values, "config")
+      refute_match(/\{\w+\}/, filled)
+      assert_match(/81|82/, filled)
+    end
+  end
+end
+
+class SitesTest < Minitest::Test
+  def test_ten_thousand_files_of_one_to_eight_kibibytes
+    Dir.mktmpdir do |dir|
+      folder = Bench::Sites.folder("many", dir)
+      sizes = Dir.glob("*/*.html", base: folder).map { |name| File.size(File.join(folder, name)) }
+      assert_equal [10_000, 100], [sizes.size, Dir.children(folder).size]
+      assert_operator sizes.min, :>=, 1_024
+      assert_operator sizes.max, :<=, 8_192
+      assert_operator sizes.uniq.size, :>, 7_000
+      assert_equal folder, Bench::Sites.folder("many", dir)
     end
   end
 end
@@ -84,6 +150,29 @@ class ReportTest < Minitest::Test
     assert_includes report.rows.first, "| 1 | 10.0 |"
     assert_equal ["hello, a: no answer"], report.notes
     assert report.failed?
+  end
+end
+
+class PeerReportTest < Minitest::Test
+  def result(cpu, pss)
+    Bench::Result.new(sample: Bench::Loads::Sample.new(requests: 5_000, seconds: 2.0, errors: 0, p50: 2.0, p99: 3.0, longest: 4.0),
+                      cpu_ms: cpu, pss: pss, pss_start: pss / 2.0, killed: 0)
+  end
+
+  def rows(results)
+    Bench::PeerReport.new("page", [1, 1], results, wanted: { "nginx" => 0.65 }, limits: { start: 10, load: 25 }).rows
+  end
+
+  def test_a_peers_row_has_our_part_of_its_cpu_beside_what_is_wanted
+    found = rows("firebrick" => [result(0.005, 20), result(0.02, 20)], "h2o" => [result(0.01, 10), result(0.04, 10)], "nginx" => [result(0.02, 10)])
+    assert_equal ["| page | firebrick | 2,500 | 12.50 | – | – | 2.00 | 3.00 | 4.00 | 0 | 10.0 (at most 10) | 20.0 (at most 25) |",
+                  "| page | h2o | 2,500 | 25.00 | 0.50 | – | 2.00 | 3.00 | 4.00 | 0 | 5.0 | 10.0 |",
+                  "| page | nginx | 2,500 | 20.00 | 0.25 | 0.65 | 2.00 | 3.00 | 4.00 | 0 | 5.0 | 10.0 |"], found
+  end
+
+  def test_every_row_is_as_wide_as_the_head
+    widths = rows("firebrick" => [Bench::Failure.new("no answer")], "nginx" => [result(0.02, 10)]).map { |row| row.count("|") }
+    assert_equal [Bench::PeerReport.head("puma").lines.first.count("|")], widths.uniq
   end
 end
 
@@ -146,12 +235,35 @@ end
 
 class AppsTest < Minitest::Test
   def test_each_app_answers_the_body_that_its_scenarios_expect
-    Bench::SCENARIOS.uniq(&:app).reject(&:redis).each do |scenario|
+    Bench::SCENARIOS.reject(&:peers).uniq(&:app).reject(&:redis).each do |scenario|
       app, = Rack::Builder.parse_file(File.expand_path("../apps/#{scenario.app}/config.ru", __dir__))
       response = Rack::MockRequest.new(app).post("/", input: "x" * scenario.upload) if scenario.upload.positive?
       response ||= Rack::MockRequest.new(app).get("/")
       assert_equal [200, scenario.bytes, scenario.sha256],
                    [response.status, response.body.bytesize, Digest::SHA256.hexdigest(response.body)], scenario.app
     end
+  end
+end
+
+# One short round of each scenario without an app: that it runs and gives every figure, not what the figures are.
+class WithoutAppTest < Minitest::Test
+  Bench::WITHOUT_APP.each do |scenario|
+    define_method("test_#{scenario.name}") do
+      pinned = Etc.nprocessors > 1 ? [] : ["--no-pin"]
+      options = Bench::Options.new(["--rounds", "1", "--seconds", "1", *pinned, scenario.name])
+      options.need_programs
+      skip options.notes.join if options.servers_for(scenario).empty?
+      results = Dir.mktmpdir { |dir| Bench::Comparison.new(scenario, options, dir).run { |*| nil } }
+      assert_equal options.servers_for(scenario).keys, results.keys
+      results.each { |name, rounds| check(name, rounds) }
+    end
+  end
+
+  def check(name, rounds)
+    assert_equal [Bench::Result], rounds.map(&:class), "#{name}: #{rounds}"
+    sample, cpu, pss, start, killed = rounds.first.to_a
+    assert_operator sample.requests, :>, 0, name
+    assert [cpu, pss, start].all?(&:positive?), "#{name}: #{rounds}"
+    assert_equal [0, 0], [sample.errors, killed], name
   end
 end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require "etc"
+
+module Bench
+  # How a server is started: command line, and files of configuration (name => text) that are written into its own folder
+  # `{home}` first. Both have placeholders, see Server.command.
+  Peer = Struct.new(:command, :config, keyword_init: true) do
+    def initialize(config: {}, **rest) = super
+  end
+
+  # The servers of scenarios without an app: one process and one thread each, no access log, connections kept for as long
+  # as the load lasts, and what their own manuals advise for speed.
+  module Peers
+    # Whom a server that root starts shall be: otherwise somebody who may not read the folder of the bench.
+    USER = Process.uid.zero? ? Etc.getpwuid(0).name : nil
+    FIREBRICK = "{firebrick} serve {home} -p {port} --control off --front-threads 1 -q"
+
+    # The files that nginx would otherwise keep where only root may write.
+    NGINX = <<~CONF.freeze
+      daemon off; worker_processes 1; worker_rlimit_nofile 20000; #{"user #{USER};" if USER}
+      pid {home}/nginx.pid; error_log {home}/error.log;
+      events { worker_connections 2048; }
+      http {
+        access_log off; keepalive_requests 1000000000; keepalive_timeout 600s;
+        client_body_temp_path {home}/body; proxy_temp_path {home}/proxy; fastcgi_temp_path {home}/fastcgi;
+        uwsgi_temp_path {home}/uwsgi; scgi_temp_path {home}/scgi;
+        types { text/html html; application/octet-stream bin; }
+    CONF
+
+    def self.nginx(http) = Peer.new(command: "nginx -c {home}/nginx.conf", config: { "nginx.conf" => "#{NGINX}#{http}}\n" })
+
+    STATIC = {
+      "firebrick" => Peer.new(command: "#{FIREBRICK} --root {dir}"),
+      "h2o" => Peer.new(command: "h2o -c {home}/h2o.yaml", config: { "h2o.yaml" => <<~YAML }),
+        num-threads: 1
+        pid-file: {home}/h2o.pid
+        #{"user: #{USER}" if USER}
+        hosts:
+          default:
+            listen: {port: {port}, host: 127.0.0.1}
+            paths: { "/": { file.dir: "{dir}" } }
+      YAML
+      "nginx" => nginx(<<~CONF)
+        sendfile on; tcp_nopush on; open_file_cache max=20000; open_file_cache_valid 60s;
+        server { listen 127.0.0.1:{port}; root "{dir}"; }
+      CONF
+    }.freeze
+
+    PROXIES = {
+      "firebrick" => Peer.new(command: FIREBRICK, config: {
+                                "static.json" => %({"proxies": {"/": {"origin": "http://127.0.0.1:{backend}"}}}\n)
+                              }),
+      "nginx" => nginx(<<~CONF),
+        upstream backend { server 127.0.0.1:{backend}; keepalive 64; keepalive_requests 1000000000; }
+        server {
+          listen 127.0.0.1:{port};
+          location / { proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection ""; }
+        }
+      CONF
+      # What a configuration of one line gives: HTTP/1.0, a connection for each request.
+      "nginx-plain" => nginx(<<~CONF)
+        server { listen 127.0.0.1:{port}; location / { proxy_pass http://127.0.0.1:{backend}; } }
+      CONF
+    }.freeze
+
+    # What stands behind the proxies: the body comes from the configuration, no file is read.
+    BACKEND_BODY = "#{'0123456789abcde ' * 64}\n".freeze
+    BACKEND = nginx(%(server { listen 127.0.0.1:{port}; default_type text/plain; return 200 "#{BACKEND_BODY}"; }\n))
+  end
+end
