@@ -6,19 +6,22 @@
 
 use crate::Config;
 use crate::pool::Connection;
-use crate::proxy::poll_gone;
 use crate::receiver::{Asked, NoResponse, Received, Receiver, Rest, land};
 use crate::response_head::Mistake;
 use crate::sender::{Sender, Unsent};
-use handler::{Client, Failure, FailureKind};
+use handler::{Client, Departure, Failure, FailureKind};
 use http::Lane;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Of a body that has not come with its head, so much is waited for until the next turn of the event loop: then both may
 /// go out in one write.
 const SMALL: u64 = 32 << 10;
+
+/// How long a client that has closed its sending side is waited for. Nearly all of them have gone; a few still read, and
+/// those ask for what is there soon.
+const HALF_GONE: Duration = Duration::from_secs(2);
 
 /// A response.
 pub(crate) struct Said {
@@ -56,6 +59,7 @@ pub(crate) async fn converse(
         client,
         over: false,
         cut: false,
+        half_gone: false,
     };
     let mut received = poll_fn(|cx| conversation.poll(cx)).await?;
     let whole = conversation.sender.done;
@@ -68,6 +72,17 @@ pub(crate) async fn converse(
     Ok(Said { received, whole })
 }
 
+/// How the client has gone away, the farther step if there are two.
+fn poll_departure(client: &dyn Client, cx: &mut Context<'_>) -> Poll<Departure> {
+    match client.poll_departure(cx) {
+        Poll::Ready(Departure::HalfClosed) => match client.poll_departure(cx) {
+            Poll::Ready(Departure::Gone) => Poll::Ready(Departure::Gone),
+            _ => Poll::Ready(Departure::HalfClosed),
+        },
+        other => other,
+    }
+}
+
 struct Conversation<'a> {
     config: &'a Config,
     connection: &'a Connection,
@@ -78,6 +93,8 @@ struct Conversation<'a> {
     over: bool,
     /// Because the upstream did not take it.
     cut: bool,
+    /// The client has closed its sending side: most have gone.
+    half_gone: bool,
 }
 
 impl Conversation<'_> {
@@ -98,10 +115,28 @@ impl Conversation<'_> {
             self.wait();
         }
         if self.over && self.connection.timer.expired(Lane::Read) {
+            if self.half_gone {
+                let failure =
+                    Failure::new(FailureKind::ClientGone, "the client closed its side and waited in vain");
+                return Poll::Ready(Err(self.lost(failure, false)));
+            }
             let why = format!("no response head within read_timeout ({:?})", self.config.read_timeout);
             return Poll::Ready(Err(self.lost(Failure::new(FailureKind::UpstreamTimeout, why), true)));
         }
-        poll_gone(self.client, cx).map(|failure| Err(self.lost(failure, false)))
+        match poll_departure(self.client, cx) {
+            Poll::Ready(Departure::Gone) => {
+                let failure = Failure::new(FailureKind::ClientGone, "the client went away");
+                Poll::Ready(Err(self.lost(failure, false)))
+            }
+            Poll::Ready(Departure::HalfClosed) if !self.half_gone => {
+                self.half_gone = true;
+                if self.over {
+                    self.wait();
+                }
+                self.poll(cx)
+            }
+            _ => Poll::Pending,
+        }
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Result<(), Lost> {
@@ -124,7 +159,9 @@ impl Conversation<'_> {
 
     /// From now on the response is waited for.
     fn wait(&self) {
-        self.connection.timer.arm(Lane::Read, Instant::now() + self.config.read_timeout);
+        let patience = self.config.read_timeout;
+        let patience = if self.half_gone { patience.min(HALF_GONE) } else { patience };
+        self.connection.timer.arm(Lane::Read, Instant::now() + patience);
     }
 
     fn unanswered(&self, none: NoResponse) -> Lost {

@@ -273,7 +273,7 @@ fn check(request: &Request, target: &[u8]) -> Result<(), Failure> {
 }
 
 /// Ready when nobody is there any more to answer to. Half of the client may still read.
-pub(crate) fn poll_gone(client: &dyn Client, cx: &mut std::task::Context<'_>) -> Poll<Failure> {
+fn poll_gone(client: &dyn Client, cx: &mut std::task::Context<'_>) -> Poll<Failure> {
     let departure = match client.poll_departure(cx) {
         // Ask again, for the other half.
         Poll::Ready(Departure::HalfClosed) => client.poll_departure(cx),

@@ -6,9 +6,11 @@
 use crate::Config;
 use http::Transport;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -26,28 +28,47 @@ pub(crate) fn client_config(config: &Config) -> Result<Arc<ClientConfig>, String
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be used: {error}"))?;
-    let mut tls = if config.tls_verify {
-        builder.with_root_certificates(roots(config)?).with_no_client_auth()
-    } else {
-        let anybody = Arc::new(Anybody(provider));
-        builder.dangerous().with_custom_certificate_verifier(anybody).with_no_client_auth()
-    };
+    let verifier = Verifier { known: known(config)?, chains: chains(config, &provider)?, provider };
+    let mut tls =
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(tls))
 }
 
+/// The certificates of `tls_ca`.
+fn known(config: &Config) -> Result<Vec<CertificateDer<'static>>, String> {
+    let Some(path) = config.tls_ca.as_ref().filter(|_| config.tls_verify) else { return Ok(Vec::new()) };
+    let unusable = |why: String| {
+        format!("tls_ca {}: {why}; it must be a PEM file with at least one certificate", path.display())
+    };
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))?;
+    let certificates =
+        certificates.collect::<Result<Vec<_>, _>>().map_err(|error| unusable(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(unusable("no certificate in it".into()));
+    }
+    Ok(certificates)
+}
+
+/// What verifies chains of certificates; `None` when nothing is verified.
+fn chains(
+    config: &Config,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
+    if !config.tls_verify {
+        return Ok(None);
+    }
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots(config)?), provider.clone()).build();
+    verifier.map(Some).map_err(|error| format!("certificates cannot be verified: {error}"))
+}
+
 fn roots(config: &Config) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    if let Some(path) = &config.tls_ca {
-        let unusable = |why: String| {
-            format!("tls_ca {}: {why}; it must be a PEM file with at least one certificate", path.display())
-        };
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))? {
-            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
-            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
-        }
-        if roots.is_empty() {
-            return Err(unusable("no certificate in it".into()));
+    let known = known(config)?;
+    if let Some(path) = config.tls_ca.as_ref().filter(|_| !known.is_empty()) {
+        for certificate in known {
+            roots.add(certificate).map_err(|error| format!("tls_ca {}: {error}", path.display()))?;
         }
         return Ok(roots);
     }
@@ -64,20 +85,42 @@ fn roots(config: &Config) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Believes every certificate: `tls_verify` is off.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+fn is_out_of_date(error: &rustls::Error) -> bool {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    let rustls::Error::InvalidCertificate(why) = error else { return false };
+    matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
+}
 
-impl ServerCertVerifier for Anybody {
+/// Verifies an origin's certificate.
+///
+/// Why not rustls' own verifier alone: it refuses a certificate that signs itself, as `openssl req -x509` makes it, even when
+/// that very certificate was named in `tls_ca`.
+#[derive(Debug)]
+struct Verifier {
+    /// Certificates that are believed for their own names, without a chain.
+    known: Vec<CertificateDer<'static>>,
+    /// `None` believes every certificate: `tls_verify` is off.
+    chains: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        let Some(chains) = &self.chains else { return Ok(ServerCertVerified::assertion()) };
+        match chains.verify_server_cert(certificate, others, name, ocsp, now) {
+            Err(error) if !is_out_of_date(&error) && self.known.iter().any(|known| known == certificate) => {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
     }
 
     fn verify_tls12_signature(
@@ -86,7 +129,7 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
@@ -96,12 +139,12 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What would happen to a request, without a server: `firebrick explain`.
 
 use crate::disk::Disk;
-use crate::files::path::SitePath;
+use crate::files::path::{SitePath, Unnameable};
 use crate::rules::{self, Asked};
 use crate::site::Plan;
 use handler::Fields;
@@ -25,11 +25,14 @@ pub struct Question<'a> {
 /// The target is none: what is wrong with it, and how it would be answered.
 pub fn explain(plan: &Plan, question: &Question<'_>) -> Result<String, String> {
     let (path, query) = question.target.split_once('?').unwrap_or((question.target, ""));
-    let decoded = SitePath::decode(path.as_bytes()).map_err(|_| {
-        format!(
+    let decoded = SitePath::decode(path.as_bytes()).map_err(|why| match why {
+        Unnameable::Malformed => format!(
             "{path:?} is no path: expected it to begin with /, with %xx only for bytes of UTF-8 text, and not to lead \
              above /; it is answered with 400"
-        )
+        ),
+        Unnameable::Ambiguous => {
+            format!("{path:?} has . or .. beside an encoded slash (%2F), which may lead upwards; it is answered with 404")
+        }
     })?;
     let asked = Asked {
         path: decoded.as_str(),

@@ -156,10 +156,11 @@ async fn send_body<S: Transport>(
             result
         }
         Body::File(region) if region.len <= READ_BELOW => {
-            output.text(|text| append_file(text, &region)).map_err(|_| Unsendable)?;
+            let read = output.text(|text| append_file(text, &region));
             let result = link.send(output, false).await;
-            sent.body_bytes = region.len.saturating_sub(output.len() as u64);
-            result
+            sent.body_bytes = read.saturating_sub(output.len() as u64);
+            // It has become shorter than was promised.
+            if read < region.len { Err(Unsendable) } else { result }
         }
         Body::File(region) => {
             link.send(output, region.len > 0).await?;
@@ -175,11 +176,21 @@ async fn send_body<S: Transport>(
     }
 }
 
-/// Appends a region.
-fn append_file(text: &mut Vec<u8>, region: &FileRegion) -> std::io::Result<()> {
+/// Appends a region, as much of it as there is; how many bytes.
+fn append_file(text: &mut Vec<u8>, region: &FileRegion) -> u64 {
     let start = text.len();
     text.resize(start + region.len as usize, 0);
-    region.file.read_exact_at(&mut text[start..], region.offset)
+    let mut read = 0;
+    while start + read < text.len() {
+        match region.file.read_at(&mut text[start + read..], region.offset + read as u64) {
+            Ok(0) => break,
+            Ok(n) => read += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    text.truncate(start + read);
+    read as u64
 }
 
 /// Sends the first `len` bytes of a region.

@@ -6,9 +6,14 @@
 /// The one directory whose name may begin with a dot (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
-/// It is no path: a broken `%xx`, NUL, not UTF-8, above the root (400).
+/// Why a request's path names nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) enum Unnameable {
+    /// It is no path: a broken `%xx`, NUL, not UTF-8, above the root (400).
+    Malformed,
+    /// It has a dot segment for those who take an encoded slash for a slash: an origin must not be led upwards (404).
+    Ambiguous,
+}
 
 /// A decoded path: `/` in front, single slashes, no `.` and `..`; a slash at the end stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +26,13 @@ impl SitePath {
     /// Decodes `%xx` once and resolves `.`, `..` and repeated slashes (RFC 3986 section 5.2.4).
     ///
     /// # Errors
-    /// See [`Malformed`].
-    pub(crate) fn decode(path: &[u8]) -> Result<SitePath, Malformed> {
-        let path = path.strip_prefix(b"/").ok_or(Malformed)?;
+    /// See [`Unnameable`].
+    pub(crate) fn decode(path: &[u8]) -> Result<SitePath, Unnameable> {
+        let path = path.strip_prefix(b"/").ok_or(Unnameable::Malformed)?;
         let (decoded, encoded_slash) = percent_decode(path)?;
-        let decoded = String::from_utf8(decoded).map_err(|_| Malformed)?;
-        // An origin that takes an encoded slash for a slash must not be led upwards by it.
+        let decoded = String::from_utf8(decoded).map_err(|_| Unnameable::Malformed)?;
         if encoded_slash && decoded.replace("%2F", "/").split('/').any(|name| matches!(name, "." | "..")) {
-            return Err(Malformed);
+            return Err(Unnameable::Ambiguous);
         }
         if !decoded.starts_with('/')
             && !decoded.contains("//")
@@ -42,7 +46,7 @@ impl SitePath {
             match name {
                 "" | "." => {}
                 ".." => {
-                    names.pop().ok_or(Malformed)?;
+                    names.pop().ok_or(Unnameable::Malformed)?;
                 }
                 name => names.push(name),
             }
@@ -82,7 +86,7 @@ pub(crate) fn first_name(path: &str) -> &str {
 }
 
 /// The bytes, and whether an encoded slash was left in them.
-fn percent_decode(text: &[u8]) -> Result<(Vec<u8>, bool), Malformed> {
+fn percent_decode(text: &[u8]) -> Result<(Vec<u8>, bool), Unnameable> {
     let mut slash = false;
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.iter();
@@ -97,12 +101,12 @@ fn percent_decode(text: &[u8]) -> Result<(Vec<u8>, bool), Malformed> {
                     }
                     byte => byte,
                 },
-                _ => return Err(Malformed),
+                _ => return Err(Unnameable::Malformed),
             },
             byte => byte,
         };
         if byte == 0 {
-            return Err(Malformed);
+            return Err(Unnameable::Malformed);
         }
         decoded.push(byte);
     }
@@ -136,7 +140,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decoded(path: &str) -> Result<String, Malformed> {
+    fn decoded(path: &str) -> Result<String, Unnameable> {
         SitePath::decode(path.as_bytes()).map(|path| path.text)
     }
 
@@ -172,7 +176,7 @@ mod tests {
         let slash = SitePath::decode(b"/a%2fb").unwrap();
         assert!(slash.has_encoded_slash() && slash.as_str() == "/a%2Fb");
         for path in ["/..%2fa", "/a/..%2F..%2fb", "/a%2f..", "/%2e%2e%2fa", "/a%2F.%2Fb"] {
-            assert_eq!(decoded(path), Err(Malformed), "{path}");
+            assert_eq!(decoded(path), Err(Unnameable::Ambiguous), "{path}");
         }
         assert!(!SitePath::decode(b"/a%252Fb").unwrap().has_encoded_slash());
     }
