@@ -16,7 +16,6 @@ use handler::{
 };
 use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -27,7 +26,7 @@ const GATHER: usize = 64 << 10;
 /// their pages up.
 const READ_BELOW: u64 = 16 << 10;
 /// Bytes of a file per call, so that other connections get their turn.
-const FILE_SLICE: u64 = 512 << 10;
+const FILE_SLICE: u64 = 2 << 20;
 
 /// What is known about the request when its response is sent.
 #[derive(Debug, Clone, Copy)]
@@ -179,18 +178,19 @@ async fn send_body<S: Transport>(
 /// Appends a region, as much of it as there is; how many bytes.
 fn append_file(text: &mut Vec<u8>, region: &FileRegion) -> u64 {
     let start = text.len();
-    text.resize(start + region.len as usize, 0);
-    let mut read = 0;
-    while start + read < text.len() {
-        match region.file.read_at(&mut text[start + read..], region.offset + read as u64) {
+    let end = start + region.len as usize;
+    while text.len() < end {
+        let offset = region.offset + (text.len() - start) as u64;
+        text.reserve(end - text.len());
+        match rustix::io::pread(&*region.file, rustix::buffer::spare_capacity(text), offset) {
             Ok(0) => break,
-            Ok(n) => read += n,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => break,
         }
     }
-    text.truncate(start + read);
-    read as u64
+    // There was room for more than was asked for.
+    text.truncate(end);
+    (text.len() - start) as u64
 }
 
 /// Sends the first `len` bytes of a region.

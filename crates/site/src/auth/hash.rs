@@ -145,7 +145,7 @@ fn sha(text: &str, rest: &str, letters: usize) -> Result<Hash, String> {
             Ok(1000..=SHA_MOST) => fields.remove(0),
             _ => {
                 return Err(format!(
-                    "has a SHA-crypt hash of {rounds} rounds; from 1000 to {SHA_MOST} are allowed"
+                    "has a SHA-crypt hash with a number of rounds that is not from 1000 to {SHA_MOST}"
                 ));
             }
         };
