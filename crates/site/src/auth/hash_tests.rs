@@ -98,7 +98,10 @@ fn what_is_refused_says_what_to_do() {
         ("$2y$05$C2yG9PGx1EX1ZbxuwdiJX.UkWzm6myaJl2iKHOT6C7xXcX/ns8Q1", "damaged bcrypt"),
         ("$2y$99$C2yG9PGx1EX1ZbxuwdiJX.UkWzm6myaJl2iKHOT6C7xXcX/ns8Q1q", "cost 99"),
         ("$2y$31$C2yG9PGx1EX1ZbxuwdiJX.UkWzm6myaJl2iKHOT6C7xXcX/ns8Q1q", "cost 31"),
-        ("$5$rounds=999999999$saltstring$JwEtARLq22IuEMOkyrnAzPCpAMczLA.b/Lpn1eZkj.1", "rounds that is not from 1000 to"),
+        (
+            "$5$rounds=999999999$saltstring$JwEtARLq22IuEMOkyrnAzPCpAMczLA.b/Lpn1eZkj.1",
+            "rounds that is not from 1000 to",
+        ),
         ("$5$rounds=x$saltstring$JwEtARLq22IuEMOkyrnAzPCpAMczLA.b/Lpn1eZkj.1", "rounds"),
         ("$5$saltstring$JwEtARLq22IuEMOkyrnAzPCpAMczLA", "damaged SHA-crypt"),
         ("$6$", "damaged SHA-crypt"),
