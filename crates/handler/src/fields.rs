@@ -37,15 +37,24 @@ impl Span {
 pub struct Fields {
     text: Vec<u8>,
     slots: Vec<(Span, Span)>,
-    /// Fields in front of the others that many responses share.
-    frozen: Option<Rc<Lines>>,
+    /// Fields in front of the others that many responses share, as they are written: `Name: value` and CRLF. One block
+    /// and nothing else, because it is seldom in the processor's cache.
+    frozen: Option<Rc<[u8]>>,
 }
 
-/// Fields as they are written: `Name: value` and CRLF.
-#[derive(Debug)]
-struct Lines {
-    text: Box<[u8]>,
-    slots: Box<[(Span, Span)]>,
+/// Names and values of field lines that were made from fields.
+struct Lines<'a>(&'a [u8]);
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = self.0.iter().position(|&byte| byte == b'\r')?;
+        let (line, rest) = self.0.split_at(end);
+        self.0 = &rest[2..];
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        Some((&line[..colon], &line[colon + 2..]))
+    }
 }
 
 impl Fields {
@@ -67,23 +76,16 @@ impl Fields {
             return self;
         }
         let mut text = Vec::with_capacity(self.text.len() + 4 * self.slots.len());
-        let mut slots = Vec::with_capacity(self.slots.len());
         for (name, value) in self.iter() {
-            let start = text.len() as u32;
-            let name_span = Span { start, len: name.len() as u32 };
-            slots.push((name_span, Span { start: start + name_span.len + 2, len: value.len() as u32 }));
             [name, b": ", value, b"\r\n"].iter().for_each(|part| text.extend_from_slice(part));
         }
-        Fields {
-            frozen: Some(Rc::new(Lines { text: text.into(), slots: slots.into() })),
-            ..Fields::default()
-        }
+        Fields { frozen: Some(text.into()), ..Fields::default() }
     }
 
     /// The frozen fields as field lines; they are clean and say nothing about framing or the connection.
     #[inline]
     pub fn frozen_lines(&self) -> &[u8] {
-        self.frozen.as_ref().map_or(&[], |lines| &lines.text)
+        self.frozen.as_deref().unwrap_or_default()
     }
 
     /// The fields that are not frozen.
@@ -110,11 +112,7 @@ impl Fields {
     /// Names and values in order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let frozen = self.frozen.as_deref();
-        let lines = frozen.into_iter().flat_map(|lines| {
-            lines.slots.iter().map(|(name, value)| (name.slice(&lines.text), value.slice(&lines.text)))
-        });
-        lines.chain(self.fresh())
+        Lines(self.frozen_lines()).chain(self.fresh())
     }
 
     /// The value of the first field of that name, in any case.
@@ -160,7 +158,7 @@ impl Fields {
 
     /// Number of fields.
     pub fn len(&self) -> usize {
-        self.slots.len() + self.frozen.as_ref().map_or(0, |lines| lines.slots.len())
+        self.slots.len() + Lines(self.frozen_lines()).count()
     }
 
     /// Whether there are none.

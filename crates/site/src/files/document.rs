@@ -10,26 +10,30 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// One version of one file. When the file changes, another document takes its place.
+///
+/// The order of its fields is meant: those that each request looks at come first, because with many files every line of
+/// memory that has to be fetched costs as much as a small function.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Document {
-    /// Names this version, never reused.
-    pub id: u64,
-    /// Its path below the root.
-    pub path: Box<str>,
-    pub file: Rc<File>,
-    pub version: Version,
-    /// Time of change in whole seconds.
-    pub modified: SystemTime,
-    /// The epoch of the watches in which it is covered by them; `None` when it is not.
-    pub covered: Cell<Option<u64>>,
-    /// One name and no links on its path: watches can tell about it.
-    pub coverable: bool,
     /// When it was last known to be what its path leads to.
     pub checked: Cell<Instant>,
+    /// The epoch of the watches in which it is covered by them; `None` when it is not.
+    pub covered: Cell<Option<u64>>,
     /// When its bytes were last asked for.
     pub asked: Cell<Instant>,
+    /// Names this version, never reused.
+    pub id: u64,
+    pub file: Rc<File>,
+    pub version: Version,
     /// It had not changed for a while when it was opened: another change would show in its times.
     pub settled: bool,
+    /// One name and no links on its path: watches can tell about it.
+    pub coverable: bool,
+    /// Its path below the root.
+    pub path: Box<str>,
+    /// Time of change in whole seconds.
+    pub modified: SystemTime,
 }
 
 impl Document {

@@ -32,14 +32,15 @@ impl Style {
 
 /// How a file is presented at a path.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Presentation {
-    pub content_type: Cow<'static, str>,
-    /// Other codings than identity come into question: the answer varies.
-    pub codable: bool,
-    /// Fields of the site's rules: a name that is there already is replaced.
-    rules: Vec<(String, String)>,
     /// All fields of a 200 with the file as it is.
     pub whole: Fields,
+    /// Other codings than identity come into question: the answer varies.
+    pub codable: bool,
+    pub content_type: Cow<'static, str>,
+    /// Fields of the site's rules: a name that is there already is replaced.
+    rules: Box<[(String, String)]>,
 }
 
 impl Presentation {
@@ -49,7 +50,7 @@ impl Presentation {
         let mut presentation = Presentation {
             content_type,
             codable: compressible && (style.compress || style.precompressed),
-            rules,
+            rules: rules.into(),
             whole: Fields::default(),
         };
         presentation.whole = presentation.fields(&Labels::of(document, false), Coding::Identity, true);

@@ -61,9 +61,10 @@ struct Directory {
 
 /// What tells one state of a file or directory from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Version {
-    identity: (u64, u64),
     len: u64,
+    identity: (u64, u64),
     modified: (i64, i64),
     changed: (i64, i64),
 }

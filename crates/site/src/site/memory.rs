@@ -7,6 +7,7 @@ use super::walk::Before;
 use crate::files::document::Document;
 use crate::files::path::SitePath;
 use crate::files::presentation::Presentation;
+use crate::files::root::Glance;
 use crate::files::store::Store;
 use handler::Request;
 use quick_cache::unsync::Cache;
@@ -22,15 +23,16 @@ const MAX_PATH: usize = 512;
 /// What paths led to.
 pub(super) struct Memory(RefCell<Cache<Box<[u8]>, Rc<Remembered>>>);
 
-/// What one path led to.
+/// What one path led to. What each request looks at comes first, as in a [`Document`].
+#[repr(C)]
 pub(super) struct Remembered {
-    /// The path, decoded.
-    pub(super) path: SitePath,
+    before: Box<[(Box<str>, Glance)]>,
     pub(super) what: What,
-    before: Before,
     checked: Cell<Instant>,
     /// The epoch of the watches in which all of `before` is covered.
     covered: Cell<Option<u64>>,
+    /// The path, decoded.
+    pub(super) path: SitePath,
 }
 
 /// Who answers, with the fields that the rules add.
@@ -61,7 +63,7 @@ impl Memory {
         let remembered = Remembered {
             path: path.clone(),
             what,
-            before,
+            before: before.into(),
             checked: Cell::new(request.arrived),
             covered: Cell::new(None),
         };
