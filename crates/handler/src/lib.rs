@@ -16,6 +16,7 @@
 mod body;
 mod failure;
 mod fields;
+mod kept;
 mod lent;
 mod request;
 mod tunnel;
@@ -23,6 +24,7 @@ mod tunnel;
 pub use body::{BodyError, BodyStream, Broken, Chunk, FileRegion, Incoming, IncomingBody, Lender};
 pub use failure::{Failure, Fault, Kind as FailureKind, reason_phrase};
 pub use fields::{Fields, Span};
+pub use kept::Kept;
 pub use lent::Lent;
 pub use request::{Peer, PeerAddr, Request, Version};
 pub use tunnel::TunnelEnd;
@@ -135,6 +137,8 @@ pub enum Body {
     Empty,
     /// All of it, in memory.
     Bytes(bytes::Bytes),
+    /// The same, for a response that is sent often.
+    Kept(Rc<Kept>),
     /// A part of a file, sent without passing through our memory.
     File(FileRegion),
     /// Bytes as they come.

@@ -39,6 +39,8 @@ struct Slot {
 #[derive(Debug)]
 pub struct Timers {
     base: Instant,
+    /// The last time that somebody has read the clock.
+    recent: Cell<Instant>,
     wall: Cell<SystemTime>,
     slots: RefCell<Slab<Slot>>,
     populated: Notify,
@@ -49,6 +51,7 @@ impl Timers {
     pub fn new() -> Rc<Timers> {
         Rc::new(Timers {
             base: Instant::now(),
+            recent: Cell::new(Instant::now()),
             wall: Cell::new(SystemTime::now()),
             slots: RefCell::default(),
             populated: Notify::new(),
@@ -62,7 +65,7 @@ impl Timers {
                 self.populated.notified().await;
             }
             tokio::time::sleep(TICK).await;
-            self.sweep(Instant::now());
+            self.sweep(self.now());
         }
     }
 
@@ -94,6 +97,21 @@ impl Timers {
                 waker.wake_by_ref();
             }
         }
+    }
+
+    /// Reads the clock.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        let now = Instant::now();
+        self.recent.set(now);
+        now
+    }
+
+    /// The time as it was read last: at most about [`TICK`] ago. For what is not to the millisecond, because each look at the
+    /// clock costs as much as parsing a field.
+    #[inline]
+    pub(crate) fn recent(&self) -> Instant {
+        self.recent.get()
     }
 
     /// Wall-clock time at `now`; one clock is read for both.
@@ -138,6 +156,13 @@ impl Timer {
                 *current = Some(waker.clone());
             }
         });
+    }
+
+    /// Sets a deadline that far from now, without looking at the clock.
+    #[inline]
+    pub fn arm_in(&self, lane: Lane, patience: Duration) {
+        // Never early, however long ago the clock was read.
+        self.arm(lane, self.timers.recent() + patience + TICK);
     }
 
     /// Sets a deadline, in place of the lane's last one.

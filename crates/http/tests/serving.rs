@@ -43,6 +43,42 @@ fn keep_alive_and_the_ways_to_end_it() {
 }
 
 #[test]
+fn a_kept_body_is_sent_like_any_other() {
+    let server = server();
+    let mut client = server.connect();
+    for path in ["/kept", "/kept-with-more", "/kept-large"] {
+        let long = if path == "/kept-large" { 100_000 } else { 3 };
+        for _ in 0..3 {
+            let answer = client.get(path);
+            assert_eq!((answer.status, answer.text()), (200, &*"k".repeat(long)), "{path}");
+            assert_eq!(answer.field("content-length"), Some(&*long.to_string()));
+            assert_eq!(answer.field("x-more").is_some(), path == "/kept-with-more");
+            assert_eq!(
+                (answer.field("content-type"), answer.field("connection")),
+                (Some("text/plain"), None)
+            );
+            assert!(answer.field("date").is_some_and(|date| date.ends_with(" GMT")));
+        }
+    }
+    client.send(get("/kept") + &get("/kept-large") + &get("/kept"));
+    assert_eq!(
+        [client.read().text().len(), client.read().text().len(), client.read().text().len()],
+        [3, 100_000, 3]
+    );
+    client.send("HEAD /kept HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = client.read_head();
+    assert_eq!(head.field("content-length"), Some("3"));
+    client.send("GET /kept HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.read().field("connection"), Some("close"));
+    assert!(client.is_closed());
+    let mut client = server.connect();
+    client.send("GET /kept HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_eq!(client.read().field("connection"), Some("keep-alive"));
+    server
+        .eventually("the bytes of the body are counted", |s| s.has_noted("finished /kept-large 200 100000"));
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order() {
     let server = server();
     let mut client = server.connect();

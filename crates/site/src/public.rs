@@ -70,7 +70,7 @@ impl PublicFiles {
     /// body, too, so that its length is known; sending it is the protocol side's to omit.
     pub async fn answer(&self, request: &Request, mut file: PublicFile) -> Option<Response> {
         for _ in 0..3 {
-            let presentation = Presentation::new(&file.0, Vec::new(), &self.responder.style);
+            let presentation = Presentation::new(file.0.id, &file.0, Vec::new(), &self.responder.style);
             if let Ok(response) = self.responder.respond(request, &file.0, &presentation).await {
                 return Some(response);
             }

@@ -40,6 +40,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 pub(crate) fn text(response: &Response) -> String {
     let bytes = match &response.body {
         Body::Bytes(bytes) => bytes.to_vec(),
+        Body::Kept(kept) => kept.body().to_vec(),
         Body::File(region) => {
             let mut bytes = vec![0; region.len as usize];
             region.file.read_exact_at(&mut bytes, region.offset).unwrap();

@@ -34,6 +34,7 @@ pub(crate) fn plan(response: &Response, version: Version, is_head: bool) -> Plan
     let known = match &response.body {
         Body::Empty => Some(0),
         Body::Bytes(bytes) => Some(bytes.len() as u64),
+        Body::Kept(kept) => Some(kept.body().len() as u64),
         Body::File(region) => Some(region.len),
         Body::Stream(_) => given,
         Body::Tunnel { .. } => {

@@ -81,7 +81,7 @@ impl<S: Transport> Link<S> {
             }
             if !armed {
                 armed = true;
-                self.timer.arm(Lane::Read, Instant::now() + patience);
+                self.timer.arm_in(Lane::Read, patience);
             }
             if self.shared.draining.get() {
                 if served > 0 {

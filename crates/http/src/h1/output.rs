@@ -73,6 +73,17 @@ impl Output {
         }
     }
 
+    /// Queues bytes without copying them, however few.
+    pub(crate) fn by_reference(&mut self, bytes: Bytes) {
+        self.len += bytes.len();
+        self.parts.push_back(Part::Bytes(bytes));
+    }
+
+    /// All that is queued, as one piece.
+    pub(crate) fn copied(&self) -> Bytes {
+        self.slices().iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
     /// What to write next.
     pub(crate) fn slices(&self) -> SmallVec<[IoSlice<'_>; PARTS]> {
         let mut from = self.sent_text;

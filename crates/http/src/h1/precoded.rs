@@ -18,6 +18,7 @@ pub(crate) fn decoded(mut response: Response) -> Option<Response> {
     }
     response.body = match response.body {
         Body::Bytes(coded) if !coded.is_empty() => Body::Bytes(decode_all(&coded)?),
+        Body::Kept(coded) => Body::Bytes(decode_all(coded.body())?),
         Body::Stream(coded) => Body::Stream(Box::new(Precoded { coded, decoder: Decoder::new(BOUNDS) })),
         // A tunnel's app frames what it writes; and nothing is nothing in any coding.
         Body::Tunnel { .. } => return Some(response),

@@ -46,14 +46,14 @@ pub(crate) async fn head<S: Transport>(link: &Link<S>) -> Result<Received, NoHea
     if !link.input.borrow().is_empty() {
         started = Some(Instant::now());
         let look = look_at_input(link, &mut parser);
-        if let Some(received) = settle(look, &mut parser, &mut started)? {
+        if let Some(received) = settle(look, link.shared.timers.now(), &mut parser, &mut started)? {
             return Ok(received);
         }
     }
     loop {
         match link.read(|bytes| look_at(link, &mut parser, bytes)) {
             Ok(look) => {
-                if let Some(received) = settle(look, &mut parser, &mut started)? {
+                if let Some(received) = settle(look, link.shared.timers.now(), &mut parser, &mut started)? {
                     return Ok(received);
                 }
             }
@@ -78,10 +78,10 @@ pub(crate) async fn head<S: Transport>(link: &Link<S>) -> Result<Received, NoHea
 /// Turns a look into a result, or into the wish for more bytes.
 fn settle(
     look: Result<Look, Failure>,
+    now: Instant,
     parser: &mut Parser,
     started: &mut Option<Instant>,
 ) -> Result<Option<Received>, NoHead> {
-    let now = Instant::now();
     let since = *started.get_or_insert(now);
     match look {
         Ok(Look::Complete(text)) => {

@@ -10,6 +10,7 @@ use super::encode::{self, ConnectionField, Delimiter, Plan};
 use super::link::{Link, Unsendable};
 use super::output::Output;
 use crate::transport::Transport;
+use bytes::Bytes;
 use handler::{
     Body, BodyStream, Broken, Chunk, Client, Departure, Failure, FailureKind as Kind, FileRegion, Lender,
     Response, Version,
@@ -18,7 +19,7 @@ use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::UNIX_EPOCH;
 
 /// Bytes of a stream gathered for one write.
 const GATHER: usize = 64 << 10;
@@ -59,6 +60,12 @@ pub(crate) async fn respond<S: Transport>(
     output: &mut Output,
 ) -> Sent {
     link.interim_allowed.set(false);
+    let again = second_of_kept(link, asked, &response, output);
+    if let (Some(second), Body::Kept(kept)) = (again, &response.body)
+        && let Some(message) = kept.written(second)
+    {
+        return send_again(link, kept.body().len(), message, output).await;
+    }
     let (mut response, failure) = presentable(response);
     if !link.queued.borrow().is_empty() {
         let queued = link.queued.take();
@@ -72,7 +79,7 @@ pub(crate) async fn respond<S: Transport>(
         sent.reusable = asked.persistent && !wants_close(&response) && may_follow(plan.delimiter);
         let connection = connection_field(&response, asked, sent.reusable);
         output.text(|text| {
-            let now = link.shared.wall(Instant::now());
+            let now = link.shared.wall(link.shared.timers.recent());
             encode::head(text, &response, plan.delimiter, connection, (&link.shared.date, now));
         });
         if !plan.has_body {
@@ -80,7 +87,7 @@ pub(crate) async fn respond<S: Transport>(
         }
         let body = std::mem::replace(&mut response.body, Body::Empty);
         if !matches!(body, Body::Tunnel { .. }) {
-            let result = send_body(link, plan, body, output, &mut sent).await;
+            let result = send_body(link, plan, body, output, again, &mut sent).await;
             if result.is_err() {
                 sent.broken = true;
                 sent.reusable = false;
@@ -103,6 +110,35 @@ pub(crate) async fn respond<S: Transport>(
     let _tunnel = link.shared.count_tunnel();
     (sent.body_bytes, sent.broken) = Box::pin(super::tunnel::run(link, io)).await;
     sent
+}
+
+/// The current second, if the message of a kept body may be the one that was written before in the same second: nothing
+/// but the date depends on the request then.
+fn second_of_kept<S: Transport>(
+    link: &Link<S>,
+    asked: Asked,
+    response: &Response,
+    output: &Output,
+) -> Option<u64> {
+    let plain = matches!(response.body, Body::Kept(_))
+        && asked.version == Version::Http11
+        && asked.persistent
+        && !asked.is_head
+        && response.status == 200
+        && !response.close
+        && response.fields.fresh().next().is_none()
+        && output.is_empty()
+        && link.queued.borrow().is_empty();
+    let now = plain.then(|| link.shared.wall(link.shared.timers.recent()))?;
+    now.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+/// Sends a message that has been written before.
+async fn send_again<S: Transport>(link: &Link<S>, body: usize, message: Bytes, output: &mut Output) -> Sent {
+    output.by_reference(message);
+    let broken = link.send(output, false).await.is_err();
+    let body_bytes = (body as u64).saturating_sub(output.len() as u64);
+    Sent { status: 200, body_bytes, broken, reusable: !broken, ..Sent::default() }
 }
 
 /// The response, or what is sent instead of one that cannot be sent.
@@ -143,6 +179,7 @@ async fn send_body<S: Transport>(
     plan: Plan,
     body: Body,
     output: &mut Output,
+    again: Option<u64>,
     sent: &mut Sent,
 ) -> Result<(), Unsendable> {
     match body {
@@ -152,6 +189,15 @@ async fn send_body<S: Transport>(
             output.bytes(bytes);
             let result = link.send(output, false).await;
             sent.body_bytes = (len as u64).saturating_sub(output.len() as u64);
+            result
+        }
+        Body::Kept(kept) => {
+            output.bytes(kept.body().clone());
+            if let Some(second) = again {
+                kept.keep(second, output.copied());
+            }
+            let result = link.send(output, false).await;
+            sent.body_bytes = (kept.body().len() as u64).saturating_sub(output.len() as u64);
             result
         }
         Body::File(region) if region.len <= READ_BELOW => {

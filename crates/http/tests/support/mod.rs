@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use handler::{
-    Body, BodyStream, Broken, Chunk, Departure, Ending, Exchange, Fields, FileRegion, Handler, Lender, Peer,
-    PeerAddr, Response,
+    Body, BodyStream, Broken, Chunk, Departure, Ending, Exchange, Fields, FileRegion, Handler, Kept, Lender,
+    Peer, PeerAddr, Response,
 };
 use http::{Connections, Context, Limits, Timers, body, h1};
 use std::cell::RefCell;
@@ -182,6 +182,20 @@ impl Handler for Answers {
                     }
                     Ok(_) => Response::empty(204),
                 }
+            }
+            "kept" | "kept-large" | "kept-with-more" => {
+                thread_local! {
+                    static KEPT: [Rc<Kept>; 2] =
+                        [3, 100_000].map(|len| Rc::new(Kept::new(vec![b'k'; len].into())));
+                }
+                let kept = KEPT.with(|kept| kept[usize::from(path == "/kept-large")].clone());
+                let mut fields = Fields::default();
+                fields.push(b"Content-Type", b"text/plain");
+                let mut fields = fields.freeze();
+                if path == "/kept-with-more" {
+                    fields.push(b"X-More", b"yes");
+                }
+                Response { status: 200, fields, body: Body::Kept(kept), close: false }
             }
             "slow" => {
                 tokio::time::sleep(Duration::from_millis(150)).await;

@@ -191,6 +191,7 @@ fn length(response: &Response) -> Option<u64> {
     let said = || str::from_utf8(response.fields.get("content-length")?).ok()?.trim().parse().ok();
     match &response.body {
         Body::Bytes(bytes) => Some(bytes.len() as u64),
+        Body::Kept(kept) => Some(kept.body().len() as u64),
         Body::File(region) => Some(region.len),
         Body::Stream(_) => said(),
         Body::Empty => Some(said().unwrap_or(0)),
@@ -217,6 +218,10 @@ pub fn code_response(response: &mut Response, coding: Coding) {
 
 /// The coded body; or the body as it was and `false`.
 fn code_body(body: Body, coding: Coding) -> (Body, bool) {
+    let body = match body {
+        Body::Kept(kept) => Body::Bytes(kept.body().clone()),
+        other => other,
+    };
     let stream: Box<dyn BodyStream> = match body {
         Body::Empty => return (Body::Empty, true),
         Body::Bytes(bytes) if bytes.len() <= AT_ONCE => {
@@ -228,7 +233,7 @@ fn code_body(body: Body, coding: Coding) -> (Body, bool) {
         Body::Bytes(bytes) => Box::new(Once(Some(Chunk::Bytes(bytes)))),
         Body::File(region) => Box::new(Once(Some(Chunk::File(region)))),
         Body::Stream(stream) => stream,
-        tunnel @ Body::Tunnel { .. } => return (tunnel, false),
+        other @ (Body::Kept(_) | Body::Tunnel { .. }) => return (other, false),
     };
     match Coded::new(stream, coding, coding.level()) {
         Ok(coded) => (Body::Stream(Box::new(coded)), true),

@@ -36,6 +36,8 @@ impl Style {
 pub(crate) struct Presentation {
     /// All fields of a 200 with the file as it is.
     pub whole: Fields,
+    /// Names the file together with these fields, never reused.
+    pub id: u64,
     /// Other codings than identity come into question: the answer varies.
     pub codable: bool,
     pub content_type: Cow<'static, str>,
@@ -44,10 +46,17 @@ pub(crate) struct Presentation {
 }
 
 impl Presentation {
-    pub(crate) fn new(document: &Document, rules: Vec<(String, String)>, style: &Style) -> Presentation {
+    /// `id` is of [`super::store::Store::next_id`].
+    pub(crate) fn new(
+        id: u64,
+        document: &Document,
+        rules: Vec<(String, String)>,
+        style: &Style,
+    ) -> Presentation {
         let content_type = media_type::content_type(&document.path, style.charset.as_deref(), style.compat);
         let compressible = style.compresses(&content_type);
         let mut presentation = Presentation {
+            id,
             content_type,
             codable: compressible && (style.compress || style.precompressed),
             rules: rules.into(),

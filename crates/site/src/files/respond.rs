@@ -11,7 +11,6 @@ use super::store::{Found, READ_BELOW, Store};
 use super::wishes::{Wishes, preferences};
 use crate::byteranges::{self, Ranges};
 use crate::coding::Coding;
-use bytes::Bytes;
 use handler::{Body, Fields, FileRegion, Request, Response};
 use std::rc::Rc;
 
@@ -39,7 +38,14 @@ impl Responder {
         document: &Rc<Document>,
         presentation: &Presentation,
     ) -> Result<Response, Changed> {
-        self.whole(request, document, presentation.whole.clone())
+        let fields = presentation.whole.clone();
+        if (1..=READ_BELOW).contains(&document.len()) && request.method() != b"HEAD" {
+            let kept = self.store.hot(presentation.id, document, request.arrived).map_err(|_| Changed)?;
+            if let Some(kept) = kept {
+                return Ok(Response { status: 200, fields, body: Body::Kept(kept), close: false });
+            }
+        }
+        Ok(whole(document, fields))
     }
 
     /// The answer to a GET or HEAD. That to a HEAD has its body, too, so that its length is known.
@@ -83,10 +89,10 @@ impl Responder {
             return self.plain(request, document, presentation);
         }
         let fields = presentation.fields(&labels, coding, true);
-        match wishes.range.filter(|_| validators.range_counts(&request.fields)) {
-            Some(range) => self.part(request, document, presentation, fields, range),
-            None => self.whole(request, document, fields),
-        }
+        Ok(match wishes.range.filter(|_| validators.range_counts(&request.fields)) {
+            Some(range) => part(document, presentation, fields, range),
+            None => whole(document, fields),
+        })
     }
 
     /// Which coding, and the side-car that holds it; without one it is to be made.
@@ -120,78 +126,50 @@ impl Responder {
         }
         (Coding::Identity, None)
     }
+}
 
-    fn whole(
-        &self,
-        request: &Request,
-        document: &Rc<Document>,
-        mut fields: Fields,
-    ) -> Result<Response, Changed> {
-        let body = self.body(request, document, 0, document.len())?;
-        if matches!(body, Body::Empty) {
-            // No body would say nothing about the length in the answer to a HEAD.
-            fields.push(b"Content-Length", b"0");
-        }
-        Ok(Response { status: 200, fields, body, close: false })
+fn whole(document: &Document, mut fields: Fields) -> Response {
+    let body = body(document, 0, document.len());
+    if matches!(body, Body::Empty) {
+        // No body would say nothing about the length in the answer to a HEAD.
+        fields.push(b"Content-Length", b"0");
     }
+    Response { status: 200, fields, body, close: false }
+}
 
-    fn part(
-        &self,
-        request: &Request,
-        document: &Rc<Document>,
-        presentation: &Presentation,
-        mut fields: Fields,
-        range: &[u8],
-    ) -> Result<Response, Changed> {
-        let len = document.len();
-        match byteranges::parse(range, len) {
-            Ranges::Whole => self.whole(request, document, fields),
-            Ranges::Unsatisfiable => {
-                fields.retain(|name, _| {
-                    !name.eq_ignore_ascii_case(b"content-type")
-                        && !name.eq_ignore_ascii_case(b"content-encoding")
-                });
-                fields.push(b"Content-Range", format!("bytes */{len}").as_bytes());
-                Ok(bare(416, fields))
-            }
-            Ranges::One(range) => {
-                fields.push(
-                    b"Content-Range",
-                    format!("bytes {}-{}/{len}", range.start, range.end - 1).as_bytes(),
-                );
-                let body = self.body(request, document, range.start, range.end - range.start)?;
-                Ok(Response { status: 206, fields, body, close: false })
-            }
-            Ranges::Several(ranges) => {
-                let (content_type, length, stream) =
-                    byteranges::multipart(&ranges, document.file.clone(), len, &presentation.content_type);
-                fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-type"));
-                fields.push(b"Content-Type", content_type.as_bytes());
-                fields.push(b"Content-Length", length.to_string().as_bytes());
-                Ok(Response { status: 206, fields, body: Body::Stream(stream), close: false })
-            }
+fn part(document: &Document, presentation: &Presentation, mut fields: Fields, range: &[u8]) -> Response {
+    let len = document.len();
+    match byteranges::parse(range, len) {
+        Ranges::Whole => whole(document, fields),
+        Ranges::Unsatisfiable => {
+            fields.retain(|name, _| {
+                !name.eq_ignore_ascii_case(b"content-type") && !name.eq_ignore_ascii_case(b"content-encoding")
+            });
+            fields.push(b"Content-Range", format!("bytes */{len}").as_bytes());
+            bare(416, fields)
+        }
+        Ranges::One(range) => {
+            let place = format!("bytes {}-{}/{len}", range.start, range.end - 1);
+            fields.push(b"Content-Range", place.as_bytes());
+            let body = body(document, range.start, range.end - range.start);
+            Response { status: 206, fields, body, close: false }
+        }
+        Ranges::Several(ranges) => {
+            let (content_type, length, stream) =
+                byteranges::multipart(&ranges, document.file.clone(), len, &presentation.content_type);
+            fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-type"));
+            fields.push(b"Content-Type", content_type.as_bytes());
+            fields.push(b"Content-Length", length.to_string().as_bytes());
+            Response { status: 206, fields, body: Body::Stream(stream), close: false }
         }
     }
+}
 
-    fn body(
-        &self,
-        request: &Request,
-        document: &Rc<Document>,
-        offset: u64,
-        len: u64,
-    ) -> Result<Body, Changed> {
-        if len == 0 {
-            return Ok(Body::Empty);
-        }
-        if document.len() <= READ_BELOW && request.method() != b"HEAD" {
-            let bytes: Option<Bytes> =
-                self.store.hot_bytes(document, request.arrived).map_err(|_| Changed)?;
-            if let Some(bytes) = bytes {
-                return Ok(Body::Bytes(bytes.slice(offset as usize..(offset + len) as usize)));
-            }
-        }
-        Ok(Body::File(FileRegion { file: document.file.clone(), offset, len }))
+fn body(document: &Document, offset: u64, len: u64) -> Body {
+    if len == 0 {
+        return Body::Empty;
     }
+    Body::File(FileRegion { file: document.file.clone(), offset, len })
 }
 
 fn bare(status: u16, fields: Fields) -> Response {

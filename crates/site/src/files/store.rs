@@ -8,7 +8,7 @@
 use super::document::Document;
 use super::root::{Glance, Root, TOGETHER};
 use super::watches::Watches;
-use bytes::Bytes;
+use handler::Kept;
 use quick_cache::unsync::Cache;
 use quick_cache::{UnitWeighter, Weighter};
 use std::cell::{Cell, RefCell};
@@ -51,16 +51,17 @@ pub(crate) struct Store {
     generation: Cell<u64>,
     watches: RefCell<Watches>,
     documents: RefCell<Cache<Box<str>, Rc<Document>, UnitWeighter>>,
-    bytes: RefCell<Cache<u64, Bytes, ByLength>>,
+    kept: RefCell<Cache<u64, Rc<Kept>, ByLength>>,
     next_id: Cell<u64>,
 }
 
 #[derive(Debug, Clone)]
 struct ByLength;
 
-impl Weighter<u64, Bytes> for ByLength {
-    fn weight(&self, _: &u64, bytes: &Bytes) -> u64 {
-        bytes.len() as u64 + 64
+impl Weighter<u64, Rc<Kept>> for ByLength {
+    /// The body, and the message that it was written in.
+    fn weight(&self, _: &u64, kept: &Rc<Kept>) -> u64 {
+        2 * kept.body().len() as u64 + 512
     }
 }
 
@@ -71,7 +72,7 @@ impl Store {
             root,
             generation: Cell::new(0),
             documents: RefCell::new(Cache::new(bounds.files)),
-            bytes: RefCell::new(Cache::with_weighter((bounds.bytes >> 12) as usize, bounds.bytes, ByLength)),
+            kept: RefCell::new(Cache::with_weighter((bounds.bytes >> 12) as usize, bounds.bytes, ByLength)),
             next_id: Cell::new(0),
         }
     }
@@ -99,9 +100,7 @@ impl Store {
         let covered = self.cover(path, None, now);
         match self.root.open(path) {
             Ok((file, metadata)) if metadata.is_file() => {
-                let id = self.next_id.get();
-                self.next_id.set(id + 1);
-                let mut document = Document::new(id, path, file, &metadata, now, wall);
+                let mut document = Document::new(self.next_id(), path, file, &metadata, now, wall);
                 document.coverable = metadata.nlink() == 1 && !self.root.is_link(path);
                 document.covered.set(covered.filter(|_| document.coverable && self.is_here(&document)));
                 let document = Rc::new(document);
@@ -160,32 +159,28 @@ impl Store {
         self.watches.borrow().device() == document.version.device()
     }
 
-    /// All bytes of a document if they are in memory, or are worth being there: it is asked for often. Others are better
-    /// sent from the file, because copying what is in no cache of the processor costs more than a second system call.
-    ///
-    /// # Errors
-    /// It cannot be read, or is another version by now.
-    pub(crate) fn hot_bytes(&self, document: &Document, now: Instant) -> io::Result<Option<Bytes>> {
-        let before = document.asked.replace(now);
-        if let Some(bytes) = self.bytes.borrow().get(&document.id) {
-            return Ok(Some(bytes.clone()));
-        }
-        let often = document.settled && now.saturating_duration_since(before) < OFTEN;
-        if often { self.bytes(document).map(Some) } else { Ok(None) }
+    /// Another number each time: for what is kept.
+    pub(crate) fn next_id(&self) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        id
     }
 
-    /// All bytes of a document of at most [`READ_BELOW`].
+    /// All bytes of a document of at most [`READ_BELOW`] as they are kept under `id`, if they are in memory or are worth
+    /// being there: it is asked for often. Others are better sent from the file, which costs no memory.
     ///
     /// # Errors
     /// It cannot be read, or is another version by now.
-    pub(crate) fn bytes(&self, document: &Document) -> io::Result<Bytes> {
-        if let Some(bytes) = self.bytes.borrow().get(&document.id) {
-            return Ok(bytes.clone());
+    pub(crate) fn hot(&self, id: u64, document: &Document, now: Instant) -> io::Result<Option<Rc<Kept>>> {
+        let before = document.asked.replace(now);
+        if let Some(kept) = self.kept.borrow().get(&id) {
+            return Ok(Some(kept.clone()));
         }
-        let bytes = Bytes::from(document.read()?);
-        if document.settled {
-            self.bytes.borrow_mut().insert(document.id, bytes.clone());
+        if !document.settled || now.saturating_duration_since(before) >= OFTEN {
+            return Ok(None);
         }
-        Ok(bytes)
+        let kept = Rc::new(Kept::new(document.read()?.into()));
+        self.kept.borrow_mut().insert(id, kept.clone());
+        Ok(Some(kept))
     }
 }

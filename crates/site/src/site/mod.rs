@@ -64,6 +64,7 @@ pub struct Forwarding {
 
 /// From how many bytes on a file is compressed, in the buildpack and here.
 const COMPRESS_FROM: u64 = 512;
+
 /// One site on one front thread.
 pub struct Site {
     rules: Arc<Rules>,
@@ -155,7 +156,11 @@ impl Site {
     async fn look_up(&self, request: &Request) -> Answer {
         let path = match SitePath::decode(request.path()) {
             Ok(path) => path,
-            Err(_) if self.before_app => return Answer::App(After::default()),
+            // Whatever the app makes of such a path: nobody gets past the password with it.
+            Err(_) if self.before_app => {
+                let path = String::from_utf8_lossy(request.path());
+                return self.refuse(request, &path).await.unwrap_or_else(|| Answer::App(After::default()));
+            }
             Err(_) if request.path() == b"*" && request.method() == b"OPTIONS" => {
                 return Answer::Response(allowed(204));
             }
@@ -251,7 +256,7 @@ impl Site {
         {
             fields.push(("Cache-Control".to_owned(), value.to_owned()));
         }
-        Presentation::new(document, fields, &self.responder.style)
+        Presentation::new(self.responder.store.next_id(), document, fields, &self.responder.style)
     }
 
     fn fields(&self, path: &str) -> Rc<[(String, String)]> {

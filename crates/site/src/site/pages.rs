@@ -3,7 +3,7 @@
 use super::{Answer, Site};
 use crate::files::document::Document;
 use crate::files::path::SitePath;
-use crate::files::store::{Found, READ_BELOW};
+use crate::files::store::Found;
 use crate::listing;
 use crate::page::status_page;
 use handler::{Body, Fields, FileRegion, Request, Response};
@@ -35,16 +35,15 @@ impl Site {
         let default = (status == 404 && !self.rules.compat()).then_some("404.html");
         let name = own.or(default).map(|name| name.trim_start_matches('/'));
         let page = name.and_then(|name| match self.find(request, name) {
-            Found::File(document) => self.page(status, &document),
+            Found::File(document) => Some(self.page(status, &document)),
             _ => None,
         });
         self.dressed(path.as_str(), page.unwrap_or_else(|| status_page(status)))
     }
 
-    fn page(&self, status: u16, document: &Document) -> Option<Response> {
+    fn page(&self, status: u16, document: &Document) -> Response {
         let body = match document.len() {
             0 => Body::Empty,
-            len if len <= READ_BELOW => Body::Bytes(self.responder.store.bytes(document).ok()?),
             len => Body::File(FileRegion { file: document.file.clone(), offset: 0, len }),
         };
         let style = &self.responder.style;
@@ -52,7 +51,7 @@ impl Site {
             crate::media_type::content_type(&document.path, style.charset.as_deref(), style.compat);
         let mut fields = Fields::default();
         fields.push(b"Content-Type", content_type.as_bytes());
-        Some(Response { status, fields, body, close: false })
+        Response { status, fields, body, close: false }
     }
 
     pub(super) fn failed(&self, request: &Request, path: &SitePath, status: u16, why: &str) -> Answer {

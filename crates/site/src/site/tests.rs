@@ -155,6 +155,33 @@ fn in_front_of_an_app() {
 }
 
 #[test]
+fn no_path_gets_past_the_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let parsed = Rules::parse("static.json", r#"{"basic_auth": true}"#, &|_| None).unwrap();
+    let plan = Plan {
+        root: dir.path().to_owned(),
+        rules: Arc::new(parsed.rules),
+        users: Some(Arc::new(auth::Users::parse(".htpasswd", "u:{PLAIN}p").unwrap())),
+        before_app: true,
+        private: Vec::new(),
+        bounds: Bounds { files: 64, bytes: 1 << 20 },
+    };
+    let folder = Folder { dir, site: Site::new(plan, Box::new(|what| panic!("{what}"))) };
+    for (method, target) in [
+        ("GET", "/x"),
+        ("POST", "/x"),
+        ("GET", "/a%2f..%2fx"),
+        ("GET", "/%zz"),
+        ("GET", "/.."),
+        ("OPTIONS", "*"),
+    ] {
+        assert_eq!(folder.response(method, target, &[]).status, 401, "{method} {target}");
+        let known = folder.ask(method, target, &[("Authorization", "Basic dTpw")]);
+        assert!(matches!(known, Answer::App(_)), "{method} {target}");
+    }
+}
+
+#[test]
 fn a_proxy_gets_the_mapped_target_and_its_location_is_mapped_back() {
     let rules = r#"{"proxies": {"/api": {"origin": "http://127.0.0.1:1/v1/"}}}"#;
     let folder = Folder::new(rules, false, &[("api/file", "file")]);
