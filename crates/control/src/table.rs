@@ -8,22 +8,31 @@ use std::time::SystemTime;
 pub(crate) fn stats(server: &ServerSnapshot) -> String {
     let mut text = headline(server);
     text.push('\n');
-    text.push_str(&grid(&workers(server)));
-    text.push('\n');
+    if has_app(server) {
+        text.push_str(&grid(&workers(server)));
+        text.push('\n');
+    }
     text.push_str(&counters(server));
     text.push('\n');
     text.push_str(&grid(&times(server)));
     text
 }
 
+/// Whether there are workers, or are to be; a static site has none.
+fn has_app(server: &ServerSnapshot) -> bool {
+    !server.rack.is_empty() || !server.workers.is_empty()
+}
+
 fn headline(server: &ServerSnapshot) -> String {
+    let serves = if has_app(server) {
+        let ruby = &server.ruby;
+        format!("{} {} · Rack {} · {}", ruby.engine, ruby.version, server.rack, server.environment)
+    } else {
+        "static site".to_owned()
+    };
     format!(
-        "Firebrick {} · {} {} · Rack {} · {} · pid {} · up {} · {} MiB\n{}\n",
+        "Firebrick {} · {serves} · pid {} · up {} · {} MiB\n{}\n",
         server.version,
-        server.ruby.engine,
-        server.ruby.version,
-        server.rack,
-        server.environment,
         server.pid,
         span(server.uptime()),
         mib(server.total_pss_bytes()),
@@ -57,14 +66,16 @@ fn counters(server: &ServerSnapshot) -> String {
     let (requests, failures) = (&front.requests, &front.failures);
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "queue        {} waiting, the first for {} ms (most so far {}, limit {})",
-        grouped(queue.length),
-        ms(queue.oldest_wait_ms),
-        grouped(queue.longest),
-        grouped(queue.max),
-    );
+    if has_app(server) {
+        let _ = writeln!(
+            text,
+            "queue        {} waiting, the first for {} ms (most so far {}, limit {})",
+            grouped(queue.length),
+            ms(queue.oldest_wait_ms),
+            grouped(queue.longest),
+            grouped(queue.max),
+        );
+    }
     let _ = writeln!(
         text,
         "requests     {} (2xx {}, 3xx {}, 4xx {}, 5xx {}, client gone {}, hijacked {})",
@@ -97,7 +108,8 @@ fn times(server: &ServerSnapshot) -> Vec<Vec<String>> {
     let titles = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max".split('|').map(str::to_owned).collect();
     let front = &server.front;
     let rows = [("queue", &front.queue_ms), ("app", &front.app_ms), ("total", &front.total_ms)];
-    std::iter::once(titles).chain(rows.map(|(name, summary)| time_row(name, summary))).collect()
+    let told = &rows[if has_app(server) { 0 } else { 2 }..];
+    std::iter::once(titles).chain(told.iter().map(|(name, summary)| time_row(name, summary))).collect()
 }
 
 fn time_row(name: &str, summary: &DurationSummary) -> Vec<String> {
@@ -190,6 +202,11 @@ mod tests {
         });
         let front = serde_json::to_value(::stats::Snapshot::default()).unwrap();
         server.as_object_mut().unwrap().extend(front.as_object().unwrap().clone());
+        let mut site: ServerSnapshot = serde_json::from_value(server.clone()).unwrap();
+        (site.workers, site.rack) = (Vec::new(), String::new());
+        let alone = stats(&site);
+        assert!(alone.starts_with("Firebrick 0.1.0 · static site · pid 99 · up 1m 5s · 5.0 MiB"), "{alone}");
+        assert!(!alone.contains("worker") && !alone.contains("queue") && alone.contains("total"), "{alone}");
         let text = stats(&serde_json::from_value(server).unwrap());
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(text.starts_with(

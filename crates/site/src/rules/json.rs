@@ -151,6 +151,7 @@ fn sentence(text: &str) -> String {
         "Unexpected close brace" => "expected a value, found }".to_owned(),
         "Unexpected close bracket" => "expected a value, found ]".to_owned(),
         "Unexpected comma" => "expected a value, found a comma".to_owned(),
+        "Expected string for object property" => "expected a key in double quotes".to_owned(),
         "Unexpected token in object" => "expected a key in double quotes, or }".to_owned(),
         "Unexpected word" | "Unexpected token" => {
             "expected a value: text stands in double quotes, only numbers, true, false and null do not"
@@ -229,6 +230,7 @@ mod tests {
             ("{\"a\": 1,, \"b\": 2}", "expected a key in double quotes, or }"),
             ("{\"a\": yes}", "static.json:1:7: expected a value: text stands in double quotes"),
             ("{\"a\" 1}", "expected a colon after the key"),
+            ("{bad", "static.json:1:2: expected a key in double quotes"),
             ("{}{}", "static.json:1:3: something follows the end of the object"),
         ];
         for (text, expected) in cases {
