@@ -554,6 +554,9 @@ class SiteRulesTest < SiteCase
     port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
     own = served({ port: port }, binds: [], args: ["-o", "127.0.0.1"])
     assert_equal port, own.port
+    own.finish
+    before_variable = served({ port: port }, binds: [], args: ["-o", "127.0.0.1"], env: { "PORT" => "1" })
+    assert_equal port, before_variable.port
     assert_page "home", "/", own
     refute_equal port, served({ port: port }).port
   end

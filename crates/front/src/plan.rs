@@ -4,7 +4,7 @@ use crate::sites::Sites;
 use pool::supervisor::Options;
 use pool::table::Patience;
 use pool::template::Plan;
-use settings::{AccessLog, Bind, Loaded, Settings};
+use settings::{AccessLog, Bind, Choice, Loaded, Origin, Settings};
 use std::path::{Path, PathBuf};
 
 /// The variable that names the folder of our Ruby files; set by the gem's launcher.
@@ -13,7 +13,9 @@ const LIB: &str = "FIREBRICK_LIB";
 /// The settings with what `static.json` says about the server itself, where nobody has said otherwise.
 pub(crate) fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
     let Loaded { mut settings, choices, .. } = loaded;
-    let chosen = |key: &str| choices.iter().any(|choice| choice.key == key);
+    // As in the buildpack, the file counts before the variables.
+    let said = |choice: &Choice| !matches!(choice.origin, Origin::Env(_));
+    let chosen = |key: &str| choices.iter().any(|choice| choice.key == key && said(choice));
     let Some(rules) = sites.main.as_ref().map(|site| &site.plan.rules) else { return settings };
     if let Some(port) = rules.port().filter(|_| !chosen("port") && !chosen("bind"))
         && let [Bind::Tcp { port: default, .. }] = settings.binds.as_mut_slice()
