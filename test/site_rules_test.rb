@@ -561,6 +561,12 @@ class SiteRulesTest < SiteCase
     refute_equal port, served({ port: port }).port
   end
 
+  it "explains each request in the error log when asked to debug" do
+    own = served({ redirects: { "/old": { url: "/new" } } }, env: { "STATIC_DEBUG" => "1" })
+    get("/old", to: own)
+    wait_until("the explanation") { own.stderr.include?("debug: GET /old") && own.stderr.include?("answer: 301 to /new") }
+  end
+
   it "logs requests unless told not to" do
     own = served(logging: { access: true })
     get("/wanted-line", to: own)

@@ -77,6 +77,9 @@ impl Handler for Pipeline {
 impl Pipeline {
     /// The site answers, or says who does.
     async fn site(&self, local: &LocalSite, exchange: Exchange) -> Response {
+        if let Some(explained) = local.explain(&exchange.request) {
+            (self.complain)(&explained);
+        }
         let (mut response, after) = match local.site.answer(&exchange.request).await {
             Answer::Response(response) => return response,
             Answer::Proxy(forwarding) => {

@@ -3,7 +3,7 @@
 use super::{Sites, of_host};
 use handler::{Failure, Request};
 use proxy::Proxy;
-use site::Site;
+use site::{Plan, Question, Site};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,6 +18,20 @@ pub(crate) type Complain = Rc<dyn Fn(&str)>;
 pub(crate) struct LocalSite {
     pub(crate) site: Site,
     pub(crate) proxies: Vec<Proxy>,
+    /// What to explain each request by: `logging.error` is `debug`.
+    debug: Option<Plan>,
+}
+
+impl LocalSite {
+    /// Which rule answers, for the log; `None` unless the site asks for that.
+    pub(crate) fn explain(&self, request: &Request) -> Option<String> {
+        let plan = self.debug.as_ref()?;
+        let [target, host] = [request.target(), request.authority()].map(String::from_utf8_lossy);
+        let question =
+            Question { target: &target, host: &host, https: request.https, fields: &request.fields };
+        let text = site::explain(plan, &question).unwrap_or_else(|why| why);
+        Some(format!("debug: {} {}", request.method().escape_ascii(), text.trim_end()))
+    }
 }
 
 /// The sites of this thread.
@@ -65,7 +79,8 @@ impl Set {
             });
             let complain = complain.clone();
             let site = Site::new(plan.plan.clone(), Box::new(move |what| complain(what)));
-            Rc::new(LocalSite { site, proxies: proxies.collect() })
+            let debug = (plan.plan.rules.error_level() == "debug").then(|| plan.plan.clone());
+            Rc::new(LocalSite { site, proxies: proxies.collect(), debug })
         };
         let hosts = sites.hosts.iter().map(|(host, plan)| (host.clone(), local(plan)));
         Set { main: sites.main.as_ref().map(local), hosts: hosts.collect() }
