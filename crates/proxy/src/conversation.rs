@@ -73,7 +73,7 @@ pub(crate) async fn converse(
 }
 
 /// How the client has gone away, the farther step if there are two.
-fn poll_departure(client: &dyn Client, cx: &mut Context<'_>) -> Poll<Departure> {
+pub(crate) fn poll_departure(client: &dyn Client, cx: &mut Context<'_>) -> Poll<Departure> {
     match client.poll_departure(cx) {
         Poll::Ready(Departure::HalfClosed) => match client.poll_departure(cx) {
             Poll::Ready(Departure::Gone) => Poll::Ready(Departure::Gone),

@@ -3,7 +3,7 @@
 use crate::Upstreams;
 use crate::body::UpstreamBody;
 use crate::connect::connect;
-use crate::conversation::{Lost, Said, converse};
+use crate::conversation::{Lost, Said, converse, poll_departure};
 use crate::pool::{Connection, Pool};
 use crate::receiver::{Asked, Received, Rest};
 use crate::request_head::{self, Asking, Framing};
@@ -274,12 +274,7 @@ fn check(request: &Request, target: &[u8]) -> Result<(), Failure> {
 
 /// Ready when nobody is there any more to answer to. Half of the client may still read.
 fn poll_gone(client: &dyn Client, cx: &mut std::task::Context<'_>) -> Poll<Failure> {
-    let departure = match client.poll_departure(cx) {
-        // Ask again, for the other half.
-        Poll::Ready(Departure::HalfClosed) => client.poll_departure(cx),
-        other => other,
-    };
-    match departure {
+    match poll_departure(client, cx) {
         Poll::Ready(Departure::Gone) => {
             Poll::Ready(Failure::new(FailureKind::ClientGone, "the client went away"))
         }

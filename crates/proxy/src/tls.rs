@@ -28,7 +28,8 @@ pub(crate) fn client_config(config: &Config) -> Result<Arc<ClientConfig>, String
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be used: {error}"))?;
-    let verifier = Verifier { known: known(config)?, chains: chains(config, &provider)?, provider };
+    let known = known(config)?;
+    let verifier = Verifier { chains: chains(config, &known, &provider)?, known, provider };
     let mut tls =
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -53,22 +54,23 @@ fn known(config: &Config) -> Result<Vec<CertificateDer<'static>>, String> {
 /// What verifies chains of certificates; `None` when nothing is verified.
 fn chains(
     config: &Config,
+    known: &[CertificateDer<'static>],
     provider: &Arc<CryptoProvider>,
 ) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
     if !config.tls_verify {
         return Ok(None);
     }
     let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots(config)?), provider.clone()).build();
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots(config, known)?), provider.clone())
+            .build();
     verifier.map(Some).map_err(|error| format!("certificates cannot be verified: {error}"))
 }
 
-fn roots(config: &Config) -> Result<RootCertStore, String> {
+fn roots(config: &Config, known: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    let known = known(config)?;
     if let Some(path) = config.tls_ca.as_ref().filter(|_| !known.is_empty()) {
         for certificate in known {
-            roots.add(certificate).map_err(|error| format!("tls_ca {}: {error}", path.display()))?;
+            roots.add(certificate.clone()).map_err(|error| format!("tls_ca {}: {error}", path.display()))?;
         }
         return Ok(roots);
     }
