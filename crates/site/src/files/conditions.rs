@@ -106,13 +106,16 @@ fn parse_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?.trim_ascii()).ok()
 }
 
-/// The entity tag's opaque part and the time of change, of a file with `len` bytes that changed at `seconds` and `nanos`
-/// since 1970 and is looked at `now`.
-pub(crate) fn version(len: u64, seconds: i64, nanos: i64, now: SystemTime) -> (String, SystemTime) {
+/// The opaque part of the entity tag, with quotes, of a file with `len` bytes that changed at `seconds` and `nanos` since 1970.
+pub(crate) fn tag(len: u64, seconds: i64, nanos: i64) -> String {
     let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+    format!("\"{changed:x}-{len:x}\"")
+}
+
+/// The time of change as a validator, of a file that changed at `seconds` since 1970 and is looked at `now`.
+pub(crate) fn modified(seconds: i64, now: SystemTime) -> SystemTime {
     let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
-    let modified = UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH).min(whole_seconds(now));
-    (format!("\"{changed:x}-{len:x}\""), modified)
+    UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH).min(whole_seconds(now))
 }
 
 fn whole_seconds(time: SystemTime) -> SystemTime {
@@ -147,7 +150,6 @@ mod tests {
 
     #[test]
     fn tags_change_with_length_and_time() {
-        let tag = |len, seconds, nanos| version(len, seconds, nanos, UNIX_EPOCH).0;
         assert_eq!(tag(16, 0, 255), "\"ff-10\"");
         assert_ne!(tag(1, 1, 1), tag(2, 1, 1));
         assert_ne!(tag(1, 1, 1), tag(1, 1, 2));
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn a_time_of_change_is_never_in_the_future() {
         let now = UNIX_EPOCH + Duration::from_millis(5_500);
-        assert_eq!(version(1, 1_000_000, 0, now).1, UNIX_EPOCH + Duration::from_secs(5));
+        assert_eq!(modified(1_000_000, now), UNIX_EPOCH + Duration::from_secs(5));
     }
 
     #[test]

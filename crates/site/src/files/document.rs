@@ -1,6 +1,6 @@
 //! One version of one file, and what is known about it.
 
-use super::conditions::version;
+use super::conditions;
 use super::root::{SETTLED, Version};
 use std::cell::Cell;
 use std::fs::{File, Metadata};
@@ -46,15 +46,14 @@ impl Document {
         wall: SystemTime,
     ) -> Document {
         let version = Version::of(metadata);
-        let (seconds, nanos) = version.modified();
-        let modified = self::version(version.len(), seconds, nanos, wall).1;
+        let (seconds, _) = version.modified();
         let changed = UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), 0);
         Document {
             id,
             path: path.into(),
             file: Rc::new(file),
             version,
-            modified,
+            modified: conditions::modified(seconds, wall),
             covered: Cell::new(None),
             coverable: false,
             checked: Cell::new(now),
@@ -66,7 +65,7 @@ impl Document {
     /// The opaque part of its entity tag, with quotes.
     pub(crate) fn tag(&self) -> String {
         let (seconds, nanos) = self.version.modified();
-        version(self.len(), seconds, nanos, self.modified).0
+        conditions::tag(self.len(), seconds, nanos)
     }
 
     /// Length in bytes.

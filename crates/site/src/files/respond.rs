@@ -165,7 +165,8 @@ fn part(document: &Document, presentation: &Presentation, mut fields: Fields, ra
     }
 }
 
-fn body(document: &Document, offset: u64, len: u64) -> Body {
+/// A part of a document.
+pub(crate) fn body(document: &Document, offset: u64, len: u64) -> Body {
     if len == 0 {
         return Body::Empty;
     }

@@ -73,6 +73,19 @@ impl Memory {
 
 impl Remembered {
     fn still_holds(&self, store: &Store, now: Instant) -> bool {
+        self.file_is_current(store, now) && self.before_holds(store, now)
+    }
+
+    fn file_is_current(&self, store: &Store, now: Instant) -> bool {
+        match &self.what {
+            What::File(document, _) => {
+                document.upgrade().is_some_and(|document| store.is_current(&document, now))
+            }
+            What::Proxy(..) | What::App(_) => true,
+        }
+    }
+
+    fn before_holds(&self, store: &Store, now: Instant) -> bool {
         if self.before.is_empty() || store.is_trusted(self.covered.get(), self.checked.get(), now) {
             return true;
         }

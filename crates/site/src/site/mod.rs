@@ -15,7 +15,6 @@ use crate::files::presentation::{Presentation, Style, apply};
 use crate::files::respond::Responder;
 use crate::files::root::Root;
 use crate::files::store::{Bounds, Store};
-use crate::files::wishes::Wishes;
 use crate::page::{redirect, status_page};
 use crate::rules::{Asked, Rules};
 use handler::{Request, Response};
@@ -102,11 +101,6 @@ impl Site {
         }
     }
 
-    /// The rules that it goes by.
-    pub fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
     /// Answers a request, or says who does.
     pub async fn answer(&self, request: &Request) -> Answer {
         if let Some(remembered) = self.memory.recall(request, &self.responder.store)
@@ -120,36 +114,20 @@ impl Site {
     /// What answered the path before; `None` when it would not answer this request, or not any more.
     async fn again(&self, request: &Request, remembered: &Remembered) -> Option<Answer> {
         let path = remembered.path.as_str();
-        let reads = is_read(request);
+        let only_for_reads = self.before_app || matches!(remembered.what, What::File(..));
+        if only_for_reads && !is_read(request) {
+            return None;
+        }
+        if let Some(refused) = self.refuse(request, path).await {
+            return Some(refused);
+        }
         match &remembered.what {
-            What::File(document, presentation) if reads => {
+            What::File(document, presentation) => {
                 let document = document.upgrade()?;
-                if !self.responder.store.is_current(&document, request.arrived) {
-                    return None;
-                }
-                if let Some(refused) = self.refuse(request, path).await {
-                    return Some(refused);
-                }
-                let response = if Wishes::of(request).are_plain(presentation.codable) {
-                    self.responder.plain(request, &document, presentation)
-                } else {
-                    self.responder.respond(request, &document, presentation).await
-                };
-                response.ok().map(Answer::Response)
+                self.responder.respond(request, &document, presentation).await.ok().map(Answer::Response)
             }
-            What::Proxy(id, fields) if reads || !self.before_app => {
-                if let Some(refused) = self.refuse(request, path).await {
-                    return Some(refused);
-                }
-                Some(self.forward(request, path, *id, fields))
-            }
-            What::App(fields) if reads => {
-                if let Some(refused) = self.refuse(request, path).await {
-                    return Some(refused);
-                }
-                Some(Answer::App(After::app(fields)))
-            }
-            _ => None,
+            What::Proxy(id, fields) => Some(self.forward(request, path, *id, fields)),
+            What::App(fields) => Some(Answer::App(After::app(fields))),
         }
     }
 
@@ -202,17 +180,16 @@ impl Site {
         let reads = is_read(request);
         self.responder.store.look(request.arrived);
         Some(match self.first(request, path, &mut before) {
-            Outcome::File(document) if reads => {
+            Outcome::File(_) | Outcome::Listing(_) if request.method() == b"OPTIONS" => {
+                self.dressed(path.as_str(), allowed(204))
+            }
+            Outcome::File(_) | Outcome::Listing(_) if !reads => self.dressed(path.as_str(), allowed(405)),
+            Outcome::File(document) => {
                 let presentation = self.present(path.as_str(), &document);
                 let response = self.responder.respond(request, &document, &presentation).await.ok()?;
                 self.memory.keep(request, path, What::File(Rc::downgrade(&document), presentation), before);
                 Answer::Response(response)
             }
-            Outcome::File(_) | Outcome::Listing(_) if request.method() == b"OPTIONS" => {
-                self.dressed(path.as_str(), allowed(204))
-            }
-            Outcome::File(_) | Outcome::Listing(_) if !reads => self.dressed(path.as_str(), allowed(405)),
-            Outcome::File(_) => unreachable!("a file that is not read was answered above"),
             Outcome::MoveTo(to) => {
                 let mut location = percent_encode(&to).into_bytes();
                 if !request.query().is_empty() {

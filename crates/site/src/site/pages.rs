@@ -3,10 +3,11 @@
 use super::{Answer, Site};
 use crate::files::document::Document;
 use crate::files::path::SitePath;
+use crate::files::respond::body;
 use crate::files::store::Found;
 use crate::listing;
 use crate::page::status_page;
-use handler::{Body, Fields, FileRegion, Request, Response};
+use handler::{Fields, Request, Response};
 
 /// Names in a listing.
 const MAX_LISTED: usize = 10_000;
@@ -42,10 +43,7 @@ impl Site {
     }
 
     fn page(&self, status: u16, document: &Document) -> Response {
-        let body = match document.len() {
-            0 => Body::Empty,
-            len => Body::File(FileRegion { file: document.file.clone(), offset: 0, len }),
-        };
+        let body = body(document, 0, document.len());
         let style = &self.responder.style;
         let content_type =
             crate::media_type::content_type(&document.path, style.charset.as_deref(), style.compat);

@@ -1,6 +1,6 @@
 //! Walking the steps of the rules: the first thing that is there answers.
 
-use super::Site;
+use super::{Site, is_read};
 use crate::files::document::Document;
 use crate::files::path::{SitePath, has_hidden_name};
 use crate::files::root::Glance;
@@ -27,8 +27,7 @@ pub(super) enum Outcome {
 impl Site {
     /// The first step that answers. `before` gets what was looked for in vain.
     pub(super) fn first(&self, request: &Request, path: &SitePath, before: &mut Before) -> Outcome {
-        let reads = matches!(request.method(), b"GET" | b"HEAD");
-        let files = (reads || !self.before_app) && !path.has_encoded_slash();
+        let files = (is_read(request) || !self.before_app) && !path.has_encoded_slash();
         for step in self.rules.steps(path.as_str()) {
             let outcome = match step {
                 Step::File { path, answer, .. } if files => self.file(request, &path, answer, before),
