@@ -90,7 +90,7 @@ impl Plan<'_> {
             lines.push(("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)));
             lines.push(("files", path(&settings.files.public, "off")));
         }
-        lines.extend([("control", path(&settings.control, "off"))]);
+        lines.push(("control", path(&settings.control, "off")));
         lines
     }
 

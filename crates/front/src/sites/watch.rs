@@ -40,13 +40,12 @@ pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Site
                 notes.iter().for_each(|note| log.write(&format!("warning: {note}")));
                 sites = Arc::new(new);
                 marks = self::marks(&sites.sources);
-                checks = Checks::start(&sites);
+                checks.restart(&sites);
                 threads.send_replace(sites.clone());
                 log.write("the rules of the static site have been read again");
             }
             Err(error) => log.write(&format!("{error}\nthe rules before this change stay in force")),
         }
-        let _ = &checks;
     }
 }
 
@@ -70,6 +69,13 @@ impl Checks {
                 .map(|upstreams| tokio::task::spawn_local(proxy::check_health(upstreams.clone())))
                 .collect(),
         )
+    }
+}
+
+impl Checks {
+    /// Ends those of the old sites and begins those of the new ones.
+    fn restart(&mut self, sites: &Sites) {
+        *self = Checks::start(sites);
     }
 }
 
