@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::ArgMatches;
 use clap_complete::Shell;
 use front::explain::Asked;
 use settings::{Environment, Errors, Loaded};
@@ -29,6 +30,21 @@ pub enum Command {
         control: PathBuf,
         /// As JSON rather than for people.
         json: bool,
+    },
+    /// Load a server.
+    Bench(ArgMatches),
+    /// Find the configuration.
+    Tune(ArgMatches),
+    /// Size the fleet.
+    Plan(ArgMatches),
+    /// Watch a running server.
+    Top {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        /// The server's control socket.
+        control: PathBuf,
+        /// What else was typed.
+        given: ArgMatches,
     },
     /// Print a completion script.
     Completions(Shell),
@@ -90,7 +106,17 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
     match matches.subcommand() {
         Some(("check", _)) => Ok(Command::Check(Box::new(load(1)?))),
         Some(("explain", given)) => Ok(Command::Explain(Box::new(load(2)?), asked(given))),
-        Some(("stats", given)) => stats(load(2)?, given.get_flag("json")),
+        Some(("stats", given)) => {
+            let (dir, control) = running(load(2)?)?;
+            Ok(Command::Stats { dir, control, json: given.get_flag("json") })
+        }
+        Some(("top", given)) => {
+            let (dir, control) = running(load(2)?)?;
+            Ok(Command::Top { dir, control, given: given.clone() })
+        }
+        Some(("bench", given)) => Ok(Command::Bench(given.clone())),
+        Some(("tune", given)) => Ok(Command::Tune(given.clone())),
+        Some(("plan", given)) => Ok(Command::Plan(given.clone())),
         Some(("completions", given)) => Ok(Command::Completions(shell(given))),
         Some(("man", _)) => Ok(Command::Man),
         _ => Ok(Command::Serve(Box::new(load(2)?))),
@@ -101,7 +127,8 @@ fn wrong(errors: Errors, code: u8) -> Answer {
     Answer::Wrong { errors: errors.0.iter().map(ToString::to_string).collect(), code }
 }
 
-fn stats(loaded: Loaded, json: bool) -> Result<Command, Answer> {
+/// Where a server that runs is asked: the app's directory and its control socket.
+fn running(loaded: Loaded) -> Result<(PathBuf, PathBuf), Answer> {
     let off = || {
         let choice = loaded.choices.iter().find(|choice| choice.key == "control");
         let place = choice.map(|choice| format!(" by {}", choice.origin)).unwrap_or_default();
@@ -110,7 +137,7 @@ fn stats(loaded: Loaded, json: bool) -> Result<Command, Answer> {
         Answer::Wrong { errors: vec![error], code: 2 }
     };
     let control = loaded.settings.control.clone().ok_or_else(off)?;
-    Ok(Command::Stats { dir: loaded.settings.dir, control, json })
+    Ok((loaded.settings.dir, control))
 }
 
 fn asked(matches: &clap::ArgMatches) -> Asked {

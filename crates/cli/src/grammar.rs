@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use settings::Completion;
 use settings::table::{self, About, AnyEntry, COMMANDS, Flag, Takes};
 
-/// Keys of the options that `stats` takes.
+/// Keys of the options that `stats` and `top` take.
 const STATS_KEYS: [&str; 3] = ["dir", "config", "control"];
 
 /// Keys of the options that `explain` takes.
@@ -70,6 +70,10 @@ fn command(name: &'static str, doc: &'static str) -> Command {
         "stats" => command.args(arguments(|about| STATS_KEYS.contains(&about.key))).arg(
             Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON, for programs to read"),
         ),
+        "bench" => bench::arguments(command),
+        "tune" => tuner::arguments(command),
+        "plan" => plan::arguments(command),
+        "top" => top::arguments(command.args(arguments(|about| STATS_KEYS.contains(&about.key)))),
         _ => command.args(arguments(|_| true)),
     }
 }

@@ -42,6 +42,10 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("check", "Read the configuration, say what would be done, exit 0 or 1"),
     ("explain", "Say which rule of the static site answers a path, and why"),
     ("stats", "Print the numbers of the server that runs in DIR"),
+    ("bench", "How fast: load a server, and say what came back"),
+    ("tune", "Which configuration: run the app under processes x threads, recommend one"),
+    ("plan", "How many machines, and what they cost: from a few measured facts"),
+    ("top", "What is happening now: a live screen of the server that runs in DIR"),
     ("completions", "Print a completion script for bash, zsh or fish"),
     ("man", "Print the manual page"),
 ];

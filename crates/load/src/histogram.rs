@@ -1,0 +1,60 @@
+//! A histogram of microseconds that travels as text: base64 of HdrHistogram's own compressed format (V2), which the
+//! tools of that family read.
+
+use std::io::Cursor;
+use std::ops::{Deref, DerefMut};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::de::Error as _;
+use serde::ser::Error as _;
+
+const LONGEST_US: u64 = 3_600_000_000;
+const DIGITS: u8 = 3;
+
+/// Microseconds from 1 to an hour, three significant digits; more counts as an hour.
+#[derive(Debug, Clone)]
+pub struct Histogram(hdrhistogram::Histogram<u64>);
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        let histogram = hdrhistogram::Histogram::new_with_bounds(1, LONGEST_US, DIGITS);
+        Histogram(histogram.expect("the bounds are constants that hdrhistogram accepts"))
+    }
+}
+
+impl Deref for Histogram {
+    type Target = hdrhistogram::Histogram<u64>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Histogram {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+impl serde::Serialize for Histogram {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(&self.0, &mut bytes).map_err(S::Error::custom)?;
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Histogram {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Histogram, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        let bytes = STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)?;
+        let read: hdrhistogram::Histogram<u64> =
+            Deserializer::new().deserialize(&mut Cursor::new(bytes)).map_err(D::Error::custom)?;
+        // Ours has bounds of its own, so that whatever is read can be merged.
+        let mut histogram = Histogram::default();
+        histogram.0.add(read).map_err(D::Error::custom)?;
+        Ok(histogram)
+    }
+}

@@ -1,0 +1,2 @@
+//! How many, and why: pure arithmetic from a few facts.
+#![forbid(unsafe_code)]

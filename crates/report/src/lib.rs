@@ -1,0 +1,2 @@
+//! Self-contained HTML pages with plots.
+#![forbid(unsafe_code)]

