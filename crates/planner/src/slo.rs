@@ -1,0 +1,86 @@
+//! A promise about response times, as people write it: `p95<200ms`.
+
+use serde::{Deserialize, Serialize};
+
+/// So many percent of the requests are answered in less than so many milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Slo {
+    /// Such as 95 or 99.9; above 0, below 100.
+    pub percentile: f64,
+    /// Milliseconds.
+    pub under_ms: f64,
+}
+
+impl std::str::FromStr for Slo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Slo, String> {
+        read(text).ok_or_else(|| {
+            format!("`{text}` is no promise about response times; expected a percentile and a time with its unit, such as p95<200ms or p99.9<1s")
+        })
+    }
+}
+
+fn read(text: &str) -> Option<Slo> {
+    let text: String = text.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
+    let (percentile, time) = text.split_once("<=").or_else(|| text.split_once('<'))?;
+    let percentile: f64 = number(percentile.strip_prefix('p')?.trim_end_matches('%'))?;
+    let unit = time.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let factor = match &time[unit..] {
+        "us" | "µs" => 0.001,
+        "ms" => 1.0,
+        "s" => 1_000.0,
+        "m" | "min" => 60_000.0,
+        _ => return None,
+    };
+    let under_ms = number(&time[..unit])? * factor;
+    let sound = percentile > 0.0 && percentile < 100.0 && under_ms > 0.0 && under_ms.is_finite();
+    sound.then_some(Slo { percentile, under_ms })
+}
+
+fn number(text: &str) -> Option<f64> {
+    let plain = text.starts_with(|c: char| c.is_ascii_digit());
+    let plain = plain && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+impl std::fmt::Display for Slo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "p{} < ", self.percentile)?;
+        match self.under_ms {
+            ms if ms >= 1_000.0 => write!(f, "{} s", ms / 1_000.0),
+            ms => write!(f, "{ms} ms"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_as_people_write_them() {
+        let slo = |text: &str| text.parse::<Slo>().ok().map(|slo| (slo.percentile, slo.under_ms));
+        assert_eq!(slo("p95<200ms"), Some((95.0, 200.0)));
+        assert_eq!(slo("P99.9 <= 1.5 s"), Some((99.9, 1_500.0)));
+        assert_eq!(slo("p50<1min"), Some((50.0, 60_000.0)));
+        for wrong in [
+            "",
+            "p95",
+            "p95<200",
+            "95<200ms",
+            "p0<1s",
+            "p100<1s",
+            "p95<0ms",
+            "p95<-1ms",
+            "p95>1s",
+            "pNaN<1s",
+            "p95<1e3ms",
+            "p95<1..ms",
+        ] {
+            let error = wrong.parse::<Slo>().unwrap_err();
+            assert!(error.contains("p95<200ms"), "{error}");
+        }
+        assert_eq!(Slo { percentile: 99.9, under_ms: 1_500.0 }.to_string(), "p99.9 < 1.5 s");
+    }
+}
