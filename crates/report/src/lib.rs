@@ -1,2 +1,21 @@
-//! Self-contained HTML pages with plots.
+//! Self-contained HTML pages with plots: one file, no network, no fonts, readable without JavaScript, on small screens,
+//! in the dark and on paper.
+//!
+//! Pure: data in, text out. Nothing here reads a file or asks a clock. Callers fill in a [`Page`] and write what
+//! [`Page::to_html`] returns; a plot alone becomes an SVG file by [`Plot::to_svg`]. Both can be read from JSON, see
+//! [`read_page`] and [`read_plot`].
 #![forbid(unsafe_code)]
+
+mod html;
+mod page;
+mod plot;
+mod read;
+mod unit;
+
+pub use page::{Block, Column, KeyFigure, Page, Section, Table, Verdict};
+pub use plot::{
+    Axis, Band, Bar, Bars, Better, Bucket, Cell, Curve, Frontier, Group, Heat, Histogram, Limit, Line, Lines,
+    Mark, Percentiles, Plot, Scale, Span, Spot, Stack, Stages,
+};
+pub use read::{ReadError, read_page, read_plot};
+pub use unit::Unit;

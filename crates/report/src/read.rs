@@ -1,0 +1,53 @@
+//! Pages and plots from JSON: the shape is that of the types, and an error says where in it.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+use crate::page::Page;
+use crate::plot::Plot;
+
+/// Why a text is no page or plot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadError {
+    /// Where in the data: `lines.lines[0].points[3]`; `.` is the whole.
+    pub path: String,
+    /// What is wrong there, with the line and column of the text.
+    pub problem: String,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path == "." {
+            write!(f, "{}", self.problem)
+        } else {
+            write!(f, "{}: {}", self.path, self.problem)
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Reads a plot, such as `{"lines": {"title": "…", "lines": [{"name": "p99", "points": [[0, 12.5], [1, 13]]}]}}`.
+///
+/// # Errors
+/// When it is no JSON, a name is unknown or missing, or a value has the wrong type.
+pub fn read_plot(json: &str) -> Result<Plot, ReadError> {
+    read(json)
+}
+
+/// Reads a page, such as `{"title": "…", "sections": [{"title": "…", "blocks": [{"text": "…"}]}]}`.
+///
+/// # Errors
+/// As `read_plot`.
+pub fn read_page(json: &str) -> Result<Page, ReadError> {
+    read(json)
+}
+
+fn read<T: DeserializeOwned>(json: &str) -> Result<T, ReadError> {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let found = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|error| ReadError { path: error.path().to_string(), problem: error.inner().to_string() })?;
+    reader.end().map_err(|error| ReadError { path: ".".to_owned(), problem: error.to_string() })?;
+    Ok(found)
+}
