@@ -12,9 +12,11 @@
 
 mod bind;
 pub mod client;
+mod provider;
 mod routes;
 mod server;
 mod socket;
 mod table;
 
+pub use provider::Provider;
 pub use server::Server;

@@ -1,16 +1,20 @@
-//! What can be asked, and the answers. Pure but for asking the provider for a snapshot.
+//! What can be asked, and the answers. Pure but for asking the provider.
 
+use crate::provider::Provider;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
-use stats::ServerSnapshot;
 
-const ENDPOINTS: [(&str, &str); 3] = [
+const ENDPOINTS: [(&str, &str); 4] = [
     (
         "/stats",
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?format=puma is /puma/stats",
+    ),
+    (
+        "/requests",
+        "requests under way, slowest first; ?limit=N (20), &backtraces asks the workers where in the app they are",
     ),
     ("/puma/stats", "the same in the shape of Puma's stats"),
     ("/", "this list"),
@@ -21,27 +25,30 @@ enum Route {
     Index,
     Stats { buckets: bool },
     PumaStats,
+    Requests { limit: usize, backtraces: bool },
+    BadLimit,
     UnknownFormat,
     NotFound,
     MethodNotAllowed,
 }
 
 /// Answers one request.
-pub(crate) async fn answer<B>(
-    request: &Request<B>,
-    provider: &impl AsyncFn() -> ServerSnapshot,
-) -> Response<Full<Bytes>> {
+pub(crate) async fn answer<B>(request: &Request<B>, provider: &impl Provider) -> Response<Full<Bytes>> {
     let query = request.uri().query().unwrap_or_default();
     match route(request.method(), request.uri().path(), query) {
         Route::Index => json_response(StatusCode::OK, pretty(&json!({ "endpoints": endpoints() }))),
         Route::Stats { buckets } => {
-            let mut snapshot = provider().await;
+            let mut snapshot = provider.stats().await;
             if !buckets {
                 snapshot.front = snapshot.front.without_buckets();
             }
             written(snapshot.to_json())
         }
-        Route::PumaStats => written(provider().await.to_puma_json()),
+        Route::PumaStats => written(provider.stats().await.to_puma_json()),
+        Route::Requests { limit, backtraces } => {
+            written(serde_json::to_string_pretty(&provider.requests(limit, backtraces).await))
+        }
+        Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "there is nothing of that name"),
         Route::MethodNotAllowed => {
@@ -52,17 +59,24 @@ pub(crate) async fn answer<B>(
     }
 }
 
+/// Requests that `/requests` shows when it is not told how many.
+const SHOWN: usize = 20;
+
 fn route(method: &Method, path: &str, query: &str) -> Route {
-    let mut parameters = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let parameters = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let given = |name: &str| parameters.clone().find(|(given, _)| *given == name).map(|(_, value)| value);
+    let on = |name: &str| given(name).is_some_and(|value| value != "0");
     let route = match path {
         "/" => Route::Index,
         "/puma/stats" => Route::PumaStats,
-        "/stats" => match parameters.clone().find(|(name, _)| *name == "format") {
-            None | Some((_, "native")) => {
-                Route::Stats { buckets: parameters.any(|(name, value)| name == "buckets" && value != "0") }
-            }
-            Some((_, "puma")) => Route::PumaStats,
+        "/stats" => match given("format") {
+            None | Some("native") => Route::Stats { buckets: on("buckets") },
+            Some("puma") => Route::PumaStats,
             Some(_) => Route::UnknownFormat,
+        },
+        "/requests" => match given("limit").map_or(Ok(SHOWN), str::parse) {
+            Ok(limit @ 1..) => Route::Requests { limit, backtraces: on("backtraces") },
+            Ok(0) | Err(_) => Route::BadLimit,
         },
         _ => return Route::NotFound,
     };
@@ -111,6 +125,9 @@ mod tests {
         assert_eq!(get("/stats", "format=puma"), Route::PumaStats);
         assert_eq!(get("/stats", "format=xml"), Route::UnknownFormat);
         assert_eq!(get("/puma/stats", "token=x"), Route::PumaStats);
+        assert_eq!(get("/requests", ""), Route::Requests { limit: 20, backtraces: false });
+        assert_eq!(get("/requests", "limit=3&backtraces"), Route::Requests { limit: 3, backtraces: true });
+        assert_eq!(get("/requests", "limit=three"), Route::BadLimit);
         assert_eq!(get("/stats/", ""), Route::NotFound);
         assert_eq!(route(&Method::HEAD, "/stats", ""), Route::Stats { buckets: false });
         assert_eq!(route(&Method::POST, "/stats", ""), Route::MethodNotAllowed);

@@ -1,11 +1,11 @@
 //! The listening side.
 
 use crate::bind::{SocketFile, bind};
+use crate::provider::Provider;
 use crate::routes::answer;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use stats::ServerSnapshot;
 use std::convert::Infallible;
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -47,14 +47,11 @@ impl Server {
 
     /// Answers with what `provider` tells, until the future is dropped. For a `LocalSet` or `LocalRuntime`.
     ///
-    /// `provider` is called once for each request; it should leave what takes long (PSS) to `spawn_blocking`.
+    /// `provider` is asked once for each request; it should leave what takes long (PSS) to `spawn_blocking`.
     ///
     /// # Errors
     /// When the socket cannot be registered with the runtime.
-    pub async fn run<P>(self, provider: P) -> io::Result<Infallible>
-    where
-        P: AsyncFn() -> ServerSnapshot + 'static,
-    {
+    pub async fn run(self, provider: impl Provider + 'static) -> io::Result<Infallible> {
         let Server { listener, file: _file } = self;
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -75,10 +72,7 @@ impl Server {
     }
 }
 
-async fn serve<P>(stream: UnixStream, provider: Rc<P>)
-where
-    P: AsyncFn() -> ServerSnapshot + 'static,
-{
+async fn serve<P: Provider>(stream: UnixStream, provider: Rc<P>) {
     let service = service_fn(move |request| {
         let provider = Rc::clone(&provider);
         async move { Ok::<_, Infallible>(answer(&request, &*provider).await) }

@@ -1,8 +1,8 @@
 //! Server and client together, over a real socket.
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
-use control::{Server, client};
-use stats::{QueueSnapshot, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
+use control::{Provider, Server, client};
+use stats::{InFlight, QueueSnapshot, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             tokio::task::LocalSet::new().block_on(&runtime, async {
                 tokio::select! {
-                    _ = server.run(async || snapshot()) => unreachable!("the server gave up"),
+                    _ = server.run(Told) => unreachable!("the server gave up"),
                     _ = stopped => {}
                 }
             });
@@ -51,6 +51,20 @@ impl Drop for Running {
     }
 }
 
+struct Told;
+
+impl Provider for Told {
+    async fn stats(&self) -> ServerSnapshot {
+        snapshot()
+    }
+
+    /// As many requests as were asked for.
+    async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
+        let backtrace = backtraces.then(|| vec!["app.rb:3:in `sleep'".to_owned()]);
+        vec![InFlight { method: "GET".into(), path: "/slow".into(), backtrace, ..InFlight::default() }; limit]
+    }
+}
+
 fn snapshot() -> ServerSnapshot {
     let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_769_860_800);
     let recorder = stats::Recorder::new();
@@ -67,6 +81,10 @@ fn snapshot() -> ServerSnapshot {
         phase: 0,
         clustered: true,
         pss_bytes: 5 << 20,
+        rss_bytes: 9 << 20,
+        cpu_ms: 120,
+        cores: 2.0,
+        memory_limit_bytes: 1 << 30,
         workers: vec![WorkerSnapshot {
             index: 0,
             pid: 100,
@@ -80,7 +98,10 @@ fn snapshot() -> ServerSnapshot {
             threads_started: 4,
             threads_max: 5,
             in_flight: 3,
+            waiting: 1,
             pss_bytes: 10 << 20,
+            rss_bytes: 30 << 20,
+            cpu_ms: 900,
             restarts: 6,
         }],
         queue: QueueSnapshot { length: 7, oldest_wait_ms: 1.5, longest: 8, max: 10_000 },
@@ -105,6 +126,19 @@ fn both_shapes_and_the_list_are_answered() {
     assert_eq!(json(&server.path, "/stats?format=puma"), puma);
     let list = json(&server.path, "/");
     assert!(list["endpoints"].as_array().unwrap().iter().any(|endpoint| endpoint["path"] == "/stats"));
+}
+
+#[test]
+fn requests_in_flight_are_told_as_asked() {
+    let server = Running::start();
+    assert_eq!(json(&server.path, "/requests").as_array().unwrap().len(), 20);
+    let told = json(&server.path, "/requests?limit=1&backtraces");
+    assert_eq!((&told[0]["path"], &told[0]["worker"]), (&"/slow".into(), &serde_json::Value::Null));
+    assert_eq!(told[0]["backtrace"][0], "app.rb:3:in `sleep'");
+    assert!(json(&server.path, "/requests?limit=1&backtraces=0")[0]["backtrace"].is_null());
+    for wrong in ["/requests?limit=many", "/requests?limit=0", "/requests?limit=-1"] {
+        assert!(matches!(client::get(&server.path, wrong), Err(client::Error::Refused(400, _))), "{wrong}");
+    }
 }
 
 #[test]

@@ -52,6 +52,8 @@ impl Handler for Pipeline {
             body_bytes: ending.body_bytes,
             queue_us: worker.then(|| ending.trace.queue_us.get()),
             app_us: worker.then(|| ending.trace.app_us.get()),
+            cpu_us: None,
+            gvl_us: None,
             total_us: u64::try_from(Instant::now().saturating_duration_since(ending.started).as_micros())
                 .unwrap_or(u64::MAX),
             hijacked: ending.hijacked,

@@ -85,7 +85,7 @@ async fn run(loaded: Loaded) -> Result<(), String> {
         template: supervisor.as_ref().and_then(Supervisor::template_pid),
     };
     if let Some(control) = control {
-        tokio::task::spawn_local(control.run(async move || camera.take().await));
+        tokio::task::spawn_local(control.run(camera));
     }
 
     let (notify, mut notices) = mpsc::unbounded_channel();

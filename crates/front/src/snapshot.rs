@@ -1,10 +1,13 @@
 //! The picture of the whole server that the control socket shows.
 
+use control::Provider;
 use pool::Shared;
 use pool::supervisor::{AppFacts, Command};
 use pool::table::{Row, Stage};
-use settings::Settings;
-use stats::{QueueSnapshot, Recorder, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
+use settings::{Machine, Settings};
+use stats::{
+    InFlight, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState,
+};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot};
@@ -22,21 +25,58 @@ pub(crate) struct Camera {
     pub(crate) template: Option<u32>,
 }
 
-impl Camera {
+/// What a process takes.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    pss_bytes: u64,
+    rss_bytes: u64,
+    cpu_ms: u64,
+}
+
+impl Taken {
+    fn by(pid: u32) -> Taken {
+        use stats::memory::{cpu_ms, pss_bytes, rss_bytes};
+        Taken { pss_bytes: pss_bytes(pid), rss_bytes: rss_bytes(pid), cpu_ms: cpu_ms(pid) }
+    }
+}
+
+impl std::iter::Sum for Taken {
+    fn sum<I: Iterator<Item = Taken>>(all: I) -> Taken {
+        all.fold(Taken::default(), |sum, one| Taken {
+            pss_bytes: sum.pss_bytes + one.pss_bytes,
+            rss_bytes: sum.rss_bytes + one.rss_bytes,
+            cpu_ms: sum.cpu_ms + one.cpu_ms,
+        })
+    }
+}
+
+impl Provider for Camera {
     /// Takes a picture. Memory is measured on another thread: it takes the kernel some time.
-    pub(crate) async fn take(&self) -> ServerSnapshot {
+    async fn stats(&self) -> ServerSnapshot {
         let rows = self.rows().await;
         let pids: Vec<u32> = rows.iter().map(|row| row.pid).collect();
         let own = [Some(std::process::id()), self.template];
         let measured = tokio::task::spawn_blocking(move || {
-            let own: u64 = own.into_iter().flatten().map(stats::memory::pss_bytes).sum();
-            (own, pids.into_iter().map(stats::memory::pss_bytes).collect::<Vec<u64>>())
+            let own: Taken = own.into_iter().flatten().map(Taken::by).sum();
+            (own, Machine::read(), pids.into_iter().map(Taken::by).collect::<Vec<Taken>>())
         });
-        let (own, workers) = measured.await.unwrap_or_default();
-        let memory = workers.into_iter().chain(std::iter::repeat(0));
-        self.picture(own, rows.iter().zip(memory))
+        let Ok((own, machine, workers)) = measured.await else {
+            // Only a panic gets here; the figures are left out rather than the answer.
+            return self.picture(
+                Taken::default(),
+                None,
+                rows.iter().zip(std::iter::repeat(Taken::default())),
+            );
+        };
+        self.picture(own, Some(&machine), rows.iter().zip(workers))
     }
 
+    async fn requests(&self, _limit: usize, _backtraces: bool) -> Vec<InFlight> {
+        Vec::new()
+    }
+}
+
+impl Camera {
     async fn rows(&self) -> Vec<Row> {
         let (answer, rows) = oneshot::channel();
         // While the server ends, the supervisor no longer answers: then there are no workers to show.
@@ -46,7 +86,12 @@ impl Camera {
         rows.await.unwrap_or_default()
     }
 
-    fn picture<'a>(&self, own: u64, rows: impl Iterator<Item = (&'a Row, u64)>) -> ServerSnapshot {
+    fn picture<'a>(
+        &self,
+        own: Taken,
+        machine: Option<&Machine>,
+        rows: impl Iterator<Item = (&'a Row, Taken)>,
+    ) -> ServerSnapshot {
         let now = (Instant::now(), SystemTime::now());
         ServerSnapshot {
             version: crate::VERSION.to_owned(),
@@ -59,21 +104,21 @@ impl Camera {
             taken_at: now.1,
             phase: 0,
             clustered: self.shared.is_some() && self.settings.workers > 1,
-            pss_bytes: own,
-            workers: rows.filter_map(|(row, pss)| self.worker(row, pss, now)).collect(),
+            pss_bytes: own.pss_bytes,
+            rss_bytes: own.rss_bytes,
+            cpu_ms: own.cpu_ms,
+            cores: machine.map_or(0.0, Machine::cpu_time),
+            memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
+            workers: rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect(),
             queue: self.queue(now.0),
             front: Snapshot::of(&self.recorders),
         }
     }
 
-    fn worker(
-        &self,
-        row: &Row,
-        pss_bytes: u64,
-        (now, wall): (Instant, SystemTime),
-    ) -> Option<WorkerSnapshot> {
+    fn worker(&self, row: &Row, taken: Taken, (now, wall): (Instant, SystemTime)) -> Option<WorkerSnapshot> {
         let shared = self.shared.as_ref()?;
         let slot = shared.slot(row.index as usize);
+        let in_flight = shared.dispatch().taken(row.serial);
         Some(WorkerSnapshot {
             index: row.index,
             pid: row.pid,
@@ -90,8 +135,11 @@ impl Camera {
             busy_threads: slot.serving.len() as u32,
             threads_started: slot.threads as u32,
             threads_max: self.settings.threads.max.into(),
-            in_flight: shared.dispatch().taken(row.serial),
-            pss_bytes,
+            in_flight,
+            waiting: in_flight.saturating_sub(slot.serving.len() as u32),
+            pss_bytes: taken.pss_bytes,
+            rss_bytes: taken.rss_bytes,
+            cpu_ms: taken.cpu_ms,
             restarts: row.restarts,
         })
     }

@@ -38,6 +38,16 @@ impl Machine {
         }
     }
 
+    /// CPUs' worth of time that may be used: those of the affinity, or the quota if that is less.
+    pub fn cpu_time(&self) -> f64 {
+        self.cpu_quota.map_or(f64::from(self.cores), |quota| quota.min(f64::from(self.cores)))
+    }
+
+    /// Bytes of memory that may be used: the cgroup's limit, or else the machine's memory. `None` when neither is known.
+    pub fn memory(&self) -> Option<u64> {
+        memory_bound(self).map(|(bytes, _)| bytes)
+    }
+
     /// Whole CPUs that may be used: affinity, lowered by the quota (rounded up).
     pub fn cpus(&self) -> u32 {
         let quota = self.cpu_quota.map_or(u32::MAX, |quota| quota.ceil().max(1.0) as u32);

@@ -13,6 +13,7 @@
 
 mod durations;
 mod gauge;
+mod in_flight;
 pub mod memory;
 mod puma;
 mod recorder;
@@ -22,6 +23,7 @@ mod when;
 
 pub use durations::{Bucket, DurationSummary, Durations};
 pub use gauge::{Gauge, Held};
+pub use in_flight::{InFlight, Phase};
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use server::{QueueSnapshot, RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};

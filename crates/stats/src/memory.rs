@@ -1,4 +1,4 @@
-//! How much memory a process takes.
+//! How much memory and processor time a process takes.
 
 /// The proportional set size of a process in bytes: what it has for itself, and of what it shares with others its share.
 /// That is the figure that can be added up over forked workers. Where the kernel does not tell it (before Linux 4.14, or
@@ -7,6 +7,20 @@
 /// The kernel walks the process's page tables for it, which takes milliseconds for a large one: not for an event loop.
 pub fn pss_bytes(pid: u32) -> u64 {
     pss(pid).or_else(|| rss(pid)).unwrap_or(0)
+}
+
+/// The resident set size of a process in bytes: all of it that is in memory, what others share included. 0 where the kernel does
+/// not tell it, as outside of Linux.
+pub fn rss_bytes(pid: u32) -> u64 {
+    rss(pid).unwrap_or(0)
+}
+
+/// Processor time that all threads of a process have used, in user and kernel mode, in milliseconds; as exact as the clock
+/// tick of the kernel (10 ms). 0 where it does not tell, as outside of Linux.
+pub fn cpu_ms(pid: u32) -> u64 {
+    let ticks = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|text| stat_ticks(&text));
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    ticks.unwrap_or(0).saturating_mul(1_000) / per_second
 }
 
 fn pss(pid: u32) -> Option<u64> {
@@ -27,6 +41,13 @@ fn statm_resident(text: &str) -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// `utime` and `stime` together. The second field is a name in parentheses and may have anything in it.
+fn stat_ticks(text: &str) -> Option<u64> {
+    let (_, fields) = text.rsplit_once(") ")?;
+    let mut times = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
+    times.next()?.ok()?.checked_add(times.next()?.ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +61,9 @@ mod tests {
         assert_eq!(rollup_pss("Pss: many kB\n"), None);
         assert_eq!(statm_resident("2000 150 90 1 0 60 0\n"), Some(150));
         assert_eq!(statm_resident(""), None);
+        let stat = "42 (a ) R 1 2) name) S 1 42 42 0 -1 4194560 900 80 0 0 150 25 7 3 20 0 4 0 12345 0 0";
+        assert_eq!(stat_ticks(stat), Some(175));
+        assert_eq!(stat_ticks("42 (ruby) S 1"), None);
     }
 
     #[cfg(target_os = "linux")]
@@ -47,6 +71,17 @@ mod tests {
     fn this_process_has_memory_and_no_process_has_none() {
         let held = std::hint::black_box(vec![1_u8; 8 << 20]);
         assert!(pss_bytes(std::process::id()) > held.len() as u64);
-        assert_eq!(pss_bytes(u32::MAX), 0);
+        assert!(rss_bytes(std::process::id()) > held.len() as u64);
+        assert_eq!((pss_bytes(u32::MAX), rss_bytes(u32::MAX), cpu_ms(u32::MAX)), (0, 0, 0));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn work_takes_processor_time() {
+        let id = std::process::id();
+        let (before, begun) = (cpu_ms(id), std::time::Instant::now());
+        while cpu_ms(id) < before + 20 {
+            assert!(begun.elapsed().as_secs() < 60, "busy for a minute and it does not show");
+        }
     }
 }

@@ -128,7 +128,7 @@ impl WorkerSnapshot {
     }
 
     fn thread_status(&self, queued: u64, queued_max: u64) -> Status {
-        let backlog = queued + u64::from(self.prefetched());
+        let backlog = queued + u64::from(self.waiting);
         Status {
             backlog,
             running: self.threads_started.into(),

@@ -27,6 +27,10 @@ pub struct Finished {
     pub queue_us: Option<u32>,
     /// How long the app took; `None` when no app was involved.
     pub app_us: Option<u32>,
+    /// Processor time that the app took of that; `None` when it was not measured.
+    pub cpu_us: Option<u32>,
+    /// How long the app waited for Ruby's global lock; `None` when it was not measured, or cannot be.
+    pub gvl_us: Option<u32>,
     /// From its first byte to the last of the response.
     pub total_us: u64,
     /// The connection was taken over: counted as such; its total, the life of a session, is not.
@@ -57,6 +61,8 @@ pub(crate) struct Counted {
     pub queue: Durations,
     pub app: Durations,
     pub total: Durations,
+    pub cpu: Durations,
+    pub gvl: Durations,
 }
 
 /// An open connection: counted until it is dropped.
@@ -127,6 +133,12 @@ impl Counted {
         }
         if let Some(us) = request.app_us {
             self.app.record(us.into());
+        }
+        if let Some(us) = request.cpu_us {
+            self.cpu.record(us.into());
+        }
+        if let Some(us) = request.gvl_us {
+            self.gvl.record(us.into());
         }
     }
 }

@@ -34,6 +34,18 @@ pub struct ServerSnapshot {
     pub clustered: bool,
     /// Memory of front and template, in bytes: their share of what is shared, too.
     pub pss_bytes: u64,
+    /// Resident memory of front and template, in bytes; what they share counts for each.
+    #[serde(default)]
+    pub rss_bytes: u64,
+    /// CPU time of front and template since the start, in milliseconds; 0 where the system does not tell.
+    #[serde(default)]
+    pub cpu_ms: u64,
+    /// CPUs' worth of time that the server may use: those it may run on, or the cgroup's quota if that is less. 0 when unknown.
+    #[serde(default)]
+    pub cores: f64,
+    /// Bytes of memory that the server may use: the cgroup's limit, or else the machine's memory. 0 when unknown.
+    #[serde(default)]
+    pub memory_limit_bytes: u64,
     /// The workers, by index.
     pub workers: Vec<WorkerSnapshot>,
     /// Requests that wait for a worker.
@@ -98,8 +110,17 @@ pub struct WorkerSnapshot {
     pub threads_max: u32,
     /// Requests it has been given and has not answered: those being served and those prefetched.
     pub in_flight: u32,
+    /// Requests it has been given and no thread has taken up.
+    #[serde(default)]
+    pub waiting: u32,
     /// Memory in bytes: its own and its share of what it shares ([`crate::memory::pss_bytes`]).
     pub pss_bytes: u64,
+    /// Resident memory in bytes, what is shared included.
+    #[serde(default)]
+    pub rss_bytes: u64,
+    /// CPU time since its fork, in milliseconds; 0 where the system does not tell.
+    #[serde(default)]
+    pub cpu_ms: u64,
     /// How often the worker of this index was replaced.
     pub restarts: u32,
 }
@@ -131,6 +152,11 @@ impl ServerSnapshot {
         when::between(self.started_at, self.taken_at)
     }
 
+    /// CPU time of all processes that run now, in milliseconds.
+    pub fn total_cpu_ms(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.cpu_ms).fold(self.cpu_ms, u64::saturating_add)
+    }
+
     /// Memory of all processes in bytes.
     pub fn total_pss_bytes(&self) -> u64 {
         self.workers.iter().map(|worker| worker.pss_bytes).fold(self.pss_bytes, u64::saturating_add)
@@ -141,11 +167,6 @@ impl WorkerSnapshot {
     /// Seconds from its fork to `now`.
     pub fn uptime(&self, now: SystemTime) -> f64 {
         when::between(self.started_at, now)
-    }
-
-    /// Requests it was given that no thread has taken up.
-    pub fn prefetched(&self) -> u32 {
-        self.in_flight.saturating_sub(self.busy_threads)
     }
 }
 
@@ -184,7 +205,10 @@ pub(crate) mod tests {
             threads_started: 4,
             threads_max: 5,
             in_flight: 3,
+            waiting: 1,
             pss_bytes: 10 << 20,
+            rss_bytes: 40 << 20,
+            cpu_ms: 1_500,
             restarts: 0,
         };
         ServerSnapshot {
@@ -199,6 +223,10 @@ pub(crate) mod tests {
             phase: 0,
             clustered: true,
             pss_bytes: 5 << 20,
+            rss_bytes: 20 << 20,
+            cpu_ms: 250,
+            cores: 2.0,
+            memory_limit_bytes: 512 << 20,
             workers: (0..workers).map(worker).collect(),
             queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
             front: Snapshot::default(),
@@ -211,6 +239,23 @@ pub(crate) mod tests {
         let read: ServerSnapshot = serde_json::from_str(&server.to_json().unwrap()).unwrap();
         assert_eq!(read, server);
         assert_eq!((read.uptime(), read.total_pss_bytes()), (60.0, 25 << 20));
+        assert_eq!(read.total_cpu_ms(), 250 + 2 * 1_500);
+    }
+
+    #[test]
+    fn what_an_older_server_does_not_say_is_zero() {
+        let mut json: serde_json::Value = serde_json::from_str(&server(1).to_json().unwrap()).unwrap();
+        for name in ["rss_bytes", "cpu_ms", "cores", "memory_limit_bytes", "app_cpu_ms", "gvl_ms"] {
+            assert!(json.as_object_mut().unwrap().remove(name).is_some(), "{name}");
+        }
+        for name in ["rss_bytes", "cpu_ms", "waiting"] {
+            assert!(json["workers"][0].as_object_mut().unwrap().remove(name).is_some(), "{name}");
+        }
+        let read: ServerSnapshot = serde_json::from_value(json).unwrap();
+        assert_eq!(
+            (read.rss_bytes, read.cores, read.workers[0].cpu_ms, read.front.gvl_ms.count),
+            (0, 0.0, 0, 0)
+        );
     }
 
     #[test]

@@ -21,6 +21,12 @@ pub struct Snapshot {
     pub app_ms: DurationSummary,
     /// From the first byte of a request to the last of its response; milliseconds.
     pub total_ms: DurationSummary,
+    /// Processor time of the app's threads, of the requests that were measured; milliseconds.
+    #[serde(default)]
+    pub app_cpu_ms: DurationSummary,
+    /// Waiting for Ruby's global lock (GVL), of the requests that were measured; milliseconds. Nothing before Ruby 3.2.
+    #[serde(default)]
+    pub gvl_ms: DurationSummary,
 }
 
 /// Requests by what became of them.
@@ -83,7 +89,8 @@ impl Snapshot {
 
     /// The same without the histograms' buckets.
     pub fn without_buckets(mut self) -> Snapshot {
-        for summary in [&mut self.queue_ms, &mut self.app_ms, &mut self.total_ms] {
+        let summaries = [&mut self.queue_ms, &mut self.app_ms, &mut self.total_ms];
+        for summary in summaries.into_iter().chain([&mut self.app_cpu_ms, &mut self.gvl_ms]) {
             summary.buckets.clear();
         }
         self
@@ -103,6 +110,8 @@ impl Counted {
         self.queue.add(&other.queue);
         self.app.add(&other.app);
         self.total.add(&other.total);
+        self.cpu.add(&other.cpu);
+        self.gvl.add(&other.gvl);
     }
 
     fn snapshot(&self, connections: ConnectionCounts) -> Snapshot {
@@ -125,6 +134,8 @@ impl Counted {
             queue_ms: self.queue.summary(),
             app_ms: self.app.summary(),
             total_ms: self.total.summary(),
+            app_cpu_ms: self.cpu.summary(),
+            gvl_ms: self.gvl.summary(),
         }
     }
 }
@@ -142,6 +153,8 @@ mod tests {
             body_bytes: 10,
             queue_us: Some(5),
             app_us: Some(900),
+            cpu_us: Some(100),
+            gvl_us: None,
             total_us: 1_000,
             hijacked: false,
         };
@@ -156,6 +169,7 @@ mod tests {
         assert_eq!(picture.failures, FaultCounts { client: 0, app: 1, server: 0 });
         assert_eq!(picture.sent_body_bytes, 20);
         assert_eq!((picture.queue_ms.count, picture.app_ms.count, picture.total_ms.count), (2, 2, 3));
+        assert_eq!((picture.app_cpu_ms.count, picture.app_cpu_ms.max, picture.gvl_ms.count), (2, 0.1, 0));
         assert!(!picture.app_ms.buckets.is_empty());
         assert!(picture.without_buckets().app_ms.buckets.is_empty());
     }
