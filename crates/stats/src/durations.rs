@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 const LONGEST_US: u64 = 3_600_000_000;
 const DIGITS: u8 = 2;
 
-/// Upper bounds of the buckets that [`DurationSummary`] shows, in microseconds.
+/// Upper bounds of the buckets that [`DurationSummary::coarse`] shows, in microseconds.
 const BUCKETS_US: [u64; 17] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000, 30_000_000,
@@ -39,7 +39,7 @@ impl Durations {
         debug_assert!(added.is_ok(), "all histograms have the same bounds");
     }
 
-    /// What there is to say about them.
+    /// What there is to say about them, with fine buckets: every value that was counted, within 1 %.
     pub fn summary(&self) -> DurationSummary {
         let at = |quantile| ms(self.0.value_at_quantile(quantile));
         DurationSummary {
@@ -57,18 +57,85 @@ impl Durations {
     }
 
     fn buckets(&self) -> Vec<Bucket> {
-        let mut bounds = BUCKETS_US.iter().peekable();
-        let (mut buckets, mut seen) = (Vec::with_capacity(BUCKETS_US.len()), 0);
-        for step in self.0.iter_recorded() {
-            while let Some(&&bound) = bounds.peek().filter(|&&&bound| bound < step.value_iterated_to()) {
-                buckets.push(Bucket { le: ms(bound), count: seen });
-                bounds.next();
-            }
-            seen += step.count_since_last_iteration();
-        }
-        buckets.extend(bounds.map(|&bound| Bucket { le: ms(bound), count: seen }));
-        buckets
+        let counted = self.0.iter_recorded().scan(0, |seen, step| {
+            *seen += step.count_since_last_iteration();
+            Some(Bucket { le: ms(step.value_iterated_to()), count: *seen })
+        });
+        counted.collect()
     }
+}
+
+impl DurationSummary {
+    /// The same with a few buckets that are always the same ones, which is what time series want.
+    pub fn coarse(mut self) -> DurationSummary {
+        let mut fine = self.buckets.iter().peekable();
+        let mut seen = 0;
+        let bounds = BUCKETS_US.map(|bound| {
+            while let Some(bucket) = fine.next_if(|bucket| bucket.le <= ms(bound)) {
+                seen = bucket.count;
+            }
+            Bucket { le: ms(bound), count: seen }
+        });
+        self.buckets = bounds.to_vec();
+        self
+    }
+
+    /// What was counted after `earlier`, from the fine buckets of both; as exact as those. The longest is that of the
+    /// last bucket.
+    pub fn since(&self, earlier: &DurationSummary) -> DurationSummary {
+        let steps = new_in(&self.buckets, &earlier.buckets);
+        let count: u64 = steps.iter().map(|(_, new)| new).sum();
+        if count == 0 {
+            return DurationSummary::default();
+        }
+        let at = |quantile: f64| {
+            let rank = ((count as f64 * quantile).ceil() as u64).clamp(1, count);
+            let mut seen = 0;
+            let reached = steps.iter().find(|(_, new)| {
+                seen += new;
+                seen >= rank
+            });
+            reached.map_or(0.0, |(le, _)| *le)
+        };
+        DurationSummary {
+            count,
+            mean: steps.iter().map(|(le, new)| middle(*le) * *new as f64).sum::<f64>() / count as f64,
+            p50: at(0.50),
+            p75: at(0.75),
+            p90: at(0.90),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: at(1.0),
+            buckets: Vec::new(),
+        }
+    }
+}
+
+/// For each bucket of `later` how many came since `earlier`, whose buckets are a part of the same.
+fn new_in(later: &[Bucket], earlier: &[Bucket]) -> Vec<(f64, u64)> {
+    let mut old = earlier.iter().peekable();
+    let (mut seen, mut seen_before) = (0, 0);
+    let mut steps = Vec::new();
+    for bucket in later {
+        let mut known = 0;
+        while let Some(before) = old.next_if(|before| before.le <= bucket.le) {
+            known += before.count.saturating_sub(seen_before);
+            seen_before = before.count;
+        }
+        let new = bucket.count.saturating_sub(seen).saturating_sub(known);
+        seen = bucket.count;
+        steps.extend((new > 0).then_some((bucket.le, new)));
+    }
+    steps
+}
+
+/// The middle of the fine bucket that ends at `le` milliseconds: of 256 equal steps up to 256 µs, of 128 between powers of
+/// two beyond, which is how the histogram keeps two digits.
+fn middle(le: f64) -> f64 {
+    let us = (le * 1_000.0).round() as u64;
+    let width = if us < 256 { 1 } else { 1 << (us.ilog2() - 7) };
+    ms(us) - (width - 1) as f64 / 2_000.0
 }
 
 fn ms(us: u64) -> f64 {
@@ -96,7 +163,7 @@ pub struct DurationSummary {
     pub p999: f64,
     /// The longest.
     pub max: f64,
-    /// Cumulative buckets; may be left out ([`crate::Snapshot::without_buckets`]).
+    /// Cumulative buckets, fine unless made [`DurationSummary::coarse`]; may be left out ([`crate::Snapshot::without_buckets`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub buckets: Vec<Bucket>,
 }
@@ -140,18 +207,40 @@ mod tests {
         let summary = durations.summary();
         assert_eq!((summary.count, summary.p50), (2, 0.0));
         assert!(near(summary.max, 3_600_000.0));
-        assert_eq!(summary.buckets.last().map(|bucket| bucket.count), Some(1));
+        assert_eq!(summary.coarse().buckets.last().map(|bucket| bucket.count), Some(1));
     }
 
     #[test]
     fn buckets_are_cumulative() {
         let mut durations = Durations::default();
         [50, 90, 900, 40_000].into_iter().for_each(|us| durations.record(us));
-        let count = |le: f64| durations.summary().buckets.iter().find(|b| b.le == le).map(|b| b.count);
+        let coarse = durations.summary().coarse();
+        let count = |le: f64| coarse.buckets.iter().find(|b| b.le == le).map(|b| b.count);
         assert_eq!(
             [count(0.1), count(0.5), count(1.0), count(50.0), count(30_000.0)],
             [Some(2), Some(2), Some(3), Some(4), Some(4)]
         );
+    }
+
+    #[test]
+    fn a_difference_is_what_came_between() {
+        let mut durations = Durations::default();
+        (1..=1_000).for_each(|us| durations.record(us * 7));
+        let earlier = durations.summary();
+        assert_eq!(earlier.since(&earlier), DurationSummary::default());
+        let mut between = Durations::default();
+        for us in (1..=500).map(|step| step * 400) {
+            durations.record(us);
+            between.record(us);
+        }
+        let (found, wanted) = (durations.summary().since(&earlier), between.summary());
+        assert_eq!(found.count, 500);
+        let pairs = [(found.mean, wanted.mean), (found.p50, wanted.p50), (found.p95, wanted.p95)];
+        for (found, wanted) in pairs.into_iter().chain([(found.p99, wanted.p99), (found.max, wanted.max)]) {
+            assert!((found - wanted).abs() <= wanted * 0.01, "{found} is not {wanted}");
+        }
+        let from_the_start = durations.summary().since(&DurationSummary::default());
+        assert_eq!((from_the_start.count, from_the_start.p99), (1_500, durations.summary().p99));
     }
 
     #[test]

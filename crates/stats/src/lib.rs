@@ -13,7 +13,9 @@
 
 mod durations;
 mod gauge;
+mod history;
 mod in_flight;
+mod interval;
 pub mod memory;
 mod puma;
 mod recorder;
@@ -23,7 +25,9 @@ mod when;
 
 pub use durations::{Bucket, DurationSummary, Durations};
 pub use gauge::{Gauge, Held};
+pub use history::{History, Point, Times};
 pub use in_flight::{InFlight, Phase};
+pub use interval::{Interval, WorkerInterval};
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use server::{QueueSnapshot, RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};

@@ -157,6 +157,11 @@ impl ServerSnapshot {
         self.workers.iter().map(|worker| worker.cpu_ms).fold(self.cpu_ms, u64::saturating_add)
     }
 
+    /// Resident memory of all processes added up, in bytes; what is shared counts for each.
+    pub fn total_rss_bytes(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.rss_bytes).fold(self.rss_bytes, u64::saturating_add)
+    }
+
     /// Memory of all processes in bytes.
     pub fn total_pss_bytes(&self) -> u64 {
         self.workers.iter().map(|worker| worker.pss_bytes).fold(self.pss_bytes, u64::saturating_add)

@@ -89,11 +89,19 @@ impl Snapshot {
 
     /// The same without the histograms' buckets.
     pub fn without_buckets(mut self) -> Snapshot {
-        let summaries = [&mut self.queue_ms, &mut self.app_ms, &mut self.total_ms];
-        for summary in summaries.into_iter().chain([&mut self.app_cpu_ms, &mut self.gvl_ms]) {
-            summary.buckets.clear();
-        }
+        self.summaries().for_each(|summary| summary.buckets.clear());
         self
+    }
+
+    /// The same with few buckets instead of fine ones.
+    pub fn with_coarse_buckets(mut self) -> Snapshot {
+        self.summaries().for_each(|summary| *summary = std::mem::take(summary).coarse());
+        self
+    }
+
+    fn summaries(&mut self) -> impl Iterator<Item = &mut DurationSummary> {
+        let times = [&mut self.queue_ms, &mut self.app_ms, &mut self.total_ms];
+        times.into_iter().chain([&mut self.app_cpu_ms, &mut self.gvl_ms])
     }
 }
 

@@ -1,0 +1,236 @@
+//! The last hour, in steps of ten seconds: what `GET /history` tells and the dashboard draws.
+//!
+//! Contract: at most [`History::POINTS`] points and one picture are kept, whatever happens.
+
+use crate::durations::DurationSummary;
+use crate::interval::Interval;
+use crate::server::{ServerSnapshot, WorkerState};
+use crate::when;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant, SystemTime};
+
+/// The last hour of one server.
+#[derive(Debug, Default)]
+pub struct History {
+    points: VecDeque<Point>,
+    last: Option<(ServerSnapshot, Instant)>,
+}
+
+/// One step: counts and times are those of the requests that ended in it, everything else is as it was at its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// When it ended.
+    #[serde(with = "when")]
+    pub at: SystemTime,
+    /// How long it was.
+    pub seconds: f64,
+    /// Requests.
+    pub requests: u64,
+    /// Those of them with status 500 to 599.
+    pub errors: u64,
+    /// Those of them with status 400 to 499.
+    pub client_errors: u64,
+    /// Those of them whose client had gone before there was a response.
+    pub client_gone: u64,
+    /// From first byte to last.
+    pub total_ms: Times,
+    /// Waiting for a worker.
+    pub queue_ms: Times,
+    /// Requests in the queue.
+    pub queue: u64,
+    /// Threads that are busy, of all workers.
+    pub busy_threads: u32,
+    /// Threads that all workers may have.
+    pub threads_max: u32,
+    /// Memory of all processes: their own and their share of what they share.
+    pub pss_bytes: u64,
+    /// Resident memory of all processes added up; what is shared counts for each.
+    pub rss_bytes: u64,
+    /// CPUs' worth of time used.
+    pub cpus: f64,
+    /// Workers that are ready.
+    pub workers: u32,
+    /// Workers that were replaced in it.
+    pub restarts: u32,
+}
+
+/// What is kept of a histogram; milliseconds, 0 when nothing was counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// What `GET /history` tells.
+#[derive(Serialize)]
+struct Told<'a> {
+    step_s: u64,
+    #[serde(with = "when")]
+    started_at: SystemTime,
+    #[serde(with = "when")]
+    since: SystemTime,
+    pid: u32,
+    cores: f64,
+    memory_limit_bytes: u64,
+    points: &'a VecDeque<Point>,
+}
+
+impl History {
+    /// How long a step is.
+    pub const STEP: Duration = Duration::from_secs(10);
+    /// How many steps are kept: an hour.
+    pub const POINTS: usize = 360;
+
+    /// Takes in a picture with fine buckets, taken at `now`. The first one only says where counting begins.
+    pub fn add(&mut self, picture: ServerSnapshot, now: Instant) {
+        if let Some((last, then)) = &self.last {
+            let seconds = now.saturating_duration_since(*then).as_secs_f64();
+            if let Some(between) = Interval::between(last, &picture, seconds) {
+                if self.points.len() == History::POINTS {
+                    self.points.pop_front();
+                }
+                self.points.push_back(Point::new(&picture, &between));
+            }
+        }
+        self.last = Some((picture, now));
+    }
+
+    /// The steps, oldest first.
+    pub fn points(&self) -> impl ExactSizeIterator<Item = &Point> {
+        self.points.iter()
+    }
+
+    /// As JSON, or `None` before the first picture.
+    ///
+    /// # Errors
+    /// None in practice: all keys are text and no number is infinite.
+    pub fn to_json(&self) -> serde_json::Result<Option<String>> {
+        let Some((last, _)) = &self.last else { return Ok(None) };
+        let first = self.points.front().map(|point| {
+            let step = Duration::try_from_secs_f64(point.seconds).unwrap_or_default();
+            point.at.checked_sub(step).unwrap_or(point.at)
+        });
+        let told = Told {
+            step_s: History::STEP.as_secs(),
+            started_at: last.started_at,
+            since: first.unwrap_or(last.taken_at),
+            pid: last.pid,
+            cores: last.cores,
+            memory_limit_bytes: last.memory_limit_bytes,
+            points: &self.points,
+        };
+        serde_json::to_string(&told).map(Some)
+    }
+}
+
+impl Point {
+    fn new(picture: &ServerSnapshot, between: &Interval) -> Point {
+        let workers = &picture.workers;
+        let ready = workers.iter().filter(|worker| worker.state == WorkerState::Ready).count();
+        Point {
+            at: picture.taken_at,
+            seconds: rounded(between.seconds),
+            requests: between.requests.total,
+            errors: between.requests.server_errors,
+            client_errors: between.requests.client_errors,
+            client_gone: between.requests.client_gone,
+            total_ms: Times::from(&between.total_ms),
+            queue_ms: Times::from(&between.queue_ms),
+            queue: picture.queue.length,
+            busy_threads: workers.iter().map(|worker| worker.busy_threads).sum(),
+            threads_max: workers.iter().map(|worker| worker.threads_max).sum(),
+            pss_bytes: picture.total_pss_bytes(),
+            rss_bytes: picture.total_rss_bytes(),
+            cpus: rounded(between.cpus),
+            workers: u32::try_from(ready).unwrap_or(u32::MAX),
+            restarts: between.restarts,
+        }
+    }
+}
+
+impl From<&DurationSummary> for Times {
+    fn from(all: &DurationSummary) -> Times {
+        Times { mean: rounded(all.mean), p50: all.p50, p95: all.p95, p99: all.p99, max: all.max }
+    }
+}
+
+/// To a thousandth: 360 points are sent often, and nobody reads more.
+fn rounded(number: f64) -> f64 {
+    (number * 1_000.0).round() / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::server;
+    use crate::{Finished, Recorder, Snapshot};
+
+    /// A server's hour: `steps` pictures, ten seconds and `each` requests apart.
+    fn hour(steps: u64, each: u64) -> History {
+        let (recorder, mut history, begun) = (Recorder::new(), History::default(), Instant::now());
+        for step in 0..steps {
+            let mut picture = server(2);
+            picture.taken_at += History::STEP * step as u32;
+            picture.cpu_ms += 5_000 * step;
+            picture.front = Snapshot::of([&recorder]);
+            history.add(picture, begun + History::STEP * step as u32);
+            (0..each).for_each(|_| {
+                recorder.finished(&Finished {
+                    status: 503,
+                    total_us: 1_000 * (step + 1),
+                    ..Finished::default()
+                })
+            });
+        }
+        history
+    }
+
+    #[test]
+    fn a_point_is_what_came_in_its_step() {
+        let history = hour(3, 5);
+        let points: Vec<&Point> = history.points().collect();
+        assert_eq!(points.len(), 2);
+        assert_eq!((points[1].requests, points[1].errors, points[1].seconds), (5, 5, 10.0));
+        assert!((points[1].total_ms.p99 - 2.0).abs() <= 0.02, "{:?}", points[1].total_ms);
+        assert_eq!((points[1].cpus, points[1].workers, points[1].pss_bytes), (0.5, 2, 25 << 20));
+        assert_eq!((points[1].busy_threads, points[1].threads_max), (4, 10));
+    }
+
+    #[test]
+    fn no_more_than_an_hour_is_kept() {
+        let history = hour(400, 1);
+        assert_eq!(history.points().len(), History::POINTS);
+        assert!(history.points().zip(history.points().skip(1)).all(|(a, b)| a.at < b.at));
+    }
+
+    #[test]
+    fn json_says_since_when() {
+        assert_eq!(History::default().to_json().unwrap(), None);
+        let json: serde_json::Value =
+            serde_json::from_str(&hour(3, 1).to_json().unwrap().unwrap()).unwrap();
+        assert_eq!(json["points"].as_array().unwrap().len(), 2);
+        assert_eq!((&json["step_s"], &json["since"]), (&10.into(), &"2026-01-31T12:01:00.000Z".into()));
+        let point: Point = serde_json::from_value(json["points"][1].clone()).unwrap();
+        assert_eq!(point.requests, 1);
+        let one: serde_json::Value = serde_json::from_str(&hour(1, 1).to_json().unwrap().unwrap()).unwrap();
+        assert_eq!(one["points"].as_array().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn another_server_makes_no_point() {
+        let mut history = hour(2, 1);
+        let mut other = server(2);
+        other.pid += 1;
+        history.add(other, Instant::now() + Duration::from_secs(60));
+        assert_eq!(history.points().len(), 1);
+    }
+}

@@ -1,0 +1,176 @@
+//! What happened between two pictures of the same server: counters become rates, histograms those of the time between.
+
+use crate::durations::DurationSummary;
+use crate::server::{ServerSnapshot, WorkerSnapshot};
+use crate::snapshot::{FaultCounts, RequestCounts};
+use serde::Serialize;
+
+/// The time between two pictures.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Interval {
+    /// How long it was.
+    pub seconds: f64,
+    /// Requests that ended in it.
+    pub requests: RequestCounts,
+    /// Failures in it.
+    pub failures: FaultCounts,
+    /// Connections accepted in it.
+    pub accepted: u64,
+    /// Body bytes sent in it.
+    pub sent_body_bytes: u64,
+    /// From first byte to last; milliseconds.
+    pub total_ms: DurationSummary,
+    /// Waiting for a worker; milliseconds.
+    pub queue_ms: DurationSummary,
+    /// In the app; milliseconds.
+    pub app_ms: DurationSummary,
+    /// CPUs' worth of time that all processes used: 1.5 is one and a half CPUs.
+    pub cpus: f64,
+    /// Workers that were replaced in it.
+    pub restarts: u32,
+    /// What each worker did, in the order of the later picture.
+    pub workers: Vec<WorkerInterval>,
+}
+
+/// What one worker did between two pictures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct WorkerInterval {
+    /// Its place.
+    pub index: u32,
+    /// Requests it finished.
+    pub requests: u64,
+    /// CPUs' worth of time that it used.
+    pub cpus: f64,
+}
+
+impl Interval {
+    /// What happened from `earlier` to `later`, which are `seconds` apart; by a clock that nobody sets, if there is one.
+    /// `None` when they are of two servers (it was started anew in between), or of the same moment.
+    pub fn between(earlier: &ServerSnapshot, later: &ServerSnapshot, seconds: f64) -> Option<Interval> {
+        if (earlier.pid, earlier.started_at) != (later.pid, later.started_at) || seconds <= 0.0 {
+            return None;
+        }
+        let (old, new) = (&earlier.front, &later.front);
+        let workers: Vec<WorkerInterval> =
+            later.workers.iter().map(|worker| worker.since(earlier, seconds)).collect();
+        let front_cpus = cpus(later.cpu_ms.saturating_sub(earlier.cpu_ms), seconds);
+        Some(Interval {
+            seconds,
+            requests: new.requests.since(&old.requests),
+            failures: new.failures.since(&old.failures),
+            accepted: new.connections.accepted.saturating_sub(old.connections.accepted),
+            sent_body_bytes: new.sent_body_bytes.saturating_sub(old.sent_body_bytes),
+            total_ms: new.total_ms.since(&old.total_ms),
+            queue_ms: new.queue_ms.since(&old.queue_ms),
+            app_ms: new.app_ms.since(&old.app_ms),
+            cpus: front_cpus + workers.iter().map(|worker| worker.cpus).sum::<f64>(),
+            restarts: restarts(later).saturating_sub(restarts(earlier)),
+            workers,
+        })
+    }
+
+    /// `count` of these in a second.
+    pub fn per_second(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+impl WorkerSnapshot {
+    fn since(&self, earlier: &ServerSnapshot, seconds: f64) -> WorkerInterval {
+        // A successor of the same index has counted from nothing.
+        let before = earlier.workers.iter().find(|old| (old.index, old.pid) == (self.index, self.pid));
+        let (requests, cpu_ms) = before.map_or((0, 0), |old| (old.requests, old.cpu_ms));
+        WorkerInterval {
+            index: self.index,
+            requests: self.requests.saturating_sub(requests),
+            cpus: cpus(self.cpu_ms.saturating_sub(cpu_ms), seconds),
+        }
+    }
+}
+
+fn restarts(server: &ServerSnapshot) -> u32 {
+    server.workers.iter().map(|worker| worker.restarts).fold(0, u32::saturating_add)
+}
+
+fn cpus(cpu_ms: u64, seconds: f64) -> f64 {
+    cpu_ms as f64 / 1_000.0 / seconds
+}
+
+impl RequestCounts {
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &RequestCounts) -> RequestCounts {
+        RequestCounts {
+            total: self.total.saturating_sub(earlier.total),
+            informational: self.informational.saturating_sub(earlier.informational),
+            successful: self.successful.saturating_sub(earlier.successful),
+            redirected: self.redirected.saturating_sub(earlier.redirected),
+            client_errors: self.client_errors.saturating_sub(earlier.client_errors),
+            server_errors: self.server_errors.saturating_sub(earlier.server_errors),
+            client_gone: self.client_gone.saturating_sub(earlier.client_gone),
+            hijacked: self.hijacked.saturating_sub(earlier.hijacked),
+        }
+    }
+}
+
+impl FaultCounts {
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &FaultCounts) -> FaultCounts {
+        FaultCounts {
+            client: self.client.saturating_sub(earlier.client),
+            app: self.app.saturating_sub(earlier.app),
+            server: self.server.saturating_sub(earlier.server),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::server;
+    use crate::{Finished, Recorder, Snapshot};
+
+    fn page(recorder: &Recorder, status: u16, total_us: u64) {
+        recorder.finished(&Finished { status, total_us, ..Finished::default() });
+    }
+
+    #[test]
+    fn counters_become_what_came_between() {
+        let recorder = Recorder::new();
+        (0..100).for_each(|_| page(&recorder, 200, 1_000));
+        let (mut earlier, mut later) = (server(2), server(2));
+        earlier.front = Snapshot::of([&recorder]);
+        (0..50).for_each(|_| page(&recorder, 200, 80_000));
+        (0..10).for_each(|_| page(&recorder, 500, 200_000));
+        later.front = Snapshot::of([&recorder]);
+        later.cpu_ms += 500;
+        later.workers[0].cpu_ms += 2_000;
+        later.workers[0].requests += 60;
+        let found = Interval::between(&earlier, &later, 2.0).unwrap();
+        assert_eq!((found.requests.total, found.requests.server_errors), (60, 10));
+        assert_eq!(found.per_second(found.requests.total), 30.0);
+        assert!((found.total_ms.p50 - 80.0).abs() < 1.0, "{:?}", found.total_ms);
+        assert!((found.total_ms.p99 - 200.0).abs() < 2.0, "{:?}", found.total_ms);
+        assert!((found.total_ms.mean - 100.0).abs() < 1.0, "{:?}", found.total_ms);
+        assert_eq!(found.cpus, 1.25);
+        assert_eq!(found.workers[0], WorkerInterval { index: 0, requests: 60, cpus: 1.0 });
+        assert_eq!(found.restarts, 0);
+    }
+
+    #[test]
+    fn a_successor_counts_from_nothing() {
+        let (earlier, mut later) = (server(1), server(1));
+        let worker = &mut later.workers[0];
+        (worker.pid, worker.requests, worker.cpu_ms, worker.restarts) = (900, 7, 100, 1);
+        let found = Interval::between(&earlier, &later, 1.0).unwrap();
+        assert_eq!(found.workers[0], WorkerInterval { index: 0, requests: 7, cpus: 0.1 });
+        assert_eq!(found.restarts, 1);
+    }
+
+    #[test]
+    fn two_servers_have_nothing_between_them() {
+        let (earlier, mut later) = (server(1), server(1));
+        later.pid += 1;
+        assert_eq!(Interval::between(&earlier, &later, 1.0), None);
+        assert_eq!(Interval::between(&earlier, &earlier, 0.0), None);
+    }
+}
