@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod histogram;
+pub mod inputs;
 pub mod outcome;
 pub mod plan;
 

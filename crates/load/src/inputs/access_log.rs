@@ -1,0 +1,268 @@
+//! An access log as traffic: who asked for what, with the gaps that there were.
+//!
+//! A line is written when a request has ended. Where it says how long that took, the request is sent that much earlier.
+//! Times of whole seconds are spread evenly over their second, in the order of the file: that keeps the rate of each
+//! second and invents no bursts.
+
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::time::Duration;
+
+use crate::inputs::log_line::{LineReader, LogLine};
+
+/// How many of the lines that cannot be read are shown.
+const SHOWN: usize = 3;
+/// A longer line is no line of a log.
+const LONGEST_LINE: usize = 64 * 1024;
+/// How a file begins that gzip has packed.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// What a log says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// When (since the first one, not decreasing) and which of `requests`.
+    pub arrivals: Vec<(Duration, usize)>,
+    /// Each method and target once.
+    pub requests: Vec<Recorded>,
+    /// Requests left out because their method changes something on the server.
+    pub left_out: u64,
+    /// Lines that could not be read.
+    pub unread: u64,
+    /// The first few of them, as `name:line: text`.
+    pub unread_first: Vec<String>,
+    /// Whether any time was of whole seconds only.
+    pub coarse: bool,
+}
+
+/// A request as it was logged.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Recorded {
+    /// Such as `GET`.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+}
+
+impl Recording {
+    /// From the first request to the last.
+    pub fn lasting(&self) -> Duration {
+        self.arrivals.last().map_or(Duration::ZERO, |(at, _)| *at)
+    }
+}
+
+/// Whether a method only reads (RFC 9110, 9.2.1).
+pub fn is_safe(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
+}
+
+/// Reads a log; `name` is for the mistakes. Methods that change something are left out unless `all_methods`.
+///
+/// # Errors
+/// When it cannot be read, is packed, or has no request that can be sent.
+pub fn access_log(name: &str, log: &mut dyn BufRead, all_methods: bool) -> Result<Recording, String> {
+    let mut reading = Reading { name, all_methods, ..Reading::default() };
+    let mut line = Vec::new();
+    let mut number = 0;
+    loop {
+        line.clear();
+        let length = log.read_until(b'\n', &mut line).map_err(|why| format!("{name}: {why}"))?;
+        if length == 0 {
+            break;
+        }
+        number += 1;
+        if number == 1 && line.starts_with(GZIP) {
+            return Err(format!(
+                "{name} is packed by gzip; expected text: zcat {name} | firebrick bench --replay - …"
+            ));
+        }
+        reading.line(number, &line);
+    }
+    reading.finish(number)
+}
+
+#[derive(Default)]
+struct Reading<'a> {
+    name: &'a str,
+    all_methods: bool,
+    reader: LineReader,
+    known: HashMap<Recorded, usize>,
+    found: Vec<Found>,
+    in_second: HashMap<i64, u32>,
+    recording: Recording,
+}
+
+struct Found {
+    at_us: i64,
+    fine: bool,
+    took_us: i64,
+    /// How many of the same second came before, for coarse times.
+    place: u32,
+    request: usize,
+}
+
+impl Reading<'_> {
+    fn line(&mut self, number: u64, line: &[u8]) {
+        let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
+        if text.trim().is_empty() {
+            return;
+        }
+        match self.reader.read(&text) {
+            Some(line) => self.take(line),
+            None => self.unreadable(number, text.trim()),
+        }
+    }
+
+    fn unreadable(&mut self, number: u64, text: &str) {
+        self.recording.unread += 1;
+        if self.recording.unread_first.len() < SHOWN {
+            let start: String =
+                text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(100).collect();
+            self.recording.unread_first.push(format!("{}:{number}: {start}", self.name));
+        }
+    }
+
+    fn take(&mut self, line: LogLine) {
+        if !self.all_methods && !is_safe(&line.method) {
+            self.recording.left_out += 1;
+            return;
+        }
+        let next = self.known.len();
+        let asked = Recorded { method: line.method, target: line.target };
+        let request = *self.known.entry(asked).or_insert(next);
+        let mut place = 0;
+        if !line.fine {
+            let count = self.in_second.entry(line.at_us).or_default();
+            place = *count;
+            *count = count.saturating_add(1);
+        }
+        self.found.push(Found { at_us: line.at_us, fine: line.fine, took_us: line.took_us, place, request });
+    }
+
+    fn finish(self, lines: u64) -> Result<Recording, String> {
+        let name = self.name;
+        if self.found.is_empty() {
+            return Err(nothing(name, lines, &self.recording));
+        }
+        let begun = |found: &Found| {
+            let spread = match self.in_second.get(&found.at_us) {
+                Some(count) if !found.fine => 1_000_000 * i64::from(found.place) / i64::from(*count),
+                _ => 0,
+            };
+            found.at_us.saturating_add(spread).saturating_sub(found.took_us)
+        };
+        let mut arrivals: Vec<(i64, usize)> =
+            self.found.iter().map(|found| (begun(found), found.request)).collect();
+        arrivals.sort_by_key(|(at, _)| *at);
+        let first = arrivals.first().map_or(0, |(at, _)| *at);
+        let since = |at: i64| Duration::from_micros(at.abs_diff(first));
+        let mut requests: Vec<(usize, Recorded)> =
+            self.known.into_iter().map(|(asked, index)| (index, asked)).collect();
+        requests.sort_by_key(|(index, _)| *index);
+        Ok(Recording {
+            arrivals: arrivals.into_iter().map(|(at, request)| (since(at), request)).collect(),
+            requests: requests.into_iter().map(|(_, asked)| asked).collect(),
+            coarse: self.found.iter().any(|found| !found.fine),
+            ..self.recording
+        })
+    }
+}
+
+/// Why there is nothing to send.
+fn nothing(name: &str, lines: u64, recording: &Recording) -> String {
+    if lines == 0 {
+        return format!("{name} is empty");
+    }
+    if recording.left_out > 0 {
+        return format!(
+            "{name}: all {} requests in it change something (POST and the like); they are sent again, without their bodies, \
+             with --replay-unsafe",
+            recording.left_out
+        );
+    }
+    let shown = recording.unread_first.iter().map(|line| format!("\n  {line}")).collect::<String>();
+    format!(
+        "{name}: no line looks like an access log: expected Apache's common or combined format, nginx's, Firebrick's JSON or \
+         Heroku's router; it has{shown}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str, all: bool) -> Result<Recording, String> {
+        access_log("a.log", &mut text.as_bytes(), all)
+    }
+
+    fn line(second: u32, request: &str) -> String {
+        format!("h - - [31/Jan/2026:12:00:{second:02} +0000] \"{request} HTTP/1.1\" 200 1\n")
+    }
+
+    fn json(ms: u32, took: u32) -> String {
+        format!(
+            "{{\"time\":\"2026-01-31T12:00:{:02}.{:03}Z\",\"method\":\"GET\",\"path\":\"/\",\"total_ms\":{took}}}\n",
+            ms / 1000,
+            ms % 1000
+        )
+    }
+
+    fn times(recording: &Recording) -> Vec<u128> {
+        recording.arrivals.iter().map(|(at, _)| at.as_millis()).collect()
+    }
+
+    #[test]
+    fn whole_seconds_are_spread_evenly() {
+        let log =
+            [line(1, "GET /a"), line(1, "GET /b"), line(3, "GET /a"), line(1, "GET /a"), line(1, "POST /a")]
+                .concat();
+        let found = read(&log, false).unwrap();
+        assert_eq!(times(&found), vec![0, 333, 666, 2_000]);
+        assert_eq!(found.arrivals.iter().map(|(_, which)| *which).collect::<Vec<_>>(), vec![0, 1, 0, 0]);
+        assert_eq!((found.requests.len(), found.left_out, found.unread, found.coarse), (2, 1, 0, true));
+        let all = read(&log, true).unwrap();
+        assert_eq!(times(&all), vec![0, 250, 500, 750, 2_000]);
+        assert_eq!((all.requests.len(), all.left_out), (3, 0));
+    }
+
+    #[test]
+    fn a_request_began_before_its_line_was_written() {
+        let found = read(&[json(100, 0), json(2_000, 1_500), json(2_100, 0)].concat(), false).unwrap();
+        assert_eq!(times(&found), vec![0, 400, 2_000]);
+        assert!(!found.coarse);
+        // The slow one had begun first.
+        let found = read(&[json(1_000, 0), json(1_500, 1_400)].concat(), false).unwrap();
+        assert_eq!(times(&found), vec![0, 900]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_counted_and_named() {
+        let log = format!("\nnonsense\u{7}\n{}more\nand more\nand more\n", line(1, "GET /"));
+        let found = read(&log, false).unwrap();
+        assert_eq!((found.arrivals.len(), found.unread), (1, 4));
+        assert_eq!(
+            found.unread_first,
+            vec!["a.log:2: nonsense\u{fffd}", "a.log:4: more", "a.log:5: and more"]
+        );
+        assert!(read("x\n", false).unwrap_err().contains("a.log:1: x"));
+        assert!(read("", false).unwrap_err().contains("empty"));
+        assert!(read(&line(1, "POST /"), false).unwrap_err().contains("--replay-unsafe"));
+        let packed = access_log("a.gz", &mut &[0x1f, 0x8b, 8, 0][..], false).unwrap_err();
+        assert!(packed.contains("zcat a.gz"), "{packed}");
+    }
+
+    proptest! {
+        #[test]
+        fn arrivals_never_go_back(entries in proptest::collection::vec((0u32..60_000, 0u32..5_000, any::<bool>()), 1..40)) {
+            let log: String = entries
+                .iter()
+                .map(|(ms, took, fine)| if *fine { json(*ms, *took) } else { line(ms / 1000, "GET /x") })
+                .collect();
+            let found = read(&log, false).unwrap();
+            prop_assert_eq!(found.arrivals.len(), entries.len());
+            prop_assert!(found.arrivals.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+            prop_assert!(found.arrivals.iter().all(|(_, which)| *which < found.requests.len()));
+            prop_assert_eq!(found.arrivals[0].0, Duration::ZERO);
+        }
+    }
+}

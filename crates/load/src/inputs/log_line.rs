@@ -1,0 +1,270 @@
+//! One line of an access log, in any of the formats that are common with Ruby servers.
+//!
+//! Known: Apache's common and combined format (nginx's default and Firebrick's too), Firebrick's JSON and JSON of like
+//! names, lines of Heroku's router.
+
+use jiff::Timestamp;
+use jiff::fmt::strtime;
+
+/// What a line says about a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LogLine {
+    /// When it was written, which is when the request had ended; microseconds since 1970.
+    pub at_us: i64,
+    /// Whether the time is finer than a second.
+    pub fine: bool,
+    /// How long the request took, where the line says so; microseconds.
+    pub took_us: i64,
+    /// Such as `GET`.
+    pub method: String,
+    /// Path and query as they were sent.
+    pub target: String,
+}
+
+/// Reads lines; remembers the last date, because neighbours have the same.
+#[derive(Debug, Default)]
+pub(super) struct LineReader {
+    date: String,
+    date_us: i64,
+}
+
+impl LineReader {
+    /// Reads a line, whichever format it has; `None` when it has none of them.
+    pub(super) fn read(&mut self, line: &str) -> Option<LogLine> {
+        let line = line.trim();
+        if line.starts_with('{') {
+            return json(line);
+        }
+        if line.contains(" method=") && line.contains(" path=") {
+            return router(line);
+        }
+        self.apache(line)
+    }
+
+    fn apache(&mut self, line: &str) -> Option<LogLine> {
+        let (_, rest) = line.split_once('[')?;
+        let (date, rest) = rest.split_once(']')?;
+        let (request, rest) = quoted(rest.split_once('"')?.1)?;
+        let (method, target) = request_line(&request)?;
+        let at_us = self.date(date)?;
+        Some(LogLine { at_us, fine: false, took_us: took(rest).unwrap_or(0), method, target })
+    }
+
+    /// `10/Oct/2000:13:55:36 -0700`, or RFC 3339 as some configurations have it.
+    fn date(&mut self, text: &str) -> Option<i64> {
+        if self.date != text || text.is_empty() {
+            let apache =
+                strtime::parse("%d/%b/%Y:%H:%M:%S %z", text).and_then(|broken| broken.to_timestamp());
+            let found = apache.ok().or_else(|| text.parse::<Timestamp>().ok())?;
+            self.date_us = found.as_microsecond();
+            self.date = text.to_owned();
+        }
+        Some(self.date_us)
+    }
+}
+
+/// The text up to the closing quote, escapes resolved, and what follows it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let mut out = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        match *bytes.get(at)? {
+            b'"' => return Some((String::from_utf8(out).ok()?, &text[at + 1..])),
+            b'\\' => {
+                let (byte, length) = escape(&bytes[at + 1..])?;
+                out.push(byte);
+                at += 1 + length;
+            }
+            byte => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// The byte that stands behind a backslash, and how long that is: `\"`, `\\`, `\x22`.
+fn escape(text: &[u8]) -> Option<(u8, usize)> {
+    match *text.first()? {
+        b'x' => {
+            let digits = std::str::from_utf8(text.get(1..3)?).ok()?;
+            Some((u8::from_str_radix(digits, 16).ok()?, 3))
+        }
+        byte @ (b'"' | b'\\') => Some((byte, 1)),
+        _ => None,
+    }
+}
+
+/// `GET /path HTTP/1.1`.
+fn request_line(text: &str) -> Option<(String, String)> {
+    let (method, rest) = text.split_once(' ')?;
+    let target = rest.rsplit_once(" HTTP/").map_or(rest, |(target, _)| target);
+    checked(method, target)
+}
+
+/// Method and target, if they can be sent. A target with a host in it (as proxies get it) loses that.
+fn checked(method: &str, target: &str) -> Option<(String, String)> {
+    let plain = !method.is_empty()
+        && method.len() <= 20
+        && method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+    if !plain || target.is_empty() {
+        return None;
+    }
+    let target = match target.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(['/', '?']) => {
+            rest.find('/').map_or("/", |slash| &rest[slash..])
+        }
+        _ => target,
+    };
+    let sendable = target.starts_with('/') || (target == "*" && method == "OPTIONS");
+    // Logs are full of what scanners send; whatever went over the wire once may go again.
+    let clean = target.bytes().all(|byte| byte.is_ascii_graphic());
+    (sendable && clean).then(|| (method.to_owned(), target.to_owned()))
+}
+
+/// Firebrick's own formats end in seconds with four digits behind the point: in all; or in all, in the queue, in the app.
+fn took(rest: &str) -> Option<i64> {
+    let numbers: Vec<&str> = rest.split(' ').rev().take_while(|word| four_digits(word)).collect();
+    let total = match numbers[..] {
+        [total] | [_, _, total] => total,
+        _ => return None,
+    };
+    total.parse::<f64>().ok().map(|seconds| (seconds * 1e6) as i64)
+}
+
+fn four_digits(word: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    word.split_once('.').is_some_and(|(whole, part)| digits(whole) && part.len() == 4 && digits(part))
+}
+
+fn json(line: &str) -> Option<LogLine> {
+    let found: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).ok()?;
+    let text = |names: &[&str]| names.iter().find_map(|name| found.get(*name)?.as_str());
+    let time = text(&["time", "timestamp", "@timestamp", "time_iso8601"])?;
+    let path = text(&["path", "uri", "request_uri"])?;
+    let target = match text(&["query"]) {
+        Some(query) if !query.is_empty() && !path.contains('?') => format!("{path}?{query}"),
+        _ => path.to_owned(),
+    };
+    let (method, target) = checked(text(&["method", "request_method"])?, &target)?;
+    let took = found.get("total_ms").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+    let (at_us, fine) = moment(time)?;
+    Some(LogLine { at_us, fine, took_us: microseconds(took), method, target })
+}
+
+/// A time of RFC 3339, and whether it is finer than a second.
+fn moment(text: &str) -> Option<(i64, bool)> {
+    let at = text.parse::<Timestamp>().ok()?;
+    Some((at.as_microsecond(), text.contains('.')))
+}
+
+fn microseconds(ms: f64) -> i64 {
+    (ms * 1e3).clamp(0.0, 1e15) as i64
+}
+
+/// `2026-01-31T12:00:00.042+00:00 heroku[router]: at=info method=GET path="/" … connect=1ms service=18ms status=200`.
+fn router(line: &str) -> Option<LogLine> {
+    let (at_us, fine) = line.split(' ').find_map(moment)?;
+    let value = |name: &str| {
+        let (_, rest) = line.split_once(name)?;
+        match rest.strip_prefix('"') {
+            Some(rest) => quoted(rest).map(|(text, _)| text),
+            None => Some(rest.split(' ').next().unwrap_or(rest).to_owned()),
+        }
+    };
+    let (method, target) = checked(&value(" method=")?, &value(" path=")?)?;
+    let ms =
+        |name: &str| value(name).and_then(|text| text.strip_suffix("ms")?.parse::<f64>().ok()).unwrap_or(0.0);
+    let took_us = microseconds(ms(" connect=") + ms(" service="));
+    Some(LogLine { at_us, fine, took_us, method, target })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(line: &str) -> Option<LogLine> {
+        LineReader::default().read(line)
+    }
+
+    fn line(at_us: i64, fine: bool, took_us: i64, method: &str, target: &str) -> Option<LogLine> {
+        Some(LogLine { at_us, fine, took_us, method: method.to_owned(), target: target.to_owned() })
+    }
+
+    #[test]
+    fn known_formats() {
+        let noon = 1_769_860_800_000_000;
+        let date = "[31/Jan/2026:12:00:00 +0000]";
+        for (text, wanted) in [
+            (format!("192.0.2.1 - - {date} \"GET /a?b=1 HTTP/1.1\" 200 2326"), line(noon, false, 0, "GET", "/a?b=1")),
+            (format!("192.0.2.1 - joe {date} \"GET /a HTTP/1.1\" 200 2326 1.0215"), line(noon, false, 1_021_500, "GET", "/a")),
+            (
+                format!("::1 - - {date} \"POST /a HTTP/1.1\" 200 - \"-\" \"Moz (\\\"x\\\") 1.0\" 0.5000 0.0012 0.0200"),
+                line(noon, false, 500_000, "POST", "/a"),
+            ),
+            (
+                format!("192.0.2.1 - - {date} \"GET http://h:80/a HTTP/1.1\" 404 9 \"-\" \"curl/7.88.1\""),
+                line(noon, false, 0, "GET", "/a"),
+            ),
+            (format!("h - - {date} \"GET /\\x22q\\x22 HTTP/1.0\" 200 1"), line(noon, false, 0, "GET", "/\"q\"")),
+            (
+                "{\"time\":\"2026-01-31T12:00:00.042Z\",\"method\":\"GET\",\"path\":\"/a%20b\",\"query\":\"q=1\",\"total_ms\":1.5}".to_owned(),
+                line(noon + 42_000, true, 1_500, "GET", "/a%20b?q=1"),
+            ),
+            (
+                "2026-01-31T12:00:00.042000+00:00 heroku[router]: at=info method=GET path=\"/x?y=z\" host=a.example dyno=web.1 \
+                 connect=1ms service=18ms status=200 bytes=13"
+                    .to_owned(),
+                line(noon + 42_000, true, 19_000, "GET", "/x?y=z"),
+            ),
+            (
+                "<158>1 2026-01-31T12:00:00+00:00 host heroku router - at=info method=HEAD path=\"/\" service=18ms".to_owned(),
+                line(noon, false, 18_000, "HEAD", "/"),
+            ),
+        ] {
+            assert_eq!(read(&text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_request() {
+        for text in [
+            "",
+            "hello",
+            "h - - [31/Jan/2026:12:00:00 +0000] \"-\" 400 16",
+            "h - - [31/Foo/2026:12:00:00 +0000] \"GET / HTTP/1.1\" 200 1",
+            "h - - [31/Jan/2026:12:00:00 +0000] \"GET /a b HTTP/1.1\" 400 1",
+            "h - - [31/Jan/2026:12:00:00 +0000] \"\\x16\\x03\\x01\" 400 1",
+            "h - - [31/Jan/2026:12:00:00 +0000] \"CONNECT h:443 HTTP/1.1\" 400 1",
+            "h - - [31/Jan/2026:12:00:00 +0000] \"GET / HTTP/1.1",
+            "{\"time\":\"noon\",\"method\":\"GET\",\"path\":\"/\"}",
+            "{\"time\":\"2026-01-31T12:00:00Z\",\"method\":null,\"path\":null}",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_remembered_with_its_text() {
+        let mut reader = LineReader::default();
+        let mut at = |date: &str| {
+            reader.read(&format!("h - - [{date}] \"GET / HTTP/1.1\" 200 1")).map(|line| line.at_us)
+        };
+        let first = at("31/Jan/2026:12:00:00 +0000").unwrap();
+        assert_eq!(at("31/Jan/2026:12:00:00 +0000"), Some(first));
+        assert_eq!(at("31/Jan/2026:12:00:01 +0000"), Some(first + 1_000_000));
+        assert_eq!(at("31/Jan/2026:13:00:00 +0100"), Some(first));
+        assert_eq!(at("nonsense"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_judged(text in "(\\{\"time\":\"2026-01-31T12:00:00Z\",\"method\":\"GET\",\"path\":\"|h - - \\[31/Jan/2026:12:00:00 \\+0000\\] \"GET |a method=GET path=)?.{0,40}") {
+            if let Some(line) = read(&text) {
+                prop_assert!(line.target.bytes().all(|byte| byte.is_ascii_graphic()) && line.took_us >= 0);
+            }
+        }
+    }
+}

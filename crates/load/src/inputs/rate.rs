@@ -1,0 +1,150 @@
+//! Rates and how they change: `500/s`, `100..2000/s:30s`, `100/s:10s,200/s:10s`.
+
+use crate::inputs::amount::{duration, number, unit_seconds};
+use crate::plan::Stage;
+
+/// More than this no machine sends, per second.
+const MOST: f64 = 1e8;
+
+const EXPECTED: &str = "expected 500/s, 375/min or 2k/s; a bare number is per second";
+
+/// A rate in requests per second: `500/s`, `375/min`, `1000/h`, `2k/s`; a bare number is per second.
+///
+/// # Errors
+/// Says what was expected.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let found = amount(text).ok_or_else(|| format!("{text:?} is not a rate: {EXPECTED}"))?;
+    if found <= 0.0 {
+        return Err(format!("{text:?}: a rate has to be more than 0"));
+    }
+    Ok(found)
+}
+
+fn amount(text: &str) -> Option<f64> {
+    let (amount, per) = per(text)?;
+    plain(amount).map(|amount| amount / per).filter(|rate| *rate <= MOST)
+}
+
+/// Splits `375/min` into `375` and 60.
+fn per(text: &str) -> Option<(&str, f64)> {
+    let text = text.trim();
+    match text.split_once('/') {
+        None => Some((text, 1.0)),
+        Some((amount, unit)) => Some((amount.trim(), unit_seconds(unit.trim()).filter(|unit| *unit >= 1.0)?)),
+    }
+}
+
+/// A number that may end in `k` or `M`.
+fn plain(text: &str) -> Option<f64> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
+        Some(b'M') => (&text[..text.len() - 1], 1e6),
+        _ => (text, 1.0),
+    };
+    number(digits).map(|number| number * factor)
+}
+
+/// The stages of an open model, separated by commas: a rate (`500/s`) or a ramp (`100..2000/s`), and behind a colon how
+/// long. Only the last one may leave that out: it lasts until the run is over.
+///
+/// # Errors
+/// Says which stage is wrong and what was expected.
+pub fn stages(text: &str) -> Result<Vec<Stage>, String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let stages: Vec<Stage> = parts.iter().map(|part| stage(part)).collect::<Result<_, String>>()?;
+    let (_, before) = stages.split_last().ok_or_else(|| format!("{text:?} is not a rate: {EXPECTED}"))?;
+    if let Some(at) = before.iter().position(|stage| stage.lasting.is_none()) {
+        return Err(format!(
+            "{:?} does not say how long it lasts, and more follows: expected {}:10s",
+            parts[at].trim(),
+            parts[at].trim()
+        ));
+    }
+    if stages.iter().all(|stage| stage.from == 0.0 && stage.to == 0.0) {
+        return Err(format!("{text:?}: a rate has to be more than 0"));
+    }
+    Ok(stages)
+}
+
+fn stage(text: &str) -> Result<Stage, String> {
+    let (rates, lasting) = match text.split_once(':') {
+        Some((rates, lasting)) => (rates, Some(duration(lasting)?)),
+        None => (text, None),
+    };
+    if lasting.is_some_and(|lasting| lasting.is_zero()) {
+        return Err(format!("{:?} lasts no time at all", text.trim()));
+    }
+    let (from, to) = ends(rates)
+        .ok_or_else(|| format!("{:?} is not a rate: {EXPECTED}; a ramp is 100..2000/s:30s", rates.trim()))?;
+    Ok(Stage { from, to, lasting })
+}
+
+/// Both ends of `100..2000/s`, whose unit counts for both, or of a rate that stays.
+fn ends(text: &str) -> Option<(f64, f64)> {
+    let Some((from, to)) = text.split_once("..") else {
+        return amount(text).map(|rate| (rate, rate));
+    };
+    let (to_amount, unit) = per(to)?;
+    let to = plain(to_amount)? / unit;
+    let from = if from.contains('/') { amount(from)? } else { plain(from.trim())? / unit };
+    (from <= MOST && to <= MOST).then_some((from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn of(from: f64, to: f64, seconds: Option<u64>) -> Stage {
+        Stage { from, to, lasting: seconds.map(Duration::from_secs) }
+    }
+
+    #[test]
+    fn rates() {
+        for (text, wanted) in [
+            ("500/s", 500.0),
+            ("375/min", 6.25),
+            ("500", 500.0),
+            ("2k/s", 2_000.0),
+            ("3600/h", 1.0),
+            ("0.5/s", 0.5),
+            (" 5 / m ", 5.0 / 60.0),
+        ] {
+            assert_eq!(rate(text), Ok(wanted), "{text}");
+        }
+        for text in ["", "0", "0/s", "-5/s", "500/x", "/s", "500/ms", "k", "1e9/s", "999999999999/s"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn stages_of_a_run() {
+        for (text, wanted) in [
+            ("500/s", vec![of(500.0, 500.0, None)]),
+            ("100..2000/s:30s", vec![of(100.0, 2_000.0, Some(30))]),
+            ("60..120/min:1m", vec![of(1.0, 2.0, Some(60))]),
+            ("60/min..2/s:1m", vec![of(1.0, 2.0, Some(60))]),
+            ("100/s:10s, 200/s:10s", vec![of(100.0, 100.0, Some(10)), of(200.0, 200.0, Some(10))]),
+            ("0..50:5,50", vec![of(0.0, 50.0, Some(5)), of(50.0, 50.0, None)]),
+        ] {
+            assert_eq!(stages(text), Ok(wanted), "{text}");
+        }
+        assert!(stages("100/s,200/s").unwrap_err().contains("100/s:10s"));
+        assert!(stages("100/s:soon").unwrap_err().contains("duration"));
+        for text in ["", "0/s", "0/s:1s,0..0/s", "1..", "..5", "1...5", "100/s:0s", "1/s:1s,"] {
+            assert!(stages(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_judged(text in ".{0,30}") {
+            if let Ok(stages) = stages(&text) {
+                for stage in stages {
+                    prop_assert!(stage.from.is_finite() && stage.to.is_finite() && stage.from >= 0.0 && stage.to >= 0.0);
+                }
+            }
+        }
+    }
+}

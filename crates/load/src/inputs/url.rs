@@ -1,0 +1,292 @@
+//! Whom a request goes to: `http://localhost:9292/path?query`, `localhost:9292`, `[::1]:9292`, `unix:/run/app.sock:/path`.
+
+use std::net::Ipv6Addr;
+use std::path::PathBuf;
+
+use crate::plan::Origin;
+
+/// A URL taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Scheme, host and port; `localhost` for a Unix socket.
+    pub origin: Origin,
+    /// Path and query as they are sent, never empty.
+    pub target: String,
+    /// The socket, when it is a Unix one.
+    pub unix: Option<PathBuf>,
+    /// Name and password, percent-decoded, when the URL has them.
+    pub user: Option<(String, String)>,
+}
+
+/// Reads a URL. Without a scheme it is `http`; letters outside of ASCII in path and query are percent-encoded as
+/// browsers do it; a fragment is left out, as it never leaves the browser.
+///
+/// # Errors
+/// Says what is wrong with it and how it is written.
+pub fn url(text: &str) -> Result<Target, String> {
+    let text = text.trim();
+    read(text).map_err(|why| format!("{text:?} is not a URL that can be asked: {why}"))
+}
+
+fn read(text: &str) -> Result<Target, String> {
+    if text.is_empty() {
+        return Err("it is empty; expected http://localhost:9292/".to_owned());
+    }
+    if let Some(rest) = strip_scheme(text, "unix:") {
+        return socket(rest);
+    }
+    let (tls, rest) = scheme(text)?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    let (user, place) = match authority.rsplit_once('@') {
+        Some((user, place)) => (Some(credentials(user)?), place),
+        None => (None, authority),
+    };
+    let (host, port) = host_and_port(place)?;
+    let origin = Origin { tls, host, port: port.unwrap_or(if tls { 443 } else { 80 }) };
+    Ok(Target { origin, target: target(behind)?, unix: None, user })
+}
+
+/// Schemes may be written in any case.
+fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
+    let head = text.get(..scheme.len())?;
+    head.eq_ignore_ascii_case(scheme).then(|| &text[scheme.len()..])
+}
+
+fn scheme(text: &str) -> Result<(bool, &str), String> {
+    if let Some(rest) = strip_scheme(text, "http://") {
+        return Ok((false, rest));
+    }
+    if let Some(rest) = strip_scheme(text, "https://") {
+        return Ok((true, rest));
+    }
+    match text.split_once("://") {
+        Some((scheme, _))
+            if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) =>
+        {
+            Err(format!("the scheme {scheme}:// is not known; expected http://, https:// or unix:/path.sock"))
+        }
+        // http:/host and http:host are slips; `localhost:9292` is not.
+        _ => match ["http:", "https:"].iter().find(|slip| strip_scheme(text, slip).is_some()) {
+            Some(slip) => Err(format!("two slashes belong behind {slip}, as in {slip}//localhost:9292/")),
+            None => Ok((false, text)),
+        },
+    }
+}
+
+/// What stands behind `unix:`: the socket, and behind a colon the path.
+fn socket(rest: &str) -> Result<Target, String> {
+    let rest = match rest.strip_prefix("//") {
+        Some(more) => more,
+        None => rest,
+    };
+    let (socket, path) = match rest.split_once(":/") {
+        Some((socket, path)) => (socket, format!("/{path}")),
+        None => (rest.strip_suffix(':').unwrap_or(rest), String::new()),
+    };
+    if socket.is_empty() || socket.contains('\0') {
+        return Err("no socket is named; expected unix:/run/app.sock or unix:/run/app.sock:/path".to_owned());
+    }
+    let origin = Origin { tls: false, host: "localhost".to_owned(), port: 80 };
+    Ok(Target { origin, target: target(&path)?, unix: Some(PathBuf::from(socket)), user: None })
+}
+
+fn credentials(text: &str) -> Result<(String, String), String> {
+    let (name, password) = text.split_once(':').unwrap_or((text, ""));
+    Ok((decoded(name)?, decoded(password)?))
+}
+
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        if byte == b'%' {
+            let pair = behind.get(..2).and_then(hex_pair).ok_or_else(|| percent(text))?;
+            bytes.push(pair);
+            rest = &behind[2..];
+        } else {
+            bytes.push(byte);
+            rest = behind;
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| "name and password are not UTF-8".to_owned())
+}
+
+fn hex_pair(pair: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()
+}
+
+fn percent(text: &str) -> String {
+    format!("a % in {text:?} is not followed by two hexadecimal digits; write a percent sign as %25")
+}
+
+fn host_and_port(place: &str) -> Result<(String, Option<u16>), String> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (address, behind) = rest
+                .split_once(']')
+                .ok_or("the bracket of its IPv6 address is not closed; expected http://[::1]:9292/")?;
+            let known = address.parse::<Ipv6Addr>().is_ok();
+            if !known {
+                return Err(format!("[{address}] is not an IPv6 address; expected one such as [::1]"));
+            }
+            match behind.strip_prefix(':') {
+                Some(port) => (address, Some(port)),
+                None if behind.is_empty() => (address, None),
+                None => return Err(format!("{behind:?} behind the bracket is neither a port nor a path")),
+            }
+        }
+        None if place.matches(':').count() > 1 => {
+            return Err(format!("an IPv6 address needs brackets: expected [::1]:9292, found {place}"));
+        }
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    name(host)?;
+    let port = port.map(number).transpose()?;
+    Ok((host.to_owned(), port))
+}
+
+fn name(host: &str) -> Result<(), String> {
+    if host.is_empty() {
+        return Err("no host is named; expected one such as localhost:9292".to_owned());
+    }
+    if !host.is_ascii() {
+        return Err(format!("the host {host} has letters that are not ASCII; write its xn-- form"));
+    }
+    let odd = host.chars().find(|c| !(c.is_ascii_alphanumeric() || "-._~:".contains(*c)));
+    odd.map_or(Ok(()), |c| Err(format!("a host cannot have {c:?} in it")))
+}
+
+fn number(port: &str) -> Result<u16, String> {
+    let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = if digits { port.parse().ok() } else { None }.filter(|port| *port > 0);
+    port.ok_or_else(|| "its port is not a number from 1 to 65535".to_owned())
+}
+
+/// Path and query without the fragment, ready to be sent.
+///
+/// # Errors
+/// When it has blanks, control characters or a percent sign that stands alone.
+pub fn target(text: &str) -> Result<String, String> {
+    let text = text.split('#').next().unwrap_or_default();
+    let mut sent = String::with_capacity(text.len() + 1);
+    if !text.starts_with('/') {
+        sent.push('/');
+    }
+    let bytes = text.as_bytes();
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            b' ' => return Err("there is a blank in it; write it as %20".to_owned()),
+            0..=0x1f | 0x7f => {
+                return Err(format!("there is a control character in it; write it as %{byte:02X}"));
+            }
+            b'%' if bytes.get(at + 1..at + 3).and_then(hex_pair).is_none() => return Err(percent(text)),
+            0x80.. => sent.push_str(&format!("%{byte:02X}")),
+            _ => sent.push(char::from(byte)),
+        }
+    }
+    Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn plain(text: &str) -> (bool, String, u16, String) {
+        let found = url(text).unwrap();
+        assert_eq!((found.unix, found.user), (None, None));
+        (found.origin.tls, found.origin.host, found.origin.port, found.target)
+    }
+
+    #[test]
+    fn what_people_write() {
+        for (text, tls, host, port, target) in [
+            ("http://localhost:9292/", false, "localhost", 9292, "/"),
+            ("http://localhost:9292", false, "localhost", 9292, "/"),
+            ("localhost:9292/a?b=c", false, "localhost", 9292, "/a?b=c"),
+            ("HTTPS://example.org", true, "example.org", 443, "/"),
+            ("example.org", false, "example.org", 80, "/"),
+            ("http://[::1]:3000/x", false, "::1", 3000, "/x"),
+            ("[::1]", false, "::1", 80, "/"),
+            ("http://127.0.0.1?q=1", false, "127.0.0.1", 80, "/?q=1"),
+            ("http://h/a#part", false, "h", 80, "/a"),
+            ("http://h/a%20b", false, "h", 80, "/a%20b"),
+            ("http://h/caf\u{e9}", false, "h", 80, "/caf%C3%A9"),
+            ("http://h/?next=http://other/", false, "h", 80, "/?next=http://other/"),
+            ("h/?next=http://other/", false, "h", 80, "/?next=http://other/"),
+        ] {
+            assert_eq!(plain(text), (tls, host.to_owned(), port, target.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn users_and_sockets() {
+        let found = url("http://joe:a%40b@h/").unwrap();
+        assert_eq!(found.user, Some(("joe".to_owned(), "a@b".to_owned())));
+        for (text, path, target) in [
+            ("unix:/run/a.sock", "/run/a.sock", "/"),
+            ("unix:/run/a.sock:/x?y", "/run/a.sock", "/x?y"),
+            ("unix:///run/a.sock", "/run/a.sock", "/"),
+            ("unix:///run/a.sock:/x", "/run/a.sock", "/x"),
+            ("unix:a.sock:/x", "a.sock", "/x"),
+        ] {
+            let found = url(text).unwrap();
+            assert_eq!((found.unix, found.target.as_str()), (Some(PathBuf::from(path)), target), "{text}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        for (text, why) in [
+            ("", "http://localhost:9292/"),
+            ("http://", "no host"),
+            ("http://h/a b", "%20"),
+            ("http://h/100%", "%25"),
+            ("http://h/%zz", "%25"),
+            ("ftp://h/", "not known"),
+            ("http:/h/", "two slashes"),
+            ("http://::1/", "brackets"),
+            ("http://[::1/", "not closed"),
+            ("http://[1.2.3.4]/", "not an IPv6"),
+            ("http://h:0/", "port"),
+            ("http://h:70000/", "port"),
+            ("http://h:/", "port"),
+            ("http://h:12x/", "port"),
+            ("http://b\u{fc}cher.example/", "xn--"),
+            ("http://a_b,c/", "','"),
+            ("unix:", "no socket"),
+            ("http://h/\u{7}", "%07"),
+            ("http://%zz@h/", "%25"),
+        ] {
+            let found = url(text).unwrap_err();
+            assert!(found.contains(why), "{text}: {found}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_accepted_can_be_sent(text in "(https?://|unix:/)?[a-z\\[\\]:@./?#% \u{e9}0-9]{0,24}") {
+            if let Ok(found) = url(&text) {
+                prop_assert!(found.target.starts_with('/'));
+                prop_assert!(found.target.bytes().all(|byte| byte.is_ascii_graphic()));
+                prop_assert!(!found.origin.host.is_empty() && found.origin.port > 0);
+                // Written again it is the same.
+                if found.unix.is_none() {
+                    let host = if found.origin.host.contains(':') { format!("[{}]", found.origin.host) } else { found.origin.host.clone() };
+                    let again = url(&format!("{}://{host}:{}{}", if found.origin.tls { "https" } else { "http" }, found.origin.port, found.target)).unwrap();
+                    prop_assert_eq!((again.origin, again.target), (found.origin, found.target));
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_is_judged(text in any::<String>()) {
+            let _ = url(&text);
+        }
+    }
+}
