@@ -20,10 +20,12 @@ module Bench
     # Runs a command on the generator's processor and answers what it printed.
     def self.capture(words, setting, limit:, env: {})
       IO.popen([env, *Machine.pinned(setting.cpu, words), { in: File::NULL, err: %i[child out] }]) do |io|
-        Timeout.timeout(limit) { io.read }
+        ended = false
+        Timeout.timeout(limit) { io.read }.tap { ended = true }
       rescue Timeout::Error
-        Process.kill(:KILL, io.pid)
         raise Failure, "`#{words.join(' ')}` did not end within #{limit} s"
+      ensure
+        Process.kill(:KILL, io.pid) unless ended
       end
     end
 

@@ -1,0 +1,14 @@
+# frozen_string_literal: true
+
+# Answers at once, but for STALL_FOR seconds (1) in every STALL_EVERY seconds (10), when everybody waits for the end of the stall, as
+# while garbage is collected or a disk hangs.
+every = Float(ENV.fetch("STALL_EVERY", "10"))
+lasting = Float(ENV.fetch("STALL_FOR", "1"))
+headers = { "content-type" => "text/plain" }.freeze
+body = ["Hello, World!"].freeze
+
+run(lambda do |_env|
+  since = Process.clock_gettime(Process::CLOCK_MONOTONIC) % every
+  sleep lasting - since if since < lasting
+  [200, headers.dup, body]
+end)

@@ -1,0 +1,114 @@
+# frozen_string_literal: true
+
+require_relative "../peers"
+require_relative "../sites"
+require_relative "stack"
+
+module Bench
+  module Shootout
+    # The servers, each with the best configuration that its manual or measuring taught for the load it meets here, and why.
+    # What stands here is printed with the results.
+    module Contestants
+      # layers: see Stack; needs: names of Programs; why: a line for readers.
+      Contestant = Struct.new(:layers, :needs, :why, keyword_init: true)
+
+      # nginx in front of an app. `ab` asks without keep-alive, so its connections to the app are short too, and shared fairly.
+      FRONT = <<~CONF
+        upstream app { server unix:{socket} fail_timeout=0; }
+        server {
+          listen 127.0.0.1:{port} backlog=4096;
+          location / { proxy_pass http://app; proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }
+        }
+      CONF
+
+      PASSENGER = "passenger start --engine=builtin -e production --max-pool-size {workers} --min-instances {workers} --max-request-queue-size 0 " \
+                  "--log-level 0 --disable-turbocaching --disable-security-update-check --disable-anonymous-telemetry --no-install-runtime " \
+                  "--instance-registry-dir {home} --pid-file {home}/passenger.pid --log-file {home}/passenger.log"
+      PUMA = "puma -e production -w {cluster} -t {threads}:{threads} {preload}"
+      FIREBRICK = "{firebrick} -w {workers} -t {threads}:{threads} -e production -q --control off {dir}"
+      WEBRICK = <<~RUBY
+        require "webrick"
+        server = WEBrick::HTTPServer.new(
+          BindAddress: "127.0.0.1", Port: {port}, DocumentRoot: "{dir}", MaxClients: 1000, DoNotReverseLookup: true,
+          AccessLog: [], Logger: WEBrick::Log.new(File::NULL, WEBrick::BasicLog::FATAL)
+        )
+        trap("TERM") { server.shutdown }
+        server.start
+      RUBY
+
+      module_function
+
+      # Firebrick's path has to be filled in by whoever knows it.
+      def firebrick_command(setup, text) = text.sub("{firebrick}", setup.firebrick)
+
+      # Servers of a folder with files.
+      def files(setup)
+        nginx = "sendfile on; tcp_nopush on; %sserver { listen 127.0.0.1:{port} backlog=4096; root \"{dir}\"; }\n"
+        {
+          "firebrick" => one("firebrick", Peer.new(command: firebrick_command(setup, Peers::STATIC["firebrick"].command)), [],
+                             "one thread; no log, as with all others"),
+          "nginx + open_file_cache" => one("nginx", Peers.nginx(format(nginx, "open_file_cache max=20000; open_file_cache_valid 60s; ")), %w[nginx],
+                                           "its fastest: files stay open, changes are seen within 60 s"),
+          "nginx" => one("nginx", Peers.nginx(format(nginx, "")), %w[nginx], "as most people run it: a file is opened for each request"),
+          "h2o" => one("h2o", Peers::STATIC["h2o"], %w[h2o], "one thread; it keeps files open by itself"),
+          "webrick" => one("webrick", Peer.new(command: "ruby {home}/webrick.rb", config: { "webrick.rb" => WEBRICK }), %w[ruby webrick],
+                           "no logs, no reverse look-up, 1,000 clients at a time")
+        }
+      end
+
+      # Servers of a Rack app that listen on a port.
+      def bare(setup)
+        tcp = "-b tcp://127.0.0.1:{port}"
+        {
+          "firebrick" => one("firebrick", firebrick(setup, tcp), [], "as it comes"),
+          "puma" => one("puma", Peer.new(command: "#{PUMA} #{tcp}?backlog=4096"), %w[puma rack], "preloaded, fixed number of threads"),
+          "unicorn" => one("unicorn", unicorn("127.0.0.1:{port}"), %w[unicorn rack], "preloaded; -N: no middleware of its own (a log, among others)"),
+          "passenger" => detached("passenger", Peer.new(command: "#{PASSENGER} -a 127.0.0.1 -p {port}"), %w[passenger rack],
+                                  "its own engine; all processes from the start, no limit of its queue, no cache of answers")
+        }
+      end
+
+      # The same behind nginx, by Unix socket.
+      def behind_nginx(setup)
+        back = {
+          "firebrick" => [firebrick(setup, "-b unix://{socket}"), []],
+          "puma" => [Peer.new(command: "#{PUMA} -b unix://{socket}?backlog=4096"), %w[puma rack]],
+          "unicorn" => [unicorn("{socket}"), %w[unicorn rack]],
+          "passenger" => [Peer.new(command: "#{PASSENGER} --socket {socket} --socket-backlog 4096"), %w[passenger rack]]
+        }
+        back.to_h do |name, (peer, needs)|
+          layer = Stack::Layer.new(name: name, peer: peer, on_socket: true, pid_file: ("passenger.pid" if name == "passenger"))
+          front = Stack::Layer.new(name: "nginx", peer: Peers.nginx(FRONT))
+          ["nginx + #{name}", Contestant.new(layers: [layer, front], needs: ["nginx", *needs], why: "nginx with one process in front, by Unix socket")]
+        end
+      end
+
+      def firebrick(setup, bind) = Peer.new(command: firebrick_command(setup, "#{FIREBRICK} #{bind}"))
+
+      def unicorn(bind)
+        Peer.new(command: "unicorn -N -E production -c {home}/unicorn.rb", config: { "unicorn.rb" => <<~RUBY })
+          worker_processes {workers}
+          preload_app true
+          listen "#{bind}", backlog: 4096
+        RUBY
+      end
+
+      def one(name, peer, needs, why, env: {})
+        Contestant.new(layers: [Stack::Layer.new(name: name, peer: peer, env: env)], needs: needs, why: why)
+      end
+
+      def detached(name, peer, needs, why)
+        Contestant.new(layers: [Stack::Layer.new(name: name, peer: peer, pid_file: "passenger.pid")], needs: needs, why: why)
+      end
+
+      # { title => text } for readers: the command lines and files of all layers.
+      def written_down(contestant)
+        contestant.layers.each_with_object("why" => contestant.why) do |layer, texts|
+          env = layer.env.map { |key, value| "#{key}=#{value} " }.join
+          texts[layer.name] = "#{env}#{layer.peer.command.sub(%r{\S*/firebrick(?=\s)}, 'firebrick')}"
+          layer.peer.config.each { |file, text| texts["#{layer.name}: #{file}"] = text }
+        end
+      end
+    end
+  end
+end

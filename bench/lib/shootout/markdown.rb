@@ -1,0 +1,168 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require_relative "figures"
+require_relative "store"
+
+module Bench
+  module Shootout
+    # The shoot-out's part of RESULTS.md, written from what is stored; the rest of the file is left alone.
+    module Markdown
+      BEGIN_MARK = "<!-- shoot-out: from here to its end written by bench/shootout -->"
+      END_MARK = "<!-- end of the shoot-out -->"
+      BUSY = 0.1
+      # Placeholders of commands and files, for readers.
+      LEGEND = "`{port}` a free port of 127.0.0.1, `{socket}` a Unix socket, `{workers}` processes (`{cluster}` 0 instead of 1), `{threads}` in each, " \
+               "`{preload}` `--preload` with more than one process, `{dir}` the app's folder, `{home}` a folder of the server's own. Processes of Ruby " \
+               "have `RACK_ENV=production`."
+
+      module_function
+
+      def write(output, documents)
+        path = File.join(output, "RESULTS.md")
+        FileUtils.mkdir_p(output)
+        old = File.exist?(path) ? File.read(path) : "# Figures\n"
+        File.write("#{path}.new", replace(old, section(output, documents)))
+        File.rename("#{path}.new", path)
+      end
+
+      def replace(text, section)
+        part = "#{BEGIN_MARK}\n#{section}#{END_MARK}\n"
+        old = /^#{Regexp.escape(BEGIN_MARK)}$.*?^#{Regexp.escape(END_MARK)}$\n?/m
+        text.match?(old) ? text.sub(old) { part } : "#{text.chomp}\n\n#{part}"
+      end
+
+      def section(output, documents)
+        parts = ["## Shoot-out", introduction(documents), *documents.map { |one| scenario(output, one) }]
+        "#{parts.join("\n\n")}\n"
+      end
+
+      def introduction(documents)
+        machines = documents.map { |one| one["machine"] }.uniq
+        versions = documents.map { |one| one["versions"] }.reduce({}, :merge)
+        <<~TEXT.chomp
+          The comparisons that people quote, measured again side by side by [`bench/shootout`](README.md#the-shoot-out), which takes everybody from Debian's packages.
+          Servers take turns (A B C, A B C, …), each freshly started; a figure is the median of the rounds, a ratio the median of the rounds' own ratios. CPU is that of the whole
+          process tree, memory too (PSS: shared pages count in part). Rows that compete stand in the order of the first column that says who is better. Every sample is in [plots/](plots/).
+
+          Machine: #{machines.join('; ')}.
+
+          #{versions.map { |name, version| "- #{name}: #{version}" }.join("\n")}
+        TEXT
+      end
+
+      def scenario(output, document)
+        parts = ["### #{document['title']}", state(document)]
+        return [*parts, "**Not measured**: #{document['skipped']}."].join("\n\n") if document["skipped"]
+
+        parts.concat(document["tables"].flat_map { |table| table(output, table, document) })
+        parts << notes(document) << configurations(document)
+        parts.compact.reject(&:empty?).join("\n\n")
+      end
+
+      def state(document)
+        size = document["size"]
+        text = +"#{document['started'][0, 10]}, `bench/shootout #{document['scenario']}`, #{size['rounds'] == 1 ? 'one round' : "#{size['rounds']} rounds"}."
+        text << " **Interrupted**: some rounds are missing." unless document["complete"] || document["skipped"]
+        text << " **Rough**: other programs used up to #{(document['busy'] * 100).round} % of the processors." if document["busy"] > BUSY
+        text
+      end
+
+      def table(output, table, document)
+        [("#### #{table['title']}" unless table["title"].empty?), table["text"], grid(table), (best(table) if table["comparable"]), images(output, table, document)].compact.reject(&:empty?)
+      end
+
+      def grid(table)
+        titles = table["heads"] + table["columns"].map { |column| column["title"] }
+        head = ["| #{titles.join(' | ')} |", "|#{'---|' * table['heads'].size}#{'---:|' * table['columns'].size}"]
+        [*head, *sorted(table).map { |row| "| #{[*row['cells'], *figures(row, table)].join(' | ')} |" }].join("\n")
+      end
+
+      # Best first by the first column that has a good direction; rows without a figure last.
+      def sorted(table)
+        column = table["columns"].find { |one| one["better"] }
+        return table["rows"] unless table["comparable"] && column
+
+        table["rows"].sort_by.with_index do |row, index|
+          value = value(row, column, table)
+          if value
+            [0, column["better"] == "more" ? -value : value, index]
+          else
+            [1, 0, index]
+          end
+        end
+      end
+
+      def figures(row, table)
+        rest = Array.new(table["columns"].size - 1, "")
+        return ["not measured", *rest] if row["missing"]
+        return ["–", *rest] if row["rounds"].empty?
+        return ["failed", *rest] if good(row).empty?
+
+        table["columns"].map { |column| cell(row, column, table) }
+      end
+
+      def cell(row, column, table)
+        return errors(row) if column["metric"] == "errors"
+
+        Figures.number(value(row, column, table))
+      end
+
+      # Errors add up, a round that failed is one.
+      def errors(row)
+        Figures.number(row["rounds"].sum { |round| round["failure"] ? 1 : round["errors"].to_i })
+      end
+
+      def good(row) = row["rounds"].reject { |round| round["failure"] }
+
+      def value(row, column, table)
+        metric = column["metric"]
+        return Figures.median(good(row).map { |round| round[metric] }) unless column["to"]
+
+        other = table["rows"].find { |one| one["name"] == column["to"] } or return
+        pairs = row["rounds"].zip(other["rounds"]).map { |pair| pair.map { |round| round && round[metric] } }
+        Figures.median(pairs.filter_map { |own, base| own.fdiv(base) if own && base&.positive? })
+      end
+
+      # Who leads, whoever it is.
+      def best(table)
+        leaders = table["columns"].select { |column| column["better"] }.filter_map do |column|
+          direction = column["better"] == "more" ? :max_by : :min_by
+          row = table["rows"].select { |one| value(one, column, table) }.public_send(direction) { |one| value(one, column, table) } or next
+          "#{column['better'] == 'more' ? 'most' : 'least'} #{column['title']}: **#{row['cells'].first}** (#{Figures.number(value(row, column, table))})"
+        end
+        leaders.empty? ? "" : "#{leaders.join('; ').then { |text| text[0].upcase + text[1..] }}."
+      end
+
+      def images(output, table, _document)
+        table["plots"].filter_map do |plot|
+          "![#{plot['title']}](#{Store::FOLDER}/#{plot['name']}.svg)" if File.exist?(File.join(output, Store::FOLDER, "#{plot['name']}.svg"))
+        end.join("\n\n")
+      end
+
+      def notes(document)
+        document["tables"].flat_map { |table| table["rows"] }.flat_map do |row|
+          failures = row["rounds"].filter_map { |round| round["failure"] }.uniq.map { |text| "failed: #{one_line(text)}" }
+          killed = row["rounds"].sum { |round| round["killed"].to_i }
+          failures << "#{killed} processes had to be killed after TERM" if killed.positive?
+          [row["missing"], *failures].compact.map { |text| "- #{row['name']}: #{text}" }
+        end.join("\n")
+      end
+
+      def one_line(text) = text.split("\n").map(&:strip).join(" ").slice(0, 300)
+
+      def configurations(document)
+        texts = document["tables"].flat_map { |table| table["rows"] }.reject { |row| row["configuration"].empty? }.map { |row| configuration(row) }
+        return "" if texts.empty?
+
+        "<details>\n<summary>Commands and configurations</summary>\n\n#{LEGEND}\n\n#{texts.join("\n\n")}\n\n</details>"
+      end
+
+      def configuration(row)
+        why, *texts = row["configuration"].to_a
+        blocks = texts.map { |title, text| "#{title}:\n\n#{text.strip.gsub(/^/, '    ')}" }
+        ["**#{row['cells'].first}**: #{why.last}.", *blocks].join("\n\n")
+      end
+    end
+  end
+end

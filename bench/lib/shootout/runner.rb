@@ -1,0 +1,131 @@
+# frozen_string_literal: true
+
+require_relative "markdown"
+require_relative "plots"
+require_relative "programs"
+require_relative "store"
+
+module Bench
+  module Shootout
+    # Measures scenario after scenario, round after round, and writes down what came out.
+    class Runner
+      # options: see Options; dir: a folder for everything that is written meanwhile; out: where a person reads along.
+      def initialize(options, dir, out: $stdout)
+        @options = options
+        @setup = Setup.new(options.size, dir)
+        @scenarios = options.scenarios.map { |scenario| scenario.new(@setup) }
+        @out = out
+      end
+
+      # Answers whether everything could be measured.
+      def run
+        check_firebrick
+        introduce
+        @scenarios.map { |scenario| measure(scenario) }.all?
+      ensure
+        report
+      end
+
+      # Writes RESULTS.md and the plots from what is stored; also after an interruption.
+      def report
+        documents = Store.read(@options.output, SCENARIOS.map(&:key))
+        return if documents.empty?
+
+        problem = Plots.new.draw(@options.output, documents)
+        Markdown.write(@options.output, documents)
+        @out.puts "Written: #{File.join(@options.output, 'RESULTS.md')}#{" (#{problem})" if problem}"
+      end
+
+      private
+
+      def check_firebrick
+        return if File.executable?(@setup.firebrick)
+
+        raise Failure, "#{@setup.firebrick} was not found: build it with `cargo build --release`, or name another with FIREBRICK=PATH"
+      end
+
+      def introduce
+        missing = Programs.missing
+        @out.puts "Missing, and left out: #{missing.join(', ')}. To have them: bench/shootout --install, or\n  #{Programs.apt(missing)}" if missing.any?
+        seconds = @scenarios.sum { |scenario| scenario.trials.sum { |trial| estimate(trial) } }
+        @out.puts "About #{duration(seconds)}, until #{(Time.now + seconds).strftime('%H:%M')}. What is measured is kept, whenever you interrupt."
+      end
+
+      def duration(seconds) = seconds < 120 ? "#{seconds.round} s" : "#{(seconds / 60.0).round} min"
+
+      def estimate(trial)
+        return 0 if absence(trial)
+
+        trial.seconds * (trial.once_over && trial.seconds > trial.once_over ? 1 : @options.size.rounds)
+      end
+
+      # True when every figure is there and no request failed.
+      def measure(scenario)
+        tables = scenario.tables
+        store = Store.new(scenario, tables, @options.size, @options.output)
+        @out.puts "", "## #{scenario.title}", ""
+        missing = Programs.missing(scenario.needs)
+        return skip(store, missing) if missing.any?
+
+        trials = present(tables.flat_map(&:trials), store)
+        store.versions(versions(scenario, trials))
+        scenario.around { rounds(trials, store) }
+        store.complete
+        show(store)
+      end
+
+      def skip(store, missing)
+        store.skip("#{missing.join(', ')} not found: `#{Programs.apt(missing)}`")
+        @out.puts store.data["skipped"]
+        false
+      end
+
+      # Those that can be measured; the others are named.
+      def present(trials, store)
+        trials.reject { |trial| absence(trial)&.then { |text| store.missing(trial, text) } }
+      end
+
+      def absence(trial)
+        missing = Programs.missing(trial.needs)
+        missing.empty? ? trial.absent : "not installed: `#{Programs.apt(missing)}`"
+      end
+
+      def versions(scenario, trials) = (scenario.needs + trials.flat_map(&:needs)).uniq
+
+      def rounds(trials, store)
+        @options.size.rounds.times do |round|
+          store.busy(Machine.busy_share)
+          trials.each do |trial|
+            next if trial.once_over && store.rounds(trial).any? { |one| one["elapsed"].to_f > trial.once_over }
+
+            progress("round #{round + 1} of #{@options.size.rounds}: #{trial.name}")
+            store.add(trial, attempt(trial))
+          end
+        end
+      ensure
+        progress("")
+      end
+
+      def attempt(trial)
+        trial.work.call
+      rescue Failure => e
+        e
+      end
+
+      def progress(text)
+        @out.print("\r\e[K#{text}") if @out.tty?
+      end
+
+      def show(store)
+        tables = store.data["tables"]
+        tables.each do |table|
+          @out.puts "", table["title"], "" unless table["title"].empty?
+          @out.puts Markdown.grid(table)
+        end
+        notes = Markdown.notes(store.data)
+        @out.puts "", notes unless notes.empty?
+        tables.flat_map { |table| table["rows"] }.all? { |row| row["missing"] || Markdown.errors(row) == "0" }
+      end
+    end
+  end
+end

@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require_relative "../../scenarios"
+require_relative "../scenario"
+
+module Bench
+  module Shootout
+    # The load generators themselves on the same servers: what they say, what they cost, what they overlook.
+    class Instruments < Scenario
+      called "instruments", "The instruments themselves"
+      CONNECTIONS = 64
+      STREAMS = 16
+      STALL_CONNECTIONS = 10
+      STALL_RATE = 200
+      STALL_SECONDS = 1
+      HELLO = BODIES.fetch("hello")
+
+      def tables
+        [closed("nginx", "nginx, `return 200`", nginx, place(@setup.app("hello"), [1, 1]), http1),
+         closed("rack", "Firebrick, a Rack app that says hello", Contestants.bare(@setup)["firebrick"], place(@setup.app("hello"), [1, 5]), http1),
+         closed("h2", "H2O over HTTP/2, a file", h2o, @setup.place(Sites.folder("page", @setup.dir), [1, 1], Stack::Answer.of(Sites::PAGE, "/page.html")), http2),
+         stall]
+      end
+
+      private
+
+      def place(dir, shape, env: {}) = @setup.place(dir, shape, Stack::Answer.of(HELLO), env: env)
+
+      def nginx
+        Contestants.one("nginx", Peers.nginx(%(server { listen 127.0.0.1:{port} backlog=4096; default_type text/plain; return 200 "#{HELLO}"; }\n)), %w[nginx], "nothing but the answer")
+      end
+
+      def h2o = Contestants.one("h2o", Peers::STATIC["h2o"], %w[h2o], "HTTP/2 with prior knowledge")
+
+      def firebrick(*words) = Generators::Firebrick.new(@setup.firebrick, words)
+
+      def http1(connections = CONNECTIONS)
+        { "firebrick bench" => firebrick("-c", connections.to_s), "wrk" => Generators::Wrk.new(connections: connections),
+          "h2load" => Generators::H2load.new(connections: connections), "ab" => Generators::Ab.new(concurrency: connections, keep_alive: true),
+          "siege" => Generators::TimedSiege.new(users: connections, keep_alive: true) }
+      end
+
+      def http2
+        { "firebrick bench" => firebrick("--http2", "--streams", STREAMS.to_s, "-c", CONNECTIONS.to_s), "h2load" => Generators::H2load.new(connections: CONNECTIONS, streams: STREAMS) }
+      end
+
+      # Whom CPU is compared with.
+      def closed(key, title, server, place, instruments)
+        other = instruments.key?("wrk") ? "wrk" : "h2load"
+        columns = [Column.new(title: "requests/s", metric: :rate, better: "more"), Column.new(title: "generator's CPU µs/request", metric: :generator_us, better: "less"),
+                   Column.new(title: "that, #{other} = 1", metric: :generator_us, to: "#{key}, #{other}"), *Scenario::TIMES.map { |one| Column.new(title: one.title, metric: one.metric) },
+                   LONGEST, ERRORS, BUSY, Column.new(title: "server's CPU µs/request", metric: :cpu_us)]
+        text = "One processor for the server, one for the load generator."
+        Table.new(title: title, text: text, heads: ["instrument", "as it was called"], columns: columns, trials: trials(key, server, place, instruments, @size.timed),
+                  plots: [plot(key, title)])
+      end
+
+      def trials(key, server, place, instruments, seconds)
+        instruments.map do |name, instrument|
+          work = -> { @setup.measure(server.layers, place, instrument, @setup.generator(seconds)) }
+          own = instrument.program == @setup.firebrick ? [] : [instrument.program]
+          Trial.new(name: "#{key}, #{name}", cells: [name, "`#{instrument.to_s { seconds }}`"], needs: [*own, *server.needs],
+                    configuration: name == instruments.keys.first ? Contestants.written_down(server) : {}, seconds: seconds + 2, work: work)
+        end
+      end
+
+      def plot(key, title)
+        bars("instruments-#{key}", "What a request costs the load generator: #{title.delete('`')}", :generator_us, "CPU time of the load generator per request", "less", unit: { "named" => "µs" }, log: true)
+      end
+
+      def stall
+        every, lasting = stall_times
+        place = place(@setup.app("stall"), [1, 5], env: { "STALL_EVERY" => every.to_s, "STALL_FOR" => lasting.to_s })
+        instruments = { **http1(STALL_CONNECTIONS), "firebrick bench, open model" => firebrick("--rate", "#{STALL_RATE}/s") }
+        columns = [Column.new(title: "requests/s", metric: :rate), *%i[p50 p95 p99].map { |one| Column.new(title: "#{one} ms", metric: one) },
+                   LONGEST, ERRORS]
+        server = Contestants.bare(@setup)["firebrick"]
+        Table.new(title: "A server that stalls #{Figures.number(lasting)} s in every #{Figures.number(every)} s", text: stall_text(every, lasting), heads: ["instrument", "as it was called"],
+                  columns: columns, trials: [arithmetic(every, lasting), *trials("stall", server, place, instruments, @size.stall)], comparable: false,
+                  plots: [Plot.new(name: "instruments-stall", title: "A server that stalls: the 99th percentile that each instrument tells", metric: :p99, label: "p99", unit: "milliseconds", better: "less", log: true)])
+      end
+
+      def stall_times
+        every = @size.stall_every
+        [every, STALL_SECONDS * every / 10.0]
+      end
+
+      def stall_text(every, lasting)
+        "`bench/apps/stall` on Firebrick. In a closed model a stall holds #{STALL_CONNECTIONS} requests, however many users would have come meanwhile: the rest of the time has thousands, so the " \
+          "99th percentile does not see it. An open model sends on time and counts from then: #{(100 * lasting / every).round} % of its requests come during a stall."
+      end
+
+      # What users who come evenly must see: those who come during a stall wait for the rest of it.
+      def arithmetic(every, lasting)
+        share = lasting / every
+        at = ->(part) { [1000 * lasting * (1 - ((1 - part) / share)), 0].max }
+        Trial.new(name: "stall, arithmetic", cells: ["arithmetic", "users who come evenly"], seconds: 0, work: -> { { p50: at[0.5], p95: at[0.95], p99: at[0.99], longest: 1000 * lasting } })
+      end
+    end
+  end
+end

@@ -1,0 +1,150 @@
+# frozen_string_literal: true
+
+require_relative "../scenario"
+
+module Bench
+  module Shootout
+    # Very many things that wait at the same time: as a program, and as a server of requests that wait.
+    class Sleepers < Scenario
+      called "sleepers", "Sleepers"
+      PROGRAMS = File.join(Setup::ROOT, "bench/shootout.d/sleepers")
+      LOOK_EVERY = 0.5
+      # Processes that the threads of a Ruby server are spread over.
+      PROCESSES = 10
+      # What starting so many may take on top of the sleep.
+      PATIENCE = 120
+      ANSWER = Stack::Answer.of("slept", "/now")
+
+      def tables = [programs, servers]
+
+      private
+
+      def count = Figures.number(@size.sleepers)
+
+      def connections = Figures.number(@size.connections)
+
+      def programs
+        columns = [Column.new(title: "seconds", metric: :seconds, better: "less"), Column.new(title: "CPU s", metric: :cpu_s, better: "less"),
+                   Column.new(title: "PSS MiB, most", metric: :pss, better: "less"), Column.new(title: "KiB each", metric: :each, better: "less")]
+        trials = [node, go, ruby(@size.threads), ruby(@size.sleepers)]
+        Table.new(title: "A program with #{count} sleepers of #{@size.sleep} s", text: "Memory is looked at every #{LOOK_EVERY} s.", heads: ["sleepers", "how many"], columns: columns,
+                  trials: trials, plots: [Plot.new(name: "sleepers-memory", title: "Memory of one sleeper", metric: :each, label: "memory for each sleeper", unit: { "named" => "KiB" }, better: "less", log: true)])
+      end
+
+      def node = program("Node timers", @size.sleepers, %w[node]) { ["node", File.join(PROGRAMS, "timers.js")] }
+
+      def go = program("Go goroutines", @size.sleepers, %w[go]) { [built("goroutines")] }
+
+      def ruby(many)
+        program("Ruby threads", many, %w[ruby]) { ["ruby", File.join(PROGRAMS, "threads.rb")] }
+      end
+
+      def program(name, many, needs, &words)
+        Trial.new(name: "#{name}, #{many}", cells: [name, Figures.number(many)], needs: needs, seconds: @size.sleep + 3,
+                  work: -> { run([*words.call, many.to_s, @size.sleep.to_s], many) })
+      end
+
+      # Builds a Go program once; the time is not counted.
+      def built(name)
+        path = File.join(@setup.dir, name)
+        return path if File.exist?(path)
+
+        text, status = Open3.capture2e({ "GOFLAGS" => "-mod=mod", "GOCACHE" => File.join(@setup.dir, "go-cache") }, "go", "build", "-o", path, "#{name}.go", chdir: PROGRAMS)
+        raise Failure, "go build #{name}.go failed:\n#{text}" unless status.success?
+
+        path
+      end
+
+      def run(words, many)
+        log = File.join(@setup.dir, "sleepers.log")
+        cpu = Setup.children
+        begun = now
+        pid = Process.spawn(*words, pgroup: true, out: log, err: %i[child out])
+        most = watch(pid, begun + @size.sleep + PATIENCE)
+        seconds = now - begun
+        text = File.read(log).strip
+        raise Failure, text.lines.first.to_s.strip.slice(0, 200) unless text.end_with?("slept")
+
+        { seconds: seconds, cpu_s: Setup.children - cpu, pss: most, each: most * 1024 / many }
+      end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      # The most memory that was seen until it ended.
+      def watch(pid, deadline)
+        most = 0.0
+        until Process.wait(pid, Process::WNOHANG)
+          if now > deadline
+            Process.kill(:KILL, pid)
+            Process.wait(pid)
+            raise Failure, "it did not end within #{PATIENCE} s after the sleep"
+          end
+          most = [most, ProcessTree.pss_kib(pid) / 1024.0].max
+          sleep LOOK_EVERY
+        end
+        most
+      end
+
+      def servers
+        columns = [Column.new(title: "seconds", metric: :seconds, better: "less"), Column.new(title: "CPU ms/request", metric: :cpu_ms, better: "less"),
+                   Column.new(title: "PSS MiB, most", metric: :pss, better: "less"), ERRORS]
+        Table.new(title: "A server with #{connections} requests that sleep #{@size.sleep} s, all at once", text: server_text, heads: ["server", "processes x threads"], columns: columns,
+                  trials: contestants.map { |name, contestant| server(name, contestant) })
+      end
+
+      def server_text
+        "`#{load}`, a connection for each, all processors for all. In Ruby a request that sleeps holds a thread, in Puma as in Firebrick: #{shape.reduce(:*)} threads are given to both. " \
+          "#{count} such requests at once are more than threads can hold and more than the descriptors of one process (20,000 here); with threads they would go through in " \
+          "#{(@size.sleepers / @size.connections.to_f).ceil} waves, a wave of #{@size.sleep} s each."
+      end
+
+      def shape = [PROCESSES, (@size.connections / PROCESSES.to_f).ceil]
+
+      def load = Generators::Ab.new(requests: @size.connections, concurrency: @size.connections, patience: @size.sleep + PATIENCE)
+
+      def contestants
+        bare = Contestants.bare(@setup)
+        { "node" => Contestants.one("node", Peer.new(command: "node #{PROGRAMS}/server.js {port} #{@size.sleep}"), %w[node], "one process, timers"),
+          "go" => Contestants.one("go", Peer.new(command: "{go} {port} #{@size.sleep}"), %w[go], "one process, goroutines"),
+          "puma" => bare["puma"], "firebrick" => bare["firebrick"] }
+      end
+
+      def server(name, contestant)
+        evented = %w[node go].include?(name)
+        Trial.new(name: "server: #{name}", cells: [name, evented ? "1 process" : shape.join("x")], needs: ["ab", *contestant.needs], configuration: Contestants.written_down(contestant),
+                  seconds: @size.sleep + 8, work: -> { serve(contestant) })
+      end
+
+      def serve(contestant)
+        place = @setup.place(@setup.app("sleeper"), shape, ANSWER, pinned: false, env: { "SLEEP" => @size.sleep.to_s })
+        stack = Stack.new(with_go(contestant), place).start
+        figures = under_load(stack)
+        figures.merge(killed: stack.stop)
+      ensure
+        stack&.stop
+      end
+
+      def with_go(contestant)
+        contestant.layers.map do |layer|
+          next layer unless layer.peer.command.start_with?("{go}")
+
+          Stack::Layer.new(name: layer.name, peer: Peer.new(command: layer.peer.command.sub("{go}", built("server"))))
+        end
+      end
+
+      def under_load(stack)
+        before = stack.cpu_seconds
+        loading = Thread.new { load.run(stack.url.delete_suffix("now"), @setup.generator(@size.sleep, pinned: false)) }
+        loading.report_on_exception = false
+        most = 0.0
+        most = [most, stack.pss_mib].max until loading.join(LOOK_EVERY)
+        sample = loading.value
+        raise Failure, "no request was answered (#{sample.errors} errors)" if sample.requests.zero?
+
+        { seconds: sample.seconds, requests: sample.requests, cpu_ms: (stack.cpu_seconds - before) * 1000 / sample.requests, pss: most, errors: sample.errors }
+      ensure
+        loading&.kill
+      end
+    end
+  end
+end

@@ -1,0 +1,107 @@
+# frozen_string_literal: true
+
+require_relative "stack"
+
+module Bench
+  module Shootout
+    # How much is measured. Times in seconds.
+    Size = Struct.new(:rounds, :siege, :timed, :ab_requests, :repeats, :shapes, :sleepers, :threads, :sleep, :connections, :stall, :stall_every,
+                      keyword_init: true) do
+      # What people quote.
+      def self.full
+        new(rounds: 3, siege: 60, timed: 5, ab_requests: 10_000, repeats: 20, shapes: %w[1x1 1x10 1x100 2x1 2x10 10x1 10x10], sleepers: 100_000,
+            threads: 10_000, sleep: 10, connections: 10_000, stall: 20, stall_every: 10)
+      end
+
+      # Whether everything works, and roughly how it looks.
+      def self.quick
+        new(rounds: 1, siege: 4, timed: 2, ab_requests: 3_000, repeats: 4, shapes: %w[1x10 2x10 10x1], sleepers: 20_000,
+            threads: 2_000, sleep: 3, connections: 2_000, stall: 10, stall_every: 5)
+      end
+
+      # rounds and seconds: what the command line says, nil where it says nothing.
+      def with(rounds:, seconds:)
+        changed = dup
+        changed.rounds = rounds if rounds
+        return changed unless seconds
+
+        changed.siege = changed.timed = changed.sleep = seconds
+        changed.stall = [changed.stall, seconds * 2].min
+        changed.stall_every = changed.stall / 2.0
+        changed
+      end
+    end
+
+    # What scenarios measure with: how much, where, which processors, which Firebrick.
+    #
+    # Servers run on processor 0, load generators and Redis on processor 1; both wherever they like where a scenario says so
+    # or the machine has one.
+    class Setup
+      SERVER_CPU = 0
+      LOAD_CPU = 1
+      SETTLE_SECONDS = 0.1
+      ROOT = File.expand_path("../../..", __dir__)
+
+      attr_reader :size, :dir, :firebrick, :iodine
+
+      # dir: a folder for everything that is written meanwhile.
+      def initialize(size, dir, env: ENV)
+        @size = size
+        @dir = dir
+        @pin = Etc.nprocessors > 1
+        @firebrick = File.expand_path(env.fetch("FIREBRICK") { File.join(ROOT, "target/release/firebrick") })
+        @iodine = env["IODINE"] || ("iodine" if Machine.there?("iodine"))
+      end
+
+      def pinned? = @pin
+
+      def generator(seconds, pinned: true)
+        Loads::Setting.new(seconds: seconds, cpu: (LOAD_CPU if pinned && @pin), dir: @dir)
+      end
+
+      def app(name) = File.join(ROOT, "bench/apps", name)
+
+      def place(dir, shape, answer, pinned: true, env: {})
+        Stack::Place.new(dir: dir, shape: shape, answer: answer, cpu: (SERVER_CPU if pinned && @pin), env: env, work: @dir)
+      end
+
+      # Starts the layers, lets the generator load them, and answers the figures of it. The block may load first, to warm up.
+      def measure(layers, place, generator, setting)
+        stack = Stack.new(layers, place)
+        stack.start
+        yield stack if block_given?
+        figures = loaded(stack, generator, setting)
+        figures.merge(killed: stack.stop)
+      ensure
+        stack&.stop
+      end
+
+      # CPU seconds of children that ended, which load generators are.
+      def self.children = Process.times.then { |times| times.cutime + times.cstime }
+
+      private
+
+      def loaded(stack, generator, setting)
+        server = stack.cpu_seconds
+        own = self.class.children
+        begun = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        sample = generator.run(stack.url, setting)
+        elapsed = Process.clock_gettime(Process::CLOCK_MONOTONIC) - begun
+        own = self.class.children - own
+        sleep SETTLE_SECONDS
+        server = stack.cpu_seconds - server
+        raise Failure, "no request of the load was answered (#{sample.errors} errors)" if sample.requests.zero?
+
+        figures(sample, server, own, elapsed).merge(pss: stack.pss_mib)
+      end
+
+      # Percentiles in ms, CPU in microseconds per request, memory in MiB; busy: share of one processor that the load
+      # generator took: near 1 the generator was the limit.
+      def figures(sample, server, own, elapsed)
+        { requests: sample.requests, seconds: sample.seconds, errors: sample.errors, elapsed: elapsed,
+          rate: (sample.requests / sample.seconds if sample.seconds&.positive?), cpu_us: server * 1e6 / sample.requests,
+          generator_us: own * 1e6 / sample.requests, busy: own / elapsed, p50: sample.p50, p95: sample.p95, p99: sample.p99, longest: sample.longest }
+      end
+    end
+  end
+end

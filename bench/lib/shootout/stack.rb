@@ -1,0 +1,114 @@
+# frozen_string_literal: true
+
+require "digest"
+require "net/http"
+require "socket"
+require_relative "../failure"
+require_relative "../process_tree"
+require_relative "../server"
+
+module Bench
+  module Shootout
+    # A server, or one behind another, as one thing: started back to front, its cost added up.
+    #
+    # 1. `layers` come back to front: each a Layer. All have `{socket}`, the path of a Unix socket between them.
+    # 2. A process that leaves the session of the command that started it is found by its `pid_file` (in `{home}`), and
+    #    its tree counts too.
+    # 3. `stop` ends every layer, front first, and answers how many processes had to be killed.
+    class Stack
+      # name: for its folder; peer: command and files; pid_file: see above; on_socket: listens on {socket} instead of {port}.
+      Layer = Struct.new(:name, :peer, :pid_file, :on_socket, :env, keyword_init: true) do
+        def initialize(env: {}, **rest) = super
+      end
+
+      # What the right answer is: path, bytes and SHA-256.
+      Answer = Struct.new(:path, :bytes, :sha256) do
+        def self.of(body, path = "/") = new(path, body.bytesize, Digest::SHA256.hexdigest(body))
+      end
+
+      # Where the app is and what a right answer is like; shape: [workers, threads]; cpu: the processor of all, nil: any.
+      Place = Struct.new(:dir, :shape, :answer, :cpu, :env, :work, keyword_init: true)
+
+      def initialize(layers, place)
+        @layers = layers
+        @place = place
+        @servers = []
+        @socket = File.join(place.work, "app.sock")
+      end
+
+      def start
+        @layers.each { |layer| start_layer(layer) }
+        self
+      end
+
+      def port = @servers.last[1].port
+
+      def url = "http://127.0.0.1:#{port}#{@place.answer.path}"
+
+      def cpu_seconds = trees.sum(&:cpu_seconds)
+
+      def pss_mib = trees.sum(&:pss_mib)
+
+      def stop
+        killed = @servers.reverse.sum { |layer, server| stop_detached(layer) + server.stop }
+        @servers.clear
+        File.delete(@socket) if File.exist?(@socket)
+        killed
+      end
+
+      private
+
+      def start_layer(layer)
+        server = Server.new(layer.peer.command, log: File.join(@place.work, "#{layer.name}.log"), cpu: @place.cpu, config: layer.peer.config,
+                                                home: home(layer), env: @place.env.to_h.merge(layer.env), values: { "socket" => @socket })
+        @servers << [layer, server]
+        server.start(@place.dir, @place.shape) { |port| layer.on_socket ? listening? : right?(port) }
+      end
+
+      def home(layer) = File.join(@place.work, "home-#{layer.name}")
+
+      def trees
+        @servers.flat_map { |layer, server| [server.tree, detached(layer)] }.compact
+      end
+
+      def detached(layer)
+        return unless layer.pid_file
+
+        ProcessTree.new(Integer(File.read(File.join(home(layer), layer.pid_file))))
+      rescue Errno::ENOENT
+        nil
+      end
+
+      # Whoever left the session is asked first: the command that started it waits for its end.
+      def stop_detached(layer)
+        tree = detached(layer) or return 0
+        Process.kill(:TERM, tree.root)
+        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + Server::STOP_SECONDS
+        sleep 0.05 until tree.living.empty? || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+        tree.kill
+      rescue Errno::ESRCH
+        0
+      end
+
+      def listening?
+        UNIXSocket.open(@socket, &:close)
+        true
+      rescue Errno::ENOENT
+        false
+      end
+
+      # True when it answered right; something else is a Failure, as a wrong answer would be the fastest. A server whose
+      # app is still starting may say so (5xx): that is waited for.
+      def right?(port)
+        expected = @place.answer
+        response = Net::HTTP.start("127.0.0.1", port, read_timeout: 30) { |http| http.get(expected.path, "Accept-Encoding" => "identity") }
+        return false if response.code.start_with?("5")
+        return true if response.code == "200" && response.body.bytesize == expected.bytes && Digest::SHA256.hexdigest(response.body) == expected.sha256
+
+        raise Failure, "wrong answer: status #{response.code}, #{response.body.bytesize} bytes; expected 200, #{expected.bytes} bytes, SHA-256 #{expected.sha256}"
+      rescue Net::ReadTimeout, Net::HTTPBadResponse => e
+        raise Failure, "no right answer: #{e.class}: #{e.message}"
+      end
+    end
+  end
+end

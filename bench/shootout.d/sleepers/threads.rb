@@ -1,0 +1,14 @@
+# frozen_string_literal: true
+
+# COUNT threads that sleep SECONDS seconds; says how many ended, or how many there were when no more could be made.
+count, seconds = ARGV.map { |word| Integer(word) }
+threads = []
+begin
+  count.times { threads << Thread.new { sleep seconds } }
+rescue ThreadError => e
+  puts "#{e.class} after #{threads.size} threads: #{e.message}"
+  $stdout.flush
+  exit! 1
+end
+threads.each(&:join)
+puts "#{count} slept"
