@@ -28,6 +28,7 @@ pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
 /// The line about an app that can be served, or why it cannot.
 pub(crate) fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<String, String> {
     settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
+    settings.control.safe_to_listen()?;
     trial.map_or_else(|| Ok("The configuration is right.".to_owned()), |trial| trial(settings))
 }
 
@@ -90,7 +91,14 @@ impl Plan<'_> {
             lines.push(("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)));
             lines.push(("files", path(&settings.files.public, "off")));
         }
-        lines.push(("control", path(&settings.control, "off")));
+        let control = &settings.control.listen;
+        lines.extend(control.is_empty().then(|| ("control", "off".to_owned())));
+        lines.extend(
+            control
+                .iter()
+                .enumerate()
+                .map(|(index, address)| (if index == 0 { "control" } else { "" }, address.to_string())),
+        );
         lines
     }
 

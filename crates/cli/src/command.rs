@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 use clap_complete::Shell;
+use control::client::Client;
 use front::explain::Asked;
 use settings::{Environment, Errors, Loaded};
 
@@ -26,8 +27,8 @@ pub enum Command {
     Stats {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// The server's control socket.
-        control: PathBuf,
+        /// Who asks the server.
+        client: Client,
         /// As JSON rather than for people.
         json: bool,
     },
@@ -41,8 +42,8 @@ pub enum Command {
     Top {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// The server's control socket.
-        control: PathBuf,
+        /// Who asks the server.
+        client: Client,
         /// What else was typed.
         given: ArgMatches,
     },
@@ -107,12 +108,12 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("check", _)) => Ok(Command::Check(Box::new(load(1)?))),
         Some(("explain", given)) => Ok(Command::Explain(Box::new(load(2)?), asked(given))),
         Some(("stats", given)) => {
-            let (dir, control) = running(load(2)?)?;
-            Ok(Command::Stats { dir, control, json: given.get_flag("json") })
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Stats { dir, client, json: given.get_flag("json") })
         }
         Some(("top", given)) => {
-            let (dir, control) = running(load(2)?)?;
-            Ok(Command::Top { dir, control, given: given.clone() })
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Top { dir, client, given: given.clone() })
         }
         Some(("bench", given)) => Ok(Command::Bench(given.clone())),
         Some(("tune", given)) => Ok(Command::Tune(given.clone())),
@@ -127,8 +128,8 @@ fn wrong(errors: Errors, code: u8) -> Answer {
     Answer::Wrong { errors: errors.0.iter().map(ToString::to_string).collect(), code }
 }
 
-/// Where a server that runs is asked: the app's directory and its control socket.
-fn running(loaded: Loaded) -> Result<(PathBuf, PathBuf), Answer> {
+/// Who asks a server that runs, and the app's directory.
+fn running(loaded: Loaded) -> Result<(PathBuf, Client), Answer> {
     let off = || {
         let choice = loaded.choices.iter().find(|choice| choice.key == "control");
         let place = choice.map(|choice| format!(" by {}", choice.origin)).unwrap_or_default();
@@ -136,8 +137,8 @@ fn running(loaded: Loaded) -> Result<(PathBuf, PathBuf), Answer> {
             format!("the control socket is turned off{place}, so there is nothing to ask for numbers");
         Answer::Wrong { errors: vec![error], code: 2 }
     };
-    let control = loaded.settings.control.clone().ok_or_else(off)?;
-    Ok((loaded.settings.dir, control))
+    let address = loaded.settings.control.ask.clone().ok_or_else(off)?;
+    Ok((loaded.settings.dir, Client::new(address, loaded.settings.control.token)))
 }
 
 fn asked(matches: &clap::ArgMatches) -> Asked {

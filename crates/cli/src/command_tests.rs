@@ -85,7 +85,7 @@ fn every_flag_reaches_its_setting() {
     assert_eq!(settings.logs.access_log, settings::AccessLog::Stdout);
     assert_eq!(settings.logs.log_format, settings::LogFormat::Json);
     assert!(!settings.rack.early_hints && !settings.rack.compact && settings.rack.allow_underscore_headers);
-    assert_eq!((settings.files.public, settings.control), (None, None));
+    assert_eq!((settings.files.public, settings.control), (None, settings::Control::default()));
     assert_eq!((settings.limits.max_body, settings.timeouts.worker_timeout), (Some(10_000_000), None));
     assert_eq!(settings.rack.warmup, ["/", "/up"]);
     assert_eq!(settings.rack.ruby, Path::new("r"));
@@ -108,10 +108,19 @@ fn the_last_of_contradicting_flags_wins() {
 fn commands_take_their_own() {
     let shelf = Shelf::new();
     assert!(matches!(shelf.type_in("check -w 2"), Ok(Command::Check(_))));
-    let Ok(Command::Stats { control, json, .. }) = shelf.type_in("stats --json --control c.sock") else {
-        panic!("no stats")
+    let asks = |words: &str| match shelf.type_in(words) {
+        Ok(Command::Stats { client, json, .. }) => (client, json),
+        other => panic!("{words}: {other:?}"),
     };
-    assert_eq!((control, json), (shelf.current_dir().join("c.sock"), true));
+    let path = settings::ControlAddress::Unix(shelf.current_dir().join("c.sock"));
+    assert_eq!(asks("stats --json --control c.sock"), (Client::new(path, None), true));
+    let port = settings::ControlAddress::Tcp { host: "127.0.0.1".into(), port: 9293 };
+    for words in
+        ["--control tcp://127.0.0.1:9293 --token t", "--control-url http://127.0.0.1:9293 --control-token t"]
+    {
+        let wanted = Client::new(port.clone(), Some("t".to_owned()));
+        assert_eq!(asks(&format!("stats {words}")), (wanted, false), "{words}");
+    }
     for (name, shell) in [("bash", Shell::Bash), ("zsh", Shell::Zsh), ("fish", Shell::Fish)] {
         assert_eq!(shelf.type_in(&format!("completions {name}")).ok(), Some(Command::Completions(shell)));
     }
@@ -121,8 +130,13 @@ fn commands_take_their_own() {
 #[test]
 fn stats_and_serve_agree_on_the_control_socket() {
     let shelf = Shelf::new();
-    let Ok(Command::Stats { control, .. }) = shelf.type_in("stats .") else { panic!("no stats") };
-    assert_eq!(Some(control), shelf.settings("config.ru").control);
+    for toml in ["", "control = 'tcp://127.0.0.1:9293'\n", "control = 'c.sock'\n"] {
+        std::fs::write(shelf.folder.path().join("firebrick.toml"), toml).expect("a file");
+        let Ok(Command::Stats { client, .. }) = shelf.type_in("stats .") else { panic!("no stats") };
+        let listen = shelf.settings("config.ru").control.listen;
+        assert_eq!(listen.first(), Some(client.address()), "{toml}");
+        assert!(matches!(client.address(), settings::ControlAddress::Unix(_)), "{toml}");
+    }
 }
 
 #[test]
@@ -185,4 +199,31 @@ fn check_tries_the_app_and_fails_with_it() {
     std::fs::remove_file(shelf.folder.path().join("config.ru")).expect("it was there");
     let missing = try_app(&shelf.settings("check"), Some(&|_| Ok("loaded".to_owned()))).expect_err("no app");
     assert!(missing.contains("there is no config.ru"), "{missing}");
+}
+
+#[test]
+fn a_token_is_never_shown() {
+    let mut shelf = Shelf::new();
+    shelf.vars = vec![("FIREBRICK_CONTROL_TOKEN", "geheim-geheim-geheim")];
+    let Ok(Command::Check(loaded)) = shelf.type_in("check --control tcp://127.0.0.1:0") else {
+        panic!("no check")
+    };
+    let plan = Plan(&loaded).to_string();
+    assert!(!plan.contains("geheim") && plan.contains("control_token = (not shown)"), "{plan}");
+    assert!(plan.contains("tcp://127.0.0.1:0"), "{plan}");
+}
+
+#[test]
+fn an_open_port_without_a_good_token_is_refused() {
+    let mut shelf = Shelf::new();
+    for (token, words, refused) in [
+        ("", "tcp://127.0.0.1:0", false),
+        ("", "tcp://0.0.0.0:0", true),
+        ("short", "tcp://0.0.0.0:0", true),
+        ("0123456789abcdef", "tcp://0.0.0.0:0", false),
+    ] {
+        shelf.vars = vec![("FIREBRICK_CONTROL_TOKEN", token)];
+        let tried = try_app(&shelf.settings(&format!("check --control {words}")), None);
+        assert_eq!(tried.is_err(), refused, "{token:?} {words}: {tried:?}");
+    }
 }

@@ -12,7 +12,7 @@ use settings::Completion;
 use settings::table::{self, About, AnyEntry, COMMANDS, Flag, Takes};
 
 /// Keys of the options that `stats` and `top` take.
-const STATS_KEYS: [&str; 3] = ["dir", "config", "control"];
+const STATS_KEYS: [&str; 4] = ["dir", "config", "control", "control_token"];
 
 /// Keys of the options that `explain` takes.
 const EXPLAIN_KEYS: [&str; 5] = ["dir", "config", "site.root", "site.static_json", "files.public"];
@@ -114,7 +114,8 @@ fn flags(entry: &'static dyn AnyEntry) -> impl Iterator<Item = Arg> {
         let arg = if entry.is_list() { arg } else { arg.overrides_with_all(&siblings) };
         match flag.takes {
             Takes::Nothing(means) => bare(arg, about, index, means),
-            Takes::Value(name) => valued(arg, entry, name),
+            Takes::Value(name) if index == 0 => valued(arg, entry, name),
+            Takes::Value(name) => same(valued(arg, entry, name), about),
         }
     })
 }
@@ -133,6 +134,12 @@ fn valued(arg: Arg, entry: &'static dyn AnyEntry, name: &'static str) -> Arg {
         Completion::Nothing if entry.words().is_empty() => arg.value_hint(ValueHint::Other),
         Completion::Nothing => arg.value_parser(Offered(entry.words())),
     }
+}
+
+/// Another name of the option's first flag.
+fn same(arg: Arg, about: &About) -> Arg {
+    let text = format!("Same as --{}", about.flags.first().map_or(about.key, |flag| flag.long));
+    arg.help(text.clone()).long_help(text)
 }
 
 /// A flag without a value. The first one is the option itself, unless it says no; others say what they are short for.

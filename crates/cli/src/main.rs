@@ -16,11 +16,11 @@ fn main() -> ExitCode {
         Ok(Command::Explain(loaded, asked)) => {
             cli::explain(&loaded, &|settings| front::explain(settings, &asked))
         }
-        Ok(Command::Stats { dir, control, json }) => control::client::stats_command(&dir, &control, json),
+        Ok(Command::Stats { dir, client, json }) => control::client::stats_command(&dir, &client, json),
         Ok(Command::Bench(given)) => bench::run(&given),
         Ok(Command::Tune(given)) => tuner::run(&given),
         Ok(Command::Plan(given)) => plan::run(&given),
-        Ok(Command::Top { dir, control, given }) => top::run(&dir, &control, &given),
+        Ok(Command::Top { dir, client, given }) => top::run(&dir, &client, &given),
         Ok(Command::Completions(shell)) => cli::completions(shell),
         Ok(Command::Man) => cli::man(),
         Err(code) => code,

@@ -2,10 +2,13 @@
 
 use crate::socket::connect_to;
 use crate::table;
-use stats::ServerSnapshot;
+use serde::de::DeserializeOwned;
+use settings::ControlAddress;
+use stats::{InFlight, ServerSnapshot};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,12 +20,14 @@ const MAX_ANSWER: u64 = 16 << 20;
 /// Why there is no answer.
 #[derive(Debug)]
 pub enum Error {
-    /// Nobody listens on the socket, or there is none.
-    NotRunning(PathBuf),
-    /// The socket could not be used.
-    Io(PathBuf, io::Error),
+    /// Nobody listens on the address, or there is no such socket.
+    NotRunning(ControlAddress),
+    /// The address could not be used.
+    Io(ControlAddress, io::Error),
     /// What came back is not an answer of a control server.
-    Nonsense(PathBuf, String),
+    Nonsense(ControlAddress, String),
+    /// The server wants another token than was shown, or one at all.
+    Token(ControlAddress),
     /// The server refused: status and text.
     Refused(u16, String),
 }
@@ -30,23 +35,23 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NotRunning(path) => write!(f, "nothing listens on {}", path.display()),
-            Error::Io(path, error) => match error.kind() {
+            Error::NotRunning(address) => write!(f, "nothing listens on {address}"),
+            Error::Io(address, error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    write!(f, "the server that listens on {} does not answer", path.display())
+                    write!(f, "the server that listens on {address} does not answer")
                 }
                 io::ErrorKind::PermissionDenied => {
-                    write!(
-                        f,
-                        "{} may be used by its owner only: run this as the server's user",
-                        path.display()
-                    )
+                    write!(f, "{address} may be used by its owner only: run this as the server's user")
                 }
-                _ => write!(f, "{}: {error}", path.display()),
+                _ => write!(f, "{address}: {error}"),
             },
-            Error::Nonsense(path, what) => {
-                write!(f, "what listens on {} is no Firebrick of this version: {what}", path.display())
+            Error::Nonsense(address, what) => {
+                write!(f, "what listens on {address} is no Firebrick of this version: {what}")
             }
+            Error::Token(address) => write!(
+                f,
+                "{address} wants its token: Invalid auth token; give it with --token or FIREBRICK_CONTROL_TOKEN"
+            ),
             Error::Refused(status, text) => write!(f, "the server answered {status}: {}", text.trim()),
         }
     }
@@ -54,22 +59,87 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Asks the server that listens on `path` for `target`, such as `/stats`, and gives the body of its answer.
-///
-/// # Errors
-/// See [`Error`]; any status but 200 is [`Error::Refused`].
-pub fn get(path: &Path, target: &str) -> Result<String, Error> {
-    let answer = exchange(path, target).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Error::NotRunning(path.to_owned()),
-        _ => Error::Io(path.to_owned(), error),
-    })?;
-    let (status, body) = parse(&answer).map_err(|what| Error::Nonsense(path.to_owned(), what))?;
-    if status == 200 { Ok(body) } else { Err(Error::Refused(status, body)) }
+/// Somebody who asks one server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Client {
+    address: ControlAddress,
+    token: Option<String>,
 }
 
-/// `firebrick stats` for the app in `dir`, whose control socket is `path`: the server's own JSON, or a table.
-pub fn stats_command(dir: &Path, path: &Path, json: bool) -> ExitCode {
-    match report(dir, path, json) {
+impl Client {
+    /// Asks at `address`, showing `token` if that is a port.
+    pub fn new(address: ControlAddress, token: Option<String>) -> Client {
+        Client { address, token }
+    }
+
+    /// Where it asks.
+    pub fn address(&self) -> &ControlAddress {
+        &self.address
+    }
+
+    /// The body of the answer to `target`, such as `/stats`.
+    ///
+    /// # Errors
+    /// See [`Error`]; any status but 200 is [`Error::Refused`] or [`Error::Token`].
+    pub fn get(&self, target: &str) -> Result<String, Error> {
+        let answer = self.exchange(target).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                Error::NotRunning(self.address.clone())
+            }
+            _ => Error::Io(self.address.clone(), error),
+        })?;
+        match parse(&answer).map_err(|what| Error::Nonsense(self.address.clone(), what))? {
+            (200, body) => Ok(body),
+            (403, text) if text.trim() == "Invalid auth token" => Err(Error::Token(self.address.clone())),
+            (status, text) => Err(Error::Refused(status, text)),
+        }
+    }
+
+    /// Everything about the server, with fine buckets, so that [`stats::Interval`] can be made of two.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn stats(&self) -> Result<ServerSnapshot, Error> {
+        self.json("/stats?buckets=fine")
+    }
+
+    /// At most `limit` requests under way, slowest first; with where they are in the app if that is wanted, which may take
+    /// a second.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn requests(&self, limit: usize, backtraces: bool) -> Result<Vec<InFlight>, Error> {
+        self.json(&format!("/requests?limit={limit}{}", if backtraces { "&backtraces" } else { "" }))
+    }
+
+    fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, Error> {
+        let text = self.get(target)?;
+        serde_json::from_str(&text).map_err(|error| Error::Nonsense(self.address.clone(), error.to_string()))
+    }
+
+    fn exchange(&self, target: &str) -> io::Result<Vec<u8>> {
+        match &self.address {
+            ControlAddress::Unix(path) => talk(connect_to(path, PATIENCE)?, target, "firebrick", None),
+            ControlAddress::Tcp { host, port } => {
+                let named =
+                    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+                talk(connect_port(host, *port)?, target, &named, self.token.as_deref())
+            }
+        }
+    }
+}
+
+/// Asks the server that listens on the socket `path` for `target`, such as `/stats`, and gives the body of its answer.
+///
+/// # Errors
+/// See [`Client::get`].
+pub fn get(path: &Path, target: &str) -> Result<String, Error> {
+    Client::new(ControlAddress::Unix(path.to_owned()), None).get(target)
+}
+
+/// `firebrick stats` for the app in `dir`: the server's own JSON, or a table.
+pub fn stats_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
+    match report(dir, client, json) {
         Ok(text) => {
             // Whoever reads may have seen enough (`| head`): that is no failure.
             let _ = io::stdout().lock().write_all(text.as_bytes());
@@ -82,26 +152,49 @@ pub fn stats_command(dir: &Path, path: &Path, json: bool) -> ExitCode {
     }
 }
 
-fn report(dir: &Path, path: &Path, json: bool) -> Result<String, String> {
-    let text = get(path, "/stats").map_err(|error| match error {
-        Error::NotRunning(_) => {
-            let dir = dir.display();
-            format!("no Firebrick is running for {dir}: {error}; start one with `firebrick serve {dir}`")
-        }
-        _ => error.to_string(),
-    })?;
+fn report(dir: &Path, client: &Client, json: bool) -> Result<String, String> {
+    let text = client.get("/stats").map_err(|error| explain(&error, dir))?;
     if json {
         return Ok(text);
     }
     let server: ServerSnapshot = serde_json::from_str(&text)
-        .map_err(|error| Error::Nonsense(path.to_owned(), error.to_string()).to_string())?;
+        .map_err(|error| Error::Nonsense(client.address.clone(), error.to_string()).to_string())?;
     Ok(table::stats(&server))
 }
 
-fn exchange(path: &Path, target: &str) -> io::Result<Vec<u8>> {
-    let mut stream = connect_to(path, PATIENCE)?;
+/// An error in words for whoever asked about the app in `dir`: with what to do when no server runs.
+pub fn explain(error: &Error, dir: &Path) -> String {
+    match error {
+        Error::NotRunning(ControlAddress::Unix(_)) => {
+            let dir = dir.display();
+            format!("no Firebrick is running for {dir}: {error}; start one with `firebrick serve {dir}`")
+        }
+        Error::NotRunning(address) => {
+            format!("{error}; start the server with `--control {address}`, or ask where it is")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn connect_port(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn talk(mut stream: impl Read + Write, target: &str, host: &str, token: Option<&str>) -> io::Result<Vec<u8>> {
+    let shown = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     stream.write_all(
-        format!("GET {target} HTTP/1.1\r\nHost: firebrick\r\nConnection: close\r\n\r\n").as_bytes(),
+        format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{shown}Connection: close\r\n\r\n").as_bytes(),
     )?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
@@ -130,7 +223,12 @@ fn parse(answer: &[u8]) -> Result<(u16, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
+
+    fn unix(path: &Path) -> Client {
+        Client::new(ControlAddress::Unix(path.to_owned()), None)
+    }
 
     #[test]
     fn nobody_there_names_folder_socket_and_remedy() {
@@ -140,13 +238,26 @@ mod tests {
             if stale {
                 drop(UnixListener::bind(&path).unwrap());
             }
-            let message = report(Path::new("/srv/app"), &path, true).unwrap_err();
+            let message = report(Path::new("/srv/app"), &unix(&path), true).unwrap_err();
             let wanted = format!(
                 "no Firebrick is running for /srv/app: nothing listens on {}; start one with `firebrick serve /srv/app`",
                 path.display()
             );
             assert_eq!(message, wanted);
         }
+    }
+
+    #[test]
+    fn nobody_at_a_port_names_the_port() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("tcp://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let client = Client::new(address.parse().unwrap(), None);
+        let message = report(Path::new("/srv/app"), &client, true).unwrap_err();
+        assert!(
+            message.starts_with(&format!("nothing listens on {address}; start the server with")),
+            "{message}"
+        );
     }
 
     #[test]
@@ -171,7 +282,7 @@ mod tests {
             let _ = stream.read(&mut request).unwrap();
             stream.write_all(b"hello\r\n").unwrap();
         });
-        let error = get(&path, "/stats").unwrap_err();
+        let error = unix(&path).get("/stats").unwrap_err();
         assert!(matches!(error, Error::Nonsense(..)), "{error}");
         stranger.join().unwrap();
     }

@@ -1,52 +1,106 @@
 //! What can be asked, and the answers. Pure but for asking the provider.
 
+use crate::gate::{Gate, Refusal};
+use crate::page;
 use crate::provider::Provider;
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
+use stats::History;
+use std::cell::RefCell;
 
-const ENDPOINTS: [(&str, &str); 4] = [
+const ENDPOINTS: [(&str, &str); 6] = [
     (
         "/stats",
-        "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?format=puma is /puma/stats",
+        "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
+         counted, ?format=puma is /puma/stats",
     ),
     (
         "/requests",
         "requests under way, slowest first; ?limit=N (20), &backtraces asks the workers where in the app they are",
     ),
-    ("/puma/stats", "the same in the shape of Puma's stats"),
-    ("/", "this list"),
+    ("/history", "the last hour in steps of 10 s"),
+    ("/dashboard", "a page that shows all of this"),
+    ("/puma/stats", "the same as /stats in the shape of Puma's stats"),
+    ("/", "this list; the page for browsers"),
 ];
+
+/// Which buckets of the histograms are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Buckets {
+    None,
+    Coarse,
+    Fine,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 enum Route {
     Index,
-    Stats { buckets: bool },
+    Dashboard,
+    Stats(Buckets),
     PumaStats,
     Requests { limit: usize, backtraces: bool },
+    History,
     BadLimit,
     UnknownFormat,
     NotFound,
     MethodNotAllowed,
 }
 
-/// Answers one request.
-pub(crate) async fn answer<B>(request: &Request<B>, provider: &impl Provider) -> Response<Full<Bytes>> {
-    let query = request.uri().query().unwrap_or_default();
-    match route(request.method(), request.uri().path(), query) {
+/// Whom the answers come from.
+pub(crate) struct Told<P> {
+    pub(crate) provider: P,
+    pub(crate) history: RefCell<History>,
+}
+
+/// Answers one request, which has to pass the gate if there is one.
+pub(crate) async fn answer<B, P: Provider>(
+    request: Request<B>,
+    told: &Told<P>,
+    gate: Option<&Gate>,
+) -> Response<Full<Bytes>> {
+    let (head, _body) = request.into_parts();
+    let route = route(&head);
+    let mut response = match gate.map_or(Ok(()), |gate| admit(gate, &head, &route)) {
+        Ok(()) => reply(route, told).await,
+        Err(refusal) => refused(&refusal),
+    };
+    page::guard(&mut response);
+    response
+}
+
+fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
+    gate.admits_host(head)?;
+    // The page asks for the token itself, and knows nothing without it.
+    if *route == Route::Dashboard { Ok(()) } else { gate.admits_token(head) }
+}
+
+async fn reply<P: Provider>(route: Route, told: &Told<P>) -> Response<Full<Bytes>> {
+    match route {
         Route::Index => json_response(StatusCode::OK, pretty(&json!({ "endpoints": endpoints() }))),
-        Route::Stats { buckets } => {
-            let mut snapshot = provider.stats().await;
-            if !buckets {
-                snapshot.front = snapshot.front.without_buckets();
-            }
+        Route::Dashboard => page::dashboard(),
+        Route::Stats(buckets) => {
+            let mut snapshot = told.provider.stats().await;
+            snapshot.front = match buckets {
+                Buckets::None => snapshot.front.without_buckets(),
+                Buckets::Coarse => snapshot.front.with_coarse_buckets(),
+                Buckets::Fine => snapshot.front,
+            };
             written(snapshot.to_json())
         }
-        Route::PumaStats => written(provider.stats().await.to_puma_json()),
+        Route::PumaStats => written(told.provider.stats().await.to_puma_json()),
         Route::Requests { limit, backtraces } => {
-            written(serde_json::to_string_pretty(&provider.requests(limit, backtraces).await))
+            written(serde_json::to_string_pretty(&told.provider.requests(limit, backtraces).await))
+        }
+        Route::History => {
+            let history = told.history.borrow().to_json();
+            match history.transpose() {
+                Some(json) => written(json),
+                None => refuse(StatusCode::SERVICE_UNAVAILABLE, "the history begins in a moment"),
+            }
         }
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
@@ -62,15 +116,22 @@ pub(crate) async fn answer<B>(request: &Request<B>, provider: &impl Provider) ->
 /// Requests that `/requests` shows when it is not told how many.
 const SHOWN: usize = 20;
 
-fn route(method: &Method, path: &str, query: &str) -> Route {
+fn route(head: &Parts) -> Route {
+    let query = head.uri.query().unwrap_or_default();
     let parameters = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let given = |name: &str| parameters.clone().find(|(given, _)| *given == name).map(|(_, value)| value);
     let on = |name: &str| given(name).is_some_and(|value| value != "0");
-    let route = match path {
+    let route = match head.uri.path() {
+        "/" if reads_html(head) => Route::Dashboard,
         "/" => Route::Index,
+        "/dashboard" => Route::Dashboard,
         "/puma/stats" => Route::PumaStats,
         "/stats" => match given("format") {
-            None | Some("native") => Route::Stats { buckets: on("buckets") },
+            None | Some("native") => Route::Stats(match given("buckets") {
+                None | Some("0") => Buckets::None,
+                Some("fine") => Buckets::Fine,
+                Some(_) => Buckets::Coarse,
+            }),
             Some("puma") => Route::PumaStats,
             Some(_) => Route::UnknownFormat,
         },
@@ -78,9 +139,16 @@ fn route(method: &Method, path: &str, query: &str) -> Route {
             Ok(limit @ 1..) => Route::Requests { limit, backtraces: on("backtraces") },
             Ok(0) | Err(_) => Route::BadLimit,
         },
+        "/history" => Route::History,
         _ => return Route::NotFound,
     };
-    if matches!(*method, Method::GET | Method::HEAD) { route } else { Route::MethodNotAllowed }
+    if matches!(head.method, Method::GET | Method::HEAD) { route } else { Route::MethodNotAllowed }
+}
+
+/// Browsers name `text/html` first; curl and other programs take anything.
+fn reads_html(head: &Parts) -> bool {
+    let accepted = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.contains("text/html"))
 }
 
 fn endpoints() -> serde_json::Value {
@@ -98,6 +166,25 @@ fn refuse(status: StatusCode, error: &str) -> Response<Full<Bytes>> {
     json_response(status, pretty(&json!({ "error": error, "endpoints": endpoints() })))
 }
 
+/// What is said about the token is what Puma's control server says, because its tools know it.
+fn refused(refusal: &Refusal) -> Response<Full<Bytes>> {
+    let text = match refusal {
+        Refusal::Token => "Invalid auth token",
+        Refusal::Host => {
+            "The Host field names another machine; ask this port by its address, by localhost, or by the name in \
+             the server's `control` setting"
+        }
+    };
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = StatusCode::FORBIDDEN;
+    let fields = response.headers_mut();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if *refusal == Refusal::Token {
+        fields.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
 fn pretty(value: &serde_json::Value) -> String {
     format!("{value:#}")
 }
@@ -107,7 +194,6 @@ fn json_response(status: StatusCode, mut text: String) -> Response<Full<Bytes>> 
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
@@ -115,22 +201,37 @@ fn json_response(status: StatusCode, mut text: String) -> Response<Full<Bytes>> 
 mod tests {
     use super::*;
 
+    fn asked(method: &Method, path: &str, accept: &str) -> Route {
+        let request = Request::builder().method(method).uri(path).header(ACCEPT, accept);
+        route(&request.body(()).unwrap().into_parts().0)
+    }
+
     #[test]
     fn routes() {
-        let get = |path, query| route(&Method::GET, path, query);
-        assert_eq!(get("/", ""), Route::Index);
-        assert_eq!(get("/stats", ""), Route::Stats { buckets: false });
-        assert_eq!(get("/stats", "token=secret&buckets"), Route::Stats { buckets: true });
-        assert_eq!(get("/stats", "buckets=0"), Route::Stats { buckets: false });
-        assert_eq!(get("/stats", "format=puma"), Route::PumaStats);
-        assert_eq!(get("/stats", "format=xml"), Route::UnknownFormat);
-        assert_eq!(get("/puma/stats", "token=x"), Route::PumaStats);
-        assert_eq!(get("/requests", ""), Route::Requests { limit: 20, backtraces: false });
-        assert_eq!(get("/requests", "limit=3&backtraces"), Route::Requests { limit: 3, backtraces: true });
-        assert_eq!(get("/requests", "limit=three"), Route::BadLimit);
-        assert_eq!(get("/stats/", ""), Route::NotFound);
-        assert_eq!(route(&Method::HEAD, "/stats", ""), Route::Stats { buckets: false });
-        assert_eq!(route(&Method::POST, "/stats", ""), Route::MethodNotAllowed);
-        assert_eq!(route(&Method::POST, "/halt", ""), Route::NotFound);
+        let get = |path: &str| asked(&Method::GET, path, "*/*");
+        assert_eq!(get("/"), Route::Index);
+        assert_eq!(get("/dashboard?token=x"), Route::Dashboard);
+        assert_eq!(get("/history"), Route::History);
+        assert_eq!(get("/stats"), Route::Stats(Buckets::None));
+        assert_eq!(get("/stats?token=secret&buckets"), Route::Stats(Buckets::Coarse));
+        assert_eq!(get("/stats?buckets=0"), Route::Stats(Buckets::None));
+        assert_eq!(get("/stats?buckets=fine"), Route::Stats(Buckets::Fine));
+        assert_eq!(get("/stats?format=puma"), Route::PumaStats);
+        assert_eq!(get("/stats?format=xml"), Route::UnknownFormat);
+        assert_eq!(get("/puma/stats?token=x"), Route::PumaStats);
+        assert_eq!(get("/requests"), Route::Requests { limit: 20, backtraces: false });
+        assert_eq!(get("/requests?limit=3&backtraces"), Route::Requests { limit: 3, backtraces: true });
+        assert_eq!(get("/requests?limit=three"), Route::BadLimit);
+        assert_eq!(get("/stats/"), Route::NotFound);
+        assert_eq!(asked(&Method::HEAD, "/stats", "*/*"), Route::Stats(Buckets::None));
+        assert_eq!(asked(&Method::POST, "/stats", "*/*"), Route::MethodNotAllowed);
+        assert_eq!(asked(&Method::POST, "/halt", "*/*"), Route::NotFound);
+    }
+
+    #[test]
+    fn browsers_get_the_page() {
+        let chrome = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        assert_eq!(asked(&Method::GET, "/", chrome), Route::Dashboard);
+        assert_eq!(asked(&Method::GET, "/stats", chrome), Route::Stats(Buckets::None));
     }
 }

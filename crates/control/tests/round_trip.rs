@@ -1,7 +1,7 @@
 //! Server and client together, over a real socket.
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
-use control::{Provider, Server, client};
+use control::{ControlAddress, Provider, Server, client};
 use stats::{InFlight, QueueSnapshot, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,8 @@ impl Running {
     fn start() -> Running {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/control.sock");
-        let server = Server::bind(&path).unwrap();
+        let mut server = Server::new(None);
+        server.listen(&ControlAddress::Unix(path.clone())).unwrap();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

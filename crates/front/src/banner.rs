@@ -8,17 +8,18 @@ use settings::Settings;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Prints the banner; addresses come one a line, last, so that a script can wait for them.
+/// Prints the banner; `asked_at` says where the server can be asked what it does; addresses come one a line, last, so that a script can wait for them.
 pub(crate) fn print(
     settings: &Settings,
     facts: Option<&AppFacts>,
     sites: &Sites,
+    asked_at: &[String],
     addresses: &[Address],
     took: Duration,
 ) {
     let mut out = io::stdout().lock();
     // Nobody may be reading; the server serves all the same.
-    let _ = write(&mut out, settings, facts, sites, addresses, took);
+    let _ = write(&mut out, settings, facts, sites, asked_at, addresses, took);
 }
 
 fn write(
@@ -26,6 +27,7 @@ fn write(
     settings: &Settings,
     facts: Option<&AppFacts>,
     sites: &Sites,
+    asked_at: &[String],
     addresses: &[Address],
     took: Duration,
 ) -> io::Result<()> {
@@ -55,6 +57,9 @@ fn write(
             )?;
         }
         None => writeln!(out, "* {process}")?,
+    }
+    for line in asked_at {
+        writeln!(out, "* {line}")?;
     }
     for address in addresses {
         writeln!(out, "* Listening on {address}")?;

@@ -1,32 +1,55 @@
-//! Where the control socket of this server is.
+//! Where this server is asked what it does.
 //!
-//! By default its path follows from the app's folder, so that `firebrick stats` finds it. A second server of the same
-//! folder (another port, a test run) gets one beside it and says so; a path that was asked for is used or refused.
+//! By default the path of the socket follows from the app's folder, so that `firebrick stats` finds it. A second server of
+//! the same folder (another port, a test run) gets one beside it and says so; a path that was asked for is used or refused.
 
 use crate::error_log::ErrorLog;
-use control::Server;
+use control::{ControlAddress, Server};
 use settings::{ProcessEnvironment, Settings, control_path};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Listens on the control socket, if there is to be one.
+/// Listens where the settings say; `None` when that is nowhere.
 ///
 /// # Errors
-/// The text names the path and what is wrong with it.
+/// The text names the address and what is wrong with it.
 pub(crate) fn bind(settings: &Settings, log: &ErrorLog) -> Result<Option<Server>, String> {
-    let Some(path) = &settings.control else { return Ok(None) };
-    match Server::bind(path) {
-        Err(e) if e.kind() == io::ErrorKind::AddrInUse && is_default(path, &settings.dir) => {
-            let own = beside(path);
-            let server = Server::bind(&own).map_err(|e| e.to_string())?;
-            log.write(&format!(
-                "another server of {} has its control socket; ask this one with `firebrick stats --control {}`",
-                settings.dir.display(),
-                own.display()
-            ));
-            Ok(Some(server))
+    settings.control.safe_to_listen()?;
+    let mut server = Server::new(settings.control.token.clone());
+    for address in &settings.control.listen {
+        match (server.listen(address), address) {
+            (Err(e), ControlAddress::Unix(path))
+                if e.kind() == io::ErrorKind::AddrInUse && is_default(path, &settings.dir) =>
+            {
+                let own = beside(path);
+                server.listen(&ControlAddress::Unix(own.clone())).map_err(|e| e.to_string())?;
+                log.write(&format!(
+                    "another server of {} has its control socket; ask this one with `firebrick stats --control {}`",
+                    settings.dir.display(),
+                    own.display()
+                ));
+            }
+            (listening, _) => listening.map_err(|e| e.to_string())?,
         }
-        bound => bound.map(Some).map_err(|e| e.to_string()),
+    }
+    Ok(server.listens().then_some(server))
+}
+
+/// What the banner says about it: ports that the system may have chosen, and where a browser finds the dashboard.
+pub(crate) fn lines(server: &Server) -> Vec<String> {
+    let ports = server.ports().map(|port| format!("Control on {port}"));
+    ports.chain(server.dashboards().map(|link| format!("Dashboard: {link}"))).collect()
+}
+
+/// Tells a token that was made up when there is no banner to do it: nobody could ask without it.
+pub(crate) fn tell_token(server: &Server) {
+    if !server.made_up_its_token() {
+        return;
+    }
+    let mut out = io::stdout().lock();
+    for link in server.dashboards() {
+        // Nobody may be reading; the server serves all the same.
+        let _ = writeln!(out, "* Dashboard: {link}").and_then(|()| out.flush());
     }
 }
 

@@ -45,8 +45,11 @@ pub use machine::{Chosen, Machine, auto_front_threads, auto_workers};
 pub use origin::Origin;
 pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
-pub use settings::{Files, HostSite, Limits, Logs, NothingToServe, Rack, Settings, Site, Sites, Timeouts};
+pub use settings::{
+    Control, Files, HostSite, Limits, Logs, NothingToServe, Rack, Settings, Site, Sites, Timeouts,
+};
 pub use value::bind::{Bind, DEFAULT_BACKLOG};
+pub use value::control::ControlAddress;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};
 pub use value::threads::Threads;

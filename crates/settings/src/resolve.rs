@@ -3,6 +3,7 @@
 //! Contract: pure. What the outside contributes is in [`Facts`].
 
 mod bounds;
+mod control;
 mod listen;
 mod site;
 mod taker;
@@ -18,7 +19,7 @@ use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers};
 use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::settings::{Files, Logs, Rack, Settings};
-use crate::table::{app, files, listen as listen_table, logs, rack, workers};
+use crate::table::{app, files, logs, rack, workers};
 use crate::value::log::{AccessLog, ErrorLog};
 pub use taker::Choice;
 use taker::{Taken, Taker};
@@ -80,7 +81,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
         logs: logs_of(&taker, facts),
-        control: control(&taker, facts),
+        control: control::control(&taker, facts),
         pidfile: optional_path(taker.take(&app::PIDFILE), facts),
         tag: taker.take(&app::TAG).value.unwrap_or_else(|| name_of(&facts.dir)),
         temp_dir: absolute(taker.take(&app::TEMP_DIR), facts),
@@ -188,19 +189,6 @@ fn logs_of(taker: &Taker<'_>, facts: &Facts) -> Logs {
         PathOrWord::Path(path) => ErrorLog::File(based(&path, &error.origin, facts)),
     };
     Logs { access_log, log_format: format.value, error_log }
-}
-
-fn control(taker: &Taker<'_>, facts: &Facts) -> Option<PathBuf> {
-    let control = taker.take(&listen_table::CONTROL);
-    match control.value {
-        PathOrWord::Word("off") => None,
-        PathOrWord::Word(_) => Some(facts.control.clone()),
-        PathOrWord::Path(path) => {
-            let path = based(&path, &control.origin, facts);
-            listen::fits_a_socket(taker, &listen_table::CONTROL.about, &path);
-            Some(path)
-        }
-    }
 }
 
 fn optional_path(taken: Taken<Option<PathBuf>>, facts: &Facts) -> Option<PathBuf> {

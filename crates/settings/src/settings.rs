@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::value::bind::Bind;
+use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog, LogFormat};
 use crate::value::proxies::TrustedProxies;
 use crate::value::threads::Threads;
@@ -43,8 +44,8 @@ pub struct Settings {
     pub sites: Sites,
     /// Where lines go.
     pub logs: Logs,
-    /// Path of the control socket; `None` when it is off.
-    pub control: Option<PathBuf>,
+    /// Where the server is asked what it does.
+    pub control: Control,
     /// File that holds the front's process id while it runs.
     pub pidfile: Option<PathBuf>,
     /// Shown in process titles; the directory's name by default.
@@ -63,6 +64,40 @@ impl Settings {
     pub fn something_to_serve(&self) -> Result<(), NothingToServe> {
         let found = self.app.is_some() || self.sites.main.is_some() || !self.sites.hosts.is_empty();
         if found { Ok(()) } else { Err(NothingToServe { dir: self.dir.clone() }) }
+    }
+}
+
+/// Where a running server is asked what it does, and who may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Where the server answers; empty when it is off. The Unix socket that needs no token comes first.
+    pub listen: Vec<ControlAddress>,
+    /// Whom `stats` and `top` ask: what was typed, or else the first of `listen`. `None` when it is off.
+    pub ask: Option<ControlAddress>,
+    /// What has to be shown at TCP ports; `None` when nobody has said, and the server makes one up.
+    pub token: Option<String>,
+}
+
+impl Control {
+    /// Characters that a token needs where strangers may try.
+    pub const LONG_ENOUGH: usize = 16;
+
+    /// Whether a server may listen like this.
+    ///
+    /// # Errors
+    /// A port that other machines reach has no token of its own, or one that can be guessed; says which and what to do.
+    pub fn safe_to_listen(&self) -> Result<(), String> {
+        let Some(open) = self.listen.iter().find(|address| !address.is_local()) else { return Ok(()) };
+        let least = Control::LONG_ENOUGH;
+        let why = match &self.token {
+            Some(token) if token.len() >= least => return Ok(()),
+            Some(_) => format!("its control_token is shorter than {least} characters"),
+            None => format!("there is no control_token of at least {least} characters"),
+        };
+        Err(format!(
+            "control {open} can be reached from other machines, and {why}; set FIREBRICK_CONTROL_TOKEN \
+             (`openssl rand -hex 16` makes one), or listen on 127.0.0.1"
+        ))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The types that settings have beyond numbers and text, one file each.
 
 pub(crate) mod bind;
+pub(crate) mod control;
 pub(crate) mod log;
 pub(crate) mod proxies;
 pub(crate) mod threads;

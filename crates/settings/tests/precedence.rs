@@ -5,7 +5,7 @@ mod shared;
 use std::path::Path;
 use std::time::Duration;
 
-use settings::{AccessLog, Bind, ErrorLog, LogFormat, Origin, Settings, Threads};
+use settings::{AccessLog, Bind, Control, ControlAddress, ErrorLog, LogFormat, Origin, Settings, Threads};
 use shared::{App, below};
 
 #[test]
@@ -42,7 +42,10 @@ fn nothing_written_gives_the_defaults() {
     assert_eq!((&settings.config, &settings.pidfile, settings.quiet), (&None, &None, false));
     assert_eq!(settings.tag, app.dir().file_name().expect("a name").to_string_lossy());
     assert_eq!(settings.temp_dir, Path::new("/tmp"));
-    assert!(settings.control.as_ref().is_some_and(|path| path.starts_with("/tmp/firebrick-7")));
+    let ControlAddress::Unix(path) = settings.control.ask.as_ref().expect("a control socket") else {
+        panic!("{:?}", settings.control)
+    };
+    assert!(path.starts_with("/tmp/firebrick-7"));
     assert_eq!((&loaded.choices, &loaded.warnings), (&vec![], &vec![]));
 }
 
@@ -227,7 +230,8 @@ fn off_is_none() {
     let text = "control = 'off'\n[limits]\nmax_body = 0\n[timeouts]\nworker = 'off'\nbody_min_rate = 0\n\
                 [rack]\nrequest_id_header = false\n[files]\nserve_public = false\n[log]\naccess = 'off'";
     let settings = App::with(text).loaded().settings;
-    assert_eq!((settings.control, settings.limits.max_body, settings.files.public), (None, None, None));
+    assert_eq!(settings.control, Control::default());
+    assert_eq!((settings.limits.max_body, settings.files.public), (None, None));
     assert_eq!((settings.timeouts.worker_timeout, settings.timeouts.body_min_rate), (None, None));
     assert_eq!((settings.rack.request_id_header, settings.logs.access_log), (None, AccessLog::Off));
 }
@@ -242,6 +246,36 @@ fn lists_are_arrays_commas_or_repeated() {
         App::with("rack = { trusted_proxies = ['10.0.0.0/8'] }").loaded().settings.rack.trusted_proxies;
     assert!(proxies.trusts("10.1.1.1".parse().ok()) && !proxies.trusts("127.0.0.1".parse().ok()));
     assert!(!proxies.trusts(None));
+}
+
+#[test]
+fn control_keeps_its_own_socket_beside_ports() {
+    let control = |app: App| {
+        let control = app.loaded().settings.control;
+        let told = |address: &ControlAddress| match address {
+            ControlAddress::Unix(path) if path.starts_with("/tmp/firebrick-7") => "auto".to_owned(),
+            address => address.to_string(),
+        };
+        (
+            control.listen.iter().map(told).collect::<Vec<_>>(),
+            control.ask.as_ref().map(told).unwrap_or_default(),
+        )
+    };
+    let (port, other) = ("tcp://127.0.0.1:9293", "tcp://[::1]:0");
+    let lists =
+        |listen: &[&str], ask: &str| (listen.iter().map(|one| (*one).to_owned()).collect(), ask.to_owned());
+    assert_eq!(control(App::new()), lists(&["auto"], "auto"));
+    assert_eq!(control(App::with("control = 'tcp://127.0.0.1:9293'")), lists(&["auto", port], "auto"));
+    assert_eq!(control(App::with("control = ['tcp://[::1]:0', 'auto']")), lists(&["auto", other], "auto"));
+    assert_eq!(control(App::with("control = ['off', 'tcp://127.0.0.1:9293']")), lists(&[port], port));
+    assert_eq!(
+        control(App::with("control = ['/a', 'tcp://[::1]:0', '/b']")),
+        lists(&["/a", "/b", other], "/a")
+    );
+    // Who types an address to ask means that one.
+    assert_eq!(control(App::new().flag("--control", port)), lists(&["auto", port], port));
+    let both = App::new().flag("--control", port).flag("--control", "off");
+    assert_eq!(control(both), lists(&[port], port));
 }
 
 #[test]

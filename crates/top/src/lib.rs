@@ -11,6 +11,6 @@ pub fn arguments(command: Command) -> Command {
 }
 
 /// Does what was typed.
-pub fn run(_dir: &Path, _control: &Path, _matches: &ArgMatches) -> ExitCode {
+pub fn run(_dir: &Path, _client: &control::client::Client, _matches: &ArgMatches) -> ExitCode {
     ExitCode::SUCCESS
 }

@@ -1,9 +1,10 @@
 //! Types whose values are lists or pairs, read by the modules of [`crate::value`].
 
 use super::numbers::OrDefault;
-use super::{Kind, Mistake};
+use super::{Completion, Kind, Mistake};
 use crate::raw::Raw;
 use crate::value::bind::Bind;
+use crate::value::control::ControlAddress;
 use crate::value::proxies::TrustedProxies;
 use crate::value::threads::Threads;
 
@@ -26,6 +27,55 @@ impl Kind for Binds {
 
     fn expected(&self) -> String {
         "\"tcp://HOST:PORT\", \"unix://PATH\", \"HOST:PORT\" or \"/PATH\"".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// Addresses of the control server. Paths are still as written.
+pub(crate) struct ControlAddresses;
+
+/// One part of what was written for [`ControlAddresses`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ControlPart {
+    /// The path that follows from the app's directory.
+    Auto,
+    /// Not that path.
+    Off,
+    /// This address.
+    At(ControlAddress),
+}
+
+impl Kind for ControlAddresses {
+    type Value = Vec<ControlPart>;
+
+    fn read(&self, raw: &Raw) -> Result<Vec<ControlPart>, Mistake> {
+        // As with `Binds`, a comma may be part of a path.
+        let one = std::slice::from_ref(raw);
+        let parts = if let Raw::List(parts) = raw { parts } else { one };
+        let read = |part: &Raw| match part {
+            Raw::Switch(false) => Ok(ControlPart::Off),
+            part => match part.text().ok_or_default()? {
+                "auto" => Ok(ControlPart::Auto),
+                "off" => Ok(ControlPart::Off),
+                text => text.parse().map(ControlPart::At),
+            },
+        };
+        parts.iter().map(read).collect()
+    }
+
+    fn expected(&self) -> String {
+        "the path of a socket, \"tcp://HOST:PORT\", \"auto\" or \"off\"".to_owned()
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        vec!["auto", "off"]
+    }
+
+    fn completion(&self) -> Completion {
+        Completion::File
     }
 
     fn is_list(&self) -> bool {

@@ -69,6 +69,23 @@ impl Kind for Text {
     }
 }
 
+/// A password that goes into a header field and a URL.
+pub(crate) struct Secret;
+
+impl Kind for Secret {
+    type Value = String;
+
+    fn read(&self, raw: &Raw) -> Result<String, Mistake> {
+        let usable =
+            |text: &&str| (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        raw.text().filter(usable).map(str::to_owned).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        "1 to 256 characters of ASCII without blanks".to_owned()
+    }
+}
+
 /// A path as written; made absolute later, when it is known where it was written.
 pub(crate) struct Path(pub(crate) Completion);
 

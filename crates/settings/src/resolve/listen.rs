@@ -12,6 +12,7 @@ use crate::table::entry::{About, Category};
 use crate::table::listen::{BIND, CONTROL, HOST, PORT};
 use crate::table::logs::{ACCESS_LOG, ERROR_LOG};
 use crate::value::bind::Bind;
+use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
 
 /// The addresses to listen on.
@@ -75,7 +76,10 @@ pub(super) fn no_path_twice(taker: &Taker<'_>, settings: &Settings) {
     });
     let access = if let AccessLog::File(path) = &settings.logs.access_log { Some(path) } else { None };
     let error = if let ErrorLog::File(path) = &settings.logs.error_log { Some(path) } else { None };
-    let control = settings.control.iter().map(|path| (&CONTROL.about, path));
+    let control = settings.control.listen.iter().filter_map(|address| match address {
+        ControlAddress::Unix(path) => Some((&CONTROL.about, path)),
+        ControlAddress::Tcp { .. } => None,
+    });
     let pidfile = settings.pidfile.iter().map(|path| (&PIDFILE.about, path));
     let access = access.into_iter().map(|path| (&ACCESS_LOG.about, path));
     let error = error.into_iter().map(|path| (&ERROR_LOG.about, path));

@@ -88,8 +88,8 @@ impl<'a> Taker<'a> {
 
     /// Notes that a value counts.
     pub(super) fn choose<K>(&self, entry: &Entry<K>, written: &Written) {
-        let choice =
-            Choice { key: entry.about.key, value: written.raw.to_string(), origin: written.origin.clone() };
+        let value = if entry.about.secret { "(not shown)".to_owned() } else { written.raw.to_string() };
+        let choice = Choice { key: entry.about.key, value, origin: written.origin.clone() };
         self.choices.borrow_mut().push(choice);
     }
 

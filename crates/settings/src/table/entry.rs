@@ -103,6 +103,8 @@ pub struct About {
     pub more: &'static str,
     /// Whether a running server takes a new value on reload.
     pub reloadable: bool,
+    /// Whether its value must not be shown.
+    pub secret: bool,
     /// Names that other servers have for it, so that a mistake can be answered with the right one.
     pub known_as: &'static [&'static str],
 }
@@ -122,6 +124,7 @@ impl About {
             doc: "",
             more: "",
             reloadable: false,
+            secret: false,
             known_as: &[],
         }
     }

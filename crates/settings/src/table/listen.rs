@@ -1,9 +1,10 @@
 //! Where the server listens, for clients and for its operator.
 
 use super::entry::{Category, entries, long, short};
-use crate::kind::lists::Binds;
+use crate::kind::lists::{Binds, ControlAddresses};
 use crate::kind::numbers::Count;
-use crate::kind::texts::{Host, PathOr};
+use crate::kind::texts::{Host, Secret};
+use crate::kind::wrappers::Maybe;
 
 entries! { Category::Listen;
     BIND: Binds = Binds, {
@@ -31,13 +32,27 @@ entries! { Category::Listen;
         doc: "Address for --port",
         known_as: &["hostname", "address", "binding"],
     }
-    CONTROL: PathOr = PathOr(&["auto", "off"]), {
+    CONTROL: ControlAddresses = ControlAddresses, {
         key: "control",
-        flags: &[long("control", "PATH|auto|off")],
+        flags: &[long("control", "ADDRESS|auto|off"), long("control-url", "ADDRESS")],
         default: "auto",
-        doc: "Control socket, which answers `firebrick stats`",
-        more: "auto is a path made from the app's directory, in $XDG_RUNTIME_DIR/firebrick or else in \
-               /tmp/firebrick-UID, that only the same user can open.",
+        doc: "Where `firebrick stats`, `top` and the dashboard ask; may be repeated",
+        more: "A path, or tcp://HOST:PORT, which also answers browsers (/dashboard) and asks for control_token; port 0 \
+               lets the system choose. auto is a path made from the app's directory, in $XDG_RUNTIME_DIR/firebrick \
+               or else in /tmp/firebrick-UID, that only the same user can open; it stays when only ports are \
+               given, unless there is also an off.",
         known_as: &["control_url", "control_app", "activate_control_app", "control_socket"],
+    }
+    CONTROL_TOKEN: Maybe<Secret> = Maybe(Secret), {
+        key: "control_token",
+        flags: &[long("control-token", "TOKEN"), long("token", "TOKEN")],
+        env: &["FIREBRICK_CONTROL_TOKEN"],
+        default: "",
+        default_shown: Some("made at each start and printed"),
+        doc: "What has to be shown at a control port (tcp://)",
+        more: "Prefer the variable: other users of the machine can see flags. A port that other machines can reach needs \
+               a token of at least 16 characters.",
+        secret: true,
+        known_as: &["auth_token", "control_auth_token"],
     }
 }

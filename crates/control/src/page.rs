@@ -1,0 +1,99 @@
+//! The dashboard: one page that asks for nothing but the answers of this server.
+//!
+//! It holds no numbers itself, so it is given to anybody; what it asks for needs the token. Its script and style are
+//! named by their hashes, and nothing else may run.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::Full;
+use hyper::Response;
+use hyper::body::Bytes;
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use sha2::{Digest, Sha256};
+use std::sync::LazyLock;
+
+const HTML: &str = include_str!("dashboard/page.html");
+const STYLE: &str = include_str!("dashboard/style.css");
+const SCRIPT: &str = include_str!("dashboard/draw.js");
+
+struct Page {
+    html: Bytes,
+    policy: HeaderValue,
+}
+
+static PAGE: LazyLock<Page> = LazyLock::new(|| {
+    let html = HTML.replace("{{style}}", STYLE).replace("{{script}}", SCRIPT);
+    let policy = format!(
+        "default-src 'none'; style-src '{}'; script-src '{}'; connect-src 'self'; img-src data:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+        hash(STYLE),
+        hash(SCRIPT),
+    );
+    let policy = HeaderValue::from_str(&policy).expect("hashes in base64 are printable");
+    Page { html: Bytes::from(html), policy }
+});
+
+fn hash(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
+}
+
+/// The page.
+pub(crate) fn dashboard() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(PAGE.html.clone()));
+    let fields = response.headers_mut();
+    fields.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    fields.insert(CONTENT_SECURITY_POLICY, PAGE.policy.clone());
+    response
+}
+
+/// What every answer says to browsers: no other page may show, read or keep it.
+pub(crate) fn guard(response: &mut Response<Full<Bytes>>) {
+    let fields = response.headers_mut();
+    for (name, value) in [
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        fields.insert(name, HeaderValue::from_static(value));
+    }
+    if !fields.contains_key(CONTENT_SECURITY_POLICY) {
+        fields.insert(
+            CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_whole_and_asks_nobody_else() {
+        let html = std::str::from_utf8(&PAGE.html).unwrap();
+        assert!(!html.contains("{{") && html.contains(STYLE) && html.contains(SCRIPT));
+        // The one address in it names the dialect of its pictures and is never asked.
+        let outside = html.replace("http://www.w3.org/2000/svg", "");
+        assert!(
+            !outside.contains("http://") && !outside.contains("https://") && !outside.contains("@import")
+        );
+        // What the policy would refuse anyway.
+        assert!(!html.contains(" style=\"") && !html.contains(" onclick=") && !SCRIPT.contains("innerHTML"));
+        // A closing tag in them would end them early.
+        assert!(!SCRIPT.contains("</") && !STYLE.contains("</"));
+    }
+
+    #[test]
+    fn what_is_hashed_is_what_stands_between_the_tags() {
+        let html = std::str::from_utf8(&PAGE.html).unwrap();
+        let between = |open: &str, close: &str| html.split_once(open).unwrap().1.split_once(close).unwrap().0;
+        let policy = PAGE.policy.to_str().unwrap();
+        assert!(policy.contains(&hash(between("<style>", "</style>"))));
+        assert!(policy.contains(&hash(between("<script>", "</script>"))));
+    }
+}

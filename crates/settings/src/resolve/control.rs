@@ -1,0 +1,58 @@
+//! Where the server is asked what it does, and whom those who ask turn to.
+
+use std::collections::BTreeSet;
+
+use super::Facts;
+use super::listen::fits_a_socket;
+use super::taker::{Taken, Taker};
+use crate::kind::lists::ControlPart;
+use crate::origin::Origin;
+use crate::settings::Control;
+use crate::table::listen::{CONTROL, CONTROL_TOKEN};
+use crate::value::control::ControlAddress;
+
+/// The Unix socket of the directory stays unless another one or `off` is written: it costs nothing and needs no token.
+pub(super) fn control(taker: &Taker<'_>, facts: &Facts) -> Control {
+    let Taken { value: parts, origin } = taker.take(&CONTROL);
+    let auto = ControlAddress::Unix(facts.control.clone());
+    let base = origin.base(&facts.typed_in, &facts.dir);
+    let written: Vec<ControlAddress> = parts
+        .iter()
+        .filter_map(|part| match part {
+            ControlPart::Auto => Some(auto.clone()),
+            ControlPart::Off => None,
+            ControlPart::At(address) => Some(address.clone().based_at(base)),
+        })
+        .collect();
+    complain(taker, &parts, &written);
+    let unix = |address: &ControlAddress| matches!(address, ControlAddress::Unix(_));
+    let implied = !parts.contains(&ControlPart::Off) && !written.iter().any(unix);
+    let mut listen: Vec<ControlAddress> = implied.then_some(auto).into_iter().collect();
+    listen.extend(written.iter().filter(|address| unix(address)).cloned());
+    listen.extend(written.iter().filter(|address| !unix(address)).cloned());
+    // Who types an address to ask means that one, not what it would imply for a server.
+    let typed = matches!(origin, Origin::Flag(_)).then(|| written.first().cloned()).flatten();
+    let ask = typed.or_else(|| listen.first().cloned());
+    Control { listen, ask, token: taker.take(&CONTROL_TOKEN).value }
+}
+
+fn complain(taker: &Taker<'_>, parts: &[ControlPart], written: &[ControlAddress]) {
+    for (index, address) in written.iter().enumerate() {
+        if written[..index].iter().any(|known| known.clashes_with(address)) {
+            taker.conflict(&CONTROL.about, format!("{address} is there twice"));
+        }
+        if let ControlAddress::Unix(path) = address {
+            fits_a_socket(taker, &CONTROL.about, path);
+        }
+    }
+    let names = taker.written(&CONTROL).iter().filter_map(|written| match &written.origin {
+        Origin::Flag(name) => Some(name),
+        _ => None,
+    });
+    if names.collect::<BTreeSet<_>>().len() > 1 {
+        taker.conflict(&CONTROL.about, "--control and --control-url are the same; write all of them as one");
+    }
+    if parts.contains(&ControlPart::Off) && written.iter().any(|one| matches!(one, ControlAddress::Unix(_))) {
+        taker.conflict(&CONTROL.about, "\"off\" turns the Unix socket off, and another part asks for one");
+    }
+}
