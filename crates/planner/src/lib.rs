@@ -2,13 +2,22 @@
 #![forbid(unsafe_code)]
 
 pub mod cell;
+mod closed;
+pub mod erlang;
+pub mod memory;
 pub mod model;
 pub mod nature;
+pub mod queue;
 pub mod recommend;
+mod said;
+pub mod service;
 pub mod slo;
+mod squares;
 pub mod usl;
+pub mod words;
 
 pub use cell::{Cell, Limit, MemoryPoint, Shape, Times};
+pub use memory::{Leak, Memory};
 pub use model::{Estimate, Model, Prediction, predict};
 pub use nature::{Nature, nature};
 pub use recommend::{Budget, Recommendation, recommend};

@@ -1,11 +1,16 @@
-//! From a few measured cells to all others: a closed queueing model of Ruby processes.
+//! From a few measured cells to all others: a closed queueing model of Ruby processes, fitted.
 //!
-//! A request waits for things outside (z), holds its process's lock while Ruby runs (g), and needs the CPU (d). The
-//! requests in the app are as many as there are threads or users; each process has one lock, all share the cores.
+//! A request waits for things outside, holds its process's lock (GVL) while Ruby runs, and needs the CPU. CPU time is
+//! measured; how long the lock is held shows in how little threads bring, so it is what the fit looks for: the share of the
+//! lock that makes the rates of all cells most alike to the measured ones (`closed`). What it says of other shapes is
+//! within `Estimate`'s bounds for the published tables that tests/tables.rs holds it against.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, Shape, Times};
+use crate::closed::{Demand, throughput};
+use crate::memory::Memory;
+use crate::service::Service;
 
 /// A value and the bounds between which it is expected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -18,8 +23,16 @@ pub struct Estimate {
     pub high: f64,
 }
 
+impl Estimate {
+    /// `value` give or take the share `error` of it.
+    pub fn within(value: f64, error: f64) -> Estimate {
+        Estimate { value, low: value / (1.0 + error), high: value * (1.0 + error) }
+    }
+}
+
 /// What ends the growth of a shape's throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
     /// Threads: all of them wait for something outside, more of them would help.
     Threads,
@@ -66,17 +79,33 @@ pub struct Model {
     pub wait_ms: f64,
     /// Holding the lock (GVL).
     pub lock_ms: f64,
-    /// On a CPU.
+    /// On a CPU, with the lock or (C code that lets go of it) without.
     pub cpu_ms: f64,
     /// Whether `cpu_ms` was measured; otherwise it is taken for the time that the lock is held.
     pub cpu_measured: bool,
+    /// Whether the cells say how long the lock is held: they differ in threads, or CPU time was measured.
+    pub lock_known: bool,
     /// Cores that it was measured on.
     pub cores: f64,
+    /// Variation of the time in the app.
+    pub cv: f64,
     /// Relative error of the fitted rates (root of the mean square).
     pub error: f64,
     /// Requests under way at a time in the cells (their median).
     pub users: u32,
+    /// Memory of shapes, when it was measured.
+    pub memory: Option<Memory>,
+    /// Largest shapes measured: beyond them bounds get wider.
+    pub reach: Shape,
 }
+
+/// Steps in which the share of the lock is tried, and shares of the lock's time without CPU.
+const STEPS: u32 = 200;
+const IDLE: [f64; 6] = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0];
+/// How much more a fit counts that takes the lock for as long as the CPU: decides where the cells do not.
+const PRIOR: f64 = 0.000_3;
+/// Error that every prediction is allowed.
+const FLOOR: f64 = 0.08;
 
 impl Model {
     /// Fits the model to cells of a closed load.
@@ -84,14 +113,112 @@ impl Model {
     /// # Errors
     /// When no cell tells anything; the text says what is missing.
     pub fn fit(cells: &[Cell]) -> Result<Model, String> {
-        let _ = cells;
-        Err("not yet".to_owned())
+        let told: Vec<&Cell> = cells.iter().filter(|cell| usable(cell)).collect();
+        if told.is_empty() {
+            return Err("no cell tells how the app behaves: at least one has to run under a steady number of requests at a time, and neither crash nor be held back by the load generator".to_owned());
+        }
+        let cores = told.iter().filter_map(|cell| cell.cores).fold(0.0, f64::max);
+        let cores = if cores > 0.0 { cores } else { 1.0 };
+        let cpu = median(told.iter().filter_map(|cell| cell.cpu_per_request_ms()));
+        let (demand, error) = match cpu {
+            Some(cpu) => fit_lock(&told, cores, cpu),
+            None => fit_lock_and_cpu(&told, cores),
+        };
+        let several_threads = told.iter().any(|cell| cell.threads > 1 && cell.users > 1);
+        let one = |of: fn(&&&Cell) -> u32| told.iter().map(|cell| of(&cell)).max().unwrap_or(1);
+        Ok(Model {
+            wait_ms: demand.wait,
+            lock_ms: demand.lock,
+            cpu_ms: demand.cpu,
+            cpu_measured: cpu.is_some(),
+            lock_known: several_threads || cpu.is_some(),
+            cores,
+            cv: variation(&told),
+            error,
+            users: median(told.iter().map(|cell| f64::from(cell.users))).map_or(1, |users| users as u32),
+            memory: Memory::fit(cells),
+            reach: Shape::new(one(|cell| cell.processes), one(|cell| cell.threads)),
+        })
     }
 
-    /// What `shape` would do under `users` requests at a time.
+    /// Time of a request that is alone, in milliseconds.
+    pub fn alone_ms(&self) -> f64 {
+        self.wait_ms + self.lock_ms + (self.cpu_ms - self.lock_ms).max(0.0)
+    }
+
+    /// What `shape` would do under `users` requests at a time, on the cores that were measured.
     pub fn predict(&self, shape: Shape, users: u32) -> Prediction {
-        let _ = (shape, users);
-        unimplemented!("signatures first")
+        let (users, present) = (users.max(1), shape.slots().min(users.max(1)).max(1));
+        let per_ms = throughput(self.demand(), shape.processes.max(1), present, self.cores);
+        let error = self.error_at(shape);
+        let memory = self.memory.map_or_else(Estimate::default, |memory| {
+            Estimate::within(memory.bytes(shape, users), 2.0 * memory.error + error)
+        });
+        Prediction {
+            processes: shape.processes,
+            threads: shape.threads,
+            users,
+            rate_per_s: Estimate::within(per_ms * 1_000.0, error),
+            latency_ms: self.latency(f64::from(users), f64::from(present), per_ms),
+            pss_bytes: memory,
+            cpu_cores: per_ms * self.cpu_ms,
+            bottleneck: self.bottleneck(shape, users),
+        }
+    }
+
+    /// The error of the fit, and more for what lies beyond the measured shapes: 5 % for each doubling.
+    fn error_at(&self, shape: Shape) -> f64 {
+        let beyond = |asked: u32, known: u32| (f64::from(asked) / f64::from(known.max(1))).max(1.0).log2();
+        let doublings =
+            beyond(shape.processes, self.reach.processes) + beyond(shape.threads, self.reach.threads);
+        FLOOR + 1.5 * self.error + 0.05 * doublings.min(6.0)
+    }
+
+    fn demand(&self) -> Demand {
+        Demand { wait: self.wait_ms, lock: self.lock_ms, cpu: self.cpu_ms }
+    }
+
+    /// Little's law for the mean; a request waits until those before it are through, then takes its time in the app.
+    fn latency(&self, users: f64, present: f64, per_ms: f64) -> Times {
+        let (app, queue) = (present / per_ms, (users - present).max(0.0) / per_ms);
+        let mean = app + queue;
+        let variance = (app * self.cv).powi(2) + (users - present).max(0.0) * (self.cv / per_ms).powi(2);
+        let cv = variance.sqrt() / mean;
+        let spread = Service::new(mean, cv);
+        Times {
+            mean,
+            cv,
+            p50: spread.percentile(50.0),
+            p95: spread.percentile(95.0),
+            p99: spread.percentile(99.0),
+        }
+    }
+
+    /// What gives most when there is more of it. A tenth is a difference; less is not.
+    fn bottleneck(&self, shape: Shape, users: u32) -> Bottleneck {
+        let rate =
+            |processes: u32, slots: u32, cores: f64| throughput(self.demand(), processes, slots, cores);
+        let present = shape.slots().min(users).max(1);
+        let now = rate(shape.processes, present, self.cores);
+        let options = [
+            (
+                Bottleneck::Threads,
+                if shape.slots() < users {
+                    rate(shape.processes, (present * 2).min(users), self.cores)
+                } else {
+                    0.0
+                },
+            ),
+            (Bottleneck::Lock, rate(shape.processes * 2, present, self.cores)),
+            (Bottleneck::Cores, rate(shape.processes, present, self.cores * 2.0)),
+        ];
+        let best = options.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        match best {
+            Some((limit, rate)) if rate > now * 1.1 => limit,
+            _ if shape.slots() >= users => Bottleneck::Users,
+            // Nothing of it alone helps: what is short in both ways is the machine.
+            _ => Bottleneck::Cores,
+        }
     }
 }
 
@@ -102,4 +229,97 @@ impl Model {
 pub fn predict(cells: &[Cell], shape: Shape) -> Result<Prediction, String> {
     let model = Model::fit(cells)?;
     Ok(model.predict(shape, model.users))
+}
+
+fn usable(cell: &Cell) -> bool {
+    cell.tells() && cell.users > 0 && cell.processes > 0 && cell.threads > 0
+}
+
+/// Rates of all cells under `demand`, compared: (factor that makes all times right, error that is left).
+fn compare(told: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
+    let off = |cell: &&Cell| {
+        let present = cell.shape().slots().min(cell.users);
+        let rate = throughput(demand, cell.processes, present, cores) * 1_000.0;
+        // Cells whose repeats differed count less.
+        ((rate / cell.rate_per_s).ln(), 1.0 / (0.03 + cell.spread.clamp(0.0, 1.0)).powi(2))
+    };
+    let offs: Vec<(f64, f64)> = told.iter().map(off).collect();
+    let weight: f64 = offs.iter().map(|(_, weight)| weight).sum();
+    let mean = offs.iter().map(|(off, weight)| off * weight).sum::<f64>() / weight;
+    let error = offs.iter().map(|(off, weight)| (off - mean).powi(2) * weight).sum::<f64>() / weight;
+    (mean.exp(), error.sqrt())
+}
+
+/// CPU time is known: looks for the time that the lock is held.
+fn fit_lock(told: &[&Cell], cores: f64, cpu: f64) -> (Demand, f64) {
+    // A first guess of the time of a request that is alone, made better each round.
+    let mut alone = fastest(told).max(cpu);
+    let mut best = (Demand { wait: alone - cpu, lock: cpu, cpu }, f64::INFINITY);
+    for _ in 0..8 {
+        best.1 = f64::INFINITY;
+        let mut least = f64::INFINITY;
+        for step in 0..=STEPS {
+            let lock = alone * f64::from(step) / f64::from(STEPS);
+            let demand = Demand { wait: (alone - lock.max(cpu)).max(0.0), lock, cpu };
+            let (factor, error) = compare(told, cores, demand);
+            let cost = error.powi(2) + factor.ln().powi(2) + PRIOR * ((lock - cpu) / alone).powi(2);
+            if cost < least {
+                least = cost;
+                best = (demand, error.hypot(factor.ln()));
+            }
+        }
+        let (factor, _) = compare(told, cores, best.0);
+        alone = (alone * factor).max(cpu);
+    }
+    best
+}
+
+/// CPU time is not known: it is taken for the lock's, unless that is far from what the cells say.
+fn fit_lock_and_cpu(told: &[&Cell], cores: f64) -> (Demand, f64) {
+    let mut best = (Demand { wait: 1.0, lock: 0.0, cpu: 0.0 }, f64::INFINITY);
+    let mut least = f64::INFINITY;
+    for idle in IDLE {
+        for step in 0..=STEPS {
+            let lock = f64::from(step) / f64::from(STEPS);
+            let demand = Demand { wait: 1.0 - lock, lock, cpu: lock * (1.0 - idle) };
+            let (factor, error) = compare(told, cores, demand);
+            let cost = error + 0.02 * idle;
+            if cost < least {
+                least = cost;
+                let scale = |time: f64| time * factor;
+                best = (
+                    Demand { wait: scale(demand.wait), lock: scale(demand.lock), cpu: scale(demand.cpu) },
+                    error,
+                );
+            }
+        }
+    }
+    best
+}
+
+/// The shortest time in the app that can be told from a cell: slots over rate, or what the server said.
+fn fastest(told: &[&Cell]) -> f64 {
+    let one = |cell: &&Cell| {
+        let present = f64::from(cell.shape().slots().min(cell.users));
+        present * 1_000.0 / cell.rate_per_s
+    };
+    told.iter().map(one).fold(f64::INFINITY, f64::min)
+}
+
+/// The variation of a request's time in the app that explains the cells' latencies; 0.5 when no cell tells any.
+fn variation(told: &[&Cell]) -> f64 {
+    let one = |cell: &&&Cell| {
+        let (users, present) = (f64::from(cell.users), f64::from(cell.shape().slots().min(cell.users)));
+        let per_ms = cell.rate_per_s / 1_000.0;
+        let deviation = cell.latency_ms.mean * cell.latency_ms.cv;
+        let unit = ((present / per_ms).powi(2) + (users - present) / per_ms.powi(2)).sqrt();
+        (deviation > 0.0).then(|| deviation / unit)
+    };
+    median(told.iter().filter_map(|cell| one(&cell))).unwrap_or(0.5).clamp(0.05, 3.0)
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }

@@ -1,0 +1,181 @@
+//! Memory of shapes that were not measured, and memory that never stops growing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cell::{Cell, MemoryPoint, Shape};
+use crate::squares::{Equation, solve};
+
+/// Memory as base + processes x per_process + threads in use x per_thread, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Whatever the shape.
+    pub base_bytes: f64,
+    /// Of each process.
+    pub per_process_bytes: f64,
+    /// Of each thread that is in use at the same time.
+    pub per_thread_bytes: f64,
+    /// Typical error of the fit, relative.
+    pub error: f64,
+}
+
+/// Unknowns are base, processes, threads. What explains most apps comes first.
+const SETS: [[bool; 3]; 6] = [
+    [false, true, false],
+    [true, true, false],
+    [false, true, true],
+    [true, true, true],
+    [true, false, true],
+    [true, false, false],
+];
+
+impl Memory {
+    /// Fitted to the cells that tell memory; `None` when none does. With one cell everything is counted as its processes'.
+    pub fn fit(cells: &[Cell]) -> Option<Memory> {
+        let told: Vec<&Cell> = cells
+            .iter()
+            .filter(|cell| cell.crashed.is_none() && cell.pss_bytes > 0 && cell.processes > 0)
+            .collect();
+        let equation = |cell: &&Cell| {
+            let result = cell.pss_bytes as f64;
+            let factors = [1.0, f64::from(cell.processes), threads_in_use(cell.shape(), cell.users)];
+            Equation { factors, result, weight: 1.0 / (result * result) }
+        };
+        let equations: Vec<Equation> = told.iter().map(equation).collect();
+        let [base_bytes, per_process_bytes, per_thread_bytes] = solve(&equations, &SETS)?;
+        let fitted = Memory { base_bytes, per_process_bytes, per_thread_bytes, error: 0.0 };
+        let off =
+            |cell: &&Cell| (fitted.bytes(cell.shape(), cell.users) / cell.pss_bytes as f64 - 1.0).powi(2);
+        let error = (told.iter().map(off).sum::<f64>() / told.len() as f64).sqrt();
+        Some(Memory { error, ..fitted })
+    }
+
+    /// Bytes of `shape` with `users` requests under way at a time (0: as many as it has threads).
+    pub fn bytes(&self, shape: Shape, users: u32) -> f64 {
+        self.base_bytes
+            + self.per_process_bytes * f64::from(shape.processes)
+            + self.per_thread_bytes * threads_in_use(shape, users)
+    }
+}
+
+fn threads_in_use(shape: Shape, users: u32) -> f64 {
+    f64::from(if users > 0 { shape.slots().min(users) } else { shape.slots() })
+}
+
+/// Memory that grows with requests and does not stop.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Leak {
+    /// Bytes that each request leaves behind.
+    pub bytes_per_request: f64,
+    /// Requests until memory has doubled, of the smallest shape that shows it.
+    pub doubles_after: u64,
+}
+
+/// At least so much has to be added while it is watched, absolutely and in shares of all.
+const LEAST_GROWTH: (f64, f64) = (1_048_576.0, 0.03);
+
+impl Leak {
+    /// What leaks, when at least half of the cells that were watched long enough show that memory goes on growing.
+    pub fn find(cells: &[Cell]) -> Option<Leak> {
+        let watched: Vec<&Cell> = cells.iter().filter(|cell| cell.memory.len() >= 6).collect();
+        let mut found: Vec<Leak> = watched.iter().filter_map(|cell| growth(&cell.memory)).collect();
+        if found.is_empty() || found.len() * 2 < watched.len() {
+            return None;
+        }
+        let doubles_after = found.iter().map(|leak| leak.doubles_after).min()?;
+        found.sort_by(|a, b| a.bytes_per_request.total_cmp(&b.bytes_per_request));
+        Some(Leak { doubles_after, ..found[found.len() / 2] })
+    }
+}
+
+/// Warm-up fills caches and heaps and then levels off; a leak grows in the last half as in the first.
+fn growth(course: &[MemoryPoint]) -> Option<Leak> {
+    let (first, last) = course.split_at(course.len() / 2);
+    let (early, late) = (slope(first)?, slope(last)?);
+    let (begin, end) = (last.first()?, last.last()?);
+    let grown = late * end.requests.saturating_sub(begin.requests) as f64;
+    let enough = grown > LEAST_GROWTH.0 && grown > LEAST_GROWTH.1 * begin.pss_bytes as f64;
+    let steady = late > 0.5 * early && straight(last, late);
+    let doubles_after = (end.pss_bytes as f64 / late) as u64;
+    (enough && steady).then_some(Leak { bytes_per_request: late, doubles_after })
+}
+
+/// Bytes per request by least squares.
+fn slope(course: &[MemoryPoint]) -> Option<f64> {
+    let (x, y) = means(course);
+    let off = |point: &MemoryPoint| (point.requests as f64 - x, point.pss_bytes as f64 - y);
+    let both: f64 = course.iter().map(off).map(|(x, y)| x * y).sum();
+    let alone: f64 = course.iter().map(off).map(|(x, _)| x * x).sum();
+    (alone > 0.0).then(|| both / alone)
+}
+
+/// Whether most of what varies is the line.
+fn straight(course: &[MemoryPoint], slope: f64) -> bool {
+    let (x, y) = means(course);
+    let all: f64 = course.iter().map(|point| (point.pss_bytes as f64 - y).powi(2)).sum();
+    let line = |point: &MemoryPoint| y + slope * (point.requests as f64 - x);
+    let left: f64 = course.iter().map(|point| (point.pss_bytes as f64 - line(point)).powi(2)).sum();
+    left < 0.4 * all
+}
+
+fn means(course: &[MemoryPoint]) -> (f64, f64) {
+    let n = course.len().max(1) as f64;
+    let x = course.iter().map(|point| point.requests as f64).sum::<f64>() / n;
+    let y = course.iter().map(|point| point.pss_bytes as f64).sum::<f64>() / n;
+    (x, y)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: f64 = 1_048_576.0;
+
+    fn cell(processes: u32, threads: u32, mib: f64) -> Cell {
+        Cell { processes, threads, users: 30, pss_bytes: (mib * MIB) as u64, ..Cell::default() }
+    }
+
+    fn course(of: impl Fn(f64) -> f64) -> Cell {
+        let point = |i: u64| MemoryPoint { requests: i * 100, pss_bytes: (of(i as f64) * MIB) as u64 };
+        Cell { memory: (0..20).map(point).collect(), ..cell(1, 1, 50.0) }
+    }
+
+    #[test]
+    fn base_process_and_thread() {
+        let made = |p: u32, t: u32| cell(p, t, 10.0 + 20.0 * f64::from(p) + 0.5 * f64::from((p * t).min(30)));
+        let memory = Memory::fit(&[made(1, 1), made(1, 10), made(2, 1), made(2, 10), made(1, 100)]).unwrap();
+        assert!((memory.base_bytes / MIB - 10.0).abs() < 0.01, "{memory:?}");
+        assert!((memory.per_process_bytes / MIB - 20.0).abs() < 0.01);
+        assert!((memory.per_thread_bytes / MIB - 0.5).abs() < 0.01);
+        assert!((memory.bytes(Shape::new(10, 10), 30) / MIB - 225.0).abs() < 0.1);
+        assert!(memory.error < 1e-3);
+    }
+
+    #[test]
+    fn few_cells_say_less() {
+        assert_eq!(Memory::fit(&[]), None);
+        assert_eq!(Memory::fit(&[cell(1, 1, 0.0)]), None);
+        let one = Memory::fit(&[cell(2, 5, 80.0)]).unwrap();
+        assert_eq!((one.base_bytes, one.per_thread_bytes), (0.0, 0.0));
+        assert!((one.per_process_bytes / MIB - 40.0).abs() < 1e-6, "{one:?}");
+        let two = Memory::fit(&[cell(1, 5, 50.0), cell(2, 5, 80.0)]).unwrap();
+        assert!((two.bytes(Shape::new(4, 5), 30) / MIB - 140.0).abs() < 1.0, "{two:?}");
+    }
+
+    #[test]
+    fn a_leak_is_what_does_not_stop() {
+        let leak = Leak::find(&[course(|i| 50.0 + 2.0 * i)]).unwrap();
+        assert!((leak.bytes_per_request - 2.0 * MIB / 100.0).abs() < 10.0, "{leak:?}");
+        assert!((4_300..4_500).contains(&leak.doubles_after), "{leak:?}");
+        // In steps, as heaps grow.
+        assert!(Leak::find(&[course(|i| 50.0 + 6.0 * (i / 3.0).floor())]).is_some());
+    }
+
+    #[test]
+    fn what_levels_off_is_no_leak() {
+        assert_eq!(Leak::find(&[course(|i| 50.0 + 30.0 * (1.0 - (-i / 3.0).exp()))]), None);
+        assert_eq!(Leak::find(&[course(|i| 50.0 + f64::from(i as u32 % 2))]), None);
+        assert_eq!(Leak::find(&[course(|_| 50.0)]), None);
+        assert_eq!(Leak::find(&[course(|i| 50.0 - i)]), None);
+        assert_eq!(Leak::find(&[cell(1, 1, 50.0)]), None);
+    }
+}

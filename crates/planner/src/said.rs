@@ -1,0 +1,96 @@
+//! What was found out, in plain words.
+
+use crate::nature::{Crash, Kind, Nature};
+use crate::usl::Usl;
+use crate::words::{count, figure, memory, millis, percent};
+
+/// An app's nature, most important first.
+pub(crate) fn nature(found: &Nature) -> Vec<String> {
+    let mut words = vec![kind(found)];
+    words.extend(found.leak.map(|leak| {
+        let each = memory(leak.bytes_per_request);
+        format!("It leaks: each request leaves {each} behind, and memory has doubled after {} requests. Find out what keeps them before anything else; until then restart workers in time.", figure(leak.doubles_after as f64))
+    }));
+    words.extend(found.crash.as_ref().map(crash));
+    words.extend(found.threads_bring.map(|bring| match bring.times {
+        times if times < 1.15 => {
+            format!("Threads bring nothing: {} do {} times the work of one.", bring.threads, figure(times))
+        }
+        times => format!(
+            "Threads help: {} in a process do {} times the work of one.",
+            bring.threads,
+            figure(times)
+        ),
+    }));
+    words.extend(found.lock_wait.filter(|share| *share > 0.05).map(|share| {
+        format!(
+            "At worst {} of the time in the app was spent waiting for the lock (GVL) of the process.",
+            percent(share)
+        )
+    }));
+    words.extend(found.memory.as_ref().map(|of| {
+        format!(
+            "Memory: {} for the start, {} for each process, {} for each thread that is in use.",
+            memory(of.base_bytes),
+            memory(of.per_process_bytes),
+            memory(of.per_thread_bytes)
+        )
+    }));
+    words.extend(found.threads_law.as_ref().and_then(|found| law(found, "thread", "threads")));
+    words.extend(found.processes_law.as_ref().and_then(|found| law(found, "process", "processes")));
+    words
+}
+
+fn kind(found: &Nature) -> String {
+    let Some(model) = found.model.as_ref().filter(|_| found.kind != Kind::Unknown) else {
+        return "Too little is known to say what the app does: at least one thread and several threads of one process have to be measured under a steady number of requests at a time.".to_owned();
+    };
+    let alone = millis(model.alone_ms());
+    let (waits, runs, holds) = (percent(found.waiting), percent(found.running), percent(found.holding));
+    match found.kind {
+        Kind::Waiting => format!(
+            "It waits: of the {alone} of a request {waits} are spent waiting for something outside (database, network, sleep), {runs} running. Threads are what it needs."
+        ),
+        Kind::Computing if model.lock_ms < 0.5 * model.cpu_ms => format!(
+            "It computes, and lets go of the lock while it does: {runs} of the {alone} of a request are CPU time. Threads and processes help alike, up to the number of cores."
+        ),
+        Kind::Computing => format!(
+            "It computes: {runs} of the {alone} of a request are CPU time in Ruby, which one thread of a process can use at a time. Processes help, up to the number of cores."
+        ),
+        Kind::LockHog => format!(
+            "It holds the lock (GVL) without computing for {holds} of the {alone} of a request, and nothing else of its process runs meanwhile: probably C code that waits without letting go of the lock. Processes help, threads do not."
+        ),
+        Kind::Mixed | Kind::Unknown => format!(
+            "It does both: of the {alone} of a request it waits for {waits} and runs for {runs}. It needs processes for the cores and some threads in each for the waits."
+        ),
+    }
+}
+
+fn crash(found: &Crash) -> String {
+    let said = found.text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing");
+    let shapes: Vec<String> = found.shapes.iter().take(5).map(ToString::to_string).collect();
+    match (found.from_processes, found.from_threads) {
+        (Some(from), _) => format!(
+            "It does not run with {} or more: \"{said}\".",
+            count(from.into(), "process", "processes")
+        ),
+        (_, Some(from)) => {
+            format!("It does not run with {} or more: \"{said}\".", count(from.into(), "thread", "threads"))
+        }
+        _ => format!("It did not run as {}: \"{said}\".", shapes.join(", ")),
+    }
+}
+
+/// Where throughput stops growing, and how sure that is.
+fn law(found: &Usl, one: &str, many: &str) -> Option<String> {
+    let knee = found.knee()?;
+    let (low, high) = found.sigma_bounds;
+    Some(format!(
+        "Throughput stops growing at about {} (Universal Scalability Law: {} of the work is done one at a time, {} to {} when one measurement is left out; the law explains {} of what was measured).",
+        count(knee.into(), one, many),
+        percent(found.sigma.min(1.0)),
+        percent(low.min(1.0)),
+        percent(high.min(1.0)),
+        percent(found.fit)
+    ))
+}
