@@ -74,7 +74,7 @@ module Bench
           "firebrick" => [firebrick(setup, "-b unix://{socket}"), []],
           "puma" => [Peer.new(command: "#{PUMA} -b unix://{socket}?backlog=4096"), %w[puma rack]],
           "unicorn" => [unicorn("{socket}"), %w[unicorn rack]],
-          "passenger" => [Peer.new(command: "#{PASSENGER} --socket {socket} --socket-backlog 4096"), %w[passenger rack]]
+          "passenger" => [Peer.new(command: "#{PASSENGER} --socket {socket}"), %w[passenger rack]]
         }
         back.to_h do |name, (peer, needs)|
           layer = Stack::Layer.new(name: name, peer: peer, on_socket: true, pid_file: ("passenger.pid" if name == "passenger"))
