@@ -24,6 +24,29 @@ impl Default for Histogram {
     }
 }
 
+impl Histogram {
+    /// Adds what another one counted.
+    pub fn take(&mut self, other: &Histogram) {
+        // Same bounds on both sides, so nothing can be refused.
+        if let Err(error) = self.0.add(&other.0) {
+            unreachable!("histograms of like bounds: {error}");
+        }
+    }
+
+    /// With what stalls kept from being sent filled in: behind every value longer than `interval_us` come those of the requests
+    /// that would have followed at that distance. An interval of 0 changes nothing.
+    #[must_use]
+    pub fn corrected(&self, interval_us: u64) -> Histogram {
+        Histogram(self.0.clone_correct(interval_us))
+    }
+}
+
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Histogram) -> bool {
+        self.0 == other.0
+    }
+}
+
 impl Deref for Histogram {
     type Target = hdrhistogram::Histogram<u64>;
 

@@ -107,6 +107,10 @@ pub struct Second {
     pub p99: u64,
     /// The longest.
     pub max: u64,
+    /// How `latency` was spread: the longest of a band (see [`crate::bands`]) in microseconds and how many were in it, in
+    /// order, bands without any left out. The percentiles above come from it, to within 1.6 %.
+    #[serde(default)]
+    pub spread: Vec<(u64, u64)>,
 }
 
 /// One kind of request.
@@ -153,7 +157,7 @@ pub struct Band {
 }
 
 /// What the server looks like.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Seen {
     /// Its `Server` field.
     pub software: Option<String>,

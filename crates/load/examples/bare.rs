@@ -1,0 +1,54 @@
+//! The engine without the command around it, to measure what it costs: `bare URL CONNECTIONS SECONDS THREADS [PIPELINE]`.
+//! Prints requests per second and CPU time per request; `pidstat`, `perf` and `strace` see nothing but the engine.
+
+use std::time::Duration;
+
+use load::plan::{
+    Checks, Order, Origin, Plan, Protocol, Request, Stop, Think, Timeouts, Traffic, Transport,
+};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [url, connections, seconds, threads, rest @ ..] = arguments.as_slice() else {
+        return Err("usage: bare http://127.0.0.1:8080/ CONNECTIONS SECONDS THREADS [PIPELINE]".into());
+    };
+    let pipeline = rest.first().map_or(Ok(1), |depth| depth.parse())?;
+    let address = url.strip_prefix("http://").ok_or("the URL has to begin with http://")?;
+    let (authority, path) = address.split_once('/').ok_or("the URL has to have a path")?;
+    let (host, port) = authority.rsplit_once(':').ok_or("the URL has to have a port")?;
+    let plan = Plan {
+        requests: vec![Request {
+            origin: Origin { tls: false, host: host.to_owned(), port: port.parse()? },
+            method: "GET".to_owned(),
+            target: format!("/{path}"),
+            headers: Vec::new(),
+            body: bytes::Bytes::new(),
+            weight: 1,
+        }],
+        order: Order::InTurn,
+        traffic: Traffic::Closed { users: connections.parse()?, think: Think::None },
+        stop: Stop { after: Some(Duration::from_secs_f64(seconds.parse()?)), ..Stop::default() },
+        warm_up: Duration::ZERO,
+        transport: Transport {
+            protocol: Protocol::Http1 { keep_alive: true, pipeline },
+            to: None,
+            tls: load::plan::Tls::default(),
+        },
+        timeouts: Timeouts {
+            connect: Duration::from_secs(5),
+            request: Duration::from_secs(30),
+            grace: Duration::from_secs(1),
+        },
+        checks: Checks::default(),
+        threads: threads.parse()?,
+        cookies: false,
+        stages: false,
+    };
+    let outcome = load::run(&plan, &mut |_| load::Verdict::Go)?;
+    #[allow(clippy::cast_precision_loss)]
+    let (rate, cost) = (outcome.ok as f64 / outcome.seconds, outcome.cpu_seconds * 1e6 / outcome.ok as f64);
+    println!("{rate:.0} requests/s, {cost:.2} us CPU per request, busy {:.0} %", outcome.busy * 100.0);
+    println!("p50 {} us, p99 {} us", outcome.latency.value_at_quantile(0.5), outcome.latency.value_at_quantile(0.99));
+    println!("sent {} ok {} errors {:?}", outcome.sent, outcome.ok, outcome.errors);
+    Ok(())
+}

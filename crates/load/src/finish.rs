@@ -1,0 +1,101 @@
+//! The threads' shares put together.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::histogram::Histogram;
+use crate::outcome::{Bytes, Errors, Outcome, Seen};
+use crate::plan::{Think, Traffic};
+use crate::recorder::MOST_KINDS;
+use crate::shared::Shared;
+use crate::thread::Left;
+
+/// The outcome of a run whose counted part began at `began`.
+pub(crate) fn outcome(shared: &Shared, left: Vec<Left>, started_at: jiff::Timestamp, began: Moment) -> Outcome {
+    let last = left.iter().map(|left| left.recorder.last_answer).max().unwrap_or(began).max(began);
+    let last = if last > began { last } else { shared.clock.now() };
+    let seconds = Duration::from_nanos(last.saturating_sub(began)).as_secs_f64();
+    let threads = shared.published.len();
+    let names = names(shared);
+    let mut all = empty(started_at, seconds);
+    for left in left {
+        let mut one = empty(started_at, seconds);
+        add(&mut one, left, &names);
+        all.merge(one);
+    }
+    correct(&mut all, shared);
+    let usable = seconds * f64::from(u32::try_from(threads).unwrap_or(u32::MAX));
+    all.busy = if usable > 0.0 { (all.cpu_seconds / usable).min(1.0) } else { 0.0 };
+    all
+}
+
+fn add(outcome: &mut Outcome, mut left: Left, names: &[String]) {
+    let record = left.recorder.finish(names);
+    let recorder = left.recorder;
+    outcome.sent = recorder.sent;
+    outcome.ok = recorder.ok;
+    outcome.statuses = record.statuses;
+    outcome.errors = recorder.errors;
+    outcome.connections = recorder.connections;
+    outcome.bytes = recorder.bytes;
+    outcome.latency = record.latency;
+    outcome.service = record.service;
+    outcome.connect = record.connect;
+    outcome.first_byte = record.first_byte;
+    outcome.course = record.course;
+    outcome.stages = record.stages;
+    outcome.cpu_seconds = left.cpu.as_secs_f64();
+    outcome.requests = record.requests;
+    outcome.server = recorder.seen.unwrap_or_default();
+}
+
+/// One name for each kind that is kept apart.
+fn names(shared: &Shared) -> Vec<String> {
+    let kinds = &shared.prepared.kinds;
+    if kinds.len() == 1 {
+        return Vec::new();
+    }
+    let mut names: Vec<String> = kinds.iter().take(MOST_KINDS).map(|kind| kind.name.clone()).collect();
+    if kinds.len() > MOST_KINDS {
+        names.push(format!("{} others", kinds.len() - MOST_KINDS));
+    }
+    names
+}
+
+/// Closed models: what users would have seen who do not wait for each other.
+fn correct(outcome: &mut Outcome, shared: &Shared) {
+    let Traffic::Closed { think, .. } = &shared.plan.traffic else { return };
+    let think = match think {
+        Think::None => Duration::ZERO,
+        Think::Fixed(pause) => *pause,
+        Think::UpTo(most) => *most / 2,
+    };
+    let think = u64::try_from(think.as_micros()).unwrap_or(u64::MAX);
+    outcome.expected_interval_us = outcome.service.value_at_quantile(0.5).saturating_add(think);
+    outcome.corrected = Some(outcome.latency.corrected(outcome.expected_interval_us));
+}
+
+fn empty(started_at: jiff::Timestamp, seconds: f64) -> Outcome {
+    Outcome {
+        started_at: format!("{started_at:.6}"),
+        seconds,
+        sent: 0,
+        ok: 0,
+        statuses: std::collections::BTreeMap::new(),
+        errors: Errors::default(),
+        connections: 0,
+        bytes: Bytes::default(),
+        latency: Histogram::default(),
+        service: Histogram::default(),
+        corrected: None,
+        expected_interval_us: 0,
+        connect: Histogram::default(),
+        first_byte: Histogram::default(),
+        course: Vec::new(),
+        stages: None,
+        cpu_seconds: 0.0,
+        busy: 0.0,
+        requests: Vec::new(),
+        server: Seen::default(),
+    }
+}
