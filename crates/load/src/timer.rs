@@ -16,7 +16,9 @@ impl Timer {
     /// The system has none left.
     pub(crate) fn new() -> io::Result<Timer> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        Ok(Timer(AsyncFd::register_with_interest(timer, tokio::io::Interest::READABLE)?))
+        // Deprecated for types that might close their descriptor while it is registered; an owned one does not.
+        #[allow(deprecated)]
+        Ok(Timer(AsyncFd::with_interest(timer, tokio::io::Interest::READABLE)?))
     }
 
     /// # Errors
