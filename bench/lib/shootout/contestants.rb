@@ -12,14 +12,21 @@ module Bench
       # layers: see Stack; needs: names of Programs; why: a line for readers.
       Contestant = Struct.new(:layers, :needs, :why, keyword_init: true)
 
-      # nginx in front of an app. `ab` asks without keep-alive, so its connections to the app are short too, and shared fairly.
+      # nginx in front of an app: a connection per request to the app, or connections that are kept, whichever is better for it.
+      # Kept ones are bad for Puma, whose processes take as many connections as they get and leave the others idle (p99 of 900 ms
+      # instead of 50); Unicorn keeps none.
       FRONT = <<~CONF
-        upstream app { server unix:{socket} fail_timeout=0; }
+        upstream app { server unix:{socket} fail_timeout=0; %<upstream>s}
         server {
           listen 127.0.0.1:{port} backlog=4096;
-          location / { proxy_pass http://app; proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }
+          location / {
+            proxy_pass http://app; %<location>sproxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+          }
         }
       CONF
+      SHORT = format(FRONT, upstream: "", location: "")
+      KEPT = format(FRONT, upstream: "keepalive 64; ", location: 'proxy_http_version 1.1; proxy_set_header Connection ""; ')
+      FRONTS = { "firebrick" => KEPT, "passenger" => KEPT, "puma" => SHORT, "unicorn" => SHORT }.freeze
 
       PASSENGER = "passenger start --engine=builtin -e production --max-pool-size {workers} --min-instances {workers} --max-request-queue-size 0 " \
                   "--log-level 0 --disable-turbocaching --disable-security-update-check --disable-anonymous-telemetry --no-install-runtime " \
@@ -78,8 +85,9 @@ module Bench
         }
         back.to_h do |name, (peer, needs)|
           layer = Stack::Layer.new(name: name, peer: peer, on_socket: true, pid_file: ("passenger.pid" if name == "passenger"))
-          front = Stack::Layer.new(name: "nginx", peer: Peers.nginx(FRONT))
-          ["nginx + #{name}", Contestant.new(layers: [layer, front], needs: ["nginx", *needs], why: "nginx with one process in front, by Unix socket")]
+          front = Stack::Layer.new(name: "nginx", peer: Peers.nginx(FRONTS.fetch(name)))
+          how = FRONTS.fetch(name) == KEPT ? "connections to it are kept" : "a connection per request, which it is better with"
+          ["nginx + #{name}", Contestant.new(layers: [layer, front], needs: ["nginx", *needs], why: "one process of nginx in front, by Unix socket; #{how}")]
         end
       end
 

@@ -128,7 +128,7 @@ module Bench
       def best(table)
         leaders = table["columns"].select { |column| column["better"] }.filter_map do |column|
           direction = column["better"] == "more" ? :max_by : :min_by
-          row = table["rows"].select { |one| value(one, column, table) }.public_send(direction) { |one| value(one, column, table) } or next
+          row = table["rows"].select { |one| !one["apart"] && value(one, column, table) }.public_send(direction) { |one| value(one, column, table) } or next
           "#{column['better'] == 'more' ? 'most' : 'least'} #{column['title']}: **#{row['cells'].first}** (#{Figures.number(value(row, column, table))})"
         end
         leaders.empty? ? "" : "#{leaders.join('; ').then { |text| text[0].upcase + text[1..] }}."
@@ -152,16 +152,24 @@ module Bench
       def one_line(text) = text.split("\n").map(&:strip).join(" ").slice(0, 300)
 
       def configurations(document)
-        texts = document["tables"].flat_map { |table| table["rows"] }.reject { |row| row["configuration"].empty? }.map { |row| configuration(row) }
+        shown = {}
+        texts = document["tables"].flat_map { |table| table["rows"] }.reject { |row| row["configuration"].empty? }.map { |row| configuration(row, shown) }
         return "" if texts.empty?
 
         "<details>\n<summary>Commands and configurations</summary>\n\n#{LEGEND}\n\n#{texts.join("\n\n")}\n\n</details>"
       end
 
-      def configuration(row)
+      # shown: { text => where it stands }: what was printed once is not printed again.
+      def configuration(row, shown)
         why, *texts = row["configuration"].to_a
-        blocks = texts.map { |title, text| "#{title}:\n\n#{text.strip.gsub(/^/, '    ')}" }
-        ["**#{row['cells'].first}**: #{why.last}.", *blocks].join("\n\n")
+        name = row["cells"].first
+        blocks = texts.map do |title, text|
+          next "#{title}: as for #{shown[[title, text]]}." if shown.key?([title, text])
+
+          shown[[title, text]] = name
+          "#{title}:\n\n#{text.strip.gsub(/^/, '    ')}"
+        end
+        ["**#{name}**: #{why.last}.", *blocks].join("\n\n")
       end
     end
   end

@@ -82,7 +82,7 @@ module Bench
         { "title" => table.title, "text" => table.text, "heads" => table.heads, "comparable" => table.comparable,
           "columns" => table.columns.map { |column| column.to_h.transform_keys(&:to_s).merge("metric" => column.metric.to_s) },
           "plots" => table.plots.map { |plot| plot_data(plot, table.trials) },
-          "rows" => table.trials.map { |trial| { "name" => trial.name, "cells" => trial.cells, "configuration" => trial.configuration, "rounds" => [] } } }
+          "rows" => table.trials.map { |trial| { "name" => trial.name, "cells" => trial.cells, "configuration" => trial.configuration, "apart" => trial.apart, "rounds" => [] } } }
       end
 
       # groups: which bar stands where, by the name of the trial.

@@ -7,9 +7,10 @@ module Bench
     # name: unique in its scenario; cells: what stands in the table's leading columns; needs: names of Programs;
     # configuration: { what => text } as it is written down for readers; seconds: about how long it takes, start included;
     # once_over: a trial that took longer than so many seconds is not repeated; work: called for each round, answers
-    # figures (metric => number or nil) or raises Failure; absent: why it cannot be measured though programs are there.
-    Trial = Struct.new(:name, :cells, :needs, :configuration, :seconds, :once_over, :work, :absent, keyword_init: true) do
-      def initialize(needs: [], configuration: {}, seconds: 5, once_over: nil, absent: nil, **rest) = super
+    # figures (metric => number or nil) or raises Failure; absent: why it cannot be measured though programs are there;
+    # apart: true for what is no competitor, but something to compare with.
+    Trial = Struct.new(:name, :cells, :needs, :configuration, :seconds, :once_over, :work, :absent, :apart, keyword_init: true) do
+      def initialize(needs: [], configuration: {}, seconds: 5, once_over: nil, absent: nil, apart: false, **rest) = super
     end
 
     # A column of figures. metric: a key of what `work` answers; better: "more" or "less" where one direction is the good

@@ -17,7 +17,7 @@ module Bench
 
       def tables
         [closed("nginx", "nginx, `return 200`", nginx, place(@setup.app("hello"), [1, 1]), http1),
-         closed("rack", "Firebrick, a Rack app that says hello", Contestants.bare(@setup)["firebrick"], place(@setup.app("hello"), [1, 5]), http1),
+         closed("rack", "Firebrick, a Rack app that says hello", Contestants.bare(@setup)["firebrick"], place(@setup.app("hello"), [1, 5]), http1.merge(stages)),
          closed("h2", "H2O over HTTP/2, a file", h2o, @setup.place(Sites.folder("page", @setup.dir), [1, 1], Stack::Answer.of(Sites::PAGE, "/page.html")), http2),
          stall]
       end
@@ -32,16 +32,20 @@ module Bench
 
       def h2o = Contestants.one("h2o", Peers::STATIC["h2o"], %w[h2o], "HTTP/2 with prior knowledge")
 
-      def firebrick(*words) = Generators::Firebrick.new(@setup.firebrick, words)
+      # wrk and the others have one thread here too.
+      def firebrick(*words) = Generators::Firebrick.new(@setup.firebrick, ["-t", "1", *words])
 
       def http1(connections = CONNECTIONS)
-        { "firebrick bench" => firebrick("-c", connections.to_s), "wrk" => Generators::Wrk.new(connections: connections),
+        { "firebrick bench" => firebrick("-c", connections.to_s, "--no-stages"), "wrk" => Generators::Wrk.new(connections: connections),
           "h2load" => Generators::H2load.new(connections: connections), "ab" => Generators::Ab.new(concurrency: connections, keep_alive: true),
           "siege" => Generators::TimedSiege.new(users: connections, keep_alive: true) }
       end
 
+      # What it costs to learn where the time went; without this both sides do what they do with wrk.
+      def stages = { "firebrick bench, asking for stages" => firebrick("-c", CONNECTIONS.to_s) }
+
       def http2
-        { "firebrick bench" => firebrick("--http2", "--streams", STREAMS.to_s, "-c", CONNECTIONS.to_s), "h2load" => Generators::H2load.new(connections: CONNECTIONS, streams: STREAMS) }
+        { "firebrick bench" => firebrick("--streams", STREAMS.to_s, "-c", CONNECTIONS.to_s, "--no-stages"), "h2load" => Generators::H2load.new(connections: CONNECTIONS, streams: STREAMS) }
       end
 
       # Whom CPU is compared with.
@@ -51,11 +55,11 @@ module Bench
                    Column.new(title: "that, #{other} = 1", metric: :generator_us, to: "#{key}, #{other}"), *Scenario::TIMES.map { |one| Column.new(title: one.title, metric: one.metric) },
                    LONGEST, ERRORS, BUSY, Column.new(title: "server's CPU µs/request", metric: :cpu_us)]
         text = "One processor for the server, one for the load generator."
-        Table.new(title: title, text: text, heads: ["instrument", "as it was called"], columns: columns, trials: trials(key, server, place, instruments, @size.timed),
+        Table.new(title: title, text: text, heads: ["instrument", "as it was called"], columns: columns, trials: measured(key, server, place, instruments, @size.timed),
                   plots: [plot(key, title)])
       end
 
-      def trials(key, server, place, instruments, seconds)
+      def measured(key, server, place, instruments, seconds)
         instruments.map do |name, instrument|
           work = -> { @setup.measure(server.layers, place, instrument, @setup.generator(seconds)) }
           own = instrument.program == @setup.firebrick ? [] : [instrument.program]
@@ -76,7 +80,7 @@ module Bench
                    LONGEST, ERRORS]
         server = Contestants.bare(@setup)["firebrick"]
         Table.new(title: "A server that stalls #{Figures.number(lasting)} s in every #{Figures.number(every)} s", text: stall_text(every, lasting), heads: ["instrument", "as it was called"],
-                  columns: columns, trials: [arithmetic(every, lasting), *trials("stall", server, place, instruments, @size.stall)], comparable: false,
+                  columns: columns, trials: [arithmetic(every, lasting), *measured("stall", server, place, instruments, @size.stall)], comparable: false,
                   plots: [Plot.new(name: "instruments-stall", title: "A server that stalls: the 99th percentile that each instrument tells", metric: :p99, label: "p99", unit: "milliseconds", better: "less", log: true)])
       end
 

@@ -15,7 +15,7 @@ module Bench
       YJIT = { "RUBYOPT" => "--yjit" }.freeze
       WITHOUT = "h2o, mruby, no Redis"
 
-      H2O = <<~YAML
+      H2O = <<~YAML.freeze
         num-threads: 1
         pid-file: {home}/h2o.pid
         #{"user: #{Peers::USER}" if Peers::USER}
@@ -66,7 +66,7 @@ module Bench
             @setup.measure(contestant.layers, place, generator, @setup.generator(seconds)) { |stack| warm_up.run(stack.url, @setup.generator(1)) }
           end
           Trial.new(name: name, cells: [name], needs: contestant.needs, configuration: Contestants.written_down(contestant), seconds: lasting, work: work,
-                    absent: contestant.layers.empty? ? contestant.why : nil)
+                    apart: name == WITHOUT, absent: contestant.layers.empty? ? contestant.why : nil)
         end
       end
 
