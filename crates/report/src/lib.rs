@@ -6,12 +6,16 @@
 //! [`read_page`] and [`read_plot`].
 #![forbid(unsafe_code)]
 
+mod draw;
+mod figure;
 mod html;
+mod markup;
 mod page;
 mod plot;
 mod read;
 mod unit;
 
+pub use draw::{buckets_of, percentile_steps};
 pub use page::{Block, Column, KeyFigure, Page, Section, Table, Verdict};
 pub use plot::{
     Axis, Band, Bar, Bars, Better, Bucket, Cell, Curve, Frontier, Group, Heat, Histogram, Limit, Line, Lines,

@@ -17,6 +17,8 @@ pub struct Stages {
     pub x: Axis,
     /// Names of the parts, from left to right.
     pub parts: Vec<String>,
+    /// Whether all bars are drawn equally long, so that parts of short ones are seen as well; the totals stand behind.
+    pub shares: bool,
     /// The bars, from top to bottom.
     pub stacks: Vec<Stack>,
 }

@@ -1,0 +1,83 @@
+//! Draws bars cut into parts.
+
+use super::legend::{self, Entry, Sample};
+use super::rows::{self, Rows};
+use super::ruler::{Ruler, Start, usable};
+use super::sheet::{Anchor, Area, Sheet, fill};
+use crate::plot::{Axis, Stack, Stages};
+use crate::unit::Unit;
+
+const BAR: f64 = 24.0;
+
+pub(crate) fn draw(sheet: &mut Sheet, plot: &Stages) {
+    let entry = |(series, name): (usize, &String)| Entry { name: name.clone(), series, sample: Sample::Area };
+    let entries: Vec<_> = plot.parts.iter().enumerate().map(entry).collect();
+    legend::rows(sheet, &entries);
+    let rows = Rows::fit(sheet, plot.stacks.iter().map(|stack| stack.label.as_str()));
+    let totals: Vec<String> = plot.stacks.iter().map(|stack| plot.x.unit.show(total(plot, stack))).collect();
+    let margin = totals.iter().map(|total| sheet.text_width(total)).fold(0.0, f64::max) + 10.0;
+    let ruler = ruler(sheet, plot).between(rows.left, sheet.width - margin);
+    let top = sheet.height + sheet.font * 0.5;
+    let pitch = BAR + if rows.above() { sheet.leading() + 12.0 } else { 10.0 };
+    let bottom = top + pitch * plot.stacks.len() as f64;
+    rows::grid(sheet, &ruler, top, bottom);
+    for (row, (stack, total)) in plot.stacks.iter().zip(&totals).enumerate() {
+        let top = top + 5.0 + pitch * row as f64;
+        sheet.row(row, |sheet| {
+            let top = rows.label(sheet, top, BAR, &stack.label, "ink");
+            let end = parts(sheet, plot, &ruler, stack, top);
+            sheet.text(end + 6.0, top + BAR / 2.0 + sheet.font * 0.35, Anchor::Start, "ink strong", total);
+        });
+    }
+    let label = if plot.shares {
+        format!("share of {}", plot.x.label)
+    } else {
+        plot.x.unit.axis_label(&plot.x.label)
+    };
+    rows::axis_label(sheet, rows.left, &label);
+}
+
+/// What a bar adds up to; parts that cannot be drawn count as 0.
+pub(crate) fn total(plot: &Stages, stack: &Stack) -> f64 {
+    lengths(plot, stack).sum()
+}
+
+fn lengths<'a>(plot: &'a Stages, stack: &'a Stack) -> impl Iterator<Item = f64> + 'a {
+    stack.values.iter().take(plot.parts.len()).map(|value| usable(*value).unwrap_or(0.0).max(0.0))
+}
+
+fn ruler(sheet: &Sheet, plot: &Stages) -> Ruler {
+    let wanted = if sheet.wide() { 6 } else { 3 };
+    if plot.shares {
+        let axis = Axis { to: Some(1.0), ..Axis::new("", Unit::Fraction) };
+        return Ruler::fit(&axis, [0.0, 1.0], Start::Zero, wanted);
+    }
+    // On a log scale parts would not add up.
+    let axis = Axis { scale: crate::plot::Scale::Linear, from: Some(0.0), ..plot.x.clone() };
+    Ruler::fit(&axis, plot.stacks.iter().map(|stack| total(plot, stack)), Start::Zero, wanted)
+}
+
+/// Returns where the bar ends.
+fn parts(sheet: &mut Sheet, plot: &Stages, ruler: &Ruler, stack: &Stack, top: f64) -> f64 {
+    let whole = if plot.shares { total(plot, stack) } else { 1.0 };
+    let mut before = 0.0;
+    let mut end = ruler.from;
+    for (series, length) in lengths(plot, stack).enumerate() {
+        let share = if whole > 0.0 { length / whole } else { 0.0 };
+        let (Some(from), Some(to)) = (ruler.at(before), ruler.at(before + share)) else { continue };
+        before += share;
+        if length <= 0.0 {
+            continue;
+        }
+        let area = Area { x: from, y: top, width: (to - from).max(0.8), height: BAR };
+        sheet.rect(area, &format!("part {}", fill(series)));
+        sheet.rect(area, &format!("hatch g{}", series % 7));
+        let label = plot.x.unit.show(length);
+        if sheet.text_width(&label) + 8.0 <= to - from {
+            let y = top + BAR / 2.0 + sheet.font * 0.35;
+            sheet.text(f64::midpoint(from, to), y, Anchor::Middle, &format!("on o{}", series % 7), &label);
+        }
+        end = end.max(to);
+    }
+    end
+}
