@@ -47,7 +47,7 @@ module Bench
         series = plot["groups"].values.map(&:last).compact.uniq
         groups = Markdown.sorted(table).group_by { |row| plot["groups"].fetch(row["name"]).first }
         bars = groups.map { |label, rows| group(plot, label, rows, series) }.reject { |one| one["bars"].empty? }
-        { "bars" => { "title" => plot["title"], "note" => plot["note"], "x" => { "label" => plot["label"], "unit" => plot["unit"], "scale" => plot["log"] ? "log" : "linear" },
+        { "bars" => { "title" => plot["title"], "note" => plot["note"], "x" => { "label" => plot["label"], "unit" => plot["unit"], "from" => 0 },
                       "better" => plot["better"], "series" => series, "groups" => bars } }
       end
 

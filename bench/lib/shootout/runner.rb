@@ -29,7 +29,7 @@ module Bench
       # Writes RESULTS.md and the plots from what is stored; also after an interruption.
       def report
         documents = Store.read(@options.output, SCENARIOS.map(&:key))
-        return if documents.empty?
+        return @out.puts("Nothing was measured yet.") if documents.empty?
 
         problem = Plots.new.draw(@options.output, documents)
         Markdown.write(@options.output, documents)

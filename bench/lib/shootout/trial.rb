@@ -25,8 +25,8 @@ module Bench
 
     # A plot of one metric of a table. name: of its file; unit: of the report crate; groups: a proc from a trial to
     # [group label, series name], for bars that stand together; marked: what is drawn more strongly.
-    Plot = Struct.new(:name, :title, :note, :metric, :label, :unit, :better, :log, :groups, keyword_init: true) do
-      def initialize(note: "", log: false, groups: nil, **rest) = super
+    Plot = Struct.new(:name, :title, :note, :metric, :label, :unit, :better, :groups, keyword_init: true) do
+      def initialize(note: "", groups: nil, **rest) = super
     end
   end
 end

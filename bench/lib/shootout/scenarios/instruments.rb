@@ -41,8 +41,8 @@ module Bench
           "siege" => Generators::TimedSiege.new(users: connections, keep_alive: true) }
       end
 
-      # What it costs to learn where the time went; without this both sides do what they do with wrk.
-      def stages = { "firebrick bench, asking for stages" => firebrick("-c", CONNECTIONS.to_s) }
+      # As it comes: it asks a Firebrick where the time went, which costs both sides something.
+      def stages = { "firebrick bench, stages" => firebrick("-c", CONNECTIONS.to_s) }
 
       def http2
         { "firebrick bench" => firebrick("--streams", STREAMS.to_s, "-c", CONNECTIONS.to_s, "--no-stages"), "h2load" => Generators::H2load.new(connections: CONNECTIONS, streams: STREAMS) }
@@ -54,7 +54,7 @@ module Bench
         columns = [Column.new(title: "requests/s", metric: :rate, better: "more"), Column.new(title: "generator's CPU µs/request", metric: :generator_us, better: "less"),
                    Column.new(title: "that, #{other} = 1", metric: :generator_us, to: "#{key}, #{other}"), *Scenario::TIMES.map { |one| Column.new(title: one.title, metric: one.metric) },
                    LONGEST, ERRORS, BUSY, Column.new(title: "server's CPU µs/request", metric: :cpu_us)]
-        text = "One processor for the server, one for the load generator."
+        text = "One processor for the server, one for the load generator. wrk's percentiles have filled in what was not asked while it waited for answers; the others' are of the requests that were sent."
         Table.new(title: title, text: text, heads: ["instrument", "as it was called"], columns: columns, trials: measured(key, server, place, instruments, @size.timed),
                   plots: [plot(key, title)])
       end
@@ -69,7 +69,7 @@ module Bench
       end
 
       def plot(key, title)
-        bars("instruments-#{key}", "What a request costs the load generator: #{title.delete('`')}", :generator_us, "CPU time of the load generator per request", "less", unit: { "named" => "µs" }, log: true)
+        bars("instruments-#{key}", "What a request costs the load generator: #{title.delete('`')}", :generator_us, "CPU time of the load generator per request", "less", unit: { "named" => "µs" })
       end
 
       def stall
@@ -81,7 +81,7 @@ module Bench
         server = Contestants.bare(@setup)["firebrick"]
         Table.new(title: "A server that stalls #{Figures.number(lasting)} s in every #{Figures.number(every)} s", text: stall_text(every, lasting), heads: ["instrument", "as it was called"],
                   columns: columns, trials: [arithmetic(every, lasting), *measured("stall", server, place, instruments, @size.stall)], comparable: false,
-                  plots: [Plot.new(name: "instruments-stall", title: "A server that stalls: the 99th percentile that each instrument tells", metric: :p99, label: "p99", unit: "milliseconds", better: "less", log: true)])
+                  plots: [Plot.new(name: "instruments-stall", title: "A server that stalls: the 99th percentile that each instrument tells", metric: :p99, label: "p99", unit: "milliseconds", better: "less")])
       end
 
       def stall_times
@@ -90,8 +90,9 @@ module Bench
       end
 
       def stall_text(every, lasting)
-        "`bench/apps/stall` on Firebrick. In a closed model a stall holds #{STALL_CONNECTIONS} requests, however many users would have come meanwhile: the rest of the time has thousands, so the " \
-          "99th percentile does not see it. An open model sends on time and counts from then: #{(100 * lasting / every).round} % of its requests come during a stall."
+        "`bench/apps/stall` on Firebrick. #{(100 * lasting / every).round} % of the users who come evenly meet a stall: the first row says what they must see. In a closed model a stall holds " \
+          "#{STALL_CONNECTIONS} requests, however many users would have come meanwhile, and the rest of the time has many thousands: ab counts those that it sent, so its p99 does not see the stall. wrk " \
+          "fills in afterwards what would have been asked meanwhile, an estimate. An open model asks on time and counts from then."
       end
 
       # What users who come evenly must see: those who come during a stall wait for the rest of it.

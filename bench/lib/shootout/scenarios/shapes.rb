@@ -12,6 +12,7 @@ module Bench
       # Cells that take longer have each of their requests wait for many others, and hardly differ from round to round.
       REPEAT_UP_TO = 15
       APPS = { "io" => "waits 40 to 200 ms, as for a database", "cpu" => "sorts 100,000 numbers", "mix" => "one request in three sorts, the others wait" }.freeze
+      SHORT = { "io" => "waits", "cpu" => "computes", "mix" => "waits and computes" }.freeze
       # Of one request in seconds, for the time that is announced: waiting, computing.
       COST = { "io" => [0.12, 0], "cpu" => [0, 0.027], "mix" => [0.08, 0.009] }.freeze
 
@@ -67,7 +68,7 @@ module Bench
       end
 
       def plot(app)
-        Plot.new(name: "shapes-#{app}", title: "Processes x threads: transactions per second of an app that #{APPS[app]}", metric: :rate, label: "transactions", unit: "per_second", better: "more",
+        Plot.new(name: "shapes-#{app}", title: "Processes x threads: an app that #{SHORT[app]}", metric: :rate, label: "transactions", unit: "per_second", better: "more",
                  groups: ->(trial) { trial.cells })
       end
     end

@@ -28,7 +28,7 @@ module Bench
                    Column.new(title: "PSS MiB, most", metric: :pss, better: "less"), Column.new(title: "KiB each", metric: :each, better: "less")]
         trials = [node, go, ruby(@size.threads), ruby(@size.sleepers)]
         Table.new(title: "A program with #{count} sleepers of #{@size.sleep} s", text: "Memory is looked at every #{LOOK_EVERY} s.", heads: ["sleepers", "how many"], columns: columns,
-                  trials: trials, plots: [Plot.new(name: "sleepers-memory", title: "Memory of one sleeper", metric: :each, label: "memory for each sleeper", unit: { "named" => "KiB" }, better: "less", log: true)])
+                  trials: trials, plots: [Plot.new(name: "sleepers-memory", title: "Memory of one sleeper", groups: ->(trial) { [trial.cells.join(", "), nil] }, metric: :each, label: "memory for each sleeper", unit: { "named" => "KiB" }, better: "less")])
       end
 
       def node = program("Node timers", @size.sleepers, %w[node]) { ["node", File.join(PROGRAMS, "timers.js")] }

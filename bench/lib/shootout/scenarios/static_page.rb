@@ -30,7 +30,7 @@ module Bench
       end
 
       def plots
-        [bars("static-page-cpu", "A static page under siege: CPU per request", :cpu_us, "CPU time of the server per request", "less", unit: { "named" => "µs" }, log: true),
+        [bars("static-page-cpu", "A static page under siege: CPU per request", :cpu_us, "CPU time of the server per request", "less", unit: { "named" => "µs" }),
          bars("static-page-rate", "A static page under siege: requests per second", :rate, "requests", "more")]
       end
     end
