@@ -81,10 +81,10 @@ impl Family {
 
     /// Memory of all its processes. Takes milliseconds for each large one.
     pub(crate) fn memory(&self) -> Memory {
-        self.members().iter().map(|stat| memory_of(stat.pid)).fold(Memory::default(), |sum, one| Memory {
-            pss: sum.pss + one.pss,
-            rss: sum.rss + one.rss,
-        })
+        self.members()
+            .iter()
+            .map(|stat| memory_of(stat.pid))
+            .fold(Memory::default(), |sum, one| Memory { pss: sum.pss + one.pss, rss: sum.rss + one.rss })
     }
 
     /// Sends a signal to all of them.

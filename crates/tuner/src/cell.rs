@@ -1,0 +1,261 @@
+//! A cell of the table: a shape, run and loaded in parts until the parts agree.
+
+use load::{Histogram, Progress};
+use planner::{Cell, Limit, MemoryPoint, Shape, Times};
+
+use crate::asked::Portion;
+use crate::counters::Stages;
+use crate::options::Amount;
+use crate::running::{Failed, Ground, Running};
+use crate::server::Kind;
+use crate::slice::{self, Slice};
+
+/// How much work a cell is worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Effort {
+    /// The load of each part.
+    pub(crate) portion: Portion,
+    /// Parts in any case.
+    pub(crate) parts: u32,
+    /// Parts at most.
+    pub(crate) most: u32,
+    /// More parts are measured while they differ by more than this.
+    pub(crate) spread: f64,
+    /// Not counted, before the first part.
+    pub(crate) warm_up: Amount,
+}
+
+/// What a cell came to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gathered {
+    pub(crate) slices: Vec<Slice>,
+    /// Why there are no more.
+    pub(crate) failed: Option<Failed>,
+}
+
+impl Gathered {
+    /// Relative difference of the parts' rates.
+    pub(crate) fn spread(&self) -> f64 {
+        let rates: Vec<f64> = self.slices.iter().map(Slice::rate).collect();
+        let (low, high) = rates
+            .iter()
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
+        let middle = median(&rates);
+        if rates.len() < 2 || middle <= 0.0 { 0.0 } else { (high - low) / middle }
+    }
+
+    /// Whether there should be another part.
+    pub(crate) fn wants_more(&self, effort: &Effort) -> bool {
+        let parts = u32::try_from(self.slices.len()).unwrap_or(u32::MAX);
+        self.failed.is_none()
+            && parts < effort.most
+            && (parts < effort.parts || self.spread() > effort.spread)
+    }
+
+    /// The most frequent error.
+    pub(crate) fn error_text(&self) -> Option<&str> {
+        let texts = self.slices.iter().flat_map(|slice| &slice.error_texts);
+        texts.max_by_key(|(_, count)| *count).map(|(text, _)| text.as_str())
+    }
+}
+
+/// Starts a server once and measures `parts` (at most) of a cell; what is seen goes to `gathered`.
+pub(crate) fn visit(
+    ground: &Ground<'_>,
+    kind: Kind,
+    shape: Shape,
+    effort: &Effort,
+    parts: u32,
+    gathered: &mut Gathered,
+    watch: &mut dyn FnMut(&Progress),
+) {
+    let result = Running::start(ground, kind, shape).and_then(|mut running| {
+        let mut before = warm_up(ground, &mut running, shape, effort, watch)?;
+        for _ in 0..parts {
+            if !gathered.wants_more(effort) {
+                break;
+            }
+            let slice = slice::measure(ground, &mut running, effort.portion, before, watch)?;
+            before += slice.requests + slice.errors;
+            gathered.slices.push(slice);
+            if ground.stop.wanted() {
+                return Err(Failed::Stopped);
+            }
+        }
+        Ok(())
+    });
+    gathered.failed = gathered.failed.take().or(result.err());
+}
+
+/// Lets every process answer; not counted. Answers how many requests were sent.
+fn warm_up(
+    ground: &Ground<'_>,
+    running: &mut Running,
+    shape: Shape,
+    effort: &Effort,
+    watch: &mut dyn FnMut(&Progress),
+) -> Result<u64, Failed> {
+    let amount = match effort.warm_up {
+        Amount::Requests(0) => return Ok(0),
+        Amount::Time(time) if time.is_zero() => return Ok(0),
+        // Each process should have answered before anything counts.
+        Amount::Requests(requests) => Amount::Requests(requests.max(2 * u64::from(shape.processes))),
+        time @ Amount::Time(_) => time,
+    };
+    let portion = Portion { amount, ..effort.portion };
+    Ok(slice::measure(ground, running, portion, 0, watch)?.requests)
+}
+
+/// The figures of a cell, or why there are none. `cores` is what the server could use.
+pub(crate) fn figures(gathered: &Gathered, shape: Shape, users: u32, cores: f64) -> Cell {
+    let slices = &gathered.slices;
+    let rates: Vec<f64> = slices.iter().map(Slice::rate).collect();
+    let seconds: f64 = slices.iter().map(|slice| slice.seconds).sum();
+    let cpu: f64 = slices.iter().map(|slice| slice.cpu_seconds).sum();
+    let stages = slices.iter().fold(Stages::default(), |sum, slice| sum.and(slice.stages));
+    let mut latency = Histogram::default();
+    for slice in slices {
+        // All have the same bounds, so there is nothing that does not fit.
+        let _ = latency.add(&*slice.latency);
+    }
+    Cell {
+        processes: shape.processes,
+        threads: shape.threads,
+        users,
+        requests: slices.iter().map(|slice| slice.requests).sum(),
+        errors: slices.iter().map(|slice| slice.errors).sum(),
+        seconds,
+        rate_per_s: median(&rates),
+        latency_ms: times(&latency),
+        app_ms: stages.app.mean(),
+        cpu_ms: stages.cpu.mean(),
+        gvl_ms: stages.gvl.mean(),
+        queue_ms: stages.queue.mean(),
+        pss_bytes: slices.iter().map(|slice| slice.peak.pss).max().unwrap_or(0),
+        rss_bytes: slices.iter().map(|slice| slice.peak.rss).max().unwrap_or(0),
+        memory: last_life(slices.iter().flat_map(|slice| slice.memory.iter().copied()).collect()),
+        cpu_cores: (seconds > 0.0).then(|| cpu / seconds),
+        cores: Some(cores),
+        repeats: u32::try_from(slices.len()).unwrap_or(u32::MAX),
+        spread: gathered.spread(),
+        limited_by: limited(slices),
+        crashed: match &gathered.failed {
+            Some(Failed::Crashed(why)) => Some(why.clone()),
+            Some(Failed::Stopped) | None => None,
+        },
+    }
+}
+
+/// Parts may have been measured on servers that were started anew: memory as it went is told of the last one.
+fn last_life(points: Vec<MemoryPoint>) -> Vec<MemoryPoint> {
+    let begins =
+        points.windows(2).rposition(|pair| pair[1].requests < pair[0].requests).map_or(0, |at| at + 1);
+    points[begins..].to_vec()
+}
+
+/// What limited most of the parts.
+fn limited(slices: &[Slice]) -> Option<Limit> {
+    [Limit::LoadGenerator, Limit::Machine].into_iter().find(|limit| {
+        slices.iter().filter(|slice| slice.limited_by == Some(*limit)).count() * 2 > slices.len()
+    })
+}
+
+fn times(latency: &Histogram) -> Times {
+    let ms = |micros: u64| micros as f64 / 1_000.0;
+    if latency.is_empty() {
+        return Times::default();
+    }
+    let mean = latency.mean();
+    Times {
+        mean: mean / 1_000.0,
+        cv: if mean > 0.0 { latency.stdev() / mean } else { 0.0 },
+        p50: ms(latency.value_at_quantile(0.5)),
+        p95: ms(latency.value_at_quantile(0.95)),
+        p99: ms(latency.value_at_quantile(0.99)),
+    }
+}
+
+/// 0 of nothing.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (odd, middle) if odd % 2 == 1 => sorted[middle],
+        (_, middle) => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::processes::Memory;
+
+    fn slice(requests: u64, seconds: f64) -> Slice {
+        let mut latency = Histogram::default();
+        (0..requests).for_each(|n| latency.record(1_000 + n).unwrap());
+        Slice {
+            requests,
+            errors: 1,
+            seconds,
+            latency,
+            stages: Stages::default(),
+            cpu_seconds: seconds / 2.0,
+            peak: Memory { pss: requests, rss: 2 * requests },
+            memory: Vec::new(),
+            limited_by: None,
+            error_texts: vec![("refused".to_owned(), 1)],
+            redirects: false,
+        }
+    }
+
+    fn effort(parts: u32, most: u32) -> Effort {
+        let portion = Portion { users: 1, amount: Amount::Requests(1), at_most: None };
+        Effort { portion, parts, most, spread: 0.1, warm_up: Amount::Requests(0) }
+    }
+
+    #[test]
+    fn parts_are_repeated_while_they_differ() {
+        let gathered = |rates: &[u64]| Gathered {
+            slices: rates.iter().map(|rate| slice(*rate, 1.0)).collect(),
+            failed: None,
+        };
+        assert!(gathered(&[100]).wants_more(&effort(2, 5)));
+        assert!(!gathered(&[100, 104]).wants_more(&effort(2, 5)));
+        assert!(gathered(&[100, 150]).wants_more(&effort(2, 5)));
+        assert!(!gathered(&[100, 150]).wants_more(&effort(2, 2)));
+        assert!((gathered(&[100, 150, 125]).spread() - 0.4).abs() < 1e-9);
+        let failed = Gathered { failed: Some(Failed::Stopped), ..gathered(&[]) };
+        assert!(!failed.wants_more(&effort(2, 5)));
+    }
+
+    #[test]
+    fn figures_are_of_all_parts() {
+        let gathered = Gathered { slices: vec![slice(100, 1.0), slice(300, 2.0)], failed: None };
+        let cell = figures(&gathered, Shape::new(2, 5), 30, 2.0);
+        assert_eq!((cell.requests, cell.errors, cell.seconds, cell.rate_per_s), (400, 2, 3.0, 125.0));
+        assert_eq!((cell.pss_bytes, cell.rss_bytes, cell.cpu_cores, cell.repeats), (300, 600, Some(0.5), 2));
+        assert!(cell.latency_ms.p99 >= cell.latency_ms.p50 && cell.latency_ms.p50 >= 1.0);
+        assert!(cell.tells());
+        let crashed = Gathered { failed: Some(Failed::Crashed("oh".to_owned())), ..Gathered::default() };
+        assert!(!figures(&crashed, Shape::new(1, 1), 1, 1.0).tells());
+    }
+
+    #[test]
+    fn memory_of_another_server_is_another_story() {
+        let points = |requests: &[u64]| -> Vec<MemoryPoint> {
+            requests.iter().map(|requests| MemoryPoint { requests: *requests, pss_bytes: 1 }).collect()
+        };
+        assert_eq!(last_life(points(&[10, 300, 20, 310])), points(&[20, 310]));
+        assert_eq!(last_life(points(&[10, 300])), points(&[10, 300]));
+        assert_eq!(last_life(Vec::new()), Vec::new());
+    }
+
+    #[test]
+    fn the_middle() {
+        assert_eq!(
+            [median(&[]), median(&[3.0]), median(&[4.0, 1.0]), median(&[9.0, 1.0, 2.0])],
+            [0.0, 3.0, 2.5, 2.0]
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! A Firebrick's own account of itself (`GET /stats`), as far as it tells: fields that are absent stay unknown.
+
+use serde_json::Value;
+
+/// What was read at one moment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Counters {
+    /// Requests that are over.
+    pub(crate) requests: u64,
+    /// Workers that it has, in whatever state.
+    pub(crate) workers: u64,
+    /// Workers that serve.
+    pub(crate) ready: u64,
+    /// How often workers were replaced.
+    pub(crate) restarts: u64,
+    app_ms: Option<Sum>,
+    app_cpu_ms: Option<Sum>,
+    gvl_ms: Option<Sum>,
+    queue_ms: Option<Sum>,
+}
+
+/// So many values and their sum.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Sum {
+    pub(crate) count: f64,
+    pub(crate) total: f64,
+}
+
+impl Sum {
+    /// `None` without values.
+    pub(crate) fn mean(self) -> Option<f64> {
+        (self.count > 0.0).then(|| (self.total / self.count).max(0.0))
+    }
+
+    /// Both together.
+    pub(crate) fn and(self, other: Sum) -> Sum {
+        Sum { count: self.count + other.count, total: self.total + other.total }
+    }
+
+    fn since(self, before: Sum) -> Sum {
+        Sum { count: self.count - before.count, total: self.total - before.total }
+    }
+}
+
+/// Milliseconds of the requests between two moments.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Stages {
+    pub(crate) app: Sum,
+    pub(crate) cpu: Sum,
+    pub(crate) gvl: Sum,
+    pub(crate) queue: Sum,
+}
+
+impl Stages {
+    /// Both together.
+    pub(crate) fn and(self, other: Stages) -> Stages {
+        Stages {
+            app: self.app.and(other.app),
+            cpu: self.cpu.and(other.cpu),
+            gvl: self.gvl.and(other.gvl),
+            queue: self.queue.and(other.queue),
+        }
+    }
+}
+
+impl Counters {
+    /// `None` for what is no JSON object.
+    pub(crate) fn read(text: &str) -> Option<Counters> {
+        let stats: Value = serde_json::from_str(text).ok()?;
+        let workers =
+            stats.as_object()?.get("workers").and_then(Value::as_array).cloned().unwrap_or_default();
+        let ready = workers.iter().filter(|worker| worker["state"] == "ready").count();
+        Some(Counters {
+            requests: stats["requests"]["total"].as_u64().unwrap_or(0),
+            workers: workers.len() as u64,
+            ready: ready as u64,
+            restarts: workers.iter().filter_map(|worker| worker["restarts"].as_u64()).sum(),
+            app_ms: sum(&stats["app_ms"]),
+            app_cpu_ms: sum(&stats["app_cpu_ms"]),
+            gvl_ms: sum(&stats["gvl_ms"]),
+            queue_ms: sum(&stats["queue_ms"]),
+        })
+    }
+
+    /// What came between `before` and this.
+    pub(crate) fn since(&self, before: &Counters) -> Stages {
+        let between = |now: Option<Sum>, before: Option<Sum>| match (now, before) {
+            (Some(now), before) => now.since(before.unwrap_or_default()),
+            (None, _) => Sum::default(),
+        };
+        Stages {
+            app: between(self.app_ms, before.app_ms),
+            cpu: between(self.app_cpu_ms, before.app_cpu_ms),
+            gvl: between(self.gvl_ms, before.gvl_ms),
+            queue: between(self.queue_ms, before.queue_ms),
+        }
+    }
+}
+
+fn sum(summary: &Value) -> Option<Sum> {
+    let count = summary["count"].as_f64()?;
+    Some(Sum { count, total: count * summary["mean"].as_f64()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn means_of_what_came_between() {
+        let text = |count: u64, mean: f64| {
+            format!(
+                r#"{{"requests":{{"total":{count}}},"app_ms":{{"count":{count},"mean":{mean}}},
+                    "workers":[{{"state":"ready","restarts":1}},{{"state":"booting","restarts":2}}]}}"#
+            )
+        };
+        let before = Counters::read(&text(10, 5.0)).unwrap();
+        let after = Counters::read(&text(30, 15.0)).unwrap();
+        assert_eq!((after.workers, after.ready, after.restarts, after.requests), (2, 1, 3, 30));
+        let between = after.since(&before);
+        assert_eq!(between.app.mean(), Some(20.0));
+        assert_eq!(between.gvl.mean(), None, "what is not told is not known");
+        assert_eq!(before.since(&before).app.mean(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in any::<String>()) {
+            let _ = Counters::read(&text);
+        }
+    }
+}

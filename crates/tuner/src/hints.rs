@@ -1,0 +1,117 @@
+//! What the surroundings say about a budget: the cgroup, `config/database.yml`, variables. Each is told where it is from,
+//! so that nobody wonders about a limit that he did not give.
+
+use std::path::Path;
+
+use planner::{Budget, Shape};
+use settings::Machine;
+
+/// A budget filled up, and sentences about what it was filled with.
+pub(crate) fn fill(budget: Budget, machine: &Machine) -> (Budget, Vec<String>) {
+    let mut filled = budget;
+    let mut said = Vec::new();
+    if let (None, Some(limit)) = (budget.memory_bytes, machine.memory_limit) {
+        filled.memory_bytes = Some(limit);
+        said.push(format!(
+            "The cgroup grants {} of memory: that counts as --memory.",
+            crate::table::size(limit as f64)
+        ));
+    }
+    if let (None, Some(quota)) =
+        (budget.cpus, machine.cpu_quota.filter(|quota| *quota < f64::from(machine.cores)))
+    {
+        filled.cpus = Some(quota);
+        said.push(format!("The cgroup grants {quota} CPUs: that counts as --cpus."));
+    }
+    (filled, said)
+}
+
+/// How many database connections a process may have, as `config/database.yml` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pool {
+    /// As many as it has threads: it reads `RAILS_MAX_THREADS`.
+    Follows,
+    /// A number.
+    Fixed(u32),
+}
+
+/// Reads `config/database.yml` of an app.
+pub(crate) fn pool(dir: &Path) -> Option<Pool> {
+    pool_in(&std::fs::read_to_string(dir.join("config/database.yml")).ok()?)
+}
+
+/// The file is a template, so it is not parsed as YAML: the first `pool:` (or `max_connections:`) counts.
+fn pool_in(text: &str) -> Option<Pool> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let value = lines
+        .filter_map(|line| line.strip_prefix("pool:").or_else(|| line.strip_prefix("max_connections:")))
+        .map(str::trim)
+        .next()?;
+    if value.contains("RAILS_MAX_THREADS") {
+        return Some(Pool::Follows);
+    }
+    value.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok().map(Pool::Fixed)
+}
+
+/// What has to be said about the database once the shape is known.
+pub(crate) fn about_pool(pool: Option<Pool>, shape: Shape) -> Option<String> {
+    match pool? {
+        Pool::Follows => Some(format!(
+            "config/database.yml takes its pool from RAILS_MAX_THREADS; with {shape} the app may open {} connections.",
+            shape.slots()
+        )),
+        Pool::Fixed(pool) if pool < shape.threads => Some(format!(
+            "config/database.yml has a pool of {pool}, and {} threads may wait for it: set it to {}.",
+            shape.threads, shape.threads
+        )),
+        Pool::Fixed(_) => None,
+    }
+}
+
+/// Variables that other servers would be told by and that were set aside.
+pub(crate) fn set_aside() -> Option<String> {
+    let set: Vec<String> = ["WEB_CONCURRENCY", "RAILS_MAX_THREADS"]
+        .into_iter()
+        .filter_map(|name| std::env::var(name).ok().map(|value| format!("{name}={value}")))
+        .collect();
+    (!set.is_empty()).then(|| format!("{} does not count here: each shape sets its own.", set.join(" and ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn machine(memory_limit: Option<u64>, cpu_quota: Option<f64>) -> Machine {
+        Machine { cores: 8, cpu_quota, memory_limit, memory_total: None, open_files: None }
+    }
+
+    #[test]
+    fn the_cgroup_counts_where_nothing_was_typed() {
+        let (budget, said) = fill(Budget::default(), &machine(Some(512 << 20), Some(1.5)));
+        assert_eq!((budget.memory_bytes, budget.cpus), (Some(512 << 20), Some(1.5)));
+        assert!(said[0].contains("512 MiB") && said[1].contains("1.5 CPUs"), "{said:?}");
+        let typed = Budget { memory_bytes: Some(1 << 20), cpus: Some(1.0), ..Budget::default() };
+        assert_eq!(fill(typed, &machine(Some(512 << 20), Some(1.5))), (typed, Vec::new()));
+        assert_eq!(fill(Budget::default(), &machine(None, Some(8.0))).1, Vec::<String>::new());
+    }
+
+    #[test]
+    fn pools_are_read_from_templates() {
+        let text =
+            |value: &str| format!("# pool: 99\ndefault: &default\n  adapter: postgresql\n  pool: {value}\n");
+        assert_eq!(pool_in(&text("5 # five")), Some(Pool::Fixed(5)));
+        assert_eq!(pool_in(&text("<%= ENV.fetch(\"RAILS_MAX_THREADS\") { 5 } %>")), Some(Pool::Follows));
+        assert_eq!(pool_in("adapter: sqlite3\n"), None);
+        assert!(about_pool(Some(Pool::Fixed(5)), Shape::new(1, 10)).unwrap().contains("set it to 10"));
+        assert_eq!(about_pool(Some(Pool::Fixed(5)), Shape::new(1, 5)), None);
+        assert!(about_pool(Some(Pool::Follows), Shape::new(2, 5)).unwrap().contains("10 connections"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_read(text in any::<String>()) {
+            let _ = pool_in(&text);
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! The report: throughput and memory over shapes, what costs how much, what the app is, the table.
+
+use planner::{Budget, Cell, Limit as LimitedBy, Shape};
+use report::{
+    Axis, Bar, Bars, Better, Block, Cell as HeatCell, Column, Frontier, Group, Heat, KeyFigure, Line, Lines,
+    Mark, Page, Plot, Section, Spot, Table, Unit, Verdict as News,
+};
+
+use crate::asked;
+use crate::options::Options;
+use crate::server::Kind;
+use crate::summary;
+use crate::table::{figure, mebibytes, size};
+use crate::verdict::{Verdict, lines_for};
+use crate::work::{Done, Measured};
+
+/// The page.
+pub(crate) fn page(options: &Options, budget: &Budget, done: &Done, verdict: &Verdict) -> Page {
+    let name = options.dir.file_name().map_or_else(|| "an app".into(), |name| name.to_string_lossy());
+    Page {
+        title: format!("Processes and threads for {name}"),
+        subtitle: format!(
+            "{}; {} mode; {}",
+            options.dir.display(),
+            options.environment,
+            asked::words(&options.asking)
+        ),
+        lead: lead(verdict, budget),
+        sections: [
+            recommended(verdict),
+            remarks(verdict),
+            shapes(done, verdict, budget),
+            nature(verdict),
+            others(done, verdict),
+            table(done, verdict),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        foot: format!("firebrick tune {}; it took {} s", env!("CARGO_PKG_VERSION"), figure(done.seconds)),
+        refresh_seconds: 0,
+    }
+}
+
+fn lead(verdict: &Verdict, budget: &Budget) -> Vec<KeyFigure> {
+    let Some(best) = &verdict.recommendation.best else {
+        return vec![KeyFigure {
+            label: "Recommended".to_owned(),
+            value: "nothing fits".to_owned(),
+            note: String::new(),
+            verdict: News::Bad,
+        }];
+    };
+    let mut lead = vec![
+        key("Recommended", &best.shape.to_string(), "workers x threads"),
+        key(
+            "Throughput",
+            &format!("{}/s", figure(best.rate_per_s)),
+            budget.rate_per_s.map(|rate| format!("{}/s are wanted", figure(rate))).as_deref().unwrap_or(""),
+        ),
+        key(
+            "95 % answered within",
+            &format!("{} ms", figure(best.latency_ms.p95)),
+            budget.slo.map(|slo| slo.to_string()).as_deref().unwrap_or(""),
+        ),
+    ];
+    if best.pss_bytes > 0.0 {
+        let note = budget.memory_bytes.map(|bytes| format!("of {}", size(bytes as f64)));
+        lead.push(key("Memory", &size(best.pss_bytes), note.as_deref().unwrap_or("")));
+    }
+    if let Some(leak) = &verdict.nature.leak {
+        let each = format!("{} a request", size(leak.bytes_per_request));
+        lead.push(KeyFigure {
+            label: "Memory grows".to_owned(),
+            value: each,
+            note: "it does not come to rest".to_owned(),
+            verdict: News::Bad,
+        });
+    }
+    lead
+}
+
+fn key(label: &str, value: &str, note: &str) -> KeyFigure {
+    KeyFigure {
+        label: label.to_owned(),
+        value: value.to_owned(),
+        note: note.to_owned(),
+        verdict: News::Neutral,
+    }
+}
+
+fn section(title: &str, text: &str, blocks: Vec<Block>) -> Section {
+    Section { title: title.to_owned(), text: text.to_owned(), blocks }
+}
+
+fn recommended(verdict: &Verdict) -> Option<Section> {
+    let recommendation = &verdict.recommendation;
+    let reasons: Vec<String> = recommendation.reasons.iter().cloned().chain(verdict.pool.clone()).collect();
+    let mut blocks = vec![Block::Notes(reasons)];
+    let runners_up: Vec<String> = recommendation.runners_up.iter().map(|one| one.words.clone()).collect();
+    if !runners_up.is_empty() {
+        blocks.extend([Block::Text("Also worth a thought:".to_owned()), Block::Notes(runners_up)]);
+    }
+    let rejected = summary::rejected(recommendation);
+    if !rejected.is_empty() {
+        blocks.extend([Block::Text("Out of the question:".to_owned()), Block::Notes(rejected)]);
+    }
+    if let Some(best) = &recommendation.best {
+        let lines = lines_for(best.shape).map(|(place, lines)| format!("# {place}\n{lines}"));
+        blocks.push(Block::Code(lines.join("\n\n")));
+    }
+    let title = recommendation
+        .best
+        .as_ref()
+        .map_or_else(|| "Nothing fits".to_owned(), |best| format!("Why {}", best.shape));
+    Some(section(&title, "", blocks))
+}
+
+fn remarks(verdict: &Verdict) -> Option<Section> {
+    (!verdict.remarks.is_empty())
+        .then(|| section("Before you believe it", "", vec![Block::Notes(verdict.remarks.clone())]))
+}
+
+/// Heat tables, lines and the frontier.
+fn shapes(done: &Done, verdict: &Verdict, budget: &Budget) -> Option<Section> {
+    let best = verdict.recommendation.best.as_ref().map(|best| best.shape);
+    let cells = shown(done);
+    if cells.is_empty() {
+        return None;
+    }
+    let rate =
+        heat(&cells, done, best, "Throughput", "requests/s", Unit::PerSecond, Better::More, |one| one.rate);
+    let memory =
+        heat(&cells, done, best, "Memory (PSS)", "memory", Unit::Bytes, Better::Less, |one| one.memory);
+    let blocks = vec![
+        Block::Plots(vec![Plot::Heat(rate), Plot::Heat(memory)]),
+        Block::Plots(vec![Plot::Lines(lines(&cells)), Plot::Frontier(frontier(done, best, budget))]),
+    ];
+    Some(section(
+        "Throughput and memory of each shape",
+        "A shape is processes x threads. Figures in brackets are predicted, all others were measured.",
+        blocks,
+    ))
+}
+
+/// A shape and its figures; NaN is what is not known.
+struct Shown {
+    shape: Shape,
+    rate: f64,
+    memory: f64,
+    note: String,
+    measured: bool,
+}
+
+/// Measured shapes; looks and predictions where there is nothing better and few enough shapes to show them.
+fn shown(done: &Done) -> Vec<Shown> {
+    let known = |bytes: f64| if bytes > 0.0 { bytes } else { f64::NAN };
+    let ours = done
+        .measured
+        .iter()
+        .filter(|one| one.server == Kind::Firebrick && (!one.look || one.cell.crashed.is_some()));
+    let mut shown: Vec<Shown> = ours
+        .map(|one| match &one.cell.crashed {
+            Some(_) => Shown {
+                shape: one.cell.shape(),
+                rate: f64::NAN,
+                memory: f64::NAN,
+                note: "crashed".to_owned(),
+                measured: true,
+            },
+            None => Shown {
+                shape: one.cell.shape(),
+                rate: one.cell.rate_per_s,
+                memory: known(one.cell.pss_bytes as f64),
+                note: String::new(),
+                measured: true,
+            },
+        })
+        .collect();
+    // Rows and columns of what was measured or looked at; a candidate in each of hundreds of cells would say nothing.
+    let (rows, columns): (Vec<u32>, Vec<u32>) =
+        done.cells(false).iter().map(|cell| (cell.processes, cell.threads)).unzip();
+    for one in &done.predictions {
+        let shape = one.shape();
+        if rows.contains(&shape.processes)
+            && columns.contains(&shape.threads)
+            && shown.iter().all(|other| other.shape != shape)
+        {
+            shown.push(Shown {
+                shape,
+                rate: one.rate_per_s.value,
+                memory: known(one.pss_bytes.value),
+                note: "(predicted)".to_owned(),
+                measured: false,
+            });
+        }
+    }
+    shown
+}
+
+#[allow(clippy::too_many_arguments)] // Two calls that differ in all of them.
+fn heat(
+    cells: &[Shown],
+    _done: &Done,
+    best: Option<Shape>,
+    title: &str,
+    measure: &str,
+    unit: Unit,
+    better: Better,
+    value: impl Fn(&Shown) -> f64,
+) -> Heat {
+    let (rows, columns) = (numbers(cells, |shape| shape.processes), numbers(cells, |shape| shape.threads));
+    let cell = |p: &u32, t: &u32| {
+        let shape = Shape::new(*p, *t);
+        match cells.iter().find(|one| one.shape == shape) {
+            Some(one) => HeatCell { value: value(one), note: one.note.clone(), chosen: best == Some(shape) },
+            None => HeatCell::missing("not measured"),
+        }
+    };
+    Heat {
+        title: title.to_owned(),
+        note: String::new(),
+        measure: measure.to_owned(),
+        unit,
+        better,
+        column_label: "threads per process".to_owned(),
+        columns: columns.iter().map(u32::to_string).collect(),
+        row_label: "processes".to_owned(),
+        rows: rows.iter().map(u32::to_string).collect(),
+        cells: rows.iter().map(|p| columns.iter().map(|t| cell(p, t)).collect()).collect(),
+    }
+}
+
+fn numbers(cells: &[Shown], of: impl Fn(Shape) -> u32) -> Vec<u32> {
+    let mut numbers: Vec<u32> = cells.iter().map(|one| of(one.shape)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// Throughput over threads, a line for each number of processes.
+fn lines(cells: &[Shown]) -> Lines {
+    let of = |p: u32| {
+        let mut points: Vec<(f64, f64)> = cells
+            .iter()
+            .filter(|one| one.shape.processes == p && one.rate.is_finite())
+            .map(|one| (f64::from(one.shape.threads), one.rate))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let name = if p == 1 { "1 process".to_owned() } else { format!("{p} processes") };
+        Line { name, points, filled: false, dots: true }
+    };
+    Lines {
+        title: "Throughput over threads".to_owned(),
+        note: if cells.iter().any(|one| !one.measured) {
+            "Some points are predicted.".to_owned()
+        } else {
+            String::new()
+        },
+        x: Axis { label: "threads per process".to_owned(), ..Axis::default() },
+        y: Axis::new("requests", Unit::PerSecond),
+        lines: numbers(cells, |shape| shape.processes)
+            .into_iter()
+            .take(7)
+            .map(of)
+            .filter(|line| !line.points.is_empty())
+            .collect(),
+        ..Lines::default()
+    }
+}
+
+fn frontier(done: &Done, best: Option<Shape>, budget: &Budget) -> Frontier {
+    let servers = servers(done);
+    let firm =
+        done.measured.iter().filter(|one| !one.look && one.cell.crashed.is_none() && one.cell.pss_bytes > 0);
+    let spot = |one: &Measured| Spot {
+        label: one.cell.shape().to_string(),
+        x: one.cell.pss_bytes as f64,
+        y: one.cell.rate_per_s,
+        series: servers.iter().position(|kind| *kind == one.server).unwrap_or(0),
+        chosen: one.server == Kind::Firebrick && best == Some(one.cell.shape()),
+    };
+    let mark = budget
+        .memory_bytes
+        .map(|bytes| Mark { at: bytes as f64, label: format!("budget {}", size(bytes as f64)) });
+    // A budget far beyond all points would press them into a corner.
+    let largest = done.measured.iter().map(|one| one.cell.pss_bytes).max().unwrap_or(0) as f64;
+    Frontier {
+        title: "What memory buys".to_owned(),
+        note: "Shapes on the line are beaten by no other in both.".to_owned(),
+        x: Axis::new("memory (PSS)", Unit::Bytes),
+        y: Axis::new("requests", Unit::PerSecond),
+        series: if servers.len() > 1 {
+            servers.iter().map(|kind| kind.name().to_owned()).collect()
+        } else {
+            Vec::new()
+        },
+        spots: firm.map(spot).collect(),
+        marks: mark.into_iter().filter(|mark| mark.at < 3.0 * largest).collect(),
+        ..Frontier::default()
+    }
+}
+
+/// Servers of which there are cells, in the order in which they came.
+fn servers(done: &Done) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for one in &done.measured {
+        if !kinds.contains(&one.server) {
+            kinds.push(one.server);
+        }
+    }
+    kinds
+}
+
+fn nature(verdict: &Verdict) -> Option<Section> {
+    let notes: Vec<String> = verdict.nature.words.iter().cloned().chain(summary::laws(verdict)).collect();
+    let mut facts = Vec::new();
+    let share = |share: f64| format!("{:.0} %", share * 100.0);
+    if verdict.nature.model.is_some() {
+        facts.push(("Waiting for something outside".to_owned(), share(verdict.nature.waiting)));
+        facts.push(("Running".to_owned(), share(verdict.nature.running)));
+        facts.push(("Holding the GVL without running".to_owned(), share(verdict.nature.holding)));
+    }
+    if let Some(memory) = &verdict.nature.memory {
+        facts.push(("Memory of each process".to_owned(), size(memory.per_process_bytes)));
+        facts.push(("Memory of each thread".to_owned(), size(memory.per_thread_bytes)));
+    }
+    let blocks = [
+        (!notes.is_empty()).then_some(Block::Notes(notes)),
+        (!facts.is_empty()).then_some(Block::KeyValues(facts)),
+    ];
+    Some(section("What the app is", "", blocks.into_iter().flatten().collect()))
+}
+
+fn others(done: &Done, verdict: &Verdict) -> Option<Section> {
+    if verdict.others.is_empty() {
+        return None;
+    }
+    let servers = servers(done);
+    let shapes: Vec<Shape> = done
+        .measured
+        .iter()
+        .filter(|one| one.server == Kind::Firebrick && !one.look)
+        .map(|one| one.cell.shape())
+        .collect();
+    let bar = |shape: Shape, kind: Kind| {
+        let cell = done
+            .measured
+            .iter()
+            .find(|one| one.server == kind && !one.look && one.cell.shape() == shape)
+            .map(|one| &one.cell);
+        let rate = cell.filter(|cell| cell.crashed.is_none()).map_or(f64::NAN, |cell| cell.rate_per_s);
+        let half = cell.map_or(0.0, |cell| cell.spread / 2.0 * cell.rate_per_s);
+        match cell {
+            None => Bar::missing("not measured"),
+            Some(cell) if cell.crashed.is_some() => Bar::missing("crashed"),
+            Some(_) if half > 0.0 => Bar::spread(rate, rate - half, rate + half),
+            Some(_) => Bar::new(rate),
+        }
+    };
+    let groups = shapes.iter().map(|shape| Group {
+        label: shape.to_string(),
+        bars: servers.iter().map(|kind| bar(*shape, *kind)).collect(),
+        ..Group::default()
+    });
+    let bars = Bars {
+        title: "Throughput of each server".to_owned(),
+        x: Axis::new("requests", Unit::PerSecond),
+        series: servers.iter().map(|kind| kind.name().to_owned()).collect(),
+        groups: groups.collect(),
+        ..Bars::default()
+    };
+    Some(section(
+        "The other servers",
+        "",
+        vec![Block::Notes(verdict.others.clone()), Block::Plot(Plot::Bars(bars))],
+    ))
+}
+
+fn table(done: &Done, verdict: &Verdict) -> Option<Section> {
+    let best = verdict.recommendation.best.as_ref().map(|best| best.shape);
+    let words = ["server", "shape"].map(Column::text);
+    let figures = [
+        "seconds",
+        "requests/s",
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+        "PSS MiB",
+        "RSS MiB",
+        "CPUs used",
+        "app ms",
+        "CPU ms",
+        "queue ms",
+        "errors",
+    ]
+    .map(Column::number);
+    let columns = words.into_iter().chain(figures).chain([Column::text("remarks")]).collect();
+    let marked = done
+        .measured
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| one.server == Kind::Firebrick && !one.look && best == Some(one.cell.shape()));
+    let table = Table {
+        caption: String::new(),
+        columns,
+        marked: marked.map(|(at, _)| at).collect(),
+        rows: done.measured.iter().map(row).collect(),
+    };
+    Some(section("All cells", "", vec![Block::Table(table)]))
+}
+
+fn row(one: &Measured) -> Vec<String> {
+    let cell = &one.cell;
+    let name = vec![one.server.name().to_owned(), cell.shape().to_string()];
+    if let Some(why) = &cell.crashed {
+        return name
+            .into_iter()
+            .chain(std::iter::repeat_n("-".to_owned(), 12))
+            .chain([format!("crashed: {why}")])
+            .collect();
+    }
+    let known = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure);
+    let times = &cell.latency_ms;
+    let figures = [
+        figure(cell.seconds),
+        figure(cell.rate_per_s),
+        figure(times.p50),
+        figure(times.p95),
+        figure(times.p99),
+        mebibytes(cell.pss_bytes),
+        mebibytes(cell.rss_bytes),
+        known(cell.cpu_cores),
+        known(cell.app_ms),
+        known(cell.cpu_ms),
+        known(cell.queue_ms),
+        cell.errors.to_string(),
+    ];
+    name.into_iter().chain(figures).chain([remark(one, cell)]).collect()
+}
+
+fn remark(one: &Measured, cell: &Cell) -> String {
+    let limit = match cell.limited_by {
+        Some(LimitedBy::LoadGenerator) => Some("the load generator was the limit"),
+        Some(LimitedBy::Machine) => Some("others used the CPU"),
+        None => None,
+    };
+    let parts = [one.look.then_some("short look"), limit];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,441 @@
+//! What was typed, checked and typed. Nothing behind this doubts a value again.
+//!
+//! Contract: all mistakes are found before anything is started, and told together; each names its flag.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ArgMatches;
+use load::inputs;
+use load::plan::Stage;
+use planner::{Budget, Shape, Slo};
+
+use crate::server::Kind;
+
+/// What `firebrick tune` was asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// The app's folder, absolute.
+    pub(crate) dir: PathBuf,
+    pub(crate) shapes: Shapes,
+    pub(crate) asking: Asking,
+    pub(crate) budget: Budget,
+    pub(crate) servers: Vec<Kind>,
+    pub(crate) environment: String,
+    pub(crate) boot_timeout: Duration,
+    pub(crate) output: Output,
+}
+
+/// Which cells.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shapes {
+    /// `None` is auto.
+    pub(crate) processes: Option<Vec<u32>>,
+    /// `None` is auto.
+    pub(crate) threads: Option<Vec<u32>>,
+    /// Measure only those that decide.
+    pub(crate) few: bool,
+    /// A cell is measured at most so often.
+    pub(crate) repeats: u32,
+    /// Relative difference of its parts that is good enough.
+    pub(crate) spread: f64,
+}
+
+impl Shapes {
+    /// All cells of the lists, in the order in which they are written; `None` unless both lists are there.
+    pub(crate) fn grid(&self) -> Option<Vec<Shape>> {
+        let (processes, threads) = (self.processes.as_ref()?, self.threads.as_ref()?);
+        Some(processes.iter().flat_map(|p| threads.iter().map(|t| Shape::new(*p, *t))).collect())
+    }
+}
+
+/// How each cell is loaded.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
+    pub(crate) users: usize,
+    pub(crate) amount: Amount,
+    pub(crate) think: Duration,
+    /// The open model, instead of users.
+    pub(crate) open: Option<Vec<Stage>>,
+    pub(crate) warm_up: Amount,
+    pub(crate) requests: Vec<load::plan::Request>,
+    pub(crate) timeout: Duration,
+}
+
+/// How much.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Amount {
+    Requests(u64),
+    Time(Duration),
+}
+
+/// Where results go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Output {
+    pub(crate) write: bool,
+    pub(crate) html: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) json_only: bool,
+    pub(crate) quiet: bool,
+}
+
+const USERS: u64 = 30;
+const REQUESTS: u64 = 600;
+const MOST_PROCESSES: u32 = 1_024;
+const MOST_THREADS: u32 = 512;
+
+/// Reads what was typed.
+///
+/// # Errors
+/// All mistakes, each a sentence.
+pub(crate) fn read(matches: &ArgMatches) -> Result<Options, Vec<String>> {
+    let mut typed = Typed { matches, mistakes: Vec::new() };
+    let (dir, asking) = (typed.dir(), typed.asking());
+    let options = Options {
+        dir,
+        shapes: typed.shapes(),
+        asking,
+        budget: typed.budget(),
+        servers: typed.servers(),
+        environment: typed.text("environment").unwrap_or("production").to_owned(),
+        boot_timeout: typed.time("boot-timeout", 60),
+        output: typed.output(),
+    };
+    typed.contradictions(&options);
+    if typed.mistakes.is_empty() { Ok(options) } else { Err(typed.mistakes) }
+}
+
+/// Matches, and what is wrong about them.
+struct Typed<'a> {
+    matches: &'a ArgMatches,
+    mistakes: Vec<String>,
+}
+
+impl<'a> Typed<'a> {
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.matches.get_one::<String>(name).map(String::as_str)
+    }
+
+    fn texts(&self, name: &str) -> Vec<&'a str> {
+        self.matches.get_many::<String>(name).into_iter().flatten().map(String::as_str).collect()
+    }
+
+    /// The value of a flag as `read` sees it; a mistake is kept and counts as absent.
+    fn value<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        match read(self.text(name)?) {
+            Ok(value) => Some(value),
+            Err(why) => {
+                self.mistakes.push(format!("--{name}: {why}"));
+                None
+            }
+        }
+    }
+
+    fn time(&mut self, name: &str, default_seconds: u64) -> Duration {
+        let read = |text: &str| match inputs::duration(text) {
+            Ok(time) if time.is_zero() => Err(format!("{text:?} is no time at all; expected such as 30s")),
+            other => other,
+        };
+        self.value(name, read).unwrap_or(Duration::from_secs(default_seconds))
+    }
+
+    fn dir(&mut self) -> PathBuf {
+        let given = Path::new(self.text("app").unwrap_or("."));
+        let dir = match given.canonicalize() {
+            Ok(path) if path.is_file() => path.parent().map(Path::to_path_buf).unwrap_or(path),
+            Ok(path) => path,
+            Err(error) => {
+                self.mistakes.push(format!("{}: {error}; expected the folder of an app", given.display()));
+                return given.to_path_buf();
+            }
+        };
+        if !dir.join("config.ru").is_file() {
+            let dir = dir.display();
+            self.mistakes.push(format!(
+                "{dir}: there is no config.ru in it, so there is no app to tune; name the folder of one: firebrick tune path/to/app"
+            ));
+        }
+        dir
+    }
+
+    fn shapes(&mut self) -> Shapes {
+        let processes = self.value("workers", |text| numbers(text, MOST_PROCESSES, "1,2,10")).flatten();
+        let threads = self.value("threads", |text| numbers(text, MOST_THREADS, "1,10,100")).flatten();
+        let repeats = self.value("repeats", |text| match text.parse() {
+            Ok(repeats @ 1..=100) => Ok(repeats),
+            _ => Err(format!("{text:?} is not a number of times; expected 1 to 100")),
+        });
+        let spread = self.value("spread", percent);
+        let few = self.matches.get_flag("auto") || processes.is_none() || threads.is_none();
+        Shapes { processes, threads, few, repeats: repeats.unwrap_or(5), spread: spread.unwrap_or(0.1) }
+    }
+
+    fn asking(&mut self) -> Asking {
+        let users = self.value("connections", inputs::count).unwrap_or(USERS);
+        if users > 15_000 {
+            self.mistakes.push(format!(
+                "--connections: {users} are more than one machine can open; expected up to 15000"
+            ));
+        }
+        let requests = self.value("requests", inputs::count);
+        let duration = self.text("duration").map(|_| self.time("duration", 10));
+        let amount = match (duration, requests) {
+            (Some(time), _) => Amount::Time(time),
+            (None, requests) => Amount::Requests(requests.unwrap_or(REQUESTS)),
+        };
+        let warm_up = self.value("warm-up", |text| match text.parse::<u64>() {
+            Ok(requests) => Ok(Amount::Requests(requests)),
+            Err(_) => inputs::duration(text).map(Amount::Time).map_err(|_| {
+                format!("{text:?} is neither a number of requests nor a time; expected such as 50 or 2s")
+            }),
+        });
+        Asking {
+            users: usize::try_from(users).unwrap_or(usize::MAX),
+            amount,
+            think: self.value("think", inputs::duration).unwrap_or_default(),
+            open: self.value("open-rate", inputs::stages),
+            warm_up: warm_up.unwrap_or(match amount {
+                Amount::Requests(requests) => Amount::Requests((requests / 10).max(1)),
+                Amount::Time(time) => Amount::Time(time / 10),
+            }),
+            requests: self.requests(),
+            timeout: self.time("timeout", 60),
+        }
+    }
+
+    fn requests(&mut self) -> Vec<load::plan::Request> {
+        let headers = self.headers();
+        let read = match self.text("urls") {
+            Some(file) => crate::asked::urls_file(Path::new(file)),
+            None => crate::asked::paths(&self.texts("path")),
+        };
+        match read {
+            Ok(mut requests) => {
+                requests.iter_mut().for_each(|request| request.headers.extend(headers.iter().cloned()));
+                requests
+            }
+            Err(mistakes) => {
+                self.mistakes.extend(mistakes);
+                Vec::new()
+            }
+        }
+    }
+
+    fn headers(&mut self) -> Vec<(String, String)> {
+        let mut headers = Vec::new();
+        for text in self.texts("header") {
+            match crate::asked::header(text) {
+                Ok(header) => headers.push(header),
+                Err(why) => self.mistakes.push(format!("--header: {why}")),
+            }
+        }
+        headers
+    }
+
+    fn budget(&mut self) -> Budget {
+        Budget {
+            memory_bytes: self.value("memory", |text| match inputs::size(text)? {
+                0..1_048_576 => {
+                    Err(format!("{text:?} is less than 1 MB, which no Ruby runs in; expected such as 512MB"))
+                }
+                bytes => Ok(bytes),
+            }),
+            cpus: self.value("cpus", cpus),
+            db_connections: self.value("db-connections", |text| {
+                inputs::count(text)
+                    .and_then(|n| u32::try_from(n).map_err(|_| format!("{n} connections are too many")))
+            }),
+            slo: self.value("slo", |text| text.parse::<Slo>()),
+            rate_per_s: self.value("rate", inputs::rate),
+        }
+    }
+
+    fn servers(&mut self) -> Vec<Kind> {
+        let words = self.text("against").into_iter().flat_map(|text| text.split(','));
+        let mut servers = vec![Kind::Firebrick];
+        for word in words.map(str::trim) {
+            match Kind::named(word) {
+                Some(kind) if servers.contains(&kind) => {}
+                Some(kind) => servers.push(kind),
+                None => self.mistakes.push(format!(
+                    "--against: {word:?} is no server that is known here; expected some of puma, unicorn, webrick, passenger"
+                )),
+            }
+        }
+        servers
+    }
+
+    fn output(&mut self) -> Output {
+        let html = self.target("html");
+        let json = self.target("json");
+        Output {
+            write: self.matches.get_flag("write"),
+            html,
+            json,
+            json_only: self.text("format") == Some("json"),
+            quiet: self.matches.get_flag("quiet"),
+        }
+    }
+
+    /// A file to be written: its folder has to be there now, not in ten minutes.
+    fn target(&mut self, name: &str) -> Option<PathBuf> {
+        let path = PathBuf::from(self.text(name)?);
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        if !folder.is_dir() || path.is_dir() {
+            self.mistakes.push(format!(
+                "--{name}: {} cannot be written: expected a file in a folder that exists",
+                path.display()
+            ));
+        }
+        Some(path)
+    }
+
+    fn contradictions(&mut self, options: &Options) {
+        let open = options.asking.open.is_some();
+        if open && options.shapes.grid().is_none() {
+            self.mistakes.push(
+                "--open-rate: choosing cells needs users that wait for answers; name them all, such as --workers 1,2 --threads 1,5".to_owned(),
+            );
+        }
+        if open && !matches!(options.asking.amount, Amount::Time(_)) {
+            self.mistakes.push("--open-rate: how long is not said; add such as --duration 10s".to_owned());
+        }
+    }
+}
+
+/// `1,2,10`; `None` for `auto`.
+fn numbers(text: &str, most: u32, example: &str) -> Result<Option<Vec<u32>>, String> {
+    if text.trim() == "auto" {
+        return Ok(None);
+    }
+    let wrong = |word: &str| {
+        format!("{word:?} is not a whole number from 1 to {most}; expected a list such as {example}, or auto")
+    };
+    let mut list = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        let number =
+            word.parse().ok().filter(|number| (1..=most).contains(number)).ok_or_else(|| wrong(word))?;
+        if !list.contains(&number) {
+            list.push(number);
+        }
+    }
+    Ok(Some(list))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim().parse::<f64>().ok();
+    let share = number.map(|percent| percent / 100.0).filter(|share| (0.001..=1.0).contains(share));
+    share.ok_or_else(|| format!("{text:?} is not a share; expected 0.1% to 100%, such as 10%"))
+}
+
+fn cpus(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|cpus| (0.01..=4_096.0).contains(cpus));
+    number.ok_or_else(|| format!("{text:?} is not a number of CPUs; expected such as 2 or 0.5"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(words: &[&str]) -> Result<Options, Vec<String>> {
+        let app = tempfile::tempdir().unwrap();
+        std::fs::write(app.path().join("config.ru"), "run ->(_) { [200, {}, []] }").unwrap();
+        let command = crate::arguments::arguments(clap::Command::new("tune"));
+        let all = ["tune", app.path().to_str().unwrap()].into_iter().chain(words.iter().copied());
+        read(&command.try_get_matches_from(all).unwrap())
+    }
+
+    fn mistakes(words: &[&str]) -> String {
+        parsed(words).unwrap_err().join("\n")
+    }
+
+    #[test]
+    fn nothing_typed_is_thirty_users_and_few_cells() {
+        let options = parsed(&[]).unwrap();
+        assert!(options.shapes.few);
+        assert_eq!(options.shapes.grid(), None);
+        assert_eq!((options.asking.users, options.asking.amount), (30, Amount::Requests(600)));
+        assert_eq!(options.asking.warm_up, Amount::Requests(60));
+        assert_eq!(options.budget, Budget::default());
+        assert_eq!(options.servers, [Kind::Firebrick]);
+    }
+
+    #[test]
+    fn a_grid_is_all_pairs() {
+        let shapes = parsed(&["-w", "1,2,2", "-t", "1, 10"]).unwrap().shapes;
+        let wanted = [(1, 1), (1, 10), (2, 1), (2, 10)].map(|(p, t)| Shape::new(p, t));
+        assert_eq!(shapes.grid().unwrap(), wanted);
+        assert!(!shapes.few);
+        assert!(parsed(&["-w", "1,2", "-t", "1,10", "--auto"]).unwrap().shapes.few);
+        assert!(parsed(&["-w", "1,2"]).unwrap().shapes.few);
+    }
+
+    #[test]
+    fn a_budget_is_read() {
+        let words = [
+            "--memory",
+            "512MB",
+            "--cpus",
+            "1.5",
+            "--db-connections",
+            "20",
+            "--slo",
+            "p95<200ms",
+            "--rate",
+            "120/min",
+        ];
+        let budget = parsed(&words).unwrap().budget;
+        assert_eq!(budget.memory_bytes, Some(512_000_000));
+        assert_eq!((budget.cpus, budget.db_connections, budget.rate_per_s), (Some(1.5), Some(20), Some(2.0)));
+        assert_eq!(budget.slo.map(|slo| slo.under_ms), Some(200.0));
+    }
+
+    #[test]
+    fn mistakes_come_together_with_examples() {
+        let words = [
+            "-w",
+            "1,0",
+            "-t",
+            "x",
+            "--memory",
+            "5",
+            "--slo",
+            "fast",
+            "--against",
+            "puma,thin",
+            "--header",
+            "X",
+        ];
+        let said = mistakes(&words);
+        for part in [
+            "--workers: \"0\"",
+            "--threads: \"x\"",
+            "1,10,100",
+            "512MB",
+            "p95<200ms",
+            "\"thin\"",
+            "unicorn",
+            "--header",
+        ] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_together_is_said() {
+        let said = mistakes(&["--open-rate", "100/s"]);
+        assert!(said.contains("--workers 1,2") && said.contains("--duration 10s"), "{said}");
+        assert!(mistakes(&["--json", "/nowhere/at/all.json"]).contains("folder that exists"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_judged(text in ".{0,12}") {
+            let _ = (numbers(&text, 10, "1,2"), percent(&text), cpus(&text));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The classic table of processes x threads, line by line.
+
+use planner::{Cell, Limit};
+
+use crate::work::Measured;
+
+/// Three significant digits: `1234` as 1,230 would be, without the comma; `0.123`.
+pub(crate) fn figure(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    match value.abs() {
+        size if size >= 100.0 => {
+            let factor = 10_f64.powi(size.log10().floor() as i32 - 2);
+            thousands((value / factor).round() * factor)
+        }
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        0.0 => "0".to_owned(),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}
+
+/// Milliseconds, without their unit.
+fn ms(value: f64) -> String {
+    if value > 0.0 { figure(value) } else { "-".to_owned() }
+}
+
+/// Mebibytes, without their unit.
+pub(crate) fn mebibytes(bytes: u64) -> String {
+    if bytes == 0 { "-".to_owned() } else { figure(bytes as f64 / 1_048_576.0) }
+}
+
+/// Bytes with a unit, for sentences.
+pub(crate) fn size(bytes: f64) -> String {
+    const KIB: f64 = 1_024.0;
+    match bytes.abs() {
+        large if large >= KIB * KIB * KIB => format!("{} GiB", figure(bytes / KIB / KIB / KIB)),
+        middle if middle >= KIB * KIB => format!("{} MiB", figure(bytes / KIB / KIB)),
+        small if small >= KIB => format!("{} KiB", figure(bytes / KIB)),
+        _ => format!("{bytes:.0} bytes"),
+    }
+}
+
+/// Two lines: headings and units.
+pub(crate) fn head(servers: bool) -> String {
+    let server = |text: &str| if servers { format!("{text:<11}") } else { String::new() };
+    format!(
+        "{}workers  threads  duration  requests   latency: p50      p95      p99   memory: PSS      RSS    CPUs  errors\n{}                         s        /s            ms       ms       ms           MiB      MiB    used",
+        server("server"),
+        server("")
+    )
+}
+
+/// A measured cell, or why there is none.
+pub(crate) fn row(measured: &Measured, servers: bool) -> String {
+    let cell = &measured.cell;
+    let name = if servers { format!("{:<11}", measured.server.name()) } else { String::new() };
+    let shape = format!("{name}{:>7}  {:>7}", cell.processes, cell.threads);
+    if let Some(why) = &cell.crashed {
+        let mut lines = why.lines();
+        let first = lines.next().unwrap_or_default();
+        let log: String = lines.map(|line| format!("\n          | {line}")).collect();
+        return format!("{shape}  crashed: {first}{log}");
+    }
+    let cpus = cell.cpu_cores.map_or_else(|| "-".to_owned(), |cores| format!("{cores:.2}"));
+    let times = &cell.latency_ms;
+    let line = format!(
+        "{shape}  {:>8}  {:>8}      {:>8} {:>8} {:>8}      {:>8} {:>8}  {:>6}  {:>6}",
+        figure(cell.seconds),
+        figure(cell.rate_per_s),
+        ms(times.p50),
+        ms(times.p95),
+        ms(times.p99),
+        mebibytes(cell.pss_bytes),
+        mebibytes(cell.rss_bytes),
+        cpus,
+        cell.errors
+    );
+    let remarks = remarks(measured);
+    if remarks.is_empty() { line } else { format!("{line}  {}", remarks.join(", ")) }
+}
+
+fn remarks(measured: &Measured) -> Vec<String> {
+    let Cell { limited_by, spread, .. } = &measured.cell;
+    let mut remarks = Vec::new();
+    if measured.look {
+        remarks.push("short look".to_owned());
+    } else if *spread > measured.wanted_spread {
+        remarks.push(format!("±{:.0} %", spread * 50.0));
+    }
+    match limited_by {
+        Some(Limit::LoadGenerator) => remarks.push("the load generator was the limit".to_owned()),
+        Some(Limit::Machine) => remarks.push("others used the CPU".to_owned()),
+        None => {}
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Kind;
+
+    fn measured(cell: Cell) -> Measured {
+        Measured {
+            server: Kind::Firebrick,
+            cell,
+            look: false,
+            wanted_spread: 0.1,
+            error_text: None,
+            redirects: false,
+        }
+    }
+
+    #[test]
+    fn three_digits_are_enough() {
+        let said: Vec<String> = [0.0, 0.1234, 1.234, 12.34, 123.4, 1_234.0, 98_765.0].map(figure).to_vec();
+        assert_eq!(said, ["0", "0.123", "1.23", "12.3", "123", "1,230", "98,800"]);
+        assert_eq!([figure(f64::NAN), size(3.5 * 1_048_576.0), size(12.0)], ["-", "3.50 MiB", "12 bytes"]);
+    }
+
+    #[test]
+    fn columns_stand_below_their_headings() {
+        let cell = Cell {
+            processes: 2,
+            threads: 10,
+            seconds: 3.9,
+            rate_per_s: 156.0,
+            pss_bytes: 36 << 20,
+            rss_bytes: 90 << 20,
+            errors: 7,
+            ..Cell::default()
+        };
+        let (head, row) = (head(false), row(&measured(cell.clone()), false));
+        let first = head.lines().next().unwrap();
+        let ends = |word: &str| first.find(word).unwrap() + word.len();
+        let wanted = [
+            ("workers", "2"),
+            ("threads", "10"),
+            ("requests", "156"),
+            ("PSS", "36.0"),
+            ("RSS", "90.0"),
+            ("errors", "7"),
+        ];
+        for (column, text) in wanted {
+            let end = ends(column);
+            assert!(row[..end].ends_with(text), "{column} in\n{head}\n{row}");
+        }
+        assert_eq!(row.lines().count(), 1);
+        let crashed = Cell { crashed: Some("it ended\nwith a line".to_owned()), ..cell };
+        assert!(super::row(&measured(crashed), true).contains("crashed: it ended\n          | with a line"));
+    }
+}

@@ -1,0 +1,172 @@
+//! What all cells together say: what the app is, what to run, what to write where. One value that the text, the JSON and
+//! the page are made from.
+
+use planner::{Budget, Cell, Limit, Nature, Recommendation, Shape, nature, recommend};
+
+use crate::hints::{self, Pool};
+use crate::options::Options;
+use crate::server::Kind;
+use crate::table::figure;
+use crate::work::{Done, Measured};
+
+/// All that is said in the end.
+#[derive(Debug, Clone)]
+pub(crate) struct Verdict {
+    pub(crate) nature: Nature,
+    pub(crate) recommendation: Recommendation,
+    /// What to know before believing the figures.
+    pub(crate) remarks: Vec<String>,
+    /// How the other servers did.
+    pub(crate) others: Vec<String>,
+    /// About the database's connections.
+    pub(crate) pool: Option<String>,
+}
+
+/// Judges what was measured. Nothing is asked here: the same cells give the same verdict.
+pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Done, pool: Option<Pool>) -> Verdict {
+    let (all, firm) = (told(done.cells(false)), told(done.cells(true)));
+    let nature = nature(&all);
+    let mut recommendation = recommend(&firm, &done.predictions, budget);
+    // What is only predicted is not recommended when something was measured, unless nothing measured fits.
+    if recommendation.best.as_ref().is_some_and(|best| !best.measured) {
+        let measured = recommend(&firm, &[], budget);
+        if measured.best.is_some() {
+            recommendation = measured;
+        }
+    }
+    let best = recommendation.best.as_ref().map(|best| best.shape);
+    Verdict {
+        remarks: remarks(options, done),
+        others: others(done),
+        pool: best.and_then(|shape| hints::about_pool(pool, shape)),
+        nature,
+        recommendation,
+    }
+}
+
+/// When others used the CPU all the time there is nothing better than these cells: they count, with a remark.
+fn told(mut cells: Vec<Cell>) -> Vec<Cell> {
+    let tells = cells.iter().filter(|cell| cell.tells()).count();
+    let ran = cells.iter().filter(|cell| cell.crashed.is_none()).count();
+    if tells * 2 < ran {
+        cells.iter_mut().for_each(|cell| cell.limited_by = None);
+    }
+    cells
+}
+
+fn remarks(options: &Options, done: &Done) -> Vec<String> {
+    let mut said = Vec::new();
+    let firm: Vec<&Measured> = done.measured.iter().filter(|one| !one.look).collect();
+    let shapes = |of: &dyn Fn(&Measured) -> bool| -> String {
+        let names: Vec<String> =
+            firm.iter().filter(|one| of(one)).map(|one| one.cell.shape().to_string()).collect();
+        names.join(", ")
+    };
+    if done.stopped {
+        said.push("It was ended early: this is what had been measured until then.".to_owned());
+    }
+    let load = shapes(&|one| one.cell.limited_by == Some(Limit::LoadGenerator));
+    if !load.is_empty() {
+        said.push(format!("With {load} the load generator was the limit: the server can do more than the table says. Let it be loaded from another machine, with `firebrick bench`."));
+    }
+    let machine = shapes(&|one| one.cell.limited_by == Some(Limit::Machine));
+    if !machine.is_empty() {
+        said.push(format!("While {machine} ran, other programs used much of the CPU: these figures are too low. Measure again when the machine is quiet."));
+    }
+    let spread = shapes(&|one| one.cell.spread > one.wanted_spread);
+    if !spread.is_empty() {
+        said.push(format!("The parts of {spread} still differ by more than {:.0} % after {} repeats; differences between cells that are smaller than that mean nothing.", options.shapes.spread * 100.0, options.shapes.repeats));
+    }
+    let wrong: (u64, u64) = firm.iter().fold((0, 0), |(wrong, all), one| {
+        (wrong + one.cell.errors, all + one.cell.errors + one.cell.requests)
+    });
+    if wrong.0 > 0 {
+        let text = firm.iter().filter(|one| one.cell.errors > 0).find_map(|one| one.error_text.clone());
+        let most = text.map(|text| format!(", mostly: {text}")).unwrap_or_default();
+        said.push(format!(
+            "{} of {} requests failed{most}. Failed requests are in no figure but the last column.",
+            wrong.0, wrong.1
+        ));
+    }
+    if firm.iter().any(|one| one.redirects) {
+        said.push("Some answers are redirects, so what they lead to was not measured. If the app wants HTTPS, add --header 'X-Forwarded-Proto: https'; if it wants a login, add a session's cookie; else name another --path.".to_owned());
+    }
+    said
+}
+
+/// Each other server beside Firebrick: the best cell of each.
+fn others(done: &Done) -> Vec<String> {
+    let best = |kind: Kind| {
+        let cells =
+            done.measured.iter().filter(|one| one.server == kind && !one.look && one.cell.crashed.is_none());
+        cells.max_by(|a, b| a.cell.rate_per_s.total_cmp(&b.cell.rate_per_s)).map(|one| one.cell.clone())
+    };
+    let Some(ours) = best(Kind::Firebrick) else { return Vec::new() };
+    [Kind::Puma, Kind::Unicorn, Kind::Webrick, Kind::Passenger]
+        .into_iter()
+        .filter_map(|kind| best(kind).map(|cell| (kind, cell)))
+        .map(|(kind, cell)| beside(kind, &cell, &ours))
+        .collect()
+}
+
+fn beside(kind: Kind, cell: &Cell, ours: &Cell) -> String {
+    let memory = match (cell.pss_bytes, ours.pss_bytes) {
+        (0, _) | (_, 0) => String::new(),
+        (theirs, own) => format!(
+            " and {} of memory (firebrick: {})",
+            crate::table::size(theirs as f64),
+            crate::table::size(own as f64)
+        ),
+    };
+    let cpu = match (cell.cpu_per_request_ms(), ours.cpu_per_request_ms()) {
+        (Some(theirs), Some(own)) => {
+            format!(", {} ms of CPU for each (firebrick: {} ms)", figure(theirs), figure(own))
+        }
+        _ => String::new(),
+    };
+    format!(
+        "{}'s best is {}: {} requests/s (firebrick's is {}: {}){cpu}{memory}.",
+        kind.name(),
+        cell.shape(),
+        figure(cell.rate_per_s),
+        ours.shape(),
+        figure(ours.rate_per_s)
+    )
+}
+
+/// Lines to be copied: what file or place, and its lines.
+pub(crate) fn lines_for(shape: Shape) -> [(&'static str, String); 3] {
+    let Shape { processes, threads } = shape;
+    let puma = match processes {
+        1 => format!("workers 0\nthreads {threads}, {threads}"),
+        _ => format!("workers {processes}\nthreads {threads}, {threads}\npreload_app!"),
+    };
+    [
+        ("firebrick.toml", format!("workers = {processes}\nthreads = {threads}")),
+        ("config/puma.rb", puma),
+        ("environment", format!("WEB_CONCURRENCY={processes}\nRAILS_MAX_THREADS={threads}")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_count_when_there_are_no_better_ones() {
+        let cell = |limited_by| Cell { rate_per_s: 1.0, limited_by, ..Cell::default() };
+        let noisy = told(vec![cell(Some(Limit::Machine)), cell(Some(Limit::Machine)), cell(None)]);
+        assert!(noisy.iter().all(Cell::tells));
+        let calm = told(vec![cell(Some(Limit::Machine)), cell(None), cell(None)]);
+        assert_eq!(calm.iter().filter(|cell| cell.tells()).count(), 2);
+    }
+
+    #[test]
+    fn lines_are_those_of_each_place() {
+        let [firebrick, puma, environment] = lines_for(Shape::new(2, 5));
+        assert_eq!(firebrick.1, "workers = 2\nthreads = 5");
+        assert_eq!(puma.1, "workers 2\nthreads 5, 5\npreload_app!");
+        assert_eq!(environment.1, "WEB_CONCURRENCY=2\nRAILS_MAX_THREADS=5");
+        assert!(lines_for(Shape::new(1, 5))[1].1.starts_with("workers 0\n"));
+    }
+}

@@ -1,0 +1,301 @@
+//! The work itself: cell after cell, the servers in turn within each, until all are measured or enough is known.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use planner::{Cell, Model, Prediction, Shape};
+
+use crate::asked::Portion;
+use crate::cell::{Effort, Gathered, figures, visit};
+use crate::options::{Amount, Options};
+use crate::running::{Failed, Ground};
+use crate::screen::Screen;
+use crate::search::{Known, Step, candidates};
+use crate::server::Kind;
+
+/// A short look takes no longer than this, apart from the last answers.
+const LOOK_AT_MOST: Duration = Duration::from_millis(2_500);
+/// Parts of the work in auto, for the progress bar: a look, a cell, and how many of each there are mostly.
+const LOOK_SHARE: f64 = 0.07;
+const CELL_SHARE: f64 = 0.18;
+
+/// A cell of the table.
+#[derive(Debug, Clone)]
+pub(crate) struct Measured {
+    pub(crate) server: Kind,
+    pub(crate) cell: Cell,
+    /// Measured only so far that it can be predicted from.
+    pub(crate) look: bool,
+    /// The spread that was good enough.
+    pub(crate) wanted_spread: f64,
+    /// The most frequent error.
+    pub(crate) error_text: Option<String>,
+    /// Whether answers lead elsewhere.
+    pub(crate) redirects: bool,
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// In the order in which it was measured; one entry for each server and shape, and for each look.
+    pub(crate) measured: Vec<Measured>,
+    /// What shapes would do that were not measured.
+    pub(crate) predictions: Vec<Prediction>,
+    /// Somebody wanted us to end.
+    pub(crate) stopped: bool,
+    pub(crate) seconds: f64,
+    /// Shapes that were to be judged.
+    pub(crate) candidates: usize,
+}
+
+impl Done {
+    /// Cells of Firebrick: all, or only those measured in full and those that failed.
+    pub(crate) fn cells(&self, firm: bool) -> Vec<Cell> {
+        let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
+        ours.filter(|one| !firm || !one.look || one.cell.crashed.is_some())
+            .map(|one| one.cell.clone())
+            .collect()
+    }
+}
+
+/// Measures what the options ask for.
+pub(crate) fn work(ground: &Ground<'_>, kinds: &[Kind], screen: &mut Screen) -> Done {
+    let began = Instant::now();
+    let mut work = Work { ground, kinds, screen, gathered: HashMap::new(), done: Done::default() };
+    match work.options().shapes.grid().filter(|_| !work.options().shapes.few) {
+        Some(shapes) => work.grid(&shapes),
+        None => work.few(),
+    }
+    work.done.stopped = ground.stop.wanted();
+    work.done.seconds = began.elapsed().as_secs_f64();
+    work.done
+}
+
+struct Work<'a, 'b> {
+    ground: &'a Ground<'b>,
+    kinds: &'a [Kind],
+    screen: &'a mut Screen,
+    gathered: HashMap<(Kind, Shape), Gathered>,
+    done: Done,
+}
+
+impl Work<'_, '_> {
+    fn options(&self) -> &Options {
+        self.ground.options
+    }
+
+    fn users(&self) -> u32 {
+        match self.options().asking.open {
+            Some(_) => 0,
+            None => u32::try_from(self.options().asking.users).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Every cell of the table.
+    fn grid(&mut self, shapes: &[Shape]) {
+        self.done.candidates = shapes.len();
+        let effort = whole(self.options());
+        let began = Instant::now();
+        for (at, shape) in shapes.iter().enumerate() {
+            let passed = began.elapsed().as_secs_f64();
+            let ahead = self.expected(&shapes[at..], passed / at.max(1) as f64);
+            let all = passed + ahead.iter().sum::<f64>();
+            let (done, share) =
+                if at == 0 { (0.0, 1.0 / shapes.len() as f64) } else { (passed / all, ahead[0] / all) };
+            self.cell(*shape, &effort, false, done, share);
+            if self.ground.stop.wanted() {
+                return;
+            }
+        }
+    }
+
+    /// Seconds that shapes will take: by the model if there is one, else as long as those before.
+    fn expected(&self, shapes: &[Shape], mean: f64) -> Vec<f64> {
+        let servers = self.kinds.len() as f64;
+        let model = Model::fit(&self.done.cells(true)).ok();
+        let requests = match self.options().asking.amount {
+            Amount::Requests(requests) => requests as f64,
+            Amount::Time(_) => return vec![mean.max(0.1); shapes.len()],
+        };
+        let of = |shape: &Shape| match &model {
+            Some(model) => {
+                servers * (1.0 + requests / model.predict(*shape, self.users()).rate_per_s.value.max(0.01))
+            }
+            None => mean.max(0.1),
+        };
+        shapes.iter().map(of).collect()
+    }
+
+    /// Only those that decide.
+    fn few(&mut self) {
+        let options = self.ground.options;
+        let cores = self.ground.cpus.server;
+        let shapes = &options.shapes;
+        let users = self.users();
+        let candidates = candidates(shapes.processes.as_deref(), shapes.threads.as_deref(), cores, users);
+        self.done.candidates = candidates.len();
+        let mut done = 0.0;
+        loop {
+            let (firm, looks) = self.known();
+            let known = Known {
+                candidates: &candidates,
+                users,
+                cores,
+                budget: &options.budget,
+                looks: &looks,
+                verified: &firm,
+            };
+            let step = known.next().filter(|_| !self.ground.stop.wanted());
+            let Some(step) = step else {
+                self.done.predictions = known.predictions();
+                return;
+            };
+            let share = match step {
+                Step::Look(shape, users) => {
+                    let effort = look(options, shape, users);
+                    self.cell(shape, &effort, true, done, LOOK_SHARE);
+                    LOOK_SHARE
+                }
+                Step::Verify(shape) => {
+                    let effort = Effort { parts: 1, most: 1, ..whole(options) };
+                    self.cell(shape, &effort, false, done, CELL_SHARE);
+                    CELL_SHARE
+                }
+                Step::Confirm(shape) => {
+                    let effort = Effort { parts: 2, most: 2, ..whole(options) };
+                    self.cell(shape, &effort, false, done, CELL_SHARE);
+                    CELL_SHARE
+                }
+            };
+            // More cells than usual: what is left is divided.
+            done += share.min((1.0 - done) / 2.0);
+        }
+    }
+
+    /// Firebrick's cells: measured in full, and looks.
+    fn known(&self) -> (Vec<Cell>, Vec<Cell>) {
+        let ours = self.done.measured.iter().filter(|one| one.server == Kind::Firebrick);
+        let (looks, firm): (Vec<&Measured>, Vec<&Measured>) = ours.partition(|one| one.look);
+        let cells = |list: Vec<&Measured>| list.into_iter().map(|one| one.cell.clone()).collect();
+        (cells(firm), cells(looks))
+    }
+
+    /// One shape under each server, A B A B.
+    fn cell(&mut self, shape: Shape, effort: &Effort, is_look: bool, done: f64, share: f64) {
+        let kinds: Vec<Kind> = if is_look { vec![Kind::Firebrick] } else { self.kinds.to_vec() };
+        let kinds: Vec<Kind> = kinds.into_iter().filter(|kind| kind.fits(shape)).collect();
+        let mut gathered: Vec<(Kind, Gathered)> = kinds
+            .iter()
+            .map(|kind| {
+                (
+                    *kind,
+                    if is_look {
+                        Gathered::default()
+                    } else {
+                        self.gathered.remove(&(*kind, shape)).unwrap_or_default()
+                    },
+                )
+            })
+            .collect();
+        // Alone, a server can stay up for all parts.
+        let parts_at_once = if kinds.len() > 1 { 1 } else { effort.most };
+        while gathered.iter().any(|(_, one)| one.wants_more(effort)) && !self.ground.stop.wanted() {
+            for (kind, one) in &mut gathered {
+                if one.wants_more(effort) {
+                    self.part(*kind, shape, effort, parts_at_once, one, (done, share));
+                }
+            }
+        }
+        for (kind, one) in gathered {
+            self.keep(kind, shape, effort, is_look, &one);
+            if !is_look {
+                self.gathered.insert((kind, shape), one);
+            }
+        }
+    }
+
+    fn part(
+        &mut self,
+        kind: Kind,
+        shape: Shape,
+        effort: &Effort,
+        parts: u32,
+        gathered: &mut Gathered,
+        bar: (f64, f64),
+    ) {
+        let name = if self.kinds.len() > 1 { format!("{} ", kind.name()) } else { String::new() };
+        let expected = f64::from(effort.parts.max(1));
+        let screen = &mut *self.screen;
+        screen.step(format!("{name}{shape}: starting"), bar.0, bar.1);
+        screen.step_label(format!("{name}{shape}"));
+        let before = gathered.slices.len() as f64;
+        let (mut runs, mut last) = (0.0, 0.0);
+        visit(self.ground, kind, shape, effort, parts, gathered, &mut |progress| {
+            // A run that begins again is the next part; the first is the warm-up.
+            if progress.done < last {
+                runs += 1.0;
+            }
+            last = progress.done;
+            screen.progress(progress, (before + (runs - 1.0_f64).max(0.0) + progress.done) / expected);
+        });
+    }
+
+    fn keep(&mut self, kind: Kind, shape: Shape, effort: &Effort, is_look: bool, gathered: &Gathered) {
+        if gathered.slices.is_empty()
+            && gathered.failed.as_ref().is_none_or(|failed| *failed == Failed::Stopped)
+        {
+            return;
+        }
+        let users =
+            if self.users() == 0 { 0 } else { u32::try_from(effort.portion.users).unwrap_or(u32::MAX) };
+        let measured = Measured {
+            server: kind,
+            cell: figures(gathered, shape, users, self.ground.cpus.server),
+            look: is_look,
+            wanted_spread: effort.spread,
+            error_text: gathered.error_text().map(str::to_owned),
+            redirects: gathered.slices.iter().any(|slice| slice.redirects),
+        };
+        self.screen.row(&measured);
+        let same = |other: &&mut Measured| {
+            !is_look && !other.look && other.server == kind && other.cell.shape() == shape
+        };
+        match self.done.measured.iter_mut().find(same) {
+            Some(before) => *before = measured,
+            None => self.done.measured.push(measured),
+        }
+    }
+}
+
+/// A cell of the table, in two parts at least.
+fn whole(options: &Options) -> Effort {
+    let asking = &options.asking;
+    let amount = match asking.amount {
+        Amount::Requests(requests) => Amount::Requests(requests.div_ceil(2)),
+        Amount::Time(time) => Amount::Time(time / 2),
+    };
+    Effort {
+        portion: Portion { users: asking.users, amount, at_most: None },
+        parts: 2,
+        most: options.shapes.repeats.max(2),
+        spread: options.shapes.spread,
+        warm_up: asking.warm_up,
+    }
+}
+
+/// A short look.
+fn look(options: &Options, shape: Shape, users: u32) -> Effort {
+    let amount = match options.asking.amount {
+        Amount::Requests(requests) => {
+            Amount::Requests((requests / 10).max(2 * u64::from(users)).clamp(10, requests.max(10)))
+        }
+        Amount::Time(time) => Amount::Time((time / 5).clamp(Duration::from_millis(300), LOOK_AT_MOST)),
+    };
+    Effort {
+        portion: Portion { users: users as usize, amount, at_most: Some(LOOK_AT_MOST) },
+        parts: 1,
+        most: 1,
+        spread: 1.0,
+        warm_up: Amount::Requests(u64::from(shape.processes) * 2),
+    }
+}
