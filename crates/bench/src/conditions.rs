@@ -1,0 +1,68 @@
+//! Whether a run is as it has to be.
+
+use load::Outcome;
+use load::inputs::condition::{Condition, Figure, Metric, View};
+use report::Unit;
+
+use crate::figures::per_second;
+
+/// A line for each condition that is met, which makes the run a failure, and for each that nothing can be said about.
+pub(crate) fn met(conditions: &[Condition], outcome: &Outcome) -> Vec<String> {
+    conditions.iter().filter_map(|condition| verdict(condition, outcome)).collect()
+}
+
+fn verdict(condition: &Condition, outcome: &Outcome) -> Option<String> {
+    let text = &condition.text;
+    let Some(found) = figure(condition.metric, outcome) else {
+        return Some(format!("{text}: there is no such figure, because {}", missing(condition.metric)));
+    };
+    let holds = condition.operator.holds(found, condition.limit);
+    holds.then(|| format!("{text}: it is {}", shown(condition.metric, found)))
+}
+
+fn figure(metric: Metric, outcome: &Outcome) -> Option<f64> {
+    let errors = outcome.errors.total();
+    let all = outcome.ok + errors;
+    match metric {
+        Metric::Time(view, figure) => time(view, figure, outcome),
+        Metric::Errors => Some(errors as f64),
+        Metric::ErrorShare => (all > 0).then(|| 100.0 * errors as f64 / all as f64),
+        Metric::Timeouts => Some((outcome.errors.timeout + outcome.errors.connect_timeout + outcome.errors.cut_off) as f64),
+        Metric::Rate => Some(per_second(outcome.ok, outcome.seconds)),
+        Metric::Requests => Some(outcome.ok as f64),
+    }
+}
+
+fn time(view: View, figure: Figure, outcome: &Outcome) -> Option<f64> {
+    let histogram = match view {
+        View::Latency => &outcome.latency,
+        View::Service => &outcome.service,
+        View::Corrected => outcome.corrected.as_ref()?,
+        View::Connect => &outcome.connect,
+    };
+    if histogram.is_empty() {
+        return None;
+    }
+    Some(match figure {
+        Figure::Percentile(percentile) => histogram.value_at_percentile(percentile).min(histogram.max()) as f64,
+        Figure::Max => histogram.max() as f64,
+        Figure::Mean => histogram.mean(),
+    })
+}
+
+fn missing(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Time(View::Corrected, _) => "only users who wait for answers have it",
+        Metric::Time(View::Connect, _) => "no connection was opened while the run was counted",
+        _ => "there was no right answer",
+    }
+}
+
+fn shown(metric: Metric, found: f64) -> String {
+    match metric {
+        Metric::Time(..) => Unit::Milliseconds.show(found / 1e3),
+        Metric::ErrorShare => format!("{} %", Unit::Number.show(found)),
+        Metric::Rate => Unit::PerSecond.show(found),
+        Metric::Errors | Metric::Timeouts | Metric::Requests => Unit::Count.show(found),
+    }
+}

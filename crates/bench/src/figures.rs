@@ -1,0 +1,110 @@
+//! The figures of a histogram that people ask for, in milliseconds.
+
+use load::{Histogram, Outcome};
+use serde::{Deserialize, Serialize};
+
+/// Figures of a distribution, in milliseconds; all 0 when nothing was counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub mean: f64,
+    pub stddev: f64,
+    /// Coefficient of variation: `stddev` over `mean`.
+    pub cv: f64,
+    pub min: f64,
+    pub p50: f64,
+    pub p75: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+impl Figures {
+    pub fn of(histogram: &Histogram) -> Figures {
+        if histogram.is_empty() {
+            return Figures::default();
+        }
+        let at = |percentile| percentile_ms(histogram, percentile);
+        let (mean, stddev) = (histogram.mean() / 1e3, histogram.stdev() / 1e3);
+        Figures {
+            mean,
+            stddev,
+            cv: if mean > 0.0 { stddev / mean } else { 0.0 },
+            min: ms(histogram.min()),
+            p50: at(50.0),
+            p75: at(75.0),
+            p90: at(90.0),
+            p95: at(95.0),
+            p99: at(99.0),
+            p999: at(99.9),
+            max: at(100.0),
+        }
+    }
+}
+
+/// A percentile in milliseconds. The histogram tells the upper end of a bucket, which must not pass the maximum.
+pub(crate) fn percentile_ms(histogram: &Histogram, percentile: f64) -> f64 {
+    ms(histogram.value_at_percentile(percentile).min(histogram.max()))
+}
+
+pub(crate) fn ms(us: u64) -> f64 {
+    us as f64 / 1e3
+}
+
+/// What a run comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    /// Right answers.
+    pub requests: u64,
+    pub errors: u64,
+    pub seconds: f64,
+    /// Right answers per second.
+    pub rate_per_s: f64,
+    pub latency_ms: Figures,
+    pub service_ms: Figures,
+}
+
+impl Summary {
+    pub fn of(outcome: &Outcome) -> Summary {
+        Summary {
+            requests: outcome.ok,
+            errors: outcome.errors.total(),
+            seconds: outcome.seconds,
+            rate_per_s: per_second(outcome.ok, outcome.seconds),
+            latency_ms: Figures::of(&outcome.latency),
+            service_ms: Figures::of(&outcome.service),
+        }
+    }
+}
+
+/// How many per second; 0 for no time.
+pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_distribution() {
+        let mut histogram = Histogram::default();
+        for us in 1..=1_000 {
+            histogram.record(us * 10).unwrap();
+        }
+        let figures = Figures::of(&histogram);
+        for (found, wanted) in [(figures.p50, 5.0), (figures.p99, 9.9), (figures.max, 10.0), (figures.mean, 5.005)] {
+            assert!((found - wanted).abs() < 0.01 * wanted, "{found} {wanted}");
+        }
+        assert!((figures.cv - 0.577).abs() < 0.01);
+        assert_eq!(Figures::of(&Histogram::default()), Figures::default());
+        assert!(figures.p999 <= figures.max);
+    }
+
+    #[test]
+    fn nothing_per_no_time() {
+        assert_eq!(per_second(5, 0.0), 0.0);
+        assert_eq!(per_second(5, 2.0), 2.5);
+    }
+}

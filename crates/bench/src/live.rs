@@ -1,0 +1,113 @@
+//! The live screen: two lines on a terminal, drawn anew several times a second, and gone at the end.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use load::Progress;
+use report::Unit;
+
+/// Columns of the bar.
+const BAR: usize = 20;
+/// Columns when the terminal does not tell; nothing is drawn wider, or lines would wrap and could not be redrawn.
+const COLUMNS: u16 = 80;
+
+/// Draws a run's progress on standard error.
+pub(crate) struct Live {
+    on: bool,
+    drawn: bool,
+}
+
+impl Live {
+    /// Draws only where somebody looks, and if it is wanted.
+    pub fn new(wanted: bool) -> Live {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        Live { on: wanted && io::stderr().is_terminal() && !dumb, drawn: false }
+    }
+
+    /// Draws, in place of what was drawn before. The cursor rests at the beginning of the first line, so that whatever
+    /// is written next, by whomever, begins there.
+    pub fn draw(&mut self, progress: &Progress) {
+        if !self.on {
+            return;
+        }
+        let columns = usize::from(columns());
+        let [first, second] = lines(progress).map(|line| line.chars().take(columns.saturating_sub(1)).collect::<String>());
+        let text = format!("\r\x1b[2K{first}\n\r\x1b[2K{second}\r\x1b[1A");
+        // A screen that cannot be written to is nobody's loss.
+        let _ = io::stderr().write_all(text.as_bytes());
+        self.drawn = true;
+    }
+
+    /// Leaves the terminal as it was.
+    pub fn clear(&mut self) {
+        if self.drawn {
+            let _ = io::stderr().write_all(b"\r\x1b[J");
+            self.drawn = false;
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn columns() -> u16 {
+    rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| size.ws_col).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+}
+
+fn lines(progress: &Progress) -> [String; 2] {
+    let done = progress.done.clamp(0.0, 1.0);
+    let full = (done * BAR as f64).round() as usize;
+    let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR.saturating_sub(full)));
+    let state = match progress.elapsed {
+        None => "warming up".to_owned(),
+        Some(elapsed) => format!("{:>3.0} %  {}", done * 100.0, left(elapsed, done)),
+    };
+    let errors = Unit::Count.show(progress.errors as f64);
+    let first = format!("[{bar}] {state}  {} done, {errors} errors", Unit::Count.show(progress.ok as f64));
+    let time = |us: u64| Unit::Milliseconds.show(us as f64 / 1e3);
+    let second = format!(
+        "{:>10}   p50 {:>8}   p99 {:>8}   max {:>8}   {} under way",
+        Unit::PerSecond.show(progress.rate),
+        time(progress.p50_us),
+        time(progress.p99_us),
+        time(progress.max_us),
+        Unit::Count.show(progress.in_flight as f64)
+    );
+    [first, second]
+}
+
+/// How long it will take, by what is done so far.
+fn left(elapsed: Duration, done: f64) -> String {
+    if done <= 0.0 {
+        return String::new();
+    }
+    let left = elapsed.as_secs_f64() * (1.0 - done) / done;
+    format!("{:.0} s left", left.ceil())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_lines() {
+        let progress = Progress {
+            elapsed: Some(Duration::from_secs(5)),
+            done: 0.5,
+            ok: 12_345,
+            rate: 2_469.0,
+            p50_us: 812,
+            p99_us: 4_100,
+            max_us: 1_200_000,
+            in_flight: 50,
+            ..Progress::default()
+        };
+        let [first, second] = lines(&progress);
+        assert_eq!(first, "[##########..........]  50 %  5 s left  12,345 done, 0 errors");
+        assert!(second.contains("p50   812 µs   p99   4.1 ms   max    1.2 s   50 under way"), "{second}");
+        assert!(lines(&Progress { done: 7.0, ..Progress::default() })[0].contains("warming up"));
+    }
+}

@@ -1,0 +1,220 @@
+//! The summary for people.
+
+use std::fmt::Write as _;
+
+use load::outcome::Errors;
+use load::{Histogram, Outcome};
+use report::Unit;
+
+use crate::document::{Document, Server};
+use crate::figures::{Figures, percentile_ms, per_second};
+use crate::limit;
+use crate::stages::split;
+
+/// Percentiles whose time is told apart.
+pub(crate) const SPLIT: [(&str, f64); 4] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)];
+
+pub(super) fn summary(document: &Document, remarks: &[String]) -> String {
+    let mut out = String::new();
+    what(&mut out, document);
+    counts(&mut out, document);
+    latencies(&mut out, document);
+    stages(&mut out, &document.outcome);
+    errors(&mut out, &document.outcome);
+    server(&mut out, document);
+    for remark in limit::remarks(document).iter().chain(remarks) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "\nNote: {remark}.");
+    }
+    ways_on(&mut out, document);
+    out
+}
+
+fn what(out: &mut String, document: &Document) {
+    let (told, outcome) = (&document.plan, &document.outcome);
+    if let Some(name) = &document.name {
+        let _ = writeln!(out, "{name}");
+    }
+    let seconds = Unit::Seconds.show(outcome.seconds);
+    let _ = writeln!(out, "{} {} for {seconds}", told.method, told.whom());
+    let _ = writeln!(out, "{} ({})", told.sentence(), told.model());
+    if document.runs > 1 {
+        let _ = writeln!(out, "{} runs joined", document.runs);
+    }
+    let seen = &outcome.server;
+    let mut talks: Vec<String> = seen.tls.iter().cloned().collect();
+    talks.extend(seen.software.iter().map(|software| format!("server says it is {software}")));
+    if outcome.stages.is_some() {
+        talks.push("server is a Firebrick".to_owned());
+    }
+    if !talks.is_empty() {
+        let _ = writeln!(out, "{}", talks.join(", "));
+    }
+    out.push('\n');
+}
+
+fn counts(out: &mut String, document: &Document) {
+    let outcome = &document.outcome;
+    let failed = outcome.errors.total();
+    let rate = Unit::PerSecond.show(per_second(outcome.ok, outcome.seconds));
+    let _ = writeln!(out, "  right answers  {:>12}   {rate}", Unit::Count.show(outcome.ok as f64));
+    let share = if failed > 0 { format!("   {}", percent(failed, outcome.ok + failed)) } else { String::new() };
+    let _ = writeln!(out, "  errors         {:>12}{share}", Unit::Count.show(failed as f64));
+    let bytes = |count: u64| Unit::Bytes.show(count as f64);
+    let received = outcome.bytes.received;
+    let per_s = Unit::Bytes.show(per_second(received, outcome.seconds));
+    let _ = writeln!(out, "  received       {:>12}   {per_s}/s", bytes(received));
+    if document.plan.body_bytes > 0 {
+        let _ = writeln!(out, "  sent           {:>12}", bytes(outcome.bytes.sent));
+    }
+    let connects = &outcome.connect;
+    if outcome.connections > 0 {
+        let took = match connects.is_empty() {
+            true => String::new(),
+            false => format!("   each opened in {} (p50)", time(percentile_ms(connects, 50.0))),
+        };
+        let _ = writeln!(out, "  connections    {:>12}{took}", Unit::Count.show(outcome.connections as f64));
+    }
+}
+
+fn percent(part: u64, all: u64) -> String {
+    match all {
+        0 => "0 %".to_owned(),
+        _ => format!("{} %", Unit::Number.show(100.0 * part as f64 / all as f64)),
+    }
+}
+
+fn time(ms: f64) -> String {
+    Unit::Milliseconds.show(ms)
+}
+
+fn latencies(out: &mut String, document: &Document) {
+    let outcome = &document.outcome;
+    if outcome.latency.is_empty() {
+        out.push_str("\nThere was no right answer, so there are no times.\n");
+        return;
+    }
+    let heads = ["mean", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"];
+    let _ = writeln!(out, "\n  {:<15}{}", "time to answer", row(heads.map(str::to_owned)));
+    let closed = document.plan.is_closed();
+    let shown = |histogram: &Histogram| {
+        let f = Figures::of(histogram);
+        row([f.mean, f.p50, f.p75, f.p90, f.p95, f.p99, f.p999, f.max].map(time))
+    };
+    let _ = writeln!(out, "  {:<15}{}", if closed { "as seen" } else { "from due time" }, shown(&outcome.latency));
+    match &outcome.corrected {
+        Some(corrected) if closed => {
+            let _ = writeln!(out, "  {:<15}{}", "not waiting *", shown(corrected));
+            out.push_str("  * if users had not waited for each other's answers: requests that a slow answer kept from being sent are counted\n");
+        }
+        _ if !closed => {
+            let _ = writeln!(out, "  {:<15}{}", "from sending", shown(&outcome.service));
+            out.push_str("  Times count from when a request was due; what waited for a free connection waited for the user, too.\n");
+        }
+        _ => {}
+    }
+}
+
+fn row(cells: [String; 8]) -> String {
+    cells.iter().map(|cell| format!("{cell:>10}")).collect()
+}
+
+fn stages(out: &mut String, outcome: &Outcome) {
+    let Some(stages) = &outcome.stages else {
+        return;
+    };
+    let mut lines = String::new();
+    for (name, percentile) in SPLIT {
+        if let Some(found) = split(stages, percentile, percentile_ms(&outcome.latency, percentile)) {
+            let _ = writeln!(lines, "  {name:<4} {}", found.sentence());
+        }
+    }
+    if !lines.is_empty() {
+        let _ = writeln!(out, "\nWhere the time went, as the server tells:\n{}", lines.trim_end());
+    }
+}
+
+/// The kinds of errors that there were, with what they mean.
+pub(crate) fn kinds(errors: &Errors, timeout_ms: f64) -> Vec<(&'static str, u64, String)> {
+    let patience = time(timeout_ms);
+    [
+        ("connect", errors.connect, "no connection: refused, unreachable, or TLS failed".to_owned()),
+        ("connect timeout", errors.connect_timeout, "no connection in time: the server's backlog may be full".to_owned()),
+        ("write", errors.write, "the connection broke while the request was sent".to_owned()),
+        ("read", errors.read, "the connection broke, or nonsense came, before the answer was whole".to_owned()),
+        ("timeout", errors.timeout, format!("no whole answer within {patience} (--timeout)")),
+        ("status", errors.status, "a whole answer with a wrong status (--expect-status)".to_owned()),
+        ("length", errors.length, "a body of the wrong length (--expect-length)".to_owned()),
+        ("body", errors.body, "a body that is not as expected (--expect-sha256, --expect-body)".to_owned()),
+        ("cut off", errors.cut_off, "still under way when the run ended and not answered soon after (--grace)".to_owned()),
+        ("never sent", errors.unsent, "due, but no connection was free before the end (-c)".to_owned()),
+    ]
+    .into_iter()
+    .filter(|(_, count, _)| *count > 0)
+    .collect()
+}
+
+fn errors(out: &mut String, outcome: &Outcome) {
+    let kinds = kinds(&outcome.errors, 0.0);
+    if kinds.is_empty() {
+        return;
+    }
+    out.push_str("\nErrors:\n");
+    for (name, count, meaning) in kinds {
+        let _ = writeln!(out, "  {name:<16}{:>9}   {meaning}", Unit::Count.show(count as f64));
+    }
+    let bad: Vec<String> = outcome
+        .statuses
+        .iter()
+        .map(|(status, count)| format!("{status}: {}", Unit::Count.show(*count as f64)))
+        .collect();
+    if outcome.errors.status > 0 {
+        let _ = writeln!(out, "  answers by status: {}", bad.join(", "));
+    }
+    for (text, count) in &outcome.errors.texts {
+        let _ = writeln!(out, "  {:>8} x {text}", Unit::Count.show(*count as f64));
+    }
+}
+
+/// CPU and memory of the server: name and value.
+pub(crate) fn server_lines(server: &Server, requests: u64) -> Vec<(&'static str, String)> {
+    let (before, after) = (&server.before, &server.after);
+    let took = after.uptime() - before.uptime();
+    let cpu_ms = after.total_cpu_ms().saturating_sub(before.total_cpu_ms());
+    let mut lines = Vec::new();
+    if took > 0.0 && cpu_ms > 0 {
+        let cores = cpu_ms as f64 / 1e3 / took;
+        let of = if after.cores > 0.0 { format!(" of {}", Unit::Number.show(after.cores)) } else { String::new() };
+        let each = if requests > 0 { format!(", {} per request", time(cpu_ms as f64 / requests as f64)) } else { String::new() };
+        lines.push(("CPU", format!("{}{of} cores busy{each}", Unit::Number.show(cores))));
+    }
+    let bytes = |count: u64| Unit::Bytes.show(count as f64);
+    if after.total_pss_bytes() > 0 {
+        lines.push(("memory", format!("{} before, {} after", bytes(before.total_pss_bytes()), bytes(after.total_pss_bytes()))));
+    }
+    lines.push(("longest queue", format!("{} requests, since it started", Unit::Count.show(after.queue.longest as f64))));
+    let restarts = |snapshot: &stats::ServerSnapshot| snapshot.workers.iter().map(|worker| u64::from(worker.restarts)).sum::<u64>();
+    let replaced = restarts(after).saturating_sub(restarts(before));
+    if replaced > 0 {
+        lines.push(("workers replaced", Unit::Count.show(replaced as f64)));
+    }
+    lines
+}
+
+fn server(out: &mut String, document: &Document) {
+    let Some(server) = &document.server else {
+        return;
+    };
+    out.push_str("\nThe server meanwhile:\n");
+    for (name, value) in server_lines(server, document.outcome.ok) {
+        let _ = writeln!(out, "  {name:<16}{value}");
+    }
+}
+
+fn ways_on(out: &mut String, document: &Document) {
+    if document.outcome.ok == 0 {
+        return;
+    }
+    out.push_str("\nWays on: --rate 100/s shows what users see at a given load; --html report.html draws it;\n");
+    out.push_str("`firebrick tune` finds the best processes and threads; `firebrick plan --from run.json` sizes the fleet (--json run.json).\n");
+}
