@@ -102,10 +102,12 @@ pub struct Model {
 /// Steps in which the share of the lock is tried, and shares of the lock's time without CPU.
 const STEPS: u32 = 200;
 const IDLE: [f64; 6] = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0];
-/// How much more a fit counts that takes the lock for as long as the CPU: decides where the cells do not.
-const PRIOR: f64 = 0.000_3;
+/// Fits whose errors differ by less are equally good.
+const NEARLY: f64 = 0.02;
 /// Error that every prediction is allowed.
-const FLOOR: f64 = 0.08;
+const FLOOR: f64 = 0.10;
+/// And what ends at a lock or at the cores besides: there whatever else runs on the machine counts, too.
+const CROWDED: f64 = 0.14;
 
 impl Model {
     /// Fits the model to cells of a closed load.
@@ -150,7 +152,9 @@ impl Model {
     pub fn predict(&self, shape: Shape, users: u32) -> Prediction {
         let (users, present) = (users.max(1), shape.slots().min(users.max(1)).max(1));
         let per_ms = throughput(self.demand(), shape.processes.max(1), present, self.cores);
-        let error = self.error_at(shape);
+        let bottleneck = self.bottleneck(shape, users);
+        let crowded = matches!(bottleneck, Bottleneck::Lock | Bottleneck::Cores);
+        let error = self.error_at(shape) + if crowded { CROWDED } else { 0.0 };
         let memory = self.memory.map_or_else(Estimate::default, |memory| {
             Estimate::within(memory.bytes(shape, users), 2.0 * memory.error + error)
         });
@@ -162,7 +166,7 @@ impl Model {
             latency_ms: self.latency(f64::from(users), f64::from(present), per_ms),
             pss_bytes: memory,
             cpu_cores: per_ms * self.cpu_ms,
-            bottleneck: self.bottleneck(shape, users),
+            bottleneck,
         }
     }
 
@@ -216,7 +220,10 @@ impl Model {
         match best {
             Some((limit, rate)) if rate > now * 1.1 => limit,
             _ if shape.slots() >= users => Bottleneck::Users,
-            // Nothing of it alone helps: what is short in both ways is the machine.
+            // Single threads: a process more is a lock more and a thread more.
+            _ if rate(shape.processes * 2, (present * 2).min(users), self.cores) > now * 1.1 => {
+                Bottleneck::Lock
+            }
             _ => Bottleneck::Cores,
         }
     }
@@ -250,51 +257,57 @@ fn compare(told: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
     (mean.exp(), error.sqrt())
 }
 
-/// CPU time is known: looks for the time that the lock is held.
+/// CPU time is known: looks for the time that the lock is held, which is that of the CPU unless the cells say otherwise.
 fn fit_lock(told: &[&Cell], cores: f64, cpu: f64) -> (Demand, f64) {
     // A first guess of the time of a request that is alone, made better each round.
     let mut alone = fastest(told).max(cpu);
-    let mut best = (Demand { wait: alone - cpu, lock: cpu, cpu }, f64::INFINITY);
+    let mut best = Tried { demand: Demand { wait: alone - cpu, lock: cpu, cpu }, error: f64::INFINITY };
     for _ in 0..8 {
-        best.1 = f64::INFINITY;
-        let mut least = f64::INFINITY;
-        for step in 0..=STEPS {
-            let lock = alone * f64::from(step) / f64::from(STEPS);
+        let at_cpu = (cpu / alone * f64::from(STEPS)).round() as u32;
+        let tried = (0..=STEPS).map(|step| {
+            let lock = if step == at_cpu { cpu } else { alone * f64::from(step) / f64::from(STEPS) };
             let demand = Demand { wait: (alone - lock.max(cpu)).max(0.0), lock, cpu };
             let (factor, error) = compare(told, cores, demand);
-            let cost = error.powi(2) + factor.ln().powi(2) + PRIOR * ((lock - cpu) / alone).powi(2);
-            if cost < least {
-                least = cost;
-                best = (demand, error.hypot(factor.ln()));
-            }
-        }
-        let (factor, _) = compare(told, cores, best.0);
+            Tried { demand, error: error.hypot(factor.ln()) }
+        });
+        best = simplest(tried, |demand| (demand.lock - cpu).abs()).unwrap_or(best);
+        let (factor, _) = compare(told, cores, best.demand);
         alone = (alone * factor).max(cpu);
     }
-    best
+    (best.demand, best.error)
 }
 
 /// CPU time is not known: it is taken for the lock's, unless that is far from what the cells say.
 fn fit_lock_and_cpu(told: &[&Cell], cores: f64) -> (Demand, f64) {
-    let mut best = (Demand { wait: 1.0, lock: 0.0, cpu: 0.0 }, f64::INFINITY);
-    let mut least = f64::INFINITY;
-    for idle in IDLE {
-        for step in 0..=STEPS {
-            let lock = f64::from(step) / f64::from(STEPS);
-            let demand = Demand { wait: 1.0 - lock, lock, cpu: lock * (1.0 - idle) };
-            let (factor, error) = compare(told, cores, demand);
-            let cost = error + 0.02 * idle;
-            if cost < least {
-                least = cost;
-                let scale = |time: f64| time * factor;
-                best = (
-                    Demand { wait: scale(demand.wait), lock: scale(demand.lock), cpu: scale(demand.cpu) },
-                    error,
-                );
-            }
+    let shares = IDLE
+        .into_iter()
+        .flat_map(|idle| (0..=STEPS).map(move |step| (idle, f64::from(step) / f64::from(STEPS))));
+    let tried = shares.map(|(idle, lock)| {
+        let demand = Demand { wait: 1.0 - lock, lock, cpu: lock * (1.0 - idle) };
+        let (factor, error) = compare(told, cores, demand);
+        let scaled = |time: f64| time * factor;
+        Tried {
+            demand: Demand { wait: scaled(demand.wait), lock: scaled(demand.lock), cpu: scaled(demand.cpu) },
+            error,
         }
-    }
-    best
+    });
+    let best = simplest(tried, |demand| {
+        (demand.lock + 10.0 * (demand.lock - demand.cpu)) / (demand.lock + demand.wait)
+    });
+    best.map_or((Demand { wait: 1.0, lock: 0.0, cpu: 0.0 }, f64::INFINITY), |best| (best.demand, best.error))
+}
+
+struct Tried {
+    demand: Demand,
+    error: f64,
+}
+
+/// Of those that fit nearly as well as the best (a measured rate is some percent off itself) the one that claims least.
+fn simplest(tried: impl Iterator<Item = Tried>, claims: impl Fn(&Demand) -> f64) -> Option<Tried> {
+    let tried: Vec<Tried> = tried.collect();
+    let least = tried.iter().map(|one| one.error).fold(f64::INFINITY, f64::min);
+    let near = tried.into_iter().filter(|one| one.error <= least + NEARLY);
+    near.min_by(|a, b| (claims(&a.demand) + a.error).total_cmp(&(claims(&b.demand) + b.error)))
 }
 
 /// The shortest time in the app that can be told from a cell: slots over rate, or what the server said.

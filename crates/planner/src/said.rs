@@ -1,5 +1,6 @@
 //! What was found out, in plain words.
 
+use crate::memory::Memory;
 use crate::nature::{Crash, Kind, Nature};
 use crate::usl::Usl;
 use crate::words::{count, figure, memory, millis, percent};
@@ -28,14 +29,7 @@ pub(crate) fn nature(found: &Nature) -> Vec<String> {
             percent(share)
         )
     }));
-    words.extend(found.memory.as_ref().map(|of| {
-        format!(
-            "Memory: {} for the start, {} for each process, {} for each thread that is in use.",
-            memory(of.base_bytes),
-            memory(of.per_process_bytes),
-            memory(of.per_thread_bytes)
-        )
-    }));
+    words.extend(found.memory.as_ref().and_then(memory_parts));
     words.extend(found.threads_law.as_ref().and_then(|found| law(found, "thread", "threads")));
     words.extend(found.processes_law.as_ref().and_then(|found| law(found, "process", "processes")));
     words
@@ -84,13 +78,34 @@ fn crash(found: &Crash) -> String {
 /// Where throughput stops growing, and how sure that is.
 fn law(found: &Usl, one: &str, many: &str) -> Option<String> {
     let knee = found.knee()?;
-    let (low, high) = found.sigma_bounds;
+    let at = count(knee.into(), one, many);
+    let beyond = f64::from(knee) > found.reach;
+    let stops = if beyond {
+        format!("would stop growing at about {at}, more than were measured")
+    } else {
+        format!("stops growing at about {at}")
+    };
+    let sure = match found.knee_bounds {
+        Some((low, high)) => format!("{low} to {high} when one measurement is left out"),
+        None => "a rough guess from few measurements".to_owned(),
+    };
+    let explained = percent(found.fit);
     Some(format!(
-        "Throughput stops growing at about {} (Universal Scalability Law: {} of the work is done one at a time, {} to {} when one measurement is left out; the law explains {} of what was measured).",
-        count(knee.into(), one, many),
-        percent(found.sigma.min(1.0)),
-        percent(low.min(1.0)),
-        percent(high.min(1.0)),
-        percent(found.fit)
+        "Throughput {stops} ({sure}; Universal Scalability Law, which explains {explained} of what was measured)."
     ))
+}
+
+/// What there is of base, processes and threads.
+fn memory_parts(of: &Memory) -> Option<String> {
+    let parts = [
+        (of.base_bytes, "for the start"),
+        (of.per_process_bytes, "for each process"),
+        (of.per_thread_bytes, "for each thread in use"),
+    ];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(bytes, _)| *bytes >= 1_024.0)
+        .map(|(bytes, what)| format!("{} {what}", memory(*bytes)))
+        .collect();
+    (!parts.is_empty()).then(|| format!("Memory: {}.", parts.join(", ")))
 }

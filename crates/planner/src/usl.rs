@@ -27,6 +27,11 @@ pub struct Usl {
     pub sigma_bounds: (f64, f64),
     /// The same for κ.
     pub kappa_bounds: (f64, f64),
+    /// The smallest and largest [`Usl::knee`] when one of the points is left out; `None` when there are too few to leave
+    /// one out, or one of them grows without end.
+    pub knee_bounds: Option<(u32, u32)>,
+    /// The largest N that was measured.
+    pub reach: f64,
     /// How many points it was fitted to.
     pub points: usize,
 }
@@ -43,10 +48,15 @@ impl Usl {
             let rest: Vec<(f64, f64)> = [&points[..i], &points[i + 1..]].concat();
             (distinct(&rest) >= 3).then(|| fit_once(&rest)).flatten()
         });
+        let mut knees = vec![law.knee()];
         for other in without {
             widen(&mut law.sigma_bounds, other.sigma);
             widen(&mut law.kappa_bounds, other.kappa);
+            knees.push(other.knee());
         }
+        let all: Option<Vec<u32>> = knees.into_iter().collect();
+        let all = all.filter(|all| all.len() > 1);
+        law.knee_bounds = all.and_then(|all| Some((*all.iter().min()?, *all.iter().max()?)));
         Some(law)
     }
 
@@ -117,7 +127,19 @@ fn fit_once(points: &[(f64, f64)]) -> Option<Usl> {
     }
     let (sigma, kappa) = (b / a, d / a);
     let (sigma_bounds, kappa_bounds) = ((sigma, sigma), (kappa, kappa));
-    Some(Usl { lambda: 1.0 / a, sigma, kappa, fit: 0.0, sigma_bounds, kappa_bounds, points: points.len() })
+    let reach = points.iter().map(|(n, _)| *n).fold(1.0, f64::max);
+    let (knee_bounds, points) = (None, points.len());
+    Some(Usl {
+        lambda: 1.0 / a,
+        sigma,
+        kappa,
+        fit: 0.0,
+        sigma_bounds,
+        kappa_bounds,
+        knee_bounds,
+        reach,
+        points,
+    })
 }
 
 #[cfg(test)]
@@ -126,7 +148,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn law(lambda: f64, sigma: f64, kappa: f64) -> Usl {
-        Usl { lambda, sigma, kappa, fit: 1.0, sigma_bounds: (0.0, 1.0), kappa_bounds: (0.0, 1.0), points: 0 }
+        Usl {
+            lambda,
+            sigma,
+            kappa,
+            fit: 1.0,
+            sigma_bounds: (0.0, 1.0),
+            kappa_bounds: (0.0, 1.0),
+            knee_bounds: None,
+            reach: 1.0,
+            points: 0,
+        }
     }
 
     #[test]
@@ -150,6 +182,8 @@ mod tests {
         assert!((law.sigma - 0.05).abs() < 0.01, "{law:?}");
         assert!(law.kappa < 1e-4 && law.fit > 0.98, "{law:?}");
         assert!(law.sigma_bounds.0 <= law.sigma && law.sigma <= law.sigma_bounds.1);
+        let (low, high) = law.knee_bounds.unwrap();
+        assert!((low..=high).contains(&law.knee().unwrap()));
     }
 
     #[test]

@@ -1,0 +1,36 @@
+//! Response times of a shape when requests come at a rate of their own, from what a closed load has shown.
+
+use crate::cell::{Shape, Times};
+use crate::model::Model;
+use crate::queue::Queue;
+use crate::service::Service;
+
+/// Response times of `shape` on `cores` at `rate` requests per second, when `most` is the largest rate that it can take;
+/// `None` when it cannot take `rate`, or the model does not know where the time goes.
+///
+/// Requests wait where it is tightest: for a thread (each holds one for all of its time), or for the locks and cores (as
+/// many servers as processes can run at once).
+pub(crate) fn times(model: &Model, shape: Shape, cores: f64, rate: f64, most: f64) -> Option<Times> {
+    if !model.lock_known || !(rate > 0.0 && rate < most) {
+        return None;
+    }
+    let alone = model.alone_ms();
+    let running = model.lock_ms.max(model.cpu_ms);
+    let threads = (shape.slots(), alone);
+    // Processes run beside each other as far as cores go; what holds the lock idly needs no core.
+    let at_once = if model.cpu_ms > 0.0 { cores * running / model.cpu_ms } else { f64::INFINITY };
+    let processes = (f64::from(shape.processes).min(at_once).max(1.0) as u32, running);
+    let use_of = |(servers, time): (u32, f64)| time / f64::from(servers);
+    let tightest = if use_of(processes) > use_of(threads) { processes } else { threads };
+    // The largest rate that was measured says how long a server really takes for one.
+    let service = (f64::from(tightest.0) * 1_000.0 / most).max(tightest.1);
+    let queue = Queue::new(tightest.0, rate / 1_000.0, &Service::new(service, model.cv), 1.0)?
+        .beside(alone - tightest.1);
+    Some(Times {
+        mean: queue.mean_response(),
+        cv: model.cv,
+        p50: queue.response_percentile(50.0),
+        p95: queue.response_percentile(95.0),
+        p99: queue.response_percentile(99.0),
+    })
+}
