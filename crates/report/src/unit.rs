@@ -116,6 +116,16 @@ impl Unit {
         }
     }
 
+    /// What is measured and the unit of figures that stand without it: `memory in MiB`, `transactions per second`.
+    pub(crate) fn words(&self, measure: &str, largest: f64) -> String {
+        match (self, self.one(largest).1.trim()) {
+            (Unit::PerSecond, _) => format!("{measure} per second"),
+            (Unit::PerMinute, _) => format!("{measure} per minute"),
+            (_, "") => measure.to_owned(),
+            (_, unit) => format!("{measure} in {unit}"),
+        }
+    }
+
     /// The label of an axis in this unit.
     pub(crate) fn axis_label(&self, label: &str) -> String {
         match self {

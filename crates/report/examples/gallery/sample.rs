@@ -139,7 +139,7 @@ fn memory(processes: u32, threads: u32) -> f64 {
 pub fn heat() -> Plot {
     let cell = |processes: u32, threads: u32| match (processes, threads) {
         (10, 30) => Cell::missing("crashed"),
-        _ => Cell { chosen: (processes, threads) == (2, 10), ..Cell::new(throughput(processes, threads)) },
+        _ => Cell { chosen: (processes, threads) == (4, 10), ..Cell::new(throughput(processes, threads)) },
     };
     Plot::Heat(Heat {
         title: "Throughput of each shape".into(),
@@ -160,7 +160,7 @@ pub fn frontier() -> Plot {
         label: format!("{processes}x{threads}"),
         x: memory(processes, threads),
         y: throughput(processes, threads),
-        chosen: (processes, threads) == (2, 10),
+        chosen: (processes, threads) == (4, 10),
         ..Spot::default()
     };
     Plot::Frontier(Frontier {
@@ -188,7 +188,7 @@ pub fn growth() -> Plot {
         y: Axis::new("transactions", Unit::PerSecond),
         lines: vec![
             Line { name: "fitted".into(), points: curve, ..Line::default() },
-            Line { name: "measured".into(), points: measured, dots: true, ..Line::default() },
+            Line { name: "measured".into(), points: measured, loose: true, ..Line::default() },
         ],
         bands: vec![Band { name: "95 % sure".into(), points: spread, line: 0 }],
         marks: vec![Mark { at: 22.0, label: "most: 22".into() }],
@@ -204,7 +204,7 @@ pub fn servers() -> Plot {
     };
     Plot::Bars(Bars {
         title: "The same cell under other servers".into(),
-        note: "2x10, 30 at a time.".into(),
+        note: "4x10, 30 at a time.".into(),
         x: time("response time"),
         better: Better::Less,
         series: vec!["p50".into(), "p99".into()],

@@ -19,15 +19,20 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Bars) {
     let ruler = ruler(sheet, plot, &rows);
     let height = if series > 1 { 17.0 } else { 21.0 };
     let top = sheet.height + sheet.font * 0.5;
-    let label = if rows.above() { sheet.leading() + 2.0 } else { 0.0 };
-    let pitch = height * series as f64 + label + if series > 1 { 16.0 } else { 11.0 };
-    let bottom = top + pitch * plot.groups.len() as f64 + 4.0;
+    let gap = if series > 1 { 16.0 } else { 11.0 };
+    let bars = height * series as f64;
+    let slots: Vec<f64> = plot.groups.iter().map(|group| rows.height(sheet, &group.label, bars)).collect();
+    let bottom = top + slots.iter().map(|slot| slot + gap).sum::<f64>() + 4.0;
     rows::grid(sheet, &ruler, top, bottom);
-    for (row, group) in plot.groups.iter().enumerate() {
-        let top = top + 7.0 + pitch * row as f64;
+    let mut next = top + 7.0;
+    for (row, (group, slot)) in plot.groups.iter().zip(&slots).enumerate() {
+        let begin = next;
+        next += slot + gap;
         sheet.row(row, |sheet| {
             let class = if group.marked { "ink strong" } else { "ink" };
-            let top = rows.label(sheet, top, height * series as f64, &group.label, class);
+            let below = rows.label(sheet, begin, *slot, &group.label, class);
+            // Beside a label of two lines the bars stand in the middle.
+            let top = if rows.above() { below } else { begin + (slot - bars) / 2.0 };
             for (series, bar) in group.bars.iter().enumerate() {
                 let area = (top + height * series as f64, height - 2.0);
                 draw_bar(sheet, plot, &ruler, group, series, bar, area);
@@ -83,6 +88,7 @@ fn draw_bar(
         let area = Area { x: base.min(at), y: top, width: (at - base).abs().max(1.0), height };
         // Where one is marked, the others stand back.
         let back = if plot.groups.iter().any(|group| group.marked) && !group.marked { " back" } else { "" };
+        sheet.rect(area, "paper");
         sheet.rect(area, &format!("{}{back}", fill(series)));
         if group.bars.len() > 1 {
             sheet.rect(area, &format!("hatch g{}", series % 7));

@@ -66,8 +66,10 @@ pub(crate) struct Frame<'a> {
     pub top: f64,
     pub bottom: f64,
     limits: &'a [Limit],
-    /// Marks that found room for their label: where, in which row, what.
-    labels: Vec<(f64, Anchor, f64, String)>,
+    /// Of marks that found room for one.
+    labels: Vec<Label>,
+    /// Places that lines of data go through.
+    ink: Vec<(f64, f64)>,
 }
 
 /// Labels of marks take at most so many rows above the plot.
@@ -93,7 +95,7 @@ impl<'a> Frame<'a> {
         let bottom = top + plot_height;
         let y = ground.y.between(bottom, top);
         sheet.guide = (top, bottom);
-        let frame = Frame { x, y, left, right, top, bottom, limits: ground.limits, labels };
+        let frame = Frame { x, y, left, right, top, bottom, limits: ground.limits, labels, ink: Vec::new() };
         frame.shade(sheet, ground.spans);
         frame.levels(sheet);
         frame.uprights(sheet, &ground.x_label);
@@ -154,33 +156,50 @@ impl<'a> Frame<'a> {
     }
 
     /// Ticks whose labels do not run into each other, with where each label begins. The last one is kept, because it
-    /// tells how far the axis goes.
+    /// tells how far the axis goes; the round ones come before those between.
     fn labelled_ticks(&self, sheet: &Sheet) -> Vec<(Tick, f64)> {
         let mut kept: Vec<(Tick, f64)> = Vec::new();
-        for tick in self.x.ticks().into_iter().rev() {
+        let (first, others): (Vec<Tick>, Vec<Tick>) =
+            self.x.ticks().into_iter().rev().partition(|tick| tick.first);
+        for tick in first.into_iter().chain(others) {
             let width = sheet.text_width(&tick.label);
             let begin = (tick.at - width / 2.0).min(sheet.width - width).max(0.0);
-            if kept.last().is_none_or(|(_, next)| begin + width + 8.0 <= *next) {
+            let apart = |(other, at): &(Tick, f64)| {
+                begin + width + 8.0 <= *at || at + sheet.text_width(&other.label) + 8.0 <= begin
+            };
+            if kept.iter().all(apart) {
                 kept.push((tick, begin));
             }
         }
-        kept.reverse();
         kept
     }
 
+    /// Each line of a mark reaches up to its label.
     fn mark_lines(&self, sheet: &mut Sheet, marks: &[Mark]) {
-        for at in marks.iter().filter(|mark| self.x.holds(mark.at)).filter_map(|mark| self.x.at(mark.at)) {
-            sheet.line((at, self.top - 4.0), (at, self.bottom), "mark");
+        for mark in marks.iter().filter(|mark| self.x.holds(mark.at)) {
+            let Some(at) = self.x.at(mark.at) else { continue };
+            let row = self.labels.iter().find(|label| label.at == at).map_or(0.0, |label| label.row as f64);
+            sheet.line((at, self.top - 5.0 - row * sheet.leading()), (at, self.bottom), "mark");
         }
     }
 
+    /// Remembers where a line runs, so that no label covers it.
+    pub fn inked(&mut self, from: (f64, f64), to: (f64, f64)) {
+        let steps = ((to.0 - from.0).abs().max((to.1 - from.1).abs()) / 4.0).ceil().clamp(1.0, 200.0);
+        let between = |from: f64, to: f64, step: f64| from + (to - from) * step / steps;
+        self.ink.extend((0..=steps as u32).map(|step| {
+            let step = f64::from(step);
+            (between(from.0, to.0, step), between(from.1, to.1, step))
+        }));
+    }
+
     /// What lies above the data: limits, and the labels of events.
-    pub fn finish(&self, sheet: &mut Sheet) {
-        for (x, anchor, row, label) in &self.labels {
-            let y = self.top - 7.0 - row * sheet.leading();
-            sheet.text(*x, y, *anchor, "ink", label);
+    pub fn finish(&mut self, sheet: &mut Sheet) {
+        for Label { at, anchor, row, text } in &self.labels {
+            let x = if *anchor == Anchor::Start { at - 3.0 } else { at + 3.0 };
+            sheet.text(x, self.top - 7.0 - *row as f64 * sheet.leading(), *anchor, "ink halo", text);
         }
-        let mut taken: Vec<f64> = Vec::new();
+        let mut taken: Vec<Area> = Vec::new();
         for limit in self.limits {
             let Some(at) = self.y.at(limit.value) else { continue };
             let inside = self.y.holds(limit.value);
@@ -190,29 +209,59 @@ impl<'a> Frame<'a> {
             let label =
                 if inside { limit.label.clone() } else { format!("{} (beyond this plot)", limit.label) };
             let label = text::fit(&label, self.right - self.left - 8.0, sheet.font);
-            let mut y = if at - self.top > sheet.leading() { at - 5.0 } else { at + sheet.font + 2.0 };
-            while taken.iter().any(|other| (other - y).abs() < sheet.font) {
-                y += sheet.leading();
-            }
-            taken.push(y);
-            sheet.text(self.left + 6.0, y, Anchor::Start, "ink halo", &label);
+            let area = self.free_place(sheet, at, sheet.text_width(&label), &taken);
+            taken.push(area);
+            sheet.text(area.x, area.y + sheet.font * 0.85, Anchor::Start, "ink halo", &label);
         }
+    }
+
+    /// The place above or below a level line where a label of this width covers least.
+    fn free_place(&self, sheet: &Sheet, at: f64, width: f64, taken: &[Area]) -> Area {
+        let height = sheet.font * 1.05;
+        let places = [0.0, 0.25, 0.5, 0.75, 1.0]
+            .map(|share| self.left + 6.0 + (self.right - self.left - 12.0 - width) * share);
+        let areas = [at - height - 4.0, at + 4.0]
+            .into_iter()
+            .flat_map(|y| places.map(|x| Area { x, y, width, height }));
+        let covered = |area: &Area| {
+            let outside = area.y < self.top - 2.0 || area.y + height > self.bottom;
+            let lines = self.ink.iter().filter(|(x, y)| {
+                (area.x - 3.0..=area.x + width + 3.0).contains(x)
+                    && (area.y - 2.0..=area.y + height + 2.0).contains(y)
+            });
+            let others = taken.iter().filter(|other| {
+                (other.y - area.y).abs() < height
+                    && other.x < area.x + width
+                    && area.x < other.x + other.width
+            });
+            lines.count() + others.count() * 1000 + usize::from(outside) * 10_000
+        };
+        areas.min_by_key(covered).unwrap_or(Area { x: self.left, y: at, width, height })
     }
 }
 
-/// Gives each mark's label a place right or left of its line, in the lowest row where it is free.
-fn place_marks(sheet: &Sheet, marks: &[Mark], x: &Across) -> (Vec<(f64, Anchor, f64, String)>, usize) {
+/// The label of a mark.
+struct Label {
+    at: f64,
+    anchor: Anchor,
+    /// From 0, upward.
+    row: usize,
+    text: String,
+}
+
+/// Gives each mark's label a place right or left of its line, in the lowest row where it is free. Those at the right
+/// come first, so that lines which reach up to higher rows pass no label of a lower one.
+fn place_marks(sheet: &Sheet, marks: &[Mark], x: &Across) -> (Vec<Label>, usize) {
     let mut rows: Vec<Vec<(f64, f64)>> = Vec::new();
     let mut placed = Vec::new();
-    for mark in marks.iter().filter(|mark| !mark.label.is_empty() && x.holds(mark.at)) {
-        let Some(at) = x.at(mark.at) else { continue };
-        let label = text::fit(&mark.label, sheet.width / 2.0, sheet.font);
-        let width = sheet.text_width(&label);
-        let (begin, anchor, place) = if at + width + 2.0 <= sheet.width {
-            (at - 3.0, Anchor::Start, at - 3.0)
-        } else {
-            (at + 3.0 - width, Anchor::End, at + 3.0)
-        };
+    let labelled = marks.iter().filter(|mark| !mark.label.is_empty() && x.holds(mark.at));
+    let mut places: Vec<(f64, &Mark)> = labelled.filter_map(|mark| Some((x.at(mark.at)?, mark))).collect();
+    places.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (at, mark) in places {
+        let text = text::fit(&mark.label, sheet.width / 2.0, sheet.font);
+        let width = sheet.text_width(&text);
+        let anchor = if at + width + 2.0 <= sheet.width { Anchor::Start } else { Anchor::End };
+        let begin = if anchor == Anchor::Start { at - 3.0 } else { at + 3.0 - width };
         let free = |row: &Vec<(f64, f64)>| {
             row.iter().all(|(from, to)| begin > to + 8.0 || begin + width + 8.0 < *from)
         };
@@ -224,7 +273,7 @@ fn place_marks(sheet: &Sheet, marks: &[Mark], x: &Across) -> (Vec<(f64, Anchor, 
             rows.push(Vec::new());
         }
         rows[row].push((begin, begin + width));
-        placed.push((place, anchor, row as f64, label));
+        placed.push(Label { at, anchor, row, text });
     }
     (placed, rows.len())
 }

@@ -16,7 +16,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Frontier) {
     if entries.len() > 1 {
         legend::rows(sheet, &entries);
     }
-    let frame = Frame::draw(sheet, ground(sheet, plot));
+    let mut frame = Frame::draw(sheet, ground(sheet, plot));
     let best = efficient(plot);
     let mut path = Path::default();
     for (index, at) in best.iter().filter_map(|index| place(&frame, &plot.spots[*index])).enumerate() {

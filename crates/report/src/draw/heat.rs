@@ -48,12 +48,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Heat) {
 
 /// What the cells hold, the rows and the columns are.
 fn heading(plot: &Heat) -> String {
-    let unit = plot.unit.one(largest(plot)).1;
-    let mut parts = vec![format!(
-        "{}{}",
-        plot.measure,
-        if unit.is_empty() { unit } else { format!(" in {}", unit.trim()) }
-    )];
+    let mut parts = vec![plot.unit.words(&plot.measure, largest(plot))];
     if !plot.row_label.is_empty() {
         parts.push(format!("down: {}", plot.row_label));
     }

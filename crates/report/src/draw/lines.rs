@@ -18,14 +18,15 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Lines) {
     }
     let widest = plot.lines.iter().map(|line| sheet.text_width(&line.name)).fold(0.0, f64::max);
     let named = direct && plot.lines.len() > 1;
-    let frame = Frame::draw(sheet, ground(sheet, plot, if named { widest.min(NAMES) + 14.0 } else { 0.0 }));
+    let mut frame =
+        Frame::draw(sheet, ground(sheet, plot, if named { widest.min(NAMES) + 14.0 } else { 0.0 }));
     for band in &plot.bands {
         let points: Vec<_> = band.points.iter().map(|&(x, low, high)| (x, low, high)).collect();
         area(sheet, &frame, &points, &format!("band {}", fill(band.line)));
     }
     let base = frame.y.base();
     for (series, line) in plot.lines.iter().enumerate() {
-        course(sheet, &frame, line, series, base);
+        course(sheet, &mut frame, line, series, base);
     }
     frame.finish(sheet);
     if named {
@@ -36,7 +37,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Lines) {
 
 fn entries(plot: &Lines) -> Vec<Entry> {
     let lines = plot.lines.iter().enumerate().map(|(series, line)| {
-        let sample = if line.dots { Sample::Marker } else { Sample::Line };
+        let sample = if line.loose { Sample::Marker } else { Sample::Line };
         Entry { name: line.name.clone(), series, sample }
     });
     let bands = plot.bands.iter().map(|band| Entry {
@@ -66,7 +67,7 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Lines, margin: f64) -> Ground<'a> {
     }
 }
 
-fn course(sheet: &mut Sheet, frame: &Frame<'_>, line: &Line, series: usize, base: f64) {
+fn course(sheet: &mut Sheet, frame: &mut Frame<'_>, line: &Line, series: usize, base: f64) {
     let places: Vec<_> = line.points.iter().map(|&(x, y)| frame.x.at(x).zip(frame.y.at(y))).collect();
     let places = thin::extremes(&places, frame.left, frame.right);
     let mut path = Path::default();
@@ -79,12 +80,13 @@ fn course(sheet: &mut Sheet, frame: &Frame<'_>, line: &Line, series: usize, base
         }
         if let Some(at) = *place {
             path.step(last.is_none(), at);
+            frame.inked(last.unwrap_or(at), at);
             if last.is_none() {
                 filled.step(true, (at.0, base));
             }
             filled.step(false, at);
             let lone = last.is_none() && places.get(index + 1).is_none_or(Option::is_none);
-            if lone || line.dots {
+            if lone || line.dots || line.loose {
                 sheet.marker(series, at, 3.5, &fill(series));
             }
         }
@@ -97,7 +99,9 @@ fn course(sheet: &mut Sheet, frame: &Frame<'_>, line: &Line, series: usize, base
     if line.filled {
         sheet.path(&filled, &format!("band {}", fill(series)));
     }
-    sheet.path(&path, &stroke(series));
+    if !line.loose {
+        sheet.path(&path, &stroke(series));
+    }
 }
 
 /// The area between two curves, in pieces where there are gaps.

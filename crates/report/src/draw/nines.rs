@@ -48,10 +48,12 @@ impl Nines {
         let named = [0.0, 50.0, 75.0].into_iter().chain((1..=MOST as i32).map(|n| 100.0 - 10f64.powi(2 - n)));
         let mut ticks: Vec<Tick> = named
             .filter(|percentile| nines(*percentile).is_some_and(|reached| reached <= self.nines + 1e-6))
-            .filter_map(|percentile| Some(Tick { at: self.at(percentile)?, label: label(percentile) }))
+            .filter_map(|percentile| {
+                Some(Tick { at: self.at(percentile)?, label: label(percentile), first: percentile >= 90.0 })
+            })
             .collect();
         if self.maximum {
-            ticks.push(Tick { at: self.to, label: "max".to_owned() });
+            ticks.push(Tick { at: self.to, label: "max".to_owned(), first: true });
         }
         ticks
     }

@@ -23,10 +23,11 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Percentiles) {
         legend::rows(sheet, &entries);
     }
     let widest = plot.curves.iter().map(|curve| sheet.text_width(&curve.name)).fold(0.0, f64::max);
-    let frame = Frame::draw(sheet, ground(sheet, plot, if direct { widest.min(NAMES) + 14.0 } else { 0.0 }));
+    let mut frame =
+        Frame::draw(sheet, ground(sheet, plot, if direct { widest.min(NAMES) + 14.0 } else { 0.0 }));
     let mut ends = Vec::new();
     for (series, curve) in plot.curves.iter().enumerate() {
-        if let Some(end) = draw_curve(sheet, &frame, curve, series) {
+        if let Some(end) = draw_curve(sheet, &mut frame, curve, series) {
             ends.push((series, end, &curve.name));
         }
     }
@@ -67,7 +68,7 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Percentiles, margin: f64) -> Ground<'a> {
         points().filter(|point| (0.0..=100.0).contains(&point.0)).map(|point| point.1).collect();
     Ground {
         x: Across::Percentiles(Nines::fit(points().map(|point| point.0))),
-        x_label: "this share was as fast or faster".to_owned(),
+        x_label: "share that took no longer".to_owned(),
         y: Ruler::fit(
             &plot.y,
             with_limits(&heights, &plot.limits),
@@ -83,12 +84,13 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Percentiles, margin: f64) -> Ground<'a> {
 }
 
 /// Returns where the curve ends.
-fn draw_curve(sheet: &mut Sheet, frame: &Frame<'_>, curve: &Curve, series: usize) -> Option<(f64, f64)> {
+fn draw_curve(sheet: &mut Sheet, frame: &mut Frame<'_>, curve: &Curve, series: usize) -> Option<(f64, f64)> {
     let mut path = Path::default();
     let mut to_maximum = Path::default();
     let mut last: Option<(f64, f64)> = None;
     for &(percentile, value) in &curve.points {
         let Some(at) = frame.x.at(percentile).zip(frame.y.at(value)) else { continue };
+        frame.inked(last.unwrap_or(at), at);
         if percentile == 100.0 {
             if let Some(last) = last {
                 to_maximum.step(true, last);

@@ -30,6 +30,15 @@ impl Rows {
         self.column == 0.0
     }
 
+    /// How high a row is at least, so that its label has room beside bars of this height, or above them.
+    pub fn height(&self, sheet: &Sheet, label: &str, bars: f64) -> f64 {
+        if self.above() {
+            return bars + if label.is_empty() { 0.0 } else { sheet.leading() + 2.0 };
+        }
+        let lines = text::wrap(label, self.column / 1.1, sheet.font, 2).len();
+        bars.max(lines as f64 * sheet.leading())
+    }
+
     /// Writes the label of a row that begins at `top` and whose bars are `height` high; returns where the bars begin.
     pub fn label(&self, sheet: &mut Sheet, top: f64, height: f64, label: &str, class: &str) -> f64 {
         if self.above() {
@@ -40,12 +49,7 @@ impl Rows {
             sheet.text(0.0, top + sheet.font, Anchor::Start, class, &label);
             return top + sheet.leading() + 2.0;
         }
-        let room = self.column / 1.1;
-        let lines = if (height / sheet.leading()) >= 2.0 {
-            text::wrap(label, room, sheet.font, 2)
-        } else {
-            vec![text::fit(label, room, sheet.font)]
-        };
+        let lines = text::wrap(label, self.column / 1.1, sheet.font, 2);
         let first =
             top + height / 2.0 + sheet.font * 0.35 - (lines.len().max(1) - 1) as f64 * sheet.leading() / 2.0;
         for (index, line) in lines.iter().enumerate() {

@@ -31,8 +31,10 @@ pub(crate) enum Start {
 pub(crate) struct Tick {
     /// Where, in units of the drawing.
     pub at: f64,
-    /// What stands there; empty for a minor one.
+    /// What stands there.
     pub label: String,
+    /// Whether its label comes before those of others where there is no room for all.
+    pub first: bool,
 }
 
 /// An axis with its ends.
@@ -110,7 +112,7 @@ impl Ruler {
         self.step = steps.at_least((self.high - self.low) / wanted.max(1) as f64);
         if start == Start::Zero {
             if free_low {
-                self.low = (self.low / self.step - 1e-9).floor() * self.step;
+                self.low = (self.low / self.step + 1e-9).floor() * self.step;
             }
             if free_high {
                 self.high = (self.high / self.step - 1e-9).ceil() * self.step;
@@ -158,7 +160,11 @@ impl Ruler {
         (0..=count)
             .map(|index| (first + index as f64) * self.step)
             .filter_map(|value| {
-                Some(Tick { at: self.at(value)?, label: self.unit.tick(value, self.step, largest) })
+                Some(Tick {
+                    at: self.at(value)?,
+                    label: self.unit.tick(value, self.step, largest),
+                    first: true,
+                })
             })
             .collect()
     }
@@ -177,11 +183,14 @@ impl Ruler {
             span if span <= 4.0 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
         };
+        let place = |power: i32, times: f64| {
+            let value = times * base.powi(power);
+            let tick = Tick { at: self.at(value)?, label: self.unit.show(value), first: times == 1.0 };
+            self.holds(value).then_some(tick)
+        };
         (first..=last)
             .filter(|power| power.rem_euclid(stride) == 0)
-            .flat_map(|power| between.iter().map(move |times| times * base.powi(power)))
-            .filter(|value| self.holds(*value))
-            .filter_map(|value| Some(Tick { at: self.at(value)?, label: self.unit.show(value) }))
+            .flat_map(|power| between.iter().filter_map(move |times| place(power, *times)))
             .collect()
     }
 }

@@ -18,13 +18,17 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Stages) {
     let margin = totals.iter().map(|total| sheet.text_width(total)).fold(0.0, f64::max) + 10.0;
     let ruler = ruler(sheet, plot).between(rows.left, sheet.width - margin);
     let top = sheet.height + sheet.font * 0.5;
-    let pitch = BAR + if rows.above() { sheet.leading() + 12.0 } else { 10.0 };
-    let bottom = top + pitch * plot.stacks.len() as f64;
+    let slots: Vec<f64> =
+        plot.stacks.iter().map(|stack| rows.height(sheet, &stack.label, BAR) + 10.0).collect();
+    let bottom = top + slots.iter().sum::<f64>();
     rows::grid(sheet, &ruler, top, bottom);
-    for (row, (stack, total)) in plot.stacks.iter().zip(&totals).enumerate() {
-        let top = top + 5.0 + pitch * row as f64;
+    let mut next = top + 5.0;
+    for (row, ((stack, total), slot)) in plot.stacks.iter().zip(&totals).zip(&slots).enumerate() {
+        let begin = next;
+        next += slot;
         sheet.row(row, |sheet| {
-            let top = rows.label(sheet, top, BAR, &stack.label, "ink");
+            let below = rows.label(sheet, begin, slot - 10.0, &stack.label, "ink");
+            let top = if rows.above() { below } else { begin + (slot - 10.0 - BAR) / 2.0 };
             let end = parts(sheet, plot, &ruler, stack, top);
             sheet.text(end + 6.0, top + BAR / 2.0 + sheet.font * 0.35, Anchor::Start, "ink strong", total);
         });

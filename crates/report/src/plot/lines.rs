@@ -44,6 +44,9 @@ pub struct Line {
     /// Whether each point gets a marker: for a few measured points rather than a course.
     #[serde(default)]
     pub dots: bool,
+    /// Whether its points are markers that no line joins, such as measurements beside the curve fitted to them.
+    #[serde(default)]
+    pub loose: bool,
 }
 
 /// The area between two curves: a spread, a confidence interval.
