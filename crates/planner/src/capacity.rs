@@ -43,10 +43,10 @@ impl Capacity {
         let threads = (Limit::Threads, slots, facts.response_ms);
         let cpu = facts.cpu_ms.filter(|ms| *ms > 0.0);
         let running = cpu.map(|cpu| {
-            // Fewer cores than a whole one are a slower one.
+            // Half a core is a slow one: requests of one at a time, which take twice as long.
             let cores = size.cores.unwrap_or_else(|| f64::from(size.workers));
             if cores < f64::from(size.workers) {
-                let whole = cores.floor().max(1.0);
+                let whole = cores.ceil();
                 (Limit::Cores, whole as u32, cpu * whole / cores)
             } else {
                 (Limit::Workers, size.workers, cpu)

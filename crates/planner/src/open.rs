@@ -11,7 +11,7 @@ use crate::service::Service;
 /// Requests wait where it is tightest: for a thread (each holds one for all of its time), or for the locks and cores (as
 /// many servers as processes can run at once).
 pub(crate) fn times(model: &Model, shape: Shape, cores: f64, rate: f64, most: f64) -> Option<Times> {
-    if !model.lock_known || !(rate > 0.0 && rate < most) {
+    if !(model.lock_known && rate > 0.0 && rate < most) {
         return None;
     }
     let alone = model.alone_ms();

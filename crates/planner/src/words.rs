@@ -64,7 +64,7 @@ pub fn percent(share: f64) -> String {
         p if p <= 0.0 => "0 %".to_owned(),
         p if p < 0.01 => "less than 0.01 %".to_owned(),
         p if p < 10.0 => format!("{} %", figure((p * 100.0).round() / 100.0)),
-        p if p < 99.0 || p >= 100.0 => format!("{p:.0} %"),
+        p if !(99.0..100.0).contains(&p) => format!("{p:.0} %"),
         p => format!("{} %", (p * 100.0).floor() / 100.0),
     }
 }

@@ -1,0 +1,26 @@
+//! Formulas with numbers filled in: how an answer was come by.
+
+use serde::{Deserialize, Serialize};
+
+/// One step of a calculation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// What is found out, such as `requests in hand at once`.
+    pub what: String,
+    /// With symbols: `A = λ x S`.
+    pub formula: String,
+    /// With numbers: `6.25/s x 0.007 s`.
+    pub filled_in: String,
+    /// What comes out, with its unit.
+    pub result: String,
+    /// Whose it is, such as `Little (1961)`.
+    pub source: String,
+}
+
+impl Step {
+    /// A step of the calculation.
+    pub fn new(what: &str, formula: &str, filled_in: String, result: String, source: &str) -> Step {
+        let text = str::to_owned;
+        Step { what: text(what), formula: text(formula), filled_in, result, source: text(source) }
+    }
+}
