@@ -74,13 +74,15 @@ impl Capacity {
         Some(queue.beside(self.beside_ms))
     }
 
-    /// The most requests per second that keep `slo`; `None` when not even a single request does.
+    /// The most requests per second that keep `slo`; `None` when it is broken even by one that is hardly
+    /// ever busy.
     pub fn rate_within(&self, slo: Slo) -> Option<f64> {
         let keeps = |rate: f64| {
             self.queue(rate)
                 .is_some_and(|queue| queue.response_exceeds(slo.under_ms) <= 1.0 - slo.percentile / 100.0)
         };
-        let (mut low, mut high) = (self.rate_per_s * 1e-9, self.rate_per_s);
+        // What holds only for servers that are never busy does not hold.
+        let (mut low, mut high) = (self.rate_per_s * 1e-3, self.rate_per_s);
         if !keeps(low) {
             return None;
         }

@@ -222,7 +222,8 @@ fn needed(facts: &Facts, capacity: &Capacity, within_slo: Option<f64>) -> Result
     let exact = over(facts.rate_per_s, capacity.rate_per_s)?;
     let to_keep_up =
         if f64::from(exact) * capacity.rate_per_s <= facts.rate_per_s { exact + 1 } else { exact };
-    let for_slo = within_slo.map(|each| over(facts.rate_per_s, each)).transpose()?;
+    let for_slo =
+        within_slo.map(|each| over(facts.rate_per_s, each).map(|count| count.max(to_keep_up))).transpose()?;
     let with_headroom = over(facts.rate_per_s * (1.0 + facts.headroom), capacity.rate_per_s)?.max(to_keep_up);
     let in_all = for_slo.unwrap_or(0).max(with_headroom);
     Ok(Needed { to_keep_up, for_slo, with_headroom, in_all, with_one_lost: in_all + 1 })
