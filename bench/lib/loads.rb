@@ -23,7 +23,7 @@ module Bench
         ended = false
         Timeout.timeout(limit) { io.read }.tap { ended = true }
       rescue Timeout::Error
-        raise Failure, "`#{words.join(' ')}` did not end within #{limit} s"
+        raise Late, "`#{words.join(' ')}` did not end within #{limit} s"
       ensure
         Process.kill(:KILL, io.pid) unless ended
       end

@@ -21,6 +21,9 @@ module Bench
 
       # Users without a pause for a while.
       class TimedSiege
+        # siege sometimes waits for itself for ever when its time is up.
+        PATIENCE = 10
+
         def initialize(users:, keep_alive: false)
           @users = users
           @keep_alive = keep_alive
@@ -32,7 +35,7 @@ module Bench
 
         def run(url, setting)
           words = ["siege", "-R", Generators.siege_conf(setting, @keep_alive), "-b", "-c#{@users}", "-t#{setting.seconds}S", url]
-          text = Loads.capture(words, setting, limit: setting.seconds + 60, env: { "HOME" => setting.dir })
+          text = Loads.capture(words, setting, limit: setting.seconds + PATIENCE, env: { "HOME" => setting.dir })
           json = text[/^\{.*^\}/m] or raise Failure, "siege gave no result:\n#{text}"
           result = JSON.parse(json)
           Sample.new(requests: result.fetch("successful_transactions"), seconds: result.fetch("elapsed_time"),

@@ -145,6 +145,8 @@ module Bench
           failures = row["rounds"].filter_map { |round| round["failure"] }.uniq.map { |text| "failed: #{one_line(text)}" }
           killed = row["rounds"].sum { |round| round["killed"].to_i }
           failures << "#{killed} processes had to be killed after TERM" if killed.positive?
+          repeated = row["rounds"].sum { |round| round["repeated"].to_i }
+          failures << "the load generator hung, and was started again, #{repeated == 1 ? 'once' : "#{repeated} times"}" if repeated.positive?
           [row["missing"], *failures].compact.map { |text| "- #{row['name']}: #{text}" }
         end.join("\n")
       end

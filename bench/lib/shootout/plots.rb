@@ -76,7 +76,7 @@ module Bench
       # Answers what went wrong, or nil.
       def one(path, plot)
         svg, errors, status = Open3.capture3(*@program, stdin_data: JSON.generate(plot))
-        return "#{@program.join(' ')}: #{errors.lines.first(3).map(&:strip).join(' ')}" unless status.success? && svg.include?("<svg")
+        return "`#{@program.join(' ')}` failed #{errors.lines.first(3).map(&:strip).join(' ')}" unless status.success? && svg.include?("<svg")
 
         File.write(path, svg)
         nil

@@ -106,7 +106,17 @@ module Bench
         progress("")
       end
 
+      # The figures of a trial, or why there are none. A load generator that hangs gets another try, which is said.
       def attempt(trial)
+        trial.work.call
+      rescue Late => e
+        again = once_more(trial)
+        again.is_a?(Failure) ? e : again.merge(repeated: 1)
+      rescue Failure => e
+        e
+      end
+
+      def once_more(trial)
         trial.work.call
       rescue Failure => e
         e

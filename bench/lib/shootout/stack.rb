@@ -14,7 +14,7 @@ module Bench
     # 1. `layers` come back to front: each a Layer. All have `{socket}`, the path of a Unix socket between them.
     # 2. A process that leaves the session of the command that started it is found by its `pid_file` (in `{home}`), and
     #    its tree counts too.
-    # 3. `stop` ends every layer, front first, and answers how many processes had to be killed.
+    # 3. `stop` ends every layer, front first, and answers how many processes had to be killed. No Interrupt keeps it from that.
     class Stack
       # name: for its folder; peer: command and files; pid_file: see above; on_socket: listens on {socket} instead of {port}.
       Layer = Struct.new(:name, :peer, :pid_file, :on_socket, :env, keyword_init: true) do
@@ -50,10 +50,12 @@ module Bench
       def pss_mib = trees.sum(&:pss_mib)
 
       def stop
-        killed = @servers.reverse.sum { |layer, server| stop_detached(layer) + server.stop }
-        @servers.clear
-        File.delete(@socket) if File.exist?(@socket)
-        killed
+        Thread.handle_interrupt(Interrupt => :never) do
+          killed = @servers.reverse.sum { |layer, server| stop_detached(layer) + server.stop }
+          @servers.clear
+          File.delete(@socket) if File.exist?(@socket)
+          killed
+        end
       end
 
       private
