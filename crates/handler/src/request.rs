@@ -94,6 +94,22 @@ impl Request {
         self.authority.slice(self.fields.text())
     }
 
+    /// `SERVER_NAME` and `SERVER_PORT` of CGI and Rack: what the client asked for, else the scheme's port.
+    pub fn server(&self) -> (&[u8], &[u8]) {
+        let default: &[u8] = if self.https { b"443" } else { b"80" };
+        let authority = self.authority();
+        if authority.is_empty() {
+            return (b"localhost", default);
+        }
+        let colon = authority.iter().rposition(|&byte| byte == b':');
+        let bracket = authority.iter().rposition(|&byte| byte == b']');
+        match colon.filter(|&at| bracket < Some(at)) {
+            Some(at) if at + 1 < authority.len() => (&authority[..at], &authority[at + 1..]),
+            Some(at) => (&authority[..at], default),
+            None => (authority, default),
+        }
+    }
+
     /// Whether sending the request twice does no more than sending it once (RFC 9110 section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
         matches!(self.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")

@@ -1,0 +1,52 @@
+//! The same functions for a program without mruby: no VM can be opened, so the others are never called.
+
+use crate::{fb_bytes, fb_config, fb_field, fb_vm};
+use std::ffi::{c_char, c_int};
+
+const REASON: &std::ffi::CStr =
+    c"this program was built without mruby (on Debian: install libmruby-dev and build again; elsewhere set MRUBY_DIR)";
+
+/// # Safety
+/// `reason` is a place for a pointer.
+pub unsafe extern "C" fn fb_open(_: *const fb_config, reason: *mut *const c_char) -> *mut fb_vm {
+    // SAFETY: see above.
+    unsafe { *reason = REASON.as_ptr() };
+    std::ptr::null_mut()
+}
+
+/// # Safety
+/// None is needed.
+pub unsafe extern "C" fn fb_version() -> *const c_char {
+    std::ptr::null()
+}
+
+/// # Safety
+/// None is needed.
+pub unsafe extern "C" fn fb_has_hook() -> c_int {
+    0
+}
+
+macro_rules! never {
+    ($($name:ident($($kind:ty),*) $(-> $result:ty)?;)*) => { $(
+        /// # Safety
+        /// Needs a VM, which there is none of.
+        pub unsafe extern "C" fn $name($(_: $kind),*) $(-> $result)? {
+            unreachable!("there is no VM without mruby")
+        }
+    )* };
+}
+
+never! {
+    fb_close(*mut fb_vm);
+    fb_out(*mut fb_vm) -> fb_bytes;
+    fb_eval(*mut fb_vm, *const u8, usize, *const c_char) -> c_int;
+    fb_check(*mut fb_vm, *const u8, usize, *const c_char) -> c_int;
+    fb_intern(*mut fb_vm, *const u8, usize) -> u32;
+    fb_start(*mut fb_vm, u32, u32, fb_bytes) -> c_int;
+    fb_request(*mut fb_vm, u32, u32, *const fb_field, usize) -> c_int;
+    fb_resume(*mut fb_vm, u32, fb_bytes) -> c_int;
+    fb_abandon(*mut fb_vm, u32);
+    fb_heap(*mut fb_vm) -> usize;
+    fb_collect(*mut fb_vm);
+    fb_interrupt(*mut fb_vm);
+}

@@ -1,0 +1,237 @@
+//! Values on their way between Ruby and the server, as `mruby-sys/src/shim.h` writes them.
+//!
+//! Reading borrows: a [`Value`] points into the tape and costs nothing until it is looked at.
+
+/// Deeper values are refused.
+const MAX_DEPTH: usize = 100;
+
+/// A value on a tape.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value<'a> {
+    /// `nil`
+    Nil,
+    /// `true`, `false`
+    Bool(bool),
+    /// Integer
+    Int(i64),
+    /// Float
+    Float(f64),
+    /// String: bytes, whatever they mean
+    Str(&'a [u8]),
+    /// Symbol
+    Sym(&'a [u8]),
+    /// Array
+    Array(Vec<Value<'a>>),
+    /// Hash, in its order
+    Hash(Vec<(Value<'a>, Value<'a>)>),
+}
+
+impl<'a> Value<'a> {
+    /// Reads the one value of a tape. `None` when it is not well-formed.
+    pub fn read(tape: &'a [u8]) -> Option<Value<'a>> {
+        let mut reader = Reader { rest: tape };
+        let value = reader.value(0)?;
+        reader.rest.is_empty().then_some(value)
+    }
+
+    /// The bytes of a String or Symbol.
+    pub fn text(&self) -> Option<&'a [u8]> {
+        match self {
+            Value::Str(text) | Value::Sym(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// An Integer, or a Float without a fraction.
+    pub fn int(&self) -> Option<i64> {
+        match self {
+            Value::Int(number) => Some(*number),
+            Value::Float(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(*number as i64),
+            _ => None,
+        }
+    }
+
+    /// A number.
+    pub fn float(&self) -> Option<f64> {
+        match self {
+            Value::Int(number) => Some(*number as f64),
+            Value::Float(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The elements of an Array.
+    pub fn array(&self) -> Option<&[Value<'a>]> {
+        match self {
+            Value::Array(values) => Some(values),
+            _ => None,
+        }
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    fn eight(&mut self) -> Option<[u8; 8]> {
+        self.bytes(8)?.try_into().ok()
+    }
+
+    fn count(&mut self) -> Option<usize> {
+        Some(u32::from_ne_bytes(self.bytes(4)?.try_into().ok()?) as usize)
+    }
+
+    fn value(&mut self, depth: usize) -> Option<Value<'a>> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        Some(match self.bytes(1)?[0] {
+            b'n' => Value::Nil,
+            b't' => Value::Bool(true),
+            b'f' => Value::Bool(false),
+            b'i' => Value::Int(i64::from_ne_bytes(self.eight()?)),
+            b'd' => Value::Float(f64::from_ne_bytes(self.eight()?)),
+            b's' => {
+                let length = self.count()?;
+                Value::Str(self.bytes(length)?)
+            }
+            b':' => {
+                let length = self.count()?;
+                Value::Sym(self.bytes(length)?)
+            }
+            b'[' => {
+                let count = self.count()?;
+                // A count says nothing about how much is really there.
+                let mut values = Vec::with_capacity(count.min(self.rest.len()));
+                for _ in 0..count {
+                    values.push(self.value(depth + 1)?);
+                }
+                Value::Array(values)
+            }
+            b'{' => {
+                let count = self.count()?;
+                let mut pairs = Vec::with_capacity(count.min(self.rest.len()));
+                for _ in 0..count {
+                    pairs.push((self.value(depth + 1)?, self.value(depth + 1)?));
+                }
+                Value::Hash(pairs)
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// A tape that is written.
+#[derive(Debug, Default, Clone)]
+pub struct Tape {
+    bytes: Vec<u8>,
+}
+
+impl Tape {
+    /// Nothing on it yet.
+    pub fn new() -> Tape {
+        Tape::default()
+    }
+
+    /// What has been written.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets what has been written; keeps the memory.
+    pub fn clear(&mut self) -> &mut Tape {
+        self.bytes.clear();
+        self
+    }
+
+    /// `nil`
+    pub fn nil(&mut self) -> &mut Tape {
+        self.bytes.push(b'n');
+        self
+    }
+
+    /// `true` or `false`
+    pub fn bool(&mut self, value: bool) -> &mut Tape {
+        self.bytes.push(if value { b't' } else { b'f' });
+        self
+    }
+
+    /// Integer
+    pub fn int(&mut self, value: i64) -> &mut Tape {
+        self.bytes.push(b'i');
+        self.bytes.extend_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    /// Float
+    pub fn float(&mut self, value: f64) -> &mut Tape {
+        self.bytes.push(b'd');
+        self.bytes.extend_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    /// String. What exceeds 4 GiB is cut off.
+    pub fn str(&mut self, text: impl AsRef<[u8]>) -> &mut Tape {
+        self.text(b's', text.as_ref())
+    }
+
+    /// Symbol
+    pub fn sym(&mut self, name: &str) -> &mut Tape {
+        self.text(b':', name.as_bytes())
+    }
+
+    /// An Array of the next `count` values.
+    pub fn array(&mut self, count: u32) -> &mut Tape {
+        self.bytes.push(b'[');
+        self.bytes.extend_from_slice(&count.to_ne_bytes());
+        self
+    }
+
+    /// A Hash of the next `count` pairs.
+    pub fn hash(&mut self, count: u32) -> &mut Tape {
+        self.bytes.push(b'{');
+        self.bytes.extend_from_slice(&count.to_ne_bytes());
+        self
+    }
+
+    /// An exception of the class `class` (a path below Object, such as `Redis::CommandError`).
+    pub fn fault(&mut self, class: &str, message: impl AsRef<[u8]>) -> &mut Tape {
+        self.bytes.push(b'!');
+        self.str(class).str(message)
+    }
+
+    /// Any value.
+    pub fn value(&mut self, value: &Value<'_>) -> &mut Tape {
+        match value {
+            Value::Nil => self.nil(),
+            Value::Bool(value) => self.bool(*value),
+            Value::Int(number) => self.int(*number),
+            Value::Float(number) => self.float(*number),
+            Value::Str(text) => self.str(text),
+            Value::Sym(name) => self.text(b':', name),
+            Value::Array(values) => {
+                self.array(values.len() as u32);
+                values.iter().fold(self, Tape::value)
+            }
+            Value::Hash(pairs) => {
+                self.hash(pairs.len() as u32);
+                pairs.iter().fold(self, |tape, (key, value)| tape.value(key).value(value))
+            }
+        }
+    }
+
+    fn text(&mut self, tag: u8, text: &[u8]) -> &mut Tape {
+        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        self.bytes.push(tag);
+        self.bytes.extend_from_slice(&length.to_ne_bytes());
+        self.bytes.extend_from_slice(&text[..length as usize]);
+        self
+    }
+}

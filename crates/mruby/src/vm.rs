@@ -1,0 +1,384 @@
+//! One VM, safe to use: [`Vm`].
+//!
+//! Contract:
+//! 1. A VM and what it gives stay on the thread that opened it (`!Send`); [`Interrupt`] alone may leave.
+//! 2. A task is a number. It is idle, or it waits; [`Step`] says which. Starting a busy one or resuming an idle one is
+//!    refused here and never reaches Ruby.
+//! 3. After [`Step::Broken`] nothing runs any more: open another VM.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use mruby_sys as sys;
+
+use crate::tape::{Tape, Value};
+
+/// What `Rt.call(op, *args)` does: args in, an answer on the tape. A leaf: it must not use the VM.
+pub type Host = Box<dyn FnMut(u32, &[Value<'_>], &mut Tape)>;
+
+/// How much a VM and a task may take, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The whole heap.
+    pub heap: usize,
+    /// What one step of one task may add to it.
+    pub step: usize,
+}
+
+/// An exception of Ruby.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exception {
+    /// Its class.
+    pub class: String,
+    /// Its message.
+    pub message: String,
+    /// Where: innermost first; `file:line` of a syntax error.
+    pub backtrace: Vec<String>,
+    /// Line and column of a syntax error.
+    pub place: Option<(i64, i64)>,
+}
+
+impl std::fmt::Display for Exception {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(line) = self.backtrace.first() {
+            write!(f, "{line}: ")?;
+        }
+        write!(f, "{} ({})", self.message, self.class)
+    }
+}
+
+/// Where a task stands.
+#[derive(Debug)]
+pub enum Step {
+    /// It is over; [`Vm::out`] is what it gave.
+    Done,
+    /// It waits; [`Vm::out`] is the Array of what for.
+    Wait,
+    /// It ended in an exception.
+    Raised(Exception),
+    /// The VM is beyond use.
+    Broken(Exception),
+}
+
+/// A text that is in the VM for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interned(u32);
+
+/// Key or value of an env.
+#[derive(Debug, Clone, Copy)]
+pub enum Text<'a> {
+    /// In the VM already.
+    Kept(Interned),
+    /// To be copied.
+    Bytes(&'a [u8]),
+}
+
+/// One VM.
+pub struct Vm {
+    raw: NonNull<sys::fb_vm>,
+    host: NonNull<HostCell>,
+    waiting: Vec<bool>,
+    fields: Vec<sys::fb_field>,
+    shared: Arc<Mutex<Option<Raw>>>,
+    broken: bool,
+    _this_thread: PhantomData<*const ()>,
+}
+
+struct HostCell {
+    host: RefCell<(Host, Tape)>,
+}
+
+struct Raw(*mut sys::fb_vm);
+// SAFETY: only `fb_interrupt` is called through it, which may be called from any thread while the VM lives; the mutex
+// around it is emptied before the VM is closed.
+unsafe impl Send for Raw {}
+
+/// Stops what a VM runs, from another thread.
+#[derive(Clone)]
+pub struct Interrupt(Arc<Mutex<Option<Raw>>>);
+
+impl Interrupt {
+    /// Ends the step that runs now, as soon as it allocates, or at once with a library that has the debug hook.
+    pub fn now(&self) {
+        if let Some(Raw(vm)) = &*self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            // SAFETY: the VM is open as long as the pointer is there.
+            unsafe { sys::fb_interrupt(*vm) };
+        }
+    }
+}
+
+unsafe extern "C" fn answer(host: *mut c_void, op: u32, args: sys::fb_bytes) -> sys::fb_bytes {
+    // SAFETY: `host` is the `HostCell` that `Vm::open` made and that lives as long as the VM.
+    let cell = unsafe { &*host.cast::<HostCell>() };
+    // SAFETY: the shim's buffer, which nobody changes before the next entry.
+    let given = unsafe { slice(args) };
+    let mut host = cell.host.borrow_mut();
+    let (host, tape) = &mut *host;
+    tape.clear();
+    // A panic must not cross C.
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match Value::read(given) {
+        Some(Value::Array(args)) => host(op, &args, tape),
+        _ => drop(tape.fault("ArgumentError", "arguments that cannot be read")),
+    }));
+    if done.is_err() {
+        tape.clear().fault("RuntimeError", "the server failed in this call");
+    }
+    let bytes = tape.as_bytes();
+    sys::fb_bytes { data: bytes.as_ptr(), length: bytes.len() }
+}
+
+/// # Safety
+/// The bytes must live as long as the result is used.
+unsafe fn slice<'a>(bytes: sys::fb_bytes) -> &'a [u8] {
+    if bytes.data.is_null() || bytes.length == 0 {
+        return &[];
+    }
+    // SAFETY: see above.
+    unsafe { std::slice::from_raw_parts(bytes.data, bytes.length) }
+}
+
+fn lent(bytes: &[u8]) -> sys::fb_bytes {
+    sys::fb_bytes { data: bytes.as_ptr(), length: bytes.len() }
+}
+
+const TASK: &str = include_str!("ruby/task.rb");
+
+impl Vm {
+    /// Opens one with the prelude of tasks in it.
+    ///
+    /// # Errors
+    /// When there is no memory, or the library does not fit its headers.
+    pub fn open(limits: Limits, host: Host) -> Result<Vm, String> {
+        let cell = Box::new(HostCell { host: RefCell::new((host, Tape::new())) });
+        let host = NonNull::from(Box::leak(cell));
+        let config = sys::fb_config {
+            host: host.as_ptr().cast(),
+            call: answer,
+            heap_limit: limits.heap,
+            task_limit: limits.step,
+        };
+        let mut reason: *const c_char = std::ptr::null();
+        // SAFETY: both pointers are valid for the call; the host outlives the VM.
+        let raw = unsafe { sys::fb_open(&config, &mut reason) };
+        let Some(raw) = NonNull::new(raw) else {
+            // SAFETY: nobody uses the host: there is no VM.
+            drop(unsafe { Box::from_raw(host.as_ptr()) });
+            // SAFETY: the shim gives static texts.
+            return Err(unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned());
+        };
+        let mut vm = Vm {
+            raw,
+            host,
+            waiting: Vec::new(),
+            fields: Vec::new(),
+            shared: Arc::new(Mutex::new(Some(Raw(raw.as_ptr())))),
+            broken: false,
+            _this_thread: PhantomData,
+        };
+        vm.eval(TASK, "firebrick/task.rb").map_err(|error| error.to_string())?;
+        Ok(vm)
+    }
+
+    /// Which mruby this is; `None` when there is none in this program.
+    pub fn version() -> Option<String> {
+        // SAFETY: no conditions.
+        let text = unsafe { sys::fb_version() };
+        // SAFETY: the shim gives static texts.
+        (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+    }
+
+    /// Whether code that neither waits nor allocates can be stopped.
+    pub fn has_hook() -> bool {
+        // SAFETY: no conditions.
+        unsafe { sys::fb_has_hook() != 0 }
+    }
+
+    /// For a watchdog.
+    pub fn interrupt(&self) -> Interrupt {
+        Interrupt(Arc::clone(&self.shared))
+    }
+
+    /// Runs code that cannot wait: preludes.
+    ///
+    /// # Errors
+    /// What it raised.
+    pub fn eval(&mut self, code: &str, file: &str) -> Result<(), Exception> {
+        self.source(code, file, sys::fb_eval)
+    }
+
+    /// Whether it is Ruby.
+    ///
+    /// # Errors
+    /// The first syntax error.
+    pub fn check(&mut self, code: &str, file: &str) -> Result<(), Exception> {
+        self.source(code, file, sys::fb_check)
+    }
+
+    fn source(
+        &mut self,
+        code: &str,
+        file: &str,
+        entry: unsafe extern "C" fn(*mut sys::fb_vm, *const u8, usize, *const c_char) -> c_int,
+    ) -> Result<(), Exception> {
+        let name = CString::new(file.replace('\0', "")).unwrap_or_default();
+        // SAFETY: the VM is open, code and name live through the call.
+        match unsafe { entry(self.raw.as_ptr(), code.as_ptr(), code.len(), name.as_ptr()) } {
+            sys::FB_DONE => Ok(()),
+            _ => {
+                let mut exception = exception(self.out());
+                if let Some((line, _)) = exception.place {
+                    exception.backtrace = vec![format!("{file}:{line}")];
+                }
+                Err(exception)
+            }
+        }
+    }
+
+    /// Keeps a text in the VM. `None` without memory.
+    pub fn intern(&mut self, text: &[u8]) -> Option<Interned> {
+        // SAFETY: the VM is open, the text lives through the call.
+        let number = unsafe { sys::fb_intern(self.raw.as_ptr(), text.as_ptr(), text.len()) };
+        (number != u32::MAX).then_some(Interned(number))
+    }
+
+    /// Starts `Rt.<job>(*args)`; `args` is a tape of an Array.
+    ///
+    /// # Panics
+    /// When the task waits.
+    pub fn start(&mut self, task: u32, job: Interned, args: &Tape) -> Step {
+        self.claim(task);
+        // SAFETY: the VM is open, the tape lives through the call.
+        let state = unsafe { sys::fb_start(self.raw.as_ptr(), task, job.0, lent(args.as_bytes())) };
+        self.step(task, state)
+    }
+
+    /// Gives a request to handler number `app`.
+    ///
+    /// # Panics
+    /// When the task waits.
+    pub fn request<'a>(
+        &mut self,
+        task: u32,
+        app: u32,
+        env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
+    ) -> Step {
+        self.claim(task);
+        self.fields.clear();
+        self.fields.extend(env.into_iter().map(|(key, value)| {
+            let ((key, key_length), (value, value_length)) = (raw_text(key), raw_text(value));
+            sys::fb_field { key, value, key_length, value_length }
+        }));
+        let (fields, count) = (self.fields.as_ptr(), self.fields.len());
+        // SAFETY: the VM is open, the fields and what they point to live through the call.
+        let state = unsafe { sys::fb_request(self.raw.as_ptr(), task, app, fields, count) };
+        self.step(task, state)
+    }
+
+    /// Goes on with a task that waits.
+    ///
+    /// # Panics
+    /// When it does not wait.
+    pub fn resume(&mut self, task: u32, value: &Tape) -> Step {
+        assert!(self.waiting.get(task as usize) == Some(&true), "task {task} does not wait");
+        // SAFETY: the VM is open, the tape lives through the call.
+        let state = unsafe { sys::fb_resume(self.raw.as_ptr(), task, lent(value.as_bytes())) };
+        self.step(task, state)
+    }
+
+    /// Leaves a task that waits to the collector: its place may be used again, its `ensure` clauses never run.
+    pub fn abandon(&mut self, task: u32) {
+        // SAFETY: the VM is open.
+        unsafe { sys::fb_abandon(self.raw.as_ptr(), task) };
+        if let Some(waits) = self.waiting.get_mut(task as usize) {
+            *waits = false;
+        }
+    }
+
+    /// What the last step gave.
+    pub fn out(&self) -> Value<'_> {
+        // SAFETY: the buffer changes with the next entry only, which needs `&mut self`.
+        let bytes = unsafe { slice(sys::fb_out(self.raw.as_ptr())) };
+        Value::read(bytes).unwrap_or(Value::Nil)
+    }
+
+    /// Bytes of the heap.
+    pub fn heap(&self) -> usize {
+        // SAFETY: the VM is open.
+        unsafe { sys::fb_heap(self.raw.as_ptr()) }
+    }
+
+    /// Collects all garbage.
+    pub fn collect(&mut self) {
+        // SAFETY: the VM is open.
+        unsafe { sys::fb_collect(self.raw.as_ptr()) };
+    }
+
+    fn claim(&mut self, task: u32) {
+        let index = task as usize;
+        if self.waiting.len() <= index {
+            self.waiting.resize(index + 1, false);
+        }
+        assert!(!self.waiting[index], "task {task} waits");
+    }
+
+    fn step(&mut self, task: u32, state: c_int) -> Step {
+        self.waiting[task as usize] = state == sys::FB_WAIT;
+        match state {
+            sys::FB_WAIT => Step::Wait,
+            sys::FB_DONE => match raised(&self.out()) {
+                Some(exception) => Step::Raised(exception),
+                None => Step::Done,
+            },
+            _ => {
+                self.broken = true;
+                Step::Broken(exception(self.out()))
+            }
+        }
+    }
+}
+
+fn raw_text(text: Text<'_>) -> (*const u8, u32) {
+    match text {
+        Text::Kept(Interned(number)) => (std::ptr::null(), number),
+        Text::Bytes(bytes) => (bytes.as_ptr(), bytes.len() as u32),
+    }
+}
+
+/// `[class, message, backtrace]`, or of a syntax error `[class, message, [line, column]]`.
+fn exception(value: Value<'_>) -> Exception {
+    let parts = value.array().unwrap_or_default();
+    let text = |value: &Value<'_>| String::from_utf8_lossy(value.text().unwrap_or_default()).into_owned();
+    let rest = parts.get(2).and_then(Value::array).unwrap_or_default();
+    Exception {
+        class: parts.first().map(text).unwrap_or_default(),
+        message: parts.get(1).map(text).unwrap_or_default(),
+        backtrace: rest.iter().filter(|line| line.text().is_some()).map(text).collect(),
+        place: match rest {
+            [Value::Int(line), Value::Int(column)] => Some((*line, *column)),
+            _ => None,
+        },
+    }
+}
+
+fn raised(value: &Value<'_>) -> Option<Exception> {
+    match value.array()? {
+        [Value::Sym(b"raised"), rest @ ..] => Some(exception(Value::Array(rest.to_vec()))),
+        _ => None,
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        *self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        // A broken VM may trip over itself when it is taken apart; its memory is the price.
+        if !self.broken {
+            // SAFETY: nobody else has it: interrupts were cut off above.
+            unsafe { sys::fb_close(self.raw.as_ptr()) };
+            // SAFETY: made by `Box::leak` in `open`; the VM that used it is closed.
+            drop(unsafe { Box::from_raw(self.host.as_ptr()) });
+        }
+    }
+}

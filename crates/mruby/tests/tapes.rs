@@ -1,0 +1,73 @@
+//! Tapes are read as they were written, and nonsense is refused.
+
+use mruby::{Tape, Value};
+use proptest::prelude::*;
+
+/// A value that owns its texts.
+#[derive(Debug, Clone)]
+enum Owned {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(Vec<u8>),
+    Array(Vec<Owned>),
+    Hash(Vec<(Owned, Owned)>),
+}
+
+impl Owned {
+    fn lent(&self) -> Value<'_> {
+        match self {
+            Owned::Nil => Value::Nil,
+            Owned::Bool(value) => Value::Bool(*value),
+            Owned::Int(number) => Value::Int(*number),
+            Owned::Float(number) => Value::Float(*number),
+            Owned::Str(text) => Value::Str(text),
+            Owned::Array(values) => Value::Array(values.iter().map(Owned::lent).collect()),
+            Owned::Hash(pairs) => Value::Hash(pairs.iter().map(|(k, v)| (k.lent(), v.lent())).collect()),
+        }
+    }
+}
+
+fn values() -> impl Strategy<Value = Owned> {
+    let leaf = prop_oneof![
+        Just(Owned::Nil),
+        any::<bool>().prop_map(Owned::Bool),
+        any::<i64>().prop_map(Owned::Int),
+        (-1e9..1e9f64).prop_map(Owned::Float),
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(Owned::Str),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Owned::Array),
+            prop::collection::vec((inner.clone(), inner), 0..6).prop_map(Owned::Hash),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(value in values()) {
+        let mut tape = Tape::new();
+        tape.value(&value.lent());
+        prop_assert_eq!(Value::read(tape.as_bytes()), Some(value.lent()));
+        for cut in 0..tape.as_bytes().len() {
+            prop_assert_eq!(Value::read(&tape.as_bytes()[..cut]), None);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Value::read(&bytes);
+    }
+}
+
+#[test]
+fn depth_is_bounded() {
+    let mut tape = Tape::new();
+    for _ in 0..10_000 {
+        tape.array(1);
+    }
+    tape.nil();
+    assert_eq!(Value::read(tape.as_bytes()), None);
+}

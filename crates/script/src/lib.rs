@@ -1,0 +1,30 @@
+//! Handlers in Ruby inside the server: Rack apps on mruby, one VM for each front thread.
+//!
+//! Why: authentication, rewriting, rate limits and small APIs need no process of their own. Here they are straight-line Ruby in
+//! the event loop: what waits (for time, Redis, another server) suspends its own request and nothing else.
+//!
+//! Contract:
+//! 1. Handlers are evaluated once per front thread, in order, before requests reach them; requests that come earlier wait.
+//! 2. A handler answers, or says 399: then the next one of the chain does, and what it has set comes along.
+//! 3. What a handler does wrong costs its own request. Whatever breaks the VM itself costs those under way in it, and it is
+//!    opened anew.
+//! 4. Everything happens on the thread that opened the [`Script`]; nothing blocks it but Ruby that computes.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod env;
+mod load;
+mod ops;
+mod park;
+mod runtime;
+mod script;
+mod stream;
+mod tasks;
+
+pub use load::{Source, check};
+pub use script::{Next, Options, Script};
+
+/// Which mruby is inside: `3.1 (mruby 3.1.0)`; `None` when built without it.
+pub fn version() -> Option<String> {
+    mruby::Vm::version()
+}

@@ -1,0 +1,97 @@
+//! Handler files: reading them, and saying what is wrong with them as Ruby does.
+
+use mruby::{Exception, Limits, Vm};
+use std::path::{Path, PathBuf};
+
+/// A handler's code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Where it is from, for messages and `require`.
+    pub file: PathBuf,
+    /// Ruby.
+    pub code: String,
+}
+
+impl Source {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not UTF-8; the text names it.
+    pub fn read(file: &Path) -> Result<Source, String> {
+        let code = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        Ok(Source { file: file.to_owned(), code })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.file.display().to_string()
+    }
+}
+
+/// Reads the code without running it.
+///
+/// # Errors
+/// The first syntax error with its line and a caret; or that there is no mruby in this program.
+pub fn check(source: &Source) -> Result<(), String> {
+    let limits = Limits { heap: 64 << 20, step: 64 << 20 };
+    let mut vm = Vm::open(limits, Box::new(|_, _, tape| drop_answer(tape.nil())))?;
+    vm.check(&source.code, &source.name()).map_err(|error| told(source, &error))
+}
+
+fn drop_answer(_: &mut mruby::Tape) {}
+
+/// `file:line: message`, the line, and a caret where the column is known.
+pub(crate) fn told(source: &Source, error: &Exception) -> String {
+    let name = source.name();
+    let line = error.place.map(|(line, _)| line).or_else(|| line_in(&name, error));
+    let Some(text) =
+        line.and_then(|line| source.code.lines().nth(usize::try_from(line).ok()?.checked_sub(1)?))
+    else {
+        return format!("{name}: {} ({})", error.message, error.class);
+    };
+    let head = format!("{name}:{}: {} ({})\n  {text}", line.unwrap_or_default(), error.message, error.class);
+    match error.place {
+        Some((_, column)) if column >= 0 => {
+            let blanks: String =
+                text.chars().take(column as usize).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+            format!("{head}\n  {blanks}^")
+        }
+        _ => head,
+    }
+}
+
+/// The line of `file` in which an exception arose: the innermost frame that is in it.
+fn line_in(file: &str, error: &Exception) -> Option<i64> {
+    error.backtrace.iter().find_map(|frame| {
+        let rest = frame.strip_prefix(file)?.strip_prefix(':')?;
+        rest.split(':').next()?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(code: &str) -> Source {
+        Source { file: "handlers/api.rb".into(), code: code.to_owned() }
+    }
+
+    #[test]
+    fn a_syntax_error_has_its_line_and_a_caret() {
+        let text = check(&source("def call\n  1 +\nend end\n")).unwrap_err();
+        assert!(text.starts_with("handlers/api.rb:3: syntax error"), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "  end end");
+        assert!(lines[2].trim_start() == "^", "{text}");
+    }
+
+    #[test]
+    fn right_code_is_right() {
+        assert_eq!(check(&source("lambda { |env| [200, {}, []] }")), Ok(()));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Source::read(Path::new("/nowhere/at/all.rb")).unwrap_err();
+        assert!(error.contains("/nowhere/at/all.rb"), "{error}");
+    }
+}

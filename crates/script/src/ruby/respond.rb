@@ -1,0 +1,117 @@
+# From a Rack response to what the server sends. The usual shape (Integer, Hash of Strings, Array of Strings) is read
+# without Ruby (`Rt.plain`); everything else comes here.
+module Rt
+  class << self
+    def respond(app, env)
+      env['rack.errors'] = ERRORS
+      env['rack.input'] = Input.new(env['rack.input']) if env.key?('rack.input')
+      response = app.call(env)
+      plain(response) || odd(response)
+    end
+
+    private
+
+    def odd(response)
+      unless response.respond_to?(:to_ary) || response.is_a?(Array)
+        raise TypeError, "a handler returned #{response.inspect} instead of [status, headers, body]"
+      end
+      status, headers, body = *response
+      status = status.to_i
+      fields = flat(headers)
+      return [status, fields, []] if body.nil?
+      return [status, fields, body.map { |part| String(part) }] if body.is_a?(Array)
+      raise TypeError, "the body #{body.inspect} does not respond to each" unless body.respond_to?(:each)
+      stream(status, fields, body)
+    end
+
+    # Names and values in turn, from a Hash, pairs, or whatever else has `each`.
+    def flat(headers)
+      fields = []
+      return fields if headers.nil?
+      headers.each do |name, value|
+        value = value.join("\n") if value.is_a?(Array)
+        fields << name.to_s << value.to_s
+      end
+      fields
+    end
+
+    def stream(status, fields, body)
+      wait!(:head, status, fields)
+      body.each { |part| wait!(:chunk, part.to_s) }
+      wait!(:chunk)
+      nil
+    ensure
+      body.close if body.respond_to?(:close)
+    end
+  end
+
+  # `rack.errors`.
+  class Errors
+    def puts(*lines)
+      lines = [''] if lines.empty?
+      lines.each { |line| Rt.call(LOG, line.to_s) }
+      nil
+    end
+
+    def write(text)
+      Rt.call(LOG, text.to_s)
+      text.to_s.size
+    end
+    alias << write
+
+    def flush
+      self
+    end
+  end
+  ERRORS = Errors.new
+
+  # `rack.input`: the whole body, read as a file is.
+  class Input
+    include Enumerable
+
+    def initialize(body)
+      @body = body
+      @at = 0
+    end
+
+    attr_reader :body
+
+    def read(length = nil, buffer = nil)
+      raise ArgumentError, "negative length #{length} given" if length && length < 0
+      left = @body.bytesize - @at
+      part = length.nil? ? left : [length, left].min
+      given = @body.byteslice(@at, part)
+      @at += part
+      given = nil if length && length > 0 && given.empty?
+      return given unless buffer
+      buffer.replace(given || '')
+      given && buffer
+    end
+
+    def gets
+      return nil if @at >= @body.bytesize
+      stop = @body.index("\n", @at)
+      stop = stop ? stop + 1 : @body.bytesize
+      line = @body.byteslice(@at, stop - @at)
+      @at = stop
+      line
+    end
+
+    def each
+      while (line = gets)
+        yield line
+      end
+      self
+    end
+
+    def rewind
+      @at = 0
+    end
+
+    def byteindex(*args)
+      @body.index(*args)
+    end
+
+    def close; end
+  end
+end

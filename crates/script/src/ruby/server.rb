@@ -1,0 +1,104 @@
+# What handlers may use of the server: tasks and channels. Everything here waits without holding the thread.
+module Rt
+  # A request was given up: its client has gone, or its time is over. Not a StandardError, so that `rescue => e` lets it pass.
+  class GivenUp < Exception; end
+
+  @blocks = {}
+  @block = 0
+
+  class << self
+    # Runs a block as a task of its own as soon as the one that runs now waits.
+    def spawn(&block)
+      @block += 1
+      @blocks[@block] = block
+      call(SPAWN, @block)
+    end
+
+    def run_block(number)
+      @blocks.delete(number).call
+      nil
+    end
+  end
+end
+
+# What `task` gives: something to wait for.
+class Task
+  def initialize(&block)
+    @waiting = []
+    Rt.spawn { finish(&block) }
+  end
+
+  # Waits for the end: the block's value, or its exception.
+  def join
+    unless @done
+      ticket = Rt.call(Rt::TICKET)
+      @waiting << ticket
+      Rt.wait!(:park, ticket)
+    end
+    @seen = true
+    raise @error if @error
+    @value
+  end
+  alias value join
+
+  def done?
+    @done ? true : false
+  end
+
+  private
+
+  def finish
+    @value = yield
+  rescue Exception => e
+    @error = e
+    Rt.call(Rt::LOG, "in a task: #{e.message} (#{e.class})") if @waiting.empty?
+  ensure
+    @done = true
+    @waiting.each { |ticket| Rt.call(Rt::WAKE, ticket) }
+  end
+end
+
+module Kernel
+  def task(&block)
+    raise ArgumentError, 'task needs a block' unless block
+    Task.new(&block)
+  end
+end
+
+module H2O
+  # A queue between tasks: `shift` waits until there is something.
+  class Channel
+    def initialize
+      @queue = []
+      @waiting = []
+    end
+
+    def push(value)
+      @queue << value
+      while (ticket = @waiting.shift)
+        break if Rt.call(Rt::WAKE, ticket)
+      end
+      self
+    end
+    alias << push
+
+    def shift
+      while @queue.empty?
+        ticket = Rt.call(Rt::TICKET)
+        @waiting << ticket
+        Rt.wait!(:park, ticket)
+      end
+      @queue.shift
+    end
+
+    def size
+      @queue.size
+    end
+
+    def empty?
+      @queue.empty?
+    end
+  end
+end
+
+Channel = H2O::Channel

@@ -1,0 +1,161 @@
+//! A VM with what surrounds it: preludes, the state behind calls, the pool of tasks.
+
+use crate::ops::CALLS;
+use crate::park::Park;
+use mruby::{Exception, Interned, Limits, Step, Tape, Text, Value, Vm};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Is told what goes wrong outside of any request.
+pub(crate) type Complain = Rc<dyn Fn(&str)>;
+
+/// What calls work on. The VM is not in it: a call must not use it.
+pub(crate) struct State {
+    pub(crate) park: Park,
+    /// Blocks that were given to `task`, to be started when the VM is free.
+    pub(crate) spawned: RefCell<Vec<i64>>,
+    pub(crate) complain: Complain,
+}
+
+/// Ruby that every VM begins with, in this order.
+const PRELUDES: &[(&str, &str)] =
+    &[("server.rb", include_str!("ruby/server.rb")), ("respond.rb", include_str!("ruby/respond.rb"))];
+
+/// One VM and its tasks.
+pub(crate) struct Runtime {
+    vm: RefCell<Vm>,
+    pub(crate) state: Rc<State>,
+    idle: RefCell<Vec<u32>>,
+    tasks: Cell<u32>,
+    broken: Cell<bool>,
+    pub(crate) load_app: Interned,
+    pub(crate) run_block: Interned,
+}
+
+/// A task's place in the VM, idle when dropped in time.
+pub(crate) struct Seat {
+    runtime: Rc<Runtime>,
+    number: u32,
+    waits: Cell<bool>,
+}
+
+impl Runtime {
+    /// # Errors
+    /// When there is no mruby, no memory, or a prelude fails.
+    pub(crate) fn open(limits: Limits, complain: Complain) -> Result<Rc<Runtime>, String> {
+        let state = Rc::new(State { park: Park::default(), spawned: RefCell::default(), complain });
+        let host = {
+            let state = state.clone();
+            Box::new(move |op: u32, args: &[Value<'_>], tape: &mut Tape| match CALLS.get(op as usize) {
+                Some((_, call)) => call(&state, args, tape),
+                None => {
+                    tape.fault("NotImplementedError", format!("the server knows no call {op}"));
+                }
+            })
+        };
+        let mut vm = Vm::open(limits, host)?;
+        let numbers = CALLS.iter().enumerate().map(|(number, (name, _))| format!("{name} = {number}\n"));
+        let numbers = format!("module Rt\n{}end\n", numbers.collect::<String>());
+        let preludes = [("calls.rb", numbers.as_str())].into_iter().chain(PRELUDES.iter().copied());
+        for (file, code) in preludes {
+            vm.eval(code, &format!("firebrick/{file}"))
+                .map_err(|error| format!("firebrick/{file}: {error}"))?;
+        }
+        let mut name = |name: &str| vm.intern(name.as_bytes()).ok_or("no memory for a Ruby VM".to_owned());
+        let (load_app, run_block) = (name("load_app")?, name("run_block")?);
+        Ok(Rc::new(Runtime {
+            vm: RefCell::new(vm),
+            state,
+            idle: RefCell::default(),
+            tasks: Cell::new(0),
+            broken: Cell::new(false),
+            load_app,
+            run_block,
+        }))
+    }
+
+    /// A place for a task.
+    pub(crate) fn seat(self: &Rc<Self>) -> Seat {
+        let number = self.idle.borrow_mut().pop().unwrap_or_else(|| {
+            self.tasks.set(self.tasks.get() + 1);
+            self.tasks.get() - 1
+        });
+        Seat { runtime: self.clone(), number, waits: Cell::new(false) }
+    }
+
+    pub(crate) fn intern(&self, text: &[u8]) -> Option<Interned> {
+        self.vm.borrow_mut().intern(text)
+    }
+
+    /// Whether it can be used no more.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    /// What the last step gave.
+    pub(crate) fn out<T>(&self, read: impl FnOnce(Value<'_>) -> T) -> T {
+        read(self.vm.borrow().out())
+    }
+}
+
+impl Seat {
+    pub(crate) fn start(&self, job: Interned, args: &Tape) -> Step {
+        let step = self.runtime.vm.borrow_mut().start(self.number, job, args);
+        self.stepped(step)
+    }
+
+    pub(crate) fn request<'a>(&self, app: u32, env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>) -> Step {
+        let step = self.runtime.vm.borrow_mut().request(self.number, app, env);
+        self.stepped(step)
+    }
+
+    pub(crate) fn resume(&self, value: &Tape) -> Step {
+        let step = self.runtime.vm.borrow_mut().resume(self.number, value);
+        self.stepped(step)
+    }
+
+    fn stepped(&self, step: Step) -> Step {
+        self.waits.set(matches!(step, Step::Wait));
+        if matches!(step, Step::Broken(_)) {
+            self.runtime.broken.set(true);
+        }
+        step
+    }
+}
+
+/// How often a task that is given up may wait once more in its `ensure` before it is left to the collector.
+const LAST_WAITS: usize = 4;
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.runtime.broken.get() {
+            return;
+        }
+        // Nobody wants the answer any more: the task ends by an exception where it waits, so that its `ensure` runs.
+        let mut given_up = Tape::new();
+        given_up.fault("Rt::GivenUp", "the client has gone, or the time for this request is over");
+        for _ in 0..LAST_WAITS {
+            if !self.waits.get() || self.runtime.broken.get() {
+                break;
+            }
+            let _ = self.resume(&given_up);
+        }
+        if self.waits.get() {
+            self.runtime.vm.borrow_mut().abandon(self.number);
+        }
+        self.runtime.idle.borrow_mut().push(self.number);
+    }
+}
+
+/// An exception as the log shows it: message, class, and the frames that are not ours.
+pub(crate) fn in_log(error: &Exception) -> String {
+    let frames: Vec<&str> = error
+        .backtrace
+        .iter()
+        .map(String::as_str)
+        .filter(|frame| !frame.starts_with("firebrick/"))
+        .take(8)
+        .collect();
+    let place = if frames.is_empty() { String::new() } else { format!(" at {}", frames.join(", ")) };
+    format!("mruby raised: {} ({}){place}", error.message, error.class)
+}
