@@ -32,6 +32,8 @@ module Bench
                   "--log-level 0 --disable-turbocaching --disable-security-update-check --disable-anonymous-telemetry --no-install-runtime " \
                   "--instance-registry-dir {home} --pid-file {home}/passenger.pid --log-file {home}/passenger.log"
       PUMA = "puma -e production -w {cluster} -t {threads}:{threads} {preload}"
+      # Its watchdog and a helper leave the session.
+      PASSENGER_LAYER = { pid_files: %w[passenger.pid passenger-standalone.*/temp_dir_toucher.pid], env: { "TMPDIR" => "{home}" } }.freeze
       FIREBRICK = "{firebrick} -w {workers} -t {threads}:{threads} -e production -q --control off {dir}"
       WEBRICK = <<~RUBY
         require "webrick"
@@ -84,7 +86,7 @@ module Bench
           "passenger" => [Peer.new(command: "#{PASSENGER} --socket {socket}"), %w[passenger rack]]
         }
         back.to_h do |name, (peer, needs)|
-          layer = Stack::Layer.new(name: name, peer: peer, on_socket: true, pid_file: ("passenger.pid" if name == "passenger"))
+          layer = Stack::Layer.new(name: name, peer: peer, on_socket: true, **(name == "passenger" ? PASSENGER_LAYER : {}))
           front = Stack::Layer.new(name: "nginx", peer: Peers.nginx(FRONTS.fetch(name)))
           how = FRONTS.fetch(name) == KEPT ? "connections to it are kept" : "a connection per request, which it is better with"
           ["nginx + #{name}", Contestant.new(layers: [layer, front], needs: ["nginx", *needs], why: "one process of nginx in front, by Unix socket; #{how}")]
@@ -106,7 +108,7 @@ module Bench
       end
 
       def detached(name, peer, needs, why)
-        Contestant.new(layers: [Stack::Layer.new(name: name, peer: peer, pid_file: "passenger.pid")], needs: needs, why: why)
+        Contestant.new(layers: [Stack::Layer.new(name: name, peer: peer, **PASSENGER_LAYER)], needs: needs, why: why)
       end
 
       # { title => text } for readers: the command lines and files of all layers.

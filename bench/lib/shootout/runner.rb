@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require_relative "markdown"
 require_relative "plots"
 require_relative "programs"
@@ -20,10 +21,13 @@ module Bench
       # Answers whether everything could be measured.
       def run
         check_firebrick
+        make_output
         introduce
-        @scenarios.map { |scenario| measure(scenario) }.all?
-      ensure
-        report
+        begin
+          @scenarios.map { |scenario| measure(scenario) }.all?
+        ensure
+          report
+        end
       end
 
       # Writes RESULTS.md and the plots from what is stored; also after an interruption.
@@ -42,6 +46,13 @@ module Bench
         return if File.executable?(@setup.firebrick)
 
         raise Failure, "#{@setup.firebrick} was not found: build it with `cargo build --release`, or name another with FIREBRICK=PATH"
+      end
+
+      # Better now than after an hour.
+      def make_output
+        FileUtils.mkdir_p(File.join(@options.output, Store::FOLDER))
+      rescue SystemCallError => e
+        raise Failure, "--output #{@options.output}: #{e.message}; name a folder that can be written to"
       end
 
       def introduce

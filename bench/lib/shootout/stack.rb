@@ -12,13 +12,14 @@ module Bench
     # A server, or one behind another, as one thing: started back to front, its cost added up.
     #
     # 1. `layers` come back to front: each a Layer. All have `{socket}`, the path of a Unix socket between them.
-    # 2. A process that leaves the session of the command that started it is found by its `pid_file` (in `{home}`), and
-    #    its tree counts too.
+    # 2. Processes that leave the session of the command that started them are found by their `pid_files` (patterns, in
+    #    `{home}`), and their trees count too.
     # 3. `stop` ends every layer, front first, and answers how many processes had to be killed. No Interrupt keeps it from that.
     class Stack
-      # name: for its folder; peer: command and files; pid_file: see above; on_socket: listens on {socket} instead of {port}.
-      Layer = Struct.new(:name, :peer, :pid_file, :on_socket, :env, keyword_init: true) do
-        def initialize(env: {}, **rest) = super
+      # name: for its folder; peer: command and files; pid_files: see above; on_socket: listens on {socket} instead of
+      # {port}; env: may have {home} in its values.
+      Layer = Struct.new(:name, :peer, :pid_files, :on_socket, :env, keyword_init: true) do
+        def initialize(env: {}, pid_files: [], **rest) = super
       end
 
       # What the right answer is: path, bytes and SHA-256.
@@ -51,7 +52,7 @@ module Bench
 
       def stop
         Thread.handle_interrupt(Interrupt => :never) do
-          killed = @servers.reverse.sum { |layer, server| stop_detached(layer) + server.stop }
+          killed = @servers.reverse.sum { |layer, server| stop_layer(layer, server) }
           @servers.clear
           File.delete(@socket) if File.exist?(@socket)
           killed
@@ -62,28 +63,38 @@ module Bench
 
       def start_layer(layer)
         server = Server.new(layer.peer.command, log: File.join(@place.work, "#{layer.name}.log"), cpu: @place.cpu, config: layer.peer.config,
-                                                home: home(layer), env: @place.env.to_h.merge(layer.env), values: { "socket" => @socket })
+                                                home: home(layer), env: env(layer), values: { "socket" => @socket })
         @servers << [layer, server]
         server.start(@place.dir, @place.shape) { |port| layer.on_socket ? listening? : right?(port) }
       end
 
       def home(layer) = File.join(@place.work, "home-#{layer.name}")
 
+      def env(layer)
+        @place.env.to_h.merge(layer.env.transform_values { |value| value.sub("{home}", home(layer)) })
+      end
+
       def trees
-        @servers.flat_map { |layer, server| [server.tree, detached(layer)] }.compact
+        @servers.flat_map { |layer, server| [server.tree, *detached(layer)] }
       end
 
       def detached(layer)
-        return unless layer.pid_file
-
-        ProcessTree.new(Integer(File.read(File.join(home(layer), layer.pid_file))))
-      rescue Errno::ENOENT
-        nil
+        Dir.glob(layer.pid_files, base: home(layer)).filter_map do |file|
+          ProcessTree.new(Integer(File.read(File.join(home(layer), file))))
+        rescue Errno::ENOENT, ArgumentError
+          nil
+        end
       end
 
-      # Whoever left the session is asked first: the command that started it waits for its end.
-      def stop_detached(layer)
-        tree = detached(layer) or return 0
+      # Its command is asked to end everything; whoever is left then is asked, and then killed.
+      def stop_layer(layer, server)
+        others = detached(layer)
+        server.stop + others.sum { |tree| stop_tree(tree) }
+      end
+
+      def stop_tree(tree)
+        return 0 if tree.living.empty?
+
         Process.kill(:TERM, tree.root)
         deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + Server::STOP_SECONDS
         sleep 0.05 until tree.living.empty? || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
