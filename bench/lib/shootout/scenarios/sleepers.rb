@@ -9,8 +9,8 @@ module Bench
       called "sleepers", "Sleepers"
       PROGRAMS = File.join(Setup::ROOT, "bench/shootout.d/sleepers")
       LOOK_EVERY = 0.5
-      # Processes that the threads of a Ruby server are spread over.
-      PROCESSES = 10
+      # Of each process of a Ruby server: about the most that Firebrick allows.
+      THREADS = 500
       # What starting so many may take on top of the sleep.
       PATIENCE = 120
       ANSWER = Stack::Answer.of("slept", "/now")
@@ -96,7 +96,7 @@ module Bench
           "#{(@size.sleepers / @size.connections.to_f).ceil} waves, a wave of #{@size.sleep} s each."
       end
 
-      def shape = [PROCESSES, (@size.connections / PROCESSES.to_f).ceil]
+      def shape = [(@size.connections / THREADS.to_f).ceil, THREADS]
 
       def load = Generators::Ab.new(requests: @size.connections, concurrency: @size.connections, patience: @size.sleep + PATIENCE)
 
@@ -104,7 +104,14 @@ module Bench
         bare = Contestants.bare(@setup)
         { "node" => Contestants.one("node", Peer.new(command: "node #{PROGRAMS}/server.js {port} #{@size.sleep}"), %w[node], "one process, timers"),
           "go" => Contestants.one("go", Peer.new(command: "{go} {port} #{@size.sleep}"), %w[go], "one process, goroutines"),
-          "puma" => bare["puma"], "firebrick" => bare["firebrick"] }
+          "puma" => bare["puma"], "firebrick" => firebrick }
+      end
+
+      # Its limits are 10,000 connections and 10,000 requests in line.
+      def firebrick
+        many = @size.connections * 2
+        peer = Contestants.firebrick(@setup, "-b tcp://127.0.0.1:{port}?backlog=4096 --max-connections #{many} --max-queue #{many}")
+        Contestants.one("firebrick", peer, [], "limits of connections and of requests in line raised")
       end
 
       def server(name, contestant)
