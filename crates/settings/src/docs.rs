@@ -27,6 +27,19 @@ max_body = \"10MB\"
 worker = \"30s\"
 ```
 
+Two tables have keys of your own: `[sites]`, static sites by host name, and `[routes]`, handlers for the mruby inside the
+server by path. A route is a handler, a list of handlers that are asked in turn (one that answers 399 leaves it to the next, the
+last one to the site or the app), or a table with the limits that differ there:
+
+```toml
+[sites]
+\"docs.example.com\" = \"../docs/_site\"
+
+[routes]
+\"/\" = \"auth.rb\"
+\"/api\" = { mruby = [\"auth.rb\", \"api.rb\"], deadline = \"5s\", max_body = \"1MiB\" }
+```
+
 Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,
 `\"500ms\"`, `\"2m\"`. Relative paths in the file begin in the app's directory, those of flags and variables where the
 command is typed. `firebrick check` says what would be done, and where each value comes from.

@@ -7,7 +7,7 @@ use std::path::Path;
 use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::error::Error;
-use crate::given::{Given, Written};
+use crate::given::{Given, Route, Written};
 use crate::nearest::{nearest, nearest_within};
 use crate::origin::Origin;
 use crate::raw::Raw;
@@ -28,6 +28,8 @@ pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
 
 /// The table of sites by host name.
 pub(crate) const SITES: &str = "sites";
+/// The table of handlers by path.
+pub(crate) const ROUTES: &str = "routes";
 
 struct Reader<'a> {
     path: &'a Path,
@@ -47,6 +49,7 @@ impl Reader<'_> {
                 table::entries().map(|entry| entry.about()).find(|about| about.in_file && about.key == key);
             match (entry, item.as_table_like()) {
                 (None, Some(sites)) if key == SITES => self.sites(sites),
+                (None, Some(routes)) if key == ROUTES => self.routes(routes),
                 (Some(about), _) => self.given.add(about.key, Written { raw: raw(item), origin }),
                 (None, Some(inner)) if is_section(&key) => self.table(inner, &format!("{key}.")),
                 (None, _) => self.unknown(&key, item, origin),
@@ -54,12 +57,30 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the one table whose keys are the user's own.
+    /// Reads the table whose keys are paths: a handler, a list of them, or a table of what there is to say.
+    fn routes(&mut self, routes: &dyn TableLike) {
+        for (path, item) in routes.iter() {
+            let written = self.written(routes, path, item);
+            let keys = match item.as_table_like() {
+                Some(table) => {
+                    table.iter().map(|(key, item)| (key.to_owned(), self.written(table, key, item))).collect()
+                }
+                None => vec![("mruby".to_owned(), written.clone())],
+            };
+            self.given.routes.push(Route { path: path.to_owned(), written, keys });
+        }
+    }
+
+    fn written(&self, table: &dyn TableLike, key: &str, item: &Item) -> Written {
+        let span = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
+        Written { raw: raw(item), origin: self.origin(span.map_or(0, |span| span.start)) }
+    }
+
+    /// Reads the table whose keys are host names.
     fn sites(&mut self, sites: &dyn TableLike) {
         for (host, item) in sites.iter() {
-            let span = sites.key(host).and_then(toml_edit::Key::span).or_else(|| item.span());
-            let origin = self.origin(span.map_or(0, |span| span.start));
-            self.given.sites.push((host.to_owned(), Written { raw: raw(item), origin }));
+            let written = self.written(sites, host, item);
+            self.given.sites.push((host.to_owned(), written));
         }
     }
 
@@ -128,7 +149,7 @@ fn keys() -> impl Iterator<Item = &'static str> {
 
 /// The tables that hold keys, some more than once.
 fn sections() -> impl Iterator<Item = &'static str> {
-    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([SITES])
+    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([SITES, ROUTES])
 }
 
 fn is_section(key: &str) -> bool {

@@ -32,12 +32,25 @@ pub struct Written {
     pub origin: Origin,
 }
 
+/// One path of the `[routes]` table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// As it was written.
+    pub(crate) path: String,
+    /// The value as a whole, for messages.
+    pub(crate) written: Written,
+    /// What it says: `mruby` and limits.
+    pub(crate) keys: Vec<(String, Written)>,
+}
+
 /// All that was written, by key, strongest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Given {
     values: BTreeMap<&'static str, Vec<Written>>,
     /// The `[sites]` table: host names and directories.
     pub(crate) sites: Vec<(String, Written)>,
+    /// The `[routes]` table.
+    pub(crate) routes: Vec<Route>,
 }
 
 impl Given {

@@ -52,4 +52,5 @@ pub use value::bind::{Bind, DEFAULT_BACKLOG};
 pub use value::control::ControlAddress;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};
+pub use value::server_timing::ServerTiming;
 pub use value::threads::Threads;

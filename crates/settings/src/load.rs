@@ -13,7 +13,7 @@ use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::raw::Raw;
 use crate::resolve::{Facts, Loaded, resolve};
-use crate::table::{self, app};
+use crate::table::{self, app, mruby};
 
 /// The configuration file that is read when none is named.
 pub const CONFIG_FILE: &str = "firebrick.toml";
@@ -28,7 +28,7 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
     let typed_in = environment.current_dir();
     let target = target(&given, &typed_in).unwrap_or_else(|error| {
         errors.push(error);
-        Target { dir: typed_in.clone(), app: None, found: false }
+        Target { dir: typed_in.clone(), app: None, handler: None, found: false }
     });
     let named = given.written(app::CONFIG.about.key).first().cloned();
     let config = config(named.as_ref(), &typed_in, &target);
@@ -45,6 +45,8 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
         typed_in,
         dir: target.dir,
         app: target.app,
+        handler: target.handler,
+        routes: given.routes.clone(),
         config,
         host_sites: host_sites(&given, &site_base),
         site: Discovered::look(&site_base),
@@ -85,6 +87,7 @@ fn sorted(mut errors: Vec<Error>) -> Errors {
 struct Target {
     dir: PathBuf,
     app: Option<PathBuf>,
+    handler: Option<PathBuf>,
     found: bool,
 }
 
@@ -96,6 +99,8 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
     let Written { raw, origin } = argument.unwrap_or(&default);
     let text = raw.text().unwrap_or_default();
     let path = typed_in.join(text);
+    let on_mruby =
+        given.written(mruby::MRUBY.about.key).first().and_then(|written| written.raw.text()) == Some("true");
     let refused = |expected: &str, nearest: Option<&str>| {
         let written = written(about.key, raw, origin);
         let nearest = nearest.map(str::to_owned);
@@ -108,12 +113,24 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
     };
     if path.is_dir() {
         let rackup = path.join("config.ru");
-        return Ok(Target { app: rackup.is_file().then_some(rackup), dir: path, found: true });
-    }
-    match path.parent() {
-        Some(dir) if path.extension().is_some_and(|extension| extension == "ru") => {
-            Ok(Target { dir: dir.to_owned(), app: Some(path), found: true })
+        if on_mruby {
+            return Err(refused("with --mruby the file of a handler such as handler.rb", None));
         }
+        let app = rackup.is_file().then_some(rackup);
+        return Ok(Target { app, handler: None, dir: path, found: true });
+    }
+    let is = |wanted: &str| path.extension().is_some_and(|extension| extension == wanted);
+    match path.parent() {
+        Some(dir) if on_mruby => {
+            Ok(Target { dir: dir.to_owned(), app: None, handler: Some(path), found: true })
+        }
+        Some(dir) if is("ru") => {
+            Ok(Target { dir: dir.to_owned(), app: Some(path), handler: None, found: true })
+        }
+        Some(_) if is("rb") => Err(refused(
+            "a directory or a file whose name ends in .ru; a handler for mruby is served with --mruby",
+            None,
+        )),
         _ => Err(refused("a directory or a file whose name ends in .ru", None)),
     }
 }

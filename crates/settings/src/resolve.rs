@@ -5,6 +5,7 @@
 mod bounds;
 mod control;
 mod listen;
+mod mruby;
 mod site;
 mod taker;
 mod threads;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::discover::Discovered;
 use crate::error::Error;
-use crate::given::{Given, Written};
+use crate::given::{Given, Route, Written};
 use crate::kind::texts::PathOrWord;
 use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers};
 use crate::nearest::nearest;
@@ -35,6 +36,10 @@ pub(crate) struct Facts {
     pub(crate) site: Discovered,
     /// The `[sites]` table: host, what was written, the directory if it is one's name, what is in it.
     pub(crate) host_sites: Vec<(String, Written, Option<PathBuf>, Discovered)>,
+    /// The `[routes]` table.
+    pub(crate) routes: Vec<Route>,
+    /// The handler that was named instead of a directory.
+    pub(crate) handler: Option<PathBuf>,
     /// What `control = "auto"` means here.
     pub(crate) control: PathBuf,
     pub(crate) machine: Machine,
@@ -80,8 +85,10 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         rack: rack_of(&taker, facts),
         files: files_of(&taker, facts),
         sites: site::sites(&taker, facts),
+        mruby: mruby::mruby(&taker, facts),
         logs: logs_of(&taker, facts),
         control: control::control(&taker, facts),
+        server_timing: taker.take(&crate::table::listen::SERVER_TIMING).value,
         pidfile: optional_path(taker.take(&app::PIDFILE), facts),
         tag: taker.take(&app::TAG).value.unwrap_or_else(|| name_of(&facts.dir)),
         temp_dir: absolute(taker.take(&app::TEMP_DIR), facts),
@@ -220,6 +227,8 @@ impl Settings {
             config: None,
             site: Discovered::default(),
             host_sites: Vec::new(),
+            routes: Vec::new(),
+            handler: None,
             control: dir.join("control.sock"),
             machine,
         };

@@ -11,6 +11,7 @@ use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog, LogFormat};
 use crate::value::proxies::TrustedProxies;
+use crate::value::server_timing::ServerTiming;
 use crate::value::threads::Threads;
 
 /// Everything a server run needs to know.
@@ -42,10 +43,14 @@ pub struct Settings {
     pub files: Files,
     /// Static sites.
     pub sites: Sites,
+    /// Handlers inside the server.
+    pub mruby: Mruby,
     /// Where lines go.
     pub logs: Logs,
     /// Where the server is asked what it does.
     pub control: Control,
+    /// Who is told where the time of a request went.
+    pub server_timing: ServerTiming,
     /// File that holds the front's process id while it runs.
     pub pidfile: Option<PathBuf>,
     /// Shown in process titles; the directory's name by default.
@@ -62,7 +67,10 @@ impl Settings {
     /// # Errors
     /// There is neither an app nor a site.
     pub fn something_to_serve(&self) -> Result<(), NothingToServe> {
-        let found = self.app.is_some() || self.sites.main.is_some() || !self.sites.hosts.is_empty();
+        let found = self.app.is_some()
+            || self.sites.main.is_some()
+            || !self.sites.hosts.is_empty()
+            || !self.mruby.routes.is_empty();
         if found { Ok(()) } else { Err(NothingToServe { dir: self.dir.clone() }) }
     }
 }
@@ -121,6 +129,41 @@ impl fmt::Display for NothingToServe {
 }
 
 impl std::error::Error for NothingToServe {}
+
+/// Handlers on the mruby inside the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mruby {
+    /// Heap of the VM of each front thread, bytes.
+    pub heap: usize,
+    /// Who answers where; longer paths first.
+    pub routes: Vec<Route>,
+}
+
+/// Handlers below a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Without the slash at its end: the root is empty.
+    pub path: String,
+    /// Handler files, absolute, in the order in which they are asked.
+    pub handlers: Vec<PathBuf>,
+    /// What a request may take there.
+    pub limits: HandlerLimits,
+}
+
+/// What a request may take in a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerLimits {
+    /// Heap of one request, bytes.
+    pub request_heap: usize,
+    /// Computing without waiting; `None` is unlimited.
+    pub step_time: Option<Duration>,
+    /// To the head of the response; `None` is unlimited.
+    pub deadline: Option<Duration>,
+    /// Requests and tasks in the VM at a time.
+    pub max_tasks: usize,
+    /// Largest request body, bytes.
+    pub max_body: usize,
+}
 
 /// The static sites of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

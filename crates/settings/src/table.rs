@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod logs;
+pub(crate) mod mruby;
 pub(crate) mod rack;
 pub(crate) mod site;
 pub(crate) mod timeouts;
@@ -30,6 +31,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         logs::ALL,
         timeouts::ALL,
         limits::ALL,
+        mruby::ALL,
     ]
     .into_iter()
     .flatten()

@@ -4,4 +4,5 @@ pub(crate) mod bind;
 pub(crate) mod control;
 pub(crate) mod log;
 pub(crate) mod proxies;
+pub(crate) mod server_timing;
 pub(crate) mod threads;

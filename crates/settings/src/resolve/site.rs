@@ -28,7 +28,13 @@ pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
     }
     let asked_for = root_dir.is_some() || rules.is_some();
     // In front of an app a site is only what somebody has written rules for.
-    let there = if facts.app.is_some() { found.static_json.is_some() } else { found.is_site() };
+    let there = if facts.handler.is_some() {
+        false
+    } else if facts.app.is_some() {
+        found.static_json.is_some()
+    } else {
+        found.is_site()
+    };
     let main = (asked_for || there).then(|| Site {
         dir: facts.dir.clone(),
         static_json: rules.or_else(|| found.static_json.clone()),

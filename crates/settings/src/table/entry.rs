@@ -18,6 +18,8 @@ pub enum Category {
     Files,
     /// Static sites.
     Site,
+    /// Handlers inside the server.
+    Mruby,
     /// Log lines.
     Logs,
     /// Bounds on waiting.
@@ -36,6 +38,7 @@ impl Category {
             Category::Rack => "Ruby and Rack",
             Category::Files => "Public files of an app",
             Category::Site => "Static sites",
+            Category::Mruby => "Handlers on mruby",
             Category::Logs => "Logs",
             Category::Timeouts => "Timeouts",
             Category::Limits => "Limits",

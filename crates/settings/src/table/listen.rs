@@ -3,8 +3,9 @@
 use super::entry::{Category, entries, long, short};
 use crate::kind::lists::{Binds, ControlAddresses};
 use crate::kind::numbers::Count;
-use crate::kind::texts::{Host, Secret};
+use crate::kind::texts::{Choice, Host, Secret};
 use crate::kind::wrappers::Maybe;
+use crate::value::server_timing::ServerTiming;
 
 entries! { Category::Listen;
     BIND: Binds = Binds, {
@@ -54,5 +55,19 @@ entries! { Category::Listen;
                a token of at least 16 characters.",
         secret: true,
         known_as: &["auth_token", "control_auth_token"],
+    }
+    SERVER_TIMING: Choice<ServerTiming> = Choice(&[
+        ("local", ServerTiming::Local),
+        ("always", ServerTiming::Always),
+        ("off", ServerTiming::Off),
+    ]), {
+        key: "server_timing",
+        flags: &[long("server-timing", "WHO")],
+        default: "local",
+        doc: "Who may ask where a request's time went: local, always or off",
+        more: "A request with Firebrick-Timing: 1 is answered with a Server-Timing field: how long it was queued, how long \
+               the app took, and how much of that was CPU time and waiting for Ruby's global lock. firebrick bench and tune \
+               ask for it. local answers clients on this machine that no proxy has spoken for.",
+        reloadable: true,
     }
 }
