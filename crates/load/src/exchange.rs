@@ -56,7 +56,7 @@ impl Incoming {
     }
 
     /// The answer is whole: judges and counts it.
-    pub(crate) fn finish(&mut self, lane: &Lane, job: &Job, sent: Moment, now: Moment) -> bool {
+    pub(crate) fn finish(&mut self, lane: &Lane, job: &Job, sent: Moment, now: Moment, protocol: &str) {
         self.answer.sent = sent;
         self.answer.end = now;
         let verdict = self.judge(lane, job);
@@ -67,17 +67,13 @@ impl Incoming {
                 if recorder.seen.is_none() {
                     recorder.seen = Some(Seen {
                         software: self.software.take(),
-                        protocol: "HTTP/1.1".to_owned(),
-                        tls: None,
+                        protocol: protocol.to_owned(),
+                        tls: lane.tls(),
                         length: self.answer.length,
                     });
                 }
-                true
             }
-            Some((failure, text)) => {
-                recorder.wrong(job, &self.answer, failure, &text);
-                false
-            }
+            Some((failure, text)) => recorder.wrong(job, &self.answer, failure, &text),
         }
     }
 

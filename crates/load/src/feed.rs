@@ -4,14 +4,17 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Sleep;
 
 use crate::clock::{Moment, NEVER};
 use crate::job::Job;
 use crate::lane::{Lane, Slot};
+use crate::cookies::Jar;
+use crate::exchange::Incoming;
 use crate::plan::{Think, Traffic};
+use crate::prepare::Kind;
 
 pub(crate) struct Feed {
     lane: Rc<Lane>,
@@ -21,6 +24,8 @@ pub(crate) struct Feed {
     rounds_left: u64,
     think: Option<Think>,
     thinking: Option<Pin<Box<Sleep>>>,
+    /// When cookies are kept.
+    jar: Option<Jar>,
 }
 
 impl Feed {
@@ -32,7 +37,8 @@ impl Feed {
             _ => None,
         };
         let rounds_left = plan.stop.rounds.filter(|_| think.is_some()).unwrap_or(u64::MAX);
-        Feed { slot, again: VecDeque::new(), rounds_left, think, thinking: None, lane }
+        let jar = plan.cookies.then(Jar::default);
+        Feed { jar, slot, again: VecDeque::new(), rounds_left, think, thinking: None, lane }
     }
 
     /// The next request, as soon as it is due; `None` when there will be none.
@@ -84,6 +90,22 @@ impl Feed {
         };
         if pause > Duration::ZERO {
             self.thinking = Some(Box::pin(tokio::time::sleep(pause)));
+        }
+    }
+
+    /// The `Cookie` line for a request; `None` when it has none but its own, or none at all.
+    pub(crate) fn cookie(&self, kind: &Kind) -> Option<String> {
+        let jar = self.jar.as_ref()?;
+        let origin = &self.lane.run.prepared.origins[kind.origin];
+        jar.line(kind.cookie.as_deref(), origin, &kind.path, SystemTime::now())
+    }
+
+    /// Takes the cookies that an answer sets.
+    pub(crate) fn keep_cookies(&mut self, kind: &Kind, incoming: &Incoming) {
+        let Some(jar) = &mut self.jar else { return };
+        let origin = &self.lane.run.prepared.origins[kind.origin];
+        for field in &incoming.cookies {
+            jar.set(field, origin, &kind.path, SystemTime::now());
         }
     }
 

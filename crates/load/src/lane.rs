@@ -4,13 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use crate::clock::{Moment, NEVER};
 use crate::h1::reader::LastHead;
 use crate::job::Job;
 use crate::recorder::Recorder;
 use crate::shared::Shared;
+use crate::stream::Stream;
 
 /// Read at once from a connection at most.
 const BUFFER: usize = 64 * 1024;
@@ -29,8 +30,12 @@ pub(crate) struct Lane {
     pub drained: Cell<bool>,
     /// The run is over for what is still under way.
     pub cut: Cell<bool>,
+    /// No request begins any more.
+    pub ended: tokio::sync::Notify,
     /// The last slot is gone.
     pub deserted: tokio::sync::Notify,
+    /// What TLS was agreed on first.
+    tls: RefCell<Option<String>>,
 }
 
 /// Where a task of a user (or of a stream) can be found: coarse timers instead of one for each request.
@@ -46,12 +51,13 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The task that is to be woken; kept as long as it is the same.
-    pub(crate) fn watch(&self, cx: &Context<'_>) {
-        let mut waker = self.waker.borrow_mut();
-        if !waker.will_wake(cx.waker()) {
-            waker.clone_from(cx.waker());
-        }
+    /// Notes the task that it is called in as the one to be woken.
+    pub(crate) async fn watched(&self) {
+        std::future::poll_fn(|cx| {
+            self.waker.borrow_mut().clone_from(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// No work is taken for the time being.
@@ -76,12 +82,27 @@ impl Lane {
             idle: RefCell::default(),
             drained: Cell::new(false),
             cut: Cell::new(false),
+            ended: tokio::sync::Notify::new(),
             deserted: tokio::sync::Notify::new(),
+            tls: RefCell::default(),
         }
     }
 
     pub(crate) fn now(&self) -> Moment {
         self.run.clock.now()
+    }
+
+    /// Notes how a connection is encrypted.
+    pub(crate) fn note_tls(&self, stream: &Stream) {
+        let mut tls = self.tls.borrow_mut();
+        if tls.is_none() {
+            *tls = stream.tls();
+        }
+    }
+
+    /// How connections are encrypted.
+    pub(crate) fn tls(&self) -> Option<String> {
+        self.tls.borrow().clone()
     }
 
     /// A place for a task; given back by [`Lane::leave`].

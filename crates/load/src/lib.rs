@@ -6,10 +6,13 @@
 mod arrivals;
 pub mod bands;
 mod clock;
+mod connect;
+mod cookies;
 mod exchange;
 mod feed;
 mod finish;
 mod h1;
+mod h2;
 pub mod histogram;
 pub mod inputs;
 mod job;
@@ -28,6 +31,7 @@ mod target;
 mod thread;
 mod timer;
 mod timing;
+mod tls;
 mod user;
 mod validate;
 

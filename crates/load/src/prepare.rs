@@ -19,6 +19,12 @@ pub(crate) struct Kind {
     pub to_head: bool,
     /// Without the query.
     pub path: String,
+    /// Its own `Cookie`, which is left out of `message` and `request` when cookies are kept.
+    pub cookie: Option<String>,
+    /// For HTTP/2: everything but the body.
+    pub request: Option<http_types::Request<()>>,
+    /// For HTTP/2.
+    pub body: bytes::Bytes,
 }
 
 /// All of them.
@@ -50,15 +56,22 @@ impl Prepared {
 fn kind(request: &Request, origin: usize, plan: &Plan) -> Result<Kind, String> {
     let name = format!("{} {}{}", request.method, url(&request.origin), request.target);
     check(request).map_err(|why| format!("{name}: {why}"))?;
+    let fields = fields(request, plan);
+    let cookie = plan.cookies.then(|| request.headers.iter().find(|(name, _)| is_cookie(name))).flatten();
+    let http2 = matches!(plan.transport.protocol, Protocol::Http2 { .. });
     let mut message = format!("{} {} HTTP/1.1\r\n", request.method, request.target).into_bytes();
-    for (name, value) in fields(request, plan) {
+    for (name, value) in &fields {
         message.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
     }
     let fields_end = message.len();
     message.extend_from_slice(b"\r\n");
     message.extend_from_slice(&request.body);
+    let over_http2 = http2.then(|| http2_request(request, &fields).map_err(|why| format!("{name}: {why}"))).transpose()?;
     Ok(Kind {
         name,
+        cookie: cookie.map(|(_, value)| value.clone()),
+        request: over_http2,
+        body: request.body.clone(),
         origin,
         message: message.into_boxed_slice(),
         fields_end,
@@ -74,7 +87,8 @@ fn fields(request: &Request, plan: &Plan) -> Vec<(String, String)> {
     if !given("Host") {
         fields.push(("Host".to_owned(), authority(&request.origin)));
     }
-    fields.extend(request.headers.iter().cloned());
+    let kept = request.headers.iter().filter(|(name, _)| !(plan.cookies && is_cookie(name)));
+    fields.extend(kept.cloned());
     let meant_to_have_one = matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
     if (!request.body.is_empty() || meant_to_have_one) && !given("Content-Length") && !given("Transfer-Encoding") {
         fields.push(("Content-Length".to_owned(), request.body.len().to_string()));
@@ -86,6 +100,33 @@ fn fields(request: &Request, plan: &Plan) -> Vec<(String, String)> {
         fields.push(("Firebrick-Timing".to_owned(), "1".to_owned()));
     }
     fields
+}
+
+fn is_cookie(name: &str) -> bool {
+    name.eq_ignore_ascii_case("cookie")
+}
+
+/// Fields that belong to an HTTP/1.1 connection and have no place in HTTP/2 (RFC 9113, 8.2.2).
+const OF_CONNECTIONS: [&str; 6] =
+    ["connection", "host", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+
+fn http2_request(request: &Request, fields: &[(String, String)]) -> Result<http_types::Request<()>, String> {
+    let host = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    let uri = http_types::Uri::builder()
+        .scheme(if request.origin.tls { "https" } else { "http" })
+        .authority(host.map_or_else(|| authority(&request.origin), |(_, value)| value.clone()))
+        .path_and_query(request.target.as_str())
+        .build();
+    let mut built = http_types::Request::builder()
+        .version(http_types::Version::HTTP_2)
+        .method(request.method.as_str())
+        .uri(uri.map_err(|error| format!("HTTP/2 cannot carry it: {error}"))?);
+    for (name, value) in fields {
+        if !OF_CONNECTIONS.iter().any(|left_out| name.eq_ignore_ascii_case(left_out)) {
+            built = built.header(name.to_ascii_lowercase(), value);
+        }
+    }
+    built.body(()).map_err(|error| format!("HTTP/2 cannot carry it: {error}"))
 }
 
 /// Host and port as `Host` has them: the scheme's own port is left out.

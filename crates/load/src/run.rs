@@ -29,8 +29,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(&Progress) -> Verdict) -> Result<Outcome, String> {
     validate(plan)?;
     let prepared = Prepared::new(plan)?;
-    let targets = prepared.origins.iter().map(|origin| Target::new(origin, &plan.transport));
-    let targets = targets.collect::<Result<Vec<_>, _>>()?;
+    let targets = Target::all(&prepared.origins, &plan.transport)?;
     let connections = thread::connections(&plan.traffic);
     descriptors(connections, targets.len())?;
     let threads = plan.threads.min(connections).max(1);
@@ -119,7 +118,11 @@ impl Running<'_> {
     fn wait_for_connections(&mut self) -> Result<(), String> {
         use std::sync::atomic::Ordering::Relaxed;
         let tries = &self.shared.first_tries;
-        let users = thread::connections(&self.shared.plan.traffic);
+        let streams = match self.shared.plan.transport.protocol {
+            Protocol::Http2 { streams } => streams,
+            Protocol::Http1 { .. } => 1,
+        };
+        let users = thread::connections(&self.shared.plan.traffic).saturating_mul(streams);
         let (mut settled, mut at) = (0, Instant::now());
         loop {
             std::thread::sleep(EARLY_LOOK);

@@ -1,61 +1,81 @@
-//! A connection's bytes, wherever they go.
+//! A connection's bytes, wherever they go and however they are wrapped.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
 
+/// What the kernel knows.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+/// What requests are written to.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+impl Stream {
+    /// Such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
+    pub(crate) fn tls(&self) -> Option<String> {
+        let Stream::Tls(stream) = self else { return None };
+        let connection = stream.get_ref().1;
+        let version = format!("{:?}", connection.protocol_version()?).replacen('_', ".", 1);
+        Some(format!("{} {:?}", version, connection.negotiated_cipher_suite()?.suite()))
+    }
+
+    /// What was agreed on by ALPN.
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        match self {
+            Stream::Plain(_) => None,
+            Stream::Tls(stream) => stream.get_ref().1.alpn_protocol(),
         }
     }
 }
 
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+/// Both enums hand everything on to what is in them.
+macro_rules! hand_on {
+    ($type:ty: $($variant:path),+) => {
+        impl AsyncRead for $type {
+            fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+                match self.get_mut() { $($variant(inner) => Pin::new(inner).poll_read(cx, buffer),)+ }
+            }
         }
-    }
 
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Stream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        impl AsyncWrite for $type {
+            fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+                match self.get_mut() { $($variant(inner) => Pin::new(inner).poll_write(cx, bytes),)+ }
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                slices: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                match self.get_mut() { $($variant(inner) => Pin::new(inner).poll_write_vectored(cx, slices),)+ }
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                true
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                match self.get_mut() { $($variant(inner) => Pin::new(inner).poll_flush(cx),)+ }
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                match self.get_mut() { $($variant(inner) => Pin::new(inner).poll_shutdown(cx),)+ }
+            }
         }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
+    };
 }
+
+hand_on!(Socket: Socket::Tcp, Socket::Unix);
+hand_on!(Stream: Stream::Plain, Stream::Tls);

@@ -3,19 +3,24 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
 
 use crate::plan::{Origin, Place, Transport};
 use crate::prepare::url;
-use crate::stream::Stream;
+use crate::stream::{Socket, Stream};
 
 /// An origin, ready to be connected to.
 #[derive(Debug)]
 pub(crate) struct Target {
     route: Route,
     name: String,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
 #[derive(Debug)]
@@ -26,9 +31,19 @@ enum Route {
 }
 
 impl Target {
+    /// One for each origin.
+    ///
     /// # Errors
-    /// The name is not known.
-    pub(crate) fn new(origin: &Origin, transport: &Transport) -> Result<Target, String> {
+    /// A name is not known, or there are no certificates to verify by.
+    pub(crate) fn all(origins: &[Origin], transport: &Transport) -> Result<Vec<Target>, String> {
+        let tls = match origins.iter().any(|origin| origin.tls) {
+            true => Some(crate::tls::config(transport)?),
+            false => None,
+        };
+        origins.iter().map(|origin| Target::new(origin, transport, tls.as_ref())).collect()
+    }
+
+    fn new(origin: &Origin, transport: &Transport, tls: Option<&Arc<ClientConfig>>) -> Result<Target, String> {
         let route = match &transport.to {
             Some(Place::Tcp(address)) => Route::Tcp(vec![*address], AtomicUsize::new(0)),
             Some(Place::Unix(path)) => Route::Unix(path.clone()),
@@ -39,7 +54,15 @@ impl Target {
             Route::Tcp(addresses, _) if transport.to.is_some() => addresses[0].to_string(),
             Route::Tcp(..) => url(origin),
         };
-        Ok(Target { route, name })
+        let tls = match tls.filter(|_| origin.tls) {
+            None => None,
+            Some(tls) => {
+                let server = ServerName::try_from(origin.host.clone());
+                let server = server.map_err(|_| format!("{}: no certificate can have this name", url(origin)))?;
+                Some((tls.clone(), server))
+            }
+        };
+        Ok(Target { route, name, tls })
     }
 
     /// Opens a connection.
@@ -48,10 +71,25 @@ impl Target {
     /// Why not, for people.
     pub(crate) async fn open(&self) -> Result<Stream, String> {
         let opened = match &self.route {
-            Route::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
-            Route::Tcp(addresses, good) => open_tcp(addresses, good).await.map(Stream::Tcp),
+            Route::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+            Route::Tcp(addresses, good) => open_tcp(addresses, good).await.map(Socket::Tcp),
         };
-        opened.map_err(|error| format!("no connection to {}: {}", self.name, describe(&error)))
+        let refused = |error: io::Error| format!("no connection to {}: {}", self.name, describe(&error));
+        let socket = opened.map_err(refused)?;
+        let Some((tls, server)) = &self.tls else { return Ok(Stream::Plain(socket)) };
+        let stream = TlsConnector::from(tls.clone()).connect(server.clone(), socket).await;
+        stream.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| self.tls_failed(&error))
+    }
+
+    fn tls_failed(&self, error: &io::Error) -> String {
+        let certificate = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+        let hint = match certificate {
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                "; name the file of the certificate that is to be believed, or have every certificate believed"
+            }
+            _ => "",
+        };
+        format!("no TLS with {}: {}{hint}", self.name, describe(error))
     }
 
     /// For people.

@@ -1,5 +1,6 @@
 //! A thread of the load generator: starts its users, keeps the pace, looks whose time is up, and ends in time.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,8 +12,9 @@ use tokio::task::spawn_local;
 
 use crate::arrivals::Arrivals;
 use crate::clock::{Moment, NEVER, nanoseconds};
+use crate::h2::{self, Link};
 use crate::lane::Lane;
-use crate::plan::Traffic;
+use crate::plan::{Protocol, Traffic};
 use crate::recorder::Recorder;
 use crate::shared::Shared;
 use crate::timer::Timer;
@@ -41,17 +43,16 @@ pub(crate) fn run(shared: Arc<Shared>, thread: usize) -> io::Result<Left> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(async move {
         let lane = Rc::new(Lane::new(shared));
-        let most = share(connections(&lane.run.plan.traffic), thread, threads);
+        let starter = Starter::new(&lane, share(connections(&lane.run.plan.traffic), thread, threads));
         let paced = match lane.run.is_closed() {
             true => {
-                for _ in 0..most {
-                    spawn_local(user(lane.clone()));
+                while starter.start() {
                     // Not all at once: a server's queue of new connections is short.
                     tokio::task::yield_now().await;
                 }
                 None
             }
-            false => Some(spawn_local(pace(lane.clone(), thread, threads, most))),
+            false => Some(spawn_local(pace(lane.clone(), thread, threads, starter))),
         };
         let cpu = Watch { lane: lane.clone(), thread, cpu_at_begin: None }.until_over().await;
         if let Some(paced) = paced {
@@ -77,8 +78,53 @@ fn share(all: usize, thread: usize, threads: usize) -> usize {
     all / threads + usize::from(thread < all % threads)
 }
 
+/// Starts users (over HTTP/2: streams), as many as there may be.
+struct Starter {
+    lane: Rc<Lane>,
+    started: Cell<usize>,
+    most: usize,
+    /// Over HTTP/2: so many share a connection, the latest of which is this.
+    streams: Option<usize>,
+    link: RefCell<Rc<Link>>,
+}
+
+impl Starter {
+    fn new(lane: &Rc<Lane>, connections: usize) -> Starter {
+        let streams = match lane.run.plan.transport.protocol {
+            Protocol::Http2 { streams } => Some(streams.max(1)),
+            Protocol::Http1 { .. } => None,
+        };
+        Starter {
+            lane: lane.clone(),
+            started: Cell::new(0),
+            most: connections.saturating_mul(streams.unwrap_or(1)),
+            streams,
+            link: RefCell::default(),
+        }
+    }
+
+    /// Whether there was one more to be started.
+    fn start(&self) -> bool {
+        let started = self.started.get();
+        if started >= self.most {
+            return false;
+        }
+        self.started.set(started + 1);
+        match self.streams {
+            None => spawn_local(user(self.lane.clone())),
+            Some(streams) => {
+                if started % streams == 0 {
+                    *self.link.borrow_mut() = Rc::default();
+                }
+                spawn_local(h2::stream(self.lane.clone(), self.link.borrow().clone()))
+            }
+        };
+        true
+    }
+}
+
 /// Hands over what is due when it is due.
-async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, most: usize) {
+async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
     let run = &lane.run;
     let mut arrivals = Arrivals::new(&run.plan, thread, threads);
     let timer = match Timer::new() {
@@ -96,15 +142,16 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, most: usize) {
         let now = lane.now();
         if job.due > now {
             let wait = Duration::from_nanos(job.due - now).max(FINEST_WAIT);
-            if timer.sleep(wait).await.is_err() {
-                tokio::time::sleep(wait).await;
+            tokio::select! {
+                slept = timer.sleep(wait) => if slept.is_err() { tokio::time::sleep(wait).await },
+                () = lane.ended.notified() => {}
             }
             if job.due >= run.end() {
                 break;
             }
         }
-        if !lane.hand_over(job) && lane.slots() < most {
-            spawn_local(user(lane.clone()));
+        if !lane.hand_over(job) {
+            starter.start();
         }
     }
     lane.drained.set(true);
@@ -132,6 +179,7 @@ impl Watch {
             lane.sweep(now);
             if now >= lane.run.end() && !told_end {
                 told_end = true;
+                lane.ended.notify_one();
                 lane.wake_all();
             }
             if now >= lane.run.cut() {
@@ -139,8 +187,8 @@ impl Watch {
                 lane.wake_all();
             }
             self.publish();
-            let paced = lane.run.is_closed() || lane.drained.get() || now >= lane.run.end();
-            if lane.slots() == 0 && paced && (lane.drained.get() || lane.run.is_closed() || lane.cut.get() || now >= lane.run.end()) {
+            let all_begun = lane.run.is_closed() || lane.drained.get() || lane.cut.get();
+            if lane.slots() == 0 && all_begun {
                 break;
             }
             tokio::select! {

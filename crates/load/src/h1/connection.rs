@@ -9,11 +9,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::reader::Reader;
 use crate::clock::{Moment, NEVER, nanoseconds};
+use crate::connect::CUT_OFF;
 use crate::exchange::{Incoming, Receiving};
 use crate::feed::Feed;
 use crate::job::{Failure, Job};
 use crate::lane::Lane;
 use crate::plan::Protocol;
+use crate::prepare::Kind;
 use crate::stream::Stream;
 use crate::target::describe;
 
@@ -25,6 +27,14 @@ const MOST_SLICES: usize = 64;
 struct Sent {
     job: Job,
     at: Moment,
+    /// What is sent instead of the prepared message: it has cookies.
+    own: Option<Box<[u8]>>,
+}
+
+impl Sent {
+    fn message<'a>(&'a self, kinds: &'a [Kind]) -> &'a [u8] {
+        self.own.as_deref().unwrap_or(&kinds[self.job.kind].message)
+    }
 }
 
 /// How a conversation ended.
@@ -53,6 +63,7 @@ pub(crate) struct Connection {
     /// So many at the end of `sent` are not, or not wholly, written; of the first of them so many bytes are.
     unwritten: usize,
     offset: usize,
+    unflushed: bool,
     useful: bool,
 }
 
@@ -62,6 +73,7 @@ impl Connection {
             Protocol::Http1 { pipeline, keep_alive: true } => pipeline.max(1),
             _ => 1,
         };
+        lane.note_tls(&stream);
         Connection {
             stream,
             origin,
@@ -71,13 +83,19 @@ impl Connection {
             sent: VecDeque::with_capacity(depth),
             unwritten: 0,
             offset: 0,
+            unflushed: false,
             useful: false,
         }
     }
 
     /// Takes this request as the next one; there must be room.
-    pub(crate) fn push(&mut self, job: Job, now: Moment) {
-        self.sent.push_back(Sent { job, at: now });
+    pub(crate) fn push(&mut self, job: Job, now: Moment, lane: &Lane, feed: &Feed) {
+        let kind = &lane.run.prepared.kinds[job.kind];
+        let own = feed.cookie(kind).map(|line| {
+            let (fields, rest) = kind.message.split_at(kind.fields_end);
+            [fields, b"Cookie: ", line.as_bytes(), b"\r\n", rest].concat().into_boxed_slice()
+        });
+        self.sent.push_back(Sent { job, at: now, own });
         self.unwritten += 1;
     }
 
@@ -90,7 +108,7 @@ impl Connection {
     /// Talks until there is a reason to stop.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, lane: &Lane, feed: &mut Feed) -> Poll<Exit> {
         if lane.cut.get() {
-            self.fail(lane, Failure::CutOff, "cut off at the end of the run", feed);
+            self.fail(lane, Failure::CutOff, CUT_OFF, feed);
             return Poll::Ready(Exit::Done);
         }
         if feed.slot.expired.take() {
@@ -125,7 +143,7 @@ impl Connection {
             match feed.poll(cx, moment) {
                 Poll::Ready(Some(job)) => {
                     if lane.run.prepared.kinds[job.kind].origin == self.origin {
-                        self.push(job, moment);
+                        self.push(job, moment, lane, feed);
                     } else if self.sent.is_empty() {
                         return Some(Exit::Elsewhere(job));
                     } else {
@@ -154,6 +172,12 @@ impl Connection {
             }
             lane.recorder.borrow_mut().bytes.sent += written as u64;
             self.wrote(written, lane);
+            self.unflushed = true;
+        }
+        if self.unflushed {
+            // TLS may have kept some of it.
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.unflushed = false;
         }
         Poll::Ready(Ok(()))
     }
@@ -162,13 +186,13 @@ impl Connection {
         let kinds = &lane.run.prepared.kinds;
         let first = self.sent.len() - self.unwritten;
         if self.unwritten == 1 {
-            let message = &kinds[self.sent[first].job.kind].message;
+            let message = self.sent[first].message(kinds);
             return Pin::new(&mut self.stream).poll_write(cx, &message[self.offset..]);
         }
         let mut slices = [IoSlice::new(&[]); MOST_SLICES];
         let mut used = 0;
         for (slice, sent) in slices.iter_mut().zip(self.sent.range(first..)) {
-            let message = &kinds[sent.job.kind].message;
+            let message = sent.message(kinds);
             *slice = IoSlice::new(if used == 0 { &message[self.offset..] } else { message });
             used += 1;
         }
@@ -178,7 +202,7 @@ impl Connection {
     fn wrote(&mut self, mut written: usize, lane: &Lane) {
         while self.unwritten > 0 {
             let sent = &self.sent[self.sent.len() - self.unwritten];
-            let left = lane.run.prepared.kinds[sent.job.kind].message.len() - self.offset;
+            let left = sent.message(&lane.run.prepared.kinds).len() - self.offset;
             if written < left {
                 self.offset += written;
                 return;
@@ -251,7 +275,8 @@ impl Connection {
         let early = self.unwritten == self.sent.len();
         let sent = self.sent.pop_front()?;
         self.useful = true;
-        self.incoming.finish(lane, &sent.job, sent.at, now);
+        feed.keep_cookies(&lane.run.prepared.kinds[sent.job.kind], &self.incoming);
+        self.incoming.finish(lane, &sent.job, sent.at, now, "HTTP/1.1");
         feed.answered();
         if keep_alive && !early {
             return None;
