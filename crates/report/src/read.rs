@@ -51,3 +51,40 @@ fn read<T: DeserializeOwned>(json: &str) -> Result<T, ReadError> {
     reader.end().map_err(|error| ReadError { path: ".".to_owned(), problem: error.to_string() })?;
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(json: &str) -> String {
+        read_plot(json).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        assert_eq!(
+            refusal(r#"{"lines": {"lines": [{"name": "p99", "points": [[0, "12"]]}]}}"#),
+            "lines.lines[0].points[0][1]: invalid type: string \"12\", expected f64 at line 1 column 56"
+        );
+        assert!(
+            refusal(r#"{"lines": {"titel": "x"}}"#)
+                .starts_with("lines.titel: unknown field `titel`, expected one of `title`")
+        );
+        assert!(
+            refusal(r#"{"bars": {"groups": [{"label": "a"}]}}"#)
+                .starts_with("bars.groups[0]: missing field `bars`")
+        );
+        assert!(
+            refusal(r#"{"pie": {}}"#).contains("unknown variant `pie`, expected one of `lines`, `histogram`")
+        );
+        assert!(refusal(r#"{"heat": {}} 1"#).starts_with("trailing characters at line 1"));
+    }
+
+    #[test]
+    fn null_is_a_gap() {
+        let plot = read_plot(r#"{"lines": {"lines": [{"name": "a", "points": [[0, null], [1, 2]]}]}}"#)
+            .expect("a plot");
+        let Plot::Lines(lines) = plot else { panic!("{plot:?}") };
+        assert!(lines.lines[0].points[0].1.is_nan());
+    }
+}

@@ -87,6 +87,12 @@ impl Unit {
         }
     }
 
+    /// The same for ticks. A part of a GiB is no round number of MiB, so bytes are told in the larger unit only when
+    /// there are several.
+    fn tick_one(&self, largest: f64) -> (f64, String) {
+        if *self == Unit::Bytes && largest > 4096.0 { self.one(largest / 4.0) } else { self.one(largest) }
+    }
+
     /// The label of a tick on an axis with this step that reaches to `largest`: all ticks are told in one unit.
     pub(crate) fn tick(&self, value: f64, step: f64, largest: f64) -> String {
         match self {
@@ -94,7 +100,7 @@ impl Unit {
             Unit::Clock => clock(value, step < 60.0),
             _ if value == 0.0 => "0".to_owned(),
             _ => {
-                let (one, suffix) = self.one(largest);
+                let (one, suffix) = self.tick_one(largest);
                 // The unit of a name stands at the axis, where there is room.
                 let suffix = if matches!(self, Unit::Named(_)) { String::new() } else { suffix };
                 let decimals = (-(step / one).log10().floor()).clamp(0.0, 12.0);
@@ -112,8 +118,13 @@ impl Unit {
         match self {
             Unit::Seconds | Unit::Clock => Steps::Time,
             Unit::Count => Steps::Whole,
-            _ => Steps::Decimal(self.one(largest).0),
+            _ => Steps::Decimal(self.tick_one(largest).0),
         }
+    }
+
+    /// The label of a tick that is told in its own unit, as on a log scale.
+    pub(crate) fn alone(&self, value: f64) -> String {
+        if matches!(self, Unit::Named(_)) { significant(value) } else { self.show(value) }
     }
 
     /// What is measured and the unit of figures that stand without it: `memory in MiB`, `transactions per second`.

@@ -143,7 +143,7 @@ pub fn heat() -> Plot {
     };
     Plot::Heat(Heat {
         title: "Throughput of each shape".into(),
-        note: "The darker, the more. The frame is the one recommended.".into(),
+        note: "The stronger the colour, the more. The frame is the one recommended.".into(),
         measure: "transactions".into(),
         unit: Unit::PerSecond,
         better: Better::More,

@@ -50,7 +50,8 @@ fn lines(plot: &Lines) -> String {
 }
 
 fn histogram(plot: &Histogram) -> String {
-    let all: u64 = plot.buckets.iter().map(|bucket| bucket.count).sum();
+    let all: f64 = plot.buckets.iter().map(|bucket| bucket.count as f64).sum();
+    let all = Unit::Count.show(all);
     let filled = plot.buckets.iter().filter(|bucket| bucket.count > 0);
     let ends = ends(filled.flat_map(|bucket| [bucket.from, bucket.to]), &plot.x.unit);
     let marks = plot.marks.iter().map(|mark| format!("{} at {}", mark.label, plot.x.unit.show(mark.at)));

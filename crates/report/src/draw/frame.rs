@@ -91,7 +91,8 @@ impl<'a> Frame<'a> {
         let right = sheet.width - ground.margin.max(6.0);
         let x = ground.x.between(left, right);
         let (labels, rows) = place_marks(sheet, ground.marks, &x);
-        let top = sheet.height + sheet.font * 0.8 + rows as f64 * sheet.leading();
+        let top =
+            sheet.height + sheet.font * if rows == 0 { 1.1 } else { 0.8 } + rows as f64 * sheet.leading();
         let bottom = top + plot_height;
         let y = ground.y.between(bottom, top);
         sheet.guide = (top, bottom);
@@ -218,7 +219,7 @@ impl<'a> Frame<'a> {
     /// The place above or below a level line where a label of this width covers least.
     fn free_place(&self, sheet: &Sheet, at: f64, width: f64, taken: &[Area]) -> Area {
         let height = sheet.font * 1.05;
-        let places = [0.0, 0.25, 0.5, 0.75, 1.0]
+        let places = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
             .map(|share| self.left + 6.0 + (self.right - self.left - 12.0 - width) * share);
         let areas = [at - height - 4.0, at + 4.0]
             .into_iter()

@@ -16,9 +16,11 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Heat) {
     let left = widest.min(sheet.width * 0.25) + 10.0;
     let width = ((sheet.width - left) / columns).min(120.0);
     let height = if notes { sheet.leading() * 2.0 + 12.0 } else { sheet.leading() + 16.0 };
-    let first = sheet.height + sheet.leading();
-    sheet.text(0.0, first, Anchor::Start, "mute", &text::fit(&heading(plot), sheet.width, sheet.font));
-    let second = first + sheet.leading();
+    for line in text::wrap(&heading(plot), sheet.width, sheet.font, 3) {
+        sheet.height += sheet.leading();
+        sheet.text(0.0, sheet.height, Anchor::Start, "mute", &line);
+    }
+    let second = sheet.height + sheet.leading();
     let top = second + 8.0;
     for (index, column) in plot.columns.iter().enumerate() {
         let middle = left + width * (index as f64 + 0.5);
@@ -92,8 +94,9 @@ fn draw_cell(sheet: &mut Sheet, plot: &Heat, cell: &Cell, area: Area, one: f64) 
 
 /// A figure that fits: whole, or in thousands or millions. A cut figure would be a wrong one, so then there is none.
 fn figure(sheet: &Sheet, value: f64, room: f64) -> String {
-    let choices =
-        [(1.0, ""), (1e3, "k"), (1e6, "M")].into_iter().filter(|(one, _)| *one == 1.0 || value.abs() >= *one);
+    let choices = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]
+        .into_iter()
+        .filter(|(one, _)| *one == 1.0 || value.abs() >= *one);
     let mut texts = choices.map(|(one, sign)| format!("{}{sign}", significant(value / one)));
     texts.find(|text| sheet.text_width(text) <= room).unwrap_or_default()
 }

@@ -60,7 +60,7 @@ pub fn buckets_of(values: impl IntoIterator<Item = (f64, u64)>, log: bool, wante
     for (value, count) in values {
         match usable(value).map(to_scale).filter(|at| at.is_finite()) {
             Some(at) => even.push((at, count)),
-            None => odd += count,
+            None => odd = count.saturating_add(odd),
         }
     }
     let (low, high) =
@@ -80,9 +80,10 @@ pub fn buckets_of(values: impl IntoIterator<Item = (f64, u64)>, log: bool, wante
     let mut buckets: Vec<Bucket> = (0..count).map(bucket).collect();
     for (at, times) in even {
         let index = ((at - low) / width).floor() as usize;
-        buckets[index.min(count - 1)].count += times;
+        let bucket = &mut buckets[index.min(count - 1)];
+        bucket.count = bucket.count.saturating_add(times);
     }
-    buckets[0].count += odd;
+    buckets[0].count = buckets[0].count.saturating_add(odd);
     buckets
 }
 

@@ -64,9 +64,11 @@ pub(crate) fn label(percentile: f64) -> String {
     if percentile == 100.0 {
         return "max".to_owned();
     }
+    if percentile == 0.0 {
+        return "0 %".to_owned();
+    }
     let text = grouped(percentile, if percentile < 99.0 { 1 } else { 7 });
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
-        .replace(" %", if text.starts_with("0.0") && percentile == 0.0 { "0 %" } else { " %" })
 }
 
 /// Percentiles that lie evenly on the axis of a percentile plot, as far as `count` values can tell, and the maximum.

@@ -13,8 +13,8 @@ const DECADES: f64 = 12.0;
 
 /// A value that can be drawn.
 pub(crate) fn usable(value: f64) -> Option<f64> {
-    let value = if value.abs() < SMALLEST { 0.0 } else { value.clamp(-LARGEST, LARGEST) };
-    value.is_finite().then_some(value)
+    let value = value.is_finite().then_some(value)?;
+    Some(if value.abs() < SMALLEST { 0.0 } else { value.clamp(-LARGEST, LARGEST) })
 }
 
 /// Where an axis begins when it is not said.
@@ -83,7 +83,9 @@ impl Ruler {
     }
 
     fn fit_log(&mut self, free: bool) {
-        if self.high <= self.low {
+        // Less than this would show a single value as if it were many.
+        const LEAST: f64 = 1.3;
+        if self.high < self.low * LEAST {
             (self.low, self.high) = (self.low.min(self.high) / 2.0, self.low.max(self.high) * 2.0);
         } else if free {
             let room = (self.high / self.low).powf(0.02);
@@ -126,7 +128,10 @@ impl Ruler {
 
     /// Where a value lies; beyond the ends it is drawn at the end. `None` for what cannot be drawn.
     pub fn at(&self, value: f64) -> Option<f64> {
-        let value = usable(value)?;
+        self.place(usable(value)?)
+    }
+
+    fn place(&self, value: f64) -> Option<f64> {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
             Scale::Log if value <= 0.0 => return None,
@@ -161,7 +166,7 @@ impl Ruler {
             .map(|index| (first + index as f64) * self.step)
             .filter_map(|value| {
                 Some(Tick {
-                    at: self.at(value)?,
+                    at: self.place(value)?,
                     label: self.unit.tick(value, self.step, largest),
                     first: true,
                 })
@@ -185,7 +190,7 @@ impl Ruler {
         };
         let place = |power: i32, times: f64| {
             let value = times * base.powi(power);
-            let tick = Tick { at: self.at(value)?, label: self.unit.show(value), first: times == 1.0 };
+            let tick = Tick { at: self.at(value)?, label: self.unit.alone(value), first: times == 1.0 };
             self.holds(value).then_some(tick)
         };
         (first..=last)
@@ -216,7 +221,7 @@ mod tests {
             ["1 ms", "2 ms", "5 ms", "10 ms", "20 ms", "50 ms", "100 ms"]
         );
         assert_eq!(labels(&Axis::new("", Unit::Count), &[1.0], 5), ["0", "1"]);
-        assert_eq!(labels(&Axis::new("", Unit::Number), &[], 2), ["0.0", "0.5", "1.0"]);
+        assert_eq!(labels(&Axis::new("", Unit::Number), &[], 2), ["0", "0.5", "1.0"]);
     }
 
     proptest! {

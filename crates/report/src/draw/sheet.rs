@@ -16,12 +16,12 @@ pub(crate) enum Size {
 
 impl Size {
     pub fn width(self) -> f64 {
-        if self == Size::Wide { 880.0 } else { 360.0 }
+        if self == Size::Wide { 880.0 } else { 340.0 }
     }
 
     /// Font size.
     pub fn font(self) -> f64 {
-        if self == Size::Wide { 13.0 } else { 12.0 }
+        if self == Size::Wide { 13.0 } else { 12.5 }
     }
 }
 

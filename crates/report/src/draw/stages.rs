@@ -4,6 +4,7 @@ use super::legend::{self, Entry, Sample};
 use super::rows::{self, Rows};
 use super::ruler::{Ruler, Start, usable};
 use super::sheet::{Anchor, Area, Sheet, fill};
+use super::text;
 use crate::plot::{Axis, Stack, Stages};
 use crate::unit::Unit;
 
@@ -14,8 +15,10 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Stages) {
     let entries: Vec<_> = plot.parts.iter().enumerate().map(entry).collect();
     legend::rows(sheet, &entries);
     let rows = Rows::fit(sheet, plot.stacks.iter().map(|stack| stack.label.as_str()));
-    let totals: Vec<String> = plot.stacks.iter().map(|stack| plot.x.unit.show(total(plot, stack))).collect();
-    let margin = totals.iter().map(|total| sheet.text_width(total)).fold(0.0, f64::max) + 10.0;
+    // Bold is a tenth wider.
+    let show = |stack| text::fit(&plot.x.unit.show(total(plot, stack)), sheet.width * 0.4 / 1.1, sheet.font);
+    let totals: Vec<String> = plot.stacks.iter().map(show).collect();
+    let margin = totals.iter().map(|total| sheet.text_width(total) * 1.1).fold(0.0, f64::max) + 10.0;
     let ruler = ruler(sheet, plot).between(rows.left, sheet.width - margin);
     let top = sheet.height + sheet.font * 0.5;
     let slots: Vec<f64> =

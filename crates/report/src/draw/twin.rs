@@ -64,12 +64,12 @@ fn lines(plot: &Lines) -> Table {
 }
 
 fn histogram(plot: &Histogram) -> Table {
-    let all: u64 = plot.buckets.iter().map(|bucket| bucket.count).sum();
+    let all: f64 = plot.buckets.iter().map(|bucket| bucket.count as f64).sum();
     let columns = ["from", "below"].map(Column::number).into_iter();
     let columns =
         columns.chain([Column::number(named(&plot.counted, "how many")), Column::number("share")]).collect();
     let rows = plot.buckets.iter().map(|bucket| {
-        let share = bucket.count as f64 / all.max(1) as f64;
+        let share = bucket.count as f64 / all.max(1.0);
         let count = Unit::Count.show(bucket.count as f64);
         vec![plot.x.unit.show(bucket.from), plot.x.unit.show(bucket.to), count, Unit::Fraction.show(share)]
     });

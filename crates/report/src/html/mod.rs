@@ -48,7 +48,7 @@ impl Page {
     fn body(&self, body: &mut Markup) {
         body.within("svg", &[("class", &"aside"), ("aria-hidden", &"true")], hatches);
         body.within("header", &[], |header| {
-            header.element("h1", &[], &self.title);
+            header.within("h1", &[], |heading| breakable(heading, &self.title));
             paragraph(header, "subtitle", &self.subtitle);
             if !self.lead.is_empty() {
                 header.within("dl", &[("class", &"lead")], |list| {
@@ -83,6 +83,16 @@ impl Page {
 fn paragraph(markup: &mut Markup, class: &str, text: &str) {
     if !text.is_empty() {
         markup.element("p", &[("class", &class)], text);
+    }
+}
+
+/// A text that may go on in the next line after a slash: addresses are long.
+fn breakable(markup: &mut Markup, text: &str) {
+    for piece in text.split_inclusive('/') {
+        markup.text(piece);
+        if piece.ends_with('/') {
+            markup.empty("wbr", &[]);
+        }
     }
 }
 
@@ -159,10 +169,13 @@ fn figure(part: &mut Markup, plot: &Plot) {
         });
         plot.inline(Size::Wide, figure);
         plot.inline(Size::Narrow, figure);
-        figure.within("details", &[], |details| {
-            details.element("summary", &[], "The figures as a table");
-            table(details, &twin(plot));
-        });
+        let figures = twin(plot);
+        if !figures.rows.is_empty() {
+            figure.within("details", &[], |details| {
+                details.element("summary", &[], "The figures as a table");
+                table(details, &figures);
+            });
+        }
     });
 }
 
@@ -203,3 +216,6 @@ fn rows(body: &mut Markup, shown: &Table) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
