@@ -66,3 +66,40 @@ fn shown(metric: Metric, found: f64) -> String {
         Metric::Errors | Metric::Timeouts | Metric::Requests => Unit::Count.show(found),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{nothing, outcome};
+    use load::inputs::condition::condition;
+
+    fn verdicts(texts: &[&str], outcome: &Outcome) -> Vec<String> {
+        let conditions: Vec<Condition> = texts.iter().map(|text| condition(text).unwrap()).collect();
+        met(&conditions, outcome)
+    }
+
+    #[test]
+    fn what_is_met_is_told_with_its_figure() {
+        let all = ["p50>499ms", "p50>501ms", "max>=1s", "mean<1s", "errors>2", "errors>3", "errors%>0.2", "rate<501/s", "requests<1k", "timeouts>0"];
+        assert_eq!(
+            verdicts(&all, &outcome()),
+            vec![
+                "p50>499ms: it is 500 ms",
+                "max>=1s: it is 1 s",
+                "mean<1s: it is 501 ms",
+                "errors>2: it is 3",
+                "errors%>0.2: it is 0.299 %",
+                "rate<501/s: it is 500/s"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_figure_that_is_missing_breaks_its_condition() {
+        let found = verdicts(&["p99>1s", "connect.p99>1s", "errors%>50"], &nothing());
+        assert!(found[0].contains("no right answer") && found[1].contains("no connection"), "{found:?}");
+        assert_eq!(found[2], "errors%>50: it is 100 %");
+        let open = Outcome { corrected: None, ..outcome() };
+        assert!(verdicts(&["corrected.p99>1s"], &open)[0].contains("only users who wait"));
+    }
+}

@@ -139,3 +139,51 @@ fn read(file: &Path) -> Result<Document, String> {
     let text = std::fs::read_to_string(file).map_err(|why| format!("{}: {why}", file.display()))?;
     Document::parse(&file.display().to_string(), &text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{document, outcome, told};
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = document().to_json().unwrap();
+        let read = Document::parse("a.json", &text).unwrap();
+        assert_eq!(read.summary, document().summary);
+        assert_eq!(read.plan, told());
+        assert_eq!(read.to_json().unwrap(), text);
+    }
+
+    #[test]
+    fn others_are_refused_with_the_reason() {
+        let text = document().to_json().unwrap();
+        for (text, why) in [
+            ("hello".to_owned(), "a.json is not a result"),
+            ("{}".to_owned(), "does not say what it is"),
+            ("{\"kind\":\"firebrick tune\",\"version\":1}".to_owned(), "`firebrick tune`"),
+            (text.replacen("\"version\":1", "\"version\":2", 1), "version 2"),
+            (text.replacen("\"outcome\"", "\"outgo\"", 1), "outcome"),
+            (text[..text.len() / 2].to_owned(), "a.json is not a result"),
+        ] {
+            let found = Document::parse("a.json", &text).unwrap_err();
+            assert!(found.contains(why), "{found}");
+        }
+    }
+
+    #[test]
+    fn joined_runs_are_added_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["a.json", "b.json"].map(|name| dir.path().join(name));
+        for file in &files {
+            std::fs::write(file, document().to_json().unwrap()).unwrap();
+        }
+        let sum = joined(&files).unwrap();
+        assert_eq!((sum.runs, sum.plan.connections, sum.outcome.ok), (2, 20, 2_000));
+        assert_eq!(sum.summary.latency_ms.p50, document().summary.latency_ms.p50);
+        assert_eq!(sum.summary.rate_per_s, 2.0 * document().summary.rate_per_s);
+        assert_eq!(sum.plan.whom(), told().whom());
+        assert_eq!(outcome().sent * 2, sum.outcome.sent);
+        let missing = joined(&[dir.path().join("c.json"), files[0].clone()]).unwrap_err();
+        assert!(missing.len() == 1 && missing[0].contains("c.json"), "{missing:?}");
+    }
+}

@@ -15,6 +15,8 @@ mod join;
 mod limit;
 mod live;
 mod page;
+#[cfg(test)]
+mod samples;
 mod stages;
 mod text;
 mod told;

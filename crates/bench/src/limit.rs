@@ -46,3 +46,30 @@ pub(crate) fn remarks(document: &Document) -> Vec<String> {
     }
     remarks
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{document, histogram};
+
+    #[test]
+    fn a_calm_run_has_nothing_to_say() {
+        assert_eq!(remarks(&document()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn limits_of_the_measurer_are_told() {
+        let mut busy = document();
+        busy.outcome.busy = 0.97;
+        assert!(remarks(&busy)[0].contains("97 % of its one thread was busy"), "{:?}", remarks(&busy));
+        let mut late = document();
+        late.plan.traffic = Traffic::Open { rate: "5/s".to_owned(), random: false };
+        late.outcome.service = histogram([1_000; 1_000]);
+        assert!(remarks(&late)[0].contains("all 10 connections were taken"));
+        late.outcome.errors.unsent = 7;
+        assert!(remarks(&late)[0].contains("7 requests were due and never sent"));
+        let mut few = document();
+        few.outcome.ok = 3;
+        assert!(remarks(&few)[0].contains("3 answers are few"));
+    }
+}

@@ -332,3 +332,42 @@ fn what_was_run(document: &Document, remarks: &[String]) -> Section {
     }
     Section { title: "What was run".to_owned(), text: String::new(), blocks }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{document, histogram, nothing, told};
+
+    #[test]
+    fn a_page_has_all_parts_and_takes_no_text_for_markup() {
+        let broken = vec!["p99>200ms: it is 990 ms".to_owned()];
+        let text = page(&document(), &[(200.0, "p99>200ms".to_owned())], &broken, &["odd <input>".to_owned()]);
+        for part in ["Over time", "How long answers took", "Inside the server", "What went wrong", "By request", "What was run"] {
+            assert!(text.contains(part), "{part}");
+        }
+        assert!(text.contains("GET http://h/&lt;b&gt;") && !text.contains("<input>"));
+        assert!(text.contains("it is 990 ms"));
+    }
+
+    #[test]
+    fn a_run_without_answers_has_a_page_too() {
+        let text = page(&Document::new(None, told(), nothing(), None), &[], &[], &[]);
+        assert!(text.contains("What went wrong") && !text.contains("NaN"));
+    }
+
+    #[test]
+    fn bars_hold_everything_once() {
+        let histogram = histogram((1..5_000).map(|us| us * 7));
+        let bars = buckets(&histogram);
+        assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), histogram.len());
+        assert!(bars.windows(2).all(|pair| pair[0].to <= pair[1].from * (1.0 + 1e-9)));
+        assert!(buckets(&Histogram::default()).is_empty());
+    }
+
+    #[test]
+    fn curves_rise() {
+        let curve = curve("x", &histogram((1..5_000).map(|us| us * us)));
+        assert!(curve.points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
+        assert_eq!(curve.points.last().map(|point| point.0), Some(100.0));
+    }
+}

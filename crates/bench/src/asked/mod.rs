@@ -126,3 +126,5 @@ fn default_threads() -> usize {
 
 
 
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ pub(super) fn summary(document: &Document, remarks: &[String]) -> String {
     counts(&mut out, document);
     latencies(&mut out, document);
     stages(&mut out, &document.outcome);
-    errors(&mut out, &document.outcome);
+    errors(&mut out, document);
     server(&mut out, document);
     for remark in limit::remarks(document).iter().chain(remarks) {
         // Writing to a String cannot fail.
@@ -154,8 +154,9 @@ pub(crate) fn kinds(errors: &Errors, timeout_ms: f64) -> Vec<(&'static str, u64,
     .collect()
 }
 
-fn errors(out: &mut String, outcome: &Outcome) {
-    let kinds = kinds(&outcome.errors, 0.0);
+fn errors(out: &mut String, document: &Document) {
+    let outcome = &document.outcome;
+    let kinds = kinds(&outcome.errors, document.plan.timeout_ms);
     if kinds.is_empty() {
         return;
     }

@@ -31,3 +31,5 @@ pub(crate) fn render(document: &Document, format: Format, remarks: &[String]) ->
 
 
 
+#[cfg(test)]
+mod tests;
