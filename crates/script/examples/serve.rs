@@ -1,11 +1,13 @@
 //! Serves one handler file, for profiling without the rest of the program: `serve FILE [ADDRESS]`.
 
 use handler::{Exchange, Handler, Peer, PeerAddr, Response};
-use http::{Context, Limits, Timers, h1};
-use script::{Next, Options, Script, Source};
+use http::{Context, Timers, h1};
+use script::{Limits, Next, Plan, Route, Script, Source};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 
 struct Serve(Rc<Script>);
@@ -20,7 +22,10 @@ impl Next for Nobody {
 
 impl Handler for Serve {
     async fn handle(&self, exchange: Exchange) -> Response {
-        self.0.handle(0, b"", exchange, &Nobody).await
+        match self.0.route(&exchange.request) {
+            Some(route) => self.0.handle(route, exchange, &Nobody).await,
+            None => Nobody.answer(exchange).await,
+        }
     }
 }
 
@@ -31,21 +36,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
-        let options = Options {
-            heap: 256 << 20,
-            step_heap: 64 << 20,
-            deadline: std::time::Duration::from_secs(30),
+        let limits = Limits {
+            request_heap: 64 << 20,
+            step_time: None,
+            deadline: Some(Duration::from_secs(60)),
+            max_tasks: 200_000,
             max_body: 1 << 20,
+        };
+        let plan = Plan {
+            sources: vec![Source::read(file.as_ref())?],
+            routes: vec![Route { path: String::new(), handlers: vec![0], limits }],
+            heap: 1 << 30,
             temp_dir: std::env::temp_dir(),
         };
-        let source = Source::read(file.as_ref())?;
-        script::check(&source)?;
         let failed = |failure: &handler::Failure, _: &handler::Request| eprintln!("{}", failure.reason);
-        let script =
-            Script::open(vec![source], options, Rc::new(|what: &str| eprintln!("{what}")), Box::new(failed))?;
+        let script = Script::open(Arc::new(plan), Rc::new(|what| eprintln!("{what}")), Box::new(failed))?;
         script.ready().await?;
         let timers = Timers::new();
-        let context = Context::new(Serve(script), Limits::default(), timers.clone());
+        let context = Context::new(Serve(script), http::Limits::default(), timers.clone());
         tokio::task::spawn_local(async move { timers.run().await });
         let listener = TcpListener::bind(&address).await?;
         let local = PeerAddr::Inet(listener.local_addr()?);

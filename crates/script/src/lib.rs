@@ -22,7 +22,8 @@ mod stream;
 mod tasks;
 
 pub use load::{Source, check};
-pub use script::{Next, Options, Script};
+pub use runtime::Complain;
+pub use script::{Limits, Next, OnFailure, Plan, Route, Script};
 
 /// Which mruby is inside: `3.1 (mruby 3.1.0)`; `None` when built without it.
 pub fn version() -> Option<String> {

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Is told what goes wrong outside of any request.
-pub(crate) type Complain = Rc<dyn Fn(&str)>;
+pub type Complain = Rc<dyn Fn(&str)>;
 
 /// What calls work on. The VM is not in it: a call must not use it.
 pub(crate) struct State {

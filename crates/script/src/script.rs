@@ -8,27 +8,52 @@ use crate::stream::Outlet;
 use crate::tasks::{Asker, drive, start_spawned};
 use handler::{Body, Exchange, Failure, FailureKind, Fields, Incoming, Request, Response};
 use http::body::{Collected, collect};
-use mruby::{Exception, Limits, Step, Tape};
-use std::cell::{Cell, RefCell};
+use mruby::{Exception, Step, Tape};
+use std::cell::RefCell;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Limits of handlers.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Heap of one VM, bytes.
-    pub heap: usize,
-    /// What one step of a request may add to it, bytes.
-    pub step_heap: usize,
-    /// From the first step of a request to the head of its response.
-    pub deadline: Duration,
+/// What a request may take in a handler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Heap that one step of a request may add, bytes.
+    pub request_heap: usize,
+    /// Computing without waiting; `None` is unlimited.
+    pub step_time: Option<Duration>,
+    /// From the first step to the head of the response; `None` is unlimited.
+    pub deadline: Option<Duration>,
+    /// Requests and tasks in the VM at a time.
+    pub max_tasks: usize,
     /// Request bodies, which are collected in memory; bytes.
     pub max_body: usize,
-    /// Where `collect` puts what is larger than memory allows; only used to refuse.
+}
+
+/// Handlers below a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Without the slash at its end: the root is empty. It is the handlers' `SCRIPT_NAME`.
+    pub path: String,
+    /// Asked in this order; numbers of [`Plan::sources`].
+    pub handlers: Vec<usize>,
+    /// What a request may take.
+    pub limits: Limits,
+}
+
+/// All handlers of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Each file once.
+    pub sources: Vec<Source>,
+    /// Who answers where; longer paths first.
+    pub routes: Vec<Route>,
+    /// Heap of one VM, bytes.
+    pub heap: usize,
+    /// Where bodies go that turn out to be too large, until they are refused.
     pub temp_dir: PathBuf,
 }
 
@@ -45,39 +70,24 @@ pub type OnFailure = Box<dyn Fn(&Failure, &Request)>;
 pub struct Script {
     runtime: Rc<Runtime>,
     names: Names,
+    plan: Arc<Plan>,
     apps: RefCell<Vec<Result<u32, String>>>,
     loaded: watch::Sender<usize>,
-    wanted: usize,
-    options: Options,
     failed: OnFailure,
-    served: Cell<u64>,
 }
 
 impl Script {
-    /// Opens a VM and begins to load `sources` into it, in their order. For a `LocalSet` or `LocalRuntime`.
+    /// Opens a VM and begins to evaluate the handlers in it, in their order. For a `LocalSet` or `LocalRuntime`.
     ///
     /// # Errors
-    /// When there is no mruby, no memory, or the first step of a handler's code fails; the text names file and line.
-    pub fn open(
-        sources: Vec<Source>,
-        options: Options,
-        complain: Complain,
-        failed: OnFailure,
-    ) -> Result<Rc<Script>, String> {
-        let limits = Limits { heap: options.heap, step: options.step_heap };
-        let runtime = Runtime::open(limits, complain)?;
+    /// When there is no mruby or no memory.
+    pub fn open(plan: Arc<Plan>, complain: Complain, failed: OnFailure) -> Result<Rc<Script>, String> {
+        let step = plan.routes.iter().map(|route| route.limits.request_heap).max().unwrap_or(plan.heap);
+        let runtime = Runtime::open(mruby::Limits { heap: plan.heap, step }, complain)?;
         let names = Names::new(&runtime).ok_or("no memory for a Ruby VM")?;
-        let script = Rc::new(Script {
-            runtime,
-            names,
-            apps: RefCell::default(),
-            loaded: watch::Sender::new(0),
-            wanted: sources.len(),
-            options,
-            failed,
-            served: Cell::new(0),
-        });
-        tokio::task::spawn_local(load(script.clone(), sources));
+        let apps = RefCell::default();
+        let script = Rc::new(Script { runtime, names, plan, apps, loaded: watch::Sender::new(0), failed });
+        tokio::task::spawn_local(load(script.clone()));
         Ok(script)
     }
 
@@ -88,7 +98,7 @@ impl Script {
     pub async fn ready(&self) -> Result<(), String> {
         let mut loaded = self.loaded.subscribe();
         // The sender is ours: it cannot be gone.
-        let _ = loaded.wait_for(|count| *count == self.wanted).await;
+        let _ = loaded.wait_for(|count| *count == self.plan.sources.len()).await;
         self.apps
             .borrow()
             .iter()
@@ -96,59 +106,74 @@ impl Script {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Requests that were given to Ruby.
-    pub fn served(&self) -> u64 {
-        self.served.get()
-    }
-
     /// Whether the VM can be used no more: open another [`Script`].
     pub fn is_broken(&self) -> bool {
         self.runtime.is_broken()
     }
 
-    /// Handler number `app` answers, or whoever comes after it. `mount`: where it stands, without a trailing slash.
-    pub async fn handle(&self, app: usize, mount: &[u8], exchange: Exchange, next: &dyn Next) -> Response {
-        match self.answer(app, mount, exchange).await {
-            Ok(Answer::Final(response)) => response,
-            Ok(Answer::Fallthrough(exchange, fields)) => {
-                let mut response = next.answer(exchange).await;
-                for (name, value) in fields.iter() {
-                    response.fields.push(name, value);
-                }
-                response
-            }
-            Err(failed) => {
-                let (failure, exchange) = *failed;
-                (self.failed)(&failure, &exchange.request);
-                failure.into_response()
-            }
-        }
+    /// The route that a request belongs to: the longest path that it is below.
+    pub fn route(&self, request: &Request) -> Option<&Route> {
+        let path = request.path();
+        self.plan.routes.iter().find(|route| {
+            path.strip_prefix(route.path.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        })
     }
 
-    async fn answer(&self, app: usize, mount: &[u8], mut exchange: Exchange) -> Result<Answer, Failed> {
-        let app = match self.app(app).await {
+    /// The handlers of a route answer, or whoever comes after them.
+    pub async fn handle(&self, route: &Route, mut exchange: Exchange, next: &dyn Next) -> Response {
+        let mut fields = Fields::default();
+        for &handler in &route.handlers {
+            match self.answer(handler, route, exchange).await {
+                Ok(Answer::Final(mut response)) => {
+                    add(&mut response, &fields);
+                    return response;
+                }
+                Ok(Answer::Fallthrough(left, more)) => {
+                    more.iter().for_each(|(name, value)| fields.push(name, value));
+                    exchange = left;
+                }
+                Err(failed) => {
+                    let (failure, exchange) = *failed;
+                    (self.failed)(&failure, &exchange.request);
+                    return failure.into_response();
+                }
+            }
+        }
+        let mut response = next.answer(exchange).await;
+        add(&mut response, &fields);
+        response
+    }
+
+    async fn answer(&self, handler: usize, route: &Route, mut exchange: Exchange) -> Result<Answer, Failed> {
+        let app = match self.app(handler).await {
             Ok(app) => app,
             Err(why) => return Err(fail(FailureKind::Internal, why, exchange)),
         };
-        let body = match self.collect(&mut exchange).await {
+        let body = match self.collect(route, &mut exchange).await {
             Ok(body) => body,
             Err(failure) => return Err(Box::new((failure, exchange))),
         };
-        self.served.set(self.served.get() + 1);
         let seat = self.runtime.seat();
-        let first = env::build(&self.names, &exchange.request, mount, body.as_deref(), |env| {
-            seat.request(app, env.iter().copied())
-        });
+        let first =
+            env::build(&self.names, &exchange.request, route.path.as_bytes(), body.as_deref(), |env| {
+                seat.request(app, env.iter().copied())
+            });
         // Most handlers never wait: for them nothing is set up.
         if matches!(first, Step::Done) {
             start_spawned(&self.runtime);
             return self.read(exchange);
         }
-        self.wait(exchange, seat, first).await
+        self.wait(route, exchange, seat, first).await
     }
 
     /// Goes on with a request that waits, until there is a response or the head of one.
-    async fn wait(&self, exchange: Exchange, seat: Seat, first: Step) -> Result<Answer, Failed> {
+    async fn wait(
+        &self,
+        route: &Route,
+        exchange: Exchange,
+        seat: Seat,
+        first: Step,
+    ) -> Result<Answer, Failed> {
         let (outlet, head) = Outlet::new();
         let asker = Rc::new(Asker { outlet: Some(RefCell::new(outlet)) });
         let runtime = self.runtime.clone();
@@ -169,8 +194,8 @@ impl Script {
                     .and_then(|fields| answer::response(head.status, fields, Body::Stream(Box::new(head.body))));
                 return response.map(Answer::Final).map_err(|failure| Box::new((failure, exchange)));
             }
-            () = tokio::time::sleep(self.options.deadline) => {
-                let why = format!("no answer within the deadline ({} s)", self.options.deadline.as_secs_f64());
+            span = over(route.limits.deadline) => {
+                let why = format!("the handler gave no answer within mruby.deadline ({} s)", span.as_secs_f64());
                 return Err(fail(FailureKind::WorkerStuck, why, exchange));
             }
         };
@@ -217,23 +242,21 @@ impl Script {
     }
 
     /// The request's body, which stays in the exchange for those who come after.
-    async fn collect(&self, exchange: &mut Exchange) -> Result<Option<bytes::Bytes>, Failure> {
+    async fn collect(&self, route: &Route, exchange: &mut Exchange) -> Result<Option<bytes::Bytes>, Failure> {
         if matches!(exchange.incoming, Incoming::Empty) {
             return Ok(None);
         }
         let incoming = std::mem::replace(&mut exchange.incoming, Incoming::Empty);
-        match collect(incoming, self.options.max_body, &self.options.temp_dir).await? {
+        let limit = route.limits.max_body;
+        match collect(incoming, limit, &self.plan.temp_dir).await? {
             Collected::Empty => Ok(None),
             Collected::Memory(bytes) => {
                 exchange.incoming = Incoming::Ready(bytes.clone());
                 Ok(Some(bytes))
             }
             Collected::Spooled { len, .. } => {
-                let limit = self.options.max_body;
-                Err(Failure::new(
-                    FailureKind::ContentTooLarge,
-                    format!("a body of {len} bytes, mruby takes {limit}"),
-                ))
+                let why = format!("the body has {len} bytes, a handler takes mruby.max_body ({limit})");
+                Err(Failure::new(FailureKind::ContentTooLarge, why))
             }
         }
     }
@@ -253,25 +276,37 @@ fn fail(kind: FailureKind, why: impl Into<std::borrow::Cow<'static, str>>, excha
     Box::new((Failure::new(kind, why), exchange))
 }
 
+/// What handlers set before they left the answer to others.
+fn add(response: &mut Response, fields: &Fields) {
+    fields.iter().for_each(|(name, value)| response.fields.push(name, value));
+}
+
+/// Ready when so much time has passed.
+async fn over(span: Option<Duration>) -> Duration {
+    match span {
+        Some(span) => {
+            tokio::time::sleep(span).await;
+            span
+        }
+        None => std::future::pending().await,
+    }
+}
+
 /// Evaluates one handler after the other; each may wait.
-async fn load(script: Rc<Script>, sources: Vec<Source>) {
-    for source in sources {
+async fn load(script: Rc<Script>) {
+    let runtime = &script.runtime;
+    for source in &script.plan.sources {
         let mut args = Tape::new();
         args.array(2).str(&source.code).str(source.name());
-        let runtime = &script.runtime;
         let seat = runtime.seat();
         let first = seat.start(runtime.load_app, &args);
-        let ended = drive(runtime, &seat, &Rc::default(), first).await;
-        let app = match ended {
-            Ok(()) => runtime
-                .out(|out| out.int())
-                .and_then(|app| u32::try_from(app).ok())
-                .ok_or_else(|| format!("{}: the VM gave no handler", source.name())),
-            Err(error) => Err(told(&source, &error)),
+        let app = match drive(runtime, &seat, &Rc::default(), first).await {
+            Ok(()) => {
+                let number = runtime.out(|out| out.int()).and_then(|app| u32::try_from(app).ok());
+                number.ok_or_else(|| format!("{}: the VM gave no handler", source.name()))
+            }
+            Err(error) => Err(told(source, &error)),
         };
-        if let Err(why) = &app {
-            (runtime.state.complain)(why);
-        }
         script.apps.borrow_mut().push(app);
         script.loaded.send_modify(|count| *count += 1);
     }
