@@ -17,12 +17,16 @@ pub(crate) fn outcome(shared: &Shared, left: Vec<Left>, started_at: jiff::Timest
     let seconds = Duration::from_nanos(last.saturating_sub(began)).as_secs_f64();
     let threads = shared.published.len();
     let names = names(shared);
-    let mut all = empty(started_at, seconds);
-    for left in left {
+    let shares = left.into_iter().map(|left| {
         let mut one = empty(started_at, seconds);
         add(&mut one, left, &names);
+        one
+    });
+    let merged = shares.reduce(|mut all, one| {
         all.merge(one);
-    }
+        all
+    });
+    let mut all = merged.unwrap_or_else(|| empty(started_at, seconds));
     correct(&mut all, shared);
     let usable = seconds * f64::from(u32::try_from(threads).unwrap_or(u32::MAX));
     all.busy = if usable > 0.0 { (all.cpu_seconds / usable).min(1.0) } else { 0.0 };

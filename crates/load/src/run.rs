@@ -18,6 +18,7 @@ use crate::thread::{self, Left};
 use crate::validate::validate;
 use crate::{Outcome, Progress, Verdict, bands};
 
+const AHEAD: Duration = Duration::from_millis(10);
 const LOOK: Duration = Duration::from_millis(100);
 const EARLY_LOOK: Duration = Duration::from_millis(1);
 /// When no connection was opened for so long, those that are still missing are not waited for.
@@ -99,9 +100,10 @@ impl Running<'_> {
         if self.shared.is_closed() && keeps && plan.warm_up.is_zero() {
             self.wait_for_connections()?;
         }
-        let now = self.shared.clock.now();
-        let began = now.saturating_add(nanoseconds(plan.warm_up));
-        let started_at = jiff::Timestamp::now().checked_add(plan.warm_up).unwrap_or_default();
+        // Threads that keep a pace have to know of the beginning before it is there.
+        let ahead = if self.shared.is_closed() { plan.warm_up } else { plan.warm_up + AHEAD };
+        let began = self.shared.clock.now().saturating_add(nanoseconds(ahead));
+        let started_at = jiff::Timestamp::now().checked_add(ahead).unwrap_or_default();
         let whole = whole(plan).map(nanoseconds);
         if let Some(after) = plan.stop.after.map(nanoseconds) {
             let end = began.saturating_add(after);

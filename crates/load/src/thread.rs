@@ -135,6 +135,9 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
             return;
         }
     };
+    while run.began() == NEVER && !lane.cut.get() {
+        tokio::time::sleep(EARLY_LOOK).await;
+    }
     while let Some(job) = arrivals.next(run, run.began()) {
         if job.due >= run.end() {
             break;

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn bodies() {
         assert_eq!(read(b"5\r\nhello\r\n0\r\n\r\nrest"), Ok((b"hello".to_vec(), 15, true)));
-        assert_eq!(read(b"1;x=y\r\na\r\nA\r\n0123456789\r\n00\r\nT: 1\r\n\r\n"), Ok((b"a0123456789".to_vec(), 38, true)));
+        assert_eq!(read(b"1;x=y\r\na\r\nA\r\n0123456789\r\n00\r\nT: 1\r\n\r\n"), Ok((b"a0123456789".to_vec(), 37, true)));
         assert_eq!(read(b"5\r\nhe"), Ok((b"he".to_vec(), 5, false)));
     }
 

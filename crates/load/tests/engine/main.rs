@@ -1,0 +1,7 @@
+//! The engine against servers of all kinds over real sockets: good ones, broken ones, and those that never answer.
+
+mod answers;
+mod closed;
+mod hostile;
+mod open;
+mod support;

@@ -1,0 +1,129 @@
+//! Servers out of threads, and plans to load them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use load::plan::{
+    Arrivals, Checks, Order, Origin, Plan, Protocol, Request, Stage, Stop, Think, Timeouts, Tls, Traffic, Transport,
+};
+use load::{Outcome, Verdict};
+
+pub const OK: &str = "HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 5\r\n\r\nhello";
+
+/// A server that gives each connection to a thread of its own.
+pub fn serve(connection: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let connection = Arc::new(connection);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let connection = connection.clone();
+            std::thread::spawn(move || connection(stream));
+        }
+    });
+    address
+}
+
+/// A server that answers each request by what `answer` makes of its head and of how many came before it on the connection;
+/// it closes the connection where that is `None`.
+pub fn answering(answer: impl Fn(&str, usize) -> Option<String> + Send + Sync + 'static) -> SocketAddr {
+    serve(move |mut stream| {
+        let mut number = 0;
+        let mut bytes = Vec::new();
+        while let Some(head) = next_head(&mut stream, &mut bytes) {
+            let Some(text) = answer(&head, number) else { return };
+            if stream.write_all(text.as_bytes()).is_err() {
+                return;
+            }
+            number += 1;
+        }
+    })
+}
+
+/// The head of the next request, its body read over.
+pub fn next_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
+    loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&bytes[..end + 4]).into_owned();
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("Content-Length: "))
+                .map_or(0, |length| length.parse().expect("a number"));
+            if bytes.len() >= end + 4 + length {
+                bytes.drain(..end + 4 + length);
+                return Some(head);
+            }
+        }
+        let mut more = [0; 65536];
+        match stream.read(&mut more) {
+            Ok(count @ 1..) => bytes.extend_from_slice(&more[..count]),
+            _ => return None,
+        }
+    }
+}
+
+pub fn request(address: SocketAddr, target: &str) -> Request {
+    Request {
+        origin: Origin { tls: false, host: address.ip().to_string(), port: address.port() },
+        method: "GET".to_owned(),
+        target: target.to_owned(),
+        headers: Vec::new(),
+        body: Bytes::new(),
+        weight: 1,
+    }
+}
+
+/// `users` users ask `requests` times in all.
+pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Plan {
+    Plan {
+        requests: vec![request(address, "/")],
+        order: Order::InTurn,
+        traffic: Traffic::Closed { users, think: Think::None },
+        stop: Stop { requests: Some(requests), ..Stop::default() },
+        warm_up: Duration::ZERO,
+        transport: Transport {
+            protocol: Protocol::Http1 { keep_alive: true, pipeline: 1 },
+            to: None,
+            tls: Tls::default(),
+        },
+        timeouts: Timeouts {
+            connect: Duration::from_secs(5),
+            request: Duration::from_secs(10),
+            grace: Duration::from_secs(5),
+        },
+        checks: Checks::default(),
+        threads: 2,
+        cookies: false,
+        stages: false,
+    }
+}
+
+/// `rate` requests per second for a while.
+pub fn open(address: SocketAddr, rate: f64, lasting: Duration, connections: usize) -> Plan {
+    let stages = vec![Stage { from: rate, to: rate, lasting: Some(lasting) }];
+    Plan {
+        traffic: Traffic::Open { stages, arrivals: Arrivals::Even, connections },
+        stop: Stop::default(),
+        ..closed(address, 1, 1)
+    }
+}
+
+pub fn run(plan: &Plan) -> Outcome {
+    load::run(plan, &mut |_| Verdict::Go).expect("a run")
+}
+
+/// Whatever happened, each request that was begun has come to one end.
+pub fn assert_balanced(outcome: &Outcome) {
+    assert_eq!(outcome.sent, outcome.ok + outcome.errors.total() - outcome.errors.unsent, "{outcome:#?}");
+    assert_eq!(outcome.ok, outcome.latency.len());
+    assert_eq!(outcome.ok, outcome.service.len());
+    assert_eq!(outcome.ok, outcome.first_byte.len());
+    let course = outcome.course.iter().fold((0, 0, 0), |sum, second| {
+        assert_eq!(second.ok, second.spread.iter().map(|(_, count)| count).sum::<u64>());
+        (sum.0 + second.sent, sum.1 + second.ok, sum.2 + second.errors)
+    });
+    assert_eq!(course, (outcome.sent, outcome.ok, outcome.errors.total() - outcome.errors.unsent));
+}
