@@ -67,10 +67,11 @@ module Bench
       end
 
       # One line, or nil for a program that is not here.
-      def version(name)
-        return unless there?(name)
+      def version(name) = there?(name) ? told(ALL.fetch(name).version) : nil
 
-        text, = Open3.capture2e(*ALL.fetch(name).version)
+      # The line with a number in what a command answers.
+      def told(words)
+        text, = Open3.capture2e(*words)
         text.lines.map(&:strip).find { |line| line.match?(NUMBERED) }&.slice(0, 100)
       end
     end

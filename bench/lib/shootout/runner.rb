@@ -56,7 +56,7 @@ module Bench
       end
 
       def introduce
-        missing = Programs.missing
+        missing = Programs.missing(@scenarios.flat_map { |scenario| programs(scenario, scenario.trials) }.uniq)
         @out.puts "Missing, and left out: #{missing.join(', ')}. To have them: bench/shootout --install, or\n  #{Programs.apt(missing)}" if missing.any?
         seconds = @scenarios.sum { |scenario| scenario.trials.sum { |trial| estimate(trial) } }
         @out.puts "About #{duration(seconds)}, until #{(Time.now + seconds).strftime('%H:%M')}. What is measured is kept, whenever you interrupt."
@@ -79,7 +79,7 @@ module Bench
         return skip(store, missing) if missing.any?
 
         trials = present(tables.flat_map(&:trials), store)
-        store.versions(versions(scenario, trials))
+        store.versions(programs(scenario, trials), @setup.firebrick)
         scenario.around { rounds(trials, store) }
         store.complete
         show(store)
@@ -101,7 +101,7 @@ module Bench
         missing.empty? ? trial.absent : "not installed: `#{Programs.apt(missing)}`"
       end
 
-      def versions(scenario, trials) = (scenario.needs + trials.flat_map(&:needs)).uniq
+      def programs(scenario, trials) = (scenario.needs + trials.flat_map(&:needs)).uniq
 
       def rounds(trials, store)
         @options.size.rounds.times do |round|
@@ -120,17 +120,22 @@ module Bench
       # The figures of a trial, or why there are none. A load generator that hangs gets another try, which is said.
       def attempt(trial)
         trial.work.call
-      rescue Late => e
+      rescue Late
         again = once_more(trial)
-        again.is_a?(Failure) ? e : again.merge(repeated: 1)
+        again.is_a?(Failure) ? again : again.merge(repeated: 1)
       rescue Failure => e
-        e
+        told(e)
       end
 
       def once_more(trial)
         trial.work.call
       rescue Failure => e
-        e
+        told(e)
+      end
+
+      # Without the paths of this machine.
+      def told(failure)
+        Failure.new(failure.message.gsub(@setup.dir, "{work}").gsub(@setup.firebrick, "firebrick").gsub("#{Setup::ROOT}/", ""))
       end
 
       def progress(text)

@@ -58,7 +58,10 @@ module Bench
       # Share of the processors that other programs took before a round.
       def busy(share) = @data["busy"] = [@data["busy"], share].max
 
-      def versions(names) = @data["versions"] = names.to_h { |name| [name, Programs.version(name)] }.compact
+      # firebrick: path of the binary.
+      def versions(names, firebrick)
+        @data["versions"] = { "firebrick" => Programs.told([firebrick, "--version"]), **names.to_h { |name| [name, Programs.version(name)] } }.compact
+      end
 
       def complete
         @data["complete"] = true

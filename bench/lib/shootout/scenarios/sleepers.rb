@@ -45,7 +45,7 @@ module Bench
       end
 
       def program(name, many, needs, &words)
-        Trial.new(name: "#{name}, #{many}", cells: [name, Figures.number(many)], needs: needs, seconds: @size.sleep + 3,
+        Trial.new(name: "#{name}, #{Figures.number(many)}", apart: many < @size.sleepers, cells: [name, Figures.number(many)], needs: needs, seconds: @size.sleep + 3,
                   work: -> { run([*words.call, many.to_s, @size.sleep.to_s], many) })
       end
 
@@ -99,7 +99,7 @@ module Bench
 
       def server_text
         "`#{load}`, a connection for each, all processors for all. In Ruby a request that sleeps holds a thread, in Puma as in Firebrick: #{shape.reduce(:*)} threads are given to both. " \
-          "#{count} such requests at once are more than threads can hold and more than the descriptors of one process (20,000 here); with threads they would go through in " \
+          "#{count} such requests at once are more than threads can hold, and over HTTP/1.1 more than one process has descriptors (#{Figures.number(Process.getrlimit(:NOFILE).first)} here); with threads they would go through in " \
           "#{(@size.sleepers / @size.connections.to_f).ceil} waves, a wave of #{@size.sleep} s each."
       end
 
