@@ -69,6 +69,7 @@ pub struct Section {
 /// Something shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a page has a few dozen; boxes would burden every caller")]
 pub enum Block {
     /// A plot, with its data as a table behind a fold.
     Plot(Plot),

@@ -1,5 +1,6 @@
 //! Draws bars side by side, with spreads.
 
+use super::hatch;
 use super::legend::{self, Entry, Sample};
 use super::rows::{self, Rows};
 use super::ruler::{Ruler, Start};
@@ -91,7 +92,7 @@ fn draw_bar(
         sheet.rect(area, "paper");
         sheet.rect(area, &format!("{}{back}", fill(series)));
         if group.bars.len() > 1 {
-            sheet.rect(area, &format!("hatch g{}", series % 7));
+            hatch::draw(sheet, area, series);
         }
         end = at.max(base);
         if let (Some(low), Some(high)) =

@@ -53,8 +53,8 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Histogram) -> Ground<'a> {
 /// or not above 0 on a log scale, is counted with the smallest value that can be shown.
 #[must_use]
 pub fn buckets_of(values: impl IntoIterator<Item = (f64, u64)>, log: bool, wanted: usize) -> Vec<Bucket> {
-    let (to_scale, from_scale): (fn(f64) -> f64, fn(f64) -> f64) =
-        if log { (f64::log10, |at| 10f64.powf(at)) } else { (|at| at, |at| at) };
+    let to_scale = |value: f64| if log { value.log10() } else { value };
+    let from_scale = |at: f64| if log { 10f64.powf(at) } else { at };
     let mut odd = 0;
     let mut even = Vec::new();
     for (value, count) in values {

@@ -1,5 +1,6 @@
 //! Names of series: beside the ends of their lines where there is room, else in a row above.
 
+use super::hatch;
 use super::sheet::{Anchor, Area, Sheet, fill, stroke};
 use super::text;
 
@@ -50,7 +51,7 @@ fn sample(sheet: &mut Sheet, entry: &Entry, (x, y): (f64, f64)) {
         Sample::Marker => sheet.marker(entry.series, (x + SAMPLE / 2.0, y), 4.5, &fill(entry.series)),
         Sample::Area => {
             sheet.rect(box_of(11.0), &fill(entry.series));
-            sheet.rect(box_of(11.0), &format!("hatch g{}", entry.series % 7));
+            hatch::draw(sheet, box_of(11.0), entry.series);
         }
     }
 }

@@ -4,6 +4,7 @@ mod bars;
 mod describe;
 mod frame;
 mod frontier;
+mod hatch;
 mod heat;
 mod histogram;
 mod legend;
@@ -94,7 +95,6 @@ impl Plot {
             svg.element("title", &[("id", &"title")], self.title());
             svg.element("desc", &[("id", &"desc")], &describe::describe(self));
             svg.within("style", &[], |style| style.verbatim(STYLE));
-            hatches(svg);
             svg.empty("rect", &[("width", &width), ("height", &height), ("class", &"paper")]);
             let shift = format!("translate({MARGIN} {MARGIN})");
             svg.within("g", &[("transform", &shift)], |group| group.append(&sheet.markup));
@@ -172,27 +172,6 @@ impl Plot {
             Plot::Heat(plot) => heat::draw(sheet, plot),
         }
     }
-}
-
-/// Patterns that tell areas apart on paper without colours; seen in print only. `g0` stays plain.
-pub(crate) fn hatches(markup: &mut Markup) {
-    let lines: [(&str, &str); 6] = [
-        ("g1", "M-1 7L7 -1M-1 1L1 -1M5 7L7 5"),
-        ("g2", "M0 3H6"),
-        ("g3", "M-1 -1L7 7M-1 5L1 7M5 -1L7 1"),
-        ("g4", "M3 0V6"),
-        ("g5", "M0 3H6M3 0V6"),
-        ("g6", "M2.5 3H3.5"),
-    ];
-    markup.within("defs", &[], |defs| {
-        for (name, path) in lines {
-            let attributes: [(_, &dyn Display); 4] =
-                [("id", &name), ("width", &6), ("height", &6), ("patternUnits", &"userSpaceOnUse")];
-            defs.within("pattern", &attributes, |pattern| {
-                pattern.empty("path", &[("d", &path), ("stroke", &"#fff"), ("stroke-width", &1.4)]);
-            });
-        }
-    });
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Draws bars cut into parts.
 
+use super::hatch;
 use super::legend::{self, Entry, Sample};
 use super::rows::{self, Rows};
 use super::ruler::{Ruler, Start, usable};
@@ -78,9 +79,9 @@ fn parts(sheet: &mut Sheet, plot: &Stages, ruler: &Ruler, stack: &Stack, top: f6
         }
         let area = Area { x: from, y: top, width: (to - from).max(0.8), height: BAR };
         sheet.rect(area, &format!("part {}", fill(series)));
-        sheet.rect(area, &format!("hatch g{}", series % 7));
+        hatch::draw(sheet, area, series);
         let label = plot.x.unit.show(length);
-        if sheet.text_width(&label) + 8.0 <= to - from {
+        if sheet.text_width(&label) * 1.1 + 8.0 <= to - from {
             let y = top + BAR / 2.0 + sheet.font * 0.35;
             sheet.text(f64::midpoint(from, to), y, Anchor::Middle, &format!("on o{}", series % 7), &label);
         }

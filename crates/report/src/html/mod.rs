@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::draw::{self, Size, hatches, twin};
+use crate::draw::{self, Size, twin};
 use crate::markup::Markup;
 use crate::page::{Block, KeyFigure, Page, Section, Table, Verdict};
 use crate::plot::Plot;
@@ -46,7 +46,6 @@ impl Page {
     }
 
     fn body(&self, body: &mut Markup) {
-        body.within("svg", &[("class", &"aside"), ("aria-hidden", &"true")], hatches);
         body.within("header", &[], |header| {
             header.within("h1", &[], |heading| breakable(heading, &self.title));
             paragraph(header, "subtitle", &self.subtitle);
