@@ -16,5 +16,11 @@ fuzz_target!(|text: &str| {
     if let Ok(condition) = condition::condition(text) {
         assert!(condition.limit.is_finite() && condition.limit >= 0.0);
     }
-    let _ = (inputs::duration(text), inputs::rate(text), inputs::size(text), inputs::count(text), inputs::statuses(text));
+    let _ = (
+        inputs::duration(text),
+        inputs::rate(text),
+        inputs::size(text),
+        inputs::count(text),
+        inputs::statuses(text),
+    );
 });

@@ -65,14 +65,47 @@ fn how_much() -> [Arg; 6] {
 fn how_often() -> [Arg; 8] {
     const H: &str = "When requests are sent";
     [
-        valued("rate", "RATE", H, "Send at this rate, whether or not answers come (open model): 500/s, 375/min, a ramp 100..2000/s:30s, steps 100/s:10s,200/s:10s"),
-        valued("arrivals", "HOW", H, "With --rate: even, or random[:SEED] as independent people come (Poisson) [default: even]"),
-        valued("think", "TIME", H, "What users wait between an answer and the next question: 2s, or 0..2s for a random time up to it"),
-        valued("order", "HOW", H, "Which of several URLs is next: in-turn, or random[:SEED] [default: in-turn]"),
-        path(valued("replay", "FILE", H, "Send what an access log says, with its gaps, to URL; - reads standard input")),
-        valued("speed", "FACTOR", H, "With --replay: so many times as fast, such as 2x or 0.5x [default: 1x]"),
+        valued(
+            "rate",
+            "RATE",
+            H,
+            "Send at this rate, whether or not answers come (open model): 500/s, 375/min, a ramp 100..2000/s:30s, steps 100/s:10s,200/s:10s",
+        ),
+        valued(
+            "arrivals",
+            "HOW",
+            H,
+            "With --rate: even, or random[:SEED] as independent people come (Poisson) [default: even]",
+        ),
+        valued(
+            "think",
+            "TIME",
+            H,
+            "What users wait between an answer and the next question: 2s, or 0..2s for a random time up to it",
+        ),
+        valued(
+            "order",
+            "HOW",
+            H,
+            "Which of several URLs is next: in-turn, or random[:SEED] [default: in-turn]",
+        ),
+        path(valued(
+            "replay",
+            "FILE",
+            H,
+            "Send what an access log says, with its gaps, to URL; - reads standard input",
+        )),
+        valued(
+            "speed",
+            "FACTOR",
+            H,
+            "With --replay: so many times as fast, such as 2x or 0.5x [default: 1x]",
+        ),
         flag("replay-unsafe", H, "With --replay: send POST, PUT, PATCH and DELETE too, without bodies"),
-        path(valued("urls", "FILE", H, "URLs, one per line: siege's format, and weight=3 at a line's end").short('f')),
+        path(
+            valued("urls", "FILE", H, "URLs, one per line: siege's format, and weight=3 at a line's end")
+                .short('f'),
+        ),
     ]
 }
 
@@ -80,12 +113,26 @@ fn what_is_sent() -> [Arg; 8] {
     const H: &str = "What is sent";
     [
         valued("method", "METHOD", H, "[default: GET, or POST with a body]").short('X'),
-        valued("header", "NAME: VALUE", H, "A header field; may be repeated; replaces what would be sent otherwise").short('H').action(ArgAction::Append),
+        valued(
+            "header",
+            "NAME: VALUE",
+            H,
+            "A header field; may be repeated; replaces what would be sent otherwise",
+        )
+        .short('H')
+        .action(ArgAction::Append),
         valued("body", "TEXT", H, "The body").conflicts_with("body-file"),
         path(valued("body-file", "FILE", H, "The body is what is in FILE")),
-        valued("content-type", "TYPE", H, "What the body is [default: by the file's name, else application/x-www-form-urlencoded]"),
+        valued(
+            "content-type",
+            "TYPE",
+            H,
+            "What the body is [default: by the file's name, else application/x-www-form-urlencoded]",
+        ),
         valued("user", "NAME:PASSWORD", H, "Basic authentication"),
-        valued("cookie", "NAME=VALUE", H, "A cookie that is always sent; may be repeated").short('b').action(ArgAction::Append),
+        valued("cookie", "NAME=VALUE", H, "A cookie that is always sent; may be repeated")
+            .short('b')
+            .action(ArgAction::Append),
         flag("cookies", H, "Send back the cookies that the server sets, for each user its own"),
     ]
 }
@@ -93,8 +140,18 @@ fn what_is_sent() -> [Arg; 8] {
 fn how_it_travels() -> [Arg; 11] {
     const H: &str = "How it travels";
     [
-        valued("http", "VERSION", H, "1 or 2; 2 is agreed upon with TLS, and simply spoken without [default: 1]"),
-        valued("streams", "N", H, "Requests under way on each connection of HTTP/2; implies --http 2 [default: 1]"),
+        valued(
+            "http",
+            "VERSION",
+            H,
+            "1 or 2; 2 is agreed upon with TLS, and simply spoken without [default: 1]",
+        ),
+        valued(
+            "streams",
+            "N",
+            H,
+            "Requests under way on each connection of HTTP/2; implies --http 2 [default: 1]",
+        ),
         valued("pipeline", "N", H, "Requests under way on each connection of HTTP/1.1 [default: 1]"),
         flag("no-keep-alive", H, "A new connection for each request"),
         valued("connect-to", "PLACE", H, "Connect to HOST:PORT or unix:PATH instead of where the URL says"),
@@ -102,7 +159,12 @@ fn how_it_travels() -> [Arg; 11] {
         path(valued("ca", "FILE", H, "Believe the certificates in FILE (PEM), besides the system's")),
         valued("timeout", "TIME", H, "How long an answer may take [default: 30s]"),
         valued("connect-timeout", "TIME", H, "How long connecting may take, TLS included [default: 5s]"),
-        valued("grace", "TIME", H, "After the end, how long to wait for answers that are under way [default: 5s]"),
+        valued(
+            "grace",
+            "TIME",
+            H,
+            "After the end, how long to wait for answers that are under way [default: 5s]",
+        ),
         flag("no-stages", H, "Do not ask a Firebrick where the time went"),
     ]
 }
@@ -121,8 +183,18 @@ fn what_is_right() -> [Arg; 5] {
 fn what_is_shown() -> [Arg; 7] {
     const H: &str = "What is shown";
     [
-        valued("format", "FORMAT", H, "human, json, csv (one line per second), or what other tools print: ab, ab-csv, siege, siege-json, wrk [default: human]"),
-        path(valued("json", "FILE", H, "Write everything that was seen, for programs, --merge and `firebrick plan --from`")),
+        valued(
+            "format",
+            "FORMAT",
+            H,
+            "human, json, csv (one line per second), or what other tools print: ab, ab-csv, siege, siege-json, wrk [default: human]",
+        ),
+        path(valued(
+            "json",
+            "FILE",
+            H,
+            "Write everything that was seen, for programs, --merge and `firebrick plan --from`",
+        )),
         path(valued("csv", "FILE", H, "Write one line per second")),
         path(valued("html", "FILE", H, "Write a page with plots")),
         valued("name", "TEXT", H, "What to call this run"),

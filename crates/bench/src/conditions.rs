@@ -27,7 +27,9 @@ fn figure(metric: Metric, outcome: &Outcome) -> Option<f64> {
         Metric::Time(view, figure) => time(view, figure, outcome),
         Metric::Errors => Some(errors as f64),
         Metric::ErrorShare => (all > 0).then(|| 100.0 * errors as f64 / all as f64),
-        Metric::Timeouts => Some((outcome.errors.timeout + outcome.errors.connect_timeout + outcome.errors.cut_off) as f64),
+        Metric::Timeouts => {
+            Some((outcome.errors.timeout + outcome.errors.connect_timeout + outcome.errors.cut_off) as f64)
+        }
         Metric::Rate => Some(per_second(outcome.ok, outcome.seconds)),
         Metric::Requests => Some(outcome.ok as f64),
     }
@@ -44,7 +46,9 @@ fn time(view: View, figure: Figure, outcome: &Outcome) -> Option<f64> {
         return None;
     }
     Some(match figure {
-        Figure::Percentile(percentile) => histogram.value_at_percentile(percentile).min(histogram.max()) as f64,
+        Figure::Percentile(percentile) => {
+            histogram.value_at_percentile(percentile).min(histogram.max()) as f64
+        }
         Figure::Max => histogram.max() as f64,
         Figure::Mean => histogram.mean(),
     })
@@ -80,7 +84,18 @@ mod tests {
 
     #[test]
     fn what_is_met_is_told_with_its_figure() {
-        let all = ["p50>499ms", "p50>501ms", "max>=1s", "mean<1s", "errors>2", "errors>3", "errors%>0.2", "rate<501/s", "requests<1k", "timeouts>0"];
+        let all = [
+            "p50>499ms",
+            "p50>501ms",
+            "max>=1s",
+            "mean<1s",
+            "errors>2",
+            "errors>3",
+            "errors%>0.2",
+            "rate<501/s",
+            "requests<1k",
+            "timeouts>0",
+        ];
         assert_eq!(
             verdicts(&all, &outcome()),
             vec![

@@ -62,7 +62,8 @@ impl Document {
 
     /// The JSON, with a line's end.
     pub fn to_json(&self) -> Result<String, String> {
-        let text = serde_json::to_string(self).map_err(|why| format!("the result cannot be written as JSON: {why}"))?;
+        let text = serde_json::to_string(self)
+            .map_err(|why| format!("the result cannot be written as JSON: {why}"))?;
         Ok(text + "\n")
     }
 
@@ -77,7 +78,11 @@ impl Document {
         }
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}
-            Some(version) => return Err(wrong(format!("it has version {version} of the format, this Firebrick reads {VERSION}"))),
+            Some(version) => {
+                return Err(wrong(format!(
+                    "it has version {version} of the format, this Firebrick reads {VERSION}"
+                )));
+            }
             None => return Err(wrong("it does not say which version of the format it has".to_owned())),
         }
         serde_json::from_value(value).map_err(|why| wrong(why.to_string()))

@@ -94,7 +94,9 @@ mod tests {
             histogram.record(us * 10).unwrap();
         }
         let figures = Figures::of(&histogram);
-        for (found, wanted) in [(figures.p50, 5.0), (figures.p99, 9.9), (figures.max, 10.0), (figures.mean, 5.005)] {
+        for (found, wanted) in
+            [(figures.p50, 5.0), (figures.p99, 9.9), (figures.max, 10.0), (figures.mean, 5.005)]
+        {
             assert!((found - wanted).abs() < 0.01 * wanted, "{found} {wanted}");
         }
         assert!((figures.cv - 0.577).abs() < 0.01);

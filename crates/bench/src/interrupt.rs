@@ -31,7 +31,9 @@ impl Interrupt {
             return;
         };
         runtime.block_on(async {
-            let (Ok(mut int), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+            let (Ok(mut int), Ok(mut term)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
                 return;
             };
             loop {

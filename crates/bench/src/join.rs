@@ -31,7 +31,8 @@ fn of_app(dir: &str) -> Result<Client, String> {
         format!("--control: {}", all.join("; "))
     })?;
     let control = loaded.settings.control;
-    let address = control.ask.ok_or_else(|| format!("--control: the control socket of {dir} is turned off"))?;
+    let address =
+        control.ask.ok_or_else(|| format!("--control: the control socket of {dir} is turned off"))?;
     Ok(Client::new(address, control.token))
 }
 

@@ -142,7 +142,8 @@ fn write_files(
         let Some(path) = path else {
             return;
         };
-        let written = text().and_then(|text| std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display())));
+        let written = text()
+            .and_then(|text| std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display())));
         mistakes.extend(written.err());
     };
     write(&shown.json, &|| document.to_json());
@@ -153,6 +154,7 @@ fn write_files(
 
 /// The times among the conditions, in milliseconds: they are drawn as lines.
 fn limits(conditions: &[Condition]) -> Vec<(f64, String)> {
-    let times = conditions.iter().filter(|condition| matches!(condition.metric, Metric::Time(View::Latency, _)));
+    let times =
+        conditions.iter().filter(|condition| matches!(condition.metric, Metric::Time(View::Latency, _)));
     times.map(|condition| (condition.limit / 1e3, condition.text.clone())).collect()
 }

@@ -31,7 +31,8 @@ impl Live {
             return;
         }
         let columns = usize::from(columns());
-        let [first, second] = lines(progress).map(|line| line.chars().take(columns.saturating_sub(1)).collect::<String>());
+        let [first, second] =
+            lines(progress).map(|line| line.chars().take(columns.saturating_sub(1)).collect::<String>());
         let text = format!("\r\x1b[2K{first}\n\r\x1b[2K{second}\r\x1b[1A");
         // A screen that cannot be written to is nobody's loss.
         let _ = io::stderr().write_all(text.as_bytes());
@@ -54,7 +55,11 @@ impl Drop for Live {
 }
 
 fn columns() -> u16 {
-    rustix::termios::tcgetwinsize(io::stderr()).ok().map(|size| size.ws_col).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+    rustix::termios::tcgetwinsize(io::stderr())
+        .ok()
+        .map(|size| size.ws_col)
+        .filter(|columns| *columns > 0)
+        .unwrap_or(COLUMNS)
 }
 
 fn lines(progress: &Progress) -> [String; 2] {

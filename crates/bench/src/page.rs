@@ -3,8 +3,8 @@
 use load::outcome::Second;
 use load::{Histogram, Outcome};
 use report::{
-    Axis, Block, Bucket, Column, Curve, KeyFigure, Limit, Line, Lines, Mark, Page, Percentiles, Plot, Section, Stack, Stages,
-    Table, Unit, Verdict,
+    Axis, Block, Bucket, Column, Curve, KeyFigure, Limit, Line, Lines, Mark, Page, Percentiles, Plot,
+    Section, Stack, Stages, Table, Unit, Verdict,
 };
 
 use crate::document::Document;
@@ -17,7 +17,12 @@ use crate::text::{SPLIT, kinds, server_lines};
 const BARS_PER_DOUBLING: f64 = 3.0;
 
 /// The page. `limits` are the times that must not be passed, in milliseconds, with their texts.
-pub(crate) fn page(document: &Document, limits: &[(f64, String)], broken: &[String], remarks: &[String]) -> String {
+pub(crate) fn page(
+    document: &Document,
+    limits: &[(f64, String)],
+    broken: &[String],
+    remarks: &[String],
+) -> String {
     let sections = [
         Some(over_time(document, limits)),
         Some(spread(document, limits)),
@@ -30,7 +35,12 @@ pub(crate) fn page(document: &Document, limits: &[(f64, String)], broken: &[Stri
     let title = document.name.clone().unwrap_or_else(|| format!("Load test of {}", document.plan.whom()));
     Page {
         title,
-        subtitle: format!("{}; {}; {}", document.outcome.started_at, document.plan.whom(), document.plan.sentence()),
+        subtitle: format!(
+            "{}; {}; {}",
+            document.outcome.started_at,
+            document.plan.whom(),
+            document.plan.sentence()
+        ),
         lead: lead(document, broken),
         sections: sections.into_iter().flatten().collect(),
         foot: format!("firebrick bench {}", env!("CARGO_PKG_VERSION")),
@@ -56,7 +66,8 @@ fn lead(document: &Document, broken: &[String]) -> Vec<KeyFigure> {
         note: if all > 0 { Unit::Fraction.show(summary.errors as f64 / all as f64) } else { String::new() },
         verdict: if summary.errors > 0 { Verdict::Bad } else { Verdict::Good },
     };
-    let rate = format!("{} in {}", Unit::Count.show(summary.requests as f64), Unit::Seconds.show(summary.seconds));
+    let rate =
+        format!("{} in {}", Unit::Count.show(summary.requests as f64), Unit::Seconds.show(summary.seconds));
     let mut lead = vec![figure("right answers", "rate", Unit::PerSecond.show(summary.rate_per_s), rate)];
     if !document.outcome.latency.is_empty() {
         let time = |value: f64| Unit::Milliseconds.show(value);
@@ -80,7 +91,9 @@ fn line(name: &str, points: Vec<(f64, f64)>) -> Line {
 fn over_time(document: &Document, limits: &[(f64, String)]) -> Section {
     let course = &document.outcome.course;
     // A second without answers is a gap, not a time of zero.
-    let time = |value: fn(&Second) -> u64| points(course, |second| if second.ok > 0 { ms(value(second)) } else { f64::NAN });
+    let time = |value: fn(&Second) -> u64| {
+        points(course, |second| if second.ok > 0 { ms(value(second)) } else { f64::NAN })
+    };
     let latency = Lines {
         title: "Time to answer".to_owned(),
         note: "Half of the requests were faster than p50, 99 of 100 faster than p99.".to_owned(),
@@ -189,7 +202,8 @@ fn buckets(histogram: &Histogram) -> Vec<Bucket> {
         let at = index(step.value_iterated_to()).saturating_sub(first).min(counts.len() - 1);
         counts[at] += step.count_at_value();
     }
-    let bucket = |(at, count): (usize, u64)| Bucket { from: edge(first + at), to: edge(first + at + 1), count };
+    let bucket =
+        |(at, count): (usize, u64)| Bucket { from: edge(first + at), to: edge(first + at + 1), count };
     counts.into_iter().enumerate().map(bucket).collect()
 }
 
@@ -214,7 +228,8 @@ fn where_it_went(outcome: &Outcome) -> Option<Section> {
             continue;
         };
         let parts = found.parts();
-        let values = names.map(|name| parts.iter().find(|(part, _)| *part == name).map_or(0.0, |(_, value)| *value));
+        let values =
+            names.map(|name| parts.iter().find(|(part, _)| *part == name).map_or(0.0, |(_, value)| *value));
         stacks.push(Stack { label: name.to_owned(), values: values.to_vec() });
         sentences.push(format!("{name} {}", found.sentence()));
     }
@@ -222,7 +237,8 @@ fn where_it_went(outcome: &Outcome) -> Option<Section> {
         return None;
     }
     // Parts that nobody waited for would only take up the legend.
-    let used: Vec<usize> = (0..names.len()).filter(|at| stacks.iter().any(|stack| stack.values[*at] > 0.0)).collect();
+    let used: Vec<usize> =
+        (0..names.len()).filter(|at| stacks.iter().any(|stack| stack.values[*at] > 0.0)).collect();
     for stack in &mut stacks {
         stack.values = used.iter().map(|at| stack.values[*at]).collect();
     }
@@ -252,15 +268,20 @@ fn went_wrong(document: &Document) -> Option<Section> {
     let count = |count: u64| Unit::Count.show(count as f64);
     let table = Table {
         columns: vec![Column::text("kind"), Column::number("how many"), Column::text("what it means")],
-        rows: kinds.into_iter().map(|(name, found, meaning)| vec![name.to_owned(), count(found), meaning]).collect(),
+        rows: kinds
+            .into_iter()
+            .map(|(name, found, meaning)| vec![name.to_owned(), count(found), meaning])
+            .collect(),
         ..Table::default()
     };
     let mut blocks = vec![Block::Table(table)];
     if !outcome.statuses.is_empty() {
-        let all: Vec<String> = outcome.statuses.iter().map(|(status, found)| format!("{status}: {}", count(*found))).collect();
+        let all: Vec<String> =
+            outcome.statuses.iter().map(|(status, found)| format!("{status}: {}", count(*found))).collect();
         blocks.push(Block::KeyValues(vec![("answers by status".to_owned(), all.join(", "))]));
     }
-    let texts: Vec<String> = outcome.errors.texts.iter().map(|(text, found)| format!("{} times: {text}", count(*found))).collect();
+    let texts: Vec<String> =
+        outcome.errors.texts.iter().map(|(text, found)| format!("{} times: {text}", count(*found))).collect();
     if !texts.is_empty() {
         blocks.push(Block::Notes(texts));
     }
@@ -297,8 +318,15 @@ fn by_request(outcome: &Outcome) -> Option<Section> {
 
 fn meanwhile(document: &Document) -> Option<Section> {
     let server = document.server.as_ref()?;
-    let values = server_lines(server, document.outcome.ok).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Some(Section { title: "The server meanwhile".to_owned(), text: String::new(), blocks: vec![Block::KeyValues(values)] })
+    let values = server_lines(server, document.outcome.ok)
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    Some(Section {
+        title: "The server meanwhile".to_owned(),
+        text: String::new(),
+        blocks: vec![Block::KeyValues(values)],
+    })
 }
 
 fn what_was_run(document: &Document, remarks: &[String]) -> Section {
@@ -310,22 +338,32 @@ fn what_was_run(document: &Document, remarks: &[String]) -> Section {
         ("began".to_owned(), outcome.started_at.clone()),
         ("took".to_owned(), Unit::Seconds.show(outcome.seconds)),
         ("connections opened".to_owned(), Unit::Count.show(outcome.connections as f64)),
-        ("received".to_owned(), format!(
-            "{}, {}/s",
-            Unit::Bytes.show(outcome.bytes.received as f64),
-            Unit::Bytes.show(per_second(outcome.bytes.received, outcome.seconds))
-        )),
-        ("CPU of the load generator".to_owned(), format!(
-            "{}, {} of its {}",
-            Unit::Seconds.show(outcome.cpu_seconds),
-            Unit::Fraction.show(outcome.busy),
-            if told.threads == 1 { "one thread".to_owned() } else { format!("{} threads", told.threads) }
-        )),
+        (
+            "received".to_owned(),
+            format!(
+                "{}, {}/s",
+                Unit::Bytes.show(outcome.bytes.received as f64),
+                Unit::Bytes.show(per_second(outcome.bytes.received, outcome.seconds))
+            ),
+        ),
+        (
+            "CPU of the load generator".to_owned(),
+            format!(
+                "{}, {} of its {}",
+                Unit::Seconds.show(outcome.cpu_seconds),
+                Unit::Fraction.show(outcome.busy),
+                if told.threads == 1 { "one thread".to_owned() } else { format!("{} threads", told.threads) }
+            ),
+        ),
     ];
     values.extend(outcome.server.software.iter().map(|software| ("server".to_owned(), software.clone())));
     values.extend(outcome.server.tls.iter().map(|tls| ("TLS".to_owned(), tls.clone())));
     values.extend((document.runs > 1).then(|| ("runs joined".to_owned(), document.runs.to_string())));
-    let notes: Vec<String> = limit::remarks(document).into_iter().chain(remarks.iter().cloned()).map(|note| format!("{note}.")).collect();
+    let notes: Vec<String> = limit::remarks(document)
+        .into_iter()
+        .chain(remarks.iter().cloned())
+        .map(|note| format!("{note}."))
+        .collect();
     let mut blocks = vec![Block::KeyValues(values)];
     if !notes.is_empty() {
         blocks.push(Block::Notes(notes));
@@ -341,8 +379,16 @@ mod tests {
     #[test]
     fn a_page_has_all_parts_and_takes_no_text_for_markup() {
         let broken = vec!["p99>200ms: it is 990 ms".to_owned()];
-        let text = page(&document(), &[(200.0, "p99>200ms".to_owned())], &broken, &["odd <input>".to_owned()]);
-        for part in ["Over time", "How long answers took", "Inside the server", "What went wrong", "By request", "What was run"] {
+        let text =
+            page(&document(), &[(200.0, "p99>200ms".to_owned())], &broken, &["odd <input>".to_owned()]);
+        for part in [
+            "Over time",
+            "How long answers took",
+            "Inside the server",
+            "What went wrong",
+            "By request",
+            "What was run",
+        ] {
             assert!(text.contains(part), "{part}");
         }
         assert!(text.contains("GET http://h/&lt;b&gt;") && !text.contains("<input>"));

@@ -34,7 +34,12 @@ pub(crate) fn outcome() -> Outcome {
         sent: 1_003,
         ok: 1_000,
         statuses: BTreeMap::from([(200, 1_000), (500, 2)]),
-        errors: Errors { status: 2, read: 1, texts: BTreeMap::from([("connection reset".to_owned(), 1)]), ..Errors::default() },
+        errors: Errors {
+            status: 2,
+            read: 1,
+            texts: BTreeMap::from([("connection reset".to_owned(), 1)]),
+            ..Errors::default()
+        },
         connections: 10,
         bytes: Bytes { sent: 50_000, received: 2_097_152, bodies: 1_048_576 },
         service: latency.clone(),
@@ -44,16 +49,43 @@ pub(crate) fn outcome() -> Outcome {
         connect: histogram([1_000; 10]),
         first_byte: histogram([500_000]),
         course: [(600, 3), (400, 0)]
-            .map(|(ok, errors)| Second { sent: ok, ok, errors, p50: 500_000, p95: 950_000, p99: 990_000, max: 1_000_000, ..Second::default() })
+            .map(|(ok, errors)| Second {
+                sent: ok,
+                ok,
+                errors,
+                p50: 500_000,
+                p95: 950_000,
+                p99: 990_000,
+                max: 1_000_000,
+                ..Second::default()
+            })
             .to_vec(),
-        stages: Some(Stages { told: 1_000, bands: vec![band(500_000, 500, 100_000), band(1_000_000, 500, 300_000)] }),
+        stages: Some(Stages {
+            told: 1_000,
+            bands: vec![band(500_000, 500, 100_000), band(1_000_000, 500, 300_000)],
+        }),
         cpu_seconds: 0.5,
         busy: 0.25,
         requests: vec![
-            RequestOutcome { name: "GET http://h/a".to_owned(), ok: 600, errors: 3, latency: histogram([1_000]) },
-            RequestOutcome { name: "GET http://h/<b>".to_owned(), ok: 400, errors: 0, latency: histogram([2_000]) },
+            RequestOutcome {
+                name: "GET http://h/a".to_owned(),
+                ok: 600,
+                errors: 3,
+                latency: histogram([1_000]),
+            },
+            RequestOutcome {
+                name: "GET http://h/<b>".to_owned(),
+                ok: 400,
+                errors: 0,
+                latency: histogram([2_000]),
+            },
         ],
-        server: Seen { software: Some("nginx/1.22.1".to_owned()), protocol: "HTTP/1.1".to_owned(), tls: None, length: 1_048 },
+        server: Seen {
+            software: Some("nginx/1.22.1".to_owned()),
+            protocol: "HTTP/1.1".to_owned(),
+            tls: None,
+            length: 1_048,
+        },
     }
 }
 

@@ -42,7 +42,8 @@ pub(crate) fn split(stages: &Stages, percentile: f64, total_ms: f64) -> Option<S
     // Clocks of two processes: what the server says may be a little longer than what the client saw.
     let known = unsent + queue + app;
     let shrink = if known > total_ms { total_ms / known } else { 1.0 };
-    let (unsent, queue, app, gvl) = (unsent * shrink, queue * shrink, app * shrink, gvl.map(|gvl| gvl * shrink));
+    let (unsent, queue, app, gvl) =
+        (unsent * shrink, queue * shrink, app * shrink, gvl.map(|gvl| gvl * shrink));
     let network = (total_ms - unsent - queue - app).max(0.0);
     Some(Split { total: total_ms, unsent, queue, gvl, app: app - gvl.unwrap_or(0.0), network })
 }
@@ -98,15 +99,19 @@ impl Split {
         let digits = digits(self.total / one);
         let step = 10f64.powi(-digits);
         let round = |ms: f64| (ms / one / step).round() as i64;
-        let mut parts: Vec<(&str, i64)> = self.parts().into_iter().map(|(name, ms)| (name, round(ms))).collect();
+        let mut parts: Vec<(&str, i64)> =
+            self.parts().into_iter().map(|(name, ms)| (name, round(ms))).collect();
         let total = round(self.total);
         let off = total - parts.iter().map(|(_, part)| part).sum::<i64>();
         if let Some(largest) = parts.iter_mut().max_by_key(|(_, part)| *part) {
             largest.1 += off;
         }
         let show = |steps: i64| format!("{:.*}", usize::try_from(digits).unwrap_or(0), steps as f64 * step);
-        let parts: Vec<String> =
-            parts.iter().filter(|(_, part)| *part > 0).map(|(name, part)| format!("{} {name}", show(*part))).collect();
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(_, part)| *part > 0)
+            .map(|(name, part)| format!("{} {name}", show(*part)))
+            .collect();
         format!("{} {unit} = {}", show(total), parts.join(" + "))
     }
 }
@@ -150,7 +155,10 @@ mod tests {
         let bands = vec![band(50_000, 985, 0, 40_000, 1_000), band(412_000, 15, 301_000, 104_000, 64_000)];
         let stages = Stages { told: 1000, bands };
         let p99 = split(&stages, 99.0, 412.0).unwrap();
-        assert_eq!(p99.sentence(), "412 ms = 301 queue + 64 waiting for the GVL + 40 app + 7 network and sending");
+        assert_eq!(
+            p99.sentence(),
+            "412 ms = 301 queue + 64 waiting for the GVL + 40 app + 7 network and sending"
+        );
         let p50 = split(&stages, 50.0, 50.0).unwrap();
         assert_eq!(p50.sentence(), "50.0 ms = 1.0 waiting for the GVL + 39.0 app + 10.0 network and sending");
         assert_eq!(split(&stages, 100.0, 412.0), Some(p99));

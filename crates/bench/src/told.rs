@@ -122,14 +122,22 @@ impl Told {
     pub fn sentence(&self) -> String {
         let connections = self.connections;
         let how = match &self.traffic {
-            Traffic::Closed { think: None } if connections == 1 => "one user who asks again as soon as there is an answer".to_owned(),
-            Traffic::Closed { think: None } => format!("{connections} users, each of whom asks again as soon as there is an answer"),
-            Traffic::Closed { think: Some(think) } => format!("{connections} users, each of whom pauses ({think}) before asking again"),
+            Traffic::Closed { think: None } if connections == 1 => {
+                "one user who asks again as soon as there is an answer".to_owned()
+            }
+            Traffic::Closed { think: None } => {
+                format!("{connections} users, each of whom asks again as soon as there is an answer")
+            }
+            Traffic::Closed { think: Some(think) } => {
+                format!("{connections} users, each of whom pauses ({think}) before asking again")
+            }
             Traffic::Open { rate, random } => {
                 let how = if *random { "at random distances" } else { "at even distances" };
                 format!("{rate}, {how}, whether or not answers come; at most {connections} connections")
             }
-            Traffic::Replay { speed, .. } => format!("an access log with its gaps, at {speed} speed; at most {connections} connections"),
+            Traffic::Replay { speed, .. } => {
+                format!("an access log with its gaps, at {speed} speed; at most {connections} connections")
+            }
         };
         let travel = match (self.protocol.as_str(), self.keep_alive, self.depth) {
             (protocol, false, _) => format!("{protocol}, a new connection for each request"),

@@ -81,7 +81,10 @@ impl<'a> Flags<'a> {
     pub fn count(&mut self, name: &str) -> Option<usize> {
         self.value(name, |text| {
             let count = inputs::count(text)?;
-            usize::try_from(count).ok().filter(|count| *count <= 1_000_000).ok_or_else(|| format!("{text}: at most 1000000"))
+            usize::try_from(count)
+                .ok()
+                .filter(|count| *count <= 1_000_000)
+                .ok_or_else(|| format!("{text}: at most 1000000"))
         })
     }
 

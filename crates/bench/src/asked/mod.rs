@@ -58,7 +58,10 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Asked, Vec<String>> {
     let conditions = flags.each("fail-if", condition);
     let files: Vec<PathBuf> = flags.texts("merge").map(PathBuf::from).collect();
     if !files.is_empty() {
-        flags.only(&["merge", "fail-if", "format", "json", "csv", "html", "name", "quiet", "no-progress"], "--merge loads nothing");
+        flags.only(
+            &["merge", "fail-if", "format", "json", "csv", "html", "name", "quiet", "no-progress"],
+            "--merge loads nothing",
+        );
         return flags.finish(Asked::Merge { files, shown, conditions });
     }
     let control = flags.text("control").map(str::to_owned);
@@ -115,7 +118,9 @@ fn run(flags: &mut Flags<'_>, shown: &Shown) -> Option<(Plan, Told, Vec<String>)
 fn connections(traffic: &load::plan::Traffic) -> usize {
     match traffic {
         load::plan::Traffic::Closed { users, .. } => *users,
-        load::plan::Traffic::Open { connections, .. } | load::plan::Traffic::Replay { connections, .. } => *connections,
+        load::plan::Traffic::Open { connections, .. } | load::plan::Traffic::Replay { connections, .. } => {
+            *connections
+        }
     }
 }
 
@@ -123,8 +128,6 @@ fn connections(traffic: &load::plan::Traffic) -> usize {
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2).min(4)
 }
-
-
 
 #[cfg(test)]
 mod tests;

@@ -66,7 +66,8 @@ fn together(
     typed: Vec<(String, Target)>,
     listed: Vec<urls_file::Line>,
 ) -> Option<Requests> {
-    let unix = one_socket(flags, typed.iter().map(|(_, target)| target).chain(listed.iter().map(|line| &line.url)))?;
+    let unix =
+        one_socket(flags, typed.iter().map(|(_, target)| target).chain(listed.iter().map(|line| &line.url)))?;
     let (mut requests, mut shown) = (Vec::new(), Vec::new());
     for (text, target) in typed {
         requests.push(common.request(&target, None, None, 1));
@@ -95,7 +96,10 @@ fn origin(origin: &Origin) -> String {
 }
 
 /// The socket that all go to: a run has one at most.
-fn one_socket<'a>(flags: &mut Flags<'_>, targets: impl Iterator<Item = &'a Target>) -> Option<Option<PathBuf>> {
+fn one_socket<'a>(
+    flags: &mut Flags<'_>,
+    targets: impl Iterator<Item = &'a Target>,
+) -> Option<Option<PathBuf>> {
     let mut sockets: Vec<Option<PathBuf>> = targets.map(|target| target.unix.clone()).collect();
     sockets.dedup();
     match &sockets[..] {
@@ -108,11 +112,20 @@ fn one_socket<'a>(flags: &mut Flags<'_>, targets: impl Iterator<Item = &'a Targe
 }
 
 impl Common {
-    fn request(&self, target: &Target, method: Option<&str>, body: Option<&(Bytes, &'static str)>, weight: u32) -> Request {
-        let body_bytes = body.map(|(bytes, _)| bytes.clone()).or_else(|| self.body.clone()).unwrap_or_default();
+    fn request(
+        &self,
+        target: &Target,
+        method: Option<&str>,
+        body: Option<&(Bytes, &'static str)>,
+        weight: u32,
+    ) -> Request {
+        let body_bytes =
+            body.map(|(bytes, _)| bytes.clone()).or_else(|| self.body.clone()).unwrap_or_default();
         let usual = if body.is_some() || self.body.is_some() { "POST" } else { "GET" };
         let mut headers = self.headers.clone();
-        let has = |headers: &[(String, String)], name: &str| headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));
+        let has = |headers: &[(String, String)], name: &str| {
+            headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name))
+        };
         if (body.is_some() || self.body.is_some()) && !has(&headers, "content-type") {
             let kind = self.content_type.clone().or_else(|| body.map(|(_, kind)| (*kind).to_owned()));
             headers.push(("Content-Type".to_owned(), kind.unwrap_or_else(|| content_type("").to_owned())));
@@ -122,7 +135,10 @@ impl Common {
         }
         Request {
             origin: target.origin.clone(),
-            method: method.map(str::to_owned).or_else(|| self.method.clone()).unwrap_or_else(|| usual.to_owned()),
+            method: method
+                .map(str::to_owned)
+                .or_else(|| self.method.clone())
+                .unwrap_or_else(|| usual.to_owned()),
             target: target.target.clone(),
             headers,
             body: body_bytes,
@@ -152,7 +168,11 @@ fn common(flags: &mut Flags<'_>) -> Common {
     };
     let kind = flags.value("content-type", |text| header_value(text).map(str::to_owned));
     let content_type = kind.or_else(|| file.map(|file| content_type(file).to_owned()));
-    if flags.given("content-type") && !flags.given("body") && !flags.given("body-file") && !flags.given("urls") {
+    if flags.given("content-type")
+        && !flags.given("body")
+        && !flags.given("body-file")
+        && !flags.given("urls")
+    {
         flags.mistake("--content-type needs --body or --body-file: it says what the body is");
     }
     Common { method, headers, body, content_type }
@@ -162,7 +182,9 @@ fn method(text: &str) -> Result<String, String> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     match text {
         "CONNECT" => Err("CONNECT opens a tunnel, which has no answers to count".to_owned()),
-        _ if text.is_empty() || !text.bytes().all(token) => Err(format!("{text:?} is no method: expected one such as POST")),
+        _ if text.is_empty() || !text.bytes().all(token) => {
+            Err(format!("{text:?} is no method: expected one such as POST"))
+        }
         _ if text.bytes().all(|byte| byte.is_ascii_lowercase()) => Ok(text.to_ascii_uppercase()),
         _ => Ok(text.to_owned()),
     }
@@ -177,14 +199,20 @@ fn header(text: &str) -> Result<(String, String), String> {
         return Err(wrong());
     }
     if ["connection", "transfer-encoding"].contains(&name.to_ascii_lowercase().as_str()) {
-        return Err(format!("{name} is for the load generator to say: expected --no-keep-alive or --body instead"));
+        return Err(format!(
+            "{name} is for the load generator to say: expected --no-keep-alive or --body instead"
+        ));
     }
     Ok((name.to_owned(), header_value(value.trim())?.to_owned()))
 }
 
 fn header_value(text: &str) -> Result<&str, String> {
     let control = text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
-    if control { Err(format!("{text:?} has control characters in it, which no field may have")) } else { Ok(text) }
+    if control {
+        Err(format!("{text:?} has control characters in it, which no field may have"))
+    } else {
+        Ok(text)
+    }
 }
 
 fn cookie(text: &str) -> Result<String, String> {
@@ -254,12 +282,17 @@ fn replay(flags: &mut Flags<'_>, common: &Common, typed: &[(String, Target)]) ->
             common.request(&target, Some(&asked.method), None, 1)
         })
         .collect();
-    let shown = recording.requests.iter().map(|asked| written(&Target { target: asked.target.clone(), ..place.clone() }));
+    let shown = recording
+        .requests
+        .iter()
+        .map(|asked| written(&Target { target: asked.target.clone(), ..place.clone() }));
     Some(Requests {
         shown: shown.collect(),
         unix: place.unix.clone(),
         remarks: remarks(&recording),
-        arrivals: Some(recording.arrivals.into_iter().map(|(at, which)| (at.div_f64(speed), which)).collect()),
+        arrivals: Some(
+            recording.arrivals.into_iter().map(|(at, which)| (at.div_f64(speed), which)).collect(),
+        ),
         requests,
     })
 }
@@ -276,7 +309,9 @@ fn speed(text: &str) -> Result<f64, String> {
     let digits = text.trim().trim_end_matches(['x', 'X']);
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let found = if plain { digits.parse().ok() } else { None };
-    found.filter(|speed| (0.001..=100_000.0).contains(speed)).ok_or_else(|| format!("{text:?} is no factor: expected 2x, 0.5x or 10"))
+    found
+        .filter(|speed| (0.001..=100_000.0).contains(speed))
+        .ok_or_else(|| format!("{text:?} is no factor: expected 2x, 0.5x or 10"))
 }
 
 fn remarks(recording: &Recording) -> Vec<String> {
@@ -288,7 +323,11 @@ fn remarks(recording: &Recording) -> Vec<String> {
         ));
     }
     if recording.unread > 0 {
-        remarks.push(format!("{} lines of the log could not be read, such as {}", recording.unread, recording.unread_first.join("; ")));
+        remarks.push(format!(
+            "{} lines of the log could not be read, such as {}",
+            recording.unread,
+            recording.unread_first.join("; ")
+        ));
     }
     if recording.coarse {
         remarks.push("the log has whole seconds only: requests were spread evenly within each".to_owned());

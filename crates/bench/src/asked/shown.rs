@@ -72,7 +72,10 @@ pub(super) fn read(flags: &mut Flags<'_>) -> Shown {
     let files: Vec<&PathBuf> = [&shown.json, &shown.csv, &shown.html].into_iter().flatten().collect();
     for (index, file) in files.iter().enumerate() {
         if files[..index].contains(file) {
-            flags.mistake(format!("{} is named for two kinds of output: expected a file for each", file.display()));
+            flags.mistake(format!(
+                "{} is named for two kinds of output: expected a file for each",
+                file.display()
+            ));
         }
     }
     shown

@@ -9,7 +9,8 @@ use super::*;
 
 fn typed(words: &str) -> Result<Asked, Vec<String>> {
     let words = words.split_whitespace().map(|word| word.replace('\u{1}', " "));
-    let matches = crate::arguments(Command::new("bench")).try_get_matches_from(std::iter::once("bench".to_owned()).chain(words));
+    let matches = crate::arguments(Command::new("bench"))
+        .try_get_matches_from(std::iter::once("bench".to_owned()).chain(words));
     read(&matches.unwrap_or_else(|error| panic!("{error}")))
 }
 
@@ -41,7 +42,9 @@ fn closed_models() {
     assert!(matches!(plan.traffic, Traffic::Closed { users: 200, .. }));
     assert_eq!((plan.stop.after, plan.stop.requests), (None, Some(10_000)));
     let plan = run("h --users 30 -r 20 --think 0..2s -d 1m").plan;
-    assert!(matches!(plan.traffic, Traffic::Closed { users: 30, think: Think::UpTo(pause) } if pause == Duration::from_secs(2)));
+    assert!(
+        matches!(plan.traffic, Traffic::Closed { users: 30, think: Think::UpTo(pause) } if pause == Duration::from_secs(2))
+    );
     assert_eq!((plan.stop.after, plan.stop.rounds), (seconds(60), Some(20)));
     assert!(matches!(run("h --think 500ms").plan.traffic, Traffic::Closed { think: Think::Fixed(_), .. }));
     assert!(matches!(run("h -n 3").plan.traffic, Traffic::Closed { users: 3, .. }));
@@ -52,13 +55,18 @@ fn open_models() {
     let open = |words: &str| {
         let plan = run(words).plan;
         match plan.traffic {
-            Traffic::Open { stages, arrivals, connections } => (stages, arrivals, connections, plan.stop.after),
+            Traffic::Open { stages, arrivals, connections } => {
+                (stages, arrivals, connections, plan.stop.after)
+            }
             other => panic!("{words}: {other:?}"),
         }
     };
     let flat = |rate: f64, lasting| Stage { from: rate, to: rate, lasting };
     assert_eq!(open("h --rate 500/s"), (vec![flat(500.0, None)], Arrivals::Even, 1_000, seconds(10)));
-    assert_eq!(open("h --rate 500/s -d 1m -c 20 --arrivals random:7"), (vec![flat(500.0, None)], Arrivals::Random(7), 20, seconds(60)));
+    assert_eq!(
+        open("h --rate 500/s -d 1m -c 20 --arrivals random:7"),
+        (vec![flat(500.0, None)], Arrivals::Random(7), 20, seconds(60))
+    );
     let ramp = |lasting| vec![Stage { from: 100.0, to: 2_000.0, lasting }];
     assert_eq!(open("h --rate 100..2000/s:30s").0, ramp(seconds(30)));
     assert_eq!(open("h --rate 100..2000/s:30s").3, None);
@@ -75,7 +83,10 @@ fn what_is_sent() {
     let request = &plan.requests[0];
     assert_eq!((request.method.as_str(), &request.body[..]), ("POST", &b"a=1"[..]));
     let has = |name: &str, value: &str| request.headers.contains(&(name.to_owned(), value.to_owned()));
-    assert!(has("Accept", "text/html") && has("Cookie", "a=b; c=d") && has("Authorization", "Basic am9lOnB3"), "{request:?}");
+    assert!(
+        has("Accept", "text/html") && has("Cookie", "a=b; c=d") && has("Authorization", "Basic am9lOnB3"),
+        "{request:?}"
+    );
     assert!(has("Content-Type", "application/x-www-form-urlencoded"));
     assert_eq!(plan.order, Order::Random(1));
     let request = &run("h -X put --body {} --content-type application/json --user a:b:c").plan.requests[0];
@@ -92,7 +103,10 @@ fn how_it_travels() {
     assert_eq!(transport("h --http 2").protocol, Protocol::Http2 { streams: 1 });
     assert_eq!(transport("h --streams 100").protocol, Protocol::Http2 { streams: 100 });
     assert_eq!(transport("unix:/run/a.sock:/x").to, Some(Place::Unix("/run/a.sock".into())));
-    assert_eq!(transport("h --connect-to 127.0.0.1:80").to, Some(Place::Tcp("127.0.0.1:80".parse().unwrap())));
+    assert_eq!(
+        transport("h --connect-to 127.0.0.1:80").to,
+        Some(Place::Tcp("127.0.0.1:80".parse().unwrap()))
+    );
     assert_eq!(transport("h --connect-to unix:/a").to, Some(Place::Unix("/a".into())));
     assert!(transport("https://h -k").tls.insecure);
 }
@@ -101,7 +115,10 @@ fn how_it_travels() {
 fn what_is_right_depends_on_the_format() {
     let checks = |words: &str| run(words).plan.checks;
     assert_eq!((checks("h").statuses, checks("h").length), (vec![], None));
-    assert_eq!((checks("h --format ab").statuses, checks("h --format ab").length), (vec![(100, 999)], Some(Length::Same)));
+    assert_eq!(
+        (checks("h --format ab").statuses, checks("h --format ab").length),
+        (vec![(100, 999)], Some(Length::Same))
+    );
     assert_eq!(checks("h --format wrk").length, None);
     assert_eq!(checks("h --format ab --expect-status 2xx --expect-length 5").statuses, vec![(200, 299)]);
     let hash = checks(&format!("h --expect-sha256 {}", "0f".repeat(32))).sha256;
@@ -129,7 +146,9 @@ fn files_of_urls_and_logs() {
          h - - [31/Jan/2026:12:00:08 +0000] \"GET /c HTTP/1.1\" 200 1\n",
     );
     let found = run(&format!("http://h:1 --replay {log} --speed 2x"));
-    let Traffic::Replay { arrivals, connections: 1_000 } = &found.plan.traffic else { panic!("{:?}", found.plan.traffic) };
+    let Traffic::Replay { arrivals, connections: 1_000 } = &found.plan.traffic else {
+        panic!("{:?}", found.plan.traffic)
+    };
     assert_eq!(*arrivals, vec![(Duration::ZERO, 0), (Duration::from_secs(4), 1)]);
     assert_eq!(found.remarks.len(), 3, "{:?}", found.remarks);
     assert_eq!(run(&format!("http://h:1 --replay {log} --replay-unsafe")).plan.requests[1].method, "POST");
@@ -138,7 +157,9 @@ fn files_of_urls_and_logs() {
 #[test]
 fn joining() {
     let asked = typed("--merge a.json b.json --fail-if p99>1s --format ab").unwrap();
-    assert!(matches!(asked, Asked::Merge { files, conditions, .. } if files.len() == 2 && conditions.len() == 1));
+    assert!(
+        matches!(asked, Asked::Merge { files, conditions, .. } if files.len() == 2 && conditions.len() == 1)
+    );
     let mistakes = typed("--merge a.json -c 5").err().unwrap();
     assert!(mistakes[0].contains("--connections"), "{mistakes:?}");
 }
@@ -189,7 +210,10 @@ fn mistakes_are_sentences() {
         ("h --json /nowhere/a.json", &["no folder /nowhere"]),
         ("h --json a --html a", &["two kinds of output"]),
         ("h -f /nowhere/urls.txt", &["--urls", "/nowhere"]),
-        ("h --expect-status x --expect-length y --order z", &["--expect-status", "--expect-length", "--order"]),
+        (
+            "h --expect-status x --expect-length y --order z",
+            &["--expect-status", "--expect-length", "--order"],
+        ),
     ] {
         let mistakes = typed(words).err().unwrap_or_else(|| panic!("{words}: taken")).join("\n");
         for part in parts {

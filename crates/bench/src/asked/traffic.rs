@@ -5,9 +5,9 @@ use std::time::Duration;
 use load::inputs;
 use load::plan::{Arrivals, Order, Stage, Stop, Think, Traffic};
 
-use crate::told::Traffic as ToldTraffic;
 use super::flags::Flags;
 use super::requests::Requests;
+use crate::told::Traffic as ToldTraffic;
 
 const USERS: usize = 50;
 const MOST_CONNECTIONS: usize = 1_000;
@@ -26,7 +26,11 @@ pub(super) struct When {
 
 pub(super) fn read(flags: &mut Flags<'_>, asked: Option<&Requests>) -> Option<When> {
     flags.not_with("rate", &["think", "replay"], "a rate says when requests are sent, whatever users do");
-    flags.not_with("rate", &["reps"], "there are no users who could count; expected -n for the number of requests");
+    flags.not_with(
+        "rate",
+        &["reps"],
+        "there are no users who could count; expected -n for the number of requests",
+    );
     flags.not_with("replay", &["think", "reps", "order"], "the log says when requests are sent");
     flags.needs("arrivals", "rate", "it says how arrivals at a rate follow each other");
     let order = flags.value("order", order).unwrap_or(Order::InTurn);
@@ -40,10 +44,13 @@ pub(super) fn read(flags: &mut Flags<'_>, asked: Option<&Requests>) -> Option<Wh
     let think = flags.value("think", think).unwrap_or(Think::None);
     if let Some(recorded) = asked.and_then(|asked| asked.arrivals.clone()) {
         let told = ToldTraffic::Replay {
-            speed: flags.text("speed").map_or_else(|| "1x".to_owned(), |speed| format!("{}x", speed.trim_end_matches('x'))),
+            speed: flags
+                .text("speed")
+                .map_or_else(|| "1x".to_owned(), |speed| format!("{}x", speed.trim_end_matches('x'))),
             lasting_s: recorded.last().map_or(0.0, |(at, _)| at.as_secs_f64()),
         };
-        let traffic = Traffic::Replay { arrivals: recorded, connections: connections.unwrap_or(MOST_CONNECTIONS) };
+        let traffic =
+            Traffic::Replay { arrivals: recorded, connections: connections.unwrap_or(MOST_CONNECTIONS) };
         return Some(When { traffic, stop, order, told });
     }
     if flags.given("rate") {
@@ -51,7 +58,8 @@ pub(super) fn read(flags: &mut Flags<'_>, asked: Option<&Requests>) -> Option<Wh
         let (stages, stop) = open(flags, stages, stop)?;
         let random = matches!(arrivals, Arrivals::Random(_));
         let told = ToldTraffic::Open { rate: flags.text("rate").unwrap_or_default().to_owned(), random };
-        let traffic = Traffic::Open { stages, arrivals, connections: connections.unwrap_or(MOST_CONNECTIONS) };
+        let traffic =
+            Traffic::Open { stages, arrivals, connections: connections.unwrap_or(MOST_CONNECTIONS) };
         return Some(When { traffic, stop, order, told });
     }
     let endless = stop.requests.is_none() && stop.rounds.is_none() && stop.after.is_none();
@@ -93,7 +101,10 @@ fn seeded(text: &str) -> Option<Result<u64, String>> {
     let rest = text.strip_prefix("random")?;
     match rest.strip_prefix(':') {
         None if rest.is_empty() => Some(Ok(SEED)),
-        Some(seed) => Some(seed.parse().map_err(|_| format!("{seed:?} is no seed: expected a whole number, such as random:7"))),
+        Some(seed) => Some(
+            seed.parse()
+                .map_err(|_| format!("{seed:?} is no seed: expected a whole number, such as random:7")),
+        ),
         None => None,
     }
 }
@@ -117,7 +128,8 @@ fn arrivals(text: &str) -> Result<Arrivals, String> {
 /// `2s`, or `0..2s` for anything up to it.
 fn think(text: &str) -> Result<Think, String> {
     let Some((from, to)) = text.split_once("..") else {
-        return inputs::duration(text).map(|time| if time.is_zero() { Think::None } else { Think::Fixed(time) });
+        return inputs::duration(text)
+            .map(|time| if time.is_zero() { Think::None } else { Think::Fixed(time) });
     };
     if !from.is_empty() && !inputs::duration(from)?.is_zero() {
         return Err(format!("{text:?}: a random pause begins at 0, expected 0..{to}"));

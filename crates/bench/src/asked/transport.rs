@@ -34,7 +34,11 @@ fn protocol(flags: &mut Flags<'_>) -> Protocol {
     if version == Some(1) && streams.is_some() {
         flags.mistake("--streams needs --http 2: HTTP/1.1 has none; its way is --pipeline");
     }
-    flags.not_with("no-keep-alive", &["pipeline", "streams"], "each request has a connection of its own then");
+    flags.not_with(
+        "no-keep-alive",
+        &["pipeline", "streams"],
+        "each request has a connection of its own then",
+    );
     if version != Some(2) && streams.is_none() {
         return Protocol::Http1 { keep_alive: !flags.is_set("no-keep-alive"), pipeline };
     }
@@ -50,12 +54,17 @@ fn protocol(flags: &mut Flags<'_>) -> Protocol {
 fn place(text: &str) -> Result<Place, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = path.strip_prefix("//").unwrap_or(path);
-        return if path.is_empty() { Err("no socket is named: expected unix:/run/app.sock".to_owned()) } else { Ok(Place::Unix(path.into())) };
+        return if path.is_empty() {
+            Err("no socket is named: expected unix:/run/app.sock".to_owned())
+        } else {
+            Ok(Place::Unix(path.into()))
+        };
     }
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(Place::Tcp(address));
     }
-    let expected = || format!("{text:?} is no place: expected HOST:PORT, such as 127.0.0.1:9292, or unix:/run/app.sock");
+    let expected =
+        || format!("{text:?} is no place: expected HOST:PORT, such as 127.0.0.1:9292, or unix:/run/app.sock");
     if text.contains('/') || !text.contains(':') {
         return Err(expected());
     }
@@ -79,7 +88,8 @@ pub(super) fn checks(flags: &mut Flags<'_>, format: Format) -> Checks {
     });
     Checks {
         // Those tools take every status for an answer and count the bad ones beside.
-        statuses: statuses.unwrap_or_else(|| if format.counts_every_status() { vec![(100, 999)] } else { Vec::new() }),
+        statuses: statuses
+            .unwrap_or_else(|| if format.counts_every_status() { vec![(100, 999)] } else { Vec::new() }),
         length: length.or_else(|| format.expects_same_length().then_some(Length::Same)),
         sha256: flags.value("expect-sha256", sha256),
         matching: flags.value("expect-body", |text| {
@@ -89,7 +99,8 @@ pub(super) fn checks(flags: &mut Flags<'_>, format: Format) -> Checks {
 }
 
 fn sha256(text: &str) -> Result<[u8; 32], String> {
-    let wrong = || format!("{text:?} is no SHA-256: expected 64 hexadecimal digits, as sha256sum prints them");
+    let wrong =
+        || format!("{text:?} is no SHA-256: expected 64 hexadecimal digits, as sha256sum prints them");
     let digits = text.trim();
     if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(wrong());

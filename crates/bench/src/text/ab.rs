@@ -58,7 +58,12 @@ fn totals(out: &mut String, document: &Document) {
     line(out, "Time taken for tests", format!("{seconds:.3} seconds"));
     line(out, "Complete requests", done);
     failures(out, document);
-    let bad: u64 = outcome.statuses.iter().filter(|(status, _)| !(200..300).contains(*status)).map(|(_, count)| count).sum();
+    let bad: u64 = outcome
+        .statuses
+        .iter()
+        .filter(|(status, _)| !(200..300).contains(*status))
+        .map(|(_, count)| count)
+        .sum();
     if bad > 0 {
         line(out, "Non-2xx responses", bad);
     }
@@ -96,7 +101,10 @@ fn failures(out: &mut String, document: &Document) {
     line(out, "Failed requests", connect + receive + errors.length + exceptions + errors.write);
     if connect + receive + errors.length + exceptions > 0 {
         let length = errors.length;
-        let _ = writeln!(out, "   (Connect: {connect}, Receive: {receive}, Length: {length}, Exceptions: {exceptions})");
+        let _ = writeln!(
+            out,
+            "   (Connect: {connect}, Receive: {receive}, Length: {length}, Exceptions: {exceptions})"
+        );
     }
     if errors.write > 0 {
         line(out, "Write errors", errors.write);
@@ -116,7 +124,8 @@ impl Row {
     fn of(histogram: &Histogram) -> Row {
         let at = |percentile| percentile_ms(histogram, percentile);
         let min = if histogram.is_empty() { 0.0 } else { ms(histogram.min()) };
-        let (mean, sd) = if histogram.is_empty() { (0.0, 0.0) } else { (histogram.mean() / 1e3, histogram.stdev() / 1e3) };
+        let (mean, sd) =
+            if histogram.is_empty() { (0.0, 0.0) } else { (histogram.mean() / 1e3, histogram.stdev() / 1e3) };
         Row { min, mean, sd, median: at(50.0), max: at(100.0) }
     }
 
@@ -137,7 +146,12 @@ impl Row {
 
     fn write(&self, out: &mut String, label: &str) {
         let [min, mean, median, max] = [self.min, self.mean, self.median, self.max].map(f64::round);
-        let _ = writeln!(out, "{:<12}{min:>5.0} {mean:>4.0} {:>5.1} {median:>6.0} {max:>7.0}", format!("{label}:"), self.sd);
+        let _ = writeln!(
+            out,
+            "{:<12}{min:>5.0} {mean:>4.0} {:>5.1} {median:>6.0} {max:>7.0}",
+            format!("{label}:"),
+            self.sd
+        );
     }
 }
 
@@ -154,7 +168,8 @@ fn served_within(out: &mut String, document: &Document) {
     let latency = &document.outcome.latency;
     out.push_str("\nPercentage of the requests served within a certain time (ms)\n");
     for percentile in PERCENTILES {
-        let _ = writeln!(out, "  {percentile}%  {:>5.0}", percentile_ms(latency, f64::from(percentile)).round());
+        let _ =
+            writeln!(out, "  {percentile}%  {:>5.0}", percentile_ms(latency, f64::from(percentile)).round());
     }
     let _ = writeln!(out, " 100%  {:>5.0} (longest request)", ms(latency.max()).round());
 }
@@ -164,7 +179,11 @@ pub(super) fn percentiles(document: &Document) -> String {
     let latency = &document.outcome.latency;
     let mut out = String::from("Percentage served,Time in ms\n");
     for percentile in 0..=100 {
-        let time = if percentile == 0 && !latency.is_empty() { ms(latency.min()) } else { percentile_ms(latency, f64::from(percentile)) };
+        let time = if percentile == 0 && !latency.is_empty() {
+            ms(latency.min())
+        } else {
+            percentile_ms(latency, f64::from(percentile))
+        };
         let _ = writeln!(out, "{percentile},{time:.3}");
     }
     out

@@ -7,7 +7,7 @@ use load::{Histogram, Outcome};
 use report::Unit;
 
 use crate::document::{Document, Server};
-use crate::figures::{Figures, percentile_ms, per_second};
+use crate::figures::{Figures, per_second, percentile_ms};
 use crate::limit;
 use crate::stages::split;
 
@@ -58,7 +58,8 @@ fn counts(out: &mut String, document: &Document) {
     let failed = outcome.errors.total();
     let rate = Unit::PerSecond.show(per_second(outcome.ok, outcome.seconds));
     let _ = writeln!(out, "  right answers  {:>12}   {rate}", Unit::Count.show(outcome.ok as f64));
-    let share = if failed > 0 { format!("   {}", percent(failed, outcome.ok + failed)) } else { String::new() };
+    let share =
+        if failed > 0 { format!("   {}", percent(failed, outcome.ok + failed)) } else { String::new() };
     let _ = writeln!(out, "  errors         {:>12}{share}", Unit::Count.show(failed as f64));
     let bytes = |count: u64| Unit::Bytes.show(count as f64);
     let received = outcome.bytes.received;
@@ -101,7 +102,12 @@ fn latencies(out: &mut String, document: &Document) {
         let f = Figures::of(histogram);
         row([f.mean, f.p50, f.p75, f.p90, f.p95, f.p99, f.p999, f.max].map(time))
     };
-    let _ = writeln!(out, "  {:<15}{}", if closed { "as seen" } else { "from due time" }, shown(&outcome.latency));
+    let _ = writeln!(
+        out,
+        "  {:<15}{}",
+        if closed { "as seen" } else { "from due time" },
+        shown(&outcome.latency)
+    );
     match &outcome.corrected {
         Some(corrected) if closed => {
             let _ = writeln!(out, "  {:<15}{}", "not waiting *", shown(corrected));
@@ -139,14 +145,26 @@ pub(crate) fn kinds(errors: &Errors, timeout_ms: f64) -> Vec<(&'static str, u64,
     let patience = time(timeout_ms);
     [
         ("connect", errors.connect, "no connection: refused, unreachable, or TLS failed".to_owned()),
-        ("connect timeout", errors.connect_timeout, "no connection in time: the server's backlog may be full".to_owned()),
+        (
+            "connect timeout",
+            errors.connect_timeout,
+            "no connection in time: the server's backlog may be full".to_owned(),
+        ),
         ("write", errors.write, "the connection broke while the request was sent".to_owned()),
-        ("read", errors.read, "the connection broke, or nonsense came, before the answer was whole".to_owned()),
+        (
+            "read",
+            errors.read,
+            "the connection broke, or nonsense came, before the answer was whole".to_owned(),
+        ),
         ("timeout", errors.timeout, format!("no whole answer within {patience} (--timeout)")),
         ("status", errors.status, "a whole answer with a wrong status (--expect-status)".to_owned()),
         ("length", errors.length, "a body of the wrong length (--expect-length)".to_owned()),
         ("body", errors.body, "a body that is not as expected (--expect-sha256, --expect-body)".to_owned()),
-        ("cut off", errors.cut_off, "still under way when the run ended and not answered soon after (--grace)".to_owned()),
+        (
+            "cut off",
+            errors.cut_off,
+            "still under way when the run ended and not answered soon after (--grace)".to_owned(),
+        ),
         ("never sent", errors.unsent, "due, but no connection was free before the end (-c)".to_owned()),
     ]
     .into_iter()
@@ -185,16 +203,29 @@ pub(crate) fn server_lines(server: &Server, requests: u64) -> Vec<(&'static str,
     let mut lines = Vec::new();
     if took > 0.0 && cpu_ms > 0 {
         let cores = cpu_ms as f64 / 1e3 / took;
-        let of = if after.cores > 0.0 { format!(" of {}", Unit::Number.show(after.cores)) } else { String::new() };
-        let each = if requests > 0 { format!(", {} per request", time(cpu_ms as f64 / requests as f64)) } else { String::new() };
+        let of =
+            if after.cores > 0.0 { format!(" of {}", Unit::Number.show(after.cores)) } else { String::new() };
+        let each = if requests > 0 {
+            format!(", {} per request", time(cpu_ms as f64 / requests as f64))
+        } else {
+            String::new()
+        };
         lines.push(("CPU", format!("{}{of} cores busy{each}", Unit::Number.show(cores))));
     }
     let bytes = |count: u64| Unit::Bytes.show(count as f64);
     if after.total_pss_bytes() > 0 {
-        lines.push(("memory", format!("{} before, {} after", bytes(before.total_pss_bytes()), bytes(after.total_pss_bytes()))));
+        lines.push((
+            "memory",
+            format!("{} before, {} after", bytes(before.total_pss_bytes()), bytes(after.total_pss_bytes())),
+        ));
     }
-    lines.push(("longest queue", format!("{} requests, since it started", Unit::Count.show(after.queue.longest as f64))));
-    let restarts = |snapshot: &stats::ServerSnapshot| snapshot.workers.iter().map(|worker| u64::from(worker.restarts)).sum::<u64>();
+    lines.push((
+        "longest queue",
+        format!("{} requests, since it started", Unit::Count.show(after.queue.longest as f64)),
+    ));
+    let restarts = |snapshot: &stats::ServerSnapshot| {
+        snapshot.workers.iter().map(|worker| u64::from(worker.restarts)).sum::<u64>()
+    };
     let replaced = restarts(after).saturating_sub(restarts(before));
     if replaced > 0 {
         lines.push(("workers replaced", Unit::Count.show(replaced as f64)));
@@ -216,6 +247,8 @@ fn ways_on(out: &mut String, document: &Document) {
     if document.outcome.ok == 0 {
         return;
     }
-    out.push_str("\nWays on: --rate 100/s shows what users see at a given load; --html report.html draws it;\n");
+    out.push_str(
+        "\nWays on: --rate 100/s shows what users see at a given load; --html report.html draws it;\n",
+    );
     out.push_str("`firebrick tune` finds the best processes and threads; `firebrick plan --from run.json` sizes the fleet (--json run.json).\n");
 }

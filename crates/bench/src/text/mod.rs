@@ -29,7 +29,5 @@ pub(crate) fn render(document: &Document, format: Format, remarks: &[String]) ->
     })
 }
 
-
-
 #[cfg(test)]
 mod tests;

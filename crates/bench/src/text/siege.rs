@@ -24,13 +24,15 @@ impl Figures {
         // To siege every whole answer is a transaction, and one below 400 (or 401, 407: it asks again) a success.
         let transactions: u64 = outcome.statuses.values().sum();
         let good = |status: u16| status < 400 || status == 401 || status == 407;
-        let successful = outcome.statuses.iter().filter(|(status, _)| good(**status)).map(|(_, count)| count).sum();
+        let successful =
+            outcome.statuses.iter().filter(|(status, _)| good(**status)).map(|(_, count)| count).sum();
         let errors = &outcome.errors;
         let failed = errors.total() - errors.status - errors.length - errors.body;
         let attempts = transactions + failed;
         let megabytes = outcome.bytes.bodies as f64 / 1_048_576.0;
         let latency = &outcome.latency;
-        let (mean, shortest) = if latency.is_empty() { (0.0, 0.0) } else { (latency.mean() / 1e6, ms(latency.min()) / 1e3) };
+        let (mean, shortest) =
+            if latency.is_empty() { (0.0, 0.0) } else { (latency.mean() / 1e6, ms(latency.min()) / 1e3) };
         let per = |amount: f64| if outcome.seconds > 0.0 { amount / outcome.seconds } else { 0.0 };
         Figures {
             transactions,
@@ -51,8 +53,10 @@ impl Figures {
 
 pub(super) fn report(document: &Document) -> String {
     let found = Figures::of(document);
-    let whole = |label: &str, tabs: &str, value: u64, unit: &str| format!("{label}:{tabs}{value:>12}{unit}\n");
-    let part = |label: &str, tabs: &str, value: f64, unit: &str| format!("{label}:{tabs}{value:>12.2}{unit}\n");
+    let whole =
+        |label: &str, tabs: &str, value: u64, unit: &str| format!("{label}:{tabs}{value:>12}{unit}\n");
+    let part =
+        |label: &str, tabs: &str, value: f64, unit: &str| format!("{label}:{tabs}{value:>12.2}{unit}\n");
     [
         whole("Transactions", "\t\t", found.transactions, " hits"),
         part("Availability", "\t\t", found.availability, " %"),
@@ -89,6 +93,7 @@ pub(super) fn json(document: &Document) -> String {
         ("longest_transaction", "\t\t", part(found.longest)),
         ("shortest_transaction", "\t\t", part(found.shortest)),
     ];
-    let lines: Vec<String> = fields.iter().map(|(name, tabs, value)| format!("\t\"{name}\":{tabs}{value}")).collect();
+    let lines: Vec<String> =
+        fields.iter().map(|(name, tabs, value)| format!("\t\"{name}\":{tabs}{value}")).collect();
     format!("{{{}\n}}\n", lines.join(",\n"))
 }

@@ -57,7 +57,8 @@ fn siege() {
     ] {
         assert!(line(&text, wanted).starts_with(wanted));
     }
-    let json: serde_json::Value = serde_json::from_str(&render(&document(), Format::SiegeJson, &[]).unwrap()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&render(&document(), Format::SiegeJson, &[]).unwrap()).unwrap();
     assert_eq!((json["transactions"].as_u64(), json["throughput"].as_f64()), (Some(1_002), Some(0.5)));
 }
 
@@ -113,7 +114,16 @@ fn people_are_told_what_was_done_what_came_back_and_where_the_time_went() {
 #[test]
 fn nothing_came_back() {
     let document = Document::new(None, told(), nothing(), None);
-    for format in [Format::Human, Format::Json, Format::Csv, Format::Ab, Format::AbCsv, Format::Siege, Format::SiegeJson, Format::Wrk] {
+    for format in [
+        Format::Human,
+        Format::Json,
+        Format::Csv,
+        Format::Ab,
+        Format::AbCsv,
+        Format::Siege,
+        Format::SiegeJson,
+        Format::Wrk,
+    ] {
         let text = render(&document, format, &[]).unwrap();
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
     }

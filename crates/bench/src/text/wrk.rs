@@ -28,7 +28,12 @@ pub(super) fn report(document: &Document) -> String {
         let _ = writeln!(out, "{percentile:>7.0}%{}", padded(&time(value as f64, 2), 10).trim_end());
     }
     let (seconds, received) = (outcome.seconds, outcome.bytes.received);
-    let _ = writeln!(out, "  {complete} requests in {}, {}B read", time(seconds * 1e6, 2), binary(received as f64));
+    let _ = writeln!(
+        out,
+        "  {complete} requests in {}, {}B read",
+        time(seconds * 1e6, 2),
+        binary(received as f64)
+    );
     failures(&mut out, document);
     let _ = writeln!(out, "Requests/sec: {:>9.2}", per_second(complete, seconds));
     let _ = writeln!(out, "Transfer/sec: {:>10}B", binary(per_second(received, seconds)));
@@ -65,7 +70,13 @@ fn share(part: u64, all: u64) -> f64 {
 }
 
 fn row(out: &mut String, name: &str, [mean, sd, max]: [String; 3], within: f64) {
-    let _ = writeln!(out, "    {name:<10}{}{}{}{within:>8.2}%", padded(&mean, 8), padded(&sd, 10), padded(&max, 9));
+    let _ = writeln!(
+        out,
+        "    {name:<10}{}{}{}{within:>8.2}%",
+        padded(&mean, 8),
+        padded(&sd, 10),
+        padded(&max, 9)
+    );
 }
 
 /// Units stand in a column of their own, two letters wide.
@@ -77,10 +88,14 @@ fn padded(text: &str, width: usize) -> String {
 
 fn failures(out: &mut String, document: &Document) {
     let (errors, statuses) = (&document.outcome.errors, &document.outcome.statuses);
-    let (connect, timeout) = (errors.connect, errors.connect_timeout + errors.timeout + errors.cut_off + errors.unsent);
+    let (connect, timeout) =
+        (errors.connect, errors.connect_timeout + errors.timeout + errors.cut_off + errors.unsent);
     let (read, write) = (errors.read, errors.write);
     if connect + read + write + timeout > 0 {
-        let _ = writeln!(out, "  Socket errors: connect {connect}, read {read}, write {write}, timeout {timeout}");
+        let _ = writeln!(
+            out,
+            "  Socket errors: connect {connect}, read {read}, write {write}, timeout {timeout}"
+        );
     }
     let bad: u64 = statuses.iter().filter(|(status, _)| **status > 399).map(|(_, count)| count).sum();
     if bad > 0 {
