@@ -4,7 +4,7 @@ use crate::capacity::{Capacity, Limit};
 use crate::facts::Facts;
 use crate::sizing::Answer;
 use crate::steps::Step;
-use crate::words::{figure, millis, percent};
+use crate::words::{figure, millis, percent, whole};
 
 const LITTLE: &str = "Little (1961), L = λW";
 const ERLANG: &str = "Erlang C (1917)";
@@ -165,7 +165,7 @@ fn burst(facts: &Facts, answer: &Answer) -> Vec<Step> {
         1_000.0 / answer.instance_rate_per_s,
         u64::from(answer.size.workers) * u64::from(answer.size.threads),
     );
-    let filled = format!("({} - {in_hand}) x {}", burst.requests, millis(each));
+    let filled = format!("({} - {in_hand}) x {}", whole(burst.requests), millis(each));
     let mut steps = vec![Step::new(
         "wait of the last of a burst",
         "(N - in hand) / μ",
@@ -176,7 +176,7 @@ fn burst(facts: &Facts, answer: &Answer) -> Vec<Step> {
     if let Some(drained) = burst.drained_ms {
         let filled = format!(
             "{} / ({} - {})",
-            burst.requests,
+            whole(burst.requests),
             per_s(answer.instance_rate_per_s),
             per_s(facts.rate_per_s / f64::from(answer.instances))
         );

@@ -99,6 +99,11 @@ pub fn times(ratio: f64) -> String {
     nearest.map_or_else(|| format!("{} of", percent(ratio)), |(_, words)| words.to_owned())
 }
 
+/// A whole number, exactly, thousands set apart.
+pub fn whole(number: u64) -> String {
+    grouped(number as f64)
+}
+
 /// `1 process`, `2 processes`.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number as f64), if number == 1 { one } else { many })

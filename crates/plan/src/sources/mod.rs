@@ -1,0 +1,80 @@
+//! Where facts come from: a JSON of bench or tune, an access log, a running server. What it is shows by itself.
+
+mod access_log;
+mod document;
+mod line;
+mod server;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use crate::known::Found;
+
+/// A JSON document is at most so large.
+const LARGEST_DOCUMENT: u64 = 1 << 30;
+
+/// What `from` tells; a server is watched for `look_ms` when that is wanted.
+pub(crate) fn read(from: &str, look_ms: Option<f64>, token: Option<String>) -> Result<Found, String> {
+    if from == "-" {
+        return file("standard input", &mut io::stdin().lock());
+    }
+    if from.contains("://") || from.starts_with("unix:") {
+        return server::ask(from, look_ms, token);
+    }
+    let path = Path::new(from);
+    let kind = path.metadata().map_err(|why| match why.kind() {
+        io::ErrorKind::NotFound => format!("there is no {from}; expected a JSON of bench or tune, an access log, the folder of a running server, or its control socket"),
+        _ => format!("{from}: {why}"),
+    })?;
+    if kind.is_dir() {
+        return server::ask_of_folder(path, look_ms, token);
+    }
+    if kind.file_type().is_socket() {
+        return server::ask(from, look_ms, token);
+    }
+    if look_ms.is_some() {
+        return Err(format!("--look is for running servers, and {from} is a file"));
+    }
+    let open = File::open(path).map_err(|why| format!("{from}: {why}"))?;
+    file(from, &mut BufReader::with_capacity(1 << 16, open))
+}
+
+/// A document or a log, whatever it begins with.
+fn file(name: &str, input: &mut dyn BufRead) -> Result<Found, String> {
+    let mut first = Vec::new();
+    let wrong = |why: io::Error| format!("{name}: {why}");
+    input.take(LARGEST_DOCUMENT).read_until(b'\n', &mut first).map_err(wrong)?;
+    if first.starts_with(&[0x1f, 0x8b]) {
+        return Err(format!(
+            "{name} is packed by gzip; expected text: zcat {name} | firebrick plan --from -"
+        ));
+    }
+    if first.trim_ascii_start().starts_with(b"{") {
+        let whole = serde_json::from_slice::<serde_json::Value>(&first);
+        let is_line = whole.as_ref().is_ok_and(|value| value.get("kind").is_none());
+        if !is_line {
+            input.take(LARGEST_DOCUMENT).read_to_end(&mut first).map_err(wrong)?;
+            return document::read(name, &first);
+        }
+    }
+    access_log::read(name, &mut first.as_slice().chain(input))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_source_is_said() {
+        let error = read("/nonexistent/file", None, None).unwrap_err();
+        assert!(error.contains("there is no /nonexistent/file"), "{error}");
+        let told = |bytes: &[u8]| file("x", &mut &bytes[..]).unwrap_err();
+        assert!(told(b"").contains("empty"), "{}", told(b""));
+        assert!(told(&[0x1f, 0x8b, 8]).contains("zcat"));
+        assert!(told(b"{\"kind\": \"something\"}").contains("something"));
+        assert!(told(b"{\n\"kind\": \"firebrick bench\"").contains("JSON"));
+        assert!(told(b"hello\nworld\n").contains("hello"));
+    }
+}

@@ -1,0 +1,247 @@
+//! Amounts as people write them, each with its unit: `375/min`, `7ms`, `30%`, `7/month`.
+//!
+//! Contract: a number without a unit is refused, because a wrong guess would be off by a factor of sixty or a thousand and
+//! nobody would see it. What is wrong is said without the flag's name; the caller adds it.
+
+use planner::facts::{MONTH_HOURS, Price};
+
+/// Beyond this a rate is a slip of the unit: more than the whole web is asked for.
+const LARGEST_RATE: f64 = 1e9;
+const DAY_MS: f64 = 86_400_000.0;
+
+/// Requests per second.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    const EXAMPLE: &str = "give the busiest minute's rate, e.g. 375/min";
+    let (number, unit) = split(text).ok_or_else(|| format!("`{text}` is no rate; {EXAMPLE}"))?;
+    let unit = unit.trim_start_matches("per ").trim_start_matches('/').trim().to_ascii_lowercase();
+    let seconds = match unit.as_str() {
+        "s" | "sec" | "second" | "rps" | "req/s" => 1.0,
+        "min" | "minute" | "m" | "rpm" | "req/min" => 60.0,
+        "h" | "hour" | "hr" => 3_600.0,
+        "d" | "day" => 86_400.0,
+        "month" | "mo" => MONTH_HOURS * 3_600.0,
+        "" => return Err(format!("`{text}` has no unit: write {text}/s, {text}/min or {text}/h")),
+        other => {
+            return Err(format!(
+                "`{text}`: `{other}` is no unit of a rate; expected /s, /min, /h or /day, e.g. 375/min"
+            ));
+        }
+    };
+    let rate = number / seconds;
+    match rate {
+        0.0 => Err(format!(
+            "{} need no server: {EXAMPLE}",
+            if unit == "s" { "0 requests per second" } else { "no requests" }
+        )),
+        rate if rate < 0.0 => Err(format!("`{text}`: fewer than no requests cannot come; {EXAMPLE}")),
+        rate if rate > LARGEST_RATE => {
+            Err(format!("`{text}` is more than the whole web is asked for; is the unit right? {EXAMPLE}"))
+        }
+        rate => Ok(rate),
+    }
+}
+
+/// Milliseconds, above 0 and at most a day; `example` is for those who wrote something else.
+pub(crate) fn time(text: &str, example: &str) -> Result<f64, String> {
+    let (number, unit) = split(text)
+        .ok_or_else(|| format!("`{text}` is no time; expected one with its unit, e.g. {example}"))?;
+    let factor = match unit {
+        "us" | "µs" | "μs" => 0.001,
+        "ms" => 1.0,
+        "s" | "sec" => 1_000.0,
+        "min" | "m" => 60_000.0,
+        "h" => 3_600_000.0,
+        "" => return Err(format!("`{text}` has no unit: write {text}ms or {text}s")),
+        other => {
+            return Err(format!(
+                "`{text}`: `{other}` is no unit of time; expected us, ms, s, min or h, e.g. {example}"
+            ));
+        }
+    };
+    match number * factor {
+        0.0 => Err(format!(
+            "`{text}`: what takes no time needs no server; expected a time above 0, e.g. {example}"
+        )),
+        ms if ms < 0.0 => Err(format!("`{text}`: a time cannot be negative; expected e.g. {example}")),
+        ms if ms > DAY_MS => Err(format!("`{text}` is more than a day; is the unit right? e.g. {example}")),
+        ms => Ok(ms),
+    }
+}
+
+/// A share: `30%` is 0.3. From 0 to 100 times.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let (number, unit) =
+        split(text).ok_or_else(|| format!("`{text}` is no percentage; expected e.g. 30%"))?;
+    match unit {
+        "%" | "percent" => {}
+        "" => {
+            return Err(format!(
+                "`{text}` has no unit: write {}% (that much more than the rate)",
+                number * if number < 1.0 { 100.0 } else { 1.0 }
+            ));
+        }
+        other => return Err(format!("`{text}`: expected percent instead of `{other}`, e.g. 30%")),
+    }
+    let share = number / 100.0;
+    if (0.0..=100.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err(format!("`{text}` is out of bounds: expected 0% to 10000%, e.g. 30%"))
+    }
+}
+
+/// A number from `least` to `most`.
+pub(crate) fn number(text: &str, least: f64, most: f64, example: &str) -> Result<f64, String> {
+    let expected = || format!("`{text}` is not a number from {least} to {most}, e.g. {example}");
+    let (number, unit) = split(text).ok_or_else(expected)?;
+    if unit.is_empty() && (least..=most).contains(&number) { Ok(number) } else { Err(expected()) }
+}
+
+/// A whole number from `least` to `most`.
+pub(crate) fn count(text: &str, least: u64, most: u64, example: &str) -> Result<u64, String> {
+    let plain = text.trim().replace([',', '_'], "");
+    let number = plain.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| match plain.as_str() {
+        "0" if least == 1 => format!("`{text}`: at least 1 is needed, e.g. {example}"),
+        _ => format!("`{text}` is not a whole number from {least} to {most}, e.g. {example}"),
+    })
+}
+
+/// What an instance costs: `7/month`, `$0.01/h`, `12€/month`.
+pub(crate) fn price(text: &str) -> Result<Price, String> {
+    const EXAMPLE: &str = "7/month or $0.01/h";
+    let expected = || format!("`{text}` is no price; expected an amount and a time, e.g. {EXAMPLE}");
+    let Some((amount, per)) = text.split_once('/') else {
+        return Err(match split(text.trim_start_matches(is_currency)) {
+            Some(_) => format!("`{text}` has no time: write {text}/month or {text}/h"),
+            None => expected(),
+        });
+    };
+    let currency: String = amount.chars().filter(|c| is_currency(*c)).collect();
+    let plain: String = amount.chars().filter(|c| !is_currency(*c)).collect();
+    let (number, rest) = split(&plain).ok_or_else(expected)?;
+    let currency = if currency.is_empty() && !rest.is_empty() { rest.to_owned() } else { currency };
+    if !rest.is_empty() && !(rest.len() == 3 && rest.bytes().all(|b| b.is_ascii_uppercase())) {
+        return Err(expected());
+    }
+    let hours = match per.trim() {
+        "month" | "mo" => MONTH_HOURS,
+        "h" | "hour" | "hr" => 1.0,
+        "d" | "day" => 24.0,
+        "year" | "y" | "yr" => 12.0 * MONTH_HOURS,
+        other => {
+            return Err(format!(
+                "`{text}`: `{other}` is no time of a price; expected /month, /h, /day or /year, e.g. {EXAMPLE}"
+            ));
+        }
+    };
+    if !(0.0..=1e12).contains(&number) {
+        return Err(format!("`{text}`: a price cannot be negative or endless; expected e.g. {EXAMPLE}"));
+    }
+    Ok(Price { per_month: number * MONTH_HOURS / hours, currency })
+}
+
+fn is_currency(c: char) -> bool {
+    matches!(c, '$' | '€' | '£' | '¥')
+}
+
+/// The finite number in front (thousands may be set apart, `k` and `M` multiply) and what stands behind it.
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let end =
+        digits.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | ',' | '_'))).unwrap_or(digits.len());
+    let number: String = digits[..end].chars().filter(|c| !matches!(c, ',' | '_')).collect();
+    let number: f64 = number.parse().ok().filter(|number: &f64| number.is_finite())?;
+    let rest = digits[end..].trim_start();
+    // 3k/s, 2M/day; but not the beginnings of `month`, `min` and the like.
+    let (factor, rest) = match rest.strip_prefix(['k', 'K']) {
+        Some(rest) => (1e3, rest),
+        None => rest.strip_prefix('M').map_or((1.0, rest), |rest| (1e6, rest)),
+    };
+    let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+    Some((sign * number * factor, rest.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rates() {
+        let per_s = |text: &str| rate(text).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!([per_s("375/min"), per_s("6.25/s"), per_s("22,500/h"), per_s("540k/day")], [6.25; 4]);
+        assert_eq!(
+            [per_s("375 per minute"), per_s("375rpm"), per_s("6.25 rps"), per_s(" 375 / min ")],
+            [6.25; 4]
+        );
+        let wrong = |text: &str| rate(text).unwrap_err();
+        assert_eq!(
+            wrong("0/s"),
+            "0 requests per second need no server: give the busiest minute's rate, e.g. 375/min"
+        );
+        assert!(wrong("375").contains("375/s, 375/min or 375/h"));
+        assert!(wrong("-5/s").contains("fewer than no"));
+        assert!(wrong("5/fortnight").contains("fortnight"));
+        assert!(wrong("99999999999/s").contains("unit"));
+        for text in ["", "NaN", "inf/s", "abc", "/s", "1e5/s", ".", "--5/s", "1.2.3/s"] {
+            assert!(wrong(text).contains("375/min"), "{text}: {}", wrong(text));
+        }
+    }
+
+    #[test]
+    fn times() {
+        let ms = |text: &str| time(text, "7ms").unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!([ms("7ms"), ms("0.007s"), ms("7000us"), ms("7 ms")], [7.0; 4]);
+        assert_eq!([ms("1min"), ms("1m"), ms("2h")], [60_000.0, 60_000.0, 7_200_000.0]);
+        let wrong = |text: &str| time(text, "7ms").unwrap_err();
+        assert_eq!(wrong("7"), "`7` has no unit: write 7ms or 7s");
+        for text in ["0ms", "-7ms", "NaN", "7x", "99999h", "ms", ""] {
+            assert!(wrong(text).contains("7ms"), "{}", wrong(text));
+        }
+    }
+
+    #[test]
+    fn prices() {
+        let month = |text: &str| {
+            price(text)
+                .map(|price| (price.per_month, price.currency))
+                .unwrap_or_else(|error| panic!("{error}"))
+        };
+        assert_eq!(month("7/month"), (7.0, String::new()));
+        assert_eq!(month("$0.01/h"), (7.3, "$".to_owned()));
+        assert_eq!(month("12€/year"), (1.0, "€".to_owned()));
+        assert_eq!(month("7 EUR/month"), (7.0, "EUR".to_owned()));
+        assert_eq!(month("0/month").0, 0.0);
+        assert!(price("7").unwrap_err().contains("7/month or 7/h"));
+        for text in ["-7/month", "7/fortnight", "x/month", "7 florins/month", "", "/", "NaN/h"] {
+            assert!(price(text).unwrap_err().contains("7/month"), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_and_numbers() {
+        assert_eq!((percent("30%"), percent("0 %")), (Ok(0.3), Ok(0.0)));
+        assert!(percent("0.3").unwrap_err().contains("30%"));
+        assert!(percent("30").unwrap_err().contains("30%"));
+        assert!(percent("-1%").is_err() && percent("NaN").is_err());
+        assert_eq!(number("1.2", 0.0, 100.0, "1.2"), Ok(1.2));
+        assert!(number("-1", 0.0, 100.0, "1.2").is_err() && number("1x", 0.0, 100.0, "1.2").is_err());
+        assert_eq!(count("1,000", 1, 5_000, "2"), Ok(1_000));
+        assert!(count("0", 1, 5, "2").unwrap_err().contains("at least 1"));
+        assert!(count("2.5", 1, 5, "2").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_read_or_refused_with_words(text in "\\PC{0,20}") {
+            for said in [rate(&text).err(), time(&text, "7ms").err(), percent(&text).err(), price(&text).err()].into_iter().flatten() {
+                prop_assert!(said.len() > 10);
+            }
+            if let Ok(rate) = rate(&text) {
+                prop_assert!(rate > 0.0 && rate.is_finite());
+            }
+        }
+    }
+}
