@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 const HTML: &str = include_str!("dashboard/page.html");
 const STYLE: &str = include_str!("dashboard/style.css");
-const SCRIPT: &str = include_str!("dashboard/draw.js");
+const SCRIPT: &str = concat!(include_str!("dashboard/draw.js"), include_str!("dashboard/live.js"));
 
 struct Page {
     html: Bytes,

@@ -89,7 +89,9 @@ async fn reply<P: Provider>(route: Route, told: &Told<P>) -> Response<Full<Bytes
                 Buckets::Coarse => snapshot.front.with_coarse_buckets(),
                 Buckets::Fine => snapshot.front,
             };
-            written(snapshot.to_json())
+            // Fine buckets are for programs, and many.
+            let fine = buckets == Buckets::Fine;
+            written(if fine { serde_json::to_string(&snapshot) } else { snapshot.to_json() })
         }
         Route::PumaStats => written(told.provider.stats().await.to_puma_json()),
         Route::Requests { limit, backtraces } => {

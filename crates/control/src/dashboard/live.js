@@ -1,0 +1,245 @@
+
+// Asks the server and shows what it says: every two seconds what is now, every ten the last hour.
+
+const NOW_EVERY = 2000, HISTORY_EVERY = 10000, PATIENCE = 8000, SHORTEST = 300000, HOUR = 3600000;
+const id = (name) => document.getElementById(name);
+const KEY = "firebrick-token";
+let last = null, goneSince = null, server = null, restartedAt = null;
+
+// --- the token: out of the address, into this tab
+
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token") ?? new URLSearchParams(location.search).get("token");
+  if (given === null) return;
+  sessionStorage.setItem(KEY, given);
+  history.replaceState(null, "", location.pathname);
+}
+
+async function ask(target) {
+  const token = sessionStorage.getItem(KEY);
+  const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
+  const answer = await fetch(target, { headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  if (answer.status === 403) throw new Refused(token);
+  if (!answer.ok) throw new Error(`it answered ${answer.status}`);
+  return answer.json();
+}
+
+class Refused extends Error {
+  constructor(token) { super("Invalid auth token"); this.token = token; }
+}
+
+id("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(KEY, id("token").value.trim());
+  id("token").value = "";
+  begin();
+});
+
+// --- charts
+
+const rate = (of) => (point) => of(point) / point.seconds * 60;
+const ms = (of) => (point) => point.requests > 0 ? of(point.total_ms) : null;
+const CHARTS = [
+  { title: "Response time", tell: time, series: [
+    { name: "mean", style: "one", of: ms((times) => times.mean) }, { name: "p95", style: "two", of: ms((times) => times.p95) },
+    { name: "p99", style: "three", of: ms((times) => times.p99) }] },
+  { title: "Throughput, requests per minute", tell: significant, series: [{ name: "requests/min", style: "one", fill: true, of: rate((point) => point.requests) }] },
+  { title: "Memory", tell: bytes, base: 2, series: [
+    { name: "PSS", style: "one", fill: true, of: (point) => point.pss_bytes },
+    { name: "RSS, added up", style: "two", of: (point) => point.rss_bytes || null }] },
+  { title: "CPU", tell: percent, series: [{ name: "all processes", style: "one", fill: true, of: (point) => point.cpus / (server?.cores || 1) }] },
+  { title: "Queue", app: true, tell: significant, least: 4, series: [
+    { name: "waiting", style: "two", fill: true, of: (point) => point.queue }, { name: "busy threads", style: "one", of: (point) => point.busy_threads }] },
+  { title: "Errors per minute", tell: significant, least: 4, series: [
+    { name: "5xx", style: "bad", column: true, of: rate((point) => point.errors) }, { name: "4xx", style: "warn", column: true, of: rate((point) => point.client_errors) },
+    { name: "client gone", style: "three", column: true, of: rate((point) => point.client_gone) }] },
+];
+let charts = null;
+
+function showHistory(told) {
+  const hasApp = server !== null && isApp(server);
+  charts ??= CHARTS.filter((chart) => hasApp || !chart.app).map((chart) => new Chart(id("charts"), chart));
+  const points = told.points.map((point) => ({ ...point, at: Date.parse(point.at) }));
+  const since = Date.parse(told.since), to = points.at(-1)?.at ?? Date.parse(told.since);
+  const from = to - Math.min(HOUR, Math.max(SHORTEST, to - since));
+  charts.forEach((chart) => chart.show(points, from, Math.max(to, from + SHORTEST), told.step_s));
+  id("charts").dataset.points = points.length;
+  told.last = points.at(-1);
+  latest = told;
+}
+let latest = null;
+
+// --- now
+
+const isApp = (told) => told.rack !== "" || told.workers.length > 0;
+
+function tile(name, value, more, style = "") {
+  return element("div", { class: style }, element("h2", {}, name), element("strong", {}, value), element("small", {}, more));
+}
+
+// Counters become what came since the last look at the same server.
+function since(told, seconds) {
+  const before = last && last.told.pid === told.pid && last.told.started_at === told.started_at ? last.told : null;
+  const worker = (one) => before?.workers.find((old) => old.index === one.index && old.pid === one.pid) ?? { requests: 0, cpu_ms: 0 };
+  const delta = (of) => before && seconds > 0 ? Math.max(0, of(told) - of(before)) / seconds : null;
+  const cpu = (one) => before ? Math.max(0, one.cpu_ms - worker(one).cpu_ms) / 1000 / seconds : null;
+  const front = delta((all) => all.cpu_ms);
+  return {
+    delta, cpu, requests: (one) => before ? Math.max(0, one.requests - worker(one).requests) / seconds : null,
+    cpus: front === null ? null : front / 1000 + told.workers.reduce((sum, one) => sum + cpu(one), 0),
+  };
+}
+
+const or = (value, tell) => value === null ? "…" : tell(value);
+const sum = (told, of) => told.workers.reduce((all, one) => all + of(one), 0);
+
+function showNow(told, now) {
+  const between = since(told, last ? (now - last.at) / 1000 : 0);
+  const times = latest?.last?.requests ? latest.last.total_ms : null;
+  const pss = told.pss_bytes + sum(told, (one) => one.pss_bytes), cores = told.cores || 1;
+  const failed = between.delta((all) => all.requests["5xx"]), refused = between.delta((all) => all.requests["4xx"]);
+  const tiles = [
+    tile("Requests", or(between.delta((all) => all.requests.total), (rate) => `${significant(rate)} /s`), `${told.connections.open.toLocaleString("en")} connections open`),
+    tile("Response time p95", times ? time(times.p95) : "–", times ? `mean ${time(times.mean)}, p99 ${time(times.p99)}` : "no request in the last 10 s"),
+    tile("CPU", or(between.cpus, (cpus) => percent(cpus / cores)), `of ${significant(cores)} CPU${cores === 1 ? "" : "s"}`, between.cpus / cores > 0.9 ? "warn" : ""),
+    tile("Memory", bytes(pss), told.memory_limit_bytes ? `${percent(pss / told.memory_limit_bytes)} of ${bytes(told.memory_limit_bytes)}` : "PSS of all processes",
+      told.memory_limit_bytes && pss / told.memory_limit_bytes > 0.9 ? "warn" : ""),
+    tile("Errors", or(failed, (rate) => `${significant(rate)} /s`), or(refused, (rate) => `5xx; and ${significant(rate)} /s with 4xx`), failed > 0 ? "bad" : ""),
+  ];
+  if (isApp(told)) {
+    const [busy, most] = [sum(told, (one) => one.busy_threads), sum(told, (one) => one.threads_max)];
+    const waits = told.queue.length ? `the first for ${time(told.queue.oldest_wait_ms)}` : `most so far ${told.queue.longest.toLocaleString("en")}`;
+    tiles.splice(2, 0, tile("Queue", told.queue.length.toLocaleString("en"), waits, told.queue.length ? "warn" : ""), tile("Busy threads", `${busy} of ${most}`, `${told.workers.length} worker${told.workers.length === 1 ? "" : "s"}`));
+  }
+  id("tiles").replaceChildren(...tiles);
+  id("version").textContent = told.version;
+  id("dir").textContent = told.dir;
+  const what = isApp(told) ? `${told.ruby.engine} ${told.ruby.version} · Rack ${told.rack} · ${told.environment}` : "static site";
+  id("about").textContent = `${what} · pid ${told.pid} · up ${span((Date.parse(told.taken_at) - Date.parse(told.started_at)) / 1000)}`;
+  document.title = `${told.dir.split("/").at(-1) || "Firebrick"} · Firebrick`;
+  for (const name of ["flight", "crew"]) id(name).hidden = !isApp(told);
+  id("workers").replaceChildren(...told.workers.map((one) => workerRow(one, between, told)));
+}
+
+function cell(text, style = "") {
+  return element("td", style ? { class: style } : {}, text);
+}
+
+function workerRow(one, between, told) {
+  const threads = element("span", { class: "threads", "aria-hidden": "true" });
+  if (one.threads_max <= 16) {
+    for (let index = 0; index < one.threads_max; index++) threads.append(element("b", { class: index < one.busy_threads ? "busy" : "" }));
+  } else {
+    threads.append(element("meter", { min: 0, max: one.threads_max, value: one.busy_threads }));
+  }
+  const up = (Date.parse(told.taken_at) - Date.parse(one.started_at)) / 1000;
+  return element("tr", {}, cell(`${one.index} (pid ${one.pid})`), cell(one.state, one.state === "ready" ? "" : "late"),
+    element("td", {}, threads, `${one.busy_threads} of ${one.threads_max}`), cell(or(between.requests(one), significant), "number"),
+    cell(or(between.cpu(one), percent), "number"), cell(bytes(one.pss_bytes), "number"), cell(String(one.waiting), one.waiting ? "number late" : "number"),
+    cell(String(one.restarts), "number"), cell(span(Math.max(0, up)), "number"));
+}
+
+// --- requests in flight
+
+function showRequests(told) {
+  const rows = told.slice(0, 15).map((one) => {
+    const where = element("button", { type: "button" }, "where?");
+    where.addEventListener("click", () => trace(one));
+    const place = one.worker === null ? "–" : one.thread === null ? String(one.worker) : `${one.worker}, thread ${one.thread}`;
+    return element("tr", {}, cell(time(one.age_ms), one.age_ms > 1000 ? "number late" : "number"), cell(time(one.queue_ms), "number"), cell(one.state), cell(place),
+      cell(`${one.method} ${one.path}`, "path"), one.state === "queued" ? cell("") : element("td", {}, where));
+  });
+  const none = element("tr", {}, element("td", { colspan: 6, class: "nothing" }, "Nothing is in flight."));
+  id("requests").replaceChildren(...rows.length ? rows : [none]);
+}
+
+async function trace(one) {
+  const asked = performance.now();
+  const tell = (...lines) => { id("lines").replaceChildren(...lines); id("trace").hidden = false; };
+  id("asked").textContent = `${one.method} ${one.path}, worker ${one.worker}, at ${clock(Date.now(), true)}`;
+  tell("Asking the worker …");
+  try {
+    const all = await ask("requests?limit=500&backtraces");
+    const passed = performance.now() - asked + NOW_EVERY;
+    const same = all.find((other) => other.pid === one.pid && other.thread === one.thread && other.path === one.path && other.age_ms >= one.age_ms && other.age_ms <= one.age_ms + passed + 1000);
+    if (!same) return tell("The request is over.");
+    if (!same.backtrace?.length) return tell("The worker could not tell in time.");
+    const inside = `${server.dir}/`;
+    tell(...same.backtrace.map((line) => element("span", { class: line.startsWith(inside) ? "own" : "other" }, `${line.startsWith(inside) ? `▶ ${line.slice(inside.length)}` : `  ${line}`}\n`)));
+  } catch (error) {
+    tell(`The server does not answer: ${error.message}`);
+  }
+}
+
+// --- what is said about the server as a whole
+
+function notice(text) {
+  id("notice").textContent = text;
+  id("notice").hidden = text === "";
+}
+
+function lives(told) {
+  if (server && (server.pid !== told.pid || server.started_at !== told.started_at)) {
+    restartedAt = Date.now();
+    last = latest = null;
+  }
+  server = told;
+  goneSince = null;
+  document.body.className = "live";
+  id("ask").hidden = true;
+  id("main").hidden = false;
+  const points = latest?.points.length ?? 0;
+  id("state").textContent = latest && points < 360 ? `live · collecting since ${clock(latest.since)}` : "live";
+  const fresh = restartedAt && Date.now() - restartedAt < 60000 ? `Another server has been answering since ${clock(restartedAt, true)}: its history begins anew.` : "";
+  notice(fresh || (latest && points < 2 ? `Collecting since ${clock(latest.since, true)}: a point of the charts is ten seconds, the first ones come in a moment.` : ""));
+}
+
+function fails(error) {
+  if (error instanceof Refused) {
+    id("wrong").textContent = error.token === null ? "" : "That is not its token.";
+    sessionStorage.removeItem(KEY);
+    id("ask").hidden = false;
+    id("main").hidden = true;
+    document.body.className = "";
+    id("state").textContent = "waiting for the token";
+    return notice("");
+  }
+  goneSince ??= Date.now();
+  document.body.className = "gone";
+  id("state").textContent = "no answer";
+  notice(`The server has not answered since ${clock(goneSince, true)}. This page goes on asking; the figures below are from before.`);
+}
+
+// --- time goes by
+
+let timer = null, historyDue = 0, run = 0;
+
+async function turn(mine) {
+  try {
+    const told = await ask("stats");
+    const now = performance.now();
+    lives(told);
+    if (now >= historyDue || !latest) {
+      showHistory(await ask("history"));
+      historyDue = now + HISTORY_EVERY;
+      lives(told);
+    }
+    showNow(told, now);
+    last = { told, at: now };
+    if (isApp(told)) showRequests(await ask("requests?limit=15"));
+  } catch (error) {
+    fails(error);
+    if (error instanceof Refused) return;
+  }
+  // Nobody sees a hidden page; it asks again when it is shown.
+  if (mine === run && !document.hidden) timer = setTimeout(() => turn(mine), NOW_EVERY);
+}
+
+function begin() {
+  clearTimeout(timer);
+  turn(++run);
+}
+
+document.addEventListener("visibilitychange", () => { if (!document.hidden) begin(); });
+takeToken();
+begin();

@@ -1,0 +1,106 @@
+//! Curves of the last looks, and the response times of the last one.
+
+use super::{line, rows};
+use crate::number::{significant, time};
+use crate::state::{Past, State};
+use crate::theme::Theme;
+use crate::view::View;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::Span;
+use ratatui::widgets::{Block, RenderDirection, Sparkline, Widget};
+use stats::DurationSummary;
+
+/// Border, headings, three kinds of time.
+pub(super) const LEAST_ROWS: u16 = 6;
+/// Columns of the table of times, border included.
+const TIMES: u16 = 44;
+/// Columns from which there is room for a second curve.
+const WIDE: u16 = 130;
+
+/// Rows that curves and times get on a screen of this height.
+pub(super) fn rows_in(height: u16) -> u16 {
+    match height {
+        0..=31 => LEAST_ROWS,
+        32..=47 => 9,
+        _ => 12,
+    }
+}
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme, curves: bool) {
+    if !curves {
+        return times(buffer, area, view, theme);
+    }
+    let [left, right] =
+        area.layout(&Layout::horizontal([Constraint::Min(10), Constraint::Length(TIMES.min(area.width))]));
+    times(buffer, right, view, theme);
+    let rate = view.rate().map_or_else(|| "…".to_owned(), significant);
+    let peak = |value: fn(&Past) -> f64| state.past.iter().map(value).fold(0.0, f64::max);
+    let requests = ("Requests/s", rate, significant(peak(|past| past.rate)));
+    if area.width < WIDE {
+        return curve(buffer, left, requests, state, |past| past.rate, theme);
+    }
+    let [one, other] = left.layout(&Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]));
+    curve(buffer, one, requests, state, |past| past.rate, theme);
+    let p95 = view.between.as_ref().map_or_else(|| "…".to_owned(), |between| time(between.total_ms.p95));
+    let times = ("Response time p95", p95, time(peak(|past| past.p95)));
+    curve(buffer, other, times, state, |past| past.p95, theme);
+}
+
+/// Newest at the right; a unit of height is the largest value that is seen.
+fn curve(
+    buffer: &mut Buffer,
+    area: Rect,
+    (title, now, peak): (&str, String, String),
+    state: &State,
+    value: fn(&Past) -> f64,
+    theme: Theme,
+) {
+    let inner = block(buffer, area, title, theme);
+    let figures =
+        vec![Span::styled(now, theme.strong()), Span::styled(format!("  peak {peak}"), theme.faint())];
+    line(buffer, inner, figures);
+    // Whole numbers are what it takes; a thousandth is finer than any screen.
+    let newest_first = state.past.iter().rev().map(|past| (value(past) * 1_000.0).max(0.0) as u64);
+    Sparkline::default()
+        .data(newest_first)
+        .direction(RenderDirection::RightToLeft)
+        .style(theme.bar())
+        .render(rows(inner, 1, inner.height), buffer);
+}
+
+fn times(buffer: &mut Buffer, area: Rect, view: &View, theme: Theme) {
+    let inner = block(buffer, area, "Response time, ms", theme);
+    let heading = format!("{:<6}{:>7}{:>7}{:>7}{:>7}{:>8}", "", "mean", "p50", "p95", "p99", "max");
+    line(buffer, inner, vec![Span::styled(heading, theme.faint())]);
+    let Some(between) = &view.between else { return };
+    let all = [("total", &between.total_ms), ("queue", &between.queue_ms), ("app", &between.app_ms)];
+    let told = &all[..if view.has_app() { 3 } else { 1 }];
+    for (row, (name, summary)) in (1..).zip(told) {
+        let style = if row == 1 { theme.strong() } else { ratatui::style::Style::new() };
+        line(
+            buffer,
+            rows(inner, row, 1),
+            vec![Span::styled(format!("{name:<6}"), theme.faint()), Span::styled(figures(summary), style)],
+        );
+    }
+}
+
+fn figures(times: &DurationSummary) -> String {
+    if times.count == 0 {
+        return format!("{:>7}{:>7}{:>7}{:>7}{:>8}", "–", "–", "–", "–", "–");
+    }
+    let [mean, p50, p95, p99, max] =
+        [times.mean, times.p50, times.p95, times.p99, times.max].map(significant);
+    format!("{mean:>7}{p50:>7}{p95:>7}{p99:>7}{max:>8}")
+}
+
+/// A frame with a title; gives what is inside.
+fn block(buffer: &mut Buffer, area: Rect, title: &str, theme: Theme) -> Rect {
+    let block = Block::bordered()
+        .border_style(theme.faint())
+        .title(Span::styled(format!(" {title} "), theme.heading()));
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    inner
+}

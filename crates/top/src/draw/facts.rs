@@ -1,0 +1,106 @@
+//! Queue and connections, CPU and memory, errors: a line each.
+
+use super::{bar, line, rows as part};
+use crate::number::{bytes, grouped, percent, significant, time};
+use crate::theme::Theme;
+use crate::view::View;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Span;
+
+/// Cells of a bar on a screen of 80 columns.
+const BAR: usize = 10;
+
+pub(super) fn rows(_view: &View) -> u16 {
+    3
+}
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, theme: Theme) {
+    line(buffer, part(area, 0, 1), queue(view, theme));
+    line(buffer, part(area, 1, 1), machine(view, theme, area.width));
+    line(buffer, part(area, 2, 1), errors(view, theme));
+}
+
+fn name(text: &str, theme: Theme) -> Span<'static> {
+    Span::styled(format!("{text} "), theme.faint())
+}
+
+fn queue(view: &View, theme: Theme) -> Vec<Span<'static>> {
+    let server = view.server();
+    let mut spans = Vec::new();
+    if view.has_app() {
+        let queue = &server.queue;
+        let style = match queue.length {
+            0 => Style::new(),
+            length if length * 2 >= queue.max => theme.alarm(),
+            _ => theme.warning(),
+        };
+        let first = if queue.length > 0 {
+            format!(", the first for {}", time(queue.oldest_wait_ms))
+        } else {
+            String::new()
+        };
+        spans.push(name("Queue", theme));
+        spans.push(Span::styled(
+            format!("{} of {} waiting{first}   ", grouped(queue.length), grouped(queue.max)),
+            style,
+        ));
+    }
+    let connections = &server.front.connections;
+    let new = view.between.as_ref().map_or(0.0, |between| between.per_second(between.accepted));
+    spans.push(name("Connections", theme));
+    spans.push(Span::raw(format!("{} open, {} new/s", grouped(connections.open), significant(new))));
+    spans
+}
+
+fn machine(view: &View, theme: Theme, columns: u16) -> Vec<Span<'static>> {
+    let width = if columns >= 120 { 2 * BAR } else { BAR };
+    let server = view.server();
+    let cpus = view.between.as_ref().map_or(0.0, |between| between.cpus);
+    let mut spans = vec![name("CPU", theme)];
+    if server.cores > 0.0 {
+        let share = cpus / server.cores;
+        spans.extend(bar(width, share, theme.load(share), theme.faint()));
+        spans.push(Span::raw(format!(" {} of {}   ", percent(share), cores(server.cores))));
+    } else {
+        spans.push(Span::raw(format!("{} of one   ", percent(cpus))));
+    }
+    spans.push(name("Memory", theme));
+    let (used, limit) = (server.total_pss_bytes(), server.memory_limit_bytes);
+    if limit > 0 {
+        let share = used as f64 / limit as f64;
+        spans.extend(bar(width, share, theme.load(share), theme.faint()));
+        spans.push(Span::raw(format!(" {} of {}", bytes(used), bytes(limit))));
+    } else {
+        spans.push(Span::raw(bytes(used)));
+    }
+    if server.total_rss_bytes() > 0 && columns >= 90 {
+        spans.push(Span::styled(format!(" (RSS {})", bytes(server.total_rss_bytes())), theme.faint()));
+    }
+    spans
+}
+
+fn cores(cores: f64) -> String {
+    if cores == 1.0 { "1 CPU".to_owned() } else { format!("{} CPUs", (cores * 10.0).round() / 10.0) }
+}
+
+fn errors(view: &View, theme: Theme) -> Vec<Span<'static>> {
+    let mut spans = vec![name("Errors/s", theme)];
+    let Some(between) = &view.between else { return spans };
+    let (requests, failures) = (&between.requests, &between.failures);
+    let kinds = [
+        ("5xx", requests.server_errors, theme.alarm()),
+        ("4xx", requests.client_errors, theme.warning()),
+        ("client gone", requests.client_gone, theme.warning()),
+        ("app failed", failures.app, theme.alarm()),
+        ("server limits", failures.server, theme.alarm()),
+    ];
+    for (kind, count, style) in kinds.into_iter().filter(|(kind, ..)| view.has_app() || *kind != "app failed")
+    {
+        let style = if count > 0 { style } else { Style::new() };
+        spans.push(name(kind, theme));
+        spans.push(Span::styled(format!("{}  ", significant(between.per_second(count))), style));
+    }
+    spans
+}

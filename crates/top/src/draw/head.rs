@@ -1,0 +1,78 @@
+//! The first two lines: which server, and whether what is shown is the present.
+
+use super::{line, line_right, rows};
+use crate::number::{interval, span};
+use crate::state::State;
+use crate::theme::Theme;
+use crate::view::View;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Span;
+use std::time::{Duration, Instant};
+
+pub(super) const ROWS: u16 = 2;
+/// How long it is said that the server is a new one.
+const NEWS: Duration = Duration::from_secs(30);
+
+/// Draws them; gives the rows that were used.
+pub(super) fn draw(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &State,
+    view: &View,
+    theme: Theme,
+    live: bool,
+    asked: &str,
+) -> u16 {
+    let server = view.server();
+    let first = rows(area, 0, 1);
+    let up = span(Duration::from_secs_f64(server.uptime().clamp(0.0, 1e12)));
+    line(
+        buffer,
+        first,
+        vec![
+            Span::styled(format!("Firebrick {}", server.version), theme.strong()),
+            Span::raw(format!("  {}", server.dir)),
+        ],
+    );
+    line_right(buffer, first, vec![Span::raw(format!("  pid {} · up {up}", server.pid))]);
+    let second = rows(area, 1, 1);
+    if let Some((since, why)) = &state.gone {
+        let text = format!("No answer for {}: {why}; trying on", span(since.elapsed()));
+        line(buffer, second, vec![Span::styled(text, theme.alarm())]);
+        return ROWS;
+    }
+    let serves = if view.has_app() {
+        let ruby = &server.ruby;
+        let workers = server.workers.len();
+        let plural = if workers == 1 { "worker" } else { "workers" };
+        format!(
+            "{} {} · Rack {} · {} · {workers} {plural}",
+            ruby.engine, ruby.version, server.rack, server.environment
+        )
+    } else {
+        "static site".to_owned()
+    };
+    line(buffer, second, vec![Span::styled(serves, theme.faint())]);
+    line_right(buffer, second, right(state, view, theme, live, asked));
+    ROWS
+}
+
+fn right(state: &State, view: &View, theme: Theme, live: bool, asked: &str) -> Vec<Span<'static>> {
+    if let Some(at) = state.anew.filter(|at| at.elapsed() < NEWS) {
+        let text = format!("  another server since {}", span(Instant::now().saturating_duration_since(at)));
+        return vec![Span::styled(text, theme.warning())];
+    }
+    if state.paused {
+        return vec![Span::styled("  PAUSED: p goes on", theme.warning())];
+    }
+    let shown = view.between.as_ref().map_or(state.interval, |between| {
+        Duration::from_millis((between.seconds * 10.0).round() as u64 * 100)
+    });
+    let text = if live {
+        format!("  every {}", interval(state.interval))
+    } else {
+        format!("  {asked}, {}", interval(shown))
+    };
+    vec![Span::styled(text, theme.faint())]
+}

@@ -1,0 +1,136 @@
+//! The screen, from the top down: who is asked, curves and times, queue and machine, workers, requests in flight, keys.
+//!
+//! Contract: what is there is drawn into any area, however small; what does not fit is left out from the least important
+//! end, and lists say how much.
+
+mod charts;
+mod facts;
+mod head;
+mod over;
+mod requests;
+mod workers;
+
+use crate::state::State;
+use crate::theme::Theme;
+use crate::view::View;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Widget, Wrap};
+
+/// Columns and rows below which the screen says so instead.
+pub(crate) const LEAST: (u16, u16) = (60, 16);
+
+/// The live screen.
+pub(crate) fn screen(buffer: &mut Buffer, state: &State, theme: Theme, asked: &str) {
+    let area = buffer.area;
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        let text = format!(
+            "This terminal is {}x{}; firebrick top needs {}x{}. Make it larger, or use firebrick top --once. q quits.",
+            area.width, area.height, LEAST.0, LEAST.1
+        );
+        return Paragraph::new(text).wrap(Wrap { trim: true }).render(area, buffer);
+    }
+    let (above, foot) = (rows(area, 0, area.height - 1), rows(area, area.height - 1, 1));
+    match &state.view {
+        Some(view) => body(buffer, above, state, view, theme, true, asked),
+        None => match &state.gone {
+            Some((_, why)) => line(buffer, rows(above, 0, 1), vec![Span::styled(why.clone(), theme.alarm())]),
+            None => line(buffer, rows(above, 0, 1), vec![Span::raw(format!("Asking {asked} …"))]),
+        },
+    }
+    line(buffer, foot, keys(state, theme));
+    over::draw(buffer, above, state, theme);
+}
+
+/// The same without curves and keys, for `--once`.
+pub(crate) fn page(buffer: &mut Buffer, state: &State, theme: Theme, asked: &str) {
+    if let Some(view) = &state.view {
+        body(buffer, buffer.area, state, view, theme, false, asked);
+    }
+}
+
+/// Rows that [`page`] needs to leave nothing out.
+pub(crate) fn rows_for(view: &View) -> u16 {
+    let lists =
+        if view.has_app() { 4 + view.server().workers.len() + view.look.requests.len().max(1) } else { 0 };
+    u16::try_from(lists).unwrap_or(u16::MAX - 100) + head::ROWS + charts::LEAST_ROWS + facts::rows(view)
+}
+
+fn body(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme, live: bool, asked: &str) {
+    let mut used = head::draw(buffer, area, state, view, theme, live, asked);
+    let charts = if live { charts::rows_in(area.height) } else { charts::LEAST_ROWS };
+    charts::draw(buffer, rows(area, used, charts), state, view, theme, live);
+    used += charts;
+    facts::draw(buffer, rows(area, used, facts::rows(view)), view, theme);
+    used += facts::rows(view);
+    if !view.has_app() {
+        return;
+    }
+    let left = area.height.saturating_sub(used);
+    let (for_workers, for_requests) = shares(left, view);
+    workers::draw(buffer, rows(area, used, for_workers), state, view, theme);
+    used += for_workers;
+    requests::draw(buffer, rows(area, used, for_requests), state, view, theme, live);
+}
+
+/// Rows for the workers and for the requests, headings included. If not both fit, each gets half, or what the other leaves.
+fn shares(left: u16, view: &View) -> (u16, u16) {
+    let rows = |count: usize| u16::try_from(count + 1).unwrap_or(u16::MAX);
+    let for_requests = rows(view.look.requests.len().max(1)).min(left / 2);
+    let workers = rows(view.server().workers.len()).min(left - for_requests);
+    (workers, left - workers)
+}
+
+fn keys(state: &State, theme: Theme) -> Vec<Span<'static>> {
+    let has_app = state.view.as_ref().is_some_and(View::has_app);
+    let mut keys = vec![("q", "quit".to_owned())];
+    if has_app {
+        keys.push(("↑↓", "select".to_owned()));
+        keys.push(("Enter", "Ruby line".to_owned()));
+        keys.push(("s", format!("by {}", state.sort.name())));
+    }
+    keys.push(("p", if state.paused { "go on" } else { "pause" }.to_owned()));
+    keys.push(("+-", "interval".to_owned()));
+    keys.push(("?", "help".to_owned()));
+    let pairs = keys.into_iter().flat_map(|(key, what)| {
+        [Span::styled(format!(" {key}"), theme.strong()), Span::styled(format!(" {what} "), theme.faint())]
+    });
+    pairs.collect()
+}
+
+/// `count` rows of `area` from row `first`, as many as there are.
+fn rows(area: Rect, first: u16, count: u16) -> Rect {
+    let first = first.min(area.height);
+    Rect { y: area.y + first, height: count.min(area.height - first), ..area }
+}
+
+/// One line of text at the top of `area`.
+fn line(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
+    if area.height > 0 {
+        buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
+    }
+}
+
+/// One line of text that ends at the right edge of `area`.
+fn line_right(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
+    let line = Line::from(spans);
+    let width = u16::try_from(line.width()).unwrap_or(u16::MAX).min(area.width);
+    if area.height > 0 {
+        buffer.set_line(area.x + area.width - width, area.y, &line, width);
+    }
+}
+
+/// A bar of `width` cells, `part` of it full.
+fn bar(width: usize, part: f64, full: Style, empty: Style) -> [Span<'static>; 2] {
+    let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 };
+    let cells = (part * width as f64).round() as usize;
+    // What is not nothing shows.
+    let cells = if part > 0.0 { cells.max(1) } else { cells }.min(width);
+    [Span::styled("█".repeat(cells), full), Span::styled("░".repeat(width - cells), empty)]
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,87 @@
+//! What lies over the screen: help, and where a request is in the app.
+
+use super::rows;
+use crate::number::time;
+use crate::state::{Found, Over, State};
+use crate::theme::Theme;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Clear, Paragraph, Widget, Wrap};
+use stats::InFlight;
+
+const HELP: &str = "\
+Everything with /s, and all response times, is of the last interval only. Memory is PSS: what processes have for themselves, \
+and their share of what they share. 100 % CPU of a worker is one CPU.
+
+  q, Esc, Ctrl-C  quit                   s      sort the workers
+  ↑ ↓ Home End    select a request       p      pause, and go on
+  Enter           where it is in Ruby    + -    change the interval
+  Ctrl-Z          suspend                Ctrl-L draw anew
+
+worker 0:3 is thread 3 of worker 0. total is from the first byte of the request to the last of the response, queue the time \
+until a worker took it, app the time in Ruby.";
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme) {
+    match &state.over {
+        Over::Nothing => {}
+        Over::Help => {
+            boxed(buffer, area, "Help: any key closes it", Text::raw(HELP), 0, theme);
+        }
+        Over::Trace { request, found, scroll } => {
+            let dir = state.view.as_ref().map(|view| view.server().dir.clone()).unwrap_or_default();
+            let text = match found {
+                Found::Asking => Text::raw("Asking the worker …"),
+                Found::Not(why) => Text::raw(why.clone()),
+                Found::Lines(lines) => frames(lines, &dir, theme),
+            };
+            boxed(buffer, area, &title(request), text, *scroll, theme);
+        }
+    }
+}
+
+fn title(request: &InFlight) -> String {
+    let place = match (request.worker, request.thread) {
+        (Some(worker), Some(thread)) => format!(" · worker {worker}, thread {thread}"),
+        _ => String::new(),
+    };
+    format!(
+        "{} {} · {}{place} · Enter asks again, Esc closes",
+        request.method,
+        request.path,
+        time(request.age_ms)
+    )
+}
+
+/// Innermost first; what is the app's own stands out, and its folder is not repeated.
+fn frames(lines: &[String], dir: &str, theme: Theme) -> Text<'static> {
+    let inside = format!("{}/", dir.trim_end_matches('/'));
+    let lines = lines.iter().map(|line| match line.strip_prefix(&inside) {
+        Some(own) => Line::from(vec![Span::raw("▶ "), Span::styled(own.to_owned(), theme.strong())]),
+        None => Line::from(vec![Span::raw("  "), Span::styled(line.clone(), theme.faint())]),
+    });
+    Text::from(lines.collect::<Vec<_>>())
+}
+
+fn boxed(buffer: &mut Buffer, area: Rect, title: &str, text: Text<'_>, scroll: usize, theme: Theme) {
+    let margin = (area.width / 20, area.height / 8);
+    let area = Rect {
+        x: area.x + margin.0,
+        width: area.width - 2 * margin.0,
+        ..rows(area, margin.1, area.height - 2 * margin.1)
+    };
+    Clear.render(area, buffer);
+    let most = usize::from(area.width.saturating_sub(6));
+    let title: String = if title.chars().count() > most {
+        title.chars().take(most).chain(['…']).collect()
+    } else {
+        title.to_owned()
+    };
+    let block = Block::bordered()
+        .border_style(theme.heading())
+        .title(Span::styled(format!(" {title} "), theme.strong()));
+    let paragraph = Paragraph::new(text)
+        .wrap(Wrap { trim: false })
+        .scroll((u16::try_from(scroll).unwrap_or(u16::MAX), 0));
+    paragraph.block(block).render(area, buffer);
+}

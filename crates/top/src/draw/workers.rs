@@ -1,0 +1,102 @@
+//! The workers: one line each, with their busy threads as a bar.
+
+use super::{line, rows};
+use crate::number::{bytes, percent, significant, span};
+use crate::state::{State, sorted};
+use crate::theme::Theme;
+use crate::view::View;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Span;
+use stats::{WorkerSnapshot, WorkerState};
+use std::time::Duration;
+
+/// A column: its title, its width with the blank before it, and the screen that is wide enough for it.
+struct Column {
+    title: &'static str,
+    width: usize,
+    from: u16,
+    text: fn(&WorkerSnapshot, &View) -> String,
+}
+
+const BEHIND: [Column; 7] = [
+    Column { title: "req/s", width: 8, from: 0, text: |worker, view| rate(worker, view) },
+    Column {
+        title: "CPU",
+        width: 7,
+        from: 0,
+        text: |worker, view| view.did(worker).map_or("…".to_owned(), |did| percent(did.cpus)),
+    },
+    Column { title: "memory", width: 10, from: 0, text: |worker, _| bytes(worker.pss_bytes) },
+    Column { title: "RSS", width: 10, from: 100, text: |worker, _| bytes(worker.rss_bytes) },
+    Column { title: "waiting", width: 8, from: 0, text: |worker, _| worker.waiting.to_string() },
+    Column { title: "restarts", width: 9, from: 72, text: |worker, _| worker.restarts.to_string() },
+    Column { title: "up", width: 14, from: 120, text: |worker, view| up(worker, view) },
+];
+/// `worker`, `pid`, `state`, each with a blank behind it.
+const BEFORE: usize = 7 + 8 + 9;
+/// `12/16` behind the bar.
+const COUNT: usize = 6;
+/// A bar that is longer says no more.
+const LONGEST_BAR: usize = 40;
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme) {
+    let columns: Vec<&Column> = BEHIND.iter().filter(|column| area.width >= column.from).collect();
+    let behind: usize = columns.iter().map(|column| column.width).sum();
+    let bar = usize::from(area.width).saturating_sub(BEFORE + COUNT + behind).clamp(4, LONGEST_BAR);
+    let titles =
+        columns.iter().map(|column| format!("{:>1$}", column.title, column.width)).collect::<String>();
+    let heading =
+        format!("{:<7}{:<8}{:<9}{:<4$}{titles}", "worker", "pid", "state", "busy threads", bar + COUNT);
+    line(buffer, area, vec![Span::styled(heading, theme.heading())]);
+    let workers = sorted(view, state.sort);
+    let room = usize::from(area.height.saturating_sub(1));
+    let shown = if workers.len() > room { room.saturating_sub(1) } else { workers.len() };
+    for (row, worker) in (1..).zip(&workers[..shown]) {
+        let mut spans =
+            vec![Span::raw(format!("{:<7}{:<8}", worker.index, worker.pid)), state_of(worker, theme)];
+        spans.extend(threads(worker, bar, theme));
+        spans.extend(columns.iter().map(|column| {
+            let style =
+                if column.title == "waiting" && worker.waiting > 0 { theme.warning() } else { Style::new() };
+            Span::styled(format!("{:>1$}", (column.text)(worker, view), column.width), style)
+        }));
+        line(buffer, rows(area, row, 1), spans);
+    }
+    if shown < workers.len() && room > 0 {
+        let text = format!("… {} more; s sorts, so that others come first", workers.len() - shown);
+        line(buffer, rows(area, area.height - 1, 1), vec![Span::styled(text, theme.faint())]);
+    }
+}
+
+fn rate(worker: &WorkerSnapshot, view: &View) -> String {
+    let between = view.between.as_ref();
+    between
+        .zip(view.did(worker))
+        .map_or("…".to_owned(), |(between, did)| significant(between.per_second(did.requests)))
+}
+
+fn up(worker: &WorkerSnapshot, view: &View) -> String {
+    span(Duration::from_secs_f64(worker.uptime(view.server().taken_at).clamp(0.0, 1e12)))
+}
+
+fn state_of(worker: &WorkerSnapshot, theme: Theme) -> Span<'static> {
+    let (text, style) = match worker.state {
+        WorkerState::Ready => ("ready", Style::new()),
+        WorkerState::Booting => ("booting", theme.warning()),
+        WorkerState::Draining => ("draining", theme.warning()),
+        WorkerState::Gone => ("gone", theme.alarm()),
+    };
+    Span::styled(format!("{text:<9}"), style)
+}
+
+/// A cell for each thread if they fit, else in proportion.
+fn threads(worker: &WorkerSnapshot, width: usize, theme: Theme) -> Vec<Span<'static>> {
+    let (busy, most) = (worker.busy_threads as usize, worker.threads_max as usize);
+    let cells = most.clamp(1, width);
+    let part = busy as f64 / most.max(1) as f64;
+    let mut spans = super::bar(cells, part, theme.load(part), theme.faint()).to_vec();
+    spans.push(Span::raw(format!("{:<1$}", format!(" {busy}/{most}"), width - cells + COUNT)));
+    spans
+}

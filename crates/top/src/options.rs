@@ -1,0 +1,126 @@
+//! What can be typed after `firebrick top`.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::time::Duration;
+
+/// The shortest interval: a shorter one would mostly measure itself.
+pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
+/// The longest one.
+pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// What was typed, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// From one look to the next.
+    pub(crate) interval: Duration,
+    /// One screen as text.
+    pub(crate) once: bool,
+    /// That as JSON.
+    pub(crate) json: bool,
+    /// Whether colours may be used.
+    pub(crate) colour: bool,
+}
+
+pub(crate) fn arguments(command: Command) -> Command {
+    let heading = "Watching";
+    command
+        .arg(
+            Arg::new("interval")
+                .long("interval")
+                .short('i')
+                .value_name("TIME")
+                .default_value("1s")
+                .help_heading(heading)
+                .help("Time from one look to the next: 500ms, 1s, 2m (100ms to 1h)"),
+        )
+        .arg(
+            Arg::new("once")
+                .long("once")
+                .action(ArgAction::SetTrue)
+                .help_heading(heading)
+                .help("Print one screen as text and end: two looks, one interval apart"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .requires("once")
+                .help_heading(heading)
+                .help("With --once: one JSON object, for programs to read"),
+        )
+        .after_help(
+            "Examples:\n  \
+             firebrick top                                         the server of this folder\n  \
+             firebrick top --control tcp://10.0.0.7:9293           another machine's; token in FIREBRICK_CONTROL_TOKEN\n  \
+             firebrick top --once --interval 10s                   ten seconds as text\n  \
+             firebrick top --once --json | jq .total_ms.p95        one number, in milliseconds\n\n\
+             Keys: q quit, arrows select a request, Enter shows its Ruby lines, s sorts the workers, p pauses, + and -\n\
+             change the interval, ? helps. NO_COLOR turns colours off.",
+        )
+}
+
+impl Options {
+    /// Reads what clap matched.
+    pub(crate) fn read(matches: &ArgMatches) -> Result<Options, String> {
+        let text = matches.get_one::<String>("interval").map_or("1s", String::as_str);
+        let interval = interval(text).ok_or_else(|| {
+            format!("--interval {text}: expected a time such as 500ms, 1s or 2m, from 100ms to 1h")
+        })?;
+        let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Ok(Options { interval, once: matches.get_flag("once"), json: matches.get_flag("json"), colour })
+    }
+}
+
+/// `500ms`, `1s`, `1.5s`, `2m`, `1h`; a number alone is seconds.
+fn interval(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        _ => return None,
+    };
+    let number: f64 = number.parse().ok()?;
+    let interval = Duration::try_from_secs_f64(number * seconds).ok()?;
+    (SHORTEST..=LONGEST).contains(&interval).then_some(interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn intervals() {
+        for (text, ms) in
+            [("1s", 1_000), ("500ms", 500), ("2", 2_000), ("1.5s", 1_500), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(interval(text), Some(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "0", "99ms", "2h", "-1s", "1 s", "1e3", "1d", ".", "1.2.3", "nan", "inf"] {
+            assert_eq!(interval(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_is_read_or_explained() {
+        let read = |words: &[&str]| {
+            let matches = arguments(Command::new("top")).try_get_matches_from(["top"].iter().chain(words));
+            matches.map_err(|error| error.to_string()).and_then(|matches| Options::read(&matches))
+        };
+        let options = read(&["--once", "--json", "--interval", "200ms"]).unwrap();
+        assert_eq!((options.once, options.json, options.interval), (true, true, Duration::from_millis(200)));
+        assert!(read(&["--json"]).unwrap_err().contains("--once"));
+        let wrong = read(&["--interval", "fast"]).unwrap_err();
+        assert_eq!(wrong, "--interval fast: expected a time such as 500ms, 1s or 2m, from 100ms to 1h");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".*") {
+            prop_assert!(interval(&text).is_none_or(|interval| interval <= LONGEST));
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What is shown: the last look at the server and what happened since the one before. Pure.
+
+use serde_json::{Value, json};
+use stats::{InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
+use std::time::Instant;
+
+/// Everything that was learned at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(crate) server: ServerSnapshot,
+    /// Slowest first.
+    pub(crate) requests: Vec<InFlight>,
+    /// When, by a clock that nobody sets.
+    pub(crate) at: Instant,
+}
+
+/// One look, and what happened since the one before.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) look: Look,
+    /// `None` after the first look, and when the server was started anew in between.
+    pub(crate) between: Option<Interval>,
+}
+
+impl View {
+    pub(crate) fn new(look: Look, earlier: Option<&Look>) -> View {
+        let between = earlier.and_then(|earlier| {
+            let seconds = look.at.saturating_duration_since(earlier.at).as_secs_f64();
+            Interval::between(&earlier.server, &look.server, seconds)
+        });
+        View { look, between }
+    }
+
+    pub(crate) fn server(&self) -> &ServerSnapshot {
+        &self.look.server
+    }
+
+    /// Whether there are workers, or are to be; a static site has none.
+    pub(crate) fn has_app(&self) -> bool {
+        !self.server().rack.is_empty() || !self.server().workers.is_empty()
+    }
+
+    /// Requests in a second; `None` without an interval.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        self.between.as_ref().map(|between| between.per_second(between.requests.total))
+    }
+
+    /// What the worker did in the interval.
+    pub(crate) fn did(&self, worker: &WorkerSnapshot) -> Option<&WorkerInterval> {
+        self.between.as_ref()?.workers.iter().find(|did| did.index == worker.index)
+    }
+
+    /// What `--once --json` prints; docs/top.md describes it.
+    pub(crate) fn to_json(&self, asked: &str) -> Value {
+        let server = self.server();
+        let mut raw = server.clone();
+        raw.front = raw.front.without_buckets();
+        let between = self.between.clone().unwrap_or_default();
+        let per_s = |count: u64| between.per_second(count);
+        let workers = server.workers.iter().map(|worker| {
+            let did = self.did(worker).copied().unwrap_or_default();
+            json!({
+                "index": worker.index,
+                "pid": worker.pid,
+                "state": worker.state,
+                "requests_per_s": per_s(did.requests),
+                "cpus": did.cpus,
+                "busy_threads": worker.busy_threads,
+                "threads_max": worker.threads_max,
+                "waiting": worker.waiting,
+                "pss_bytes": worker.pss_bytes,
+                "rss_bytes": worker.rss_bytes,
+                "restarts": worker.restarts,
+            })
+        });
+        json!({
+            "kind": "firebrick top",
+            "version": 1,
+            "asked": asked,
+            "interval_s": between.seconds,
+            "requests_per_s": per_s(between.requests.total),
+            "errors_per_s": {
+                "4xx": per_s(between.requests.client_errors),
+                "5xx": per_s(between.requests.server_errors),
+                "client_gone": per_s(between.requests.client_gone),
+            },
+            "failures_per_s": {
+                "client": per_s(between.failures.client),
+                "app": per_s(between.failures.app),
+                "server": per_s(between.failures.server),
+            },
+            "accepted_per_s": per_s(between.accepted),
+            "sent_body_bytes_per_s": per_s(between.sent_body_bytes),
+            "total_ms": between.total_ms,
+            "queue_ms": between.queue_ms,
+            "app_ms": between.app_ms,
+            "queue": server.queue,
+            "connections_open": server.front.connections.open,
+            "cpus": between.cpus,
+            "cores": server.cores,
+            "pss_bytes": server.total_pss_bytes(),
+            "rss_bytes": server.total_rss_bytes(),
+            "memory_limit_bytes": server.memory_limit_bytes,
+            "restarts": between.restarts,
+            "workers": workers.collect::<Vec<_>>(),
+            "requests": self.look.requests,
+            "stats": raw,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use stats::{Finished, Phase, Recorder, Snapshot, WorkerState};
+    use std::time::{Duration, SystemTime};
+
+    /// A server of `workers` workers (0: a static site) that has answered what `recorder` counted.
+    pub(crate) fn server(workers: u32, recorder: &Recorder) -> ServerSnapshot {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_769_860_800);
+        let empty = json!({
+            "version": "0.1.0", "ruby": { "engine": "", "version": "", "patchlevel": null }, "rack": "", "environment": "production",
+            "dir": "/srv/shop", "pid": 99, "started_at": "2026-01-31T11:00:00Z", "taken_at": "2026-01-31T12:00:00Z", "phase": 0,
+            "clustered": true, "pss_bytes": 30 << 20, "workers": [], "queue": { "length": 0, "oldest_wait_ms": 0.0, "longest": 0, "max": 0 },
+        });
+        let mut whole = serde_json::to_value(Snapshot::of([recorder])).unwrap();
+        whole.as_object_mut().unwrap().extend(empty.as_object().unwrap().clone());
+        let mut server: ServerSnapshot = serde_json::from_value(whole).unwrap();
+        (server.cores, server.memory_limit_bytes, server.cpu_ms, server.rss_bytes) =
+            (2.0, 512 << 20, 1_000, 60 << 20);
+        if workers > 0 {
+            server.ruby = "ruby 3.1.2p20".into();
+            server.rack = "2.2.4".into();
+            server.queue.max = 10_000;
+        }
+        server.workers = (0..workers)
+            .map(|index| WorkerSnapshot {
+                index,
+                pid: 4_000 + index,
+                state: if index == 1 { WorkerState::Booting } else { WorkerState::Ready },
+                phase: 0,
+                started_at: now - Duration::from_secs(600),
+                last_checkin: now,
+                requests: 1_000,
+                failures: 0,
+                busy_threads: index % 6,
+                threads_started: 5,
+                threads_max: 5,
+                in_flight: 3,
+                waiting: 0,
+                pss_bytes: u64::from(40 + index) << 20,
+                rss_bytes: 90 << 20,
+                cpu_ms: 5_000,
+                restarts: index,
+            })
+            .collect();
+        server
+    }
+
+    pub(crate) fn request(path: &str, age_ms: f64, worker: Option<u32>) -> InFlight {
+        InFlight {
+            worker,
+            pid: worker.map(|index| 4_000 + index),
+            thread: worker.map(|_| 2),
+            method: "GET".into(),
+            path: path.into(),
+            age_ms,
+            queue_ms: if worker.is_some() { 0.2 } else { age_ms },
+            state: if worker.is_some() { Phase::App } else { Phase::Queued },
+            backtrace: None,
+        }
+    }
+
+    /// Two looks, two seconds apart: 246 requests of 12 ms, two of them failed, one CPU busy.
+    pub(crate) fn view(workers: u32) -> View {
+        let recorder = Recorder::new();
+        let at = Instant::now();
+        let requests = if workers == 0 {
+            Vec::new()
+        } else {
+            vec![
+                request("/slow?", 12_300.0, Some(0)),
+                request("/reports/2026", 450.0, Some(2)),
+                request("/queued", 8.0, None),
+            ]
+        };
+        let earlier = Look { server: server(workers, &recorder), requests: Vec::new(), at };
+        let served = |status, total_us| Finished {
+            status,
+            total_us,
+            queue_us: (workers > 0).then_some(300),
+            app_us: (workers > 0).then_some(11_000),
+            ..Finished::default()
+        };
+        (0..244).for_each(|_| recorder.finished(&served(200, 12_000)));
+        (0..2).for_each(|_| recorder.finished(&served(500, 200_000)));
+        let mut later = server(workers, &recorder);
+        later.cpu_ms += 500;
+        if let Some(worker) = later.workers.first_mut() {
+            worker.cpu_ms += 1_500;
+            worker.requests += 246;
+        }
+        View::new(Look { server: later, requests, at: at + Duration::from_secs(2) }, Some(&earlier))
+    }
+
+    #[test]
+    fn json_tells_the_interval_and_the_raw_counters() {
+        let view = view(2);
+        let json = view.to_json("/run/c.sock");
+        assert_eq!((&json["kind"], &json["version"]), (&"firebrick top".into(), &1.into()));
+        assert_eq!((&json["interval_s"], &json["requests_per_s"]), (&2.0.into(), &123.0.into()));
+        assert_eq!(json["errors_per_s"]["5xx"], 1.0);
+        assert!((json["total_ms"]["p50"].as_f64().unwrap() - 12.0).abs() < 0.2, "{}", json["total_ms"]);
+        assert_eq!(
+            (&json["workers"][0]["requests_per_s"], &json["workers"][0]["cpus"]),
+            (&123.0.into(), &0.75.into())
+        );
+        assert_eq!(
+            (&json["requests"][2]["state"], &json["stats"]["requests"]["total"]),
+            (&"queued".into(), &246.into())
+        );
+        assert!(json["stats"]["total_ms"].get("buckets").is_none());
+    }
+
+    #[test]
+    fn the_first_look_has_no_rates() {
+        let first = View::new(
+            Look { server: server(1, &Recorder::new()), requests: Vec::new(), at: Instant::now() },
+            None,
+        );
+        assert_eq!(first.rate(), None);
+        assert_eq!(first.to_json("x")["requests_per_s"], 0.0);
+    }
+}
