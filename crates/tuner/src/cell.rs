@@ -75,7 +75,7 @@ pub(crate) fn visit(
             if !gathered.wants_more(effort) {
                 break;
             }
-            let slice = slice::measure(ground, &mut running, effort.portion, before, watch)?;
+            let slice = slice::measure(ground, &mut running, shape, effort.portion, before, watch)?;
             before += slice.requests + slice.errors;
             gathered.slices.push(slice);
             if ground.stop.wanted() {
@@ -103,7 +103,7 @@ fn warm_up(
         time @ Amount::Time(_) => time,
     };
     let portion = Portion { amount, ..effort.portion };
-    Ok(slice::measure(ground, running, portion, 0, watch)?.requests)
+    Ok(slice::measure(ground, running, shape, portion, 0, watch)?.requests)
 }
 
 /// The figures of a cell, or why there are none. `cores` is what the server could use.
@@ -151,6 +151,26 @@ fn last_life(points: Vec<MemoryPoint>) -> Vec<MemoryPoint> {
     let begins =
         points.windows(2).rposition(|pair| pair[1].requests < pair[0].requests).map_or(0, |at| at + 1);
     points[begins..].to_vec()
+}
+
+/// The same cell as it would have been had its processes not waited for CPUs that others used: what a diagnosis is made
+/// from when the machine was busy. A process runs Ruby on one CPU at a time, so while one of its threads waits for a CPU
+/// the process stands still. Cells with more processes than CPUs make each other wait, so they are let alone.
+pub(crate) fn undisturbed(cell: &Cell, starved_seconds: f64) -> Cell {
+    let mut cell = cell.clone();
+    let stood_still = starved_seconds / cell.seconds / f64::from(cell.processes.max(1));
+    let fits = cell.cores.is_some_and(|cores| f64::from(cell.processes) <= cores);
+    if cell.limited_by != Some(Limit::Machine) || !fits || !stood_still.is_finite() {
+        return cell;
+    }
+    let left = 1.0 - stood_still.clamp(0.0, 0.95);
+    let each = starved_seconds * 1_000.0 / cell.requests.max(1) as f64;
+    cell.rate_per_s /= left;
+    cell.seconds *= left;
+    cell.cpu_cores = cell.cpu_cores.map(|cores| cores / left);
+    cell.app_ms = cell.app_ms.map(|ms| (ms - each).max(0.0));
+    cell.limited_by = None;
+    cell
 }
 
 /// What limited most of the parts.
@@ -201,6 +221,7 @@ pub(crate) mod tests {
             latency,
             stages: Stages::default(),
             cpu_seconds: seconds / 2.0,
+            starved_seconds: seconds / 4.0,
             peak: Memory { pss: requests, rss: 2 * requests },
             memory: Vec::new(),
             limited_by: None,
@@ -249,6 +270,28 @@ pub(crate) mod tests {
         assert_eq!(last_life(points(&[10, 300, 20, 310])), points(&[20, 310]));
         assert_eq!(last_life(points(&[10, 300])), points(&[10, 300]));
         assert_eq!(last_life(Vec::new()), Vec::new());
+    }
+
+    #[test]
+    fn a_busy_machine_is_reckoned_out() {
+        let cell = Cell {
+            processes: 1,
+            requests: 80,
+            seconds: 1.0,
+            rate_per_s: 80.0,
+            cores: Some(2.0),
+            cpu_cores: Some(0.32),
+            app_ms: Some(12.5),
+            limited_by: Some(Limit::Machine),
+            ..Cell::default()
+        };
+        let calm = undisturbed(&cell, 0.68);
+        assert!((calm.rate_per_s - 250.0).abs() < 1e-6 && (calm.cpu_cores.unwrap() - 1.0).abs() < 1e-6, "{calm:?}");
+        assert!((calm.app_ms.unwrap() - 4.0).abs() < 1e-6 && calm.tells());
+        let crowd = Cell { processes: 10, ..cell.clone() };
+        assert_eq!(undisturbed(&crowd, 5.0), crowd, "they make each other wait");
+        let alone = Cell { limited_by: None, ..cell };
+        assert_eq!(undisturbed(&alone, 0.5), alone);
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub(crate) struct Counters {
     pub(crate) ready: u64,
     /// How often workers were replaced.
     pub(crate) restarts: u64,
+    /// Process ids of the workers that serve, in order.
+    pub(crate) serving: Vec<u64>,
     app_ms: Option<Sum>,
     app_cpu_ms: Option<Sum>,
     gvl_ms: Option<Sum>,
@@ -69,17 +71,25 @@ impl Counters {
         let stats: Value = serde_json::from_str(text).ok()?;
         let workers =
             stats.as_object()?.get("workers").and_then(Value::as_array).cloned().unwrap_or_default();
-        let ready = workers.iter().filter(|worker| worker["state"] == "ready").count();
+        let ready = workers.iter().filter(|worker| worker["state"] == "ready");
+        let mut serving: Vec<u64> = ready.filter_map(|worker| worker["pid"].as_u64()).collect();
+        serving.sort_unstable();
         Some(Counters {
             requests: stats["requests"]["total"].as_u64().unwrap_or(0),
             workers: workers.len() as u64,
-            ready: ready as u64,
+            ready: serving.len() as u64,
+            serving,
             restarts: workers.iter().filter_map(|worker| worker["restarts"].as_u64()).sum(),
             app_ms: sum(&stats["app_ms"]),
             app_cpu_ms: sum(&stats["app_cpu_ms"]),
             gvl_ms: sum(&stats["gvl_ms"]),
             queue_ms: sum(&stats["queue_ms"]),
         })
+    }
+
+    /// How many of the workers that served then are gone.
+    pub(crate) fn lost_since(&self, before: &Counters) -> usize {
+        before.serving.iter().filter(|pid| !self.serving.contains(pid)).count()
     }
 
     /// What came between `before` and this.
@@ -112,7 +122,7 @@ mod tests {
         let text = |count: u64, mean: f64| {
             format!(
                 r#"{{"requests":{{"total":{count}}},"app_ms":{{"count":{count},"mean":{mean}}},
-                    "workers":[{{"state":"ready","restarts":1}},{{"state":"booting","restarts":2}}]}}"#
+                    "workers":[{{"state":"ready","restarts":1,"pid":7}},{{"state":"booting","restarts":2}}]}}"#
             )
         };
         let before = Counters::read(&text(10, 5.0)).unwrap();
@@ -122,6 +132,8 @@ mod tests {
         assert_eq!(between.app.mean(), Some(20.0));
         assert_eq!(between.gvl.mean(), None, "what is not told is not known");
         assert_eq!(before.since(&before).app.mean(), None);
+        let other = Counters { serving: vec![8, 9], ..before.clone() };
+        assert_eq!((after.lost_since(&before), other.lost_since(&before)), (0, 1));
     }
 
     proptest! {

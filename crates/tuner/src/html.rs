@@ -179,7 +179,7 @@ fn shown(done: &Done) -> Vec<Shown> {
         .collect();
     // Rows and columns of what was measured or looked at; a candidate in each of hundreds of cells would say nothing.
     let (rows, columns): (Vec<u32>, Vec<u32>) =
-        done.cells(false).iter().map(|cell| (cell.processes, cell.threads)).unzip();
+        done.telling().iter().map(|cell| (cell.processes, cell.threads)).unzip();
     for one in &done.predictions {
         let shape = one.shape();
         if rows.contains(&shape.processes)
@@ -248,7 +248,7 @@ fn lines(cells: &[Shown]) -> Lines {
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let name = if p == 1 { "1 process".to_owned() } else { format!("{p} processes") };
-        Line { name, points, filled: false, dots: true }
+        Line { name, points, filled: false, dots: true, loose: false }
     };
     Lines {
         title: "Throughput over threads".to_owned(),

@@ -239,7 +239,7 @@ fn remark(options: &Options, text: &str) {
 
 fn how_long(done: &Done) -> String {
     let seconds = table::figure(done.seconds);
-    match done.candidates.saturating_sub(done.cells(true).len()) {
+    match done.candidates.saturating_sub(done.firm().len()) {
         0 => format!("It took {seconds} s."),
         open => format!("It took {seconds} s; {open} other shapes were judged without measuring them."),
     }

@@ -6,6 +6,7 @@
 //! 2. A process that ends while it is looked at is no error: it is left out.
 //! 3. Where there is no `/proc`, nothing is known, and all figures are 0.
 
+use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
@@ -79,6 +80,12 @@ impl Family {
         Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
+    /// What its threads have got of the CPUs, and how long they waited for one.
+    pub(crate) fn turns(&self) -> Turns {
+        let tasks = self.members().into_iter().flat_map(|stat| tasks(stat.pid));
+        Turns(tasks.filter_map(|(task, path)| Some((task, turn(&fs::read_to_string(path).ok()?)?))).collect())
+    }
+
     /// Memory of all its processes. Takes milliseconds for each large one.
     pub(crate) fn memory(&self) -> Memory {
         self.members()
@@ -94,6 +101,36 @@ impl Family {
             let _ = kill_process(pid, signal);
         }
     }
+}
+
+/// By thread, in nanoseconds: on a CPU, and ready to run without getting one.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Turns(HashMap<i32, (u64, u64)>);
+
+impl Turns {
+    /// What came after `before`: on a CPU, and waiting for one. Threads that ended meanwhile are not in it.
+    pub(crate) fn since(&self, before: &Turns) -> (Duration, Duration) {
+        let (mut ran, mut waited) = (0, 0);
+        for (task, now) in &self.0 {
+            let then = before.0.get(task).copied().unwrap_or_default();
+            ran += now.0.saturating_sub(then.0);
+            waited += now.1.saturating_sub(then.1);
+        }
+        (Duration::from_nanos(ran), Duration::from_nanos(waited))
+    }
+}
+
+/// The threads of a process, and where the kernel tells about each.
+fn tasks(pid: i32) -> Vec<(i32, String)> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    ids.map(|task| (task, format!("/proc/{pid}/task/{task}/schedstat"))).collect()
+}
+
+/// Reads a line of `schedstat`: nanoseconds on a CPU, nanoseconds waiting for one, turns.
+fn turn(line: &str) -> Option<(u64, u64)> {
+    let mut fields = line.split_whitespace();
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
 fn running() -> Vec<Stat> {
@@ -155,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn turns_are_differences_of_threads_that_live() {
+        let turns = |all: &[(i32, u64, u64)]| Turns(all.iter().map(|(task, ran, waited)| (*task, (*ran, *waited))).collect());
+        let (before, now) = (turns(&[(1, 10, 1), (2, 90, 9)]), turns(&[(1, 30, 5), (3, 7, 2)]));
+        assert_eq!(now.since(&before), (Duration::from_nanos(27), Duration::from_nanos(6)));
+        assert_eq!(turn("123 45 6\n"), Some((123, 45)));
+        assert_eq!(turn(""), None);
+    }
+
+    #[test]
     fn idle_time_counts_waiting_for_disks() {
         assert_eq!(idle_and_all("cpu  10 1 5 100 7 2 3 4 99 99"), Some((107, 132)));
         assert_eq!(idle_and_all("cpu0 10 1 5 100 7 2 3 4 0 0"), None);
@@ -189,7 +235,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_is_too_odd(text in any::<String>()) {
-            let _ = (stat(&text), idle_and_all(&text));
+            let _ = (stat(&text), idle_and_all(&text), turn(&text));
         }
     }
 }

@@ -25,10 +25,12 @@ pub(crate) struct Known<'a> {
     pub(crate) users: u32,
     pub(crate) cores: f64,
     pub(crate) budget: &'a Budget,
-    /// Short looks.
-    pub(crate) looks: &'a [Cell],
-    /// Cells measured in full.
-    pub(crate) verified: &'a [Cell],
+    /// Shapes that a short look was taken at.
+    pub(crate) looked: &'a [Shape],
+    /// Cells that a recommendation may rest on: measured in full, or crashed.
+    pub(crate) firm: &'a [Cell],
+    /// All cells, to predict from.
+    pub(crate) telling: &'a [Cell],
 }
 
 /// What to do next.
@@ -50,8 +52,7 @@ impl Known<'_> {
 
     /// The looks that are still to be taken.
     fn look(&self) -> Option<Step> {
-        let open =
-            |shape: &Shape| self.looks.iter().all(|cell| cell.shape() != *shape) && self.may_run(*shape);
+        let open = |shape: &Shape| !self.looked.contains(shape) && self.may_run(*shape);
         let looks = self.wanted_looks();
         looks.into_iter().find(|(shape, _)| open(shape)).map(|(shape, users)| Step::Look(shape, users))
     }
@@ -83,28 +84,27 @@ impl Known<'_> {
 
     /// What crashed with few processes will crash with more.
     fn may_run(&self, shape: Shape) -> bool {
-        let Some(crash) = nature(&self.cells()).crash else { return true };
+        let Some(crash) = nature(self.telling).crash else { return true };
         let below = |limit: Option<u32>, number: u32| limit.is_none_or(|limit| number < limit);
         below(crash.from_processes, shape.processes)
             && below(crash.from_threads, shape.threads)
             && !crash.shapes.contains(&shape)
     }
 
-    fn cells(&self) -> Vec<Cell> {
-        self.looks.iter().chain(self.verified).cloned().collect()
-    }
-
     /// What shapes would do that were not measured in full.
     pub(crate) fn predictions(&self) -> Vec<Prediction> {
-        let Ok(model) = Model::fit(&self.cells()) else { return Vec::new() };
-        let measured = |shape: &Shape| self.verified.iter().any(|cell| cell.shape() == *shape);
-        let open = self.candidates.iter().filter(|shape| !measured(shape) && self.may_run(**shape));
+        let Ok(model) = Model::fit(self.telling) else { return Vec::new() };
+        let open = self.candidates.iter().filter(|shape| !self.is_firm(**shape) && self.may_run(**shape));
         open.map(|shape| model.predict(*shape, self.users)).collect()
     }
 
-    /// Cells that a recommendation may rest on: those measured in full, and those that failed.
-    pub(crate) fn firm(&self) -> Vec<Cell> {
-        self.looks.iter().filter(|cell| cell.crashed.is_some()).chain(self.verified).cloned().collect()
+    fn is_firm(&self, shape: Shape) -> bool {
+        self.firm.iter().any(|cell| cell.shape() == shape)
+    }
+
+    /// How many were measured in full.
+    fn verified(&self) -> usize {
+        self.firm.iter().filter(|cell| !self.looked.contains(&cell.shape()) || cell.crashed.is_none()).count()
     }
 
     fn verify(&self) -> Option<Step> {
@@ -112,12 +112,12 @@ impl Known<'_> {
         if predictions.is_empty() {
             return self.without_a_model();
         }
-        let recommendation = recommend(&self.firm(), &predictions, self.budget);
+        let recommendation = recommend(self.firm, &predictions, self.budget);
         let best = recommendation.best?;
         if !best.measured {
-            return (self.verified.len() < AT_MOST).then_some(Step::Verify(best.shape));
+            return (self.verified() < AT_MOST).then_some(Step::Verify(best.shape));
         }
-        if self.verified.len() >= VERIFIED {
+        if self.verified() >= VERIFIED {
             return None;
         }
         // A rate that is asked for is reached by the best; whatever else could do it costs more.
@@ -125,9 +125,8 @@ impl Known<'_> {
         let fits = |shape: Shape| recommendation.rejected.iter().all(|rejected| rejected.shape != shape);
         let worth =
             predictions.iter().filter(|one| one.rate_per_s.high >= WORTH * wanted && fits(one.shape()));
-        let open = worth.filter(|one| self.verified.iter().all(|cell| cell.shape() != one.shape()));
-        // The one that is least like those that are known tells most.
-        let distant = open.max_by(|a, b| {
+                // The one that is least like those that are known tells most.
+        let distant = worth.max_by(|a, b| {
             let key = |one: &&Prediction| (self.distance(one.shape()), one.rate_per_s.value);
             let ((da, ra), (db, rb)) = (key(a), key(b));
             da.total_cmp(&db).then(ra.total_cmp(&rb))
@@ -142,21 +141,19 @@ impl Known<'_> {
             doublings(shape.processes, other.processes) + doublings(shape.threads, other.threads)
         };
         // Beyond four doublings all are strange.
-        self.verified.iter().map(|cell| far(cell.shape())).fold(4.0, f64::min)
+        self.firm.iter().map(|cell| far(cell.shape())).fold(4.0, f64::min)
     }
 
     /// No look told anything: the smallest shapes are measured, as long as they may run.
     fn without_a_model(&self) -> Option<Step> {
-        let open = |shape: &&Shape| {
-            self.verified.iter().all(|cell| cell.shape() != **shape) && self.may_run(**shape)
-        };
+        let open = |shape: &&Shape| !self.is_firm(**shape) && self.may_run(**shape);
         let next = self.candidates.iter().filter(open).min_by_key(|shape| shape.slots())?;
-        (self.verified.len() < VERIFIED).then_some(Step::Verify(*next))
+        (self.verified() < VERIFIED).then_some(Step::Verify(*next))
     }
 
     fn confirm(&self) -> Option<Step> {
-        let best = recommend(&self.firm(), &[], self.budget).best?;
-        let cell = self.verified.iter().find(|cell| cell.shape() == best.shape)?;
+        let best = recommend(self.firm, &[], self.budget).best?;
+        let cell = self.firm.iter().find(|cell| cell.shape() == best.shape)?;
         (cell.repeats < 2 && cell.crashed.is_none()).then_some(Step::Confirm(best.shape))
     }
 }
@@ -185,4 +182,149 @@ pub(crate) fn candidates(
 fn steps(all: &[u32], most: u32) -> Vec<u32> {
     let end = all.iter().position(|step| *step >= most).map_or(all.len(), |at| at + 1);
     all[..end].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::Times;
+    use proptest::prelude::*;
+
+    const USERS: u32 = 30;
+    const CORES: f64 = 2.0;
+
+    /// An app: milliseconds that a request waits, holds the lock, and computes; where it crashes.
+    #[derive(Debug, Clone, Copy)]
+    struct App {
+        wait: f64,
+        lock: f64,
+        cpu: f64,
+        crashes_from: u32,
+    }
+
+    const fn app(wait: f64, lock: f64, cpu: f64) -> App {
+        App { wait, lock, cpu, crashes_from: u32::MAX }
+    }
+
+    impl App {
+        fn cell(&self, shape: Shape, users: u32, parts: u32) -> Cell {
+            let Shape { processes, threads } = shape;
+            let cell = Cell { processes, threads, users, cores: Some(CORES), repeats: parts, ..Cell::default() };
+            if processes >= self.crashes_from {
+                return Cell { crashed: Some("no more of us".to_owned()), ..cell };
+            }
+            let present = f64::from(shape.slots().min(users));
+            // What comes first: all slots wait, all locks are held, all cores are busy; a little lost on the way.
+            let alone = self.wait + self.lock.max(self.cpu);
+            let limits = [present / alone, f64::from(processes) / self.lock, CORES / self.cpu];
+            let rate = 1_000.0 * limits.into_iter().map(|limit| limit.powi(-6)).sum::<f64>().powf(-1.0 / 6.0);
+            let ms = 1_000.0 * f64::from(users) / rate;
+            Cell {
+                requests: 300,
+                seconds: 300.0 / rate,
+                rate_per_s: rate,
+                latency_ms: Times { mean: ms, cv: 0.2, p50: ms, p95: 1.3 * ms, p99: 1.5 * ms },
+                cpu_cores: Some(rate * self.cpu / 1_000.0),
+                pss_bytes: u64::from(processes) * 20_000_000 + u64::from(shape.slots()) * 200_000 + 30_000_000,
+                ..cell
+            }
+        }
+    }
+
+    /// What the search recommends, and the steps that it took.
+    fn found(app: App, candidates: &[Shape], budget: &Budget) -> (Option<Shape>, Vec<Step>) {
+        let (mut looks, mut verified): (Vec<Cell>, Vec<Cell>) = (Vec::new(), Vec::new());
+        let mut steps = Vec::new();
+        loop {
+            let looked: Vec<Shape> = looks.iter().map(Cell::shape).collect();
+            let crashed = looks.iter().filter(|cell| cell.crashed.is_some());
+            let firm: Vec<Cell> = crashed.chain(&verified).cloned().collect();
+            let telling: Vec<Cell> = looks.iter().chain(&verified).cloned().collect();
+            let known = Known { candidates, users: USERS, cores: CORES, budget, looked: &looked, firm: &firm, telling: &telling };
+            let Some(step) = known.next() else { return (recommend(&firm, &[], budget).best.map(|best| best.shape), steps) };
+            assert!(!steps.contains(&step) && steps.len() < 12, "{step:?} again after {steps:?}");
+            steps.push(step);
+            match step {
+                Step::Look(shape, users) => looks.push(app.cell(shape, users, 1)),
+                Step::Verify(shape) => verified.push(app.cell(shape, USERS, 1)),
+                Step::Confirm(shape) => {
+                    verified.retain(|cell| cell.shape() != shape);
+                    verified.push(app.cell(shape, USERS, 2));
+                }
+            }
+        }
+    }
+
+    fn best_rate(app: App, candidates: &[Shape], budget: &Budget) -> f64 {
+        let grid: Vec<Cell> = candidates.iter().map(|shape| app.cell(*shape, USERS, 2)).collect();
+        recommend(&grid, &[], budget).best.map_or(0.0, |best| best.rate_per_s)
+    }
+
+    fn within_a_tenth(app: App, budget: &Budget) {
+        let candidates = candidates(None, None, CORES, USERS);
+        let (shape, steps) = found(app, &candidates, budget);
+        let best = best_rate(app, &candidates, budget);
+        let rate = shape.map_or(0.0, |shape| app.cell(shape, USERS, 1).rate_per_s);
+        assert!(rate >= 0.9 * best, "{app:?} {budget:?}: {shape:?} does {rate}, the best {best}; {steps:?}");
+        assert!(steps.len() * 5 < candidates.len(), "{} of {} cells", steps.len(), candidates.len());
+    }
+
+    #[test]
+    fn few_cells_find_the_best_of_apps_of_all_kinds() {
+        let small = Budget { memory_bytes: Some(90_000_000), ..Budget::default() };
+        let few = Budget { db_connections: Some(10), ..Budget::default() };
+        for app in [app(100.0, 1.0, 1.0), app(0.5, 27.0, 27.0), app(80.0, 9.0, 9.0), app(20.0, 10.0, 10.0), app(0.5, 10.0, 0.3)] {
+            for budget in [Budget::default(), small, few] {
+                within_a_tenth(app, &budget);
+            }
+        }
+    }
+
+    #[test]
+    fn what_crashes_is_tried_once() {
+        let app = App { crashes_from: 2, ..app(20.0, 1.0, 1.0) };
+        let (shape, steps) = found(app, &candidates(None, None, CORES, USERS), &Budget::default());
+        assert_eq!(shape.map(|shape| shape.processes), Some(1));
+        let shapes = steps.iter().map(|step| match step {
+            Step::Look(shape, _) | Step::Verify(shape) | Step::Confirm(shape) => *shape,
+        });
+        assert_eq!(shapes.filter(|shape| shape.processes > 1).count(), 1);
+    }
+
+    #[test]
+    fn an_app_that_never_runs_is_given_up() {
+        let app = App { crashes_from: 1, ..app(20.0, 1.0, 1.0) };
+        let (shape, steps) = found(app, &candidates(None, None, CORES, USERS), &Budget::default());
+        assert_eq!(shape, None);
+        assert!(steps.len() <= 2, "{steps:?}");
+    }
+
+    #[test]
+    fn a_given_grid_is_searched_with_its_own_shapes() {
+        let shapes = candidates(Some(&[1, 2, 10]), Some(&[1, 10, 100]), CORES, USERS);
+        assert_eq!(shapes.len(), 9);
+        let (shape, steps) = found(app(120.0, 0.5, 0.5), &shapes, &Budget::default());
+        assert!(shape.is_some_and(|shape| shape.slots() >= USERS), "{shape:?}");
+        assert!(steps.len() <= 9);
+        let one = candidates(Some(&[2]), Some(&[5]), CORES, USERS);
+        assert_eq!(found(app(20.0, 1.0, 1.0), &one, &Budget::default()).0, Some(Shape::new(2, 5)));
+    }
+
+    #[test]
+    fn candidates_end_where_users_are_used_up() {
+        let shapes = candidates(None, None, 2.0, 30);
+        assert!(shapes.contains(&Shape::new(1, 32)) && !shapes.contains(&Shape::new(1, 48)));
+        assert!(shapes.iter().any(|shape| shape.processes >= 8) && shapes.iter().all(|shape| shape.processes <= 8));
+        assert_eq!(candidates(None, None, 2.0, 1), [Shape::new(1, 1)]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_search_ends_whatever_the_app(wait in 0.1..200.0, lock in 0.1..50.0, share in 0.05..1.0, crashes in 1_u32..12) {
+            let app = App { crashes_from: crashes, ..app(wait, lock, lock * share) };
+            let candidates = candidates(None, None, CORES, USERS);
+            let (shape, _) = found(app, &candidates, &Budget::default());
+            prop_assert!(shape.is_none_or(|shape| shape.processes < crashes));
+        }
+    }
 }

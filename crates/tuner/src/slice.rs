@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use load::{Histogram, Outcome, Progress, Verdict};
-use planner::{Limit, MemoryPoint};
+use planner::{Limit, MemoryPoint, Shape};
 
 use crate::asked::{Portion, plan};
 use crate::counters::{Stages, Sum};
@@ -24,8 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const BUSY: f64 = 0.9;
 /// A machine with less idle time than this has none.
 const IDLE: f64 = 0.05;
-/// Others count as a limit when they take more of the machine than this.
+/// Others count as a limit when they take more of the machine than this,
 const OTHERS: f64 = 0.15;
+/// and a process of the server waits for a CPU for more of its time than this.
+const STARVED: f64 = 0.1;
 
 /// What was seen.
 #[derive(Debug, Clone)]
@@ -37,6 +39,8 @@ pub(crate) struct Slice {
     pub(crate) stages: Stages,
     /// CPU time of all processes of the server, in seconds.
     pub(crate) cpu_seconds: f64,
+    /// Time that its threads were ready to run and got no CPU, in seconds.
+    pub(crate) starved_seconds: f64,
     pub(crate) peak: Memory,
     pub(crate) memory: Vec<MemoryPoint>,
     pub(crate) limited_by: Option<Limit>,
@@ -60,13 +64,14 @@ impl Slice {
 pub(crate) fn measure(
     ground: &Ground<'_>,
     running: &mut Running,
+    shape: Shape,
     portion: Portion,
     before: u64,
     watch: &mut dyn FnMut(&Progress),
 ) -> Result<Slice, Failed> {
     let stages = running.kind == Kind::Firebrick;
     let plan = plan(&ground.options.asking, portion, running.port, stages);
-    let (counters, ticks, cpu) = (running.counters(), machine_ticks(), running.family().cpu());
+    let (counters, ticks, cpu, turns) = (running.counters(), machine_ticks(), running.family().cpu(), running.family().turns());
     let mut looks = Looks::new(running.family().clone(), before);
     let over = Arc::new(AtomicBool::new(false));
     let mut impatient = false;
@@ -95,22 +100,27 @@ pub(crate) fn measure(
     looks.last(outcome.sent);
     let now = running.counters();
     if let (Some(now), Some(then)) = (&now, &counters)
-        && now.restarts > then.restarts
+        && now.lost_since(then) > 0
         && !impatient
     {
-        let lost = now.restarts - then.restarts;
-        return Err(running.crashed(&format!("{lost} of its workers died under load and had to be replaced")));
+        let lost = now.lost_since(then);
+        return Err(running.crashed(&format!("{lost} of its {} workers died under load", then.workers)));
     }
     let told = match (&outcome.stages, now, counters) {
         (Some(stages), ..) if stages.told > 0 => by_request(stages),
         (_, Some(now), Some(then)) => now.since(&then),
         _ => Stages::default(),
     };
-    let cpu_seconds = running.family().cpu().saturating_sub(cpu).as_secs_f64();
+    let (ran, starved) = running.family().turns().since(&turns);
+    // Threads that ended are in the one figure, processes that nobody waited for in the other.
+    let cpu_seconds = running.family().cpu().saturating_sub(cpu).max(ran).as_secs_f64();
+    let starved_seconds = starved.as_secs_f64();
     let shares = Shares {
         ticks,
         cpu_seconds,
+        starved_seconds,
         seconds: outcome.seconds,
+        processes: f64::from(shape.processes),
         divided: ground.cpus.server < ground.cpus.all,
     };
     let slice = Slice {
@@ -119,6 +129,7 @@ pub(crate) fn measure(
         seconds: outcome.seconds,
         stages: told,
         cpu_seconds,
+        starved_seconds,
         peak: looks.peak,
         memory: looks.points,
         limited_by: limit(&outcome, &shares),
@@ -221,7 +232,9 @@ fn texts(outcome: &Outcome) -> Vec<(String, u64)> {
 struct Shares {
     ticks: Option<(u64, u64)>,
     cpu_seconds: f64,
+    starved_seconds: f64,
     seconds: f64,
+    processes: f64,
     divided: bool,
 }
 
@@ -239,15 +252,17 @@ fn limit(outcome: &Outcome, shares: &Shares) -> Option<Limit> {
         idle: idle.saturating_sub(idle_before) as f64 / all,
         server: shares.cpu_seconds * hz / all,
         load: outcome.cpu_seconds * hz / all,
+        starved: shares.starved_seconds / shares.seconds / shares.processes,
         divided: shares.divided,
     })
 }
 
-/// Shares of the machine's time.
+/// Shares of the machine's time, and of each process's time that it waited for a CPU.
 struct Used {
     idle: f64,
     server: f64,
     load: f64,
+    starved: f64,
     divided: bool,
 }
 
@@ -255,7 +270,7 @@ fn judged(used: &Used) -> Option<Limit> {
     let others = 1.0 - used.idle - used.server - used.load;
     if used.idle >= IDLE {
         None
-    } else if others > OTHERS {
+    } else if others > OTHERS && used.starved > STARVED {
         Some(Limit::Machine)
     } else if used.load > 0.3 && !used.divided {
         Some(Limit::LoadGenerator)
@@ -270,16 +285,14 @@ mod tests {
 
     #[test]
     fn who_was_the_limit() {
-        let used = |idle, server, load| Used { idle, server, load, divided: false };
-        assert_eq!(judged(&used(0.4, 0.5, 0.05)), None, "there was CPU left");
-        assert_eq!(judged(&used(0.01, 0.92, 0.05)), None, "the server had the machine for itself");
-        assert_eq!(judged(&used(0.01, 0.5, 0.05)), Some(Limit::Machine), "others took nearly half");
-        assert_eq!(judged(&used(0.01, 0.6, 0.38)), Some(Limit::LoadGenerator));
-        assert_eq!(
-            judged(&Used { divided: true, ..used(0.01, 0.5, 0.45) }),
-            None,
-            "each had CPUs of its own"
-        );
+        let used = |idle, server, load, starved| Used { idle, server, load, starved, divided: false };
+        assert_eq!(judged(&used(0.4, 0.5, 0.05, 0.0)), None, "there was CPU left");
+        assert_eq!(judged(&used(0.01, 0.92, 0.05, 0.5)), None, "the server had the machine for itself");
+        assert_eq!(judged(&used(0.01, 0.5, 0.05, 0.4)), Some(Limit::Machine), "others took nearly half");
+        assert_eq!(judged(&used(0.01, 0.05, 0.05, 0.02)), None, "others took nearly all, and the server did not want it");
+        assert_eq!(judged(&used(0.01, 0.6, 0.38, 0.2)), Some(Limit::LoadGenerator));
+        let divided = Used { divided: true, ..used(0.01, 0.5, 0.45, 0.0) };
+        assert_eq!(judged(&divided), None, "each had CPUs of its own");
     }
 
     #[test]

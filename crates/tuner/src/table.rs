@@ -54,31 +54,53 @@ pub(crate) fn size(bytes: f64) -> String {
     }
 }
 
+/// The columns: headings, units, widths.
+const COLUMNS: [(&str, &str, usize); 11] = [
+    ("workers", "", 7),
+    ("threads", "", 7),
+    ("duration", "s", 8),
+    ("requests", "/s", 9),
+    ("p50", "ms", 8),
+    ("p95", "ms", 8),
+    ("p99", "ms", 8),
+    ("PSS", "MiB", 8),
+    ("RSS", "MiB", 8),
+    ("CPUs", "used", 5),
+    ("errors", "", 6),
+];
+
+/// The first column, when there is more than one server.
+const SERVER: usize = 10;
+
 /// Two lines: headings and units.
 pub(crate) fn head(servers: bool) -> String {
-    let server = |text: &str| if servers { format!("{text:<11}") } else { String::new() };
-    format!(
-        "{}workers  threads  duration  requests   latency: p50      p95      p99   memory: PSS      RSS    CPUs  errors\n{}                         s        /s            ms       ms       ms           MiB      MiB    used",
-        server("server"),
-        server("")
-    )
+    let titles = line(servers.then_some("server"), COLUMNS.map(|(title, ..)| title.to_owned()));
+    let units = line(servers.then_some(""), COLUMNS.map(|(_, unit, _)| unit.to_owned()));
+    format!("{titles}\n{}", units.trim_end())
+}
+
+/// Texts at the right of their columns.
+fn line<const N: usize>(server: Option<&str>, texts: [String; N]) -> String {
+    let columns = texts.iter().zip(COLUMNS).map(|(text, (.., width))| format!("{text:>width$}"));
+    let server = server.map(|name| format!("{name:<SERVER$}"));
+    server.into_iter().chain(columns).collect::<Vec<_>>().join("  ")
 }
 
 /// A measured cell, or why there is none.
 pub(crate) fn row(measured: &Measured, servers: bool) -> String {
     let cell = &measured.cell;
-    let name = if servers { format!("{:<11}", measured.server.name()) } else { String::new() };
-    let shape = format!("{name}{:>7}  {:>7}", cell.processes, cell.threads);
+    let name = servers.then_some(measured.server.name());
+    let (processes, threads) = (cell.processes.to_string(), cell.threads.to_string());
     if let Some(why) = &cell.crashed {
         let mut lines = why.lines();
         let first = lines.next().unwrap_or_default();
         let log: String = lines.map(|line| format!("\n          | {line}")).collect();
-        return format!("{shape}  crashed: {first}{log}");
+        return format!("{}  crashed: {first}{log}", line(name, [processes, threads]));
     }
-    let cpus = cell.cpu_cores.map_or_else(|| "-".to_owned(), |cores| format!("{cores:.2}"));
     let times = &cell.latency_ms;
-    let line = format!(
-        "{shape}  {:>8}  {:>8}      {:>8} {:>8} {:>8}      {:>8} {:>8}  {:>6}  {:>6}",
+    let figures = [
+        processes,
+        threads,
         figure(cell.seconds),
         figure(cell.rate_per_s),
         ms(times.p50),
@@ -86,9 +108,10 @@ pub(crate) fn row(measured: &Measured, servers: bool) -> String {
         ms(times.p99),
         mebibytes(cell.pss_bytes),
         mebibytes(cell.rss_bytes),
-        cpus,
-        cell.errors
-    );
+        cell.cpu_cores.map_or_else(|| "-".to_owned(), |cores| format!("{cores:.2}")),
+        cell.errors.to_string(),
+    ];
+    let line = line(name, figures);
     let remarks = remarks(measured);
     if remarks.is_empty() { line } else { format!("{line}  {}", remarks.join(", ")) }
 }

@@ -24,8 +24,8 @@ pub(crate) struct Verdict {
 
 /// Judges what was measured. Nothing is asked here: the same cells give the same verdict.
 pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Done, pool: Option<Pool>) -> Verdict {
-    let (all, firm) = (told(done.cells(false)), told(done.cells(true)));
-    let nature = nature(&all);
+    let firm = done.firm();
+    let nature = nature(&done.telling());
     let mut recommendation = recommend(&firm, &done.predictions, budget);
     // What is only predicted is not recommended when something was measured, unless nothing measured fits.
     if recommendation.best.as_ref().is_some_and(|best| !best.measured) {
@@ -42,16 +42,6 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Done, pool: Opt
         nature,
         recommendation,
     }
-}
-
-/// When others used the CPU all the time there is nothing better than these cells: they count, with a remark.
-fn told(mut cells: Vec<Cell>) -> Vec<Cell> {
-    let tells = cells.iter().filter(|cell| cell.tells()).count();
-    let ran = cells.iter().filter(|cell| cell.crashed.is_none()).count();
-    if tells * 2 < ran {
-        cells.iter_mut().for_each(|cell| cell.limited_by = None);
-    }
-    cells
 }
 
 fn remarks(options: &Options, done: &Done) -> Vec<String> {
@@ -151,15 +141,6 @@ pub(crate) fn lines_for(shape: Shape) -> [(&'static str, String); 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cells_count_when_there_are_no_better_ones() {
-        let cell = |limited_by| Cell { rate_per_s: 1.0, limited_by, ..Cell::default() };
-        let noisy = told(vec![cell(Some(Limit::Machine)), cell(Some(Limit::Machine)), cell(None)]);
-        assert!(noisy.iter().all(Cell::tells));
-        let calm = told(vec![cell(Some(Limit::Machine)), cell(None), cell(None)]);
-        assert_eq!(calm.iter().filter(|cell| cell.tells()).count(), 2);
-    }
 
     #[test]
     fn lines_are_those_of_each_place() {

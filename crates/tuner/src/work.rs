@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use planner::{Cell, Model, Prediction, Shape};
 
 use crate::asked::Portion;
-use crate::cell::{Effort, Gathered, figures, visit};
+use crate::cell::{Effort, Gathered, figures, undisturbed, visit};
 use crate::options::{Amount, Options};
 use crate::running::{Failed, Ground};
 use crate::screen::Screen;
@@ -28,6 +28,8 @@ pub(crate) struct Measured {
     pub(crate) look: bool,
     /// The spread that was good enough.
     pub(crate) wanted_spread: f64,
+    /// The same as far as it can be told without what others did to the machine.
+    pub(crate) undisturbed: Cell,
     /// The most frequent error.
     pub(crate) error_text: Option<String>,
     /// Whether answers lead elsewhere.
@@ -49,13 +51,29 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Cells of Firebrick: all, or only those measured in full and those that failed.
-    pub(crate) fn cells(&self, firm: bool) -> Vec<Cell> {
+    /// Cells of Firebrick that a recommendation may rest on: those measured in full, and those that failed.
+    pub(crate) fn firm(&self) -> Vec<Cell> {
         let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
-        ours.filter(|one| !firm || !one.look || one.cell.crashed.is_some())
-            .map(|one| one.cell.clone())
-            .collect()
+        let firm = ours.filter(|one| !one.look || one.cell.crashed.is_some());
+        telling(firm.map(|one| one.cell.clone()).collect())
     }
+
+    /// All cells of Firebrick, to predict and diagnose from.
+    pub(crate) fn telling(&self) -> Vec<Cell> {
+        let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
+        telling(ours.map(|one| one.undisturbed.clone()).collect())
+    }
+}
+
+/// Cells to predict and diagnose from. When others used the CPU most of the time there is nothing better than what was
+/// measured: then all of it counts.
+fn telling(mut cells: Vec<Cell>) -> Vec<Cell> {
+    let tells = cells.iter().filter(|cell| cell.tells()).count();
+    let ran = cells.iter().filter(|cell| cell.crashed.is_none()).count();
+    if tells * 2 < ran {
+        cells.iter_mut().for_each(|cell| cell.limited_by = None);
+    }
+    cells
 }
 
 /// Measures what the options ask for.
@@ -112,7 +130,7 @@ impl Work<'_, '_> {
     /// Seconds that shapes will take: by the model if there is one, else as long as those before.
     fn expected(&self, shapes: &[Shape], mean: f64) -> Vec<f64> {
         let servers = self.kinds.len() as f64;
-        let model = Model::fit(&self.done.cells(true)).ok();
+        let model = Model::fit(&self.done.telling()).ok();
         let requests = match self.options().asking.amount {
             Amount::Requests(requests) => requests as f64,
             Amount::Time(_) => return vec![mean.max(0.1); shapes.len()],
@@ -136,14 +154,15 @@ impl Work<'_, '_> {
         self.done.candidates = candidates.len();
         let mut done = 0.0;
         loop {
-            let (firm, looks) = self.known();
+            let (looked, firm, telling) = (self.looked(), self.done.firm(), self.done.telling());
             let known = Known {
                 candidates: &candidates,
                 users,
                 cores,
                 budget: &options.budget,
-                looks: &looks,
-                verified: &firm,
+                looked: &looked,
+                firm: &firm,
+                telling: &telling,
             };
             let step = known.next().filter(|_| !self.ground.stop.wanted());
             let Some(step) = step else {
@@ -172,12 +191,9 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Firebrick's cells: measured in full, and looks.
-    fn known(&self) -> (Vec<Cell>, Vec<Cell>) {
-        let ours = self.done.measured.iter().filter(|one| one.server == Kind::Firebrick);
-        let (looks, firm): (Vec<&Measured>, Vec<&Measured>) = ours.partition(|one| one.look);
-        let cells = |list: Vec<&Measured>| list.into_iter().map(|one| one.cell.clone()).collect();
-        (cells(firm), cells(looks))
+    /// Shapes that a short look was taken at.
+    fn looked(&self) -> Vec<Shape> {
+        self.done.measured.iter().filter(|one| one.look).map(|one| one.cell.shape()).collect()
     }
 
     /// One shape under each server, A B A B.
@@ -248,9 +264,11 @@ impl Work<'_, '_> {
         }
         let users =
             if self.users() == 0 { 0 } else { u32::try_from(effort.portion.users).unwrap_or(u32::MAX) };
+        let cell = figures(gathered, shape, users, self.ground.cpus.server);
         let measured = Measured {
             server: kind,
-            cell: figures(gathered, shape, users, self.ground.cpus.server),
+            undisturbed: undisturbed(&cell, gathered.slices.iter().map(|slice| slice.starved_seconds).sum()),
+            cell,
             look: is_look,
             wanted_spread: effort.spread,
             error_text: gathered.error_text().map(str::to_owned),
@@ -297,5 +315,20 @@ fn look(options: &Options, shape: Shape, users: u32) -> Effort {
         most: 1,
         spread: 1.0,
         warm_up: Amount::Requests(u64::from(shape.processes) * 2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::Limit;
+
+    #[test]
+    fn cells_count_when_there_are_no_better_ones() {
+        let cell = |limited_by| Cell { rate_per_s: 1.0, limited_by, ..Cell::default() };
+        let noisy = telling(vec![cell(Some(Limit::Machine)), cell(Some(Limit::Machine)), cell(None)]);
+        assert!(noisy.iter().all(Cell::tells));
+        let calm = telling(vec![cell(Some(Limit::Machine)), cell(None), cell(None)]);
+        assert_eq!(calm.iter().filter(|cell| cell.tells()).count(), 2);
     }
 }

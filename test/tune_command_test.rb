@@ -1,0 +1,277 @@
+# frozen_string_literal: true
+
+# `firebrick tune` on apps whose nature is known: what it says about them, what it recommends, how it ends.
+
+require "etc"
+require "open3"
+require "support/case"
+
+class TuneCase < Case
+  APPS = File.expand_path("apps/tune", __dir__)
+  # Enough to tell the natures apart, and no more: sixteen users, a table of four cells.
+  LOAD = %w[-c 16 -n 160 --repeats 2].freeze
+  GRID = %w[-w 1,2 -t 1,8].freeze
+
+  def setup
+    firebrick_only
+    @folder = File.realpath(Dir.mktmpdir("firebrick-tune"))
+  end
+
+  def teardown
+    return unless @folder
+
+    left = Processes.in_directory(@folder).map { |one| Processes.command(one.pid) }
+    FileUtils.remove_entry(@folder)
+    assert_empty left, "processes left behind"
+  end
+
+  # A copy of an app of known nature, so that tests do not meet in one folder.
+  def app(name)
+    File.join(@folder, name).tap { |copy| FileUtils.cp_r(File.join(APPS, name), copy) unless File.exist?(copy) }
+  end
+
+  def own_app(source)
+    File.join(@folder, "own").tap do |dir|
+      FileUtils.mkdir_p(dir)
+      File.write(File.join(dir, "config.ru"), source)
+    end
+  end
+
+  def environment
+    cleared = %w[PORT WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS RACK_ENV RAILS_ENV APP_ENV].to_h { |key| [key, nil] }
+    temp = File.join(@folder, "tmp").tap { |dir| FileUtils.mkdir_p(dir) }
+    cleared.merge("TMPDIR" => temp, "XDG_RUNTIME_DIR" => temp, **Server.ruby_files)
+  end
+
+  def tune(*args)
+    out, err, status = Open3.capture3(environment, Server.binary, "tune", *args, chdir: @folder)
+    refute_match(/panicked/, err)
+    assert_empty Dir.children(File.join(@folder, "tmp")), "files left behind"
+    [out, err, status.exitstatus]
+  end
+
+  # The JSON of a run that has to go well.
+  def tuned(*args)
+    out, err, code = tune(*args, "--format", "json")
+    assert_equal 0, code, "#{err}\n#{out}"
+    JSON.parse(out)
+  end
+
+  def best(figures)
+    shape = figures.dig("recommendation", "best", "shape")
+    refute_nil shape, figures["recommendation"].inspect
+    [shape["processes"], shape["threads"]]
+  end
+
+  def cell(figures, processes, threads)
+    found = figures["cells"].each_with_index.find do |cell, at|
+      cell["processes"] == processes && cell["threads"] == threads && !figures["looks"].include?(at)
+    end
+    found&.first
+  end
+
+  def words(figures)
+    figures.dig("nature", "words").join("\n")
+  end
+end
+
+class TuneNatureTest < TuneCase
+  it "sees that an app waits, and gives it threads" do
+    figures = tuned(app("sleep"), *GRID, *LOAD)
+    assert_equal "waiting", figures.dig("nature", "kind"), words(figures)
+    assert_equal 8, best(figures).last
+    assert_equal 4, figures["cells"].size
+    assert_operator cell(figures, 1, 8)["rate_per_s"], :>, 3 * cell(figures, 1, 1)["rate_per_s"]
+    figures["cells"].each { |one| assert_operator one["pss_bytes"], :>, 1_000_000 }
+    assert_in_delta 20, cell(figures, 1, 1)["app_ms"], 10
+  end
+
+  it "sees that an app computes, and gives it processes" do
+    figures = tuned(app("cpu"), *GRID, *LOAD)
+    assert_equal "computing", figures.dig("nature", "kind"), words(figures)
+    assert_equal 2, best(figures).first, figures["recommendation"].inspect if Etc.nprocessors > 1
+  end
+
+  it "sees that an app does both" do
+    figures = tuned(app("mix"), *GRID, *LOAD)
+    assert_equal "mixed", figures.dig("nature", "kind"), words(figures)
+    assert_equal 8, best(figures).last
+  end
+
+  it "finds a leak" do
+    figures = tuned(app("leak"), "-w", "1", "-t", "4", "-c", "8", "-n", "1600", "--repeats", "2")
+    leak = figures.dig("nature", "leak")
+    refute_nil leak, words(figures)
+    assert_in_delta 150_000, leak["bytes_per_request"], 75_000
+    assert_match(/leak/, words(figures))
+  end
+
+  it "does not find one where there is none" do
+    assert_nil tuned(app("sleep"), "-w", "1", "-t", "8", "-c", "8", "-n", "800").dig("nature", "leak")
+  end
+
+  it "sees that an app holds the lock for nothing, and gives it processes" do
+    figures = tuned(app("hog"), *GRID, *LOAD)
+    assert_equal "lock_hog", figures.dig("nature", "kind"), words(figures)
+    assert_equal 2, best(figures).first
+  end
+
+  it "goes on when shapes crash, says where and why, and recommends what runs" do
+    out, err, code = tune(app("crash"), *GRID, *LOAD, "--json", File.join(@folder, "cells.json"))
+    assert_equal 0, code, err
+    figures = JSON.parse(File.read(File.join(@folder, "cells.json")))
+    assert_equal 2, figures.dig("nature", "crash", "from_processes")
+    assert_equal [1, 8], best(figures)
+    assert_match(/2 +1 +crashed: /, out)
+    assert_match(/licence for one process only/, out)
+    assert_match(/licence for one process only/, cell(figures, 2, 1)["crashed"])
+  end
+end
+
+class TuneSearchTest < TuneCase
+  it "finds the best shape from few cells" do
+    figures = tuned(app("sleep"), *LOAD)
+    assert_operator figures["cells"].size, :<=, 10
+    assert_operator best(figures).reduce(:*), :>=, 12, "sixteen users wait at a time: #{best(figures)}"
+    refute_empty figures["looks"]
+    refute_empty figures["predictions"]
+    refute_nil cell(figures, *best(figures)), "what is recommended was measured"
+  end
+
+  it "does not try what crashed with fewer processes" do
+    figures = tuned(app("crash"), *LOAD)
+    assert_equal 1, best(figures).first
+    crashed = figures["cells"].select { |one| one["crashed"] }
+    assert_equal([2], crashed.map { |one| one["processes"] })
+  end
+
+  it "keeps to a budget and says what that rules out" do
+    figures = tuned(app("sleep"), *GRID, *LOAD, "--db-connections", "8")
+    assert_operator best(figures).reduce(:*), :<=, 8
+    assert(figures.dig("recommendation", "rejected").any? { |one| one["shape"] == { "processes" => 2, "threads" => 8 } })
+  end
+
+  it "keeps the server on fewer CPUs" do
+    figures = tuned(app("cpu"), "-w", "2", "-t", "1", "-c", "4", "-n", "60", "--cpus", "1")
+    assert_equal [1.0, 1.0], figures["cells"].map { |one| one["cores"] } + [figures.dig("machine", "cpus_of_server")]
+    assert_operator cell(figures, 2, 1)["cpu_cores"], :<, 1.2
+  end
+
+  it "measures other servers in turn" do
+    figures = tuned(app("sleep"), "-w", "1,2", "-t", "4", "-c", "8", "-n", "80", "--against", "puma,unicorn", "--repeats", "2")
+    others = figures["others"].to_h { |one| [one["server"], one] }
+    assert_equal([[1, 4], [2, 4]], others["puma"]["cells"].map { |one| one.values_at("processes", "threads") })
+    others["puma"]["cells"].each { |one| assert_operator one["rate_per_s"], :>, 50, one.inspect }
+    assert_match(/\A\d+\.\d+/, others["puma"]["version"])
+    assert_empty others["unicorn"]["cells"], "unicorn has no threads"
+  end
+
+  it "asks what a file of URLs says, and counts what fails" do
+    dir = own_app(<<~'RUBY')
+      run(->(env) { [env["PATH_INFO"] == "/wrong" ? 500 : 200, {}, [env["REQUEST_METHOD"], env["HTTP_X_A"].to_s]] })
+    RUBY
+    File.write(File.join(@folder, "urls.txt"), "http://example.test/right\nhttp://example.test/wrong POST a=b\n")
+    out, err, code = tune(dir, "-w", "1", "-t", "2", "-c", "2", "-n", "40", "--urls", "urls.txt", "-H", "X-A: 1", "--repeats", "2")
+    assert_equal 0, code, err
+    assert_match(%r{GET /right, POST /wrong}, out)
+    assert_match(/20 of 40 requests failed/, out)
+  end
+end
+
+class TuneEndTest < TuneCase
+  # Runs tune until a row of the table is there, sends it a signal, and waits for its end.
+  def interrupted(signal, *args)
+    Open3.popen3(environment, Server.binary, "tune", *args, chdir: @folder) do |stdin, out, err, process|
+      stdin.close
+      text = +""
+      text << out.readpartial(4096) until text.match?(/^ +1 +8 +\d/)
+      wait_until(within: 20) { serving? }
+      Process.kill(signal, process.pid)
+      begin
+        text << out.read
+      rescue EOFError
+        nil
+      end
+      return text, err.read, process.value
+    end
+  end
+
+  # A server of the next cell is there.
+  def serving?
+    Processes.in_directory(@folder).any? { |one| Processes.command(one.pid).include?("--workers=2") }
+  end
+
+  def gone?
+    wait_until(within: 20) { Processes.in_directory(@folder).empty? }
+  end
+
+  %w[INT TERM].each do |name|
+    it "ends cleanly with what it has after #{name}" do
+      out, err, status = interrupted(name, app("sleep"), *GRID, "-c", "16", "-d", "2s")
+      assert_equal 0, status.exitstatus, err
+      assert_match(/ended early/, out)
+      assert_match(/Recommended: 1x8/, out)
+      assert gone?
+    end
+  end
+
+  it "leaves no server behind when it is killed" do
+    _, _, status = interrupted("KILL", app("sleep"), *GRID, "-c", "16", "-d", "2s")
+    assert_equal 9, status.termsig
+    assert gone?, "the guard ends what is left"
+    FileUtils.rm_rf(File.join(@folder, "tmp"))
+  end
+end
+
+class TuneCommandTest < TuneCase
+  parallel!
+
+  it "says what is wrong before it starts anything" do
+    out, err, code = tune(app("sleep"), "--memory", "lots", "--slo", "fast", "--workers", "0", "--against", "thin")
+    assert_equal [2, ""], [code, out]
+    ["--memory", "p95<200ms", "--workers", "1,2,10", "thin", "unicorn"].each { |word| assert_includes err, word }
+  end
+
+  it "needs an app" do
+    _, err, code = tune(@folder)
+    assert_equal 2, code
+    assert_match(/config\.ru/, err)
+    _, err, code = tune("nowhere")
+    assert_equal 2, code
+    assert_match(/nowhere/, err)
+  end
+
+  it "shows the log of an app that does not start" do
+    out, _, code = tune(own_app("raise 'no database here'"), "-w", "1", "-t", "1")
+    assert_equal 1, code
+    assert_match(/crashed: it ended before it was ready/, out)
+    assert_match(/no database here/, out)
+  end
+
+  it "does not wait for ever for an app to start" do
+    out, _, code = tune(own_app("sleep 60\nrun ->(_) { [200, {}, []] }"), "-w", "1", "-t", "1", "--boot-timeout", "1s")
+    assert_equal 1, code
+    assert_match(/crashed: .*1 s \(--boot-timeout\)|crashed: it ended before it was ready/, out)
+  end
+
+  it "refuses to change a file that is broken, before it measures" do
+    dir = app("sleep")
+    File.write(File.join(dir, "firebrick.toml"), "workers = = 1\n")
+    out, err, code = tune(dir, "--write")
+    assert_equal [2, ""], [code, out]
+    assert_match(/firebrick\.toml/, err)
+  end
+
+  it "writes what it recommends and keeps what is there" do
+    dir = app("sleep")
+    File.write(File.join(dir, "firebrick.toml"), "# ours\nthreads = \"1:5\" # few\n\n[limits]\nmax_body = \"1MB\"\n")
+    out, err, code = tune(dir, "-w", "1", "-t", "3", "-c", "3", "-n", "30", "--repeats", "2", "--write", "--html", File.join(@folder, "report.html"))
+    assert_equal 0, code, err
+    assert_equal "# ours\nthreads = 3 # few\nworkers = 1\n\n[limits]\nmax_body = \"1MB\"\n", File.read(File.join(dir, "firebrick.toml"))
+    assert_match(/^ +-threads = "1:5" # few\n +\+threads = 3 # few$/, out)
+    ["workers = 1\n", "threads 3, 3", "WEB_CONCURRENCY=1", "RAILS_MAX_THREADS=3"].each { |line| assert_includes out, line }
+    page = File.read(File.join(@folder, "report.html"))
+    assert_includes page, "<svg"
+    refute_match(/(src|href)="https?:/, page)
+  end
+end
