@@ -156,7 +156,8 @@ class ReportPagesTest < Case
     point(page, "figure:first-of-type svg.wide", 0.5)
     row = page.evaluate("document.querySelector('figure .tip').innerText").split("\n")
     assert_match(/\Asince the beginning \d+ s\z/, row.first)
-    assert_equal %w[p50 p95 p99], row.drop(1).map { |line| line[/\A\w+/] }
+    names = row.drop(1).map { |line| line[/\A\w+/] }
+    assert_equal %w[p50 p95 p99], names
     assert_match(/\Ap50: [\d.]+ m?s\z/, row[1])
     assert_equal "visible", page.evaluate("getComputedStyle(document.querySelector('svg.wide .guide')).visibility")
     page.evaluate("document.querySelector('svg.wide').dispatchEvent(new PointerEvent('pointerleave'))")

@@ -194,8 +194,18 @@ impl<'a> Frame<'a> {
         }));
     }
 
-    /// What lies above the data: limits, and the labels of events.
-    pub fn finish(&mut self, sheet: &mut Sheet) {
+    /// How high labels of data may reach.
+    pub fn ceiling(&self, sheet: &Sheet) -> f64 {
+        if self.labels.is_empty() { self.top - sheet.font } else { self.top - 2.0 }
+    }
+
+    /// Whether a line of data runs through an area.
+    pub fn is_inked(&self, left: f64, top: f64, right: f64, bottom: f64) -> bool {
+        self.ink.iter().any(|(x, y)| (left..=right).contains(x) && (top..=bottom).contains(y))
+    }
+
+    /// What lies above the data: limits, and the labels of events. Returns where limits are labelled.
+    pub fn finish(&self, sheet: &mut Sheet) -> Vec<Area> {
         for Label { at, anchor, row, text } in &self.labels {
             let x = if *anchor == Anchor::Start { at - 3.0 } else { at + 3.0 };
             sheet.text(x, self.top - 7.0 - *row as f64 * sheet.leading(), *anchor, "ink halo", text);
@@ -214,6 +224,7 @@ impl<'a> Frame<'a> {
             taken.push(area);
             sheet.text(area.x, area.y + sheet.font * 0.85, Anchor::Start, "ink halo", &label);
         }
+        taken
     }
 
     /// The place above or below a level line where a label of this width covers least.

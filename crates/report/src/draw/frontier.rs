@@ -3,7 +3,7 @@
 use super::frame::{Across, Frame, Ground, with_limits};
 use super::legend::{self, Entry, Sample};
 use super::ruler::{Ruler, Start};
-use super::sheet::{Anchor, Path, Sheet, fill};
+use super::sheet::{Anchor, Area, Path, Sheet, fill};
 use super::text;
 use crate::plot::{Better, Frontier, Scale, Spot};
 
@@ -19,11 +19,14 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Frontier) {
     let mut frame = Frame::draw(sheet, ground(sheet, plot));
     let best = efficient(plot);
     let mut path = Path::default();
-    for (index, at) in best.iter().filter_map(|index| place(&frame, &plot.spots[*index])).enumerate() {
-        path.step(index == 0, at);
+    let mut last = None;
+    for index in &best {
+        let Some(at) = place(&frame, &plot.spots[*index]) else { continue };
+        path.step(last.is_none(), at);
+        frame.inked(last.unwrap_or(at), at);
+        last = Some(at);
     }
     sheet.path(&path, "frontier");
-    let mut labels = Labels::new(plot.spots.iter().filter_map(|spot| place(&frame, spot)).collect());
     for (row, spot) in plot.spots.iter().enumerate() {
         let Some(at) = place(&frame, spot) else { continue };
         let back = if best.contains(&row) || spot.chosen { "" } else { " back" };
@@ -34,7 +37,8 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Frontier) {
             sheet.marker(spot.series, at, RADIUS, &format!("{}{back}", fill(spot.series)));
         });
     }
-    frame.finish(sheet);
+    let limits = frame.finish(sheet);
+    let mut labels = Labels::new(plot.spots.iter().filter_map(|spot| place(&frame, spot)), &limits);
     // The chosen one and those of the frontier get their label first.
     let mut order: Vec<usize> = (0..plot.spots.len()).collect();
     order.sort_by_key(|index| (!plot.spots[*index].chosen, !best.contains(index)));
@@ -101,9 +105,10 @@ struct Labels {
 }
 
 impl Labels {
-    fn new(points: Vec<(f64, f64)>) -> Labels {
+    fn new(points: impl Iterator<Item = (f64, f64)>, others: &[Area]) -> Labels {
         let around = |(x, y): (f64, f64)| (x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS);
-        Labels { taken: points.into_iter().map(around).collect() }
+        let others = others.iter().map(|area| (area.x, area.y, area.x + area.width, area.y + area.height));
+        Labels { taken: points.map(around).chain(others).collect() }
     }
 
     fn write(&mut self, sheet: &mut Sheet, frame: &Frame<'_>, spot: &Spot, best: bool) {
@@ -119,19 +124,26 @@ impl Labels {
             (x - width / 2.0, y + away + font * 0.8),
             (x + away * 0.7, y + away + font * 0.5),
         ];
-        let free = |(begin, base): &(f64, f64)| {
-            let (left, top, right, bottom) = (*begin, base - font * 0.8, begin + width, base + font * 0.2);
-            let inside = left >= frame.left
-                && right <= sheet.width
-                && top >= frame.top - font
-                && bottom <= frame.bottom;
+        let bounds = |(begin, base): (f64, f64)| (begin, base - font * 0.8, begin + width, base + font * 0.2);
+        let ceiling = frame.ceiling(sheet);
+        let free = |choice: &(f64, f64)| {
+            let (left, top, right, bottom) = bounds(*choice);
+            let inside =
+                left >= frame.left && right <= sheet.width && top >= ceiling && bottom <= frame.bottom;
             inside
                 && self
                     .taken
                     .iter()
                     .all(|(l, t, r, b)| left > r + 1.0 || right + 1.0 < *l || top > *b || bottom < *t)
         };
-        let Some((begin, base)) = choices.into_iter().find(free) else { return };
+        let clear = |choice: &(f64, f64)| {
+            let (left, top, right, bottom) = bounds(*choice);
+            free(choice) && !frame.is_inked(left, top, right, bottom)
+        };
+        let Some((begin, base)) = choices.into_iter().find(clear).or_else(|| choices.into_iter().find(free))
+        else {
+            return;
+        };
         self.taken.push((begin, base - font * 0.8, begin + width, base + font * 0.2));
         let class = if spot.chosen {
             "ink strong halo"

@@ -10,7 +10,7 @@ use crate::unit::Unit;
 const LEAST_HEIGHT: f64 = 2.0;
 
 pub(crate) fn draw(sheet: &mut Sheet, plot: &Histogram) {
-    let mut frame = Frame::draw(sheet, ground(sheet, plot));
+    let frame = Frame::draw(sheet, ground(sheet, plot));
     for bucket in &plot.buckets {
         let ends = frame.x.at(bucket.from).zip(frame.x.at(bucket.to));
         sheet.places.push(ends.map_or(f64::NAN, |(from, to)| f64::midpoint(from, to)));
