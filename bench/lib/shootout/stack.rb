@@ -13,7 +13,7 @@ module Bench
     #
     # 1. `layers` come back to front: each a Layer. All have `{socket}`, the path of a Unix socket between them.
     # 2. Processes that leave the session of the command that started them are found by their `pid_files` (patterns, in
-    #    `{home}`), and their trees count too.
+    #    `{home}`), and their trees count too. Such a layer has `{home}` as its TMPDIR.
     # 3. `stop` ends every layer, front first, and answers how many processes had to be killed. No Interrupt keeps it from that.
     class Stack
       # name: for its folder; peer: command and files; pid_files: see above; on_socket: listens on {socket} instead of
@@ -88,8 +88,19 @@ module Bench
 
       # Its command is asked to end everything; whoever is left then is asked, and then killed.
       def stop_layer(layer, server)
-        others = detached(layer)
-        server.stop + others.sum { |tree| stop_tree(tree) }
+        server.stop + strays(layer).sum { |tree| stop_tree(tree) }
+      end
+
+      # Who has left the session, whether or not there is a pid file yet: known by the folder for temporary files.
+      def strays(layer)
+        return [] if layer.pid_files.empty?
+
+        mark = "TMPDIR=#{home(layer)}\0"
+        Dir["/proc/[0-9]*/environ"].filter_map do |path|
+          ProcessTree.new(Integer(path[/\d+/])) if File.binread(path).include?(mark)
+        rescue SystemCallError
+          nil
+        end
       end
 
       def stop_tree(tree)
