@@ -100,7 +100,7 @@ module Bench
       def figures(sample, server, own, elapsed)
         { requests: sample.requests, seconds: sample.seconds, errors: sample.errors, elapsed: elapsed,
           rate: (sample.requests / sample.seconds if sample.seconds&.positive?), cpu_us: server * 1e6 / sample.requests,
-          generator_us: own * 1e6 / sample.requests, busy: own / elapsed, **sample.to_h.slice(:p50, :p95, :p99, :longest) }
+          generator_us: own * 1e6 / sample.requests, busy: own / elapsed, **sample.to_h.slice(:p50, :p95, :p99, :filled, :longest) }
       end
     end
   end

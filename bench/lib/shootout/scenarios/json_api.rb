@@ -47,7 +47,7 @@ module Bench
       private
 
       def text
-        "JSON from one Redis GET (ruby-redis, a connection per thread), `#{wrk.to_s { @size.timed }}`. One process of #{SHAPE[1]} threads, Puma's default. Redis runs beside the load " \
+        "JSON from one Redis GET (ruby-redis, a connection per thread), `#{wrk.to_s { @size.timed }}`. One process of #{SHAPE[1]} threads, Puma's default. wrk's percentiles fill in what would have come while it waited for answers. Redis runs beside the load " \
           "generator and is not counted. Debian's H2O has mruby but no Redis in it (that came with H2O 2.3): its row answers the same bytes without asking anybody, so it is an upper " \
           "bound and no competitor. “yjit”: `RUBYOPT=--yjit`."
       end
