@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use load::plan::{
-    Checks, Order, Origin, Plan, Protocol, Request, Stop, Think, Timeouts, Traffic, Transport,
-};
+use load::plan::{Checks, Order, Origin, Plan, Protocol, Request, Stop, Think, Timeouts, Traffic, Transport};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,7 +46,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     #[allow(clippy::cast_precision_loss)]
     let (rate, cost) = (outcome.ok as f64 / outcome.seconds, outcome.cpu_seconds * 1e6 / outcome.ok as f64);
     println!("{rate:.0} requests/s, {cost:.2} us CPU per request, busy {:.0} %", outcome.busy * 100.0);
-    println!("p50 {} us, p99 {} us", outcome.latency.value_at_quantile(0.5), outcome.latency.value_at_quantile(0.99));
+    println!(
+        "p50 {} us, p99 {} us",
+        outcome.latency.value_at_quantile(0.5),
+        outcome.latency.value_at_quantile(0.99)
+    );
     println!("sent {} ok {} errors {:?}", outcome.sent, outcome.ok, outcome.errors);
     Ok(())
 }

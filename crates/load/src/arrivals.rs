@@ -65,7 +65,9 @@ fn warm_rate(plan: &Plan) -> f64 {
     match &plan.traffic {
         Traffic::Closed { .. } => 0.0,
         Traffic::Open { stages, .. } => {
-            let first = stages.first().map_or(0.0, |stage| if stage.from > 0.0 { stage.from } else { stage.to / 2.0 });
+            let first = stages
+                .first()
+                .map_or(0.0, |stage| if stage.from > 0.0 { stage.from } else { stage.to / 2.0 });
             first.max(0.0)
         }
         #[allow(clippy::cast_precision_loss)]

@@ -22,7 +22,9 @@ impl Clock {
 
     /// When that is for timers.
     pub(crate) fn instant(self, moment: Moment) -> Instant {
-        self.0.checked_add(Duration::from_nanos(moment)).unwrap_or_else(|| self.0 + Duration::from_secs(86_400 * 365))
+        self.0
+            .checked_add(Duration::from_nanos(moment))
+            .unwrap_or_else(|| self.0 + Duration::from_secs(86_400 * 365))
     }
 }
 

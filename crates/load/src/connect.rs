@@ -26,7 +26,12 @@ pub(crate) struct Attempts {
 
 impl Attempts {
     /// Opens a connection, or says in time that there will be none.
-    pub(crate) async fn open(&self, lane: &Lane, slot: &Slot, origin: usize) -> Result<Stream, (Failure, String)> {
+    pub(crate) async fn open(
+        &self,
+        lane: &Lane,
+        slot: &Slot,
+        origin: usize,
+    ) -> Result<Stream, (Failure, String)> {
         self.settle(lane, async {
             let begin = lane.now();
             slot.deadline.set(begin.saturating_add(nanoseconds(lane.run.plan.timeouts.connect)));
@@ -95,7 +100,11 @@ impl Attempts {
 pub(crate) const CUT_OFF: &str = "not answered when the run was over";
 
 /// Waits for something, but not longer than the slot's deadline or the run's end; then it says `Timeout` or `CutOff`.
-pub(crate) async fn in_time<T>(lane: &Lane, slot: &Slot, what: impl Future<Output = T>) -> Result<T, Failure> {
+pub(crate) async fn in_time<T>(
+    lane: &Lane,
+    slot: &Slot,
+    what: impl Future<Output = T>,
+) -> Result<T, Failure> {
     let mut what = pin!(what);
     let result = poll_fn(|cx| {
         if let Poll::Ready(done) = what.as_mut().poll(cx) {

@@ -47,7 +47,13 @@ impl Jar {
     }
 
     /// The value of `Cookie` for a request, `given` in front; `None` for none.
-    pub(crate) fn line(&self, given: Option<&str>, origin: &Origin, path: &str, now: SystemTime) -> Option<String> {
+    pub(crate) fn line(
+        &self,
+        given: Option<&str>,
+        origin: &Origin,
+        path: &str,
+        now: SystemTime,
+    ) -> Option<String> {
         let mut fitting: Vec<&Cookie> =
             self.cookies.iter().filter(|cookie| cookie.is_for(origin, path, now)).collect();
         fitting.sort_by_key(|cookie| std::cmp::Reverse(cookie.path.len()));
@@ -64,7 +70,8 @@ impl Cookie {
             false => is_within(&origin.host, &self.domain),
         };
         let below = path.strip_prefix(&self.path);
-        let path = below.is_some_and(|rest| rest.is_empty() || self.path.ends_with('/') || rest.starts_with('/'));
+        let path =
+            below.is_some_and(|rest| rest.is_empty() || self.path.ends_with('/') || rest.starts_with('/'));
         host && path && (!self.secure || origin.tls) && self.expires.is_none_or(|expires| expires > now)
     }
 }
@@ -161,10 +168,20 @@ mod tests {
             (&["a=1; Path=/; Domain=other.com"], "other.com", "/", None),
             (&["a=1; Path=/; Domain=com"], "www.example.com", "/", None),
             (&["a=1; Path=/; Secure"], "www.example.com", "/", None),
-            (&["a=1; Path=/", "b=2; Path=/shop", "a=3; Path=/"], "www.example.com", "/shop", Some("b=2; a=3")),
+            (
+                &["a=1; Path=/", "b=2; Path=/shop", "a=3; Path=/"],
+                "www.example.com",
+                "/shop",
+                Some("b=2; a=3"),
+            ),
             (&["a=1; Path=/", "a=; Path=/; Max-Age=0"], "www.example.com", "/", None),
             (&["a=1; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT"], "www.example.com", "/", None),
-            (&["a=1; Path=/; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT"], "www.example.com", "/", Some("a=1")),
+            (
+                &["a=1; Path=/; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT"],
+                "www.example.com",
+                "/",
+                Some("a=1"),
+            ),
             (&["=1; Path=/", "novalue", "a=x\u{1}; Path=/"], "www.example.com", "/", None),
         ] {
             assert_eq!(sent(fields, host, path).as_deref(), expected, "{fields:?} {host} {path}");

@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Sleep;
 
 use crate::clock::{Moment, NEVER};
-use crate::job::Job;
-use crate::lane::{Lane, Slot};
 use crate::cookies::Jar;
 use crate::exchange::Incoming;
+use crate::job::Job;
+use crate::lane::{Lane, Slot};
 use crate::plan::{Think, Traffic};
 use crate::prepare::Kind;
 

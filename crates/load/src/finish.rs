@@ -11,7 +11,12 @@ use crate::shared::Shared;
 use crate::thread::Left;
 
 /// The outcome of a run whose counted part began at `began`.
-pub(crate) fn outcome(shared: &Shared, left: Vec<Left>, started_at: jiff::Timestamp, began: Moment) -> Outcome {
+pub(crate) fn outcome(
+    shared: &Shared,
+    left: Vec<Left>,
+    started_at: jiff::Timestamp,
+    began: Moment,
+) -> Outcome {
     let last = left.iter().map(|left| left.recorder.last_answer).max().unwrap_or(began).max(began);
     let last = if last > began { last } else { shared.clock.now() };
     let seconds = Duration::from_nanos(last.saturating_sub(began)).as_secs_f64();

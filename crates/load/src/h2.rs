@@ -43,8 +43,14 @@ struct Shared {
 pub(crate) async fn stream(lane: Rc<Lane>, link: Rc<Link>) {
     let feed = Feed::new(lane.clone());
     feed.slot.watched().await;
-    let mut user =
-        User { lane, feed, link, senders: HashMap::new(), attempts: Attempts::default(), incoming: Incoming::default() };
+    let mut user = User {
+        lane,
+        feed,
+        link,
+        senders: HashMap::new(),
+        attempts: Attempts::default(),
+        incoming: Incoming::default(),
+    };
     if user.lane.run.is_closed() {
         let origin = user.lane.run.prepared.kinds[0].origin;
         // Whoever fails here tries again when there is something to ask, and then it counts.
@@ -78,7 +84,9 @@ impl User {
             let mut refusals = 0;
             let fate = loop {
                 match self.exchange(&job).await {
-                    Fate::Refused(why) if refusals == MOST_REFUSALS => break Fate::Failed(Failure::Read, why),
+                    Fate::Refused(why) if refusals == MOST_REFUSALS => {
+                        break Fate::Failed(Failure::Read, why);
+                    }
                     Fate::Refused(_) => refusals += 1,
                     fate => break fate,
                 }
@@ -205,7 +213,10 @@ async fn open(
     let stream = attempts.open(lane, &feed.slot, origin).await?;
     let name = lane.run.targets[origin].name();
     if matches!(&stream, Stream::Tls(_)) && stream.alpn() != Some(b"h2") {
-        return Err((Failure::Connect, format!("{name} does not speak HTTP/2: it did not agree to h2 (ALPN)")));
+        return Err((
+            Failure::Connect,
+            format!("{name} does not speak HTTP/2: it did not agree to h2 (ALPN)"),
+        ));
     }
     lane.note_tls(&stream);
     let counted = Counted { stream, lane: lane.clone() };
@@ -220,8 +231,12 @@ async fn open(
     let opened = in_time(lane, &feed.slot, builder.handshake(counted)).await;
     let (sender, connection) = match opened {
         Ok(Ok(opened)) => opened,
-        Ok(Err(error)) => return Err((Failure::Connect, format!("no HTTP/2 with {name}: {}", describe(&error)))),
-        Err(Failure::Timeout) => return Err((Failure::ConnectTimeout, format!("no HTTP/2 with {name} in time"))),
+        Ok(Err(error)) => {
+            return Err((Failure::Connect, format!("no HTTP/2 with {name}: {}", describe(&error))));
+        }
+        Err(Failure::Timeout) => {
+            return Err((Failure::ConnectTimeout, format!("no HTTP/2 with {name} in time")));
+        }
         Err(failure) => return Err((failure, CUT_OFF.to_owned())),
     };
     // Its errors reach each of its streams.
@@ -297,7 +312,11 @@ impl Counted {
 }
 
 impl AsyncWrite for Counted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.count(&written);
         written

@@ -84,3 +84,12 @@ pub enum Verdict {
 pub fn run(plan: &Plan, watch: &mut dyn FnMut(&Progress) -> Verdict) -> Result<Outcome, String> {
     run::run(plan, watch)
 }
+
+/// Reads an answer in one piece and cut in two; for fuzzing.
+///
+/// # Panics
+/// When the two differ.
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8], cut: usize) {
+    h1::reader::fuzz(bytes, cut);
+}

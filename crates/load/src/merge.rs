@@ -141,9 +141,12 @@ impl Bytes {
 
 impl Stages {
     fn merge(self, other: Stages) -> Stages {
-        let mut bands: BTreeMap<u64, Band> = self.bands.into_iter().map(|band| (band.upto_us, band)).collect();
+        let mut bands: BTreeMap<u64, Band> =
+            self.bands.into_iter().map(|band| (band.upto_us, band)).collect();
         for band in other.bands {
-            let sum = bands.entry(band.upto_us).or_insert_with(|| Band { upto_us: band.upto_us, ..Band::default() });
+            let sum = bands
+                .entry(band.upto_us)
+                .or_insert_with(|| Band { upto_us: band.upto_us, ..Band::default() });
             sum.count += band.count;
             sum.latency += band.latency;
             sum.unsent += band.unsent;
@@ -160,8 +163,8 @@ impl Seen {
     /// One of two that tells something; the same one whichever comes first.
     fn or(self, other: Seen) -> Seen {
         match (self.protocol.is_empty(), other.protocol.is_empty()) {
-            (true, _) => other,
-            (_, true) => self,
+            (true, false) => other,
+            (false, true) => self,
             _ => self.min(other),
         }
     }
@@ -195,3 +198,7 @@ impl RequestOutcome {
         self.latency.take(&other.latency);
     }
 }
+
+#[cfg(test)]
+#[path = "merge_tests.rs"]
+mod tests;

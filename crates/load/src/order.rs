@@ -35,3 +35,24 @@ impl Sequence {
         self.sums.partition_point(|sum| *sum <= place)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_weight() {
+        let in_turn = Sequence { sums: vec![2, 3, 6], order: Order::InTurn };
+        let kinds: Vec<usize> = (0..8).map(|number| in_turn.kind(number)).collect();
+        assert_eq!(kinds, [0, 0, 1, 2, 2, 2, 0, 0]);
+        let random = Sequence { sums: vec![2, 3, 6], order: Order::Random(9) };
+        let mut counts = [0; 3];
+        for number in 0..6000 {
+            counts[random.kind(number)] += 1;
+        }
+        for (count, expected) in counts.iter().zip([2000, 1000, 3000]) {
+            assert!((expected - 200..expected + 200).contains(count), "{counts:?}");
+        }
+        assert_eq!(random.kind(77), random.kind(77));
+    }
+}

@@ -66,7 +66,8 @@ fn kind(request: &Request, origin: usize, plan: &Plan) -> Result<Kind, String> {
     let fields_end = message.len();
     message.extend_from_slice(b"\r\n");
     message.extend_from_slice(&request.body);
-    let over_http2 = http2.then(|| http2_request(request, &fields).map_err(|why| format!("{name}: {why}"))).transpose()?;
+    let over_http2 =
+        http2.then(|| http2_request(request, &fields).map_err(|why| format!("{name}: {why}"))).transpose()?;
     Ok(Kind {
         name,
         cookie: cookie.map(|(_, value)| value.clone()),
@@ -90,7 +91,10 @@ fn fields(request: &Request, plan: &Plan) -> Vec<(String, String)> {
     let kept = request.headers.iter().filter(|(name, _)| !(plan.cookies && is_cookie(name)));
     fields.extend(kept.cloned());
     let meant_to_have_one = matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
-    if (!request.body.is_empty() || meant_to_have_one) && !given("Content-Length") && !given("Transfer-Encoding") {
+    if (!request.body.is_empty() || meant_to_have_one)
+        && !given("Content-Length")
+        && !given("Transfer-Encoding")
+    {
         fields.push(("Content-Length".to_owned(), request.body.len().to_string()));
     }
     if matches!(plan.transport.protocol, Protocol::Http1 { keep_alive: false, .. }) && !given("Connection") {
@@ -152,7 +156,10 @@ fn check(request: &Request) -> Result<(), String> {
     }
     let target = request.target.as_bytes();
     if !(target.starts_with(b"/") || target == b"*") || !target.iter().all(u8::is_ascii_graphic) {
-        return Err("the path must begin with / and have no space or control character in it; write a space as %20".to_owned());
+        return Err(
+            "the path must begin with / and have no space or control character in it; write a space as %20"
+                .to_owned(),
+        );
     }
     if request.origin.host.is_empty() || !request.origin.host.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("the URL has no host that could be sent; write one as http://127.0.0.1:9292/".to_owned());

@@ -312,7 +312,8 @@ impl Recorder {
             first_byte: std::mem::take(&mut self.first_byte),
             connect: std::mem::take(&mut self.connect),
             course: std::mem::take(&mut self.course.seconds),
-            stages: (!bands.is_empty()).then(|| Stages { told: bands.iter().map(|band| band.count).sum(), bands }),
+            stages: (!bands.is_empty())
+                .then(|| Stages { told: bands.iter().map(|band| band.count).sum(), bands }),
             requests: requests.collect(),
         }
     }

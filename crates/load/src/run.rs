@@ -168,8 +168,7 @@ impl Running<'_> {
             let progress = self.look();
             if (self.watch)(&progress) == Verdict::End {
                 let now = self.shared.clock.now();
-                self.shared
-                    .set_end(now, now.saturating_add(nanoseconds(self.shared.plan.timeouts.grace)));
+                self.shared.set_end(now, now.saturating_add(nanoseconds(self.shared.plan.timeouts.grace)));
             }
         }
         if let Some(why) = self.shared.first_tries.all_failed() {

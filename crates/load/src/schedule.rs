@@ -54,7 +54,9 @@ impl Iterator for Schedule {
                 let into = when(stage, lasting, number);
                 let gap = self.gap();
                 self.next += gap;
-                return Some(nanoseconds(Duration::try_from_secs_f64(self.began + into).unwrap_or(Duration::MAX)));
+                return Some(nanoseconds(
+                    Duration::try_from_secs_f64(self.began + into).unwrap_or(Duration::MAX),
+                ));
             }
             self.began += lasting?;
             self.before += all;
@@ -89,4 +91,80 @@ pub(crate) fn stages(plan: &Plan) -> (Vec<Stage>, Option<Duration>) {
     let endless = stages.last().is_some_and(|stage| stage.lasting.is_none());
     let total = stages.iter().filter_map(|stage| stage.lasting).sum();
     (stages, (!endless).then_some(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stage(from: f64, to: f64, seconds: f64) -> Stage {
+        Stage { from, to, lasting: Some(Duration::from_secs_f64(seconds)) }
+    }
+
+    fn times(stages: &[Stage]) -> Vec<f64> {
+        Schedule::new(stages, Arrivals::Even)
+            .map(|moment| Duration::from_nanos(moment).as_secs_f64())
+            .collect()
+    }
+
+    #[test]
+    fn constant_and_ramp() {
+        assert_eq!(times(&[stage(4.0, 4.0, 1.0)]), [0.0, 0.25, 0.5, 0.75]);
+        assert_eq!(
+            times(&[stage(2.0, 2.0, 1.0), stage(0.0, 0.0, 5.0), stage(1.0, 1.0, 1.0)]),
+            [0.0, 0.5, 6.0]
+        );
+        // 0 to 8 per second within a second: the square root of k / 4.
+        let expected: Vec<f64> = (0..4u32).map(|number| (f64::from(number) / 4.0).sqrt()).collect();
+        for (time, expected) in times(&[stage(0.0, 8.0, 1.0)]).iter().zip(&expected) {
+            assert!((time - expected).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn nothing_drifts() {
+        let stages = [Stage { from: 3.0, to: 3.0, lasting: None }];
+        let time = Schedule::new(&stages, Arrivals::Even).nth(30_000_000).expect("it goes on");
+        assert_eq!(time, 10_000_000 * 1_000_000_000);
+    }
+
+    #[test]
+    fn poisson_gaps_vary_as_they_should() {
+        let stages = [stage(1000.0, 1000.0, 20.0)];
+        let times: Vec<Moment> = Schedule::new(&stages, Arrivals::Random(5)).collect();
+        let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((0.95..1.05).contains(&mean), "{mean}");
+        assert!((0.93..1.07).contains(&(variance.sqrt() / mean)), "{}", variance.sqrt() / mean);
+        assert_eq!(times, Schedule::new(&stages, Arrivals::Random(5)).collect::<Vec<_>>());
+    }
+
+    proptest! {
+        #[test]
+        fn as_many_as_the_integral_of_the_rate_at_the_right_times(
+            stages in prop::collection::vec((0.0..500.0f64, 0.0..500.0f64, 0.01..3.0f64), 1..5)
+        ) {
+            let stages: Vec<Stage> = stages.into_iter().map(|(from, to, seconds)| stage(from, to, seconds)).collect();
+            let times = times(&stages);
+            let integral = |until: f64| {
+                let mut left = until;
+                let mut sum = 0.0;
+                for stage in &stages {
+                    let lasting = stage.lasting.expect("a length").as_secs_f64();
+                    let here = left.clamp(0.0, lasting);
+                    sum += stage.from * here + (stage.to - stage.from) / lasting * here * here / 2.0;
+                    left -= lasting;
+                }
+                sum
+            };
+            let all = integral(f64::INFINITY.min(1e6));
+            prop_assert!((times.len() as f64 - all.ceil()).abs() <= 1.0, "{} {all}", times.len());
+            prop_assert!(times.is_sorted());
+            for (number, time) in times.iter().enumerate() {
+                prop_assert!((integral(*time) - number as f64).abs() < 1e-3, "{number} at {time}");
+            }
+        }
+    }
 }

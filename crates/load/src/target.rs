@@ -43,7 +43,11 @@ impl Target {
         origins.iter().map(|origin| Target::new(origin, transport, tls.as_ref())).collect()
     }
 
-    fn new(origin: &Origin, transport: &Transport, tls: Option<&Arc<ClientConfig>>) -> Result<Target, String> {
+    fn new(
+        origin: &Origin,
+        transport: &Transport,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Target, String> {
         let route = match &transport.to {
             Some(Place::Tcp(address)) => Route::Tcp(vec![*address], AtomicUsize::new(0)),
             Some(Place::Unix(path)) => Route::Unix(path.clone()),
@@ -58,7 +62,8 @@ impl Target {
             None => None,
             Some(tls) => {
                 let server = ServerName::try_from(origin.host.clone());
-                let server = server.map_err(|_| format!("{}: no certificate can have this name", url(origin)))?;
+                let server =
+                    server.map_err(|_| format!("{}: no certificate can have this name", url(origin)))?;
                 Some((tls.clone(), server))
             }
         };

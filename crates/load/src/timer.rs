@@ -15,7 +15,8 @@ impl Timer {
     /// # Errors
     /// The system has none left.
     pub(crate) fn new() -> io::Result<Timer> {
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // Deprecated for types that might close their descriptor while it is registered; an owned one does not.
         #[allow(deprecated)]
         Ok(Timer(AsyncFd::with_interest(timer, tokio::io::Interest::READABLE)?))
@@ -24,7 +25,8 @@ impl Timer {
     /// # Errors
     /// The system's, when the timer cannot be used.
     pub(crate) async fn sleep(&self, duration: Duration) -> io::Result<()> {
-        let value = Timespec::try_from(duration.max(Duration::from_nanos(1))).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let value = Timespec::try_from(duration.max(Duration::from_nanos(1)))
+            .map_err(|_| io::ErrorKind::InvalidInput)?;
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         // Setting it also takes back an expiry that nobody has read.
         timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::empty(), &once)?;

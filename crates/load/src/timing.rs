@@ -47,12 +47,23 @@ mod tests {
     fn what_a_firebrick_says() {
         let timing = parse(b"queue;dur=0.301, app;dur=64.120, cpu;dur=12.003, gvl;dur=5.120");
         assert_eq!(timing, Some(Timing { queue: 301, app: 64_120, cpu: Some(12_003), gvl: Some(5120) }));
-        assert_eq!(parse(b"queue;dur=0,app;dur=1"), Some(Timing { queue: 0, app: 1000, cpu: None, gvl: None }));
+        assert_eq!(
+            parse(b"queue;dur=0,app;dur=1"),
+            Some(Timing { queue: 0, app: 1000, cpu: None, gvl: None })
+        );
     }
 
     #[test]
     fn what_others_say() {
-        for value in ["db;dur=53", "app;dur=5", "queue;dur=x, app;dur=1", "queue;dur=-1, app;dur=1", "", "queue, app", "queue;dur=inf,app;dur=nan"] {
+        for value in [
+            "db;dur=53",
+            "app;dur=5",
+            "queue;dur=x, app;dur=1",
+            "queue;dur=-1, app;dur=1",
+            "",
+            "queue, app",
+            "queue;dur=inf,app;dur=nan",
+        ] {
             assert_eq!(parse(value.as_bytes()), None, "{value}");
         }
     }

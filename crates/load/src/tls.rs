@@ -47,10 +47,12 @@ pub(crate) fn config(transport: &Transport) -> Result<Arc<ClientConfig>, String>
 }
 
 fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let unusable =
-        |why: String| format!("{}: {why}; a PEM file with at least one certificate was expected", path.display());
+    let unusable = |why: String| {
+        format!("{}: {why}; a PEM file with at least one certificate was expected", path.display())
+    };
     let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))?;
-    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(|error| unusable(error.to_string()))?;
+    let certificates: Vec<_> =
+        certificates.collect::<Result<_, _>>().map_err(|error| unusable(error.to_string()))?;
     match certificates.is_empty() {
         true => Err(unusable("no certificate in it".to_owned())),
         false => Ok(certificates),

@@ -84,7 +84,9 @@ impl Chunked {
             (At::LineStart | At::Line, byte) if byte != b'\n' => self.aside(At::Line)?,
             (At::LineEnd, b'\n') => At::LineStart,
             (At::LastLf, b'\n') => At::Over,
-            (At::Size(_) | At::SizeEnd | At::Extension, _) => return Err("a chunk's size is nonsense".to_owned()),
+            (At::Size(_) | At::SizeEnd | At::Extension, _) => {
+                return Err("a chunk's size is nonsense".to_owned());
+            }
             (At::DataCr | At::DataLf, _) => return Err("a chunk is longer than its size".to_owned()),
             _ => return Err("the end of a chunked body is nonsense".to_owned()),
         })
@@ -113,16 +115,28 @@ mod tests {
     #[test]
     fn bodies() {
         assert_eq!(read(b"5\r\nhello\r\n0\r\n\r\nrest"), Ok((b"hello".to_vec(), 15, true)));
-        assert_eq!(read(b"1;x=y\r\na\r\nA\r\n0123456789\r\n00\r\nT: 1\r\n\r\n"), Ok((b"a0123456789".to_vec(), 37, true)));
+        assert_eq!(
+            read(b"1;x=y\r\na\r\nA\r\n0123456789\r\n00\r\nT: 1\r\n\r\n"),
+            Ok((b"a0123456789".to_vec(), 37, true))
+        );
         assert_eq!(read(b"5\r\nhe"), Ok((b"he".to_vec(), 5, false)));
     }
 
     #[test]
     fn nonsense() {
         let long = format!("1;{}\r\n", "x".repeat(LONGEST_ASIDE + 1));
-        for bytes in
-            ["\r\n", "x\r\n", "5\nhello", "5\r\nhelloo", "5\r\nhello\n", "11111111111111111\r\n", "0\r\n\n", "0\r\nA\n", "-1\r\n", &long]
-        {
+        for bytes in [
+            "\r\n",
+            "x\r\n",
+            "5\nhello",
+            "5\r\nhelloo",
+            "5\r\nhello\n",
+            "11111111111111111\r\n",
+            "0\r\n\n",
+            "0\r\nA\n",
+            "-1\r\n",
+            &long,
+        ] {
             assert!(read(bytes.as_bytes()).is_err(), "{bytes:?}");
         }
     }

@@ -240,7 +240,9 @@ impl Connection {
         lane.recorder.borrow_mut().bytes.received += bytes.len() as u64;
         while !bytes.is_empty() {
             let Some(front) = self.sent.front() else {
-                lane.recorder.borrow_mut().text("bytes that belong to no answer; the connection was dropped", 1);
+                lane.recorder
+                    .borrow_mut()
+                    .text("bytes that belong to no answer; the connection was dropped", 1);
                 return Some(Exit::Gone { failed: true, useful: self.useful });
             };
             if self.reader.is_fresh() {
@@ -296,7 +298,9 @@ impl Connection {
             return Exit::Gone { failed: false, useful: self.useful };
         }
         if self.reader.end() {
-            return self.answered(false, lane, feed, now).unwrap_or(Exit::Gone { failed: false, useful: true });
+            return self
+                .answered(false, lane, feed, now)
+                .unwrap_or(Exit::Gone { failed: false, useful: true });
         }
         let text = match self.reader.is_fresh() {
             true => "the server closed the connection instead of answering",

@@ -37,11 +37,7 @@ pub(crate) const MOST_FIELDS: usize = 128;
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn parse(
-    bytes: &[u8],
-    to_head: bool,
-    field: &mut dyn FnMut(&str, &[u8]),
-) -> Result<Head, String> {
+pub(crate) fn parse(bytes: &[u8], to_head: bool, field: &mut dyn FnMut(&str, &[u8])) -> Result<Head, String> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     match response.parse(bytes) {
@@ -132,8 +128,7 @@ impl Said {
             Some(length) => Framing::Length(length),
             None => Framing::UntilClose,
         };
-        let keep_alive =
-            !self.close && (version_1_1 || self.keep_alive) && framing != Framing::UntilClose;
+        let keep_alive = !self.close && (version_1_1 || self.keep_alive) && framing != Framing::UntilClose;
         Ok(Head { status, framing, keep_alive })
     }
 }
@@ -150,10 +145,18 @@ mod tests {
     fn framing_and_persistence() {
         for (head, framing, keep_alive) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Framing::Length(5), true),
-            ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nConnection: x, Close\r\n\r\n", Framing::Length(5), false),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nConnection: x, Close\r\n\r\n",
+                Framing::Length(5),
+                false,
+            ),
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n", Framing::Length(5), true),
             ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", Framing::Length(5), false),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n", Framing::Length(5), true),
+            (
+                "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n",
+                Framing::Length(5),
+                true,
+            ),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n", Framing::Chunked, true),
             ("HTTP/1.1 200 OK\r\n\r\n", Framing::UntilClose, false),
             ("HTTP/1.1 204 No\r\n\r\n", Framing::Length(0), true),

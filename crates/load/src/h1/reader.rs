@@ -92,7 +92,12 @@ impl Reader {
     ///
     /// # Errors
     /// Why they make no sense. The connection is of no use after that.
-    pub(crate) fn take(&mut self, bytes: &[u8], last: &mut LastHead, sink: &mut impl Sink) -> Result<Read, String> {
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        last: &mut LastHead,
+        sink: &mut impl Sink,
+    ) -> Result<Read, String> {
         let mut used = 0;
         while matches!(self.at, At::Head) {
             let rest = &bytes[used..];
@@ -104,7 +109,12 @@ impl Reader {
         self.take_body(bytes, used, sink)
     }
 
-    fn take_head(&mut self, bytes: &[u8], last: &mut LastHead, sink: &mut impl Sink) -> Result<usize, String> {
+    fn take_head(
+        &mut self,
+        bytes: &[u8],
+        last: &mut LastHead,
+        sink: &mut impl Sink,
+    ) -> Result<usize, String> {
         let plain = !sink.wants_fields() && !sink.to_head();
         if plain
             && self.partial.is_empty()
@@ -215,6 +225,48 @@ fn looks_like_http(bytes: &[u8]) -> Result<(), String> {
         true => Ok(()),
         false => Err("the answer is not HTTP: it does not begin with HTTP/1.".to_owned()),
     }
+}
+
+/// See [`crate::fuzz`].
+pub(crate) fn fuzz(bytes: &[u8], cut: usize) {
+    let (front, back) = bytes.split_at(cut.min(bytes.len()));
+    let (whole, split) = (fuzz_read(&[bytes]), fuzz_read(&[front, back]));
+    assert_eq!(whole.is_ok(), split.is_ok(), "{whole:?} {split:?}");
+    assert!(whole.is_err() || whole == split, "{whole:?} {split:?}");
+}
+
+/// Statuses, body and ends of answers.
+type Heard = (Vec<u16>, Vec<u8>, Vec<bool>);
+
+fn fuzz_read(pieces: &[&[u8]]) -> Result<Heard, String> {
+    #[derive(Default)]
+    struct Sunk(Vec<u16>, Vec<u8>);
+    impl Sink for Sunk {
+        fn to_head(&self) -> bool {
+            false
+        }
+        fn wants_fields(&self) -> bool {
+            false
+        }
+        fn field(&mut self, _: &str, _: &[u8]) {}
+        fn head(&mut self, head: &Head) {
+            self.0.push(head.status);
+        }
+        fn body(&mut self, bytes: &[u8]) {
+            self.1.extend_from_slice(bytes);
+        }
+    }
+    let (mut reader, mut last, mut sunk) = (Reader::new(), LastHead::default(), Sunk::default());
+    let mut whole = Vec::new();
+    for piece in pieces {
+        let mut bytes = *piece;
+        while !bytes.is_empty() {
+            let read = reader.take(bytes, &mut last, &mut sunk)?;
+            whole.extend(read.whole);
+            bytes = &bytes[read.used..];
+        }
+    }
+    Ok((sunk.0, sunk.1, whole))
 }
 
 #[cfg(test)]

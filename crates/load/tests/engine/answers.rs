@@ -1,7 +1,7 @@
 //! Answers of all forms, and what counts as right.
 
-use std::os::unix::net::UnixListener;
 use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 
 use load::plan::{Length, Place};
 use sha2::{Digest, Sha256};
@@ -60,7 +60,9 @@ fn head_has_no_body() {
 #[test]
 fn bodies_and_headers_go_out() {
     let address = answering(|head, _| {
-        let right = head.contains("Content-Length: 200000\r\n") && head.contains("host: other\r\n") && !head.contains("127.0.0.1");
+        let right = head.contains("Content-Length: 200000\r\n")
+            && head.contains("host: other\r\n")
+            && !head.contains("127.0.0.1");
         Some(OK.replace("200", if right { "200" } else { "400" }))
     });
     let mut plan = closed(address, 2, 20);
@@ -126,7 +128,10 @@ fn stages() {
     let address = answering(|head, number| {
         assert!(head.contains("Firebrick-Timing: 1\r\n"));
         Some(match number % 2 {
-            0 => OK.replace("Server: test", "Server-Timing: db;dur=3\r\nServer-Timing: queue;dur=0.301, app;dur=2.5, cpu;dur=1"),
+            0 => OK.replace(
+                "Server: test",
+                "Server-Timing: db;dur=3\r\nServer-Timing: queue;dur=0.301, app;dur=2.5, cpu;dur=1",
+            ),
             _ => OK.to_owned(),
         })
     });

@@ -115,7 +115,12 @@ fn several_servers() {
     plan.threads = 1;
     let outcome = run(&plan);
     assert_balanced(&outcome);
-    assert_eq!((outcome.ok, outcome.errors.status, outcome.errors.total()), (20, 20, 20), "{:?}", outcome.errors);
+    assert_eq!(
+        (outcome.ok, outcome.errors.status, outcome.errors.total()),
+        (20, 20, 20),
+        "{:?}",
+        outcome.errors
+    );
     assert_eq!((outcome.requests[1].errors, outcome.connections), (20, 4));
 }
 

@@ -121,7 +121,11 @@ fn it_says_more_than_it_was_asked() {
     let address = answering(|_, _| Some(format!("{OK}surplus")));
     let outcome = ends_soon(&closed(address, 1, 3));
     assert_eq!((outcome.ok, outcome.connections), (3, 3));
-    assert!(outcome.errors.texts.keys().any(|text| text.contains("belong to no answer")), "{:?}", outcome.errors);
+    assert!(
+        outcome.errors.texts.keys().any(|text| text.contains("belong to no answer")),
+        "{:?}",
+        outcome.errors
+    );
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 mod answers;
 mod closed;
+mod encrypted;
 mod hostile;
+mod http2;
 mod open;
 mod support;

@@ -40,8 +40,7 @@ fn poisson_arrivals_of_one_seed_are_always_as_many() {
     for threads in [1, 3] {
         let mut plan = open(address, 1.0, Duration::ZERO, 8);
         let stage = Stage { from: 500.0, to: 500.0, lasting: Some(Duration::from_millis(400)) };
-        plan.traffic =
-            Traffic::Open { stages: vec![stage], arrivals: Arrivals::Random(3), connections: 8 };
+        plan.traffic = Traffic::Open { stages: vec![stage], arrivals: Arrivals::Random(3), connections: 8 };
         plan.threads = threads;
         let outcome = run(&plan);
         assert_balanced(&outcome);
@@ -108,7 +107,8 @@ fn so_many_and_no_more() {
 
 #[test]
 fn replay_with_its_gaps() {
-    let address = answering(|head, _| Some(OK.replace("200", if head.starts_with("GET /b") { "201" } else { "200" })));
+    let address =
+        answering(|head, _| Some(OK.replace("200", if head.starts_with("GET /b") { "201" } else { "200" })));
     let mut plan = open(address, 1.0, Duration::ZERO, 4);
     plan.requests.push(request(address, "/b"));
     plan.traffic = Traffic::Replay {

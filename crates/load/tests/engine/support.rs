@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use load::plan::{
-    Arrivals, Checks, Order, Origin, Plan, Protocol, Request, Stage, Stop, Think, Timeouts, Tls, Traffic, Transport,
+    Arrivals, Checks, Order, Origin, Plan, Protocol, Request, Stage, Stop, Think, Timeouts, Tls, Traffic,
+    Transport,
 };
 use load::{Outcome, Verdict};
 
