@@ -118,7 +118,7 @@ impl Split {
 
 fn unit(ms: f64) -> (f64, &'static str) {
     match ms {
-        ms if ms >= 10_000.0 => (1_000.0, "s"),
+        ms if ms >= 1_000.0 => (1_000.0, "s"),
         ms if ms >= 1.0 => (1.0, "ms"),
         _ => (1e-3, "µs"),
     }
