@@ -1,16 +1,33 @@
-//! The engine without the command around it, to measure what it costs: `bare URL CONNECTIONS SECONDS THREADS [PIPELINE]`.
+//! The engine without the command around it, to measure what it costs:
+//! `bare URL CONNECTIONS SECONDS THREADS [key=value…]` with `pipeline=16`, `streams=100` (HTTP/2), `rate=500` (open model).
 //! Prints requests per second and CPU time per request; `pidstat`, `perf` and `strace` see nothing but the engine.
 
 use std::time::Duration;
 
-use load::plan::{Checks, Order, Origin, Plan, Protocol, Request, Stop, Think, Timeouts, Traffic, Transport};
+use load::plan::{
+    Arrivals, Checks, Order, Origin, Plan, Protocol, Request, Stage, Stop, Think, Timeouts, Traffic,
+    Transport,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, connections, seconds, threads, rest @ ..] = arguments.as_slice() else {
-        return Err("usage: bare http://127.0.0.1:8080/ CONNECTIONS SECONDS THREADS [PIPELINE]".into());
+        return Err("usage: bare http://127.0.0.1:8080/ CONNECTIONS SECONDS THREADS [key=value...]".into());
     };
-    let pipeline = rest.first().map_or(Ok(1), |depth| depth.parse())?;
+    let given = |key: &str| rest.iter().find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
+    let protocol = match (given("streams"), given("pipeline")) {
+        (Some(streams), _) => Protocol::Http2 { streams: streams.parse()? },
+        (None, depth) => Protocol::Http1 { keep_alive: true, pipeline: depth.map_or(Ok(1), str::parse)? },
+    };
+    let connections = connections.parse()?;
+    let traffic = match given("rate") {
+        None => Traffic::Closed { users: connections, think: Think::None },
+        Some(rate) => {
+            let rate = rate.parse()?;
+            let stages = vec![Stage { from: rate, to: rate, lasting: None }];
+            Traffic::Open { stages, arrivals: Arrivals::Even, connections }
+        }
+    };
     let address = url.strip_prefix("http://").ok_or("the URL has to begin with http://")?;
     let (authority, path) = address.split_once('/').ok_or("the URL has to have a path")?;
     let (host, port) = authority.rsplit_once(':').ok_or("the URL has to have a port")?;
@@ -24,14 +41,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             weight: 1,
         }],
         order: Order::InTurn,
-        traffic: Traffic::Closed { users: connections.parse()?, think: Think::None },
+        traffic,
         stop: Stop { after: Some(Duration::from_secs_f64(seconds.parse()?)), ..Stop::default() },
         warm_up: Duration::ZERO,
-        transport: Transport {
-            protocol: Protocol::Http1 { keep_alive: true, pipeline },
-            to: None,
-            tls: load::plan::Tls::default(),
-        },
+        transport: Transport { protocol, to: None, tls: load::plan::Tls::default() },
         timeouts: Timeouts {
             connect: Duration::from_secs(5),
             request: Duration::from_secs(30),

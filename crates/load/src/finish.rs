@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::{Moment, NEVER};
 use crate::histogram::Histogram;
 use crate::outcome::{Bytes, Errors, Outcome, Seen};
 use crate::plan::{Think, Traffic};
@@ -18,7 +18,11 @@ pub(crate) fn outcome(
     began: Moment,
 ) -> Outcome {
     let last = left.iter().map(|left| left.recorder.last_answer).max().unwrap_or(began).max(began);
-    let last = if last > began { last } else { shared.clock.now() };
+    let now = shared.clock.now();
+    let last = match shared.end() {
+        NEVER if last > began => last,
+        end => last.max(end.min(now)),
+    };
     let seconds = Duration::from_nanos(last.saturating_sub(began)).as_secs_f64();
     let threads = shared.published.len();
     let names = names(shared);

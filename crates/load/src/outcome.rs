@@ -11,7 +11,8 @@ use crate::histogram::Histogram;
 pub struct Outcome {
     /// When the counted part began, RFC 3339 in UTC.
     pub started_at: String,
-    /// Length of the counted part in seconds, up to the last answer.
+    /// Length of the counted part in seconds: as long as requests could begin, or up to the last answer or error when that
+    /// came later or there was no such limit.
     pub seconds: f64,
     /// Requests begun.
     pub sent: u64,

@@ -30,7 +30,7 @@ pub(crate) struct Recorder {
     pub connections: u64,
     pub bytes: Bytes,
     pub seen: Option<Seen>,
-    /// The last whole answer, right or wrong.
+    /// The last whole answer, right or wrong, or the last failure to get one.
     pub last_answer: Moment,
     statuses: Vec<u64>,
     /// Right answers whose latency, service time and first byte are the same.
@@ -81,6 +81,8 @@ impl Recorder {
     pub(crate) fn begin(&mut self, moment: Moment) {
         self.began = moment;
         self.last_answer = moment;
+        // Those of the warm-up.
+        self.bytes = Bytes::default();
     }
 
     fn second(&self, moment: Moment) -> usize {
@@ -166,6 +168,9 @@ impl Recorder {
             return;
         }
         self.wrong += 1;
+        if failure != Failure::CutOff {
+            self.last_answer = self.last_answer.max(now);
+        }
         *match failure {
             Failure::Connect => &mut self.errors.connect,
             Failure::ConnectTimeout => &mut self.errors.connect_timeout,

@@ -43,7 +43,10 @@ pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(&Progress) -> Verdict) -> R
             // Nobody listens any more after a run that could not begin.
             let _ = sender.send(left);
         });
-        spawned.map_err(|error| format!("no thread for the load generator: {error}"))?;
+        if let Err(error) = spawned {
+            shared.set_end(0, 0);
+            return Err(format!("no thread for the load generator: {error}"));
+        }
     }
     drop(sender);
     let mut running =
@@ -126,6 +129,7 @@ impl Running<'_> {
         };
         let users = thread::connections(&self.shared.plan.traffic).saturating_mul(streams);
         let (mut settled, mut at) = (0, Instant::now());
+        let mut looked = at;
         loop {
             std::thread::sleep(EARLY_LOOK);
             let now = tries.settled.load(Relaxed);
@@ -137,6 +141,12 @@ impl Running<'_> {
             }
             if tries.opened.load(Relaxed) && at.elapsed() >= STRAGGLERS {
                 return Ok(());
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if self.look() == Verdict::End {
+                    return Ok(());
+                }
             }
         }
         match tries.all_failed() {
@@ -158,6 +168,7 @@ impl Running<'_> {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
+                    self.shared.set_end(0, 0);
                     return Err("a thread of the load generator ended before its time".to_owned());
                 }
             }
@@ -174,13 +185,23 @@ impl Running<'_> {
         if let Some(why) = self.shared.first_tries.all_failed() {
             return Err(why);
         }
-        let progress = self.look();
-        (self.watch)(&progress);
+        self.look();
         Ok(())
     }
 
+    /// Tells the watcher how it stands, and ends the run when he says so.
+    fn look(&mut self) -> Verdict {
+        let progress = self.progress();
+        let verdict = (self.watch)(&progress);
+        if verdict == Verdict::End {
+            let now = self.shared.clock.now();
+            self.shared.set_end(now, now.saturating_add(nanoseconds(self.shared.plan.timeouts.grace)));
+        }
+        verdict
+    }
+
     #[allow(clippy::cast_precision_loss)]
-    fn look(&mut self) -> Progress {
+    fn progress(&mut self) -> Progress {
         let mut progress = Progress::default();
         let mut spread: Vec<u64> = Vec::new();
         for published in &self.shared.published {

@@ -113,7 +113,7 @@ impl Starter {
         match self.streams {
             None => spawn_local(user(self.lane.clone())),
             Some(streams) => {
-                if started % streams == 0 {
+                if started.is_multiple_of(streams) {
                     *self.link.borrow_mut() = Rc::default();
                 }
                 spawn_local(h2::stream(self.lane.clone(), self.link.borrow().clone()))

@@ -77,14 +77,14 @@ fn many_streams_on_few_connections() {
 
 #[test]
 fn the_open_model_fills_a_connection_before_it_opens_another() {
-    let mut plan = plan(server(100, hello), 1, 10, 1);
+    let mut plan = plan(server(100, hello), 1, 50, 1);
     plan.stop = Stop::default();
     plan.traffic =
-        open("127.0.0.1:1".parse().expect("an address"), 500.0, Duration::from_millis(300), 10).traffic;
+        open("127.0.0.1:1".parse().expect("an address"), 200.0, Duration::from_millis(500), 10).traffic;
     plan.threads = 1;
     let outcome = run(&plan);
     assert_balanced(&outcome);
-    assert_eq!((outcome.ok, outcome.connections), (150, 1), "{:?}", outcome.errors);
+    assert_eq!((outcome.ok, outcome.connections), (100, 1), "{:?}", outcome.errors);
 }
 
 #[test]
