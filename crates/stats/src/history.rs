@@ -215,8 +215,7 @@ mod tests {
     #[test]
     fn json_says_since_when() {
         assert_eq!(History::default().to_json().unwrap(), None);
-        let json: serde_json::Value =
-            serde_json::from_str(&hour(3, 1).to_json().unwrap().unwrap()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&hour(3, 1).to_json().unwrap().unwrap()).unwrap();
         assert_eq!(json["points"].as_array().unwrap().len(), 2);
         assert_eq!((&json["step_s"], &json["since"]), (&10.into(), &"2026-01-31T12:01:00.000Z".into()));
         let point: Point = serde_json::from_value(json["points"][1].clone()).unwrap();

@@ -1,0 +1,297 @@
+# frozen_string_literal: true
+
+# The control port: its token, whom it answers, the last hour, and the page that shows it in the real Chromium, with a
+# server that has something to do.
+#
+# TEST_SCREENSHOTS names a folder for pictures of the page, light and dark, wide and narrow.
+
+require "net/http"
+require "support/browser"
+require "support/case"
+require "support/load"
+
+class ControlPortTest < Case
+  parallel!
+
+  APP = 'run ->(_) { [200, { "content-type" => "text/plain" }, ["hello"]] }'
+  TOKEN = "0123456789abcdef+/=~"
+
+  shared_server app: APP, args: ["--control", "tcp://127.0.0.1:0"], env: { "FIREBRICK_CONTROL_TOKEN" => TOKEN }
+
+  def setup
+    firebrick_only
+  end
+
+  def port(of = server)
+    of.stdout[%r{^\* Control on tcp://127\.0\.0\.1:(\d+)$}, 1]&.to_i or flunk "no control port in:\n#{of.stdout}"
+  end
+
+  def fetch(target, headers = {}, of: server)
+    Net::HTTP.start("127.0.0.1", port(of)) { |http| http.get(target, headers) }
+  end
+
+  def bearer(token = TOKEN) = { "Authorization" => "Bearer #{token}" }
+
+  it "wants its token, shown in one of two ways" do
+    ["/stats", "/history", "/requests", "/puma/stats", "/", "/nothing"].each do |target|
+      answer = fetch(target)
+      assert_equal ["403", "Invalid auth token"], [answer.code, answer.body], target
+    end
+    assert_equal "200", fetch("/stats", bearer).code
+    assert_equal "200", fetch("/stats?token=#{URI.encode_www_form_component(TOKEN)}").code
+    [bearer("wrong"), bearer(TOKEN[0..-2]), bearer("#{TOKEN}x"), bearer(""), { "Authorization" => "Basic #{TOKEN}" }].each do |headers|
+      assert_equal "403", fetch("/stats", headers).code, headers.inspect
+    end
+    assert_equal "404", fetch("/nothing", bearer).code
+  end
+
+  it "answers nobody who was sent by another name" do
+    ["evil.example", "evil.example:#{port}", "127.0.0.1.evil.example", "localhost.evil.example"].each do |host|
+      answer = fetch("/stats", bearer.merge("Host" => host))
+      assert_equal "403", answer.code, host
+      assert_match(/Host field names another machine/, answer.body)
+      assert_equal "403", fetch("/dashboard", "Host" => host).code
+    end
+    %w[localhost 127.0.0.1 [::1] x.localhost].each { |host| assert_equal "200", fetch("/stats", bearer.merge("Host" => "#{host}:#{port}")).code, host }
+  end
+
+  it "lets no other page show or read it" do
+    [fetch("/dashboard"), fetch("/stats", bearer.merge("Origin" => "http://evil.example")), fetch("/stats")].each do |answer|
+      assert_equal %w[DENY nosniff no-store no-referrer], answer.to_hash.values_at("x-frame-options", "x-content-type-options", "cache-control", "referrer-policy").flatten
+      assert_match(/default-src 'none'/, answer["content-security-policy"])
+      assert_empty answer.to_hash.keys.grep(/access-control/)
+    end
+    page = fetch("/dashboard")
+    assert_match(/script-src 'sha256-/, page["content-security-policy"])
+    refute_match(/unsafe/, page["content-security-policy"])
+    refute_includes page.body, TOKEN
+  end
+
+  it "gives browsers the page and programs the list" do
+    assert_match(%r{\Atext/html}, fetch("/", "Accept" => "text/html,*/*;q=0.8")["content-type"])
+    list = fetch("/", bearer)
+    assert_equal "application/json", list["content-type"]
+    assert_includes JSON.parse(list.body)["endpoints"].map { |endpoint| endpoint["path"] }, "/history"
+  end
+
+  it "tells the history" do
+    told = JSON.parse(fetch("/history", bearer).body)
+    assert_equal [10, server.pid], told.values_at("step_s", "pid")
+    assert_kind_of Array, told["points"]
+  end
+
+  it "is asked by firebrick's own commands" do
+    address = "tcp://127.0.0.1:#{port}"
+    [["stats", "--json"], ["top", "--once", "--json", "--interval", "200ms"]].each do |command|
+      out, err, code = server.command_line(*command, "--control", address, "--token", TOKEN)
+      assert_equal ["", 0], [err, code], command.first
+      assert_kind_of Hash, JSON.parse(out)
+      out, err, code = server.command_line(*command, "--control-url", address, "--control-token", "wrong")
+      assert_equal ["", 1], [out, code], command.first
+      assert_match(/Invalid auth token.*--token/, err)
+    end
+  end
+
+  it "is understood by pumactl" do
+    skip "pumactl is not installed" unless system("which pumactl", out: File::NULL)
+    out, status = Open3.capture2e("pumactl", "-C", "tcp://127.0.0.1:#{port}", "-T", TOKEN, "stats")
+    assert status.success?, out
+    assert_includes out, '"requests"'
+    out, = Open3.capture2e("pumactl", "-C", "tcp://127.0.0.1:#{port}", "-T", "wrong", "stats")
+    assert_match(/Unauthorized|Invalid auth token|wrong token|403/i, out)
+  end
+
+  it "keeps the socket of its own, which asks for no token" do
+    assert_equal server.pid, server.stats["pid"]
+  end
+
+  it "never prints a token that was given" do
+    refute_includes server.stdout + server.stderr, TOKEN
+    assert_match(%r{^\* Dashboard: http://127\.0\.0\.1:\d+/dashboard$}, server.stdout)
+  end
+
+  it "makes up a token and prints it once, with the link, even when it is quiet" do
+    [[], ["-q"]].each do |quiet|
+      own = Server.new(app: APP, args: ["--control", "tcp://127.0.0.1:0", *quiet])
+      @own_servers << own.launch
+      link = nil
+      wait_until(within: 30) { link = own.stdout[%r{^\* Dashboard: (http://127\.0\.0\.1:\d+/dashboard#token=\h{32})$}, 1] } or flunk own.report
+      uri = URI(link)
+      answer = wait_until(within: 10) { Net::HTTP.get_response("127.0.0.1", "/stats?#{uri.fragment}", uri.port) rescue nil }
+      assert_equal "200", answer.code
+      assert_equal 1, own.stdout.scan(uri.fragment.delete_prefix("token=")).size
+    end
+  end
+
+  it "refuses to be open to others without a good token" do
+    { nil => /no control_token/, "short" => /shorter than 16/ }.each do |token, words|
+      %w[serve check].each do |command|
+        out, err, status = Open3.capture3({ "FIREBRICK_CONTROL_TOKEN" => token, **Server.ruby_files }, Server.binary, command, server.dir, "--control", "tcp://0.0.0.0:0", "-b", "tcp://127.0.0.1:0")
+        assert_equal 1, status.exitstatus, out
+        assert_match words, err
+        assert_match(%r{tcp://0\.0\.0\.0:0 can be reached from other machines}, err)
+      end
+    end
+    open = start(app: APP, args: ["--control", "tcp://0.0.0.0:0"], env: { "FIREBRICK_CONTROL_TOKEN" => TOKEN })
+    assert_match(%r{^\* Control on tcp://0\.0\.0\.0:\d+$}, open.stdout)
+  end
+
+  it "says that another program has its port" do
+    out, err, status = Open3.capture3(Server.ruby_files, Server.binary, "serve", server.dir, "--control", "tcp://127.0.0.1:#{port}", "-b", "tcp://127.0.0.1:0")
+    assert_equal 1, status.exitstatus, out
+    assert_match(/control port .*another program listens there/, err)
+  end
+
+  it "survives those who say nothing and those who say nonsense" do
+    silent = Array.new(40) { TCPSocket.new("127.0.0.1", port) }
+    server.stats # at the socket at once
+    silent.each(&:close)
+    TCPSocket.open("127.0.0.1", port) { |socket| socket.write("\x16\x03\x01\0\0nonsense\r\n\r\n") }
+    assert_equal "200", fetch("/stats", bearer).code
+  end
+end
+
+class DashboardTest < Case
+  APP = <<~RUBY
+    run(lambda do |env|
+      case env["PATH_INFO"]
+      when "/slow" then sleep 12
+      when "/broken" then return [500, {}, ["broken"]]
+      when "/missing" then return [404, {}, ["missing"]]
+      else sleep(rand * 0.02)
+      end
+      [200, { "content-type" => "text/plain" }, ["hello"]]
+    end)
+  RUBY
+
+  class << self
+    # One browser for all tests; each page in it is a stranger to the others.
+    def browser
+      @browser ||= Browser.new
+    end
+
+    def run(reporter, options = {})
+      super
+    ensure
+      @browser&.close
+      @browser = nil
+    end
+  end
+
+  shared_server app: APP, workers: 2, threads: "5", args: ["--control", "tcp://127.0.0.1:0"]
+
+  def setup
+    skip "Chromium is not installed" unless Browser.installed?
+    firebrick_only
+    @pages = []
+  end
+
+  def teardown
+    @pages&.each(&:close)
+  end
+
+  def link(of = server)
+    of.stdout[/^\* Dashboard: (\S+)$/, 1] or flunk "no dashboard in:\n#{of.stdout}"
+  end
+
+  def open_page(**options)
+    self.class.browser.page(**options).tap { |page| @pages << page }
+  end
+
+  def picture(page, name)
+    folder = ENV["TEST_SCREENSHOTS"] or return
+    FileUtils.mkdir_p(folder)
+    page.screenshot(File.join(folder, "dashboard-#{name}.png"))
+  end
+
+  # Nothing sticks out of the page sideways.
+  def assert_fits(page)
+    wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert_operator wide.first, :<=, wide.last, "the page is wider than the screen"
+  end
+
+  it "shows a server at work: figures, curves, workers, and where its requests are" do
+    loads = %w[/ /broken /missing].zip([6, 1, 1]).map { |path, clients| Load.new(server.address, clients: clients, path: path).start }
+    page = open_page(width: 1300, height: 1500)
+    assert_equal 200, page.goto(link).status
+    page.wait("document.querySelectorAll('#tiles strong').length === 7")
+    assert_equal ["/dashboard", "", ""], page.evaluate("[location.pathname, location.hash, location.search]"), "the token is still in the address"
+    page.wait("document.querySelector('#notice').innerText.includes('Collecting since')") if page.evaluate("Number(document.querySelector('#charts').dataset.points)") < 2
+    page.wait("Number(document.querySelector('#charts').dataset.points) >= 2", within: 40)
+    page.wait("document.querySelector('#tiles strong').innerText.match(/^[1-9][\\d,.]* \\/s$/)")
+    assert_equal ["Response time", "Throughput, requests per minute", "Memory", "CPU", "Queue", "Errors per minute"], page.evaluate("[...document.querySelectorAll('figcaption h2')].map((one) => one.innerText)")
+    assert_operator page.evaluate("document.querySelectorAll('path.curve').length"), :>=, 7
+    assert_operator page.evaluate("document.querySelectorAll('rect.column').length"), :>=, 2
+    assert_equal 2, page.evaluate("document.querySelectorAll('#workers tr').length")
+    assert_match(/ms/, page.evaluate("document.querySelector('svg').getAttribute('aria-label')"))
+    slow = connect.write(request("GET", "/slow"))
+    page.wait("document.querySelector('#requests').innerText.includes('GET /slow')")
+    page.evaluate("[...document.querySelectorAll('#requests tr')].find((row) => row.innerText.includes('/slow')).querySelector('button').click()")
+    page.wait("document.querySelector('#lines').innerText.includes('config.ru:')")
+    picture(page, "light")
+    page.wait("Number(document.querySelector('#charts').dataset.points) >= 4", within: 40)
+    loads.each(&:stop)
+    assert_status 200, slow.read_response("GET", within: 20)
+    assert_empty page.console
+    assert_empty page.failures.map(&:to_s)
+    assert_equal ["127.0.0.1"], page.requests.map { |one| URI(one.url).host }.compact.uniq, "it asks somebody else"
+    { "dark" => ["dark", 1300], "phone" => ["light", 360], "phone-dark" => ["dark", 390], "tablet" => ["light", 800] }.each do |name, (scheme, width)|
+      other = open_page(scheme: scheme, width: width, height: 2400)
+      other.goto(link)
+      other.wait("document.querySelectorAll('path.curve').length >= 7")
+      assert_fits other
+      assert_empty other.console
+      picture(other, name)
+    end
+    assert_fits page
+  end
+
+  it "asks for the token when it has none, and remembers it for its tab" do
+    page = open_page
+    page.goto(link.sub(/#.*/, ""))
+    page.wait("!document.querySelector('#ask').hidden")
+    assert page.evaluate("document.querySelector('#main').hidden")
+    picture(page, "token")
+    page.click("#token")
+    page.type("wrong")
+    page.click("#ask button")
+    page.wait("document.querySelector('#wrong').innerText === 'That is not its token.'")
+    page.click("#token")
+    page.type(link[/token=(\h+)/, 1])
+    page.click("#ask button")
+    page.wait("!document.querySelector('#main').hidden && document.querySelectorAll('#tiles strong').length === 7")
+    page.goto(link.sub(/#.*/, ""))
+    page.wait("document.querySelectorAll('#tiles strong').length === 7")
+    with_query = open_page
+    with_query.goto(link.sub("#", "?"))
+    with_query.wait("document.querySelectorAll('#tiles strong').length === 7")
+    assert_equal "", with_query.evaluate("location.search")
+  end
+
+  it "says that the server has gone, and that another has come" do
+    folder = Dir.mktmpdir("firebrick-dashboard")
+    port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+    options = { app: APP, args: ["--control", "tcp://127.0.0.1:#{port}", "--control-token", "secret"] }
+    own = start(**options)
+    page = open_page
+    page.goto("http://127.0.0.1:#{port}/dashboard#token=secret")
+    page.wait("document.body.className === 'live' && document.querySelectorAll('#tiles strong').length === 7")
+    assert_empty own.finish
+    page.wait("document.body.className === 'gone' && document.querySelector('#notice').innerText.includes('has not answered since')")
+    picture(page, "gone")
+    start(**options)
+    page.wait("document.body.className === 'live' && document.querySelector('#notice').innerText.includes('Another server')")
+  ensure
+    FileUtils.remove_entry(folder, true)
+  end
+
+  it "shows a static site without workers" do
+    own = start(files: { "index.html" => "home" }, workers: nil, threads: nil, environment: nil, args: ["--control", "tcp://127.0.0.1:0"])
+    page = open_page
+    page.goto(link(own))
+    page.wait("document.querySelectorAll('#tiles strong').length === 5")
+    assert_equal [true, true], page.evaluate("['flight', 'crew'].map((name) => document.getElementById(name).hidden)")
+    refute_includes page.text, "Queue"
+    assert_empty page.console
+  end
+end

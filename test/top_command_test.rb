@@ -1,0 +1,235 @@
+# frozen_string_literal: true
+
+# `firebrick top`: the live screen at a real terminal, and one screen as text and as JSON.
+
+require "support/case"
+require "support/load"
+require "support/terminal"
+
+class TopCommandTest < Case
+  parallel!
+
+  APP = <<~RUBY
+    def slow(seconds) = sleep(seconds)
+    run(lambda do |env|
+      case env["PATH_INFO"]
+      when "/slow" then slow(Float(env["QUERY_STRING"][/\\d+/] || 20))
+      when "/broken" then raise "on purpose"
+      end
+      [200, { "content-type" => "text/plain" }, ["hello"]]
+    end)
+  RUBY
+
+  shared_server app: APP, workers: 2, threads: "3"
+
+  def setup
+    firebrick_only
+    @terminals = []
+  end
+
+  def teardown
+    @terminals&.each(&:close)
+  end
+
+  # Where a server is asked.
+  def socket(of = server)
+    Dir.glob(File.join(of.run_dir, "**", "*")).find { |path| File.socket?(path) } or flunk "no control socket in #{of.run_dir}"
+  end
+
+  def top(*args, control: socket, **options)
+    Terminal.new(Server.binary, "top", "--control", control, "--interval", "300ms", *args, **options).tap { |terminal| @terminals << terminal }
+  end
+
+  # What `firebrick top` without a terminal says: output, errors, exit code.
+  def piped(*args, env: {})
+    out, err, status = Open3.capture3(env, Server.binary, "top", *args, stdin_data: "")
+    [out.force_encoding("UTF-8"), err, status.exitstatus]
+  end
+
+  # Requests all the while, from four clients.
+  def under_load(of = server, path: "/")
+    load = Load.new(of.address, clients: 4, path: path).start
+    yield
+  ensure
+    load&.stop
+  end
+
+  it "shows figures that move, and quits cleanly" do
+    terminal = top
+    terminal.wait_for("Requests/s")
+    ["Response time, ms", "Queue 0 of", "CPU", "Memory", "Errors/s", "busy threads", "nothing is in flight", "q quit", server.dir[-20..]].each { |text| terminal.wait_for(text) }
+    under_load { terminal.wait_for(/│[1-9][\d,.]*  peak/) }
+    terminal.press("q")
+    assert_equal 0, terminal.wait_exit
+    assert terminal.restored?, "the terminal is not as it was"
+    refute_match(/panicked/, terminal.sent)
+  end
+
+  it "quits by Ctrl-C and by Escape" do
+    ["\x03", "\e"].each do |key|
+      terminal = top
+      terminal.wait_for("Requests/s")
+      terminal.press(key)
+      assert_equal 0, terminal.wait_exit
+      assert terminal.restored?
+    end
+  end
+
+  it "gives the terminal back when it is told to end" do
+    terminal = top
+    terminal.wait_for("Requests/s")
+    Process.kill("TERM", terminal.pid)
+    assert_equal(-15, terminal.wait_exit)
+    assert terminal.restored?
+  end
+
+  it "can be suspended and goes on" do
+    terminal = top
+    terminal.wait_for("Requests/s")
+    terminal.press("\x1a")
+    wait_until(within: 10) { terminal.stopped? } or flunk "it does not stop"
+    assert terminal.restored?, "the terminal is not as it was while it is suspended"
+    Process.kill("CONT", terminal.pid)
+    wait_until(within: 10) { !terminal.restored? } or flunk "it does not go on"
+    terminal.wait_for("Requests/s")
+    terminal.press("q")
+    assert_equal 0, terminal.wait_exit
+    assert terminal.restored?
+  end
+
+  it "follows the size of its terminal, and says when it is too small" do
+    terminal = top
+    terminal.wait_for("Requests/s")
+    refute terminal.shows?("Response time p95")
+    terminal.resize(60, 200)
+    terminal.wait_for("Response time p95")
+    terminal.resize(10, 40)
+    terminal.wait_for("This terminal is 40x10")
+    terminal.resize(24, 80)
+    terminal.wait_for("Requests/s")
+    terminal.press("q")
+    assert_equal 0, terminal.wait_exit
+  end
+
+  it "shows the slowest requests, and their Ruby lines on demand" do
+    own = start(app: APP, workers: 1, threads: "3")
+    slow = connect(own).write(request("GET", "/slow?8"))
+    terminal = top(control: socket(own))
+    terminal.wait_for(%r{app +0:\d +GET /slow})
+    terminal.press("\r")
+    terminal.wait_for(/config\.ru:1:in/)
+    assert terminal.shows?("▶ config.ru"), "the app's own line does not stand out"
+    terminal.press("\e")
+    terminal.wait_for("Requests/s")
+    assert_status 200, slow.read_response("GET", within: 20)
+    terminal.wait_for("nothing is in flight")
+    terminal.press("q")
+    assert_equal 0, terminal.wait_exit
+  end
+
+  it "pauses, sorts, changes its interval and helps" do
+    terminal = top
+    terminal.wait_for("Requests/s")
+    terminal.press("p")
+    terminal.wait_for("PAUSED")
+    terminal.press("p")
+    wait_until { !terminal.shows?("PAUSED") } or flunk "it stays paused"
+    terminal.press("s")
+    terminal.wait_for("s by busy")
+    terminal.press("+")
+    terminal.wait_for("every 500 ms")
+    terminal.press("?")
+    terminal.wait_for("Help")
+    terminal.press("x")
+    wait_until { !terminal.shows?("Help:") } or flunk "help stays"
+  end
+
+  it "does without colours" do
+    plain = top(env: { "NO_COLOR" => "1" })
+    plain.wait_for("Requests/s")
+    refute_match(/\e\[(?:\d+;)*(?:3[0-7]|38;|9[0-7])/, plain.sent)
+    coloured = top
+    coloured.wait_for("Requests/s")
+    assert_match(/\e\[(?:\d+;)*(?:3[0-7]|38;|9[0-7])/, coloured.sent)
+  end
+
+  it "waits for a server that has gone, and says that another has come" do
+    path = File.join(Dir.mktmpdir("firebrick-top"), "c.sock")
+    first = start(app: APP, args: ["--control", path])
+    terminal = top(control: path)
+    terminal.wait_for("Requests/s")
+    assert_empty first.finish
+    terminal.wait_for("No answer for")
+    start(app: APP, args: ["--control", path])
+    terminal.wait_for("another server since")
+    refute terminal.shows?("No answer for")
+  ensure
+    FileUtils.remove_entry(File.dirname(path), true)
+  end
+
+  it "shows no worker parts for a static site" do
+    own = start(files: { "index.html" => "home" }, workers: nil, threads: nil, environment: nil)
+    terminal = top(control: socket(own))
+    terminal.wait_for("static site")
+    ["busy threads", "in flight", "Queue"].each { |text| refute terminal.shows?(text), text }
+  end
+
+  it "asks for a terminal, and says what does without" do
+    out, err, code = piped("--control", socket)
+    assert_equal ["", 2], [out, code]
+    assert_match(/standard output is no terminal.*firebrick top --once/, err)
+  end
+
+  it "says that nothing runs" do
+    Dir.mktmpdir do |dir|
+      File.write(File.join(dir, "config.ru"), "run App")
+      out, err, code = piped(dir, "--once", env: { "XDG_RUNTIME_DIR" => dir })
+      assert_equal ["", 1], [out, code]
+      assert_match(/no Firebrick is running for .*firebrick serve/, err)
+      terminal = Terminal.new(Server.binary, "top", dir, env: { "XDG_RUNTIME_DIR" => dir }).tap { |one| @terminals << one }
+      assert_equal 1, terminal.wait_exit
+      assert_match(/no Firebrick is running for/, terminal.sent)
+      refute_includes terminal.sent, "\e[?1049h"
+    end
+  end
+
+  it "explains wrong words" do
+    _, err, code = piped("--interval", "soon", "--control", socket)
+    assert_equal 2, code
+    assert_match(/--interval soon: expected a time such as 500ms/, err)
+    _, err, code = piped("--json", "--control", socket)
+    assert_equal 2, code
+    assert_match(/--once/, err)
+  end
+
+  it "prints one screen as text" do
+    out, err, code = under_load { piped("--once", "--interval", "1s", "--control", socket, env: { "COLUMNS" => "90" }) }
+    assert_equal ["", 0], [err, code]
+    ["Response time, ms", "busy threads", "Memory", "Errors/s"].each { |text| assert_includes out, text }
+    assert_match(/^total +\d|│total +\d/, out)
+    refute_includes out, "\e"
+    assert_operator out.lines.map { |line| line.chomp.size }.max, :<=, 90
+  end
+
+  it "prints one object of JSON, of the interval and not of all time" do
+    own = start(app: APP, workers: 2, threads: "3")
+    10.times { assert_status 200, get("/slow?0", to: own) }
+    2.times { assert_status 500, get("/broken", to: own) }
+    before = own.stats["requests"]["total"]
+    out, err, code = under_load(own) { piped("--once", "--json", "--interval", "2s", "--control", socket(own)) }
+    assert_equal ["", 0], [err, code]
+    told = JSON.parse(out)
+    assert_equal ["firebrick top", 1], told.values_at("kind", "version")
+    assert_in_delta 2, told["interval_s"], 1.5
+    assert_operator told["requests_per_s"], :>, 0
+    assert_equal 0, told["errors_per_s"]["5xx"], "errors from before the interval"
+    assert_operator told["total_ms"]["count"], :<=, told["stats"]["requests"]["total"] - before
+    assert_operator told["total_ms"]["p99"], :>=, told["total_ms"]["p50"]
+    assert_equal([0, 1], told["workers"].map { |worker| worker["index"] })
+    assert_in_delta told["requests_per_s"], told["workers"].sum { |worker| worker["requests_per_s"] }, told["requests_per_s"] * 0.5
+    assert_operator told["cpus"], :>, 0
+    assert_operator told["pss_bytes"], :>, 1 << 20
+    assert_kind_of Array, told["requests"]
+    assert_equal 2, told["stats"]["requests"]["5xx"]
+  end
+end
