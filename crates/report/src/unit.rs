@@ -130,6 +130,8 @@ impl Unit {
     /// What is measured and the unit of figures that stand without it: `memory in MiB`, `transactions per second`.
     pub(crate) fn words(&self, measure: &str, largest: f64) -> String {
         match (self, self.one(largest).1.trim()) {
+            // It is said already.
+            (_, unit) if !unit.is_empty() && measure.ends_with(unit) => measure.to_owned(),
             (Unit::PerSecond, _) => format!("{measure} per second"),
             (Unit::PerMinute, _) => format!("{measure} per minute"),
             (_, "") => measure.to_owned(),

@@ -52,6 +52,7 @@ fn gallery() -> Page {
                     Block::Plot(sample::frontier()),
                     Block::Plots(vec![sample::growth(), sample::servers()]),
                     Block::Table(shapes()),
+                    Block::Table(cells()),
                 ],
             },
             Section {
@@ -112,6 +113,40 @@ fn shapes() -> Table {
             row(["4x5", "150", "131", "224", "291", "302", "0.61"]),
         ],
         marked: vec![0],
+    }
+}
+
+/// More columns than fit on most screens.
+fn cells() -> Table {
+    let heads = [
+        "seconds",
+        "requests/s",
+        "p50, ms",
+        "p95, ms",
+        "p99, ms",
+        "PSS, MiB",
+        "RSS, MiB",
+        "CPUs used",
+        "app, ms",
+        "CPU, ms",
+    ];
+    let mut columns = vec![Column::text("shape")];
+    columns.extend(heads.map(Column::number));
+    columns.push(Column::text("remark"));
+    let row = |shape: &str, remark: &str| {
+        let figures = ["4.99", "220", "72.0", "208", "257", "21.3", "41.2", "0.18", "19.6", "1.20"];
+        let figures = figures.iter().map(|figure| (*figure).to_owned());
+        std::iter::once(shape.to_owned()).chain(figures).chain([remark.to_owned()]).collect()
+    };
+    Table {
+        caption: "All cells".into(),
+        columns,
+        rows: vec![
+            row("1x5", ""),
+            row("2x5", "other programs used the CPU; the parts differ by 27 %"),
+            row("4x10", "recommended"),
+        ],
+        marked: vec![2],
     }
 }
 

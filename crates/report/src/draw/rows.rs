@@ -30,32 +30,37 @@ impl Rows {
         self.column == 0.0
     }
 
-    /// How high a row is at least, so that its label has room beside bars of this height, or above them.
-    pub fn height(&self, sheet: &Sheet, label: &str, bars: f64) -> f64 {
-        if self.above() {
-            return bars + if label.is_empty() { 0.0 } else { sheet.leading() + 2.0 };
-        }
-        let lines = text::wrap(label, self.column / 1.1, sheet.font, 2).len();
-        bars.max(lines as f64 * sheet.leading())
+    /// A label in as many lines as it gets; bold is a tenth wider.
+    fn lines(&self, sheet: &Sheet, label: &str) -> Vec<String> {
+        let room = if self.above() { sheet.width } else { self.column };
+        text::wrap(label, room / 1.1, sheet.font, 2)
     }
 
-    /// Writes the label of a row that begins at `top` and whose bars are `height` high; returns where the bars begin.
+    /// How high a row is at least, so that its label has room beside bars of this height, or above them.
+    pub fn height(&self, sheet: &Sheet, label: &str, bars: f64) -> f64 {
+        let lines = self.lines(sheet, label).len() as f64 * sheet.leading();
+        if !self.above() {
+            bars.max(lines)
+        } else if lines > 0.0 {
+            bars + lines + 2.0
+        } else {
+            bars
+        }
+    }
+
+    /// Writes the label of a row that begins at `top` and is `height` high; returns where bars under it may begin.
     pub fn label(&self, sheet: &mut Sheet, top: f64, height: f64, label: &str, class: &str) -> f64 {
-        if self.above() {
-            if label.is_empty() {
-                return top;
-            }
-            let label = text::fit(label, sheet.width / 1.1, sheet.font);
-            sheet.text(0.0, top + sheet.font, Anchor::Start, class, &label);
-            return top + sheet.leading() + 2.0;
-        }
-        let lines = text::wrap(label, self.column / 1.1, sheet.font, 2);
-        let first =
-            top + height / 2.0 + sheet.font * 0.35 - (lines.len().max(1) - 1) as f64 * sheet.leading() / 2.0;
+        let lines = self.lines(sheet, label);
+        let all = lines.len() as f64 * sheet.leading();
+        let (x, anchor, first) = if self.above() {
+            (0.0, Anchor::Start, top + sheet.font)
+        } else {
+            (self.column, Anchor::End, top + (height - all) / 2.0 + sheet.font * 1.03)
+        };
         for (index, line) in lines.iter().enumerate() {
-            sheet.text(self.column, first + index as f64 * sheet.leading(), Anchor::End, class, line);
+            sheet.text(x, first + index as f64 * sheet.leading(), anchor, class, line);
         }
-        top
+        if lines.is_empty() { top } else { top + all + 2.0 }
     }
 }
 

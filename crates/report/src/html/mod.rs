@@ -14,6 +14,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
                       script-src 'sha256-mudKfvDrkoCuaqOFrFqQCODQyzZu3L4/C2cYmGrP/3Y='";
 /// From so many sections on, links to them stand at the top.
 const LINKS_FROM: usize = 4;
+/// Tables of more columns are set smaller.
+const MANY: usize = 8;
 
 impl Page {
     /// The page as one HTML file (UTF-8) that needs nothing else.
@@ -184,7 +186,8 @@ fn table(part: &mut Markup, shown: &Table) {
     let box_of: [(_, &dyn Display); 4] =
         [("class", &"scroll"), ("tabindex", &0), ("role", &"region"), ("aria-label", &label)];
     part.within("div", &box_of, |part| {
-        part.within("table", &[], |table| {
+        let class = if shown.columns.len() > MANY { "many" } else { "few" };
+        part.within("table", &[("class", &class)], |table| {
             if !shown.caption.is_empty() {
                 table.element("caption", &[], &shown.caption);
             }
