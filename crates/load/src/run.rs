@@ -37,9 +37,9 @@ pub(crate) fn run(plan: &Plan, watch: &mut dyn FnMut(&Progress) -> Verdict) -> R
     let shared = Arc::new(Shared::new(plan.clone(), prepared, targets, threads));
     let (sender, receiver) = channel();
     for number in 0..threads {
-        let (shared, sender) = (shared.clone(), sender.clone());
+        let (theirs, sender) = (shared.clone(), sender.clone());
         let spawned = Builder::new().name(format!("load-{number}")).spawn(move || {
-            let left = thread::run(shared, number);
+            let left = thread::run(theirs, number);
             // Nobody listens any more after a run that could not begin.
             let _ = sender.send(left);
         });
@@ -176,11 +176,7 @@ impl Running<'_> {
                 self.shared.set_end(0, 0);
                 return Err(why);
             }
-            let progress = self.look();
-            if (self.watch)(&progress) == Verdict::End {
-                let now = self.shared.clock.now();
-                self.shared.set_end(now, now.saturating_add(nanoseconds(self.shared.plan.timeouts.grace)));
-            }
+            self.look();
         }
         if let Some(why) = self.shared.first_tries.all_failed() {
             return Err(why);
