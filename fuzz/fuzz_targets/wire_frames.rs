@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::{Frame, Kind, frame, request, response};
+use wire::times::Times;
+use wire::{Frame, Kind, frame, request, response, traces};
 
 fn decode(frame: &Frame<'_>) {
     match frame.header.kind {
@@ -21,6 +22,16 @@ fn decode(frame: &Frame<'_>) {
         Kind::Interim => {
             if let Ok(response) = response::Response::decode_interim(frame.payload) {
                 assert_eq!(response.fields().count(), response.field_count());
+            }
+        }
+        Kind::End => {
+            if let Ok(times) = Times::decode(frame.payload) {
+                assert_eq!(times.to_bytes(), frame.payload);
+            }
+        }
+        Kind::Traces => {
+            if let Ok(traces) = traces::decode(frame.payload) {
+                assert!(traces.iter().map(|trace| 10 + 2 * trace.lines.len()).sum::<usize>() <= frame.payload.len());
             }
         }
         Kind::Ready => drop(frame::ready_payload(frame.payload)),

@@ -5,6 +5,9 @@ require "firebrick/worker/fork_guard"
 module Firebrick
   # A forked process that serves requests. The serving is native (ext/worker); this is its frame.
   class Worker
+    # Backtraces name this library's files so.
+    OWN = "#{__dir__}/".freeze
+
     def self.run(index, links, boot)
       new(index, boot).run(links)
     end
@@ -13,6 +16,7 @@ module Firebrick
       @index = index
       @boot = boot
       @stopping = false
+      @prefixes = [Dir.pwd, boot.dir].uniq.map { |dir| "#{dir.chomp('/')}/" }
     end
 
     def run(links)
@@ -38,6 +42,7 @@ module Firebrick
         @stopping = true
         Native.stopping
       end
+      trap("URG") { tell_traces }
       trap(Signal.list.key?("PWR") ? "PWR" : "INFO") { Report.log(backtraces) }
     end
 
@@ -46,6 +51,24 @@ module Firebrick
     rescue StandardError, ScriptError => e
       Report.log("firebrick: #{Exchange.name}: #{name} hook: #{Report.text(e)}")
       exit 1
+    end
+
+    # Where the threads are that serve requests, for the front. Runs in whatever the main thread is at, so nothing may
+    # come out of it.
+    def tell_traces
+      Native.traces(Native.serving.map { |thread, link, id| [link, id, app_lines(thread.backtrace.to_a)] })
+    rescue StandardError, SystemStackError
+      nil
+    end
+
+    # What is the app's: neither this handler, at the inner end, nor what has called the app. Paths begin at the
+    # app's folder.
+    def app_lines(lines)
+      own = ->(line) { line.start_with?(OWN) }
+      lines.drop_while(&own).take_while { |line| !own[line] }.map do |line|
+        prefix = @prefixes.find { |dir| line.start_with?(dir) }
+        prefix ? line.delete_prefix(prefix) : line
+      end
     end
 
     def backtraces

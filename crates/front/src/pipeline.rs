@@ -4,6 +4,7 @@ use crate::access_log::AccessLog;
 use crate::forwarded::Forwarded;
 use crate::request_id::RequestIds;
 use crate::sites::local::{LocalSite, LocalSites};
+use crate::server_timing::Timing;
 use crate::stamp::Stamp;
 use handler::{Ending, Exchange, Fault, Handler, Request, Response};
 use pool::Rack;
@@ -24,6 +25,7 @@ pub(crate) struct App {
 pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
+    pub(crate) timing: Timing,
     pub(crate) sites: Rc<LocalSites>,
     pub(crate) app: Option<App>,
     pub(crate) recorder: stats::Recorder,
@@ -35,12 +37,19 @@ impl Handler for Pipeline {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         self.forwarded.apply(&mut exchange.request);
+        let timed = self.timing.is_due(&exchange.request).then(|| exchange.trace.clone());
+        if let Some(trace) = &timed {
+            trace.measure.set(true);
+        }
         let mut response = match self.sites.of(&exchange.request) {
             Some(site) => self.site(&site, exchange).await,
             None => self.app(exchange).await,
         };
         if let (Some(ids), Some(id)) = (&self.ids, id) {
             ids.mark(&mut response.fields, &id);
+        }
+        if let Some(trace) = &timed {
+            Timing::mark(&mut response.fields, trace);
         }
         response
     }
@@ -52,8 +61,8 @@ impl Handler for Pipeline {
             body_bytes: ending.body_bytes,
             queue_us: worker.then(|| ending.trace.queue_us.get()),
             app_us: worker.then(|| ending.trace.app_us.get()),
-            cpu_us: None,
-            gvl_us: None,
+            cpu_us: ending.trace.cpu_us.get(),
+            gvl_us: ending.trace.gvl_us.get(),
             total_us: u64::try_from(Instant::now().saturating_duration_since(ending.started).as_micros())
                 .unwrap_or(u64::MAX),
             hijacked: ending.hijacked,

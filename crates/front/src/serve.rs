@@ -56,7 +56,7 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     bound.iter().filter_map(Bound::file).for_each(|file| leftovers.add(file));
     let control = control_socket::bind(&settings, &error_log)?;
     let mut unlink = leftovers.files();
-    unlink.extend(control.as_ref().map(|control| control.path().to_owned()));
+    unlink.extend(control.iter().flat_map(|control| control.files().map(std::path::Path::to_owned)));
     if let Some(pidfile) = &settings.pidfile {
         leftovers.write_pidfile(pidfile)?;
         unlink.push(pidfile.clone());
@@ -84,7 +84,12 @@ async fn run(loaded: Loaded) -> Result<(), String> {
         started,
         template: supervisor.as_ref().and_then(Supervisor::template_pid),
     };
+    let mut asked_at = Vec::new();
     if let Some(control) = control {
+        asked_at = control_socket::lines(&control);
+        if settings.quiet {
+            control_socket::tell_token(&control);
+        }
         tokio::task::spawn_local(control.run(camera));
     }
 
@@ -106,7 +111,10 @@ async fn run(loaded: Loaded) -> Result<(), String> {
             Some(notice) = notices.recv() => match notice {
                 Notice::Log(text) => error_log.write(&text),
                 Notice::Settled => match open(bound.take(), &life) {
-                    Ok(addresses) => banner::print(&settings, facts.as_ref(), &sites.borrow(), &addresses, begun.elapsed()),
+                    Ok(addresses) => {
+                        let app = facts.as_ref();
+                        banner::print(&settings, app, &sites.borrow(), &asked_at, &addresses, begun.elapsed());
+                    }
                     Err(e) => {
                         outcome = Err(e);
                         life.order(Command::Halt).await;
@@ -146,7 +154,7 @@ async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice
             Command::Drain | Command::Halt => return,
             // Who asked may have gone.
             Command::Rows(answer) => drop(answer.send(Vec::new())),
-            Command::More | Command::Fewer => {}
+            Command::More | Command::Fewer | Command::Trace(..) => {}
         }
     }
 }

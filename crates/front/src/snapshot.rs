@@ -71,13 +71,13 @@ impl Provider for Camera {
         self.picture(own, Some(&machine), rows.iter().zip(workers))
     }
 
-    async fn requests(&self, _limit: usize, _backtraces: bool) -> Vec<InFlight> {
-        Vec::new()
+    async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
+        self.in_flight(limit, backtraces).await
     }
 }
 
 impl Camera {
-    async fn rows(&self) -> Vec<Row> {
+    pub(crate) async fn rows(&self) -> Vec<Row> {
         let (answer, rows) = oneshot::channel();
         // While the server ends, the supervisor no longer answers: then there are no workers to show.
         if self.commands.send(Command::Rows(answer)).await.is_err() {
@@ -132,11 +132,11 @@ impl Camera {
             last_checkin: wall,
             requests: slot.requests,
             failures: slot.failures,
-            busy_threads: slot.serving.len() as u32,
+            busy_threads: slot.busy.len() as u32,
             threads_started: slot.threads as u32,
             threads_max: self.settings.threads.max.into(),
             in_flight,
-            waiting: in_flight.saturating_sub(slot.serving.len() as u32),
+            waiting: in_flight.saturating_sub(slot.busy.len() as u32),
             pss_bytes: taken.pss_bytes,
             rss_bytes: taken.rss_bytes,
             cpu_ms: taken.cpu_ms,

@@ -10,6 +10,7 @@ use crate::request_id::RequestIds;
 use crate::sites::Sites;
 use crate::sites::load::bounds;
 use crate::sites::local::{LocalSites, OnFailure};
+use crate::server_timing::Timing;
 use crate::stamp::Stamp;
 use handler::Fault;
 use http::{Context, Timers};
@@ -174,6 +175,7 @@ fn pipeline(
     let ids = settings.rack.request_id_header.as_deref().filter(|_| app.is_some()).map(RequestIds::new);
     Pipeline {
         ids,
+        timing: Timing::new(settings.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
         sites,
         app,

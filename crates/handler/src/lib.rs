@@ -74,6 +74,12 @@ pub struct Trace {
     pub app_us: Cell<u32>,
     /// Worker that served, plus one; 0 when no worker was involved.
     pub worker: Cell<u16>,
+    /// Processor time and waiting for the GVL are asked for; a handler may measure them unasked.
+    pub measure: Cell<bool>,
+    /// Processor time in the app; `None` when it was not measured.
+    pub cpu_us: Cell<Option<u32>>,
+    /// Waiting for Ruby's global lock (GVL) in the app; `None` when it was not measured, or cannot be.
+    pub gvl_us: Cell<Option<u32>>,
     /// The request, once its [`Lent`] has been dropped.
     returned: RefCell<Option<Box<Request>>>,
 }

@@ -27,7 +27,11 @@ mod spool;
 pub mod supervisor;
 pub mod table;
 pub mod template;
+mod under_way;
 
 pub use local::Local;
 pub use rack::{OnFailure, Rack, RackOptions};
 pub use shared::{Mailbox, Shared};
+pub use under_way::{Sent, UnderWay};
+pub use wire::scoreboard::{Busy, Serving, Slot};
+pub use wire::traces::Trace;

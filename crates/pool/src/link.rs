@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use wire::{Frame, Kind, Malformed, flag, frame, response::Response};
+use wire::{Frame, Kind, Malformed, flag, frame, response::Response, times::Times};
 
 pub(crate) struct Link {
     pub(crate) serial: Serial,
@@ -152,6 +152,11 @@ impl Link {
             .map(|flight| flight.call.clone())
     }
 
+    /// Shows all requests that are under way: id and call.
+    pub(crate) fn each_flight(&self, mut show: impl FnMut(u32, &Rc<Call>)) {
+        self.flights.borrow().iter().for_each(|(_, flight)| show(flight.id, &flight.call));
+    }
+
     /// Takes all requests that are under way out: how many were sent before each, and the call.
     pub(crate) fn take_flights(&self) -> Vec<(u64, Rc<Call>)> {
         self.flights.borrow_mut().drain().map(|flight| (flight.number, flight.call)).collect()
@@ -271,6 +276,11 @@ impl Link {
                 local.shared().report(Report::Stopping(self.serial));
                 return Ok(());
             }
+            Kind::Traces => {
+                let traces = wire::traces::decode(frame.payload).map_err(bad)?;
+                local.shared().report(Report::Traces { serial: self.serial, traces });
+                return Ok(());
+            }
             _ => {}
         }
         let whole = frame.header.kind == Kind::Response && flags & flag::END != 0;
@@ -284,7 +294,9 @@ impl Link {
                 let response = Response::decode(frame.payload).map_err(bad)?;
                 call.reply.on_news(News::Head(head(&response, fd)));
                 if whole {
-                    self.end(&call, response.app_us, Ok(()), ended);
+                    self.end(&call, response.times, Ok(()), ended);
+                } else {
+                    call.took(ended.now, response.times);
                 }
             }
             Kind::Interim => {
@@ -328,18 +340,17 @@ impl Link {
                 call.reply.on_news(News::Hijacked(fd));
             }
             Kind::End => {
-                let app_us = frame::u32_payload(frame.payload).map_err(bad)?;
+                let times = Times::decode(frame.payload).map_err(bad)?;
                 let end = if flags & flag::FAILED != 0 { Err(Broken) } else { Ok(()) };
-                self.end(&call, app_us, end, ended);
+                self.end(&call, times, end, ended);
             }
             _ => return Err(bad(Malformed("a kind that only the front may send"))),
         }
         Ok(())
     }
 
-    fn end(&self, call: &Call, app_us: u32, end: Result<(), Broken>, ended: &mut Ended) {
-        call.trace.app_us.set(app_us);
-        call.was_queued(ended.now, app_us);
+    fn end(&self, call: &Call, times: Times, end: Result<(), Broken>, ended: &mut Ended) {
+        call.took(ended.now, times);
         if !call.reply.headed() {
             let failure = handler::Failure::new(
                 handler::FailureKind::BadResponse,
@@ -349,7 +360,7 @@ impl Link {
         }
         call.reply.on_end(end);
         call.landed();
-        ended.apps.push(Duration::from_micros(app_us.into()));
+        ended.apps.push(Duration::from_micros(times.app_us.into()));
     }
 
     /// Writes what has been appended, as far as the socket takes it.

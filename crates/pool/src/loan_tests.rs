@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use wire::response;
+use wire::times::Times;
 
 /// A link with one request under way, and the worker's end of it.
 struct Scene {
@@ -54,7 +55,7 @@ impl Scene {
 
     async fn responds(&mut self) {
         let mut bytes = Vec::new();
-        response::Encoder::response(&mut bytes, self.id, 200).finish(0, 0, b"");
+        response::Encoder::response(&mut bytes, self.id, 200).finish(0, Times::default(), b"");
         self.takes_in(&bytes).await.unwrap();
     }
 
@@ -108,7 +109,7 @@ fn a_lent_socket_is_the_clients_and_comes_back_with_a_count() {
         client.read_to_string(&mut text).unwrap();
         assert_eq!(text, "taken");
         scene.says(Kind::Body, 0, b"rest").await.unwrap();
-        scene.says(Kind::End, 0, &0u32.to_le_bytes()).await.unwrap();
+        scene.says(Kind::End, 0, &Times::default().to_bytes()).await.unwrap();
         assert_eq!(scene.call.place(), Place::Over);
     });
 }
@@ -152,7 +153,7 @@ fn a_worker_that_breaks_off_takes_its_offer_back() {
             scene.offers(10).await.unwrap();
             let mut offer = scene.offer(10);
             assert!(!lent || poll(&mut offer, Some(&socket)).is_pending());
-            scene.says(Kind::End, flag::FAILED, &0u32.to_le_bytes()).await.unwrap();
+            scene.says(Kind::End, flag::FAILED, &Times::default().to_bytes()).await.unwrap();
             assert_eq!(poll(&mut offer, Some(&socket)), Poll::Ready(Err(Broken)));
             assert_eq!(scene.heard().await.len(), usize::from(lent));
         });
@@ -171,7 +172,7 @@ fn a_request_can_be_given_up_while_its_socket_is_lent() {
         scene.local.abandon(&scene.call);
         assert_eq!(scene.heard().await, [(Kind::Lend, true), (Kind::Abort, false)]);
         scene.says(Kind::Taken, 0, &10u64.to_le_bytes()).await.unwrap();
-        scene.says(Kind::End, flag::FAILED, &0u32.to_le_bytes()).await.unwrap();
+        scene.says(Kind::End, flag::FAILED, &Times::default().to_bytes()).await.unwrap();
         assert_eq!(scene.call.place(), Place::Over);
     });
 }
@@ -195,7 +196,7 @@ fn breaches_of_the_protocol_end_the_link() {
         scene.responds().await;
         scene.says(Kind::Taken, 0, &0u64.to_le_bytes()).await
     });
-    for (kind, payload) in [(Kind::Body, &b"x"[..]), (Kind::End, &[0; 4])] {
+    for (kind, payload) in [(Kind::Body, &b"x"[..]), (Kind::End, &[0; 12])] {
         is_breach("while an offer is open", async |scene| {
             scene.responds().await;
             scene.offers(10).await?;

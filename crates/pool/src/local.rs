@@ -6,6 +6,7 @@ use crate::os;
 use crate::reply::{News, Reply};
 use crate::shared::{Letter, Report, Shared};
 use crate::spool::Room;
+use crate::under_way::{Sent, UnderWay};
 use bytes::Bytes;
 use handler::{Broken, Failure, FailureKind, Trace};
 use slab::Slab;
@@ -17,6 +18,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use wire::Kind;
+use wire::request::Head;
+use wire::times::Times;
 
 /// Bytes read from a link in one go.
 const SCRATCH: usize = 256 << 10;
@@ -77,15 +80,30 @@ impl Call {
         self.trace.queue_us.set(total.saturating_sub(app_us));
     }
 
-    fn describe(&self) -> String {
+    /// Notes what an answer that came at `now` says of times.
+    #[inline]
+    pub(crate) fn took(&self, now: Instant, times: Times) {
+        self.trace.app_us.set(times.app_us);
+        self.trace.cpu_us.set(times.cpu_us);
+        self.trace.gvl_us.set(times.gvl_us);
+        self.was_queued(now, times.app_us);
+    }
+
+    pub(crate) fn asked(&self) -> Instant {
+        self.asked
+    }
+
+    /// What `tell` makes of the request's head; `None` once the worker is done with it.
+    pub(crate) fn with_head<R>(&self, tell: impl FnOnce(&Head<'_>) -> R) -> Option<R> {
         let frame = self.frame.borrow();
-        match wire::request::head_of(frame.get(wire::frame::HEADER..).unwrap_or_default()) {
-            Ok(head) => {
-                let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-                format!("{} {}", text(head.method), text(head.target))
-            }
-            Err(_) => "a request".to_owned(),
-        }
+        let head = wire::request::head_of(frame.get(wire::frame::HEADER..)?).ok()?;
+        Some(tell(&head))
+    }
+
+    fn describe(&self) -> String {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        let named = self.with_head(|head| format!("{} {}", text(head.method), text(head.target)));
+        named.unwrap_or_else(|| "a request".to_owned())
     }
 }
 
@@ -303,9 +321,32 @@ impl Local {
                 Letter::Drain(serial) => self.drain(serial),
                 Letter::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
                 Letter::Overdue { serial, id } => self.overdue(serial, id),
+                // Who asked may have lost patience.
+                Letter::Tell { limit, to } => drop(to.send(self.under_way(limit))),
                 Letter::Hopeless => self.hopeless(),
             }
         }
+    }
+
+    /// The `limit` oldest requests that wait or that a worker has.
+    fn under_way(&self, limit: usize) -> Vec<UnderWay> {
+        let mut calls: Vec<(Option<(Serial, u32)>, Rc<Call>)> =
+            self.waiting.borrow().iter().map(|(_, (_, call))| (None, call.clone())).collect();
+        for link in self.links.borrow().iter() {
+            link.each_flight(|id, call| calls.push((Some((link.serial, id)), call.clone())));
+        }
+        calls.sort_by_key(|(_, call)| call.asked());
+        calls.truncate(limit);
+        let tell = |(sent, call): (Option<(Serial, u32)>, Rc<Call>)| {
+            call.with_head(|head| UnderWay {
+                sent: sent.map(|(serial, id)| Sent { serial, link: self.index, id }),
+                method: head.method.escape_ascii().to_string(),
+                path: head.path().escape_ascii().to_string(),
+                asked_us: head.asked_us,
+                answering: call.reply.headed(),
+            })
+        };
+        calls.into_iter().filter_map(tell).collect()
     }
 
     fn expired(&self, ticket: Ticket) {

@@ -112,6 +112,6 @@ mod tests {
     #[test]
     fn an_empty_scoreboard_is_all_idle() {
         let memory = scoreboard_memory(2, wire::scoreboard::slot_len(4, 1)).unwrap();
-        assert_eq!(read_slot(&memory, 1, 4, 1).serving, []);
+        assert_eq!(read_slot(&memory, 1, 4, 1).busy, []);
     }
 }

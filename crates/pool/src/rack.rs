@@ -9,6 +9,7 @@ use handler::{
 };
 use http::body::{Collected, collect};
 use http::h1::is_token;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -38,6 +39,27 @@ pub struct Rack {
     local: Rc<Local>,
     options: RackOptions,
     failed: OnFailure,
+    samples: Samples,
+}
+
+/// Chooses one request of [`Samples::OF`] to be measured, by lot: apps and clients may have a rhythm of their own.
+struct Samples(Cell<u32>);
+
+impl Samples {
+    /// Measuring costs some system calls, so not every request is.
+    const OF: u32 = 16;
+
+    /// Whether the next request is one.
+    #[inline]
+    fn next(&self) -> bool {
+        // Marsaglia's xorshift; the seed is any number but 0.
+        let mut state = self.0.get();
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        self.0.set(state);
+        state.is_multiple_of(Self::OF)
+    }
 }
 
 /// What a waiting handler hears first.
@@ -49,7 +71,7 @@ enum Heard {
 impl Rack {
     /// A handler that uses `local`'s workers and tells `failed` of each failure.
     pub fn new(local: Rc<Local>, options: RackOptions, failed: OnFailure) -> Rack {
-        Rack { local, options, failed }
+        Rack { local, options, failed, samples: Samples(Cell::new(0x9e37_79b9)) }
     }
 
     async fn answer(&self, exchange: Exchange) -> Result<Response, (Failure, Lent)> {
@@ -94,7 +116,8 @@ impl Rack {
         // Without a body nothing has been waited for since the head was complete.
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
         let mut frame = Vec::with_capacity(256 + request.fields.text().len());
-        encode(request, &body, self.local.monotonic_us(asked), &mut frame);
+        let measure = self.samples.next() || trace.measure.get();
+        encode(request, &body, self.local.monotonic_us(asked), measure, &mut frame);
         let body = match body {
             Collected::Empty => Carried::Nothing,
             Collected::Memory(bytes) => Carried::Bytes(bytes),
@@ -288,7 +311,7 @@ fn check(head: &Head) -> Result<(), Failure> {
     Ok(())
 }
 
-fn encode(request: &Request, body: &Collected, asked_us: u64, frame: &mut Vec<u8>) {
+fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, frame: &mut Vec<u8>) {
     let (server_name, server_port) = server(request);
     let target = request.target;
     // A path that is implied (`http://host`) is not in the target; the worker takes none for `/`.
@@ -304,6 +327,7 @@ fn encode(request: &Request, body: &Collected, asked_us: u64, frame: &mut Vec<u8
         version: if request.version == Version::Http10 { 10 } else { 11 },
         https: request.https,
         remote_port,
+        measure,
         asked_us,
         method: request.method(),
         target: request.target(),
@@ -337,5 +361,21 @@ fn server(request: &Request) -> (&[u8], &[u8]) {
         Some(at) if at + 1 < authority.len() => (&authority[..at], &authority[at + 1..]),
         Some(at) => (&authority[..at], default),
         None => (authority, default),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Samples;
+    use std::cell::Cell;
+
+    #[test]
+    fn one_in_sixteen_is_measured_without_a_rhythm() {
+        let samples = Samples(Cell::new(1));
+        let chosen: Vec<bool> = (0..160_000).map(|_| samples.next()).collect();
+        let in_step =
+            |step: usize, from: usize| chosen.iter().skip(from).step_by(step).filter(|&&c| c).count();
+        assert!((9_500..10_500).contains(&in_step(1, 0)));
+        assert!((0..16).all(|from| (500..750).contains(&in_step(16, from))));
     }
 }

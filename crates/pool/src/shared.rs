@@ -2,11 +2,13 @@
 
 use crate::dispatch::{Assignment, Dispatch, Serial, Ticket};
 use crate::os;
+use crate::under_way::UnderWay;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc};
 use wire::scoreboard::Slot;
+use wire::traces::Trace;
 
 /// A message to a front thread.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub(crate) enum Letter {
     Overdue { serial: Serial, id: u32 },
     /// No worker will come: fail what waits.
     Hopeless,
+    /// Which are the `limit` oldest of your requests?
+    Tell { limit: usize, to: mpsc::UnboundedSender<Vec<UnderWay>> },
 }
 
 /// A message to the supervisor.
@@ -38,6 +42,8 @@ pub(crate) enum Report {
     LinkLost { serial: Serial, why: String },
     /// A request has not been answered for `worker_timeout`.
     Stuck { serial: Serial, request: String },
+    /// Where the threads of a worker are, which had been asked.
+    Traces { serial: Serial, traces: Vec<Trace> },
     /// A front thread has dealt with a worker's death; these requests of its were lost.
     Buried { serial: Serial, lost: Vec<String> },
 }

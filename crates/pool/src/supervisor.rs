@@ -13,8 +13,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
-use wire::scoreboard::slot_len;
+use tokio::sync::{mpsc, oneshot};
+use wire::scoreboard::{Busy, slot_len};
+use wire::traces::Trace;
 
 /// Sizes and times of a pool.
 #[derive(Debug, Clone)]
@@ -47,7 +48,9 @@ pub enum Command {
     /// End at once.
     Halt,
     /// Tell what workers there are.
-    Rows(tokio::sync::oneshot::Sender<Vec<Row>>),
+    Rows(oneshot::Sender<Vec<Row>>),
+    /// Ask a worker where in the app its threads are. The answer comes when its main thread gets to the GVL, so perhaps never.
+    Trace(Serial, oneshot::Sender<Vec<Trace>>),
 }
 
 /// What the outside should know.
@@ -91,6 +94,8 @@ pub struct Supervisor {
     graves: HashMap<Serial, (Grave, usize, Vec<String>)>,
     stuck: HashMap<Serial, String>,
     threads: HashMap<Serial, u16>,
+    /// Who waits for a worker's [`Trace`]s.
+    tracing: HashMap<Serial, Vec<oneshot::Sender<Vec<Trace>>>>,
     retry_template: Option<Instant>,
     overdue_checked: Instant,
     facts: AppFacts,
@@ -151,6 +156,7 @@ impl Supervisor {
             graves: HashMap::new(),
             stuck: HashMap::new(),
             threads: HashMap::new(),
+            tracing: HashMap::new(),
             retry_template: None,
             overdue_checked: Instant::now(),
             facts,
@@ -273,7 +279,11 @@ impl Supervisor {
                 let _ = template.kill(pid, name).await;
             }
             _ => {
-                let signal = if name == "KILL" { Signal::KILL } else { Signal::POWER };
+                let signal = match name {
+                    "KILL" => Signal::KILL,
+                    "URG" => Signal::URG,
+                    _ => Signal::POWER,
+                };
                 if let Some(pid) = Pid::from_raw(pid as i32) {
                     let _ = kill_process(pid, signal);
                 }
@@ -292,6 +302,7 @@ impl Supervisor {
         let taken: Arc<[u64]> = self.shared.slot(grave.index as usize).taken.into();
         let (serial, stuck) = (grave.serial, grave.cause == Cause::Stuck);
         self.threads.remove(&serial);
+        self.tracing.remove(&serial);
         self.shared.dispatch().worker_gone(serial);
         self.shared.to_all(|| Letter::Gone { serial, taken: taken.clone(), stuck });
         self.graves.insert(serial, (grave, self.shared.threads(), Vec::new()));
@@ -357,6 +368,12 @@ impl Supervisor {
                 self.stuck.entry(serial).or_insert(request);
                 self.event(Event::Stuck(serial), notify).await;
             }
+            Report::Traces { serial, traces } => {
+                for answer in self.tracing.remove(&serial).unwrap_or_default() {
+                    // Whoever asked may have lost patience.
+                    let _ = answer.send(traces.clone());
+                }
+            }
             Report::Buried { serial, lost } => self.mourn(serial, lost, notify),
         }
     }
@@ -390,7 +407,17 @@ impl Supervisor {
                 // Whoever asked may have hung up.
                 let _ = answer.send(self.table.rows().collect());
             }
+            Command::Trace(serial, answer) => self.trace(serial, answer).await,
         }
+    }
+
+    /// The worker answers with a frame. Those who have given up are forgotten with the next question.
+    async fn trace(&mut self, serial: Serial, answer: oneshot::Sender<Vec<Trace>>) {
+        let Some(pid) = self.table.rows().find(|row| row.serial == serial).map(|row| row.pid) else { return };
+        self.tracing.values_mut().for_each(|waiting| waiting.retain(|answer| !answer.is_closed()));
+        self.tracing.retain(|_, waiting| !waiting.is_empty());
+        self.tracing.entry(serial).or_default().push(answer);
+        self.signal(pid, "URG").await;
     }
 
     async fn tick(&mut self, notify: &mut impl FnMut(Notice)) {
@@ -417,8 +444,8 @@ impl Supervisor {
         let Some(timeout) = self.options.worker_timeout else { return };
         let limit = os::monotonic_us().saturating_sub(timeout.as_micros() as u64);
         for row in self.table.rows() {
-            for (serving, since) in self.shared.slot(row.index as usize).serving {
-                if since < limit && (serving.link as usize) < self.shared.threads() {
+            for Busy { serving, since_us, .. } in self.shared.slot(row.index as usize).busy {
+                if since_us < limit && (serving.link as usize) < self.shared.threads() {
                     self.shared
                         .mailbox(serving.link as u16)
                         .post(Letter::Overdue { serial: row.serial, id: serving.id });

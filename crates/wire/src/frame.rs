@@ -53,6 +53,8 @@ pub enum Kind {
     Offer = 0x89,
     /// Worker to front: so many of the offered bytes were written to the lent socket.
     Taken = 0x8A,
+    /// Worker to front: where in the app the threads are that serve requests.
+    Traces = 0x8B,
 }
 
 impl Kind {
@@ -73,6 +75,7 @@ impl Kind {
             0x88 => Kind::Stopping,
             0x89 => Kind::Offer,
             0x8A => Kind::Taken,
+            0x8B => Kind::Traces,
             _ => return None,
         })
     }
@@ -172,7 +175,7 @@ pub fn append(out: &mut Vec<u8>, kind: Kind, flags: u8, id: u32, payload: &[u8])
     finish(out, start, 0);
 }
 
-/// The u32 payload of a WINDOW or END frame.
+/// The u32 payload of a WINDOW frame.
 ///
 /// # Errors
 /// The payload is not four bytes.

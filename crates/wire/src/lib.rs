@@ -15,6 +15,8 @@ pub mod names;
 pub mod request;
 pub mod response;
 pub mod scoreboard;
+pub mod times;
+pub mod traces;
 
 pub use frame::{Frame, Header, Kind, flag};
 

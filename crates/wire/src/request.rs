@@ -46,6 +46,8 @@ pub struct Head<'a> {
     pub https: bool,
     /// `REMOTE_PORT`; 0 for a Unix socket.
     pub remote_port: u16,
+    /// Whether the worker shall measure processor time and waiting for the GVL.
+    pub measure: bool,
     /// When the request asked for a worker, microseconds of the monotonic clock.
     pub asked_us: u64,
     /// Request method.
@@ -64,6 +66,14 @@ pub struct Head<'a> {
     pub server_port: &'a [u8],
 }
 
+impl<'a> Head<'a> {
+    /// The path part of the target.
+    #[inline]
+    pub fn path(&self) -> &'a [u8] {
+        part(self.target, self.path)
+    }
+}
+
 /// Writes one REQUEST frame at the end of a buffer.
 pub struct Encoder<'b> {
     out: &'b mut Vec<u8>,
@@ -73,7 +83,11 @@ pub struct Encoder<'b> {
     literal: Vec<(usize, usize)>,
 }
 
+/// Bit of the flags: see [`Head::measure`].
+const MEASURE: u8 = 0x01;
+
 const BODY_AT: usize = 2;
+const FLAGS_AT: usize = 3;
 const FIELDS_AT: usize = 4;
 const BODY_LEN_AT: usize = 16;
 
@@ -81,7 +95,8 @@ impl<'b> Encoder<'b> {
     /// Starts the frame. Its length, id and body are filled in later.
     pub fn new(out: &'b mut Vec<u8>, head: &Head<'_>) -> Encoder<'b> {
         let start = frame::begin(out, Kind::Request, 0, 0);
-        out.extend_from_slice(&[head.version, head.https as u8, 0, 0, 0, 0]);
+        let flags = if head.measure { MEASURE } else { 0 };
+        out.extend_from_slice(&[head.version, head.https as u8, 0, flags, 0, 0]);
         out.extend_from_slice(&head.remote_port.to_le_bytes());
         out.extend_from_slice(&head.asked_us.to_le_bytes());
         out.extend_from_slice(&0u64.to_le_bytes());
@@ -150,6 +165,12 @@ pub fn stamp(frame: &mut [u8], id: u32) {
     frame[8..12].copy_from_slice(&id.to_le_bytes());
 }
 
+/// Whether a REQUEST payload asks to be measured, without a look at the rest of it.
+#[inline]
+pub fn asks_to_measure(payload: &[u8]) -> bool {
+    payload.get(FLAGS_AT).is_some_and(|flags| flags & MEASURE != 0)
+}
+
 /// What stands before the fields.
 struct Start<'a> {
     head: Head<'a>,
@@ -167,9 +188,9 @@ pub fn head_of(payload: &[u8]) -> Result<Head<'_>, Malformed> {
 }
 
 fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
-    let (version, scheme, body, zero) = (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?);
-    if !matches!(version, 10 | 11) || scheme > 1 || zero != 0 {
-        return Err(Malformed("version, scheme or reserved byte of REQUEST"));
+    let (version, scheme, body, flags) = (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?);
+    if !matches!(version, 10 | 11) || scheme > 1 || flags & !MEASURE != 0 {
+        return Err(Malformed("version, scheme or flags of REQUEST"));
     }
     let (count, remote_port) = (cursor.u16()?, cursor.u16()?);
     let (asked_us, body_len) = (cursor.u64()?, cursor.u64()?);
@@ -190,7 +211,7 @@ fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
     let server_port = cursor.bytes(len as usize)?;
     #[rustfmt::skip]
     let head = Head {
-        version, https: scheme == 1, remote_port, asked_us, method, target, path, query,
+        version, https: scheme == 1, remote_port, measure: flags & MEASURE != 0, asked_us, method, target, path, query,
         remote_addr, server_name, server_port,
     };
     Ok(Start { head, body, body_len, count })
@@ -233,7 +254,7 @@ impl<'a> Request<'a> {
     /// The path part of the target.
     #[inline]
     pub fn path(&self) -> &'a [u8] {
-        part(self.head.target, self.head.path)
+        self.head.path()
     }
 
     /// The query part of the target, without `?`.
@@ -295,7 +316,7 @@ mod tests {
     fn head() -> Head<'static> {
         #[rustfmt::skip]
         let head = Head {
-            version: 11, https: false, remote_port: 4711, asked_us: 1234,
+            version: 11, https: false, remote_port: 4711, measure: false, asked_us: 1234,
             method: b"GET", target: b"/a/b?c=d", path: (0, 4), query: (5, 3),
             remote_addr: b"127.0.0.1", server_name: b"example.org", server_port: b"80",
         };
@@ -333,6 +354,20 @@ mod tests {
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         assert!(frame.header.has_fd());
         assert_eq!(Request::decode(frame.payload).unwrap().body, Body::Descriptor(1 << 30));
+    }
+
+    #[test]
+    fn flags_ask_to_measure_and_unknown_ones_are_refused() {
+        for measure in [false, true] {
+            let mut out = Vec::new();
+            Encoder::new(&mut out, &Head { measure, ..head() }).finish(Put::None);
+            let payload = &mut out[frame::HEADER..];
+            assert_eq!(Request::decode(payload).unwrap().head.measure, measure);
+            assert_eq!(asks_to_measure(payload), measure);
+            payload[FLAGS_AT] |= 0x02;
+            assert!(Request::decode(payload).is_err());
+        }
+        assert!(!asks_to_measure(b""));
     }
 
     proptest! {

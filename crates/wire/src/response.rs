@@ -1,5 +1,6 @@
 //! The RESPONSE and INTERIM payloads: status, fields and, for a response, the first bytes of the body.
 
+use crate::times::{self, Times};
 use crate::{Malformed, cursor::Cursor, frame, frame::Kind};
 
 /// Writes one RESPONSE or INTERIM frame at the end of a buffer, field by field.
@@ -15,7 +16,7 @@ impl<'b> Encoder<'b> {
     pub fn response(out: &'b mut Vec<u8>, id: u32, status: u16) -> Encoder<'b> {
         let start = frame::begin(out, Kind::Response, 0, id);
         out.extend_from_slice(&status.to_le_bytes());
-        out.extend_from_slice(&[0; 6]);
+        out.extend_from_slice(&[0; 2 + times::LEN]);
         Encoder { out, start, fields: 0, interim: false }
     }
 
@@ -58,13 +59,13 @@ impl<'b> Encoder<'b> {
         self.out.truncate(self.start);
     }
 
-    /// Ends the frame: flags, microseconds in the app (RESPONSE), and first body bytes.
-    pub fn finish(self, flags: u8, app_us: u32, body: &[u8]) {
+    /// Ends the frame: flags, and for a RESPONSE times and first body bytes.
+    pub fn finish(self, flags: u8, times: Times, body: &[u8]) {
         let payload = self.start + frame::HEADER;
         self.out[self.start + 5] = flags;
         self.out[payload + 2..payload + 4].copy_from_slice(&self.fields.to_le_bytes());
         if !self.interim {
-            self.out[payload + 4..payload + 8].copy_from_slice(&app_us.to_le_bytes());
+            self.out[payload + 4..payload + 4 + times::LEN].copy_from_slice(&times.to_bytes());
             self.out.extend_from_slice(body);
         }
         frame::finish(self.out, self.start, 0);
@@ -92,8 +93,8 @@ impl Suspended {
 pub struct Response<'a> {
     /// Status, 100 to 599.
     pub status: u16,
-    /// Microseconds in the app; meaningful with flag `END`.
-    pub app_us: u32,
+    /// How long it took so far; with flag `END` in all.
+    pub times: Times,
     /// Body bytes in the frame.
     pub body: &'a [u8],
     fields: &'a [u8],
@@ -107,12 +108,12 @@ impl<'a> Response<'a> {
     /// The payload breaks a rule of `docs/wire.md`.
     pub fn decode(payload: &'a [u8]) -> Result<Response<'a>, Malformed> {
         let mut cursor = Cursor::new(payload);
-        let (status, count, app_us) = (cursor.u16()?, cursor.u16()?, cursor.u32()?);
+        let (status, count, times) = (cursor.u16()?, cursor.u16()?, Times::read(&mut cursor)?);
         if !(100..600).contains(&status) {
             return Err(Malformed("status of RESPONSE is not in 100 to 599"));
         }
         let (fields, body) = cut_fields(cursor, count)?;
-        Ok(Response { status, app_us, body, fields, count })
+        Ok(Response { status, times, body, fields, count })
     }
 
     /// Decodes an INTERIM payload.
@@ -129,7 +130,7 @@ impl<'a> Response<'a> {
         if !rest.is_empty() {
             return Err(Malformed("INTERIM has a body"));
         }
-        Ok(Response { status, app_us: 0, body: rest, fields, count })
+        Ok(Response { status, times: Times::default(), body: rest, fields, count })
     }
 
     /// Names and values in order.
@@ -173,10 +174,11 @@ mod tests {
         let aside = encoder.suspend();
         let mut encoder = aside.resume(&mut out);
         encoder.field(b"set-cookie", b"a=1");
-        encoder.finish(flag::END, 42, b"hello");
+        let times = Times { app_us: 42, cpu_us: Some(12), gvl_us: None };
+        encoder.finish(flag::END, times, b"hello");
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         let response = Response::decode(frame.payload).unwrap();
-        assert_eq!((response.status, response.app_us, response.body), (200, 42, &b"hello"[..]));
+        assert_eq!((response.status, response.times, response.body), (200, times, &b"hello"[..]));
         let fields: Vec<_> = response.fields().collect();
         assert_eq!(fields[1], (&b"set-cookie"[..], &b"a=1"[..]));
         assert_eq!(frame.header.flags, flag::END);
@@ -196,7 +198,7 @@ mod tests {
         let mut out = Vec::new();
         let mut encoder = Encoder::interim(&mut out, 3, 103);
         encoder.field(b"link", b"</a.css>; rel=preload");
-        encoder.finish(0, 0, b"");
+        encoder.finish(0, Times::default(), b"");
         let (frame, _) = Frame::cut(&out).unwrap().unwrap();
         assert_eq!(Response::decode_interim(frame.payload).unwrap().status, 103);
         assert!(Response::decode_interim(&[101, 0, 0, 0]).is_err());

@@ -57,6 +57,17 @@ impl Serving {
     }
 }
 
+/// A thread that serves a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy {
+    /// Number of the thread.
+    pub thread: u32,
+    /// What it serves.
+    pub serving: Serving,
+    /// Since when, microseconds of the monotonic clock.
+    pub since_us: u64,
+}
+
 /// One worker's slot, copied out of the scoreboard.
 #[derive(Debug, Clone, Default)]
 pub struct Slot {
@@ -66,8 +77,8 @@ pub struct Slot {
     pub failures: u64,
     /// Threads started.
     pub threads: u64,
-    /// What is being served, and since when (microseconds of the monotonic clock).
-    pub serving: Vec<(Serving, u64)>,
+    /// The threads that serve a request.
+    pub busy: Vec<Busy>,
     /// For each link, how many of its requests have been taken up.
     pub taken: Vec<u64>,
 }
@@ -81,8 +92,11 @@ impl Slot {
             requests: word(REQUESTS),
             failures: word(FAILURES),
             threads: word(THREADS),
-            serving: (0..threads)
-                .filter_map(|t| Some((Serving::unpack(word(thread_at(t)))?, word(thread_at(t) + 8))))
+            busy: (0..threads)
+                .filter_map(|t| {
+                    let serving = Serving::unpack(word(thread_at(t)))?;
+                    Some(Busy { thread: t as u32, serving, since_us: word(thread_at(t) + 8) })
+                })
                 .collect(),
             taken: (0..links).map(|link| word(link_at(threads, link))).collect(),
         }
@@ -112,6 +126,6 @@ mod tests {
         let slot = Slot::read(&bytes, 3, 2);
         assert_eq!(slot.taken, [0, 4]);
         assert_eq!(slot.requests, 9);
-        assert_eq!(slot.serving, vec![(Serving { link: 1, id: 5 }, 77)]);
+        assert_eq!(slot.busy, [Busy { thread: 2, serving: Serving { link: 1, id: 5 }, since_us: 77 }]);
     }
 }

@@ -14,10 +14,6 @@ fn link<R>(task: &Task, f: impl FnOnce(&mut Link) -> R) -> R {
     worker(|w| f(&mut w.links[task.link.get() as usize]))
 }
 
-fn took_us(task: &Task, now_us: u64) -> u32 {
-    u32::try_from(now_us.saturating_sub(task.started_us.get())).unwrap_or(u32::MAX)
-}
-
 /// RESPONSE: the head that waits in `task.head`, and the body bytes that `body` appends.
 #[inline]
 pub(crate) fn response(
@@ -30,7 +26,7 @@ pub(crate) fn response(
     let now_us = os::now_us();
     let all_flags = flags | if fd.is_some() { flag::FD } else { 0 };
     task.head.with(|bytes| {
-        head.resume(bytes).finish(all_flags, took_us(task, now_us), b"");
+        head.resume(bytes).finish(all_flags, task.times(now_us), b"");
         link(task, |link| {
             fd.into_iter().for_each(|fd| link.pass(fd));
             link.append(now_us, |out| {
@@ -96,8 +92,8 @@ pub(crate) fn interim(task: &Task, frame: &[u8]) {
 pub(crate) fn end(task: &Task, failed: bool) {
     let now_us = os::now_us();
     let flags = if failed { flag::FAILED } else { 0 };
-    let took = took_us(task, now_us).to_le_bytes();
-    link(task, |link| link.append(now_us, |out| append(out, Kind::End, flags, task.id.get(), &took)));
+    let times = task.times(now_us).to_bytes();
+    link(task, |link| link.append(now_us, |out| append(out, Kind::End, flags, task.id.get(), &times)));
     task.stage.set(Stage::Ended);
 }
 

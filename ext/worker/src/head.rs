@@ -71,7 +71,7 @@ pub(crate) fn early_hints(task: &'static Task, headers: Value) {
     });
     let mut fields = Fields { task, encoder, interim: true, left: worker(|w| w.options.max_head), count: 0 };
     fields.all(headers);
-    task.interim.with(|out| fields.encoder.resume(out).finish(0, 0, b""));
+    task.interim.with(|out| fields.encoder.resume(out).finish(0, wire::times::Times::default(), b""));
 }
 
 impl Fields {

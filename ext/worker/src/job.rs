@@ -13,7 +13,7 @@ use crate::worker::{is_abandoned, worker};
 use crate::{body, emit, env, head, serve};
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
-use wire::request::Request;
+use wire::request::{Request, asks_to_measure};
 
 static APP: OnceLock<&'static Slot> = OnceLock::new();
 
@@ -27,13 +27,17 @@ pub(crate) fn run(task: &'static Task, job: Job, started_us: u64) -> u64 {
     task.begin(job.link, job.id, started_us);
     let board = worker(|w| w.scoreboard);
     board.begin(task.index, job.link, job.id, started_us);
-    let cpu_us = worker(|w| w.samples()).then(os::thread_us);
+    let (samples, measure) = (worker(|w| w.samples()), asks_to_measure(&job.bytes[job.payload.clone()]));
+    let cpu_us = (samples || measure).then(os::thread_us);
+    cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(cpu_us));
     let failed = if job.gone { drop_unstarted(task, job.fd) } else { serve_request(task, &job) };
     board.finish(task.index, failed);
     task.end();
     let now_us = os::now_us();
     let took_us = now_us.saturating_sub(started_us);
-    let off_us = cpu_us.map(|before| took_us.saturating_sub(os::thread_us().saturating_sub(before)));
+    let off_us = cpu_us
+        .filter(|_| samples)
+        .map(|before| took_us.saturating_sub(os::thread_us().saturating_sub(before)));
     worker(|w| {
         w.active -= 1;
         w.note(took_us, off_us);

@@ -4,6 +4,7 @@ use crate::job;
 use crate::link::{Job, Sent};
 use crate::names::names;
 use crate::raw::gvl;
+use crate::raw::gvl_wait;
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
@@ -27,6 +28,8 @@ pub(crate) fn current() -> Option<&'static Task> {
 pub(crate) fn serve(index: usize) {
     let task = worker(|w| w.tasks[index]);
     CURRENT.set(Some(task));
+    task.thread.set(Value::current_thread());
+    gvl_wait::attach(&task.gvl_wait);
     let mut now_us = os::now_us();
     while let Some(job) = next(task, &mut now_us) {
         let bytes = Rc::clone(&job.bytes);

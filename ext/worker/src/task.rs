@@ -5,11 +5,13 @@
 
 use crate::env::Memo;
 use crate::raw::gvl::Scratch;
+use crate::raw::gvl_wait::GvlWait;
 use crate::raw::os::{self, Bell};
 use crate::raw::ruby::{NIL, Slot};
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use wire::times::Times;
 
 /// How far the response has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +60,9 @@ pub(crate) struct Task {
     /// The client has gone.
     pub(crate) gone: Cell<bool>,
     pub(crate) head_only: Cell<bool>,
+    /// Processor time of the thread when it took the request up, microseconds; `None` when that is not measured.
+    pub(crate) cpu_from: Cell<Option<u64>>,
+    pub(crate) gvl_wait: GvlWait,
     /// Something of the request is to be done after the response.
     pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
@@ -67,6 +72,8 @@ pub(crate) struct Task {
     /// The app has coded the body itself (Transfer-Encoding): the front decodes it, and for that wants bytes.
     pub(crate) coded: Cell<bool>,
 
+    /// The Ruby thread.
+    pub(crate) thread: &'static Slot,
     pub(crate) env: &'static Slot,
     pub(crate) headers: &'static Slot,
     pub(crate) body: &'static Slot,
@@ -103,11 +110,14 @@ impl Task {
             loan: Cell::new(Loan::None),
             gone: Cell::new(false),
             head_only: Cell::new(false),
+            cpu_from: Cell::new(None),
+            gvl_wait: GvlWait::new(),
             unfinished: Cell::new(false),
             status: Cell::new(0),
             flushed_us: Cell::new(0),
             finite: Cell::new(false),
             coded: Cell::new(false),
+            thread: Slot::leak(NIL),
             env: Slot::leak(NIL),
             headers: Slot::leak(NIL),
             body: Slot::leak(NIL),
@@ -147,6 +157,24 @@ impl Task {
         self.status.set(0);
     }
 
+    /// Measures the request that has begun, the thread having used `cpu_us` so far.
+    pub(crate) fn measure(&self, cpu_us: u64) {
+        self.cpu_from.set(Some(cpu_us));
+        self.gvl_wait.begin();
+    }
+
+    /// How long the request has taken at `now_us`.
+    #[inline]
+    pub(crate) fn times(&self, now_us: u64) -> Times {
+        let saturating = |us: u64| u32::try_from(us).unwrap_or(u32::MAX);
+        let app_us = saturating(now_us.saturating_sub(self.started_us.get()));
+        let Some(cpu_from) = self.cpu_from.get() else { return Times { app_us, cpu_us: None, gvl_us: None } };
+        // Both are parts of the whole, which is told by another clock.
+        let part = |us: u64| saturating(us).min(app_us);
+        let cpu_us = part(os::thread_us().saturating_sub(cpu_from));
+        Times { app_us, cpu_us: Some(cpu_us), gvl_us: self.gvl_wait.so_far_us().map(part) }
+    }
+
     /// Closes the client's socket, if it is here.
     pub(crate) fn return_loan(&self) {
         if let Loan::Lent(fd) = self.loan.replace(Loan::None) {
@@ -157,6 +185,9 @@ impl Task {
     /// Forgets the request, so that the collector can have what belonged to it.
     pub(crate) fn end(&self) {
         self.active.set(false);
+        if self.cpu_from.take().is_some() {
+            self.gvl_wait.end();
+        }
         self.return_loan();
         for slot in [self.env, self.headers, self.body, self.take_over, self.input, self.error] {
             slot.set(NIL);

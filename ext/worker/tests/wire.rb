@@ -4,7 +4,7 @@
 module Wire
   KINDS = {
     request: 0x01, window: 0x02, abort: 0x03, drain: 0x04, lend: 0x05, response: 0x81, body: 0x82, end: 0x83,
-    interim: 0x84, hijack: 0x85, file: 0x86, ready: 0x87, stopping: 0x88, offer: 0x89, taken: 0x8a
+    interim: 0x84, hijack: 0x85, file: 0x86, ready: 0x87, stopping: 0x88, offer: 0x89, taken: 0x8a, traces: 0x8b
   }.freeze
   NAMES = File.read(File.expand_path("../../../crates/wire/src/names.rs", __dir__))[/KNOWN: .*?\];/m].scan(/"(.*?)"/)
               .flatten.freeze
@@ -16,10 +16,32 @@ module Wire
     def number = payload.unpack1("V")
     def length = payload.unpack1("Q<")
 
+    # Microseconds in the app, on the processor and waiting for the GVL; nil for what is not known.
+    def times
+      payload.byteslice(kind == :response ? 4 : 0, 12).unpack("V3").map { |us| us unless us == 0xffffffff }
+    end
+
+    # Link, id and lines of each thread.
+    def traces
+      found = []
+      at = 0
+      while at < payload.bytesize
+        link, id, count = payload.byteslice(at, 10).unpack("VVv")
+        at += 10
+        lines = Array.new(count) do
+          length = payload.byteslice(at, 2).unpack1("v")
+          at += 2 + length
+          payload.byteslice(at - length, length)
+        end
+        found << [link, id, lines]
+      end
+      found
+    end
+
     # Status, fields and body bytes.
     def head
       status, count = payload.unpack("vv")
-      at = kind == :interim ? 4 : 8
+      at = kind == :interim ? 4 : 16
       fields = Array.new(count) do
         name, value = payload.byteslice(at, 6).unpack("vV")
         at += 6 + name + value
@@ -36,7 +58,7 @@ module Wire
   end
 
   DEFAULTS = {
-    method: "GET", target: "/", version: 11, https: false, fields: [["Host", "example.org"]], body: nil, fd_length: nil,
+    method: "GET", target: "/", version: 11, https: false, fields: [["Host", "example.org"]], body: nil, fd_length: nil, measure: false,
     remote_addr: "127.0.0.1", remote_port: 4711, server_name: "example.org", server_port: "80",
     # Not queued: asked for in the far future.
     asked_us: 1 << 62
@@ -55,7 +77,7 @@ module Wire
              [0, 1][given[:body].to_s.empty? ? 0 : 1]
            end
     [
-      given[:version], given[:https] ? 1 : 0, body, 0, given[:fields].length, given[:remote_port],
+      given[:version], given[:https] ? 1 : 0, body, given[:measure] ? 1 : 0, given[:fields].length, given[:remote_port],
       given[:asked_us], given[:fd_length] || given[:body].to_s.bytesize, given[:method].bytesize, given[:method]
     ].pack("CCCCvvQ<Q<Ca*")
   end

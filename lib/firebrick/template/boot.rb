@@ -4,7 +4,7 @@ module Firebrick
   class Template
     # Loads the app and makes the process good to fork from.
     class Boot
-      attr_reader :scoreboard, :slot_len, :tag
+      attr_reader :scoreboard, :slot_len, :tag, :dir
 
       # What `failed` says.
       def self.explain(error)
@@ -21,6 +21,7 @@ module Firebrick
         @scoreboard = scoreboard
         @slot_len = Integer(one("slot_len"))
         @tag = one("tag")
+        @dir = File.dirname(File.expand_path(one("app")))
       end
 
       # Facts for `booted`.

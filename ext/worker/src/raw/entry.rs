@@ -43,6 +43,8 @@ pub extern "C" fn Init_native() {
             c"start" => start(index, links, scoreboard, slot_len);
             c"serve" => serve_main();
             c"stopping" => stopping();
+            c"serving" => serving();
+            c"traces" => send_traces(traces);
             c"abandon" => abandon();
             c"hijack" => hijack();
             c"early_hints" => early_hints(headers);
@@ -136,6 +138,40 @@ fn stopping() -> Value {
     if worker::is_set_up() {
         tell(Kind::Stopping, b"");
     }
+    NIL
+}
+
+/// For each request that is being served: the thread that serves it, the number of its link, its id there.
+fn serving() -> Value {
+    let active = worker(|w| -> Vec<(Value, u32, u32)> {
+        let active = w.tasks.iter().filter(|task| task.active.get());
+        active.map(|task| (task.thread.get(), task.link.get(), task.id.get())).collect()
+    });
+    let all = ruby::array(&[]);
+    for (thread, link, id) in active {
+        let numbers = [ruby::integer(i64::from(link)), ruby::integer(i64::from(id))];
+        ruby::push(all, ruby::array(&[thread, numbers[0], numbers[1]]));
+    }
+    all
+}
+
+/// TRACES: link, id and an array of strings for each thread.
+fn send_traces(traces: Value) -> Value {
+    worker(|w| {
+        let link = &mut w.links[0];
+        link.append(os::now_us(), |out| {
+            let mut encoder = wire::traces::Encoder::new(out);
+            for trace in (0..traces.array_len()).map(|at| traces.at(at)) {
+                let lines = trace.at(2);
+                let lines = (0..lines.array_len()).map(|at| lines.at(at).bytes());
+                encoder.trace(number(trace.at(0)) as u32, number(trace.at(1)) as u32, lines);
+            }
+            encoder.finish();
+        });
+        if link.send().is_err() {
+            os::exit_now(0);
+        }
+    });
     NIL
 }
 

@@ -10,5 +10,6 @@
 
 pub(crate) mod entry;
 pub(crate) mod gvl;
+pub(crate) mod gvl_wait;
 pub(crate) mod os;
 pub(crate) mod ruby;

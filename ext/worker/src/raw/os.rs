@@ -23,17 +23,30 @@ pub(crate) fn now_us() -> u64 {
     clock_us(libc::CLOCK_MONOTONIC)
 }
 
+/// Nanoseconds of the monotonic clock.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    let time = clock(libc::CLOCK_MONOTONIC);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Microseconds of processor time that the calling thread has used. A system call, unlike [`now_us`].
 pub(crate) fn thread_us() -> u64 {
     clock_us(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 #[inline]
-fn clock_us(clock: libc::clockid_t) -> u64 {
+fn clock_us(id: libc::clockid_t) -> u64 {
+    let time = clock(id);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
+#[inline]
+fn clock(id: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable.
-    unsafe { libc::clock_gettime(clock, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    time
 }
 
 #[repr(align(8))]

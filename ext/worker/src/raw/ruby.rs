@@ -25,6 +25,12 @@ impl Value {
         self.0
     }
 
+    /// The Ruby thread that this runs on.
+    pub(crate) fn current_thread() -> Value {
+        // SAFETY: called with the GVL.
+        Value(unsafe { rb_sys::rb_thread_current() })
+    }
+
     #[inline]
     pub(crate) fn is_nil(self) -> bool {
         self == NIL
@@ -197,6 +203,13 @@ pub(crate) fn pinned(part: Value) -> Value {
 pub(crate) fn array(values: &[Value]) -> Value {
     // SAFETY: `Value` is a transparent VALUE; pointer and length belong together.
     Value(unsafe { rb_sys::rb_ary_new_from_values(values.len() as c_long, values.as_ptr().cast()) })
+}
+
+/// Adds an element at the end of an Array that nobody else has yet.
+pub(crate) fn push(array: Value, value: Value) {
+    assert!(array.is_array(), "push to something that is not an Array");
+    // SAFETY: it is an Array.
+    unsafe { rb_sys::rb_ary_push(array.0, value.0) };
 }
 
 /// A shallow copy of a Hash.

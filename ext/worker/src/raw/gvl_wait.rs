@@ -1,0 +1,160 @@
+//! How long a thread waits for the GVL, as Ruby tells it: from READY (it wants to run) to RESUMED (it does).
+//!
+//! Ruby tells it since 3.2. The functions are looked up when they are needed, so that one source serves all Rubies; with an
+//! older one nothing is known. Since 3.3 the events of a thread may come on another native thread, and bring the Ruby thread
+//! that they are about; in 3.2 they come on the thread itself.
+
+use super::ruby::{Value, guard, protect};
+use rb_sys::VALUE;
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// `RUBY_INTERNAL_THREAD_EVENT_READY` and `_RESUMED` of thread.h.
+const READY: u32 = 1 << 1;
+const RESUMED: u32 = 1 << 2;
+
+/// What one serving thread has waited. Written by the hook, which runs without the GVL.
+pub(crate) struct GvlWait {
+    watched: AtomicBool,
+    /// Since when it has been ready to run, nanoseconds; 0 when it runs.
+    ready_ns: AtomicU64,
+    sum_ns: AtomicU64,
+}
+
+impl GvlWait {
+    pub(crate) const fn new() -> GvlWait {
+        GvlWait { watched: AtomicBool::new(false), ready_ns: AtomicU64::new(0), sum_ns: AtomicU64::new(0) }
+    }
+
+    /// Counts from now on. The calling thread, which has the GVL, is the one that [`attach`] was called on.
+    pub(crate) fn begin(&self) {
+        self.ready_ns.store(0, Relaxed);
+        self.sum_ns.store(0, Relaxed);
+        self.watched.store(true, Relaxed);
+    }
+
+    /// Microseconds since [`GvlWait::begin`]; `None` when Ruby does not tell. Goes on counting.
+    pub(crate) fn so_far_us(&self) -> Option<u64> {
+        api().map(|_| self.sum_ns.load(Relaxed) / 1_000)
+    }
+
+    pub(crate) fn end(&self) {
+        self.watched.store(false, Relaxed);
+    }
+
+    #[inline]
+    fn note(&self, event: u32) {
+        if !self.watched.load(Relaxed) {
+            return;
+        }
+        if event == READY {
+            self.ready_ns.store(super::os::now_ns(), Relaxed);
+        } else {
+            let since = self.ready_ns.swap(0, Relaxed);
+            if since != 0 {
+                self.sum_ns.fetch_add(super::os::now_ns().saturating_sub(since), Relaxed);
+            }
+        }
+    }
+}
+
+/// `rb_internal_thread_event_data_t` since 3.3; before, there is nothing in it.
+#[repr(C)]
+struct EventData {
+    thread: VALUE,
+}
+
+type Hook = unsafe extern "C" fn(u32, *const EventData, *mut c_void);
+type AddHook = unsafe extern "C" fn(Hook, u32, *mut c_void) -> *mut c_void;
+type CreateKey = unsafe extern "C" fn() -> c_int;
+type Get = unsafe extern "C" fn(VALUE, c_int) -> *mut c_void;
+type Set = unsafe extern "C" fn(VALUE, c_int, *mut c_void);
+
+/// Where a thread's [`GvlWait`] is found.
+#[derive(Clone, Copy)]
+enum Place {
+    /// With the native thread (Ruby 3.2).
+    Native,
+    /// With the Ruby thread, under this key (Ruby 3.3).
+    Ruby { key: c_int, get: Get, set: Set },
+}
+
+thread_local! {
+    static OWN: Cell<Option<&'static GvlWait>> = const { Cell::new(None) };
+}
+
+/// The function of this name in the running Ruby, if it has one.
+fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a C string; the search has no side effects.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+static API: OnceLock<Option<Place>> = OnceLock::new();
+
+/// Where waits are kept; `None` when Ruby does not tell them, or before the first [`attach`].
+fn api() -> Option<Place> {
+    API.get().copied().flatten()
+}
+
+/// Has Ruby tell of all threads. Needs the GVL.
+fn register() -> Option<Place> {
+    let add = symbol(c"rb_internal_thread_add_event_hook")?;
+    let place = match (
+        symbol(c"rb_internal_thread_specific_key_create"),
+        symbol(c"rb_internal_thread_specific_get"),
+        symbol(c"rb_internal_thread_specific_set"),
+    ) {
+        (Some(create), Some(get), Some(set)) => {
+            let mut key = 0;
+            // There are eight keys. Should others have taken them all, Ruby raises, and nothing is known.
+            // SAFETY: the functions have these types in thread.h.
+            unsafe {
+                let create = std::mem::transmute::<*mut c_void, CreateKey>(create);
+                protect(|| key = create()).ok()?;
+                Place::Ruby {
+                    key,
+                    get: std::mem::transmute::<*mut c_void, Get>(get),
+                    set: std::mem::transmute::<*mut c_void, Set>(set),
+                }
+            }
+        }
+        _ => Place::Native,
+    };
+    // SAFETY: as above; the hook stays for as long as the process lives.
+    unsafe {
+        std::mem::transmute::<*mut c_void, AddHook>(add)(hook, READY | RESUMED, std::ptr::null_mut());
+    }
+    Some(place)
+}
+
+/// Lets the calling Ruby thread's waits be counted in `wait`. Needs the GVL.
+pub(crate) fn attach(wait: &'static GvlWait) {
+    match *API.get_or_init(register) {
+        None => {}
+        Some(Place::Native) => OWN.set(Some(wait)),
+        Some(Place::Ruby { key, set, .. }) => {
+            let this = Value::current_thread();
+            // SAFETY: a thread, a key that was created, and a pointer that stays valid for ever.
+            unsafe { set(this.raw(), key, std::ptr::from_ref(wait).cast_mut().cast()) };
+        }
+    }
+}
+
+unsafe extern "C" fn hook(event: u32, data: *const EventData, _user: *mut c_void) {
+    guard(|| match api() {
+        Some(Place::Ruby { key, get, .. }) => {
+            // SAFETY: since 3.3 Ruby passes the event's data, with a living thread. What is kept under the key is null or a
+            // GvlWait that lives for ever. Asking for it needs no GVL.
+            let wait = unsafe { get((*data).thread, key).cast::<GvlWait>().as_ref() };
+            wait.into_iter().for_each(|wait| wait.note(event));
+        }
+        // A thread that is ending has no locals any more.
+        Some(Place::Native) => {
+            let _ = OWN.try_with(|own| own.get().into_iter().for_each(|wait| wait.note(event)));
+        }
+        None => {}
+    });
+}
