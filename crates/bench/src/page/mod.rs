@@ -30,18 +30,20 @@ pub(crate) fn page(
     let title = document.name.clone().unwrap_or_else(|| format!("Load test of {}", document.plan.whom()));
     Page {
         title,
-        subtitle: format!(
-            "{}; {}; {}",
-            document.outcome.started_at,
-            document.plan.whom(),
-            document.plan.sentence()
-        ),
+        subtitle: format!("{}; {}; {}", began(document), document.plan.whom(), document.plan.sentence()),
         lead: lead(document, broken),
         sections: sections.into_iter().flatten().collect(),
         foot: format!("firebrick bench {}", env!("CARGO_PKG_VERSION")),
         refresh_seconds: 0,
     }
     .to_html()
+}
+
+/// When it began, to the second.
+fn began(document: &Document) -> String {
+    let at = &document.outcome.started_at;
+    let second = at.split(['.', 'Z']).next().unwrap_or(at);
+    format!("{} UTC", second.replace('T', " "))
 }
 
 fn lead(document: &Document, broken: &[String]) -> Vec<KeyFigure> {
@@ -81,7 +83,7 @@ fn what_was_run(document: &Document, remarks: &[String]) -> Section {
         ("request".to_owned(), format!("{} {}", told.method, told.whom())),
         ("how".to_owned(), told.sentence()),
         ("model".to_owned(), told.model().to_owned()),
-        ("began".to_owned(), outcome.started_at.clone()),
+        ("began".to_owned(), began(document)),
         ("took".to_owned(), Unit::Seconds.show(outcome.seconds)),
         ("connections opened".to_owned(), Unit::Count.show(outcome.connections as f64)),
         (

@@ -16,6 +16,17 @@ fn points(course: &[Second], value: impl Fn(&Second) -> f64) -> Vec<(f64, f64)> 
     course.iter().enumerate().map(|(index, second)| (index as f64, value(second))).collect()
 }
 
+/// How many per second. The last second is seldom a whole one: what is left of it counts for so much, and a short rest
+/// for nothing, as there are only stragglers in it.
+fn per_second(course: &[Second], seconds: f64, value: fn(&Second) -> u64) -> Vec<(f64, f64)> {
+    let mut rates = points(course, |second| value(second) as f64);
+    let rest = seconds - (course.len() as f64 - 1.0);
+    if let Some(last) = rates.last_mut().filter(|_| course.len() > 1 && rest < 1.0) {
+        last.1 = if rest < 0.5 { f64::NAN } else { last.1 / rest };
+    }
+    rates
+}
+
 fn line(name: &str, points: Vec<(f64, f64)>) -> Line {
     Line { name: name.to_owned(), points, ..Line::default() }
 }
@@ -35,12 +46,13 @@ pub(super) fn over_time(document: &Document, limits: &[(f64, String)]) -> Sectio
         limits: limits.iter().map(|(value, label)| Limit { value: *value, label: label.clone() }).collect(),
         ..Lines::default()
     };
-    let mut lines = vec![line("right answers", points(course, |second| second.ok as f64))];
+    let rate = |value: fn(&Second) -> u64| per_second(course, document.outcome.seconds, value);
+    let mut lines = vec![line("right answers", rate(|second| second.ok))];
     if document.outcome.errors.total() > 0 {
-        lines.push(line("errors", points(course, |second| second.errors as f64)));
+        lines.push(line("errors", rate(|second| second.errors)));
     }
     if !document.plan.is_closed() {
-        lines.push(line("due", points(course, |second| second.sent as f64)));
+        lines.push(line("due", rate(|second| second.sent)));
     }
     let rate = Lines {
         title: "Answers per second".to_owned(),
@@ -169,5 +181,15 @@ mod tests {
         let curve = curve("x", &histogram((1..5_000).map(|us| us * us)));
         assert!(curve.points.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
         assert_eq!(curve.points.last().map(|point| point.0), Some(100.0));
+    }
+
+    #[test]
+    fn a_rest_of_a_second_is_no_drop() {
+        let second = |ok| Second { ok, ..Second::default() };
+        let rates = |seconds| per_second(&[second(100), second(80)], seconds, |second| second.ok);
+        assert_eq!(rates(1.8), vec![(0.0, 100.0), (1.0, 100.0)]);
+        assert_eq!(rates(2.0)[1].1, 80.0);
+        assert!(rates(1.1)[1].1.is_nan());
+        assert_eq!(per_second(&[second(7)], 0.1, |second| second.ok), vec![(0.0, 7.0)]);
     }
 }

@@ -11,6 +11,11 @@ use crate::figures::{Figures, per_second, percentile_ms};
 use crate::limit;
 use crate::stages::split;
 
+/// Lines are not longer than the table.
+const COLUMNS: usize = 97;
+/// As many kinds of requests are shown.
+const REQUESTS: usize = 10;
+
 /// Percentiles whose time is told apart.
 pub(crate) const SPLIT: [(&str, f64); 4] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)];
 
@@ -20,13 +25,33 @@ pub(super) fn summary(document: &Document, remarks: &[String]) -> String {
     counts(&mut out, document);
     latencies(&mut out, document);
     stages(&mut out, &document.outcome);
+    by_request(&mut out, &document.outcome);
     errors(&mut out, document);
     server(&mut out, document);
     for remark in limit::remarks(document).iter().chain(remarks) {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "\nNote: {remark}.");
+        let _ = writeln!(out, "\n{}", wrapped(&format!("Note: {remark}.")));
     }
     ways_on(&mut out, document);
+    out
+}
+
+/// Breaks a long sentence into lines that a terminal holds.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut length = 0;
+    for word in text.split(' ') {
+        let letters = word.chars().count();
+        if length > 0 && length + 1 + letters > COLUMNS {
+            out.push_str("\n  ");
+            length = 2;
+        } else if length > 0 {
+            out.push(' ');
+            length += 1;
+        }
+        out.push_str(word);
+        length += letters;
+    }
     out
 }
 
@@ -111,11 +136,15 @@ fn latencies(out: &mut String, document: &Document) {
     match &outcome.corrected {
         Some(corrected) if closed => {
             let _ = writeln!(out, "  {:<15}{}", "not waiting *", shown(corrected));
-            out.push_str("  * if users had not waited for each other's answers: requests that a slow answer kept from being sent are counted\n");
+            out.push_str(
+                "  * if users had not waited for each other: what slow answers kept from being sent is counted\n",
+            );
         }
         _ if !closed => {
             let _ = writeln!(out, "  {:<15}{}", "from sending", shown(&outcome.service));
-            out.push_str("  Times count from when a request was due; what waited for a free connection waited for the user, too.\n");
+            out.push_str(
+                "  Times count from when a request was due: waiting for a free connection is waiting, too.\n",
+            );
         }
         _ => {}
     }
@@ -137,6 +166,28 @@ fn stages(out: &mut String, outcome: &Outcome) {
     }
     if !lines.is_empty() {
         let _ = writeln!(out, "\nWhere the time went, as the server tells:\n{}", lines.trim_end());
+    }
+}
+
+/// The slowest kinds of requests, when there are several.
+fn by_request(out: &mut String, outcome: &Outcome) {
+    if outcome.requests.len() < 2 {
+        return;
+    }
+    let mut requests: Vec<_> = outcome.requests.iter().collect();
+    requests.sort_by_key(|request| std::cmp::Reverse(request.latency.value_at_percentile(99.0)));
+    let _ = writeln!(
+        out,
+        "\n  {:>9} {:>8} {:>9} {:>9}   by request, the slowest first",
+        "answers", "errors", "p50", "p99"
+    );
+    for request in requests.iter().take(REQUESTS) {
+        let at = |percentile| time(percentile_ms(&request.latency, percentile));
+        let (ok, errors) = (Unit::Count.show(request.ok as f64), Unit::Count.show(request.errors as f64));
+        let _ = writeln!(out, "  {ok:>9} {errors:>8} {:>9} {:>9}   {}", at(50.0), at(99.0), request.name);
+    }
+    if requests.len() > REQUESTS {
+        let _ = writeln!(out, "  and {} more, see --html or --json", requests.len() - REQUESTS);
     }
 }
 
@@ -248,7 +299,8 @@ fn ways_on(out: &mut String, document: &Document) {
         return;
     }
     out.push_str(
-        "\nWays on: --rate 100/s shows what users see at a given load; --html report.html draws it;\n",
+        "\nWays on: --rate 100/s for what users see at a given load; --html report.html for plots;\n\
+         `firebrick tune` for the best processes and threads; `firebrick plan --from run.json` for how many\n\
+         machines (--json run.json writes it).\n",
     );
-    out.push_str("`firebrick tune` finds the best processes and threads; `firebrick plan --from run.json` sizes the fleet (--json run.json).\n");
 }

@@ -62,7 +62,7 @@ fn rates(out: &mut String, document: &Document) {
     let sd = (rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / count).sqrt();
     let max = rates.iter().copied().fold(0.0, f64::max);
     let within = rates.iter().filter(|rate| (*rate - mean).abs() <= sd).count();
-    row(out, "Req/Sec", [mean, sd, max].map(|rate| metric(rate)), share(within as u64, rates.len() as u64));
+    row(out, "Req/Sec", [mean, sd, max].map(metric), share(within as u64, rates.len() as u64));
 }
 
 fn share(part: u64, all: u64) -> f64 {
