@@ -137,7 +137,7 @@ impl Plot {
     }
 
     /// Whether there is anything to draw.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let pair = |&(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
         match self {
             Plot::Lines(plot) => {

@@ -171,7 +171,7 @@ fn figure(part: &mut Markup, plot: &Plot) {
         plot.inline(Size::Wide, figure);
         plot.inline(Size::Narrow, figure);
         let figures = twin(plot);
-        if !figures.rows.is_empty() {
+        if !plot.is_empty() && !figures.rows.is_empty() {
             figure.within("details", &[], |details| {
                 details.element("summary", &[], "The figures as a table");
                 table(details, &figures);
