@@ -67,7 +67,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// A part of one in percent: `0 %`, `4.2 %`, `43 %`.
 pub(crate) fn percent(part: f64) -> String {
     let percent = part * 100.0;
-    if percent >= 9.95 || percent < 0.05 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
+    if (0.05..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
 /// An interval as it would be typed: `500ms`, `1s`, `2m`.

@@ -8,7 +8,7 @@ use crossterm::event::{self, Event};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, ClearType, CrosstermBackend};
 use ratatui::buffer::Buffer;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
@@ -91,8 +91,14 @@ impl Screen {
     }
 
     /// Draws everything anew, whatever the terminal shows.
+    ///
+    /// Not by `Terminal::clear`, which asks the terminal for its cursor: not every one answers, and keys that come meanwhile
+    /// are in the way.
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        let mut backend = CrosstermBackend::new(stdout());
+        backend.clear_region(ClearType::All)?;
+        self.terminal = Terminal::new(backend)?;
+        Ok(())
     }
 
     /// Ends as the signal would have ended a program that does not catch it, so that a shell sees why.
