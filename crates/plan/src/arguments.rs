@@ -6,7 +6,8 @@ const EXAMPLES: &str = "\
 Examples:
   firebrick plan --rate 375/min --response-time 7ms
       how many instances, how far they go, what a burst does
-  firebrick plan --rate 200/s --response-time 80ms --p95 250ms --slo 'p95<400ms' --workers 2 --threads 5
+  firebrick plan --rate 200/s --response-time 80ms --workers 2 --threads 5 \\
+                 --p95 250ms --slo 'p95<400ms'
       the same for a promise about response times
   firebrick plan --rate 200/s --response-time 80ms --cpu-time 30ms \\
                  --size 'small:2x5:1core:7/month' --size 'large:4x5:2cores:12/month'
@@ -15,8 +16,8 @@ Examples:
   firebrick plan --from .                  the server that runs in this folder
   firebrick plan --from bench.json --rate 50/s --explain
 
-Exit status: 0; 1 when the instances of --instances cannot keep up, or the promise of --slo is not kept; 2 when
-something typed makes no sense.";
+Exit status: 0; 1 when the instances of --instances cannot keep up or the promise
+of --slo is not kept; 2 when something typed makes no sense.";
 
 pub(crate) fn arguments(command: Command) -> Command {
     command

@@ -212,13 +212,16 @@ fn missing(found: &Found, what: &str, how: &str) -> String {
 }
 
 fn from_p95(mean: f64, p95: f64) -> Result<Known<f64>, String> {
-    let times = format!("p95 {} of a mean of {}", millis(p95), millis(mean));
     match cv_from_p95(mean, p95) {
-        FromP95::Cv(cv) => Ok(Known::new(cv, format!("--p95: the gamma distribution with a {times}"))),
+        FromP95::Cv(cv) => Ok(Known::new(
+            cv,
+            format!("--p95: gamma distributed, {} on average, 95 % up to {}", millis(mean), millis(p95)),
+        )),
         FromP95::AtLeast(cv) => Ok(Known::new(
             cv,
             format!(
-                "--p95: at least, because no gamma distribution has a {times}; --cv or --from a log say more"
+                "--p95: at least that, as {} is more than 5.8 times the mean; --cv or --from a log say more",
+                millis(p95)
             ),
         )),
         FromP95::Impossible => Err(format!(

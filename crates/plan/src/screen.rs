@@ -132,7 +132,7 @@ fn shape(size: &Size) -> String {
 
 fn sizes(answers: &[Answer]) -> Vec<Vec<String>> {
     let mut rows =
-        vec![texts(["Size", "shape", "instances", "a month", "a million", "busy", "p95", "takes"])];
+        vec![texts(["Size", "shape", "instances", "a month", "a million", "busy", "p95", "can take"])];
     for answer in answers {
         let cost =
             |of: fn(&Cost) -> f64| answer.cost.as_ref().map_or("-".to_owned(), |cost| money(cost, of(cost)));
@@ -178,6 +178,9 @@ fn loads(basis: &Basis, best: &Answer) -> Vec<Vec<String>> {
         move |load: &Load| load.times.as_ref().map_or("endless".to_owned(), |times| millis(of(times)))
     };
     row("busy", &|load| percent(load.utilisation));
+    if both.iter().all(|load| load.times.is_none()) {
+        return rows;
+    }
     row("requests that wait", &|load| load.times.map_or("all".to_owned(), |times| percent(times.waits)));
     row("wait, mean", &time(|times| times.wait_mean_ms));
     row("wait, 99 %", &time(|times| times.wait_p99_ms));
@@ -251,10 +254,13 @@ fn lost(basis: &Basis, best: &Answer) -> String {
         return "the instance is lost: there is no other, and nobody is served. With two, one may be lost."
             .to_owned();
     };
-    let rest = count(load.instances.into(), "instance", "instances");
+    let (rest, others) = match load.instances {
+        1 => ("one instance".to_owned(), "the other".to_owned()),
+        rest => (count(rest.into(), "instance", "instances"), format!("the other {}", whole(rest.into()))),
+    };
     let Some(times) = load.times else {
         return format!(
-            "one is lost: the other {rest} cannot keep up ({} busy), and the queue grows until it is back. {} would bear it.",
+            "one is lost: {others} cannot keep up ({} busy), and the queue grows until it is back. {} would bear it.",
             percent(load.utilisation),
             best.needed.with_one_lost
         );

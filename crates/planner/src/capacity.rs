@@ -28,11 +28,12 @@ pub struct Capacity {
     pub servers: u32,
     /// Milliseconds that a request uses it for.
     pub busy_ms: f64,
-    /// Milliseconds of a request that pass beside it.
-    pub beside_ms: f64,
+    /// Milliseconds of a request that does not wait: at least `busy_ms`, the rest passes beside.
+    pub whole_ms: f64,
     /// Requests per second that it can take at most: beyond, the queue grows without end.
     pub rate_per_s: f64,
     service: Service,
+    whole: Service,
     arrival_cv: f64,
 }
 
@@ -55,15 +56,17 @@ impl Capacity {
         let rate = |(_, servers, ms): (Limit, u32, f64)| f64::from(servers) * 1_000.0 / ms;
         let scarce = running.filter(|running| rate(*running) < rate(threads)).unwrap_or(threads);
         let (limit, servers, busy_ms) = scarce;
+        let beside =
+            cpu.filter(|_| limit != Limit::Threads).map_or(0.0, |cpu| (facts.response_ms - cpu).max(0.0));
+        let whole_ms = busy_ms + beside;
         Capacity {
             limit,
             servers,
             busy_ms,
-            beside_ms: (facts.response_ms
-                - cpu.filter(|_| limit != Limit::Threads).unwrap_or(facts.response_ms))
-            .max(0.0),
+            whole_ms,
             rate_per_s: rate(scarce),
             service: Service::new(busy_ms, facts.cv),
+            whole: Service::new(whole_ms, facts.cv),
             arrival_cv: facts.arrival_cv,
         }
     }
@@ -71,7 +74,7 @@ impl Capacity {
     /// The queue at `rate_per_s` requests per second, times in milliseconds; `None` when that is too much.
     pub fn queue(&self, rate_per_s: f64) -> Option<Queue> {
         let queue = Queue::new(self.servers, rate_per_s / 1_000.0, &self.service, self.arrival_cv)?;
-        Some(queue.beside(self.beside_ms))
+        Some(queue.within(&self.whole))
     }
 
     /// The most requests per second that keep `slo`; `None` when it is broken even by one that is hardly
@@ -124,7 +127,10 @@ mod tests {
         assert_eq!((threads.limit, threads.servers), (Limit::Threads, 10));
         near(threads.rate_per_s, 100.0);
         let workers = of(7.0, Some(3.0), &size(2, 5, Some(4.0)));
-        assert_eq!((workers.limit, workers.servers, workers.beside_ms), (Limit::Workers, 2, 4.0));
+        assert_eq!(
+            (workers.limit, workers.servers, workers.busy_ms, workers.whole_ms),
+            (Limit::Workers, 2, 3.0, 7.0)
+        );
         near(workers.rate_per_s, 666.667);
         let cores = of(7.0, Some(3.0), &size(4, 5, Some(2.0)));
         assert_eq!((cores.limit, cores.servers), (Limit::Cores, 2));

@@ -101,7 +101,6 @@ fn waiting(facts: &Facts, capacity: &Capacity, answer: &Answer) -> Vec<Step> {
     let offered = answer.load.rate_per_s * capacity.busy_ms / 1_000.0;
     let c = capacity.servers;
     let busy = millis(capacity.busy_ms);
-    let variation = f64::midpoint(facts.arrival_cv.powi(2), facts.cv.powi(2));
     let mean = format!(
         "{} x {busy} / ({c} - {}) x ({}² + {}²)/2",
         percent(times.waits),
@@ -136,19 +135,10 @@ fn waiting(facts: &Facts, capacity: &Capacity, answer: &Answer) -> Vec<Step> {
             "exponential tail; exact for M/M/c",
         ));
     }
-    let filled = format!(
-        "{} + {}{}",
-        millis(times.wait_mean_ms),
-        busy,
-        if capacity.beside_ms > 0.0 {
-            format!(" + {} beside", millis(capacity.beside_ms))
-        } else {
-            String::new()
-        }
-    );
+    let whole = millis(capacity.whole_ms);
+    let filled = format!("{} + {whole}", millis(times.wait_mean_ms));
     steps.push(Step::new("mean response time", "T = W + S", filled, millis(times.mean_ms), "sum of means"));
-    let filled =
-        format!("gamma of mean {busy}, cv {}; variation factor {}", figure(facts.cv), figure(variation));
+    let filled = format!("S gamma distributed with mean {whole}, cv {}", figure(facts.cv));
     steps.push(Step::new(
         "95 % are answered within",
         "P(W + S > t) = 5 %",

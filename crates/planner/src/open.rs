@@ -24,8 +24,8 @@ pub(crate) fn times(model: &Model, shape: Shape, cores: f64, rate: f64, most: f6
     let tightest = if use_of(processes) > use_of(threads) { processes } else { threads };
     // The largest rate that was measured says how long a server really takes for one.
     let service = (f64::from(tightest.0) * 1_000.0 / most).max(tightest.1);
-    let queue = Queue::new(tightest.0, rate / 1_000.0, &Service::new(service, model.cv), 1.0)?
-        .beside(alone - tightest.1);
+    let whole = Service::new(alone - tightest.1 + service, model.cv);
+    let queue = Queue::new(tightest.0, rate / 1_000.0, &Service::new(service, model.cv), 1.0)?.within(&whole);
     Some(Times {
         mean: queue.mean_response(),
         cv: model.cv,

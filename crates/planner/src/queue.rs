@@ -21,9 +21,8 @@ pub struct Queue {
     pub waits: f64,
     /// Mean wait of all requests.
     pub mean_wait: f64,
-    /// A part of every response that does not occupy the servers (0 for most).
-    pub beside: f64,
-    service: Service,
+    /// How long a request takes when it does not wait: the time that it occupies a server, and what passes beside it.
+    whole: Service,
 }
 
 impl Queue {
@@ -39,18 +38,18 @@ impl Queue {
         let regular = waits * service.mean / (f64::from(servers) - load);
         let mean_wait = regular * (ca * ca + service.cv * service.cv) / 2.0;
         let utilisation = load / f64::from(servers);
-        Some(Queue { servers, rate, utilisation, waits, mean_wait, beside: 0.0, service: service.clone() })
+        Some(Queue { servers, rate, utilisation, waits, mean_wait, whole: service.clone() })
     }
 
-    /// The same with a constant part of each response that goes on beside the servers.
+    /// The same when a server is only a part of what a request takes: `whole` is all of it but waiting.
     #[must_use]
-    pub fn beside(self, beside: f64) -> Queue {
-        Queue { beside: beside.max(0.0), ..self }
+    pub fn within(self, whole: &Service) -> Queue {
+        Queue { whole: whole.clone(), ..self }
     }
 
     /// Mean time from arrival to answer.
     pub fn mean_response(&self) -> f64 {
-        self.mean_wait + self.service.mean + self.beside
+        self.mean_wait + self.whole.mean
     }
 
     /// Requests in the system, waiting or being served (Little's law).
@@ -77,10 +76,8 @@ impl Queue {
 
     /// Share of requests whose answer takes longer than `time`.
     pub fn response_exceeds(&self, time: f64) -> f64 {
-        let exceeds = |service: f64| {
-            if service > time - self.beside { 1.0 } else { self.wait_exceeds(time - self.beside - service) }
-        };
-        self.service.points().iter().map(|point| point.weight * exceeds(point.time)).sum()
+        let exceeds = |taken: f64| if taken > time { 1.0 } else { self.wait_exceeds(time - taken) };
+        self.whole.points().iter().map(|point| point.weight * exceeds(point.time)).sum()
     }
 
     /// The response time that `percentile` (0 to 100) percent do not exceed.
@@ -171,10 +168,10 @@ mod tests {
 
     #[test]
     fn what_goes_on_beside_is_added() {
-        let alone = queue(2, 1.0, 1.0, 1.0);
+        let alone = queue(2, 1.0, 1.0, 0.0);
         let (mean, p99) = (alone.mean_response(), alone.response_percentile(99.0));
-        let beside = alone.beside(3.0);
-        near(beside.mean_response(), mean + 3.0);
-        near(beside.response_percentile(99.0), p99 + 3.0);
+        let within = alone.within(&Service::new(4.0, 0.0));
+        near(within.mean_response(), mean + 3.0);
+        near(within.response_percentile(99.0), p99 + 3.0);
     }
 }

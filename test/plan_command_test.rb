@@ -1,0 +1,174 @@
+# frozen_string_literal: true
+
+# `firebrick plan`: from facts that are typed, logged, measured or asked of a running server, to how many and how much.
+
+require "support/case"
+require "rbconfig"
+
+class PlanCommandTest < Case
+  parallel!
+
+  # A tenth of a second of waiting for each request.
+  SLEEPER = 'run ->(env) { sleep 0.05; [200, { "content-type" => "text/plain" }, ["ok"]] }'
+
+  def setup
+    firebrick_only
+    @folder = File.realpath(Dir.mktmpdir("firebrick-plan"))
+  end
+
+  def teardown
+    FileUtils.remove_entry(@folder) if @folder
+  end
+
+  def plan(*args, input: "")
+    out, err, status = Open3.capture3(Server.ruby_files, Server.binary, "plan", *args, stdin_data: input, chdir: @folder)
+    [out, err, status.exitstatus]
+  end
+
+  def planned(*args, **options)
+    out, err, code = plan(*args, "--json", **options)
+    assert_includes [0, 1], code, err
+    JSON.parse(out)
+  end
+
+  def write(name, content)
+    File.write(File.join(@folder, name), content)
+  end
+
+  MANUAL = ["--rate", "375/min", "--response-time", "7ms"].freeze
+
+  it "says what matters in its first line" do
+    out, err, code = plan(*MANUAL)
+    assert_equal [0, ""], [code, err]
+    assert_equal "1 instance is enough: it could take 22 times this rate.", out.lines.first.chomp
+  end
+
+  it "fits on a screen" do
+    out, = plan(*MANUAL, "--slo", "p95<100ms", "--workers", "2", "--threads", "5", "--instance-cost", "$7/month", "--p95", "20ms")
+    assert_operator out.lines.size, :<=, 48, out
+    assert_operator out.lines.map { |line| line.chomp.size }.max, :<=, 100, out
+  end
+
+  it "agrees with textbooks" do
+    # Ten servers, 8 Erlang: a request waits with a probability of 0.409.
+    answer = planned("--rate", "8/s", "--response-time", "1s", "--threads", "10", "--instances", "1")["answers"].first
+    assert_in_delta 0.409, answer["load"]["times"]["waits"], 0.0005
+    # M/M/1, 80 % busy: four times the service is waited, five times in all.
+    answer = planned("--rate", "8/s", "--response-time", "100ms", "--instances", "1")["answers"].first
+    assert_in_delta 400, answer["load"]["times"]["wait_mean_ms"], 1
+    assert_in_delta 500, answer["load"]["times"]["mean_ms"], 1
+    assert_in_delta 1498, answer["load"]["times"]["p95_ms"], 15
+  end
+
+  it "shows its formulas with numbers filled in" do
+    out, = plan(*MANUAL, "--explain")
+    ["L = λ x S", "6.25/s x 7 ms = 0.0437", "Erlang C (1917)", "Little"].each { |words| assert_includes out, words }
+  end
+
+  it "compares sizes, the cheapest first" do
+    sizes = ["--size", "large:4x5:25/month", "--size", "small:2x5:7/month"]
+    out, = plan("--rate", "100/s", "--response-time", "100ms", *sizes)
+    assert_match(/\A2 instances of `small`.*cost least: 14 a month/, out)
+    answers = planned("--rate", "100/s", "--response-time", "100ms", *sizes)["answers"]
+    assert_equal(%w[small large], answers.map { |answer| answer["size"]["name"] })
+  end
+
+  it "fails when instances do not suffice, so that scripts see it" do
+    out, _, code = plan("--rate", "500/s", "--response-time", "7ms", "--instances", "2")
+    assert_equal 1, code
+    assert_match(/not enough.*It takes 5/, out)
+    _, _, code = plan(*MANUAL, "--slo", "p99<5ms")
+    assert_equal 1, code
+  end
+
+  {
+    "nothing" => [[], %r{--rate 375/min}],
+    "no time" => [["--rate", "5/s"], /--response-time 7ms/],
+    "no requests" => [["--rate", "0/s", "--response-time", "7ms"], %r{0 requests per second need no server: give the busiest minute's rate, e\.g\. 375/min}],
+    "a negative rate" => [["--rate", "-5/s", "--response-time", "7ms"], %r{--rate: `-5/s`: fewer than no requests}],
+    "a rate without a unit" => [["--rate", "375", "--response-time", "7ms"], %r{375/s, 375/min or 375/h}],
+    "a time without a unit" => [["--rate", "5/s", "--response-time", "7"], /7ms or 7s/],
+    "no number" => [["--rate", "NaN/s", "--response-time", "7ms"], /no rate/],
+    "an endless number" => [["--rate", "5/s", "--response-time", "inf"], /no time/],
+    "an absurd rate" => [["--rate", "9e9/s", "--response-time", "7ms"], /--rate/],
+    "an absurd time" => [["--rate", "5/s", "--response-time", "100h"], /more than a day/],
+    "a percentile below the mean" => [[*MANUAL, "--p95", "3ms"], /below the mean/],
+    "an impossible percentile" => [[*MANUAL, "--p95", "7s"], /cannot be/],
+    "a negative variation" => [[*MANUAL, "--cv", "-1"], /--cv/],
+    "no workers" => [[*MANUAL, "--workers", "0"], /at least 1/],
+    "a price without a time" => [[*MANUAL, "--instance-cost", "7"], %r{7/month or 7/h}],
+    "a wrong promise" => [[*MANUAL, "--slo", "fast"], /p95<200ms/],
+    "a wrong size" => [[*MANUAL, "--size", "small"], %r{small:2x5:7/month}],
+    "a share without percent" => [[*MANUAL, "--headroom", "30"], /30%/],
+    "a file that is missing" => [["--from", "nowhere.json"], /there is no nowhere\.json/],
+    "an unknown flag" => [["--respose-time", "7ms"], /--response-time/]
+  }.each do |what, (args, words)|
+    it "explains itself when given #{what}" do
+      out, err, code = plan(*args)
+      assert_equal [2, ""], [code, out], err
+      assert_match words, err
+    end
+  end
+
+  def log(requests)
+    (0...requests).map do |i|
+      minute, second = (i / 10).divmod(60)
+      app = i.even? ? "0.0200" : "0.0400"
+      format("1.2.3.4 - - [20/Nov/2026:16:%02d:%02d +0000] \"GET /%d HTTP/1.1\" 200 5 \"-\" \"x\" 0.0500 0.0010 %s\n", minute, second, i, app)
+    end.join
+  end
+
+  it "reads access logs, from files and from standard input" do
+    write("access.log", log(1_800))
+    [planned("--from", "access.log"), planned("--from", "-", input: log(1_800))].each do |found|
+      assert_in_delta 10, found["facts"]["rate_per_s"], 0.01
+      assert_in_delta 30, found["facts"]["response_ms"], 0.01
+      assert_in_delta 1.0 / 3, found["facts"]["cv"], 0.01
+      assert_match(/busiest minute/, found["facts_from"]["rate"])
+    end
+    assert_in_delta 2, planned("--from", "access.log", "--rate", "2/s")["facts"]["rate_per_s"]
+  end
+
+  it "says what it cannot read" do
+    write("poem.txt", "Tyger Tyger, burning bright\n")
+    write("other.json", '{"kind": "something else"}')
+    write("broken.json", "{\n\"kind\": \"firebrick bench\",\n")
+    write("empty.log", "")
+    [["poem.txt", /Tyger/], ["other.json", /something else/], ["broken.json", /JSON/], ["empty.log", /empty/]].each do |file, words|
+      _, err, code = plan("--from", file)
+      assert_equal 2, code
+      assert_match words, err
+    end
+  end
+
+  it "asks a running server what it remembers, and watches it" do
+    own = start(app: SLEEPER, workers: 2, threads: "3:3", settings: { "access_log" => "log" })
+    120.times.each_slice(6) { |slice| slice.map { Thread.new { get("/", to: own) } }.each(&:join) }
+    sleep 1.2 # the time since the start counts from a second on
+    out, err, code = own.command_line("plan", "--from", own.dir, "--json")
+    assert_equal 0, code, err
+    found = JSON.parse(out)
+    assert_operator found["facts"]["response_ms"], :>=, 49
+    assert_operator found["facts"]["cv"], :<, 1
+    size = found["answers"].first["size"]
+    assert_equal [2, 3], [size["workers"], size["threads"]]
+    assert_operator found["facts"]["rate_per_s"], :>, 0
+
+    asking = Thread.new { 200.times { get("/", to: own) } }
+    out, err, = own.command_line("plan", "--from", own.dir, "--look", "2s", "--json")
+    asking.kill
+    rate = JSON.parse(out)["facts"]["rate_per_s"]
+    assert_operator rate, :>, 1, err
+    assert_operator rate, :<=, 20
+  end
+
+  it "says when no server runs" do
+    write("config.ru", SLEEPER)
+    _, err, code = plan("--from", ".")
+    assert_equal 2, code
+    assert_match(/no Firebrick is running|nothing listens/, err)
+    _, err, code = plan("--from", "tcp://127.0.0.1:1", "--rate", "5/s")
+    assert_equal 2, code
+    assert_match(/nothing listens/, err)
+  end
+end
