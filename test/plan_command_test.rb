@@ -142,7 +142,7 @@ class PlanCommandTest < Case
   end
 
   it "asks a running server what it remembers, and watches it" do
-    own = start(app: SLEEPER, workers: 2, threads: "3:3", settings: { "access_log" => "log" })
+    own = start(app: SLEEPER, workers: 2, threads: "3:3")
     120.times.each_slice(6) { |slice| slice.map { Thread.new { get("/", to: own) } }.each(&:join) }
     sleep 1.2 # the time since the start counts from a second on
     out, err, code = own.command_line("plan", "--from", own.dir, "--json")

@@ -121,7 +121,8 @@ pub(crate) fn price(text: &str) -> Result<Price, String> {
     let plain: String = amount.chars().filter(|c| !is_currency(*c)).collect();
     let (number, rest) = split(&plain).ok_or_else(expected)?;
     let currency = if currency.is_empty() && !rest.is_empty() { rest.to_owned() } else { currency };
-    if !rest.is_empty() && !(rest.len() == 3 && rest.bytes().all(|b| b.is_ascii_uppercase())) {
+    let is_code = rest.len() == 3 && rest.bytes().all(|b| b.is_ascii_uppercase());
+    if !(rest.is_empty() || is_code) {
         return Err(expected());
     }
     let hours = match per.trim() {
