@@ -37,7 +37,8 @@ impl Attempts {
             slot.deadline.set(begin.saturating_add(nanoseconds(lane.run.plan.timeouts.connect)));
             let target = &lane.run.targets[origin];
             let late = || format!("no connection to {} in time", target.name());
-            let opened = match in_time(lane, slot, target.open()).await {
+            // In a box: a TLS handshake is large, and there may be 100,000 users.
+            let opened = match in_time(lane, slot, Box::pin(target.open())).await {
                 Ok(opened) => opened.map_err(|text| (Failure::Connect, text)),
                 Err(Failure::Timeout) => Err((Failure::ConnectTimeout, late())),
                 Err(failure) => Err((failure, CUT_OFF.to_owned())),

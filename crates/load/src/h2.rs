@@ -170,9 +170,14 @@ impl User {
 
     /// The connection to an origin, which is opened by whoever needs it first.
     async fn sender(&mut self, origin: usize) -> Result<SendRequest<Bytes>, (Failure, String)> {
-        if let Some(sender) = self.senders.remove(&origin) {
-            return Ok(sender);
+        match self.senders.remove(&origin) {
+            Some(sender) => Ok(sender),
+            // In a box: opening takes much memory for a short time, and there may be 100,000 streams.
+            None => Box::pin(self.shared_sender(origin)).await,
         }
+    }
+
+    async fn shared_sender(&self, origin: usize) -> Result<SendRequest<Bytes>, (Failure, String)> {
         let (lane, slot) = (&self.lane, &self.feed.slot);
         let shared = self.link.0.borrow_mut().entry(origin).or_default().clone();
         let deadline = lane.now().saturating_add(nanoseconds(lane.run.plan.timeouts.connect));

@@ -35,7 +35,7 @@ impl User {
         let keeps = !matches!(run.plan.transport.protocol, Protocol::Http1 { keep_alive: false, .. });
         if run.is_closed() && keeps {
             let origin = run.prepared.kinds[0].origin;
-            if let Ok(stream) = self.attempts.open(&self.lane, &self.feed.slot, origin).await {
+            if let Ok(stream) = Box::pin(self.attempts.open(&self.lane, &self.feed.slot, origin)).await {
                 self.parked.insert(origin, Connection::new(stream, origin, &self.lane));
             }
         }
@@ -55,7 +55,7 @@ impl User {
             let parked = self.parked.remove(&origin);
             let mut connection = match self.rested(parked).await {
                 Some(connection) => connection,
-                None => match self.attempts.open(&self.lane, &self.feed.slot, origin).await {
+                None => match Box::pin(self.attempts.open(&self.lane, &self.feed.slot, origin)).await {
                     Ok(stream) => Connection::new(stream, origin, &self.lane),
                     Err((failure, text)) => {
                         self.lane.recorder.borrow_mut().failed(&job, failure, &text, self.lane.now());
