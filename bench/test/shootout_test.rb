@@ -117,6 +117,13 @@ module ShootoutTest
       end
     end
 
+    def test_seconds_shorten_what_is_longer_and_lengthen_only_the_siege
+      short = Shootout::Options.new(%w[--seconds 3]).size
+      assert_equal [3, 3, 3, 6], [short.siege, short.timed, short.sleep, short.stall]
+      long = Shootout::Options.new(%w[--seconds 120]).size
+      assert_equal [120, 5, 10, 20], [long.siege, long.timed, long.sleep, long.stall]
+    end
+
     def full(dir) = Shootout::SCENARIOS.map { |one| one.new(Setup.new(Size.full, dir)).trials }
 
     def test_each_trial_of_a_scenario_has_a_name_of_its_own

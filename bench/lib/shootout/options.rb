@@ -40,7 +40,7 @@ module Bench
           o.on("--install", "first install what is missing from Debian's packages (with sudo, unless root)") { @install = true }
           o.on("--quick", "everything in small, one round, about five minutes; written to tmp/shootout") { @quick = true }
           o.on("--rounds N", Integer, "rounds, servers taking turns in each (3; --quick: 1)") { |n| @rounds = positive("--rounds", n) }
-          o.on("--seconds S", Integer, "length of each timed load and sleep (60 for siege, 5 otherwise)") { |n| @seconds = positive("--seconds", n) }
+          o.on("--seconds S", Integer, "length of a siege (60; --quick: 4); other timed loads (5) and sleeps (10) last no longer") { |n| @seconds = positive("--seconds", n) }
           o.on("--output DIR", "where RESULTS.md and plots/ are written (bench; --quick: tmp/shootout)") { |dir| @output = dir }
           o.on("--report", "measure nothing: write RESULTS.md and plots again from what was measured before") { @report_only = true }
           o.on("--list", "list the scenarios and exit") { @list = true }

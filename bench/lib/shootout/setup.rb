@@ -19,15 +19,17 @@ module Bench
             threads: 2_000, sleep: 3, connections: 2_000, stall: 10, stall_every: 5)
       end
 
-      # rounds and seconds: what the command line says, nil where it says nothing.
+      # rounds and seconds: what the command line says, nil where it says nothing. seconds: of the siege; nothing else lasts longer.
       def with(rounds:, seconds:)
         changed = dup
         changed.rounds = rounds if rounds
         return changed unless seconds
 
-        changed.siege = changed.timed = changed.sleep = seconds
-        changed.stall = [changed.stall, seconds * 2].min
-        changed.stall_every = changed.stall / 2.0
+        changed.siege = seconds
+        changed.timed = [timed, seconds].min
+        changed.sleep = [sleep, seconds].min
+        changed.stall = [stall, seconds * 2].min
+        changed.stall_every = [stall_every, changed.stall / 2.0].min
         changed
       end
     end
