@@ -15,7 +15,7 @@ function element(name, attributes = {}, ...children) {
 function significant(number) {
   const size = Math.abs(number);
   if (size < 0.0005) return "0";
-  if (size >= 99.95) return Math.round(number).toLocaleString("en");
+  if (size >= 99.95 || Number.isInteger(number)) return Math.round(number).toLocaleString("en");
   if (size < 0.995) return String(Number(number.toFixed(3)));
   return number.toFixed(size < 9.995 ? 2 : 1);
 }

@@ -1,7 +1,7 @@
 
 // Asks the server and shows what it says: every two seconds what is now, every ten the last hour.
 
-const NOW_EVERY = 2000, HISTORY_EVERY = 10000, PATIENCE = 8000, SHORTEST = 300000, HOUR = 3600000;
+const NOW_EVERY = 2000, HISTORY_EVERY = 10000, PATIENCE = 8000, SHORTEST = 120000, HOUR = 3600000;
 const id = (name) => document.getElementById(name);
 const KEY = "firebrick-token";
 let last = null, goneSince = null, server = null, restartedAt = null;
@@ -165,7 +165,9 @@ async function trace(one) {
     if (!same) return tell("The request is over.");
     if (!same.backtrace?.length) return tell("The worker could not tell in time.");
     const inside = `${server.dir}/`;
-    tell(...same.backtrace.map((line) => element("span", { class: line.startsWith(inside) ? "own" : "other" }, `${line.startsWith(inside) ? `▶ ${line.slice(inside.length)}` : `  ${line}`}\n`)));
+    // Ruby itself says where a rackup file is relative to the app's folder.
+    const own = (line) => line.startsWith(inside) ? line.slice(inside.length) : /^[/<(]/.test(line) ? null : line;
+    tell(...same.backtrace.map((line) => element("span", { class: own(line) === null ? "other" : "own" }, `${own(line) === null ? `  ${line}` : `▶ ${own(line)}`}\n`)));
   } catch (error) {
     tell(`The server does not answer: ${error.message}`);
   }

@@ -27,15 +27,12 @@ pub(super) fn draw(
     let server = view.server();
     let first = rows(area, 0, 1);
     let up = span(Duration::from_secs_f64(server.uptime().clamp(0.0, 1e12)));
-    line(
-        buffer,
-        first,
-        vec![
-            Span::styled(format!("Firebrick {}", server.version), theme.strong()),
-            Span::raw(format!("  {}", server.dir)),
-        ],
-    );
-    line_right(buffer, first, vec![Span::raw(format!("  pid {} · up {up}", server.pid))]);
+    let name = format!("Firebrick {}", server.version);
+    let place = format!("  pid {} · up {up}", server.pid);
+    let room = usize::from(area.width).saturating_sub(name.chars().count() + 2 + place.chars().count());
+    let dir = Span::raw(format!("  {}", tail(&server.dir, room)));
+    line(buffer, first, vec![Span::styled(name, theme.strong()), dir]);
+    line_right(buffer, first, vec![Span::raw(place)]);
     let second = rows(area, 1, 1);
     if let Some((since, why)) = &state.gone {
         let text = format!("No answer for {}: {why}; trying on", span(since.elapsed()));
@@ -75,4 +72,14 @@ fn right(state: &State, view: &View, theme: Theme, live: bool, asked: &str) -> V
         format!("  {asked}, {}", interval(shown))
     };
     vec![Span::styled(text, theme.faint())]
+}
+
+/// The end of a path, which says most, when there is no room for all of it.
+fn tail(path: &str, room: usize) -> String {
+    let count = path.chars().count();
+    if count <= room {
+        return path.to_owned();
+    }
+    let kept: String = path.chars().skip(count - room.saturating_sub(1).min(count)).collect();
+    format!("…{kept}")
 }

@@ -26,7 +26,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme)
     match &state.over {
         Over::Nothing => {}
         Over::Help => {
-            boxed(buffer, area, "Help: any key closes it", Text::raw(HELP), 0, theme);
+            boxed(buffer, area, ("Help", "any key closes it"), Text::raw(HELP), 0, theme);
         }
         Over::Trace { request, found, scroll } => {
             let dir = state.view.as_ref().map(|view| view.server().dir.clone()).unwrap_or_default();
@@ -35,7 +35,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, theme: Theme)
                 Found::Not(why) => Text::raw(why.clone()),
                 Found::Lines(lines) => frames(lines, &dir, theme),
             };
-            boxed(buffer, area, &title(request), text, *scroll, theme);
+            boxed(buffer, area, (&title(request), "Enter asks again · Esc closes"), text, *scroll, theme);
         }
     }
 }
@@ -45,31 +45,40 @@ fn title(request: &InFlight) -> String {
         (Some(worker), Some(thread)) => format!(" · worker {worker}, thread {thread}"),
         _ => String::new(),
     };
-    format!(
-        "{} {} · {}{place} · Enter asks again, Esc closes",
-        request.method,
-        request.path,
-        time(request.age_ms)
-    )
+    format!("{} {} · {}{place}", request.method, request.path, time(request.age_ms))
 }
 
 /// Innermost first; what is the app's own stands out, and its folder is not repeated.
 fn frames(lines: &[String], dir: &str, theme: Theme) -> Text<'static> {
     let inside = format!("{}/", dir.trim_end_matches('/'));
-    let lines = lines.iter().map(|line| match line.strip_prefix(&inside) {
-        Some(own) => Line::from(vec![Span::raw("▶ "), Span::styled(own.to_owned(), theme.strong())]),
+    // Ruby itself says where a rackup file is relative to the app's folder.
+    let relative = |line: &str| !line.starts_with(['/', '<', '(']);
+    let own =
+        |line: &str| line.strip_prefix(&inside).or_else(|| relative(line).then_some(line)).map(str::to_owned);
+    let lines = lines.iter().map(|line| match own(line) {
+        Some(own) => Line::from(vec![Span::raw("▶ "), Span::styled(own, theme.strong())]),
         None => Line::from(vec![Span::raw("  "), Span::styled(line.clone(), theme.faint())]),
     });
     Text::from(lines.collect::<Vec<_>>())
 }
 
-fn boxed(buffer: &mut Buffer, area: Rect, title: &str, text: Text<'_>, scroll: usize, theme: Theme) {
+/// As high as the text needs.
+fn boxed(
+    buffer: &mut Buffer,
+    area: Rect,
+    (title, keys): (&str, &str),
+    text: Text<'_>,
+    scroll: usize,
+    theme: Theme,
+) {
     let margin = (area.width / 20, area.height / 8);
-    let area = Rect {
-        x: area.x + margin.0,
-        width: area.width - 2 * margin.0,
-        ..rows(area, margin.1, area.height - 2 * margin.1)
-    };
+    let width = area.width - 2 * margin.0;
+    let inside = usize::from(width.saturating_sub(2)).max(1);
+    // Lines break between words, so that a long one may need one more.
+    let needed = |line: &Line<'_>| line.width().div_ceil(inside).max(1) + usize::from(line.width() > inside);
+    let height = u16::try_from(text.lines.iter().map(needed).sum::<usize>() + 2).unwrap_or(u16::MAX);
+    let height = height.min(area.height - 2 * margin.1);
+    let area = Rect { x: area.x + margin.0, width, ..rows(area, margin.1, height) };
     Clear.render(area, buffer);
     let most = usize::from(area.width.saturating_sub(6));
     let title: String = if title.chars().count() > most {
@@ -79,7 +88,8 @@ fn boxed(buffer: &mut Buffer, area: Rect, title: &str, text: Text<'_>, scroll: u
     };
     let block = Block::bordered()
         .border_style(theme.heading())
-        .title(Span::styled(format!(" {title} "), theme.strong()));
+        .title(Span::styled(format!(" {title} "), theme.strong()))
+        .title_bottom(Span::styled(format!(" {keys} "), theme.faint()));
     let paragraph = Paragraph::new(text)
         .wrap(Wrap { trim: false })
         .scroll((u16::try_from(scroll).unwrap_or(u16::MAX), 0));
