@@ -219,7 +219,7 @@ class TuneEndTest < TuneCase
     _, _, status = interrupted("KILL", app("sleep"), *GRID, "-c", "16", "-d", "2s")
     assert_equal 9, status.termsig
     assert gone?, "the guard ends what is left"
-    FileUtils.rm_rf(File.join(@folder, "tmp"))
+    assert wait_until(within: 10) { Dir.empty?(File.join(@folder, "tmp")) }, "and removes what they wrote"
   end
 end
 

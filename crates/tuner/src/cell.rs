@@ -154,16 +154,22 @@ fn last_life(points: Vec<MemoryPoint>) -> Vec<MemoryPoint> {
 }
 
 /// The same cell as it would have been had its processes not waited for CPUs that others used: what a diagnosis is made
-/// from when the machine was busy. A process runs Ruby on one CPU at a time, so while one of its threads waits for a CPU
-/// the process stands still. Cells with more processes than CPUs make each other wait, so they are let alone.
+/// from when the machine was busy. Cells with more processes than CPUs make each other wait, so they are let alone.
+///
+/// A process that always computes runs Ruby on one CPU at a time: while that thread waits for a CPU the process stands
+/// still. In one that does not, each thread waits for itself.
 pub(crate) fn undisturbed(cell: &Cell, starved_seconds: f64) -> Cell {
     let mut cell = cell.clone();
-    let stood_still = starved_seconds / cell.seconds / f64::from(cell.processes.max(1));
-    let fits = cell.cores.is_some_and(|cores| f64::from(cell.processes) <= cores);
-    if cell.limited_by != Some(Limit::Machine) || !fits || !stood_still.is_finite() {
+    let (processes, starved) = (f64::from(cell.processes), starved_seconds / cell.seconds);
+    let fits = cell.cores.is_some_and(|cores| processes <= cores);
+    if cell.limited_by != Some(Limit::Machine) || !fits || !starved.is_finite() {
         return cell;
     }
-    let left = 1.0 - stood_still.clamp(0.0, 0.95);
+    let moving = processes - starved;
+    let computes = moving > 0.0 && cell.cpu_cores.unwrap_or(0.0) > COMPUTES * moving;
+    let users = if cell.users > 0 { cell.users } else { u32::MAX };
+    let chains = if computes { processes } else { f64::from(cell.shape().slots().min(users)) };
+    let left = 1.0 - (starved / chains).clamp(0.0, 0.95);
     let each = starved_seconds * 1_000.0 / cell.requests.max(1) as f64;
     cell.rate_per_s /= left;
     cell.seconds *= left;
@@ -172,6 +178,9 @@ pub(crate) fn undisturbed(cell: &Cell, starved_seconds: f64) -> Cell {
     cell.limited_by = None;
     cell
 }
+
+/// A process always computes when it uses this share of a CPU for all the time that it does not wait for one.
+const COMPUTES: f64 = 0.8;
 
 /// What limited most of the parts.
 fn limited(slices: &[Slice]) -> Option<Limit> {
@@ -288,6 +297,8 @@ pub(crate) mod tests {
         let calm = undisturbed(&cell, 0.68);
         assert!((calm.rate_per_s - 250.0).abs() < 1e-6 && (calm.cpu_cores.unwrap() - 1.0).abs() < 1e-6, "{calm:?}");
         assert!((calm.app_ms.unwrap() - 4.0).abs() < 1e-6 && calm.tells());
+        let waiting = Cell { threads: 8, users: 30, rate_per_s: 350.0, cpu_cores: Some(0.1), ..cell.clone() };
+        assert!((undisturbed(&waiting, 0.8).rate_per_s - 350.0 / 0.9).abs() < 1e-6, "each thread waits for itself");
         let crowd = Cell { processes: 10, ..cell.clone() };
         assert_eq!(undisturbed(&crowd, 5.0), crowd, "they make each other wait");
         let alone = Cell { limited_by: None, ..cell };

@@ -123,22 +123,22 @@ fn remarks(verdict: &Verdict) -> Option<Section> {
 
 /// Heat tables, lines and the frontier.
 fn shapes(done: &Done, verdict: &Verdict, budget: &Budget) -> Option<Section> {
+    let users = done.measured.iter().map(|one| one.cell.users).max().unwrap_or(0);
     let best = verdict.recommendation.best.as_ref().map(|best| best.shape);
     let cells = shown(done);
     if cells.is_empty() {
         return None;
     }
-    let rate =
-        heat(&cells, done, best, "Throughput", "requests/s", Unit::PerSecond, Better::More, |one| one.rate);
-    let memory =
-        heat(&cells, done, best, "Memory (PSS)", "memory", Unit::Bytes, Better::Less, |one| one.memory);
+    let rate = Measure { title: "Throughput", name: "requests", unit: Unit::PerSecond, better: Better::More, of: |one| one.rate };
+    let memory = Measure { title: "Memory", name: "memory (PSS)", unit: Unit::Bytes, better: Better::Less, of: |one| one.memory };
+    let (rate, memory) = (heat(&cells, best, rate), heat(&cells, best, memory));
     let blocks = vec![
         Block::Plots(vec![Plot::Heat(rate), Plot::Heat(memory)]),
-        Block::Plots(vec![Plot::Lines(lines(&cells)), Plot::Frontier(frontier(done, best, budget))]),
+        Block::Plots(vec![Plot::Lines(lines(&cells, verdict, users)), Plot::Frontier(frontier(done, best, budget))]),
     ];
     Some(section(
         "Throughput and memory of each shape",
-        "A shape is processes x threads. Figures in brackets are predicted, all others were measured.",
+        "A shape is processes x threads. What is marked est. was estimated from the others, not measured.",
         blocks,
     ))
 }
@@ -190,7 +190,7 @@ fn shown(done: &Done) -> Vec<Shown> {
                 shape,
                 rate: one.rate_per_s.value,
                 memory: known(one.pss_bytes.value),
-                note: "(predicted)".to_owned(),
+                note: "est.".to_owned(),
                 measured: false,
             });
         }
@@ -198,31 +198,30 @@ fn shown(done: &Done) -> Vec<Shown> {
     shown
 }
 
-#[allow(clippy::too_many_arguments)] // Two calls that differ in all of them.
-fn heat(
-    cells: &[Shown],
-    _done: &Done,
-    best: Option<Shape>,
-    title: &str,
-    measure: &str,
+/// What a heat table shows.
+struct Measure {
+    title: &'static str,
+    name: &'static str,
     unit: Unit,
     better: Better,
-    value: impl Fn(&Shown) -> f64,
-) -> Heat {
+    of: fn(&Shown) -> f64,
+}
+
+fn heat(cells: &[Shown], best: Option<Shape>, measure: Measure) -> Heat {
     let (rows, columns) = (numbers(cells, |shape| shape.processes), numbers(cells, |shape| shape.threads));
     let cell = |p: &u32, t: &u32| {
         let shape = Shape::new(*p, *t);
         match cells.iter().find(|one| one.shape == shape) {
-            Some(one) => HeatCell { value: value(one), note: one.note.clone(), chosen: best == Some(shape) },
+            Some(one) => HeatCell { value: (measure.of)(one), note: one.note.clone(), chosen: best == Some(shape) },
             None => HeatCell::missing("not measured"),
         }
     };
     Heat {
-        title: title.to_owned(),
+        title: measure.title.to_owned(),
         note: String::new(),
-        measure: measure.to_owned(),
-        unit,
-        better,
+        measure: measure.name.to_owned(),
+        unit: measure.unit,
+        better: measure.better,
         column_label: "threads per process".to_owned(),
         columns: columns.iter().map(u32::to_string).collect(),
         row_label: "processes".to_owned(),
@@ -238,35 +237,45 @@ fn numbers(cells: &[Shown], of: impl Fn(Shape) -> u32) -> Vec<u32> {
     numbers
 }
 
-/// Throughput over threads, a line for each number of processes.
-fn lines(cells: &[Shown]) -> Lines {
+/// Throughput over threads: what was measured, and for each number of processes what the model says.
+fn lines(cells: &[Shown], verdict: &Verdict, users: u32) -> Lines {
+    let measured = |p: u32| points(cells.iter().filter(|one| one.measured && one.shape.processes == p));
+    let threads = numbers(cells, |shape| shape.threads);
+    let (from, to) = (threads.first().copied().unwrap_or(1), threads.last().copied().unwrap_or(1));
+    let model = verdict.nature.model.as_ref().filter(|_| users > 0);
+    let course = |p: u32| {
+        let model = model?;
+        // Some thirty points make a curve.
+        let step = (to - from).div_ceil(30).max(1) as usize;
+        let rate = |t: u32| (f64::from(t), model.predict(Shape::new(p, t), users).rate_per_s.value);
+        Some((from..=to).step_by(step).map(rate).collect::<Vec<_>>())
+    };
+    let processes = numbers(cells, |shape| shape.processes);
+    let shown = processes.into_iter().filter(|p| !measured(*p).is_empty());
     let of = |p: u32| {
-        let mut points: Vec<(f64, f64)> = cells
-            .iter()
-            .filter(|one| one.shape.processes == p && one.rate.is_finite())
-            .map(|one| (f64::from(one.shape.threads), one.rate))
-            .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let name = if p == 1 { "1 process".to_owned() } else { format!("{p} processes") };
-        Line { name, points, filled: false, dots: true, loose: false }
+        let line = |name: String, points, loose| Line { name, points, filled: false, dots: loose, loose };
+        match course(p) {
+            Some(course) => vec![line(format!("{name}, model"), course, false), line(name, measured(p), true)],
+            None => vec![Line { loose: false, ..line(name, measured(p), true) }],
+        }
     };
     Lines {
         title: "Throughput over threads".to_owned(),
-        note: if cells.iter().any(|one| !one.measured) {
-            "Some points are predicted.".to_owned()
-        } else {
-            String::new()
-        },
-        x: Axis { label: "threads per process".to_owned(), ..Axis::default() },
+        note: if model.is_some() { "Markers were measured; curves are what the model makes of all measurements." } else { "" }.to_owned(),
+        x: Axis { label: "threads per process".to_owned(), unit: Unit::Count, ..Axis::default() },
         y: Axis::new("requests", Unit::PerSecond),
-        lines: numbers(cells, |shape| shape.processes)
-            .into_iter()
-            .take(7)
-            .map(of)
-            .filter(|line| !line.points.is_empty())
-            .collect(),
+        lines: shown.take(3).flat_map(of).collect(),
         ..Lines::default()
     }
+}
+
+/// Threads and rate, in the order of threads.
+fn points<'a>(cells: impl Iterator<Item = &'a Shown>) -> Vec<(f64, f64)> {
+    let known = cells.filter(|one| one.rate.is_finite());
+    let mut points: Vec<(f64, f64)> = known.map(|one| (f64::from(one.shape.threads), one.rate)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
 }
 
 fn frontier(done: &Done, best: Option<Shape>, budget: &Budget) -> Frontier {
@@ -391,7 +400,6 @@ fn table(done: &Done, verdict: &Verdict) -> Option<Section> {
         "CPUs used",
         "app ms",
         "CPU ms",
-        "queue ms",
         "errors",
     ]
     .map(Column::number);
@@ -402,7 +410,7 @@ fn table(done: &Done, verdict: &Verdict) -> Option<Section> {
         .enumerate()
         .filter(|(_, one)| one.server == Kind::Firebrick && !one.look && best == Some(one.cell.shape()));
     let table = Table {
-        caption: String::new(),
+        caption: "look: measured briefly, to predict from; busy: other programs used the CPU; load: the load generator was the limit.".to_owned(),
         columns,
         marked: marked.map(|(at, _)| at).collect(),
         rows: done.measured.iter().map(row).collect(),
@@ -416,7 +424,7 @@ fn row(one: &Measured) -> Vec<String> {
     if let Some(why) = &cell.crashed {
         return name
             .into_iter()
-            .chain(std::iter::repeat_n("-".to_owned(), 12))
+            .chain(std::iter::repeat_n("-".to_owned(), 11))
             .chain([format!("crashed: {why}")])
             .collect();
     }
@@ -433,7 +441,6 @@ fn row(one: &Measured) -> Vec<String> {
         known(cell.cpu_cores),
         known(cell.app_ms),
         known(cell.cpu_ms),
-        known(cell.queue_ms),
         cell.errors.to_string(),
     ];
     name.into_iter().chain(figures).chain([remark(one, cell)]).collect()
@@ -441,10 +448,10 @@ fn row(one: &Measured) -> Vec<String> {
 
 fn remark(one: &Measured, cell: &Cell) -> String {
     let limit = match cell.limited_by {
-        Some(LimitedBy::LoadGenerator) => Some("the load generator was the limit"),
-        Some(LimitedBy::Machine) => Some("others used the CPU"),
+        Some(LimitedBy::LoadGenerator) => Some("load"),
+        Some(LimitedBy::Machine) => Some("busy"),
         None => None,
     };
-    let parts = [one.look.then_some("short look"), limit];
+    let parts = [one.look.then_some("look"), limit];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -106,9 +106,9 @@ fn measured_and_told(options: &Options) -> Result<ExitCode, String> {
     let setting = setting(options);
     let program =
         std::env::current_exe().map_err(|error| format!("the program does not find itself: {error}"))?;
-    let temp = tempfile::Builder::new().prefix("firebrick-tune-").tempdir();
+    let temp = tempfile::Builder::new().prefix(guard::FOLDER).tempdir();
     let temp = temp.map_err(|error| format!("no temporary folder can be made: {error}"))?;
-    let guard = Guard::start(&program)
+    let guard = Guard::start(&program, temp.path())
         .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
     // The search judges by the same budget as the verdict.
     let asked = Options { budget: setting.budget, ..options.clone() };

@@ -41,11 +41,20 @@ pub(crate) struct Memory {
 pub(crate) struct Family {
     /// Its first process, which leads a process group.
     pub(crate) leader: i32,
+    /// When that one was born, in ticks since the system's start: nobody who is older belongs to it. 0 when unknown.
+    pub(crate) born: u64,
     /// What stands in [`MARK`] of all its processes.
     pub(crate) mark: String,
 }
 
 impl Family {
+    /// The family of a process that has just been started.
+    pub(crate) fn of(leader: i32, mark: String) -> Family {
+        let line = fs::read_to_string(format!("/proc/{leader}/stat")).ok();
+        let born = line.and_then(|line| stat(&line)).map_or(0, |stat| stat.born);
+        Family { leader, born, mark }
+    }
+
     /// Everything of it that runs now.
     pub(crate) fn pids(&self) -> Vec<i32> {
         self.members().iter().map(|stat| stat.pid).collect()
@@ -65,7 +74,8 @@ impl Family {
     }
 
     fn is_root(&self, stat: &Stat) -> bool {
-        stat.pid == self.leader || stat.group == self.leader || self.is_marked(stat.pid)
+        let young = stat.born >= self.born;
+        young && (stat.pid == self.leader || stat.group == self.leader || self.is_marked(stat.pid))
     }
 
     fn is_marked(&self, pid: i32) -> bool {
@@ -216,7 +226,7 @@ mod tests {
         // A process that has left both the group and its parent is known by its mark alone.
         shell.args(["-c", "setsid sleep 30 & sleep 30 & wait"]).env(MARK, &mark).process_group(0);
         let mut child = shell.spawn().unwrap();
-        let family = Family { leader: child.id() as i32, mark };
+        let family = Family::of(child.id() as i32, mark);
         let deadline = std::time::Instant::now() + Duration::from_secs(20);
         while family.pids().len() < 3 && std::time::Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));

@@ -45,7 +45,7 @@ const UNSET: [&str; 14] = [
 ];
 /// A worker that was replaced so often before the server was ready will not come up.
 const DEATHS: u64 = 3;
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LOG_LINES: usize = 12;
 
 /// Why a server gives no figures.
@@ -124,7 +124,7 @@ impl Running {
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = ground.cpus.for_server(|| command.spawn())?;
         let leader = i32::try_from(child.id()).map_err(io::Error::other)?;
-        let guarded = ground.guard.watch(Family { leader, mark });
+        let guarded = ground.guard.watch(Family::of(leader, mark));
         Ok(Running { child, guarded, status: None, kind, port, folder, log })
     }
 
@@ -147,30 +147,16 @@ impl Running {
                 return Err(self.crashed(&format!("{what} after {seconds} s (--boot-timeout)")));
             }
             answered = answered || answers(self.port, target, left.min(Duration::from_secs(5)));
-            if let Some(why) = self.dying() {
+            let counters = if answered { self.counters() } else { None };
+            if let Some(why) = counters.as_ref().and_then(dying) {
                 return Err(self.crashed(&why));
             }
-            if answered && self.all_up(shape) {
+            // Others do not tell how many of them have come up.
+            if answered && counters.is_none_or(|counters| counters.ready >= u64::from(shape.processes)) {
                 return Ok(());
             }
             sleep(LOOK_EVERY);
         }
-    }
-
-    /// Whether all workers of a Firebrick have come up; others do not tell.
-    fn all_up(&self, shape: Shape) -> bool {
-        self.counters().is_none_or(|counters| counters.ready >= u64::from(shape.processes))
-    }
-
-    /// Workers of a Firebrick that end as soon as they have begun.
-    fn dying(&self) -> Option<String> {
-        let counters = self.counters()?;
-        (counters.restarts >= DEATHS).then(|| {
-            format!(
-                "its workers die: {} of {} were up, and {} had been replaced",
-                counters.ready, counters.workers, counters.restarts
-            )
-        })
     }
 
     /// What a Firebrick says about itself now.
@@ -194,10 +180,15 @@ impl Running {
         self.status.map(how)
     }
 
-    /// A failure with the last lines of the log.
+    /// A failure with the last lines of the log; what the app itself said stands in the first line.
     pub(crate) fn crashed(&self, what: &str) -> Failed {
         let text = fs::read(&self.log).unwrap_or_default();
-        Failed::Crashed(format!("{what}{}", tail(&String::from_utf8_lossy(&text), &self.folder)))
+        let lines = tail(&String::from_utf8_lossy(&text), &self.folder);
+        if lines.is_empty() {
+            return Failed::Crashed(format!("{what}; it wrote nothing into its log"));
+        }
+        let reason = reason(&lines).map(|reason| format!(": {reason}")).unwrap_or_default();
+        Failed::Crashed(format!("{what}{reason}\nIts log ends:\n{}", lines.join("\n")))
     }
 }
 
@@ -214,6 +205,16 @@ impl Drop for Running {
     }
 }
 
+/// Workers of a Firebrick that end as soon as they have begun.
+fn dying(counters: &Counters) -> Option<String> {
+    (counters.restarts >= DEATHS).then(|| {
+        format!(
+            "its workers die: {} of {} were up, and {} had been replaced",
+            counters.ready, counters.workers, counters.restarts
+        )
+    })
+}
+
 fn how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
@@ -224,21 +225,21 @@ fn how(status: ExitStatus) -> String {
 }
 
 /// The last lines of a log, the server's own folder left out of them.
-fn tail(log: &str, folder: &Path) -> String {
+fn tail(log: &str, folder: &Path) -> Vec<String> {
     let folder = format!("{}/", folder.display());
-    let lines: Vec<String> = log
-        .lines()
-        .map(|line| line.replace(&folder, "").chars().filter(|c| !c.is_control() || *c == '\t').collect())
-        .filter(|line: &String| !line.trim().is_empty())
-        .collect();
-    if lines.is_empty() {
-        return "; it wrote nothing into its log".to_owned();
-    }
-    let last: Vec<String> = lines[lines.len().saturating_sub(LOG_LINES)..]
-        .iter()
-        .map(|line| line.chars().take(400).collect())
-        .collect();
-    format!("; its log ends:\n{}", last.join("\n"))
+    let clean = |line: &str| -> String {
+        let line = line.replace(&folder, "");
+        line.chars().filter(|c| !c.is_control() || *c == '\t').take(400).collect()
+    };
+    let lines: Vec<String> = log.lines().map(clean).filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].to_vec()
+}
+
+/// The line that says most: an exception, else the last one that is neither a server's remark nor part of a backtrace.
+fn reason(lines: &[String]) -> Option<&str> {
+    let said = |line: &&String| !line.starts_with(['[', ' ', '\t', '*', '-']);
+    let exception = lines.iter().find(|line| said(line) && line.contains("Error"));
+    exception.or_else(|| lines.iter().rfind(said)).map(String::as_str)
 }
 
 /// A port that nobody listens on now. Not every server can be given port 0 and asked which one it became.
@@ -271,9 +272,18 @@ mod tests {
     fn the_end_of_a_log_is_what_is_shown() {
         let log: String = (0..30).map(|n| format!("line {n} of /tmp/x/7/server.rb\n\n")).collect();
         let said = tail(&log, Path::new("/tmp/x/7"));
-        assert!(said.ends_with("line 29 of server.rb"), "{said}");
-        assert_eq!(said.lines().count(), LOG_LINES + 1);
-        assert!(tail("", Path::new("/x")).contains("nothing"));
+        assert_eq!(said.len(), LOG_LINES);
+        assert_eq!(said.last().unwrap(), "line 29 of server.rb");
+        assert!(tail("", Path::new("/x")).is_empty());
+    }
+
+    #[test]
+    fn the_app_has_the_word() {
+        let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let log = lines("[now] firebrick: starting\nconfig.ru:3:in `x': no database (RuntimeError)\n\tfrom a.rb:1\nbye");
+        assert_eq!(reason(&log), Some("config.ru:3:in `x': no database (RuntimeError)"));
+        assert_eq!(reason(&lines("one licence only\n[now] firebrick[1]: worker 1 died")), Some("one licence only"));
+        assert_eq!(reason(&lines("[now] x")), None);
     }
 
     #[test]

@@ -114,10 +114,17 @@ impl Known<'_> {
         }
         let recommendation = recommend(self.firm, &predictions, self.budget);
         let best = recommendation.best?;
+        let verified = self.verified();
         if !best.measured {
-            return (self.verified() < AT_MOST).then_some(Step::Verify(best.shape));
+            // Later on a promise has to be clearly better than what was found.
+            let found = self.firm.iter().map(|cell| cell.rate_per_s).fold(0.0, f64::max);
+            let sure = |one: &Prediction| one.shape() == best.shape && one.rate_per_s.low > found;
+            let go_on = verified < VERIFIED || (verified < AT_MOST && predictions.iter().any(sure));
+            // Nothing that was measured fits the budget: then even the last promise is looked at.
+            let needed = verified < AT_MOST && recommend(self.firm, &[], self.budget).best.is_none();
+            return (go_on || needed).then_some(Step::Verify(best.shape));
         }
-        if self.verified() >= VERIFIED {
+        if verified >= VERIFIED {
             return None;
         }
         // A rate that is asked for is reached by the best; whatever else could do it costs more.
@@ -152,9 +159,12 @@ impl Known<'_> {
     }
 
     fn confirm(&self) -> Option<Step> {
+        if self.firm.iter().any(|cell| cell.repeats > 1 && cell.crashed.is_none()) {
+            return None;
+        }
         let best = recommend(self.firm, &[], self.budget).best?;
         let cell = self.firm.iter().find(|cell| cell.shape() == best.shape)?;
-        (cell.repeats < 2 && cell.crashed.is_none()).then_some(Step::Confirm(best.shape))
+        cell.crashed.is_none().then_some(Step::Confirm(best.shape))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::running::{Failed, Ground, Running};
 use crate::server::Kind;
 
 /// Memory is looked at this often, more rarely when a look takes long.
-const LOOK_EVERY: Duration = Duration::from_millis(400);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A look may take this share of the time between looks.
 const SHARE_OF_LOOKS: u32 = 40;
 /// Whoever wants to end does not wait longer than this for answers that are under way.

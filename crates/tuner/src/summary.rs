@@ -10,7 +10,6 @@ pub(crate) fn text(verdict: &Verdict, width: usize) -> String {
     let mut out = String::new();
     section(&mut out, "Mind", &verdict.remarks, width);
     section(&mut out, "What the app is", &verdict.nature.words, width);
-    section(&mut out, "How throughput grows", &laws(verdict), width);
     section(&mut out, "The other servers", &verdict.others, width);
     out.push_str(&recommended(&verdict.recommendation, verdict.pool.as_deref(), width));
     out

@@ -140,6 +140,7 @@ mod tests {
     fn measured(cell: Cell) -> Measured {
         Measured {
             server: Kind::Firebrick,
+            undisturbed: cell.clone(),
             cell,
             look: false,
             wanted_spread: 0.1,
