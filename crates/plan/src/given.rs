@@ -122,6 +122,13 @@ impl Given {
         facts.backlog = self.backlog.unwrap_or(facts.backlog);
         facts.router_timeout_ms = self.router_timeout_ms.unwrap_or(facts.router_timeout_ms);
         let sizes = self.sizes(found, &mut origins)?;
+        let shape_known = found.workers.is_some() || self.workers.is_some() || !self.sizes.is_empty();
+        if !found.source.is_empty() && !shape_known {
+            notes.push(format!(
+                "How many workers and threads there were is not told by {}: one of each is assumed. Give --workers and --threads.",
+                found.source
+            ));
+        }
         if facts.cpu_ms.is_none() && sizes.iter().any(|size| size.threads > 1) {
             notes.push("Threads are taken to run beside each other without limit, as they do when requests mostly wait. Give --cpu-time if they compute.".to_owned());
         }

@@ -104,6 +104,8 @@ const STEPS: u32 = 200;
 const IDLE: [f64; 6] = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0];
 /// Fits whose errors differ by less are equally good.
 const NEARLY: f64 = 0.02;
+/// A cell that is further off than this (as a logarithm) is off for reasons of its own.
+const FAR: f64 = 0.3;
 /// Error that every prediction is allowed.
 const FLOOR: f64 = 0.10;
 /// And what ends at a lock or at the cores besides: there whatever else runs on the machine counts, too.
@@ -242,7 +244,9 @@ fn usable(cell: &Cell) -> bool {
     cell.tells() && cell.users > 0 && cell.processes > 0 && cell.threads > 0
 }
 
-/// Rates of all cells under `demand`, compared: (factor that makes all times right, error that is left).
+/// Rates of all cells under `demand`, compared: (factor that makes all times right, error that is left). A single cell that
+/// is far off, because the machine had something else to do, does not move the others: the factor is a median, and beyond
+/// [`FAR`] it does not matter how far off a cell is.
 fn compare(told: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
     let off = |cell: &&Cell| {
         let present = cell.shape().slots().min(cell.users);
@@ -250,11 +254,33 @@ fn compare(told: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
         // Cells whose repeats differed count less.
         ((rate / cell.rate_per_s).ln(), 1.0 / (0.03 + cell.spread.clamp(0.0, 1.0)).powi(2))
     };
-    let offs: Vec<(f64, f64)> = told.iter().map(off).collect();
+    let mut offs: Vec<(f64, f64)> = told.iter().map(off).collect();
+    offs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let weight: f64 = offs.iter().map(|(_, weight)| weight).sum();
-    let mean = offs.iter().map(|(off, weight)| off * weight).sum::<f64>() / weight;
-    let error = offs.iter().map(|(off, weight)| (off - mean).powi(2) * weight).sum::<f64>() / weight;
-    (mean.exp(), error.sqrt())
+    let middle = middle(&offs, weight / 2.0);
+    let squared = |off: f64| (off - middle).abs().min(FAR).powi(2);
+    let error = offs.iter().map(|(off, share)| squared(*off) * share).sum::<f64>() / weight;
+    (middle.exp(), error.sqrt())
+}
+
+/// The weighted median: where half of the weight is passed, between its neighbours as far as it lies between them.
+fn middle(sorted: &[(f64, f64)], half: f64) -> f64 {
+    let mut passed = 0.0;
+    let mut before: Option<(f64, f64)> = None;
+    for &(off, weight) in sorted {
+        let at = passed + weight / 2.0;
+        if at >= half {
+            return match before {
+                Some((last, last_at)) if at > last_at => {
+                    last + (off - last) * (half - last_at) / (at - last_at)
+                }
+                _ => off,
+            };
+        }
+        before = Some((off, at));
+        passed += weight;
+    }
+    sorted.last().map_or(0.0, |(off, _)| *off)
 }
 
 /// CPU time is known: looks for the time that the lock is held, which is that of the CPU unless the cells say otherwise.

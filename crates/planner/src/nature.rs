@@ -240,6 +240,17 @@ mod tests {
     }
 
     #[test]
+    fn one_cell_that_went_wrong_does_not_spoil_the_fit() {
+        let mut all = cells(Demand { wait: 100.0, lock: 5.0, cpu: 5.0 }, true);
+        for factor in [0.4, 3.0] {
+            all[3].rate_per_s *= factor;
+            let model = nature(&all).model.unwrap();
+            assert!((model.alone_ms() - 105.0).abs() < 8.0, "{model:?}");
+            all[3].rate_per_s /= factor;
+        }
+    }
+
+    #[test]
     fn too_little_is_unknown() {
         let all = cells(Demand { wait: 50.0, lock: 10.0, cpu: 10.0 }, false);
         assert_eq!(nature(&all[..1]).kind, Kind::Unknown);

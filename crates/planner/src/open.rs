@@ -34,3 +34,52 @@ pub(crate) fn times(model: &Model, shape: Shape, cores: f64, rate: f64, most: f6
         p99: queue.response_percentile(99.0),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Cell;
+
+    /// An app on four cores, from two cells of a closed load of 30.
+    fn app(wait: f64, lock: f64) -> Model {
+        let cell = |threads: u32| {
+            let demand = crate::closed::Demand { wait, lock, cpu: lock };
+            let rate_per_s = crate::closed::throughput(demand, 1, threads, 4.0) * 1_000.0;
+            let cpu_cores = Some(rate_per_s * lock / 1_000.0);
+            Cell {
+                processes: 1,
+                threads,
+                users: 30,
+                rate_per_s,
+                cpu_cores,
+                cores: Some(4.0),
+                ..Cell::default()
+            }
+        };
+        Model::fit(&[cell(1), cell(10)]).unwrap()
+    }
+
+    fn mean(model: &Model, shape: Shape, rate: f64, most: f64) -> Option<f64> {
+        times(model, shape, 4.0, rate, most).map(|times| times.mean)
+    }
+
+    #[test]
+    fn a_quiet_server_answers_in_the_time_that_a_request_takes() {
+        let waiting = app(95.0, 5.0);
+        assert!((mean(&waiting, Shape::new(2, 10), 1.0, 190.0).unwrap() - 100.0).abs() < 12.0);
+        let computing = app(1.0, 30.0);
+        assert!((mean(&computing, Shape::new(2, 10), 1.0, 66.0).unwrap() - 31.0).abs() < 4.0);
+    }
+
+    #[test]
+    fn a_busy_one_takes_longer_and_one_that_cannot_is_none() {
+        let computing = app(1.0, 30.0);
+        let at = |rate| mean(&computing, Shape::new(2, 10), rate, 66.0);
+        assert!(at(60.0).unwrap() > 2.0 * at(10.0).unwrap());
+        assert_eq!(at(66.0), None);
+        assert_eq!(at(0.0), None);
+        // More threads do not help who computes, more processes do.
+        let more = mean(&computing, Shape::new(4, 10), 60.0, 130.0).unwrap();
+        assert!(more < at(60.0).unwrap() / 1.5);
+    }
+}
