@@ -122,7 +122,10 @@ impl Given {
         facts.backlog = self.backlog.unwrap_or(facts.backlog);
         facts.router_timeout_ms = self.router_timeout_ms.unwrap_or(facts.router_timeout_ms);
         let sizes = self.sizes(found, &mut origins)?;
-        let shape_known = found.workers.is_some() || self.workers.is_some() || !self.sizes.is_empty();
+        let shape_known = found.workers.is_some()
+            || self.workers.is_some()
+            || self.threads.is_some()
+            || !self.sizes.is_empty();
         if !found.source.is_empty() && !shape_known {
             notes.push(format!(
                 "How many workers and threads there were is not told by {}: one of each is assumed. Give --workers and --threads.",
@@ -374,7 +377,10 @@ mod tests {
         assert_eq!(both.origins[1].1.from, "log");
         let shorter = basis(&["--response-time", "7ms", "--p95", "35ms"], &found).unwrap();
         assert_eq!(shorter.facts.cpu_ms, None, "CPU time of other requests");
-        assert!(shorter.facts.cv > 1.5 && shorter.notes.len() == 1, "{shorter:?}");
+        assert!(
+            shorter.facts.cv > 1.5 && shorter.notes.iter().any(|note| note.contains("CPU time")),
+            "{shorter:?}"
+        );
         let nothing = Found { source: "the log".to_owned(), ..Found::default() };
         assert!(
             basis(&[], &nothing).unwrap_err().starts_with("the log does not tell how many requests come")
