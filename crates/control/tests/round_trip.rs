@@ -1,7 +1,8 @@
 //! Server and client together, over a real socket.
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
-use control::{ControlAddress, Provider, Server, client};
+use control::client::{self, Client};
+use control::{ControlAddress, Provider, Server};
 use stats::{InFlight, QueueSnapshot, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,8 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tokio::sync::oneshot;
 
+const TOKEN: &str = "a+b/c=0123456789";
+
 struct Running {
     path: PathBuf,
+    port: ControlAddress,
     _dir: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -20,8 +24,10 @@ impl Running {
     fn start() -> Running {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run/control.sock");
-        let mut server = Server::new(None);
+        let mut server = Server::new(Some(TOKEN.to_owned()));
         server.listen(&ControlAddress::Unix(path.clone())).unwrap();
+        server.listen(&"tcp://127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = server.ports().next().unwrap();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -32,7 +38,7 @@ impl Running {
                 }
             });
         });
-        Running { path, _dir: dir, stop: Some(stop), thread: Some(thread) }
+        Running { path, port, _dir: dir, stop: Some(stop), thread: Some(thread) }
     }
 
     fn raw(&self, request: &[u8]) -> String {
@@ -139,6 +145,51 @@ fn requests_in_flight_are_told_as_asked() {
     assert!(json(&server.path, "/requests?limit=1&backtraces=0")[0]["backtrace"].is_null());
     for wrong in ["/requests?limit=many", "/requests?limit=0", "/requests?limit=-1"] {
         assert!(matches!(client::get(&server.path, wrong), Err(client::Error::Refused(400, _))), "{wrong}");
+    }
+}
+
+#[test]
+fn a_port_answers_whoever_shows_the_token() {
+    let server = Running::start();
+    let ask = |token: Option<&str>| Client::new(server.port.clone(), token.map(str::to_owned));
+    assert_eq!(ask(Some(TOKEN)).stats().unwrap().pid, 99);
+    assert_eq!(ask(Some(TOKEN)).requests(3, false).unwrap().len(), 3);
+    for wrong in [None, Some("a+b/c=012345678"), Some("")] {
+        let error = ask(wrong).stats().unwrap_err();
+        assert!(matches!(error, client::Error::Token(_)) && error.to_string().contains("--token"), "{error}");
+    }
+    assert_eq!(Client::new(ControlAddress::Unix(server.path.clone()), None).stats().unwrap().pid, 99);
+}
+
+#[test]
+fn fine_buckets_tell_what_came_between() {
+    let server = Running::start();
+    let stats = Client::new(ControlAddress::Unix(server.path.clone()), None).stats().unwrap();
+    assert_eq!(stats.front.total_ms.since(&stats::DurationSummary::default()).count, 1);
+    let coarse = json(&server.path, "/stats?buckets=1");
+    assert!(coarse["total_ms"]["buckets"].as_array().unwrap().len() > stats.front.total_ms.buckets.len());
+}
+
+#[test]
+fn the_history_begins_with_the_server() {
+    let server = Running::start();
+    let history = json(&server.path, "/history");
+    assert_eq!((&history["step_s"], &history["pid"]), (&10.into(), &99.into()));
+    assert_eq!(history["points"], serde_json::json!([]));
+}
+
+#[test]
+fn the_page_is_for_browsers() {
+    let server = Running::start();
+    let answer = server.raw(b"GET / HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n\r\n");
+    assert!(
+        answer.contains("content-type: text/html") && answer.contains("<title>Firebrick</title>"),
+        "{answer}"
+    );
+    for field in
+        ["x-frame-options: DENY", "content-security-policy: default-src 'none'", "cache-control: no-store"]
+    {
+        assert!(answer.contains(field), "{field} is missing");
     }
 }
 

@@ -128,11 +128,12 @@ fn a_server_that_is_gone_is_said_over_its_last_figures() {
 }
 
 #[test]
-fn a_trace_shows_the_apps_own_lines_first_of_all() {
+fn in_a_trace_the_apps_own_lines_stand_out() {
     let mut traced = state(3);
     let lines = vec![
         "/usr/lib/ruby/sleep.rb:1:in `sleep'".to_owned(),
         "/srv/shop/app/slow.rb:7:in `call'".to_owned(),
+        "config.ru:3:in `run'".to_owned(),
     ];
     traced.over =
         Over::Trace { request: request("/slow", 5_000.0, Some(0)), found: Found::Lines(lines), scroll: 0 };
@@ -141,6 +142,7 @@ fn a_trace_shows_the_apps_own_lines_first_of_all() {
         shown.contains("▶ app/slow.rb:7:in `call'") && shown.contains("/usr/lib/ruby/sleep.rb:1"),
         "{shown}"
     );
+    assert!(shown.contains("▶ config.ru:3") && shown.contains("Esc closes"), "{shown}");
     assert!(shown.contains("GET /slow · 5.00 s · worker 0, thread 2"), "{shown}");
     traced.over = Over::Help;
     assert!(text(&traced, 80, 24).contains("where it is in Ruby"));
