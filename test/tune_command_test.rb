@@ -11,6 +11,7 @@ class TuneCase < Case
   # Enough to tell the natures apart, and no more: sixteen users, a table of four cells.
   LOAD = %w[-c 16 -n 160 --repeats 2].freeze
   GRID = %w[-w 1,2 -t 1,8].freeze
+  CALM_TRIES = 3
 
   def setup
     firebrick_only
@@ -57,6 +58,16 @@ class TuneCase < Case
     JSON.parse(out)
   end
 
+  # The same when other programs leave the machine alone; where they do not, again, and then it counts as it is.
+  def tuned_calmly(*args)
+    figures = nil
+    CALM_TRIES.times do
+      figures = tuned(*args)
+      break if figures["cells"].none? { |one| one["limited_by"] == "Machine" }
+    end
+    figures
+  end
+
   def best(figures)
     shape = figures.dig("recommendation", "best", "shape")
     refute_nil shape, figures["recommendation"].inspect
@@ -77,7 +88,7 @@ end
 
 class TuneNatureTest < TuneCase
   it "sees that an app waits, and gives it threads" do
-    figures = tuned(app("sleep"), *GRID, *LOAD)
+    figures = tuned_calmly(app("sleep"), *GRID, *LOAD)
     assert_equal "waiting", figures.dig("nature", "kind"), words(figures)
     assert_equal 8, best(figures).last
     assert_equal 4, figures["cells"].size
@@ -87,19 +98,19 @@ class TuneNatureTest < TuneCase
   end
 
   it "sees that an app computes, and gives it processes" do
-    figures = tuned(app("cpu"), *GRID, *LOAD)
+    figures = tuned_calmly(app("cpu"), *GRID, *LOAD)
     assert_equal "computing", figures.dig("nature", "kind"), words(figures)
     assert_equal 2, best(figures).first, figures["recommendation"].inspect if Etc.nprocessors > 1
   end
 
   it "sees that an app does both" do
-    figures = tuned(app("mix"), *GRID, *LOAD)
+    figures = tuned_calmly(app("mix"), *GRID, *LOAD)
     assert_equal "mixed", figures.dig("nature", "kind"), words(figures)
     assert_equal 8, best(figures).last
   end
 
   it "finds a leak" do
-    figures = tuned(app("leak"), "-w", "1", "-t", "4", "-c", "8", "-n", "1600", "--repeats", "2")
+    figures = tuned_calmly(app("leak"), "-w", "1", "-t", "4", "-c", "8", "-n", "1600", "--repeats", "2")
     leak = figures.dig("nature", "leak")
     refute_nil leak, words(figures)
     assert_in_delta 150_000, leak["bytes_per_request"], 75_000
@@ -111,7 +122,7 @@ class TuneNatureTest < TuneCase
   end
 
   it "sees that an app holds the lock for nothing, and gives it processes" do
-    figures = tuned(app("hog"), *GRID, *LOAD)
+    figures = tuned_calmly(app("hog"), *GRID, *LOAD)
     assert_equal "lock_hog", figures.dig("nature", "kind"), words(figures)
     assert_equal 2, best(figures).first
   end

@@ -295,10 +295,16 @@ pub(crate) mod tests {
             ..Cell::default()
         };
         let calm = undisturbed(&cell, 0.68);
-        assert!((calm.rate_per_s - 250.0).abs() < 1e-6 && (calm.cpu_cores.unwrap() - 1.0).abs() < 1e-6, "{calm:?}");
+        assert!(
+            (calm.rate_per_s - 250.0).abs() < 1e-6 && (calm.cpu_cores.unwrap() - 1.0).abs() < 1e-6,
+            "{calm:?}"
+        );
         assert!((calm.app_ms.unwrap() - 4.0).abs() < 1e-6 && calm.tells());
         let waiting = Cell { threads: 8, users: 30, rate_per_s: 350.0, cpu_cores: Some(0.1), ..cell.clone() };
-        assert!((undisturbed(&waiting, 0.8).rate_per_s - 350.0 / 0.9).abs() < 1e-6, "each thread waits for itself");
+        assert!(
+            (undisturbed(&waiting, 0.8).rate_per_s - 350.0 / 0.9).abs() < 1e-6,
+            "each thread waits for itself"
+        );
         let crowd = Cell { processes: 10, ..cell.clone() };
         assert_eq!(undisturbed(&crowd, 5.0), crowd, "they make each other wait");
         let alone = Cell { limited_by: None, ..cell };

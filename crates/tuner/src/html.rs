@@ -129,12 +129,27 @@ fn shapes(done: &Done, verdict: &Verdict, budget: &Budget) -> Option<Section> {
     if cells.is_empty() {
         return None;
     }
-    let rate = Measure { title: "Throughput", name: "requests", unit: Unit::PerSecond, better: Better::More, of: |one| one.rate };
-    let memory = Measure { title: "Memory", name: "memory (PSS)", unit: Unit::Bytes, better: Better::Less, of: |one| one.memory };
+    let rate = Measure {
+        title: "Throughput",
+        name: "requests",
+        unit: Unit::PerSecond,
+        better: Better::More,
+        of: |one| one.rate,
+    };
+    let memory = Measure {
+        title: "Memory",
+        name: "memory (PSS)",
+        unit: Unit::Bytes,
+        better: Better::Less,
+        of: |one| one.memory,
+    };
     let (rate, memory) = (heat(&cells, best, rate), heat(&cells, best, memory));
     let blocks = vec![
         Block::Plots(vec![Plot::Heat(rate), Plot::Heat(memory)]),
-        Block::Plots(vec![Plot::Lines(lines(&cells, verdict, users)), Plot::Frontier(frontier(done, best, budget))]),
+        Block::Plots(vec![
+            Plot::Lines(lines(&cells, verdict, users)),
+            Plot::Frontier(frontier(done, best, budget)),
+        ]),
     ];
     Some(section(
         "Throughput and memory of each shape",
@@ -212,7 +227,9 @@ fn heat(cells: &[Shown], best: Option<Shape>, measure: Measure) -> Heat {
     let cell = |p: &u32, t: &u32| {
         let shape = Shape::new(*p, *t);
         match cells.iter().find(|one| one.shape == shape) {
-            Some(one) => HeatCell { value: (measure.of)(one), note: one.note.clone(), chosen: best == Some(shape) },
+            Some(one) => {
+                HeatCell { value: (measure.of)(one), note: one.note.clone(), chosen: best == Some(shape) }
+            }
             None => HeatCell::missing("not measured"),
         }
     };
@@ -256,13 +273,20 @@ fn lines(cells: &[Shown], verdict: &Verdict, users: u32) -> Lines {
         let name = if p == 1 { "1 process".to_owned() } else { format!("{p} processes") };
         let line = |name: String, points, loose| Line { name, points, filled: false, dots: loose, loose };
         match course(p) {
-            Some(course) => vec![line(format!("{name}, model"), course, false), line(name, measured(p), true)],
+            Some(course) => {
+                vec![line(format!("{name}, model"), course, false), line(name, measured(p), true)]
+            }
             None => vec![Line { loose: false, ..line(name, measured(p), true) }],
         }
     };
     Lines {
         title: "Throughput over threads".to_owned(),
-        note: if model.is_some() { "Markers were measured; curves are what the model makes of all measurements." } else { "" }.to_owned(),
+        note: if model.is_some() {
+            "Markers were measured; curves are what the model makes of all measurements."
+        } else {
+            ""
+        }
+        .to_owned(),
         x: Axis { label: "threads per process".to_owned(), unit: Unit::Count, ..Axis::default() },
         y: Axis::new("requests", Unit::PerSecond),
         lines: shown.take(3).flat_map(of).collect(),

@@ -203,7 +203,9 @@ mod tests {
 
     #[test]
     fn turns_are_differences_of_threads_that_live() {
-        let turns = |all: &[(i32, u64, u64)]| Turns(all.iter().map(|(task, ran, waited)| (*task, (*ran, *waited))).collect());
+        let turns = |all: &[(i32, u64, u64)]| {
+            Turns(all.iter().map(|(task, ran, waited)| (*task, (*ran, *waited))).collect())
+        };
         let (before, now) = (turns(&[(1, 10, 1), (2, 90, 9)]), turns(&[(1, 30, 5), (3, 7, 2)]));
         assert_eq!(now.since(&before), (Duration::from_nanos(27), Duration::from_nanos(6)));
         assert_eq!(turn("123 45 6\n"), Some((123, 45)));

@@ -183,12 +183,12 @@ impl Running {
     /// A failure with the last lines of the log; what the app itself said stands in the first line.
     pub(crate) fn crashed(&self, what: &str) -> Failed {
         let text = fs::read(&self.log).unwrap_or_default();
-        let lines = tail(&String::from_utf8_lossy(&text), &self.folder);
+        let lines = clean(&String::from_utf8_lossy(&text), &self.folder);
         if lines.is_empty() {
             return Failed::Crashed(format!("{what}; it wrote nothing into its log"));
         }
         let reason = reason(&lines).map(|reason| format!(": {reason}")).unwrap_or_default();
-        Failed::Crashed(format!("{what}{reason}\nIts log ends:\n{}", lines.join("\n")))
+        Failed::Crashed(format!("{what}{reason}\nIts log ends:\n{}", last(&lines).join("\n")))
     }
 }
 
@@ -224,21 +224,25 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// The last lines of a log, the server's own folder left out of them.
-fn tail(log: &str, folder: &Path) -> Vec<String> {
+/// Lines of a log that hold something, the server's own folder left out of them.
+fn clean(log: &str, folder: &Path) -> Vec<String> {
     let folder = format!("{}/", folder.display());
     let clean = |line: &str| -> String {
         let line = line.replace(&folder, "");
         line.chars().filter(|c| !c.is_control() || *c == '\t').take(400).collect()
     };
-    let lines: Vec<String> = log.lines().map(clean).filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(LOG_LINES)..].to_vec()
+    log.lines().map(clean).filter(|line| !line.trim().is_empty()).collect()
+}
+
+/// The last lines.
+fn last(lines: &[String]) -> &[String] {
+    &lines[lines.len().saturating_sub(LOG_LINES)..]
 }
 
 /// The line that says most: an exception, else the last one that is neither a server's remark nor part of a backtrace.
 fn reason(lines: &[String]) -> Option<&str> {
     let said = |line: &&String| !line.starts_with(['[', ' ', '\t', '*', '-']);
-    let exception = lines.iter().find(|line| said(line) && line.contains("Error"));
+    let exception = lines.iter().rfind(|line| said(line) && line.contains("Error"));
     exception.or_else(|| lines.iter().rfind(said)).map(String::as_str)
 }
 
@@ -271,18 +275,23 @@ mod tests {
     #[test]
     fn the_end_of_a_log_is_what_is_shown() {
         let log: String = (0..30).map(|n| format!("line {n} of /tmp/x/7/server.rb\n\n")).collect();
-        let said = tail(&log, Path::new("/tmp/x/7"));
-        assert_eq!(said.len(), LOG_LINES);
-        assert_eq!(said.last().unwrap(), "line 29 of server.rb");
-        assert!(tail("", Path::new("/x")).is_empty());
+        let all = clean(&log, Path::new("/tmp/x/7"));
+        assert_eq!((all.len(), last(&all).len()), (30, LOG_LINES));
+        assert_eq!(last(&all).last().unwrap(), "line 29 of server.rb");
+        assert!(last(&clean("\n\x1b\n", Path::new("/x"))).is_empty());
     }
 
     #[test]
     fn the_app_has_the_word() {
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let log = lines("[now] firebrick: starting\nconfig.ru:3:in `x': no database (RuntimeError)\n\tfrom a.rb:1\nbye");
+        let log = lines(
+            "[now] firebrick: starting\nconfig.ru:3:in `x': no database (RuntimeError)\n\tfrom a.rb:1\nbye",
+        );
         assert_eq!(reason(&log), Some("config.ru:3:in `x': no database (RuntimeError)"));
-        assert_eq!(reason(&lines("one licence only\n[now] firebrick[1]: worker 1 died")), Some("one licence only"));
+        assert_eq!(
+            reason(&lines("one licence only\n[now] firebrick[1]: worker 1 died")),
+            Some("one licence only")
+        );
         assert_eq!(reason(&lines("[now] x")), None);
     }
 

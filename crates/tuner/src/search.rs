@@ -132,7 +132,7 @@ impl Known<'_> {
         let fits = |shape: Shape| recommendation.rejected.iter().all(|rejected| rejected.shape != shape);
         let worth =
             predictions.iter().filter(|one| one.rate_per_s.high >= WORTH * wanted && fits(one.shape()));
-                // The one that is least like those that are known tells most.
+        // The one that is least like those that are known tells most.
         let distant = worth.max_by(|a, b| {
             let key = |one: &&Prediction| (self.distance(one.shape()), one.rate_per_s.value);
             let ((da, ra), (db, rb)) = (key(a), key(b));
@@ -219,7 +219,8 @@ mod tests {
     impl App {
         fn cell(&self, shape: Shape, users: u32, parts: u32) -> Cell {
             let Shape { processes, threads } = shape;
-            let cell = Cell { processes, threads, users, cores: Some(CORES), repeats: parts, ..Cell::default() };
+            let cell =
+                Cell { processes, threads, users, cores: Some(CORES), repeats: parts, ..Cell::default() };
             if processes >= self.crashes_from {
                 return Cell { crashed: Some("no more of us".to_owned()), ..cell };
             }
@@ -235,7 +236,9 @@ mod tests {
                 rate_per_s: rate,
                 latency_ms: Times { mean: ms, cv: 0.2, p50: ms, p95: 1.3 * ms, p99: 1.5 * ms },
                 cpu_cores: Some(rate * self.cpu / 1_000.0),
-                pss_bytes: u64::from(processes) * 20_000_000 + u64::from(shape.slots()) * 200_000 + 30_000_000,
+                pss_bytes: u64::from(processes) * 20_000_000
+                    + u64::from(shape.slots()) * 200_000
+                    + 30_000_000,
                 ..cell
             }
         }
@@ -250,8 +253,18 @@ mod tests {
             let crashed = looks.iter().filter(|cell| cell.crashed.is_some());
             let firm: Vec<Cell> = crashed.chain(&verified).cloned().collect();
             let telling: Vec<Cell> = looks.iter().chain(&verified).cloned().collect();
-            let known = Known { candidates, users: USERS, cores: CORES, budget, looked: &looked, firm: &firm, telling: &telling };
-            let Some(step) = known.next() else { return (recommend(&firm, &[], budget).best.map(|best| best.shape), steps) };
+            let known = Known {
+                candidates,
+                users: USERS,
+                cores: CORES,
+                budget,
+                looked: &looked,
+                firm: &firm,
+                telling: &telling,
+            };
+            let Some(step) = known.next() else {
+                return (recommend(&firm, &[], budget).best.map(|best| best.shape), steps);
+            };
             assert!(!steps.contains(&step) && steps.len() < 12, "{step:?} again after {steps:?}");
             steps.push(step);
             match step {
@@ -283,7 +296,13 @@ mod tests {
     fn few_cells_find_the_best_of_apps_of_all_kinds() {
         let small = Budget { memory_bytes: Some(90_000_000), ..Budget::default() };
         let few = Budget { db_connections: Some(10), ..Budget::default() };
-        for app in [app(100.0, 1.0, 1.0), app(0.5, 27.0, 27.0), app(80.0, 9.0, 9.0), app(20.0, 10.0, 10.0), app(0.5, 10.0, 0.3)] {
+        for app in [
+            app(100.0, 1.0, 1.0),
+            app(0.5, 27.0, 27.0),
+            app(80.0, 9.0, 9.0),
+            app(20.0, 10.0, 10.0),
+            app(0.5, 10.0, 0.3),
+        ] {
             for budget in [Budget::default(), small, few] {
                 within_a_tenth(app, &budget);
             }
@@ -324,7 +343,10 @@ mod tests {
     fn candidates_end_where_users_are_used_up() {
         let shapes = candidates(None, None, 2.0, 30);
         assert!(shapes.contains(&Shape::new(1, 32)) && !shapes.contains(&Shape::new(1, 48)));
-        assert!(shapes.iter().any(|shape| shape.processes >= 8) && shapes.iter().all(|shape| shape.processes <= 8));
+        assert!(
+            shapes.iter().any(|shape| shape.processes >= 8)
+                && shapes.iter().all(|shape| shape.processes <= 8)
+        );
         assert_eq!(candidates(None, None, 2.0, 1), [Shape::new(1, 1)]);
     }
 

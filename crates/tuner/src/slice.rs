@@ -71,7 +71,8 @@ pub(crate) fn measure(
 ) -> Result<Slice, Failed> {
     let stages = running.kind == Kind::Firebrick;
     let plan = plan(&ground.options.asking, portion, running.port, stages);
-    let (counters, ticks, cpu, turns) = (running.counters(), machine_ticks(), running.family().cpu(), running.family().turns());
+    let (counters, ticks, cpu, turns) =
+        (running.counters(), machine_ticks(), running.family().cpu(), running.family().turns());
     let mut looks = Looks::new(running.family().clone(), before);
     let over = Arc::new(AtomicBool::new(false));
     let mut impatient = false;
@@ -289,7 +290,11 @@ mod tests {
         assert_eq!(judged(&used(0.4, 0.5, 0.05, 0.0)), None, "there was CPU left");
         assert_eq!(judged(&used(0.01, 0.92, 0.05, 0.5)), None, "the server had the machine for itself");
         assert_eq!(judged(&used(0.01, 0.5, 0.05, 0.4)), Some(Limit::Machine), "others took nearly half");
-        assert_eq!(judged(&used(0.01, 0.05, 0.05, 0.02)), None, "others took nearly all, and the server did not want it");
+        assert_eq!(
+            judged(&used(0.01, 0.05, 0.05, 0.02)),
+            None,
+            "others took nearly all, and the server did not want it"
+        );
         assert_eq!(judged(&used(0.01, 0.6, 0.38, 0.2)), Some(Limit::LoadGenerator));
         let divided = Used { divided: true, ..used(0.01, 0.5, 0.45, 0.0) };
         assert_eq!(judged(&divided), None, "each had CPUs of its own");
