@@ -7,6 +7,7 @@ use pool::table::Row;
 use pool::{Busy, Slot, Trace, UnderWay};
 use stats::{InFlight, Phase};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -30,11 +31,11 @@ impl Camera {
     async fn traces(&self, requests: &[UnderWay]) -> HashMap<Serial, Vec<Trace>> {
         let mut asked = HashMap::new();
         for serial in requests.iter().filter_map(|request| Some(request.sent?.serial)) {
-            if !asked.contains_key(&serial) {
+            if let Entry::Vacant(vacant) = asked.entry(serial) {
                 let (answer, traces) = oneshot::channel();
+                vacant.insert(traces);
                 // While the server ends nobody takes the order, and nobody answers.
                 let _ = self.commands.send(Command::Trace(serial, answer)).await;
-                asked.insert(serial, traces);
             }
         }
         let deadline = Instant::now() + PATIENCE;

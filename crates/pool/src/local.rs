@@ -330,16 +330,18 @@ impl Local {
 
     /// The `limit` oldest requests that wait or that a worker has.
     fn under_way(&self, limit: usize) -> Vec<UnderWay> {
-        let mut calls: Vec<(Option<(Serial, u32)>, Rc<Call>)> =
-            self.waiting.borrow().iter().map(|(_, (_, call))| (None, call.clone())).collect();
+        let waiting = self.waiting.borrow();
+        let mut calls: Vec<(Option<Sent>, Rc<Call>)> =
+            waiting.iter().map(|(_, (_, call))| (None, call.clone())).collect();
         for link in self.links.borrow().iter() {
-            link.each_flight(|id, call| calls.push((Some((link.serial, id)), call.clone())));
+            let sent = |id| Some(Sent { serial: link.serial, link: self.index, id });
+            link.each_flight(|id, call| calls.push((sent(id), call.clone())));
         }
         calls.sort_by_key(|(_, call)| call.asked());
         calls.truncate(limit);
-        let tell = |(sent, call): (Option<(Serial, u32)>, Rc<Call>)| {
+        let tell = |(sent, call): (Option<Sent>, Rc<Call>)| {
             call.with_head(|head| UnderWay {
-                sent: sent.map(|(serial, id)| Sent { serial, link: self.index, id }),
+                sent,
                 method: head.method.escape_ascii().to_string(),
                 path: head.path().escape_ascii().to_string(),
                 asked_us: head.asked_us,
