@@ -48,6 +48,9 @@ fn answer(matches: &ArgMatches) -> Result<(String, bool), String> {
         Some(from) => {
             sources::read(from, given.look_ms, given.token.clone()).map_err(|why| format!("--from: {why}"))?
         }
+        None if given.look_ms.is_some() => {
+            return Err("--look: there is nothing to watch; add --from with the folder of a running server, e.g. --from .".to_owned());
+        }
         None => Found::default(),
     };
     let basis = given.with(&found)?;
@@ -99,6 +102,11 @@ mod tests {
             plan(&["--rate", "120/s", "--response-time", "7ms", "--instances", "1", "--slo", "p99<40ms"])
                 .unwrap();
         assert!(!enough && text.contains("does not keep p99 < 40 ms"), "{text}");
+    }
+
+    #[test]
+    fn there_has_to_be_something_to_look_at() {
+        assert!(plan(&[&MANUAL[..], &["--look", "5s"]].concat()).unwrap_err().contains("--from ."));
     }
 
     #[test]

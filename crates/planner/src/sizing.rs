@@ -11,6 +11,7 @@ use crate::explain;
 use crate::facts::{Facts, MONTH_HOURS, Size};
 use crate::slo::Slo;
 use crate::steps::Step;
+use crate::words::figure;
 
 /// More instances than this are not looked for.
 pub const MOST_INSTANCES: u32 = 1_000_000;
@@ -213,7 +214,8 @@ fn needed(facts: &Facts, capacity: &Capacity, within_slo: Option<f64>) -> Result
         let count = (rate / each).ceil();
         if count > f64::from(MOST_INSTANCES) {
             return Err(Impossible(format!(
-                "this would take more than a million instances ({count:.0}): is the unit of the rate or of the response time right?"
+                "this would take more than a million instances ({}): is the unit of the rate or of the response time right?",
+                figure(count)
             )));
         }
         Ok((count as u32).max(1))
