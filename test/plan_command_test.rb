@@ -8,7 +8,7 @@ require "rbconfig"
 class PlanCommandTest < Case
   parallel!
 
-  # A tenth of a second of waiting for each request.
+  # Each request waits for 50 ms and computes next to nothing.
   SLEEPER = 'run ->(env) { sleep 0.05; [200, { "content-type" => "text/plain" }, ["ok"]] }'
 
   def setup
