@@ -76,7 +76,8 @@ pub enum Verdict {
 }
 
 /// Runs `plan` and blocks until it is over, at the latest `timeouts.grace` after its end. A run that ends by count and has no
-/// end in time waits for its last answers as long as `timeouts.request` allows. `watch` is called about ten times a second on
+/// end in time waits for its last answers as long as `timeouts.request` allows; in an open model what was due and found no
+/// connection by then is `unsent`. `watch` is called about ten times a second on
 /// the calling thread.
 ///
 /// Precision: open models send within some 50 µs of the intended time as long as the load generator has CPU to spare

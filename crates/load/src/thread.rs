@@ -157,6 +157,11 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
             starter.start();
         }
     }
+    if run.plan.stop.requests.is_some() {
+        // All were due, so this ends too, even when the server answers none of those that wait.
+        let timeouts = &run.plan.timeouts;
+        run.set_end(NEVER, lane.now().saturating_add(nanoseconds(timeouts.request + timeouts.grace)));
+    }
     lane.drained.set(true);
     lane.wake_all();
     if lane.slots() == 0 {

@@ -41,6 +41,31 @@ fn it_never_accepts() {
 }
 
 #[test]
+fn its_queue_is_full() {
+    let listener =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    listener.bind(&any.into()).and_then(|()| listener.listen(0)).expect("a port");
+    let address = listener.local_addr().ok().and_then(|address| address.as_socket()).expect("its address");
+    let mut plan = for_a_while(closed(address, 8, 1));
+    plan.timeouts.connect = Duration::from_millis(100);
+    let outcome = ends_soon(&plan);
+    assert!(outcome.errors.connect_timeout > 0 && outcome.errors.cut_off > 0, "{:?}", outcome.errors);
+}
+
+#[test]
+fn it_swallows_all_that_were_asked_for() {
+    let address = serve(|mut stream| while matches!(stream.read(&mut [0; 1024]), Ok(1..)) {});
+    let mut plan = open(address, 1000.0, Duration::from_secs(9), 2);
+    plan.stop = Stop { requests: Some(100), ..Stop::default() };
+    plan.timeouts.request = Duration::from_millis(200);
+    plan.timeouts.grace = Duration::from_millis(100);
+    let outcome = ends_soon(&plan);
+    assert_eq!((outcome.ok, outcome.sent + outcome.errors.unsent), (0, 100), "{:?}", outcome.errors);
+    assert!(outcome.errors.timeout > 0 && outcome.errors.unsent > 80, "{:?}", outcome.errors);
+}
+
+#[test]
 fn it_answers_byte_by_byte() {
     let address = serve(|mut stream| {
         for byte in OK.bytes() {
