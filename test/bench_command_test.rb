@@ -247,6 +247,7 @@ class BenchAgainstFirebrickTest < BenchCase
       assert_in_delta 2, found.dig("summary", "seconds"), 0.5
       assert_equal 4, answers(result(server.url, "--replay", "#{dir}/access.log", "--speed", "10x", "--replay-unsafe"))
       out, = bench(server.url, "--replay", "#{dir}/access.log", "--speed", "10x")
+      out = out.split.join(" ")
       assert_match(/1 requests? of the log/, out)
       assert_match(/could not be read, such as .*access\.log:3: junk/, out)
     end
