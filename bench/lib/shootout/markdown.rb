@@ -78,9 +78,8 @@ module Bench
         [*head, *sorted(table).map { |row| "| #{[*row['cells'], *figures(row, table)].join(' | ')} |" }].join("\n")
       end
 
-      # Best first by the first column that has a good direction; rows without a figure last.
-      def sorted(table)
-        column = table["columns"].find { |one| one["better"] }
+      # Best first by the first column that has a good direction, or by another one; rows without a figure last.
+      def sorted(table, column = table["columns"].find { |one| one["better"] })
         return table["rows"] unless table["comparable"] && column
 
         table["rows"].sort_by.with_index do |row, index|

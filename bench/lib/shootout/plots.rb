@@ -45,7 +45,7 @@ module Bench
       # What the report crate understands: groups of bars, medians with the spread of the rounds.
       def self.bars(plot, table)
         series = plot["groups"].values.map(&:last).compact.uniq
-        groups = Markdown.sorted(table).group_by { |row| plot["groups"].fetch(row["name"]).first }
+        groups = Markdown.sorted(table, plot.slice("metric", "better")).group_by { |row| plot["groups"].fetch(row["name"]).first }
         bars = groups.map { |label, rows| group(plot, label, rows, series) }.reject { |one| one["bars"].empty? }
         { "bars" => { "title" => plot["title"], "note" => plot["note"], "x" => { "label" => plot["label"], "unit" => plot["unit"], "from" => 0 },
                       "better" => plot["better"], "series" => series, "groups" => bars } }
