@@ -41,7 +41,7 @@ module Bench
         machines = documents.map { |one| one["machine"] }.uniq
         versions = documents.map { |one| one["versions"] }.reduce({}, :merge)
         <<~TEXT.chomp
-          The comparisons that people quote, measured again side by side by [`bench/shootout`](README.md#the-shoot-out), which takes everybody from Debian's packages.
+          The comparisons that people quote, measured again side by side by [`bench/shootout`](README.md#the-shoot-out), which takes everybody from Debian's packages (and uses what is installed already).
           Servers take turns (A B C, A B C, …), each freshly started; a figure is the median of the rounds, a ratio the median of the rounds' own ratios. CPU is that of the whole
           process tree, memory too (PSS: shared pages count in part). Rows that compete stand in the order of the first column that says who is better. Every sample is in [plots/](plots/).
 
