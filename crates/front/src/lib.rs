@@ -25,6 +25,7 @@ mod log_file;
 mod pipeline;
 mod plan;
 mod request_id;
+mod scripts;
 mod serve;
 mod server_timing;
 mod signals;

@@ -3,13 +3,17 @@
 use crate::access_log::AccessLog;
 use crate::forwarded::Forwarded;
 use crate::request_id::RequestIds;
-use crate::sites::local::{LocalSite, LocalSites};
+use crate::scripts::local::LocalScripts;
 use crate::server_timing::Timing;
+use crate::sites::local::{LocalSite, LocalSites};
 use crate::stamp::Stamp;
 use handler::{Ending, Exchange, Fault, Handler, Request, Response};
 use pool::Rack;
+use script::Next;
 use site::{Answer, PublicFiles};
 use stats::Finished;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -26,6 +30,8 @@ pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
     pub(crate) timing: Timing,
+    /// Handlers on mruby, before everything else.
+    pub(crate) scripts: Option<Rc<LocalScripts>>,
     pub(crate) sites: Rc<LocalSites>,
     pub(crate) app: Option<App>,
     pub(crate) recorder: stats::Recorder,
@@ -41,9 +47,11 @@ impl Handler for Pipeline {
         if let Some(trace) = &timed {
             trace.measure.set(true);
         }
-        let mut response = match self.sites.of(&exchange.request) {
-            Some(site) => self.site(&site, exchange).await,
-            None => self.app(exchange).await,
+        let mut response = match &self.scripts {
+            Some(scripts) if scripts.want(&exchange.request) => {
+                Box::pin(scripts.handle(exchange, self)).await
+            }
+            _ => self.behind(exchange).await,
         };
         if let (Some(ids), Some(id)) = (&self.ids, id) {
             ids.mark(&mut response.fields, &id);
@@ -85,7 +93,22 @@ impl Handler for Pipeline {
     }
 }
 
+/// What a handler leaves to others.
+impl Next for Pipeline {
+    fn answer(&self, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response> + '_>> {
+        Box::pin(self.behind(exchange))
+    }
+}
+
 impl Pipeline {
+    /// The site of the request's host, else the app.
+    async fn behind(&self, exchange: Exchange) -> Response {
+        match self.sites.of(&exchange.request) {
+            Some(site) => self.site(&site, exchange).await,
+            None => self.app(exchange).await,
+        }
+    }
+
     /// The site answers, or says who does.
     async fn site(&self, local: &LocalSite, exchange: Exchange) -> Response {
         if let Some(explained) = local.explain(&exchange.request) {

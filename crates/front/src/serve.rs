@@ -8,10 +8,11 @@ use crate::error_log::ErrorLog;
 use crate::leftovers::Leftovers;
 use crate::listen::{self, Bound, Listener};
 use crate::plan;
+use crate::scripts;
 use crate::signals::{Signals, Wish};
 use crate::sites::{self, Sites};
 use crate::snapshot::Camera;
-use crate::thread::{self, Phase, Seed};
+use crate::thread::{self, Phase, Scripts, Seed};
 use pool::Shared;
 use pool::supervisor::{AppFacts, Command, Notice, Supervisor};
 use settings::{Loaded, Settings};
@@ -46,6 +47,7 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     loaded.settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
     let (found, notes) = sites::load::load(&loaded.settings)?;
     let settings = Arc::new(plan::with_rules(loaded, &found));
+    let handlers = scripts::plan(&settings)?;
     let mut signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
     let error_log = Arc::new(ErrorLog::open(&settings.logs.error_log)?);
     let access_log = open_access_log(&settings, &error_log)?;
@@ -72,7 +74,24 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     let facts: Option<AppFacts> = supervisor.as_ref().map(|supervisor| supervisor.facts().clone());
     let shared = supervisor.as_ref().map(Supervisor::shared);
     let (new_sites, sites) = watch::channel(Arc::new(found));
-    let threads = Threads::start(&settings, shared.as_ref(), &sites, access_log.as_ref(), &error_log)?;
+    let (told, mut loaded) = mpsc::unbounded_channel();
+    let handlers = handlers.map(|handlers| {
+        let (new, plan) = watch::channel(handlers);
+        tokio::task::spawn_local(scripts::watch::run(settings.clone(), new, error_log.clone()));
+        Scripts { plan, told }
+    });
+    let threads = Threads::start(
+        &settings,
+        shared.as_ref(),
+        &sites,
+        handlers.as_ref(),
+        access_log.as_ref(),
+        &error_log,
+    )?;
+    if handlers.is_some() {
+        let patience = settings.timeouts.worker_boot_timeout;
+        scripts::ready(&mut loaded, settings.front_threads as usize, patience).await?;
+    }
     tokio::task::spawn_local(sites::watch::run(settings.clone(), new_sites, error_log.clone()));
     let (commands, orders) = mpsc::channel(16);
     let camera = Camera {
@@ -236,6 +255,7 @@ impl Threads {
         settings: &Arc<Settings>,
         shared: Option<&Arc<Shared>>,
         sites: &watch::Receiver<Arc<Sites>>,
+        scripts: Option<&Scripts>,
         access_log: Option<&access_log::Output>,
         error_log: &Arc<ErrorLog>,
     ) -> Result<Threads, String> {
@@ -254,6 +274,7 @@ impl Threads {
                 settings: settings.clone(),
                 shared: shared.cloned(),
                 sites: sites.clone(),
+                scripts: scripts.cloned(),
                 recorder,
                 access_log: access_log.map(|log| log.log(settings.logs.log_format, header)),
                 error_log: error_log.clone(),

@@ -7,10 +7,11 @@ use crate::forwarded::Forwarded;
 use crate::listen::Listener;
 use crate::pipeline::{self, App, Pipeline};
 use crate::request_id::RequestIds;
+use crate::scripts::local::LocalScripts;
+use crate::server_timing::Timing;
 use crate::sites::Sites;
 use crate::sites::load::bounds;
 use crate::sites::local::{LocalSites, OnFailure};
-use crate::server_timing::Timing;
 use crate::stamp::Stamp;
 use handler::Fault;
 use http::{Context, Timers};
@@ -43,6 +44,7 @@ pub(crate) struct Seed {
     /// The pool that runs the app, if there is one.
     pub(crate) shared: Option<Arc<Shared>>,
     pub(crate) sites: watch::Receiver<Arc<Sites>>,
+    pub(crate) scripts: Option<Scripts>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) error_log: Arc<ErrorLog>,
@@ -51,6 +53,15 @@ pub(crate) struct Seed {
     pub(crate) phase: watch::Receiver<Phase>,
     /// Dropped when the thread has drained.
     pub(crate) drained: mpsc::Sender<()>,
+}
+
+/// Handlers on mruby, for a front thread.
+#[derive(Clone)]
+pub(crate) struct Scripts {
+    /// The handlers, whenever they change.
+    pub(crate) plan: watch::Receiver<Arc<script::Plan>>,
+    /// Is told once whether the first ones can be used.
+    pub(crate) told: mpsc::UnboundedSender<Result<(), String>>,
 }
 
 /// Starts the thread.
@@ -75,6 +86,7 @@ async fn run(seed: Seed) {
         settings,
         shared,
         sites,
+        scripts,
         recorder,
         access_log,
         error_log,
@@ -107,7 +119,8 @@ async fn run(seed: Seed) {
         let timers = timers.clone();
         spawn_local(async move { timers.run().await });
     }
-    let pipeline = pipeline(&settings, local, local_sites, recorder.clone(), access_log, &error_log);
+    let scripts = scripts.and_then(|scripts| local_scripts(scripts, &recorder, &error_log));
+    let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
     let context = Context::new(pipeline, http_limits(&settings), timers);
     let acceptor = Rc::new(Acceptor {
         context: context.clone(),
@@ -154,6 +167,7 @@ fn complaint(log: &Arc<ErrorLog>) -> Box<dyn Fn(&str)> {
 fn pipeline(
     settings: &Settings,
     local: Option<Rc<Local>>,
+    scripts: Option<Rc<LocalScripts>>,
     sites: Rc<LocalSites>,
     recorder: stats::Recorder,
     access_log: Option<AccessLog>,
@@ -177,11 +191,36 @@ fn pipeline(
         ids,
         timing: Timing::new(settings.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+        scripts,
         sites,
         app,
         recorder,
         access_log,
         complain: complaint(log),
+    }
+}
+
+/// Opens this thread's VM and has the handlers evaluated; tells whether they can be used.
+fn local_scripts(
+    scripts: Scripts,
+    recorder: &stats::Recorder,
+    log: &Arc<ErrorLog>,
+) -> Option<Rc<LocalScripts>> {
+    let Scripts { plan, told } = scripts;
+    let complain: Rc<dyn Fn(&str)> = complaint(log).into();
+    let first = plan.borrow().clone();
+    match LocalScripts::new(first, failed(recorder, log), complain) {
+        Ok(local) => {
+            let waiting = local.clone();
+            // Whoever waits for the answer has gone when the server ends.
+            spawn_local(async move { drop(told.send(waiting.ready().await)) });
+            spawn_local(local.clone().follow(plan));
+            Some(local)
+        }
+        Err(why) => {
+            let _ = told.send(Err(why));
+            None
+        }
     }
 }
 

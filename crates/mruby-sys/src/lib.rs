@@ -58,6 +58,7 @@ unsafe extern "C" {
     pub fn fb_request(vm: *mut fb_vm, slot: u32, app: u32, fields: *const fb_field, count: usize) -> c_int;
     pub fn fb_resume(vm: *mut fb_vm, slot: u32, value: fb_bytes) -> c_int;
     pub fn fb_abandon(vm: *mut fb_vm, slot: u32);
+    pub fn fb_limit(vm: *mut fb_vm, task_limit: usize);
     pub fn fb_heap(vm: *mut fb_vm) -> usize;
     pub fn fb_collect(vm: *mut fb_vm);
     pub fn fb_interrupt(vm: *mut fb_vm);

@@ -46,6 +46,7 @@ never! {
     fb_request(*mut fb_vm, u32, u32, *const fb_field, usize) -> c_int;
     fb_resume(*mut fb_vm, u32, fb_bytes) -> c_int;
     fb_abandon(*mut fb_vm, u32);
+    fb_limit(*mut fb_vm, usize);
     fb_heap(*mut fb_vm) -> usize;
     fb_collect(*mut fb_vm);
     fb_interrupt(*mut fb_vm);

@@ -35,7 +35,7 @@ struct fb_vm {
   size_t first_allocation;
   size_t heap;         /* bytes that mruby holds */
   size_t ceiling;      /* what `heap` may reach during this resume */
-  atomic_bool interrupted;
+  atomic_int interrupted; /* how many allocations are still to fail; with the hook: whether to raise */
   buffer out;
   mrb_value roots;     /* one registered Array: fibers, interned Strings, what else must stay */
   mrb_value fibers;    /* slot => Fiber */
@@ -60,8 +60,12 @@ static void *allocate(mrb_state *mrb, void *old, size_t size, void *user) {
   if (size > before) {
     if (vm->heap + (size - before) > vm->ceiling) return NULL;
 #ifndef MRB_USE_DEBUG_HOOK
-    /* Without the hook this is the only place where code that runs away can be stopped. */
-    if (atomic_load_explicit(&vm->interrupted, memory_order_relaxed)) return NULL;
+    /* Without the hook this is the only place where code that runs away can be stopped. mruby tries again after a
+     * collection, so it takes two failures to raise; not more, so that what rescues has memory to do so. */
+    if (atomic_load_explicit(&vm->interrupted, memory_order_relaxed) > 0) {
+      atomic_fetch_sub_explicit(&vm->interrupted, 1, memory_order_relaxed);
+      return NULL;
+    }
 #endif
   }
   void *new = realloc(old, size);
@@ -87,7 +91,7 @@ static void hook(mrb_state *mrb, const struct mrb_irep *irep, const mrb_code *pc
   (void)irep;
   (void)pc;
   (void)regs;
-  if (atomic_load_explicit(&vm->interrupted, memory_order_relaxed)) {
+  if (atomic_exchange_explicit(&vm->interrupted, 0, memory_order_relaxed)) {
     mrb_raise(mrb, vm->interrupted_class, "the handler ran for too long without waiting");
   }
 }
@@ -283,14 +287,17 @@ static mrb_value rt_call(mrb_state *mrb, mrb_value self) {
   return answer;
 }
 
-/* What a task is in the middle of when it must not leave: the C function between it and its fiber, by the name of the
- * method that Ruby called. 0 when it may leave. */
-static mrb_sym what_holds(mrb_state *mrb) {
+/* The frame that a task must not leave because a C function stands between it and its fiber. NULL when it may leave. */
+static mrb_callinfo *what_holds(mrb_state *mrb) {
   struct mrb_context *c = mrb->c;
   for (mrb_callinfo *ci = c->ci; ci > c->cibase; ci--) {
-    if (ci->cci > 0) return ci->mid ? ci->mid : mrb_intern_lit(mrb, "block");
+    if (ci->cci > 0) return ci;
   }
-  return 0;
+  return NULL;
+}
+
+static mrb_sym name_of(mrb_state *mrb, const mrb_callinfo *ci) {
+  return ci->mid ? ci->mid : mrb_intern_lit(mrb, "a block");
 }
 
 /* Rt.wait(op, *args): hands the task back to the event loop. Must stay the last act. */
@@ -300,11 +307,12 @@ static mrb_value rt_wait(mrb_state *mrb, mrb_value self) {
   const mrb_value *args;
   (void)self;
   mrb_get_args(mrb, "*", &args, &count);
-  mrb_sym holder = what_holds(mrb);
-  if (holder) {
+  mrb_callinfo *held = what_holds(mrb);
+  if (held) {
     mrb_raisef(mrb, E_FIBER_ERROR,
-               "cannot wait here: the method `%n' was called from inside mruby itself (an implicit to_s, hash, "
-               "default block, const_missing or &:symbol), call it before and keep what it gives", holder);
+               "cannot wait here: `%n' was called by mruby itself within `%n' (a default block of a Hash, an implicit "
+               "to_s, const_missing or &:symbol); call what waits before, and keep what it gives",
+               name_of(mrb, held), name_of(mrb, held - 1));
   }
   vm->out.length = 0;
   put_counted(mrb, &vm->out, '[', count);
@@ -585,6 +593,8 @@ void fb_abandon(fb_vm *vm, uint32_t slot) {
   if (slot < RARRAY_LEN(vm->fibers)) RARRAY_PTR(vm->fibers)[slot] = mrb_nil_value();
 }
 
+void fb_limit(fb_vm *vm, size_t task_limit) { vm->config.task_limit = task_limit; }
+
 size_t fb_heap(fb_vm *vm) { return vm->heap; }
 
 void fb_collect(fb_vm *vm) {
@@ -592,7 +602,7 @@ void fb_collect(fb_vm *vm) {
   mrb_full_gc(vm->mrb);
 }
 
-void fb_interrupt(fb_vm *vm) { atomic_store_explicit(&vm->interrupted, 1, memory_order_relaxed); }
+void fb_interrupt(fb_vm *vm) { atomic_store_explicit(&vm->interrupted, 2, memory_order_relaxed); }
 
 /* ---- open and close -------------------------------------------------------------------------------------------- */
 

@@ -85,6 +85,9 @@ int fb_resume(fb_vm *vm, uint32_t slot, fb_bytes value);
 /* Forgets the fiber of a task that waits: the next job of this slot gets a new one. */
 void fb_abandon(fb_vm *vm, uint32_t slot);
 
+/* What one resume may add to the heap from now on, bytes. */
+void fb_limit(fb_vm *vm, size_t task_limit);
+
 /* Bytes of the heap now; live objects of the collector. */
 size_t fb_heap(fb_vm *vm);
 /* Collects everything: for tests and for idle times. */

@@ -304,6 +304,12 @@ impl Vm {
         Value::read(bytes).unwrap_or(Value::Nil)
     }
 
+    /// What one step may add to the heap from now on, bytes.
+    pub fn limit_step(&mut self, bytes: usize) {
+        // SAFETY: the VM is open.
+        unsafe { sys::fb_limit(self.raw.as_ptr(), bytes) };
+    }
+
     /// Bytes of the heap.
     pub fn heap(&self) -> usize {
         // SAFETY: the VM is open.

@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let plan = Plan {
             sources: vec![Source::read(file.as_ref())?],
-            routes: vec![Route { path: String::new(), handlers: vec![0], limits }],
+            routes: vec![Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
             heap: 1 << 30,
             temp_dir: std::env::temp_dir(),
         };

@@ -20,6 +20,7 @@ mod runtime;
 mod script;
 mod stream;
 mod tasks;
+mod watchdog;
 
 pub use load::{Source, check};
 pub use runtime::Complain;

@@ -2,9 +2,12 @@
 
 use crate::ops::CALLS;
 use crate::park::Park;
-use mruby::{Exception, Interned, Limits, Step, Tape, Text, Value, Vm};
+use crate::script::Limits;
+use crate::watchdog::Watched;
+use mruby::{Exception, Interned, Step, Tape, Text, Value, Vm};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Is told what goes wrong outside of any request.
 pub type Complain = Rc<dyn Fn(&str)>;
@@ -28,6 +31,9 @@ pub(crate) struct Runtime {
     idle: RefCell<Vec<u32>>,
     tasks: Cell<u32>,
     broken: Cell<bool>,
+    watched: Watched,
+    /// For tasks that belong to no route: those that load handlers, and blocks given to `task`.
+    pub(crate) loosest: Arc<Limits>,
     pub(crate) load_app: Interned,
     pub(crate) run_block: Interned,
 }
@@ -35,14 +41,17 @@ pub(crate) struct Runtime {
 /// A task's place in the VM, idle when dropped in time.
 pub(crate) struct Seat {
     runtime: Rc<Runtime>,
+    limits: Arc<Limits>,
     number: u32,
     waits: Cell<bool>,
 }
 
 impl Runtime {
+    /// A VM with a heap of so many bytes.
+    ///
     /// # Errors
     /// When there is no mruby, no memory, or a prelude fails.
-    pub(crate) fn open(limits: Limits, complain: Complain) -> Result<Rc<Runtime>, String> {
+    pub(crate) fn open(heap: usize, loosest: Limits, complain: Complain) -> Result<Rc<Runtime>, String> {
         let state = Rc::new(State { park: Park::default(), spawned: RefCell::default(), complain });
         let host = {
             let state = state.clone();
@@ -53,7 +62,7 @@ impl Runtime {
                 }
             })
         };
-        let mut vm = Vm::open(limits, host)?;
+        let mut vm = Vm::open(mruby::Limits { heap, step: heap }, host)?;
         let numbers = CALLS.iter().enumerate().map(|(number, (name, _))| format!("{name} = {number}\n"));
         let numbers = format!("module Rt\n{}end\n", numbers.collect::<String>());
         let preludes = [("calls.rb", numbers.as_str())].into_iter().chain(PRELUDES.iter().copied());
@@ -64,6 +73,8 @@ impl Runtime {
         let mut name = |name: &str| vm.intern(name.as_bytes()).ok_or("no memory for a Ruby VM".to_owned());
         let (load_app, run_block) = (name("load_app")?, name("run_block")?);
         Ok(Rc::new(Runtime {
+            watched: Watched::new(vm.interrupt()),
+            loosest: Arc::new(loosest),
             vm: RefCell::new(vm),
             state,
             idle: RefCell::default(),
@@ -74,13 +85,18 @@ impl Runtime {
         }))
     }
 
-    /// A place for a task.
-    pub(crate) fn seat(self: &Rc<Self>) -> Seat {
+    /// A place for a task; `None` when as many as its limits allow are taken.
+    pub(crate) fn seat(self: &Rc<Self>, limits: &Arc<Limits>) -> Option<Seat> {
+        let taken = self.tasks.get() as usize - self.idle.borrow().len();
+        (taken < limits.max_tasks).then(|| self.any_seat(limits))
+    }
+
+    fn any_seat(self: &Rc<Self>, limits: &Arc<Limits>) -> Seat {
         let number = self.idle.borrow_mut().pop().unwrap_or_else(|| {
             self.tasks.set(self.tasks.get() + 1);
             self.tasks.get() - 1
         });
-        Seat { runtime: self.clone(), number, waits: Cell::new(false) }
+        Seat { runtime: self.clone(), limits: limits.clone(), number, waits: Cell::new(false) }
     }
 
     pub(crate) fn intern(&self, text: &[u8]) -> Option<Interned> {
@@ -100,28 +116,39 @@ impl Runtime {
 
 impl Seat {
     pub(crate) fn start(&self, job: Interned, args: &Tape) -> Step {
-        let step = self.runtime.vm.borrow_mut().start(self.number, job, args);
-        self.stepped(step)
+        self.step(|vm| vm.start(self.number, job, args))
     }
 
     pub(crate) fn request<'a>(&self, app: u32, env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>) -> Step {
-        let step = self.runtime.vm.borrow_mut().request(self.number, app, env);
-        self.stepped(step)
+        self.step(|vm| vm.request(self.number, app, env))
     }
 
     pub(crate) fn resume(&self, value: &Tape) -> Step {
-        let step = self.runtime.vm.borrow_mut().resume(self.number, value);
-        self.stepped(step)
+        self.step(|vm| vm.resume(self.number, value))
     }
 
-    fn stepped(&self, step: Step) -> Step {
+    fn step(&self, run: impl FnOnce(&mut Vm) -> Step) -> Step {
+        let mut vm = self.runtime.vm.borrow_mut();
+        vm.limit_step(self.limits.request_heap);
+        let (step, ended) = self.runtime.watched.step(self.limits.step_time, || run(&mut vm));
         self.waits.set(matches!(step, Step::Wait));
         if matches!(step, Step::Broken(_)) {
             self.runtime.broken.set(true);
         }
-        step
+        match step {
+            // Without the debug hook it looks like a lack of memory.
+            Step::Raised(error) if ended => Step::Raised(Exception {
+                class: TOO_LONG.to_owned(),
+                message: "it computed for longer than mruby.step_time without waiting".to_owned(),
+                ..error
+            }),
+            step => step,
+        }
     }
 }
+
+/// Class of the exception that ends a step which takes too long.
+const TOO_LONG: &str = "Rt::Interrupted";
 
 /// How often a task that is given up may wait once more in its `ensure` before it is left to the collector.
 const LAST_WAITS: usize = 4;

@@ -4,7 +4,7 @@ use crate::answer;
 use crate::env::{self, Names};
 use crate::load::{Source, told};
 use crate::runtime::{Complain, Runtime, Seat, in_log};
-use crate::stream::Outlet;
+use crate::stream::{Head, Outlet};
 use crate::tasks::{Asker, drive, start_spawned};
 use handler::{Body, Exchange, Failure, FailureKind, Fields, Incoming, Request, Response};
 use http::body::{Collected, collect};
@@ -33,6 +33,26 @@ pub struct Limits {
     pub max_body: usize,
 }
 
+impl Limits {
+    /// Of each limit the largest.
+    fn loosest<'a>(all: impl Iterator<Item = &'a Limits>) -> Limits {
+        let none = Limits {
+            request_heap: 0,
+            step_time: Some(Duration::ZERO),
+            deadline: Some(Duration::ZERO),
+            max_tasks: 1,
+            max_body: 0,
+        };
+        all.fold(none, |most, limits| Limits {
+            request_heap: most.request_heap.max(limits.request_heap),
+            step_time: most.step_time.zip(limits.step_time).map(|(a, b)| a.max(b)),
+            deadline: most.deadline.zip(limits.deadline).map(|(a, b)| a.max(b)),
+            max_tasks: most.max_tasks.max(limits.max_tasks),
+            max_body: most.max_body.max(limits.max_body),
+        })
+    }
+}
+
 /// Handlers below a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
@@ -41,7 +61,7 @@ pub struct Route {
     /// Asked in this order; numbers of [`Plan::sources`].
     pub handlers: Vec<usize>,
     /// What a request may take.
-    pub limits: Limits,
+    pub limits: Arc<Limits>,
 }
 
 /// All handlers of a server.
@@ -82,8 +102,8 @@ impl Script {
     /// # Errors
     /// When there is no mruby or no memory.
     pub fn open(plan: Arc<Plan>, complain: Complain, failed: OnFailure) -> Result<Rc<Script>, String> {
-        let step = plan.routes.iter().map(|route| route.limits.request_heap).max().unwrap_or(plan.heap);
-        let runtime = Runtime::open(mruby::Limits { heap: plan.heap, step }, complain)?;
+        let loosest = Limits::loosest(plan.routes.iter().map(|route| &*route.limits));
+        let runtime = Runtime::open(plan.heap, loosest, complain)?;
         let names = Names::new(&runtime).ok_or("no memory for a Ruby VM")?;
         let apps = RefCell::default();
         let script = Rc::new(Script { runtime, names, plan, apps, loaded: watch::Sender::new(0), failed });
@@ -153,15 +173,25 @@ impl Script {
             Ok(body) => body,
             Err(failure) => return Err(Box::new((failure, exchange))),
         };
-        let seat = self.runtime.seat();
+        let Some(seat) = self.runtime.seat(&route.limits) else {
+            let why = format!("mruby.max_tasks ({}) are under way", route.limits.max_tasks);
+            return Err(fail(FailureKind::QueueFull, why, exchange));
+        };
         let first =
             env::build(&self.names, &exchange.request, route.path.as_bytes(), body.as_deref(), |env| {
                 seat.request(app, env.iter().copied())
             });
         // Most handlers never wait: for them nothing is set up.
-        if matches!(first, Step::Done) {
-            start_spawned(&self.runtime);
-            return self.read(exchange);
+        match first {
+            Step::Done => {
+                start_spawned(&self.runtime);
+                return self.read(exchange);
+            }
+            Step::Raised(error) | Step::Broken(error) => {
+                start_spawned(&self.runtime);
+                return Err(fail(FailureKind::Internal, in_log(&error), exchange));
+            }
+            Step::Wait => {}
         }
         self.wait(route, exchange, seat, first).await
     }
@@ -174,7 +204,7 @@ impl Script {
         seat: Seat,
         first: Step,
     ) -> Result<Answer, Failed> {
-        let (outlet, head) = Outlet::new();
+        let (outlet, mut head) = Outlet::new();
         let asker = Rc::new(Asker { outlet: Some(RefCell::new(outlet)) });
         let runtime = self.runtime.clone();
         let mut task: Pin<Box<dyn Future<Output = Result<(), Exception>>>> =
@@ -182,17 +212,14 @@ impl Script {
         let ended = tokio::select! {
             biased;
             ended = &mut task => ended,
-            Ok(head) = head => {
-                let (runtime, fields) = (self.runtime.clone(), head.fields);
+            Ok(head) = &mut head => {
+                let runtime = self.runtime.clone();
                 tokio::task::spawn_local(async move {
                     if let Err(error) = task.await {
                         (runtime.state.complain)(&format!("in a response that had begun: {}", in_log(&error)));
                     }
                 });
-                let pairs = fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
-                let response = answer::fields(pairs)
-                    .and_then(|fields| answer::response(head.status, fields, Body::Stream(Box::new(head.body))));
-                return response.map(Answer::Final).map_err(|failure| Box::new((failure, exchange)));
+                return begun(head, exchange);
             }
             span = over(route.limits.deadline) => {
                 let why = format!("the handler gave no answer within mruby.deadline ({} s)", span.as_secs_f64());
@@ -202,7 +229,11 @@ impl Script {
         if let Err(error) = ended {
             return Err(fail(FailureKind::Internal, in_log(&error), exchange));
         }
-        self.read(exchange)
+        // A short body may be whole before its head has been seen.
+        match head.try_recv() {
+            Ok(head) => begun(head, exchange),
+            Err(_) => self.read(exchange),
+        }
     }
 
     /// The response that the last step gave.
@@ -276,6 +307,14 @@ fn fail(kind: FailureKind, why: impl Into<std::borrow::Cow<'static, str>>, excha
     Box::new((Failure::new(kind, why), exchange))
 }
 
+/// A response whose body is still being made.
+fn begun(head: Head, exchange: Exchange) -> Result<Answer, Failed> {
+    let pairs = head.fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
+    let response = answer::fields(pairs)
+        .and_then(|fields| answer::response(head.status, fields, Body::Stream(Box::new(head.body))));
+    response.map(Answer::Final).map_err(|failure| Box::new((failure, exchange)))
+}
+
 /// What handlers set before they left the answer to others.
 fn add(response: &mut Response, fields: &Fields) {
     fields.iter().for_each(|(name, value)| response.fields.push(name, value));
@@ -298,7 +337,7 @@ async fn load(script: Rc<Script>) {
     for source in &script.plan.sources {
         let mut args = Tape::new();
         args.array(2).str(&source.code).str(source.name());
-        let seat = runtime.seat();
+        let Some(seat) = runtime.seat(&runtime.loosest) else { return };
         let first = seat.start(runtime.load_app, &args);
         let app = match drive(runtime, &seat, &Rc::default(), first).await {
             Ok(()) => {

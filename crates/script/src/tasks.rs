@@ -57,7 +57,10 @@ pub(crate) fn start_spawned(runtime: &Rc<Runtime>) {
     for block in blocks {
         let runtime = runtime.clone();
         tokio::task::spawn_local(async move {
-            let seat = runtime.seat();
+            let Some(seat) = runtime.seat(&runtime.loosest) else {
+                (runtime.state.complain)("a task could not be started: mruby.max_tasks are under way");
+                return;
+            };
             let mut args = Tape::new();
             args.array(1).int(block);
             let first = seat.start(runtime.run_block, &args);

@@ -14,10 +14,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// How often to look.
-const EVERY: Duration = Duration::from_millis(500);
+pub(crate) const EVERY: Duration = Duration::from_millis(500);
 
 /// What tells one state of a file from another; `None` when it is not there.
-type Mark = Option<(u64, u64, i64, i64)>;
+pub(crate) type Mark = Option<(u64, u64, i64, i64)>;
 
 /// Gives new sites to `threads` whenever a file changes. What is wrong with a file is told to `log`; then the old sites stay.
 /// Health checks run for the sites that are in force.
@@ -49,7 +49,7 @@ pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Site
     }
 }
 
-fn marks(sources: &[PathBuf]) -> Vec<Mark> {
+pub(crate) fn marks(sources: &[PathBuf]) -> Vec<Mark> {
     let mark = |path: &PathBuf| {
         let found = std::fs::metadata(path).ok()?;
         Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))

@@ -31,8 +31,9 @@ entries! { Category::Mruby;
         key: "mruby.step_time",
         flags: &[long("mruby-step-time", "TIME")],
         default: "1s",
-        doc: "How long a handler may compute without waiting (503 beyond); 0 is off",
-        more: "While it computes, its front thread does nothing else.",
+        doc: "How long a handler may compute without waiting (500 beyond); 0 is off",
+        more: "While it computes, its front thread does nothing else. A libmruby without the debug hook (Debian 12's) can only be \
+               stopped when the code allocates.",
     }
     DEADLINE: OrOff<Period> = OrOff(Period::ANY), {
         key: "mruby.deadline",

@@ -1,0 +1,86 @@
+//! Handlers on mruby in the composition: which there are, a front thread's own, and when they are made anew.
+//!
+//! [`plan`] reads the files; [`local`] is a front thread's VM with them; [`watch`] reads them again when one changes.
+
+pub(crate) mod local;
+pub(crate) mod watch;
+
+use script::{Limits, Plan, Route, Source};
+use settings::Settings;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// The handlers that the settings name, read and looked through; `None` when there are none.
+///
+/// # Errors
+/// A file that cannot be read, or the first syntax error; or that this program has no mruby.
+pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
+    let mruby = &settings.mruby;
+    if mruby.routes.is_empty() {
+        return Ok(None);
+    }
+    let mut files: Vec<&PathBuf> = Vec::new();
+    let mut routes = Vec::new();
+    for route in &mruby.routes {
+        let number = |file| {
+            files.iter().position(|known| *known == file).unwrap_or_else(|| {
+                files.push(file);
+                files.len() - 1
+            })
+        };
+        let handlers = route.handlers.iter().map(number).collect();
+        let limits = &route.limits;
+        let limits = Limits {
+            request_heap: limits.request_heap,
+            step_time: limits.step_time,
+            deadline: limits.deadline,
+            max_tasks: limits.max_tasks,
+            max_body: limits.max_body,
+        };
+        routes.push(Route { path: route.path.clone(), handlers, limits: Arc::new(limits) });
+    }
+    let sources = files.into_iter().map(|file| Source::read(file)).collect::<Result<Vec<_>, _>>()?;
+    sources.iter().try_for_each(script::check)?;
+    Ok(Some(Arc::new(Plan { sources, routes, heap: mruby.heap, temp_dir: settings.temp_dir.clone() })))
+}
+
+/// Ready when `threads` front threads have evaluated their handlers.
+///
+/// # Errors
+/// What the first handler that cannot be used says; that they take too long.
+pub(crate) async fn ready(
+    told: &mut mpsc::UnboundedReceiver<Result<(), String>>,
+    threads: usize,
+    patience: Duration,
+) -> Result<(), String> {
+    let all = async {
+        for _ in 0..threads {
+            told.recv().await.unwrap_or_else(|| Err("a front thread ended".to_owned()))?;
+        }
+        Ok(())
+    };
+    tokio::time::timeout(patience, all).await.unwrap_or_else(|_| {
+        Err(format!("the handlers did not load within worker_boot_timeout ({} s)", patience.as_secs_f64()))
+    })
+}
+
+/// Evaluates the handlers once without serving them: for `firebrick check`. How many there are.
+///
+/// # Errors
+/// As of [`plan`] and [`ready`].
+pub(crate) async fn try_out(settings: &Settings) -> Result<Option<usize>, String> {
+    let Some(plan) = plan(settings)? else { return Ok(None) };
+    let count = plan.sources.len();
+    let script =
+        script::Script::open(plan, std::rc::Rc::new(|what| eprintln!("{what}")), Box::new(|_, _| {}))?;
+    let patience = settings.timeouts.worker_boot_timeout;
+    match tokio::time::timeout(patience, script.ready()).await {
+        Ok(loaded) => loaded.map(|()| Some(count)),
+        Err(_) => Err(format!(
+            "the handlers did not load within worker_boot_timeout ({} s)",
+            patience.as_secs_f64()
+        )),
+    }
+}
