@@ -5,7 +5,7 @@ PORT    ?= 9292
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 NATIVE  := lib/firebrick/native.so
 
-.PHONY: all build demo test lint unit e2e worker-test bench-test gem-test setup setup-test bench fuzz deny docs gem clean
+.PHONY: all build demo test lint unit e2e worker-test bench-test gem-test setup setup-test bench shootout fuzz deny docs gem clean
 
 all: build
 
@@ -41,6 +41,8 @@ worker-test: build
 
 bench-test: build
 	ruby bench/test/bench_test.rb
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/shootout_test.rb
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploy_test.rb
 
 e2e: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run
@@ -55,6 +57,10 @@ gem: setup
 
 bench: setup-test build
 	bench/run $(SCENARIOS)
+
+# The comparisons that people quote, side by side; about an hour, on a calm machine only. Installs the peers.
+shootout: setup-test build
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick bench/shootout --install $(SCENARIOS)
 
 # Five minutes of fuzzing for each target; needs a nightly toolchain and cargo-fuzz.
 fuzz:
