@@ -98,6 +98,7 @@ impl Document {
             }
             self.plan.url_count = self.plan.urls.len().max(self.plan.url_count).max(other.plan.url_count);
         }
+        self.plan.traffic.join(self.runs, &other.plan.traffic, other.runs);
         self.plan.connections += other.plan.connections;
         self.plan.threads += other.plan.threads;
         self.outcome.merge(other.outcome);
@@ -188,6 +189,7 @@ mod tests {
         assert_eq!(sum.summary.rate_per_s, 2.0 * document().summary.rate_per_s);
         assert_eq!(sum.plan.whom(), told().whom());
         assert_eq!(outcome().sent * 2, sum.outcome.sent);
+        assert_eq!(sum.plan.sentence(), told().sentence().replacen("10 users", "20 users", 1));
         let missing = joined(&[dir.path().join("c.json"), files[0].clone()]).unwrap_err();
         assert!(missing.len() == 1 && missing[0].contains("c.json"), "{missing:?}");
     }

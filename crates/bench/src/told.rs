@@ -74,6 +74,25 @@ pub(crate) enum Traffic {
     },
 }
 
+impl Traffic {
+    /// Takes in what another run sent at the same time: rates add up. `runs` and `others` say of how many runs each is.
+    pub fn join(&mut self, runs: usize, other: &Traffic, others: usize) {
+        if let (Traffic::Open { rate, .. }, Traffic::Open { rate: more, .. }) = (self, other) {
+            let one = single(rate, runs);
+            *rate = if one == single(more, others) {
+                format!("{} x {one}", runs + others)
+            } else {
+                format!("{rate} + {more}")
+            };
+        }
+    }
+}
+
+/// The rate of each of some runs that were alike: `3 x 500/s` is three of `500/s`.
+fn single(rate: &str, runs: usize) -> String {
+    rate.strip_prefix(&format!("{runs} x ")).unwrap_or(rate).to_owned()
+}
+
 impl Default for Traffic {
     fn default() -> Traffic {
         Traffic::Closed { think: None }
@@ -154,5 +173,22 @@ impl Told {
             Traffic::Open { .. } => "open model",
             Traffic::Replay { .. } => "replay, an open model",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_joined_runs() {
+        let open = |rate: &str| Traffic::Open { rate: rate.to_owned(), random: false };
+        let mut all = open("500/s");
+        all.join(1, &open("500/s"), 1);
+        assert_eq!(all, open("2 x 500/s"));
+        all.join(2, &open("3 x 500/s"), 3);
+        assert_eq!(all, open("5 x 500/s"));
+        all.join(5, &open("10/s"), 1);
+        assert_eq!(all, open("5 x 500/s + 10/s"));
     }
 }
