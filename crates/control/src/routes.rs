@@ -11,6 +11,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use stats::History;
 use std::cell::RefCell;
+use std::time::Instant;
 
 const ENDPOINTS: [(&str, &str); 6] = [
     (
@@ -98,11 +99,12 @@ async fn reply<P: Provider>(route: Route, told: &Told<P>) -> Response<Full<Bytes
             written(serde_json::to_string_pretty(&told.provider.requests(limit, backtraces).await))
         }
         Route::History => {
-            let history = told.history.borrow().to_json();
-            match history.transpose() {
-                Some(json) => written(json),
-                None => refuse(StatusCode::SERVICE_UNAVAILABLE, "the history begins in a moment"),
+            if told.history.borrow().is_empty() {
+                // Whoever asks in the first moment begins it.
+                let picture = told.provider.stats().await;
+                told.history.borrow_mut().add(picture, Instant::now());
             }
+            written(told.history.borrow().to_json())
         }
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),

@@ -109,12 +109,17 @@ impl History {
         self.points.iter()
     }
 
-    /// As JSON, or `None` before the first picture.
+    /// Whether there has been no picture yet.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// As JSON; `null` before the first picture.
     ///
     /// # Errors
     /// None in practice: all keys are text and no number is infinite.
-    pub fn to_json(&self) -> serde_json::Result<Option<String>> {
-        let Some((last, _)) = &self.last else { return Ok(None) };
+    pub fn to_json(&self) -> serde_json::Result<String> {
+        let Some((last, _)) = &self.last else { return Ok("null".to_owned()) };
         let first = self.points.front().map(|point| {
             let step = Duration::try_from_secs_f64(point.seconds).unwrap_or_default();
             point.at.checked_sub(step).unwrap_or(point.at)
@@ -128,7 +133,7 @@ impl History {
             memory_limit_bytes: last.memory_limit_bytes,
             points: &self.points,
         };
-        serde_json::to_string(&told).map(Some)
+        serde_json::to_string(&told)
     }
 }
 
@@ -214,13 +219,14 @@ mod tests {
 
     #[test]
     fn json_says_since_when() {
-        assert_eq!(History::default().to_json().unwrap(), None);
-        let json: serde_json::Value = serde_json::from_str(&hour(3, 1).to_json().unwrap().unwrap()).unwrap();
+        assert!(History::default().is_empty() && !hour(1, 1).is_empty());
+        assert_eq!(History::default().to_json().unwrap(), "null");
+        let json: serde_json::Value = serde_json::from_str(&hour(3, 1).to_json().unwrap()).unwrap();
         assert_eq!(json["points"].as_array().unwrap().len(), 2);
         assert_eq!((&json["step_s"], &json["since"]), (&10.into(), &"2026-01-31T12:01:00.000Z".into()));
         let point: Point = serde_json::from_value(json["points"][1].clone()).unwrap();
         assert_eq!(point.requests, 1);
-        let one: serde_json::Value = serde_json::from_str(&hour(1, 1).to_json().unwrap().unwrap()).unwrap();
+        let one: serde_json::Value = serde_json::from_str(&hour(1, 1).to_json().unwrap()).unwrap();
         assert_eq!(one["points"].as_array().unwrap().len(), 0);
     }
 

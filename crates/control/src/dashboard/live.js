@@ -1,7 +1,7 @@
 
 // Asks the server and shows what it says: every two seconds what is now, every ten the last hour.
 
-const NOW_EVERY = 2000, HISTORY_EVERY = 10000, PATIENCE = 8000, SHORTEST = 120000, HOUR = 3600000;
+const NOW_EVERY = 2000, FIRST_RATES = 700, HISTORY_EVERY = 10000, PATIENCE = 8000, SHORTEST = 120000, HOUR = 3600000;
 const id = (name) => document.getElementById(name);
 const KEY = "firebrick-token";
 let last = null, goneSince = null, server = null, restartedAt = null;
@@ -44,7 +44,7 @@ const CHARTS = [
     { name: "mean", style: "one", of: ms((times) => times.mean) }, { name: "p95", style: "two", of: ms((times) => times.p95) },
     { name: "p99", style: "three", of: ms((times) => times.p99) }] },
   { title: "Throughput, requests per minute", tell: significant, series: [{ name: "requests/min", style: "one", fill: true, of: rate((point) => point.requests) }] },
-  { title: "Memory", tell: bytes, base: 2, series: [
+  { title: "Memory", tell: bytes, base: 2, least: 2 ** 23, series: [
     { name: "PSS", style: "one", fill: true, of: (point) => point.pss_bytes },
     { name: "RSS, added up", style: "two", of: (point) => point.rss_bytes || null }] },
   { title: "CPU", tell: percent, series: [{ name: "all processes", style: "one", fill: true, of: (point) => point.cpus / (server?.cores || 1) }] },
@@ -90,6 +90,7 @@ function since(told, seconds) {
   };
 }
 
+const many = (number, one, more) => `${significant(number)} ${number === 1 ? one : more}`;
 const or = (value, tell) => value === null ? "…" : tell(value);
 const sum = (told, of) => told.workers.reduce((all, one) => all + of(one), 0);
 
@@ -99,9 +100,9 @@ function showNow(told, now) {
   const pss = told.pss_bytes + sum(told, (one) => one.pss_bytes), cores = told.cores || 1;
   const failed = between.delta((all) => all.requests["5xx"]), refused = between.delta((all) => all.requests["4xx"]);
   const tiles = [
-    tile("Requests", or(between.delta((all) => all.requests.total), (rate) => `${significant(rate)} /s`), `${told.connections.open.toLocaleString("en")} connections open`),
+    tile("Requests", or(between.delta((all) => all.requests.total), (rate) => `${significant(rate)} /s`), many(told.connections.open, "connection open", "connections open")),
     tile("Response time p95", times ? time(times.p95) : "–", times ? `mean ${time(times.mean)}, p99 ${time(times.p99)}` : "no request in the last 10 s"),
-    tile("CPU", or(between.cpus, (cpus) => percent(cpus / cores)), `of ${significant(cores)} CPU${cores === 1 ? "" : "s"}`, between.cpus / cores > 0.9 ? "warn" : ""),
+    tile("CPU", or(between.cpus, (cpus) => percent(cpus / cores)), `of ${many(cores, "CPU", "CPUs")}`, between.cpus / cores > 0.9 ? "warn" : ""),
     tile("Memory", bytes(pss), told.memory_limit_bytes ? `${percent(pss / told.memory_limit_bytes)} of ${bytes(told.memory_limit_bytes)}` : "PSS of all processes",
       told.memory_limit_bytes && pss / told.memory_limit_bytes > 0.9 ? "warn" : ""),
     tile("Errors", or(failed, (rate) => `${significant(rate)} /s`), or(refused, (rate) => `5xx; and ${significant(rate)} /s with 4xx`), failed > 0 ? "bad" : ""),
@@ -109,7 +110,7 @@ function showNow(told, now) {
   if (isApp(told)) {
     const [busy, most] = [sum(told, (one) => one.busy_threads), sum(told, (one) => one.threads_max)];
     const waits = told.queue.length ? `the first for ${time(told.queue.oldest_wait_ms)}` : `most so far ${told.queue.longest.toLocaleString("en")}`;
-    tiles.splice(2, 0, tile("Queue", told.queue.length.toLocaleString("en"), waits, told.queue.length ? "warn" : ""), tile("Busy threads", `${busy} of ${most}`, `${told.workers.length} worker${told.workers.length === 1 ? "" : "s"}`));
+    tiles.splice(2, 0, tile("Queue", told.queue.length.toLocaleString("en"), waits, told.queue.length ? "warn" : ""), tile("Busy threads", `${busy} of ${most}`, many(told.workers.length, "worker", "workers")));
   }
   id("tiles").replaceChildren(...tiles);
   id("version").textContent = told.version;
@@ -151,6 +152,7 @@ function showRequests(told) {
   });
   const none = element("tr", {}, element("td", { colspan: 6, class: "nothing" }, "Nothing is in flight."));
   id("requests").replaceChildren(...rows.length ? rows : [none]);
+  id("columns").hidden = rows.length === 0;
 }
 
 async function trace(one) {
@@ -217,6 +219,7 @@ function fails(error) {
 let timer = null, historyDue = 0, run = 0;
 
 async function turn(mine) {
+  const first = last === null;
   try {
     const told = await ask("stats");
     const now = performance.now();
@@ -234,7 +237,8 @@ async function turn(mine) {
     if (error instanceof Refused) return;
   }
   // Nobody sees a hidden page; it asks again when it is shown.
-  if (mine === run && !document.hidden) timer = setTimeout(() => turn(mine), NOW_EVERY);
+  const pause = first && goneSince === null ? FIRST_RATES : NOW_EVERY;
+  if (mine === run && !document.hidden) timer = setTimeout(() => turn(mine), pause);
 }
 
 function begin() {
