@@ -186,6 +186,9 @@ mod tests {
         urls_file("urls.txt", text, &mut Surroundings { file: &mut file, variable: &|_| None })
     }
 
+    /// Line, target, method, body and its type, weight.
+    type Shown<'a> = (usize, &'a str, Option<&'a str>, Option<(&'a [u8], &'a str)>, u32);
+
     #[test]
     fn the_format_of_siege() {
         let lines = read(
@@ -194,7 +197,7 @@ mod tests {
              ${API}/item PUT <b.json weight=2\n$(API)/item/1 DELETE\r\nlocalhost:9292/plain\n\"http://h/ POST a=b\"\n",
         )
         .unwrap();
-        let shown: Vec<(usize, &str, Option<&str>, Option<(&[u8], &str)>, u32)> = lines
+        let shown: Vec<Shown<'_>> = lines
             .iter()
             .map(|line| {
                 let body = line.body.as_ref().map(|(bytes, kind)| (&bytes[..], *kind));
