@@ -412,7 +412,8 @@ fn others(done: &Done, verdict: &Verdict) -> Option<Section> {
 
 fn table(done: &Done, verdict: &Verdict) -> Option<Section> {
     let best = verdict.recommendation.best.as_ref().map(|best| best.shape);
-    let words = ["server", "shape"].map(Column::text);
+    let several = servers(done).len() > 1;
+    let words = several.then_some("server").into_iter().chain(["shape"]).map(Column::text);
     let figures = [
         "seconds",
         "requests/s",
@@ -427,7 +428,7 @@ fn table(done: &Done, verdict: &Verdict) -> Option<Section> {
         "errors",
     ]
     .map(Column::number);
-    let columns = words.into_iter().chain(figures).chain([Column::text("remarks")]).collect();
+    let columns = words.chain(figures).chain([Column::text("remarks")]).collect();
     let marked = done
         .measured
         .iter()
@@ -437,17 +438,16 @@ fn table(done: &Done, verdict: &Verdict) -> Option<Section> {
         caption: "look: measured briefly, to predict from; busy: other programs used the CPU; load: the load generator was the limit.".to_owned(),
         columns,
         marked: marked.map(|(at, _)| at).collect(),
-        rows: done.measured.iter().map(row).collect(),
+        rows: done.measured.iter().map(|one| row(one, several)).collect(),
     };
     Some(section("All cells", "", vec![Block::Table(table)]))
 }
 
-fn row(one: &Measured) -> Vec<String> {
+fn row(one: &Measured, several: bool) -> Vec<String> {
     let cell = &one.cell;
-    let name = vec![one.server.name().to_owned(), cell.shape().to_string()];
+    let name = several.then(|| one.server.name().to_owned()).into_iter().chain([cell.shape().to_string()]);
     if let Some(why) = &cell.crashed {
         return name
-            .into_iter()
             .chain(std::iter::repeat_n("-".to_owned(), 11))
             .chain([format!("crashed: {why}")])
             .collect();
@@ -467,7 +467,7 @@ fn row(one: &Measured) -> Vec<String> {
         known(cell.cpu_ms),
         cell.errors.to_string(),
     ];
-    name.into_iter().chain(figures).chain([remark(one, cell)]).collect()
+    name.chain(figures).chain([remark(one, cell)]).collect()
 }
 
 fn remark(one: &Measured, cell: &Cell) -> String {

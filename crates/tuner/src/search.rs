@@ -13,6 +13,8 @@ use planner::{Budget, Cell, Model, Prediction, Shape, nature, recommend};
 const VERIFIED: usize = 3;
 /// When predictions go on promising more than measuring finds, the search ends all the same.
 const AT_MOST: usize = 5;
+/// When so many shapes have crashed and none has run, the app does not run at all.
+const HOPELESS: usize = 2;
 /// A candidate is worth a measurement when it may reach this share of the best one known.
 const WORTH: f64 = 0.97;
 
@@ -47,6 +49,9 @@ pub(crate) enum Step {
 impl Known<'_> {
     /// The next step; `None` when enough is known.
     pub(crate) fn next(&self) -> Option<Step> {
+        if self.telling.len() >= HOPELESS && self.telling.iter().all(|cell| cell.crashed.is_some()) {
+            return None;
+        }
         self.look().or_else(|| self.verify()).or_else(|| self.confirm())
     }
 
@@ -176,7 +181,8 @@ pub(crate) fn candidates(
     users: u32,
 ) -> Vec<Shape> {
     let own_processes = || {
-        let most = ((2.0 * cores).ceil() as u32).max(8).min(users.max(1));
+        // What holds the lock without computing wants more processes than CPUs.
+        let most = ((2.0 * cores).ceil() as u32).max(16).min(users.max(1));
         steps(&[1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256], most)
     };
     let own_threads = || {
