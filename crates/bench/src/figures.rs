@@ -63,6 +63,9 @@ pub(crate) struct Summary {
     pub rate_per_s: f64,
     pub latency_ms: Figures,
     pub service_ms: Figures,
+    /// Closed models: what users would have seen who do not wait for each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected_ms: Option<Figures>,
 }
 
 impl Summary {
@@ -74,6 +77,7 @@ impl Summary {
             rate_per_s: per_second(outcome.ok, outcome.seconds),
             latency_ms: Figures::of(&outcome.latency),
             service_ms: Figures::of(&outcome.service),
+            corrected_ms: outcome.corrected.as_ref().map(Figures::of),
         }
     }
 }

@@ -78,11 +78,13 @@ impl Recorder {
     }
 
     /// The counted part began.
-    pub(crate) fn begin(&mut self, moment: Moment) {
+    pub(crate) fn begin(&mut self, moment: Moment, warmed_up: bool) {
         self.began = moment;
-        self.last_answer = moment;
-        // Those of the warm-up.
-        self.bytes = Bytes::default();
+        self.last_answer = self.last_answer.max(moment);
+        // Without a warm-up the first bytes may have come and gone before this thread looked at the clock.
+        if warmed_up {
+            self.bytes = Bytes::default();
+        }
     }
 
     fn second(&self, moment: Moment) -> usize {

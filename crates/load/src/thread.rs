@@ -212,7 +212,8 @@ impl Watch {
         let began = self.lane.run.began();
         if began <= now && self.cpu_at_begin.is_none() {
             self.cpu_at_begin = Some(cpu());
-            self.lane.recorder.borrow_mut().begin(began);
+            let warmed_up = !self.lane.run.plan.warm_up.is_zero();
+            self.lane.recorder.borrow_mut().begin(began, warmed_up);
             self.lane.wake_all();
         }
     }
