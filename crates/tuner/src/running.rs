@@ -258,7 +258,8 @@ fn answers(port: u16, target: &str, within: Duration) -> bool {
         let mut stream = TcpStream::connect_timeout(&address, within)?;
         stream.set_read_timeout(Some(within))?;
         stream.set_write_timeout(Some(within))?;
-        write!(stream, "GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n")?;
+        let request = format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
         let mut begin = [0; 5];
         stream.read_exact(&mut begin)?;
         // Read to the end, so that the server does not take us for a client that went away.
