@@ -63,6 +63,8 @@ fn without_keep_alive() {
     let outcome = run(&plan);
     assert_balanced(&outcome);
     assert_eq!((outcome.ok, outcome.connections, outcome.connect.len()), (50, 50, 50));
+    let body = OK.rsplit("\r\n\r\n").next().unwrap_or_default().len() as u64;
+    assert_eq!(outcome.bytes.bodies, 50 * body, "the first answers count, too");
 }
 
 #[test]
