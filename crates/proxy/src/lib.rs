@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod client;
 mod config;
 mod connect;
 mod conversation;
@@ -36,6 +37,7 @@ mod tls;
 mod tunnel;
 mod upstreams;
 
+pub use client::Client;
 pub use config::{Balance, Config, Health, HostPolicy, Trusts};
 pub use health::check_health;
 pub use origin::Origin;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// What an origin is connected to by.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
     /// A host, a name or an address without brackets, and a port.
     Tcp { host: String, port: u16, tls: bool },
@@ -14,7 +14,7 @@ pub(crate) enum Place {
 }
 
 /// Where requests go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub(crate) place: Place,
     /// What `Host` says: host and port as written.

@@ -82,6 +82,16 @@ impl Proxy {
             }
         }
     }
+
+    /// The same for those who have to know why there is no response: they are told instead of `failed`.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn ask(&self, exchange: Exchange, target: Vec<u8>) -> Result<Response, Failure> {
+        let Exchange { request, mut incoming, client, trace: _ } = exchange;
+        let answered = self.local.ask(&request, &mut incoming, &*client, &target).await?;
+        Ok(self.local.response(answered, request))
+    }
 }
 
 impl Local {

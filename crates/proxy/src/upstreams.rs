@@ -76,8 +76,13 @@ impl Upstreams {
             true => Some(tls::client_config(&config).map_err(|why| format!("{}: {why}", config.name))?),
             false => None,
         };
+        Ok(Arc::new(Upstreams::prepared(config, tls)))
+    }
+
+    /// The same with TLS that is ready.
+    pub(crate) fn prepared(config: Config, tls: Option<Arc<rustls::ClientConfig>>) -> Upstreams {
         let origins = config.origins.iter().cloned().map(OriginState::new).collect();
-        Ok(Arc::new(Upstreams { config, origins, tls, turn: AtomicUsize::new(0), started: Instant::now() }))
+        Upstreams { config, origins, tls, turn: AtomicUsize::new(0), started: Instant::now() }
     }
 
     /// The configuration in force.
