@@ -18,6 +18,7 @@ mod ops;
 mod park;
 mod runtime;
 mod script;
+mod stdlib;
 mod stream;
 mod tasks;
 mod watchdog;

@@ -1,8 +1,9 @@
 //! A VM with what surrounds it: preludes, the state behind calls, the pool of tasks.
 
-use crate::ops::CALLS;
+use crate::ops::{self, Call};
 use crate::park::Park;
 use crate::script::Limits;
+use crate::stdlib;
 use crate::watchdog::Watched;
 use mruby::{Exception, Interned, Step, Tape, Text, Value, Vm};
 use std::cell::{Cell, RefCell};
@@ -18,11 +19,27 @@ pub(crate) struct State {
     /// Blocks that were given to `task`, to be started when the VM is free.
     pub(crate) spawned: RefCell<Vec<i64>>,
     pub(crate) complain: Complain,
+    pub(crate) stdlib: stdlib::State,
 }
+
+/// The calls of all areas. Ruby knows a call as area * 256 + row.
+const AREAS: &[&[(&str, Call)]] = &[ops::CALLS, stdlib::CALLS];
 
 /// Ruby that every VM begins with, in this order.
 const PRELUDES: &[(&str, &str)] =
     &[("server.rb", include_str!("ruby/server.rb")), ("respond.rb", include_str!("ruby/respond.rb"))];
+
+fn call_of(op: u32) -> Option<Call> {
+    AREAS.get(op as usize >> 8)?.get(op as usize & 255).map(|(_, call)| *call)
+}
+
+/// Ruby that names the calls.
+fn numbers() -> String {
+    let rows = AREAS.iter().enumerate().flat_map(|(area, calls)| {
+        calls.iter().enumerate().map(move |(row, (name, _))| format!("{name} = {}\n", area << 8 | row))
+    });
+    format!("module Rt\n{}end\n", rows.collect::<String>())
+}
 
 /// One VM and its tasks.
 pub(crate) struct Runtime {
@@ -52,20 +69,27 @@ impl Runtime {
     /// # Errors
     /// When there is no mruby, no memory, or a prelude fails.
     pub(crate) fn open(heap: usize, loosest: Limits, complain: Complain) -> Result<Rc<Runtime>, String> {
-        let state = Rc::new(State { park: Park::default(), spawned: RefCell::default(), complain });
+        let state = Rc::new(State {
+            park: Park::default(),
+            spawned: RefCell::default(),
+            complain,
+            stdlib: stdlib::State::default(),
+        });
         let host = {
             let state = state.clone();
-            Box::new(move |op: u32, args: &[Value<'_>], tape: &mut Tape| match CALLS.get(op as usize) {
-                Some((_, call)) => call(&state, args, tape),
+            Box::new(move |op: u32, args: &[Value<'_>], tape: &mut Tape| match call_of(op) {
+                Some(call) => call(&state, args, tape),
                 None => {
                     tape.fault("NotImplementedError", format!("the server knows no call {op}"));
                 }
             })
         };
         let mut vm = Vm::open(mruby::Limits { heap, step: heap }, host)?;
-        let numbers = CALLS.iter().enumerate().map(|(number, (name, _))| format!("{name} = {number}\n"));
-        let numbers = format!("module Rt\n{}end\n", numbers.collect::<String>());
-        let preludes = [("calls.rb", numbers.as_str())].into_iter().chain(PRELUDES.iter().copied());
+        let numbers = numbers();
+        let preludes = [("calls.rb", numbers.as_str())]
+            .into_iter()
+            .chain(PRELUDES.iter().copied())
+            .chain(stdlib::PRELUDES.iter().copied());
         for (file, code) in preludes {
             vm.eval(code, &format!("firebrick/{file}"))
                 .map_err(|error| format!("firebrick/{file}: {error}"))?;

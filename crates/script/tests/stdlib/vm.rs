@@ -1,0 +1,73 @@
+//! Ruby that is evaluated as a handler is.
+
+use script::{Limits, Plan, Route, Script, Source};
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Evaluates handler `code` in a file of that name: the lines of its log, or why it cannot be used. `None` in a build
+/// without mruby.
+pub fn load(code: &str, file: &Path) -> Option<Result<Vec<String>, String>> {
+    script::version()?;
+    let limits = Limits {
+        request_heap: 64 << 20,
+        step_time: Some(Duration::from_secs(20)),
+        deadline: None,
+        max_tasks: 100,
+        max_body: 1 << 20,
+    };
+    let code = format!("{code}\nlambda {{ |env| [200, {{}}, []] }}\n");
+    let plan = Plan {
+        sources: vec![Source { file: file.to_owned(), code }],
+        routes: vec![Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
+        heap: 128 << 20,
+        temp_dir: std::env::temp_dir(),
+    };
+    let lines = Rc::new(RefCell::new(Vec::new()));
+    let log = lines.clone();
+    let complain =
+        Rc::new(move |line: &str| log.borrow_mut().push(line.trim_start_matches("mruby: ").to_owned()));
+    let failed = |failure: &handler::Failure, _: &handler::Request| panic!("{}", failure.reason);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
+    let ready = runtime.block_on(async {
+        let script = Script::open(Arc::new(plan), complain, Box::new(failed)).unwrap();
+        script.ready().await
+    });
+    Some(ready.map(|()| lines.take()))
+}
+
+/// What each row's Ruby gives must be what the row says, as `inspect` shows it; an exception is `Class: message`.
+pub fn assert_rows(rows: &[(&str, &str)]) {
+    assert_rows_after("", rows);
+}
+
+/// The same after `setup`.
+pub fn assert_rows_after(setup: &str, rows: &[(&str, &str)]) {
+    let mut code = String::from(setup);
+    for (ruby, _) in rows {
+        let _ = write!(
+            code,
+            "\nRt.call(Rt::LOG, begin; (\n{ruby}\n).inspect; rescue StandardError => e; \
+             \"#{{e.class}}: #{{e.message}}\"; end)\n"
+        );
+    }
+    let Some(lines) = load(&code, Path::new("handlers/rows.rb")) else { return };
+    let lines = lines.unwrap();
+    let mut wrong = String::new();
+    for (index, (ruby, expected)) in rows.iter().enumerate() {
+        let got = lines.get(index).map_or("(nothing)", String::as_str);
+        if got != *expected {
+            let _ = writeln!(wrong, "{ruby}\n  expected {expected}\n  got      {got}");
+        }
+    }
+    assert!(
+        wrong.is_empty() && lines.len() == rows.len(),
+        "{} lines for {} rows\n{wrong}",
+        lines.len(),
+        rows.len()
+    );
+}
