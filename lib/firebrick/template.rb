@@ -47,6 +47,7 @@ module Firebrick
 
     def load_app(settings, scoreboard)
       require "firebrick/template/boot"
+      same_wire(settings.fetch("wire", []).last)
       @boot = Boot.new(settings, scoreboard)
       facts = @boot.run
       require "firebrick/template/children"
@@ -55,6 +56,15 @@ module Firebrick
     rescue Exception => e # rubocop:disable Lint/RescueException
       @control.tell("failed", Boot.explain(e))
       exit!(1)
+    end
+
+    # Frames of another version would only show as workers that die.
+    def same_wire(wanted)
+      ours = Native.respond_to?(:wire) ? Native.wire.to_s : "1"
+      return if ours == wanted
+
+      raise LoadError, "the program speaks version #{wanted} of its wire, the library in #{__dir__} version #{ours}: " \
+                       "they are of different builds. Build both (`make build`), or install the gem again"
     end
 
     def obey

@@ -252,6 +252,7 @@ fn boot_message(plan: &Plan, links: usize, slots: usize, slot_len: usize) -> Vec
     let switch = |on: bool| number(on.into());
     let mut parts: Vec<Vec<u8>> = vec![b"boot".to_vec()];
     let mut put = |key: &str, value: Vec<u8>| parts.extend([key.as_bytes().to_vec(), value]);
+    put("wire", number(wire::VERSION.into()));
     put("app", path(&plan.app));
     put("environment", plan.environment.clone().into_bytes());
     put("threads_min", number(plan.threads_min as usize));

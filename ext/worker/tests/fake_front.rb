@@ -173,7 +173,7 @@ class FakeFront
     @scoreboard = Tempfile.create("scoreboard", @dir)
     @scoreboard.truncate(@slot_len * 16)
     defaults = {
-      app: File.join(@dir, "config.ru"), environment: @environment, threads_min: @threads.first,
+      wire: Wire::VERSION, app: File.join(@dir, "config.ru"), environment: @environment, threads_min: @threads.first,
       threads_max: @threads.last, links: @links, slot_len: @slot_len, slots: 16, compact: 1, early_hints: 1,
       temp_dir: @dir, tag: "test", max_head: 65_536
     }

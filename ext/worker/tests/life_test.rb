@@ -21,6 +21,12 @@ class LifeTest < Case
     end
   end
 
+  def test_another_version_of_the_wire_is_refused_before_the_app_is_loaded
+    error = assert_raises(FakeFront::Gone) { serve("raise 'loaded'", wire: 1) { flunk } }
+    assert_match(/speaks version 1 of its wire, the library in .* version 2: .*Build both/, error.message)
+    refute_includes error.message, "loaded"
+  end
+
   def test_the_end_of_a_link_is_the_end_of_an_idle_worker
     [[1, 1], [3, 3]].each do |threads|
       serve(HELLO, threads: threads, links: 2) do |worker, front|

@@ -39,6 +39,7 @@ pub extern "C" fn Init_native() {
             rb_sys::rb_define_module_under(firebrick, c"Native".as_ptr())
         };
         methods! { module:
+            c"wire" => wire_version();
             c"prepare" => prepare(app, base, threads_min, threads_max, max_head, rack3);
             c"start" => start(index, links, scoreboard, slot_len);
             c"serve" => serve_main();
@@ -63,6 +64,11 @@ fn number(value: Value) -> usize {
 fn failed(text: impl AsRef<str>) -> ! {
     // SAFETY: set before any extension loads.
     ruby::raise(Value::from_raw(unsafe { rb_sys::rb_eRuntimeError }), text)
+}
+
+/// Which docs/wire.md this library speaks.
+fn wire_version() -> Value {
+    ruby::integer(wire::VERSION.into())
 }
 
 static OPTIONS: gvl::Guarded<Option<Options>> = gvl::Guarded::new(None);
