@@ -84,7 +84,7 @@ mod tests {
         #[rustfmt::skip]
         let request = Request {
             version: Version::Http11, method: none, target: none, path: none, query: none, authority: none,
-            fields: all, peer, https: false, received: SystemTime::now(), arrived: Instant::now(),
+            fields: all, variables: Vec::new(), peer, https: false, received: SystemTime::now(), arrived: Instant::now(),
         };
         request
     }

@@ -53,6 +53,9 @@ pub struct Request {
     pub authority: Span,
     /// Header fields.
     pub fields: Fields,
+    /// What handlers found out about the request, for those after them and for the log; see [`Request::set_variable`]. Most
+    /// requests have none. Nothing that a client sends gets in here.
+    pub variables: Vec<(Box<[u8]>, Box<[u8]>)>,
     /// The connection's ends.
     pub peer: Rc<Peer>,
     /// Whether the client used `https`, as far as the connection or a trusted proxy says.
@@ -92,6 +95,19 @@ impl Request {
     #[inline]
     pub fn authority(&self) -> &[u8] {
         self.authority.slice(self.fields.text())
+    }
+
+    /// A variable by its Rack name (`REMOTE_USER`).
+    pub fn variable(&self, name: &str) -> Option<&[u8]> {
+        self.variables.iter().find(|(known, _)| **known == *name.as_bytes()).map(|(_, value)| &**value)
+    }
+
+    /// Sets a variable, which apps find in their env under this name.
+    pub fn set_variable(&mut self, name: &[u8], value: &[u8]) {
+        match self.variables.iter_mut().find(|(known, _)| **known == *name) {
+            Some((_, known)) => *known = value.into(),
+            None => self.variables.push((name.into(), value.into())),
+        }
     }
 
     /// `SERVER_NAME` and `SERVER_PORT` of CGI and Rack: what the client asked for, else the scheme's port.

@@ -341,6 +341,9 @@ fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, fra
     for (name, value) in request.fields.iter() {
         encoder.field(name, value);
     }
+    for (name, value) in &request.variables {
+        encoder.variable(name, value);
+    }
     match body {
         Collected::Empty => encoder.finish(Put::None),
         Collected::Memory(bytes) => encoder.finish(Put::Behind(bytes.len())),

@@ -45,6 +45,7 @@ pub(crate) fn request_from(
         query: Span::default(),
         authority,
         fields: Fields::from_parts(text, slots),
+        variables: Vec::new(),
         peer: Rc::new(Peer { remote, remote_text, local: PeerAddr::Unix, tls: false }),
         https: false,
         received: SystemTime::now(),

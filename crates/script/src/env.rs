@@ -155,6 +155,10 @@ pub(crate) fn build<T>(
         };
         env.push((key, names.word(value)));
     }
+    // Last, because the Hash keeps the last of equal keys: what a handler has set is not the client's to say.
+    for (name, value) in &request.variables {
+        env.push((Text::Bytes(name), Text::Bytes(value)));
+    }
     then(&env)
 }
 
@@ -199,10 +203,8 @@ fn peer(address: &PeerAddr) -> (String, Option<String>) {
     }
 }
 
-/// A variable that a handler sets for those after it (`x-fallthru-set-NAME`).
-pub(crate) fn set(request: &mut Request, name: &[u8], value: &[u8]) {
-    let mut field = b"firebrick-env-".to_vec();
-    field.extend_from_slice(name);
-    request.fields.retain(|name, _| !name.eq_ignore_ascii_case(&field));
-    request.fields.push(&field, value);
+/// The env's key of a variable that a handler sets for those after it (`x-fallthru-set-NAME`).
+pub(crate) fn variable_name(name: &[u8]) -> Vec<u8> {
+    let letter = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+    name.iter().map(letter).collect()
 }

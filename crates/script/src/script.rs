@@ -253,7 +253,13 @@ impl Script {
         for (name, value) in &pairs {
             let lower = name.to_ascii_lowercase();
             match lower.strip_prefix(b"x-fallthru-set-") {
-                Some(variable) => env::set(&mut exchange.request, variable, value),
+                Some(variable) if http::h1::is_token(variable) => {
+                    exchange.request.set_variable(&env::variable_name(variable), value);
+                }
+                Some(_) => {
+                    let why = format!("a handler set a field named \"{}\"", name.escape_ascii());
+                    return Err(fail(FailureKind::Internal, why, exchange));
+                }
                 None => match answer::fields(std::iter::once((name.as_slice(), value.as_slice()))) {
                     Ok(more) => more.iter().for_each(|(name, value)| fields.push(name, value)),
                     Err(failure) => return Err(Box::new((failure, exchange))),

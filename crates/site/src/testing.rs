@@ -23,6 +23,7 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
         query: span(method.len() + query, target.len() - query),
         authority: span(method.len() + target.len(), host.len()),
         fields: all,
+        variables: Vec::new(),
         peer: Rc::new(Peer { remote: PeerAddr::Unix, remote_text, local: PeerAddr::Unix, tls: false }),
         https: false,
         received: SystemTime::now(),

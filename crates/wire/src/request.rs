@@ -37,6 +37,14 @@ pub struct Field<'a> {
     pub repeated: bool,
 }
 
+impl<'a> Field<'a> {
+    /// The key of a variable of the env; `None` for a field of the client's.
+    #[inline]
+    pub fn variable(&self) -> Option<&'a [u8]> {
+        self.name.strip_prefix(&[VARIABLE])
+    }
+}
+
 /// A request without its fields: what is encoded before them. The decoder gives the same with the fields behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head<'a> {
@@ -85,6 +93,9 @@ pub struct Encoder<'b> {
 
 /// Bit of the flags: see [`Head::measure`].
 const MEASURE: u8 = 0x01;
+
+/// First byte of the name of a variable. No field that a client sends has it: it is not a letter of names (RFC 9110 section 5.6.2).
+const VARIABLE: u8 = b'=';
 
 const BODY_AT: usize = 2;
 const FLAGS_AT: usize = 3;
@@ -138,6 +149,11 @@ impl<'b> Encoder<'b> {
         }
         self.out.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.out.extend_from_slice(value);
+    }
+
+    /// Adds a variable of the env, whose name is its key there. It replaces what the key would hold otherwise.
+    pub fn variable(&mut self, name: &[u8], value: &[u8]) {
+        self.field(&[&[VARIABLE], name].concat(), value);
     }
 
     /// Ends the frame.
@@ -332,6 +348,7 @@ mod tests {
         encoder.field(b"x-own", b"2");
         encoder.field(b"Cookie", b"a=1");
         encoder.field(b"cookie", b"b=2");
+        encoder.variable(b"REMOTE_USER", b"ann");
         encoder.finish(Put::Behind(4));
         out.extend_from_slice(b"body");
         stamp(&mut out, 9);
@@ -345,6 +362,8 @@ mod tests {
         assert_eq!(fields[0], (Some("host"), &b""[..], &b"example.org"[..], false));
         assert_eq!(fields[2], (None, &b"x-own"[..], &b"2"[..], true));
         assert_eq!(fields[4], (Some("cookie"), &b""[..], &b"b=2"[..], true));
+        let variables: Vec<_> = request.fields().filter_map(|f| Some((f.variable()?, f.value))).collect();
+        assert_eq!(variables, [(&b"REMOTE_USER"[..], &b"ann"[..])]);
     }
 
     #[test]

@@ -143,6 +143,9 @@ fn put_target(env: Value, _task: &'static Task, request: &Request<'_>) {
 
 #[inline]
 fn put_field(env: Value, task: &'static Task, field: &Field<'_>) {
+    if let Some(name) = field.variable() {
+        return ruby::hash_set(env, ruby::interned(name), ruby::string(field.value));
+    }
     let key = match field.code {
         0 => task.head.with(|key| {
             key.clear();

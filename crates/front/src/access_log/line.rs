@@ -62,13 +62,22 @@ impl Entry<'_> {
         }
     }
 
-    /// Apache's common format: host, two names that we do not know, time, request line, status, length.
+    /// Apache's common format: host, a name that we do not know, `REMOTE_USER`, time, request line, status, length.
     fn apache(&self, out: &mut Vec<u8>) {
         match self.ending.peer.remote_text.as_bytes() {
             [] => out.push(b'-'),
             host => escape::apache(out, host),
         }
-        put(out, format_args!(" - - [{}] \"", self.time.apache));
+        out.extend_from_slice(b" - ");
+        match self.user() {
+            None | Some([]) => out.push(b'-'),
+            // A blank would be taken for the end of the name.
+            Some(user) => user.split(|byte| *byte == b' ').enumerate().for_each(|(number, word)| {
+                out.extend_from_slice(if number == 0 { b"" } else { b"\\x20" });
+                escape::apache(out, word);
+            }),
+        }
+        put(out, format_args!(" [{}] \"", self.time.apache));
         match self.ending.request {
             Some(request) => request_line(out, request),
             None => out.push(b'-'),
@@ -95,6 +104,9 @@ impl Entry<'_> {
         }
         put(out, format_args!(",\"bytes\":{}", ending.body_bytes));
         text(out, "remote_addr", Some(ending.peer.remote_text.as_bytes()));
+        if let Some(user) = self.user() {
+            text(out, "remote_user", Some(user));
+        }
         text(out, "request_id", request_id_header.and_then(|name| self.field(name)));
         text(out, "user_agent", self.field("user-agent"));
         text(out, "referer", self.field("referer"));
@@ -112,6 +124,11 @@ impl Entry<'_> {
             Some(worker) => put(out, format_args!(",\"worker\":{worker}")),
             None => out.extend_from_slice(b",\"worker\":null"),
         }
+    }
+
+    /// Who the client is, as a handler has found out.
+    fn user(&self) -> Option<&[u8]> {
+        self.ending.request.and_then(|request| request.variable("REMOTE_USER"))
     }
 
     fn total_us(&self) -> u64 {
@@ -227,6 +244,18 @@ mod tests {
         assert!(common(Some(&page), |e| (e.status, e.body_bytes) = (304, 0)).contains("\" 304 - "));
         assert!(common(Some(&page), |e| (e.status, e.body_bytes) = (0, 0)).contains("\" 499 - "));
         assert!(common(Some(&page), |e| e.hijacked = true).contains("\" HIJACKED -1 "));
+    }
+
+    #[test]
+    fn who_a_handler_says_it_is() {
+        for (user, common) in [("ann", " - ann ["), ("ann b", " - ann\\x20b ["), ("a\"\n", " - a\\\"\\x0a [")]
+        {
+            let mut page = page();
+            page.set_variable(b"REMOTE_USER", user.as_bytes());
+            let line = line(LogFormat::Common, Some(&page), |_| {});
+            assert!(line.starts_with(&format!("192.0.2.1{common}")), "{line}");
+            assert_eq!(json(Some(&page), |_| {})["remote_user"], user);
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(crate) fn request_of_bytes(method: &[u8], target: &[u8], fields: &[(&str, &s
         query: span(method.len() + query, target.len() - query),
         authority: span(method.len() + target.len(), host.len()),
         fields: all,
+        variables: Vec::new(),
         peer: Rc::new(peer()),
         https: false,
         received: SystemTime::now(),

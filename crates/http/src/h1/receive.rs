@@ -147,6 +147,7 @@ impl Received {
             query: line.query,
             authority: line.authority,
             fields: Fields::from_parts(text, slots),
+            variables: Vec::new(),
             peer: peer.clone(),
             https: peer.tls,
             received: link.shared.wall(self.arrived),
