@@ -33,6 +33,11 @@ fn main() {
         return;
     }
     let Some(found) = find() else { return };
+    if let Some(unfit) = unfit(&found) {
+        assert!(std::env::var_os("MRUBY_DIR").is_none(), "MRUBY_DIR: {unfit}");
+        println!("cargo:warning=built without handlers on mruby: {unfit}");
+        return;
+    }
     let mut build = cc::Build::new();
     build.file("src/shim.c").define("MRB_NO_PRESYM", None).std("c11").warnings(true);
     if let Some(include) = &found.include {
@@ -61,6 +66,36 @@ fn find() -> Option<Found> {
              variable to use the system's",
             dir.display()
         ),
+    }
+}
+
+/// Why this release cannot be used. 4.0 has one allocator for all VMs, so the memory of one could not be limited.
+fn unfit(found: &Found) -> Option<String> {
+    let include = found.include.clone().unwrap_or_else(|| {
+        let beside = found.lib.ancestors().map(|dir| dir.join("include"));
+        beside
+            .into_iter()
+            .find(|dir| dir.join("mruby.h").exists())
+            .unwrap_or_else(|| PathBuf::from("/usr/include"))
+    });
+    let header = include.join("mruby/version.h");
+    let Ok(text) = std::fs::read_to_string(&header) else {
+        return Some(format!("{} cannot be read; on Debian it is in libmruby-dev", header.display()));
+    };
+    let number = |name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse::<u32>().ok()
+    };
+    match (number("MRUBY_RELEASE_MAJOR"), number("MRUBY_RELEASE_MINOR")) {
+        (Some(3), Some(1..=4)) => None,
+        (Some(major), Some(minor)) => {
+            Some(format!("{} is of mruby {major}.{minor}; 3.1 to 3.4 are supported", header.display()))
+        }
+        _ => {
+            Some(format!("{} does not say which mruby it is of; 3.1 to 3.4 are supported", header.display()))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(non_camel_case_types, missing_docs)]
 
 #[cfg(mruby)]
-use std::ffi::c_char;
+use std::ffi::{c_char, c_uint};
 use std::ffi::{c_int, c_void};
 
 /// A VM.
@@ -43,11 +43,13 @@ pub const FB_DONE: c_int = 0;
 pub const FB_WAIT: c_int = 1;
 pub const FB_RAISED: c_int = 2;
 pub const FB_BROKEN: c_int = 3;
+pub const FB_STOPPED: c_int = 4;
 
 #[cfg(mruby)]
 unsafe extern "C" {
     pub fn fb_open(config: *const fb_config, reason: *mut *const c_char) -> *mut fb_vm;
     pub fn fb_close(vm: *mut fb_vm);
+    pub fn fb_discard(vm: *mut fb_vm);
     pub fn fb_version() -> *const c_char;
     pub fn fb_has_hook() -> c_int;
     pub fn fb_out(vm: *mut fb_vm) -> fb_bytes;
@@ -62,6 +64,8 @@ unsafe extern "C" {
     pub fn fb_heap(vm: *mut fb_vm) -> usize;
     pub fn fb_collect(vm: *mut fb_vm);
     pub fn fb_interrupt(vm: *mut fb_vm);
+    pub fn fb_serial(vm: *mut fb_vm) -> c_uint;
+    pub fn fb_stop(vm: *mut fb_vm, serial: c_uint);
 }
 
 #[cfg(not(mruby))]

@@ -1,7 +1,7 @@
 //! The same functions for a program without mruby: no VM can be opened, so the others are never called.
 
 use crate::{fb_bytes, fb_config, fb_field, fb_vm};
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_uint};
 
 const REASON: &std::ffi::CStr =
     c"this program was built without mruby (on Debian: install libmruby-dev and build again; elsewhere set MRUBY_DIR)";
@@ -38,6 +38,7 @@ macro_rules! never {
 
 never! {
     fb_close(*mut fb_vm);
+    fb_discard(*mut fb_vm);
     fb_out(*mut fb_vm) -> fb_bytes;
     fb_eval(*mut fb_vm, *const u8, usize, *const c_char) -> c_int;
     fb_check(*mut fb_vm, *const u8, usize, *const c_char) -> c_int;
@@ -50,4 +51,6 @@ never! {
     fb_heap(*mut fb_vm) -> usize;
     fb_collect(*mut fb_vm);
     fb_interrupt(*mut fb_vm);
+    fb_serial(*mut fb_vm) -> c_uint;
+    fb_stop(*mut fb_vm, c_uint);
 }

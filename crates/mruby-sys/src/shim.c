@@ -1,3 +1,6 @@
+/* For the registers of a thread that was interrupted. */
+#define _GNU_SOURCE
+
 #include "shim.h"
 
 #include <mruby.h>
@@ -13,12 +16,16 @@
 #include <mruby/version.h>
 
 #include <malloc.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <ucontext.h>
 
-#if MRUBY_RELEASE_NO < 30100
-#error "mruby 3.1 or newer is needed"
+#if MRUBY_RELEASE_NO < 30100 || MRUBY_RELEASE_NO >= 40000
+#error "mruby 3.1 to 3.4 is needed"
 #endif
 
 /* Deeper values are refused on the way out and on the way in. */
@@ -29,8 +36,18 @@ typedef struct {
   size_t length, capacity;
 } buffer;
 
+/* Before each piece of memory that mruby has, so that a VM that cannot be closed any more can still be given back. */
+typedef struct block {
+  struct block *next, *previous;
+} block;
+
 struct fb_vm {
   mrb_state *mrb;
+  block blocks;           /* head of the ring of all memory */
+  pthread_t thread;       /* whose VM it is */
+  atomic_uint serial;     /* of the step that runs, or ran last */
+  atomic_uint unwanted;   /* the step that is to be stopped */
+  sigjmp_buf leave;       /* out of the step that runs */
   fb_config config;
   size_t first_allocation;
   size_t heap;         /* bytes that mruby holds */
@@ -47,20 +64,39 @@ struct fb_vm {
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
+static size_t size_of(block *b) { return b ? malloc_usable_size(b) : 0; }
+
+static void link_block(fb_vm *vm, block *b) {
+  b->next = vm->blocks.next;
+  b->previous = &vm->blocks;
+  b->next->previous = b;
+  vm->blocks.next = b;
+}
+
+static void unlink_block(block *b) {
+  b->next->previous = b->previous;
+  b->previous->next = b->next;
+}
+
 static void *allocate(mrb_state *mrb, void *old, size_t size, void *user) {
   fb_vm *vm = user;
+  block *b = old ? (block *)old - 1 : NULL;
   (void)mrb;
-  size_t before = old ? malloc_usable_size(old) : 0;
+  size_t before = size_of(b);
   if (size == 0) {
+    if (!b) return NULL;
     vm->heap -= before;
-    free(old);
+    unlink_block(b);
+    free(b);
     return NULL;
   }
   if (vm->first_allocation == 0) vm->first_allocation = size;
+  if (size > SIZE_MAX - sizeof(block)) return NULL;
+  size += sizeof(block);
   if (size > before) {
     if (vm->heap + (size - before) > vm->ceiling) return NULL;
 #ifndef MRB_USE_DEBUG_HOOK
-    /* Without the hook this is the only place where code that runs away can be stopped. mruby tries again after a
+    /* Without the hook this is the only place where code that runs away can be interrupted. mruby tries again after a
      * collection, so it takes two failures to raise; not more, so that what rescues has memory to do so. */
     if (atomic_load_explicit(&vm->interrupted, memory_order_relaxed) > 0) {
       atomic_fetch_sub_explicit(&vm->interrupted, 1, memory_order_relaxed);
@@ -68,9 +104,15 @@ static void *allocate(mrb_state *mrb, void *old, size_t size, void *user) {
     }
 #endif
   }
-  void *new = realloc(old, size);
-  if (new) vm->heap = vm->heap - before + malloc_usable_size(new);
-  return new;
+  if (b) unlink_block(b);
+  block *new = realloc(b, size);
+  if (!new) {
+    if (b) link_block(vm, b);
+    return NULL;
+  }
+  link_block(vm, new);
+  vm->heap = vm->heap - before + size_of(new);
+  return new + 1;
 }
 
 static void task_begins(fb_vm *vm) {
@@ -296,8 +338,32 @@ static mrb_callinfo *what_holds(mrb_state *mrb) {
   return NULL;
 }
 
+/* The method whose frame it is; a block is its method's, a Proc's own call is what it is called by. */
 static mrb_sym name_of(mrb_state *mrb, const mrb_callinfo *ci) {
-  return ci->mid ? ci->mid : mrb_intern_lit(mrb, "a block");
+  return ci->mid ? ci->mid : mrb_intern_lit(mrb, "main");
+}
+
+static int is_c(const mrb_callinfo *ci) { return !ci->proc || MRB_PROC_CFUNC_P(ci->proc); }
+
+/* Says who called what waits, in the words of the handler: `to_s' by String interpolation, a block by `each_object'. */
+static void refuse(mrb_state *mrb, mrb_callinfo *held) {
+  const mrb_callinfo *caller = held - 1;
+  const char *way_out = "; wait before, and use what came";
+  const char *what = mrb_sym_name(mrb, name_of(mrb, held));
+  if (strcmp(what, "call") == 0) {
+    mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: the default block of a Hash was called by mruby itself (in `%n')%s",
+               name_of(mrb, caller), way_out);
+  }
+  if (held->mid == caller->mid) {
+    mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: this block was called by `%n', which mruby cannot leave in the middle%s",
+               name_of(mrb, caller), way_out);
+  }
+  if (is_c(caller)) {
+    mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: `%n' was called by `%n', which mruby cannot leave in the middle%s",
+               name_of(mrb, held), name_of(mrb, caller), way_out);
+  }
+  mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: `%n' was called by mruby itself (in `%n')%s", name_of(mrb, held),
+             name_of(mrb, caller), way_out);
 }
 
 /* Rt.wait(op, *args): hands the task back to the event loop. Must stay the last act. */
@@ -308,16 +374,26 @@ static mrb_value rt_wait(mrb_state *mrb, mrb_value self) {
   (void)self;
   mrb_get_args(mrb, "*", &args, &count);
   mrb_callinfo *held = what_holds(mrb);
-  if (held) {
-    mrb_raisef(mrb, E_FIBER_ERROR,
-               "cannot wait here: `%n' was called by mruby itself within `%n' (a default block of a Hash, an implicit "
-               "to_s, const_missing or &:symbol); call what waits before, and keep what it gives",
-               name_of(mrb, held), name_of(mrb, held - 1));
-  }
+  if (held) refuse(mrb, held);
   vm->out.length = 0;
   put_counted(mrb, &vm->out, '[', count);
   for (mrb_int i = 0; i < count; i++) put_value(mrb, &vm->out, args[i], 1);
   return mrb_fiber_yield(mrb, 1, &vm->marker);
+}
+
+/* Rt.globals(names, values, known): sets global variables that Ruby cannot assign to ($1, $&): the values in turn, then nil
+ * up to the number that was set before. */
+static mrb_value rt_globals(mrb_state *mrb, mrb_value self) {
+  mrb_value names, values;
+  mrb_int known;
+  (void)self;
+  mrb_get_args(mrb, "AAi", &names, &values, &known);
+  for (mrb_int i = 0; i < RARRAY_LEN(names) && (i < known || i < RARRAY_LEN(values)); i++) {
+    mrb_value name = RARRAY_PTR(names)[i];
+    if (!mrb_symbol_p(name)) mrb_raise(mrb, E_TYPE_ERROR, "a global variable's name is a Symbol");
+    mrb_gv_set(mrb, mrb_symbol(name), i < RARRAY_LEN(values) ? RARRAY_PTR(values)[i] : mrb_nil_value());
+  }
+  return mrb_nil_value();
 }
 
 static int put_header(mrb_state *mrb, mrb_value key, mrb_value value, void *user) {
@@ -541,10 +617,89 @@ static mrb_value take_step(mrb_state *mrb, void *user) {
   return mrb_nil_value();
 }
 
+/* The VM that this thread runs a step of. */
+static _Thread_local fb_vm *volatile running;
+
+#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+/* Where the thread was when the signal came. */
+static uintptr_t place(const ucontext_t *context) {
+#ifdef __x86_64__
+  return (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+#else
+  return (uintptr_t)context->uc_mcontext.pc;
+#endif
+}
+
+/* The interpreter's loop is one function of one object file, so what lies between it and the nearest other function of that
+ * file is nothing else: no allocator, no lock of libc. Code that computes without end is there most of the time. */
+static uintptr_t interpreter_end;
+
+static void find_interpreter(void) {
+  const uintptr_t begin = (uintptr_t)mrb_vm_exec;
+  const uintptr_t others[] = {(uintptr_t)mrb_vm_run, (uintptr_t)mrb_top_run, (uintptr_t)mrb_funcall_with_block,
+                              (uintptr_t)mrb_yield_with_class};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    if (others[i] > begin && (!interpreter_end || others[i] < interpreter_end)) interpreter_end = others[i];
+  }
+  /* Further away than any loop is long: not of one piece, so nothing is known. */
+  if (interpreter_end && interpreter_end - begin > ((uintptr_t)1 << 18)) interpreter_end = 0;
+}
+
+static int in_interpreter(uintptr_t at) { return at >= (uintptr_t)mrb_vm_exec && at < interpreter_end; }
+#define CAN_STOP 1
+#else
+#define CAN_STOP 0
+#endif
+
+#if CAN_STOP
+/* Leaves the step for good when the thread is where nothing but the VM itself is half done; otherwise whoever wants it
+ * stopped asks again. */
+static void on_stop(int number, siginfo_t *info, void *context) {
+  fb_vm *vm = running;
+  (void)number;
+  (void)info;
+  if (!vm || atomic_load(&vm->unwanted) != atomic_load(&vm->serial) || !in_interpreter(place(context))) return;
+  running = NULL;
+  siglongjmp(vm->leave, 1);
+}
+
+static void hear_once(void) {
+  find_interpreter();
+  struct sigaction action = {.sa_sigaction = on_stop, .sa_flags = SA_SIGINFO | SA_RESTART | SA_NODEFER};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGVTALRM, &action, NULL);
+}
+
+static void hear_stops(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, hear_once);
+}
+
+void fb_stop(fb_vm *vm, unsigned serial) {
+  atomic_store(&vm->unwanted, serial);
+  pthread_kill(vm->thread, SIGVTALRM);
+}
+#else
+static void hear_stops(void) {}
+void fb_stop(fb_vm *vm, unsigned serial) {
+  (void)vm;
+  (void)serial;
+}
+#endif
+
+unsigned fb_serial(fb_vm *vm) { return atomic_load(&vm->serial); }
+
 static int take_steps(fb_vm *vm, step *s) {
   mrb_value result;
   driver_begins(vm);
-  if (enter(vm, take_step, s, &result) != FB_DONE) return FB_BROKEN;
+  atomic_fetch_add(&vm->serial, 1);
+#if CAN_STOP
+  if (sigsetjmp(vm->leave, 0)) return FB_STOPPED;
+#endif
+  running = vm;
+  int state = enter(vm, take_step, s, &result);
+  running = NULL;
+  if (state != FB_DONE) return FB_BROKEN;
   return mrb_nil_p(result) ? FB_DONE : FB_WAIT;
 }
 
@@ -623,6 +778,7 @@ static mrb_value furnish(mrb_state *mrb, void *user) {
   mrb_define_module_function(mrb, rt, "call", rt_call, MRB_ARGS_REQ(1) | MRB_ARGS_REST());
   mrb_define_module_function(mrb, rt, "wait", rt_wait, MRB_ARGS_REST());
   mrb_define_module_function(mrb, rt, "plain", rt_plain, MRB_ARGS_REQ(1));
+  mrb_define_module_function(mrb, rt, "globals", rt_globals, MRB_ARGS_REQ(3));
   return mrb_nil_value();
 }
 
@@ -632,6 +788,9 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
   if (!vm) return NULL;
   vm->config = *config;
   vm->ceiling = SIZE_MAX;
+  vm->blocks.next = vm->blocks.previous = &vm->blocks;
+  vm->thread = pthread_self();
+  hear_stops();
   vm->mrb = mrb_open_allocf(allocate, vm);
   if (vm->first_allocation && vm->first_allocation != sizeof(mrb_state)) {
     /* Its size is the first thing that the library asks memory for. Using it through other headers would corrupt it. */
@@ -658,6 +817,16 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
 void fb_close(fb_vm *vm) {
   driver_begins(vm);
   mrb_close(vm->mrb);
+  free(vm->out.data);
+  free(vm);
+}
+
+void fb_discard(fb_vm *vm) {
+  for (block *b = vm->blocks.next; b != &vm->blocks;) {
+    block *next = b->next;
+    free(b);
+    b = next;
+  }
   free(vm->out.data);
   free(vm);
 }

@@ -5,8 +5,9 @@
  * file, every entry runs protected, and what crosses is bytes: tapes (below), numbers, pointers that live until the next entry.
  *
  * Contract:
- *  1. No entry raises, jumps or unwinds. `FB_BROKEN` means that the driver itself failed: close the VM, open a new one.
- *  2. A VM belongs to the thread that opened it; only fb_interrupt may be called from another one.
+ *  1. No entry raises, jumps or unwinds. `FB_BROKEN` means that the driver itself failed, `FB_STOPPED` that the step was
+ *     left in the middle: after either nothing but fb_discard may be called; open a new VM.
+ *  2. A VM belongs to the thread that opened it; only fb_interrupt, fb_serial and fb_stop may be called from another one.
  *  3. host.call is a leaf: it takes bytes, gives bytes, and calls nothing of this file.
  *
  * A tape is one value: a tag, then
@@ -44,6 +45,7 @@ enum {
   FB_WAIT = 1,   /* the task waits: fb_out is the Array [op, args ...] */
   FB_RAISED = 2, /* an exception came out: fb_out is [class, message, [backtrace ...]] */
   FB_BROKEN = 3, /* the VM cannot be used any more: fb_out may say why */
+  FB_STOPPED = 4, /* nor here: fb_stop has ended the step */
 };
 
 /* One field of a Rack env. A key or value is a number of fb_intern (bytes NULL) or bytes. */
@@ -57,6 +59,8 @@ typedef struct {
 /* NULL with a reason (static text) when there is not memory enough or the library is not what its headers say. */
 fb_vm *fb_open(const fb_config *config, const char **reason);
 void fb_close(fb_vm *vm);
+/* Gives the memory of a VM back without asking mruby: after FB_BROKEN and FB_STOPPED. */
+void fb_discard(fb_vm *vm);
 
 const char *fb_version(void);
 int fb_has_hook(void);
@@ -95,5 +99,12 @@ void fb_collect(fb_vm *vm);
 
 /* Ends what runs now with an exception of Rt::Interrupted as soon as the VM can be interrupted. From any thread. */
 void fb_interrupt(fb_vm *vm);
+
+/* Which step runs, or ran last. From any thread. */
+unsigned fb_serial(fb_vm *vm);
+/* Ends that step at the cost of the VM, wherever Ruby computes without allocating: it gives FB_STOPPED. Nothing happens when
+ * another step runs by now, or when the thread is outside of mruby's interpreter just then: ask again. From any thread while
+ * the one that opened the VM lives. Uses SIGVTALRM. */
+void fb_stop(fb_vm *vm, unsigned serial);
 
 #endif

@@ -9,4 +9,4 @@ mod tape;
 mod vm;
 
 pub use tape::{Tape, Value};
-pub use vm::{Exception, Host, Interned, Interrupt, Limits, Step, Text, Vm};
+pub use vm::{Exception, Host, Interned, Interrupt, Limits, STOPPED, Step, Text, Vm};

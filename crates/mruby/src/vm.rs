@@ -4,7 +4,7 @@
 //! 1. A VM and what it gives stay on the thread that opened it (`!Send`); [`Interrupt`] alone may leave.
 //! 2. A task is a number. It is idle, or it waits; [`Step`] says which. Starting a busy one or resuming an idle one is
 //!    refused here and never reaches Ruby.
-//! 3. After [`Step::Broken`] nothing runs any more: open another VM.
+//! 3. After [`Step::Broken`] nothing runs any more, every further step gives the same: open another VM.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -83,7 +83,7 @@ pub struct Vm {
     waiting: Vec<bool>,
     fields: Vec<sys::fb_field>,
     shared: Arc<Mutex<Option<Raw>>>,
-    broken: bool,
+    broken: Option<Exception>,
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -92,8 +92,8 @@ struct HostCell {
 }
 
 struct Raw(*mut sys::fb_vm);
-// SAFETY: only `fb_interrupt` is called through it, which may be called from any thread while the VM lives; the mutex
-// around it is emptied before the VM is closed.
+// SAFETY: only `fb_interrupt`, `fb_serial` and `fb_stop` are called through it, which may be called from any thread while the
+// VM and its thread live; the mutex around it is emptied on that thread before the VM is closed.
 unsafe impl Send for Raw {}
 
 /// Stops what a VM runs, from another thread.
@@ -103,12 +103,33 @@ pub struct Interrupt(Arc<Mutex<Option<Raw>>>);
 impl Interrupt {
     /// Ends the step that runs now, as soon as it allocates, or at once with a library that has the debug hook.
     pub fn now(&self) {
-        if let Some(Raw(vm)) = &*self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
-            // SAFETY: the VM is open as long as the pointer is there.
-            unsafe { sys::fb_interrupt(*vm) };
+        // SAFETY: the VM is open as long as the pointer is there.
+        self.with((), |vm| unsafe { sys::fb_interrupt(vm) });
+    }
+
+    /// Which step runs now, or ran last: for [`Interrupt::stop`].
+    pub fn serial(&self) -> u32 {
+        // SAFETY: the VM is open as long as the pointer is there.
+        self.with(0, |vm| unsafe { sys::fb_serial(vm) })
+    }
+
+    /// Ends that step at the cost of its VM: it gives [`Step::Broken`] with an exception of [`STOPPED`]. Nothing happens when
+    /// another step runs by now, or when Ruby is not what its thread is at just then: ask again.
+    pub fn stop(&self, serial: u32) {
+        // SAFETY: the VM is open as long as the pointer is there, and its thread with it.
+        self.with((), |vm| unsafe { sys::fb_stop(vm, serial) });
+    }
+
+    fn with<T>(&self, closed: T, ask: impl FnOnce(*mut sys::fb_vm) -> T) -> T {
+        match &*self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            Some(Raw(vm)) => ask(*vm),
+            None => closed,
         }
     }
 }
+
+/// Class of the exception of a step that [`Interrupt::stop`] has ended.
+pub const STOPPED: &str = "Rt::Stopped";
 
 unsafe extern "C" fn answer(host: *mut c_void, op: u32, args: sys::fb_bytes) -> sys::fb_bytes {
     // SAFETY: `host` is the `HostCell` that `Vm::open` made and that lives as long as the VM.
@@ -175,7 +196,7 @@ impl Vm {
             waiting: Vec::new(),
             fields: Vec::new(),
             shared: Arc::new(Mutex::new(Some(Raw(raw.as_ptr())))),
-            broken: false,
+            broken: None,
             _this_thread: PhantomData,
         };
         vm.eval(TASK, "firebrick/task.rb").map_err(|error| error.to_string())?;
@@ -223,6 +244,7 @@ impl Vm {
         file: &str,
         entry: unsafe extern "C" fn(*mut sys::fb_vm, *const u8, usize, *const c_char) -> c_int,
     ) -> Result<(), Exception> {
+        self.usable()?;
         let name = CString::new(file.replace('\0', "")).unwrap_or_default();
         // SAFETY: the VM is open, code and name live through the call.
         match unsafe { entry(self.raw.as_ptr(), code.as_ptr(), code.len(), name.as_ptr()) } {
@@ -239,6 +261,7 @@ impl Vm {
 
     /// Keeps a text in the VM. `None` without memory.
     pub fn intern(&mut self, text: &[u8]) -> Option<Interned> {
+        self.usable().ok()?;
         // SAFETY: the VM is open, the text lives through the call.
         let number = unsafe { sys::fb_intern(self.raw.as_ptr(), text.as_ptr(), text.len()) };
         (number != u32::MAX).then_some(Interned(number))
@@ -249,6 +272,9 @@ impl Vm {
     /// # Panics
     /// When the task waits.
     pub fn start(&mut self, task: u32, job: Interned, args: &Tape) -> Step {
+        if let Some(why) = &self.broken {
+            return Step::Broken(why.clone());
+        }
         self.claim(task);
         // SAFETY: the VM is open, the tape lives through the call.
         let state = unsafe { sys::fb_start(self.raw.as_ptr(), task, job.0, lent(args.as_bytes())) };
@@ -265,6 +291,9 @@ impl Vm {
         app: u32,
         env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
     ) -> Step {
+        if let Some(why) = &self.broken {
+            return Step::Broken(why.clone());
+        }
         self.claim(task);
         self.fields.clear();
         self.fields.extend(env.into_iter().map(|(key, value)| {
@@ -282,6 +311,9 @@ impl Vm {
     /// # Panics
     /// When it does not wait.
     pub fn resume(&mut self, task: u32, value: &Tape) -> Step {
+        if let Some(why) = &self.broken {
+            return Step::Broken(why.clone());
+        }
         assert!(self.waiting.get(task as usize) == Some(&true), "task {task} does not wait");
         // SAFETY: the VM is open, the tape lives through the call.
         let state = unsafe { sys::fb_resume(self.raw.as_ptr(), task, lent(value.as_bytes())) };
@@ -290,6 +322,9 @@ impl Vm {
 
     /// Leaves a task that waits to the collector: its place may be used again, its `ensure` clauses never run.
     pub fn abandon(&mut self, task: u32) {
+        if self.broken.is_some() {
+            return;
+        }
         // SAFETY: the VM is open.
         unsafe { sys::fb_abandon(self.raw.as_ptr(), task) };
         if let Some(waits) = self.waiting.get_mut(task as usize) {
@@ -318,8 +353,15 @@ impl Vm {
 
     /// Collects all garbage.
     pub fn collect(&mut self) {
+        if self.broken.is_some() {
+            return;
+        }
         // SAFETY: the VM is open.
         unsafe { sys::fb_collect(self.raw.as_ptr()) };
+    }
+
+    fn usable(&self) -> Result<(), Exception> {
+        self.broken.clone().map_or(Ok(()), Err)
     }
 
     fn claim(&mut self, task: u32) {
@@ -338,11 +380,22 @@ impl Vm {
                 Some(exception) => Step::Raised(exception),
                 None => Step::Done,
             },
-            _ => {
-                self.broken = true;
-                Step::Broken(exception(self.out()))
+            stopped_or_broken => {
+                let why =
+                    if stopped_or_broken == sys::FB_STOPPED { stopped() } else { exception(self.out()) };
+                self.broken = Some(why.clone());
+                Step::Broken(why)
             }
         }
+    }
+}
+
+fn stopped() -> Exception {
+    Exception {
+        class: STOPPED.to_owned(),
+        message: "it computed for too long and could not be interrupted".to_owned(),
+        backtrace: Vec::new(),
+        place: None,
     }
 }
 
@@ -379,12 +432,15 @@ fn raised(value: &Value<'_>) -> Option<Exception> {
 impl Drop for Vm {
     fn drop(&mut self) {
         *self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
-        // A broken VM may trip over itself when it is taken apart; its memory is the price.
-        if !self.broken {
-            // SAFETY: nobody else has it: interrupts were cut off above.
+        if self.broken.is_some() {
+            // It would trip over itself when it is taken apart.
+            // SAFETY: nobody else has it: interrupts were cut off above, and no step runs.
+            unsafe { sys::fb_discard(self.raw.as_ptr()) };
+        } else {
+            // SAFETY: as above.
             unsafe { sys::fb_close(self.raw.as_ptr()) };
-            // SAFETY: made by `Box::leak` in `open`; the VM that used it is closed.
-            drop(unsafe { Box::from_raw(self.host.as_ptr()) });
         }
+        // SAFETY: made by `Box::leak` in `open`; the VM that used it is closed.
+        drop(unsafe { Box::from_raw(self.host.as_ptr()) });
     }
 }

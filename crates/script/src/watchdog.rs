@@ -1,8 +1,10 @@
 //! Ends steps that compute for too long without waiting.
 //!
-//! One thread for the process looks at all VMs some times a second. It asks a VM that is over its time to raise: a library with the
-//! debug hook does so at its next instruction, one without when it next allocates. Code that does neither (`while true; end`
-//! on such a library) cannot be stopped from outside; the log says so, once a step.
+//! One thread for the process looks at all VMs some times a second. It asks a VM that is over its time to raise: a library
+//! with the debug hook does so at its next instruction, one without when it next allocates. Code that does neither (`while true;
+//! end` on such a library), or that rescues and goes on, is stopped after twice its time at the cost of its VM: the thread gets
+//! a new one, and the requests that waited in the old one fail. Only what computes without end outside of Ruby code is left: the
+//! log says so.
 
 use mruby::Interrupt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,8 +13,10 @@ use std::time::{Duration, Instant};
 
 /// How often VMs are looked at: a step may be so much longer than its limit.
 const EVERY: Duration = Duration::from_millis(20);
-/// A step that has not ended after so many times its limit will not.
-const HOPELESS: u64 = 3;
+/// A step that has not ended after so many times its limit does not listen: it is stopped.
+const DEAF: u64 = 2;
+/// One that has not even then ended is beyond help.
+const HOPELESS: u64 = 5;
 
 /// A VM that is watched, from the thread that runs it.
 pub(crate) struct Watched(Arc<Watch>);
@@ -23,6 +27,9 @@ struct Watch {
     due: AtomicU64,
     span: AtomicU64,
     fired: AtomicBool,
+    /// What the watchdog alone uses: the step that it found over its time, as `due` and the VM's number of it.
+    late: Mutex<Option<(u64, u32)>>,
+    told: AtomicBool,
 }
 
 /// Milliseconds since the first call, at least 1.
@@ -35,7 +42,8 @@ impl Watched {
     /// Watches a VM until dropped.
     pub(crate) fn new(interrupt: Interrupt) -> Watched {
         let [due, span] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let watch = Arc::new(Watch { interrupt, due, span, fired: AtomicBool::new(false) });
+        let [fired, told] = [AtomicBool::new(false), AtomicBool::new(false)];
+        let watch = Arc::new(Watch { interrupt, due, span, fired, late: Mutex::default(), told });
         list().lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&watch));
         Watched(watch)
     }
@@ -45,6 +53,7 @@ impl Watched {
         let Some(span) = span else { return (run(), false) };
         let span = span.as_millis().clamp(1, u128::from(u32::MAX)) as u64;
         self.0.span.store(span, Ordering::Relaxed);
+        self.0.fired.store(false, Ordering::Relaxed);
         self.0.due.store(now() + span, Ordering::Release);
         let given = run();
         self.0.due.store(0, Ordering::Release);
@@ -73,23 +82,90 @@ fn look() {
 }
 
 impl Watch {
-    /// Interrupts a step that is over its time; always true.
+    /// Does what a step that is over its time needs; always true.
     fn look(&self, now: u64) -> bool {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         let due = self.due.load(Ordering::Acquire);
-        if due != 0 && now > due {
-            let span = self.span.load(Ordering::Relaxed);
-            let hopeless = now.saturating_sub(due) / span.max(1) + 1 == HOPELESS;
-            if !self.fired.swap(true, Ordering::AcqRel) || !hopeless {
-                self.interrupt.now();
-            } else {
-                eprintln!(
-                    "a handler on mruby has been computing for {} s and cannot be stopped: its front thread answers \
-                     nobody; a libmruby with MRB_USE_DEBUG_HOOK could stop it",
-                    HOPELESS * span / 1_000
-                );
-                self.due.store(0, Ordering::Release);
-            }
+        if due == 0 || now <= due {
+            *late = None;
+            return true;
+        }
+        let serial = self.interrupt.serial();
+        if *late != Some((due, serial)) {
+            // The number belongs to the step that is late only when that one still runs.
+            *late = (self.due.load(Ordering::Acquire) == due).then_some((due, serial));
+            self.told.store(false, Ordering::Relaxed);
+        }
+        self.fired.store(true, Ordering::Release);
+        self.interrupt.now();
+        let span = self.span.load(Ordering::Relaxed).max(1);
+        let spans = 1 + (now - due) / span;
+        if spans >= DEAF && late.is_some() {
+            self.interrupt.stop(serial);
+        }
+        if spans >= HOPELESS && !self.told.swap(true, Ordering::Relaxed) {
+            eprintln!(
+                "a handler on mruby has been computing for {} s and cannot be stopped: its front thread answers nobody",
+                spans * span / 1_000
+            );
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mruby::{Limits, STOPPED, Step, Tape, Vm};
+
+    /// A VM whose task 0 ran this method, watched; what the step gave.
+    fn run(code: &str) -> Option<Step> {
+        let limits = Limits { heap: 64 << 20, step: 64 << 20 };
+        Vm::version()?;
+        let mut vm = Vm::open(
+            limits,
+            Box::new(|_, _, tape| {
+                tape.nil();
+            }),
+        )
+        .expect("a VM");
+        vm.eval(&format!("module Rt\ndef self.job\n{code}\nend\nend"), "job.rb").expect("Ruby");
+        let job = vm.intern(b"job").expect("memory");
+        let watched = Watched::new(vm.interrupt());
+        let mut args = Tape::new();
+        args.array(0);
+        let (step, late) = watched.step(Some(Duration::from_millis(100)), || vm.start(0, job, &args));
+        assert!(late, "it was not late");
+        Some(step)
+    }
+
+    #[test]
+    fn ends_what_allocates_by_an_exception() {
+        match run("while true; 'x' * 100; end") {
+            None | Some(Step::Raised(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ends_what_neither_waits_nor_allocates() {
+        for code in ["while true; end", "i = 0\nwhile true; i += 1; i = 0 if i > 9; end", "loop { }"] {
+            match run(code) {
+                None => {}
+                Some(Step::Raised(_)) if Vm::has_hook() => {}
+                Some(Step::Broken(why)) => assert_eq!(why.class, STOPPED, "{code}"),
+                other => panic!("{code}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn ends_what_rescues_everything() {
+        let code = "while true; begin; 'x' * 100; rescue Exception; end; end";
+        match run(code) {
+            None => {}
+            Some(Step::Broken(why)) => assert_eq!(why.class, STOPPED),
+            other => panic!("{other:?}"),
+        }
     }
 }
