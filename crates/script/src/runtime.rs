@@ -48,6 +48,9 @@ pub(crate) struct Runtime {
     idle: RefCell<Vec<u32>>,
     tasks: Cell<u32>,
     broken: Cell<bool>,
+    /// Whether it is full of what cannot be collected, such as Symbols: those under way may finish.
+    full: Cell<bool>,
+    heap: usize,
     watched: Watched,
     /// For tasks that belong to no route: those that load handlers, and blocks given to `task`.
     pub(crate) loosest: Arc<Limits>,
@@ -61,6 +64,8 @@ pub(crate) struct Seat {
     limits: Arc<Limits>,
     number: u32,
     waits: Cell<bool>,
+    /// Heap that its steps have added so far, less what was collected meanwhile.
+    held: Cell<usize>,
 }
 
 impl Runtime {
@@ -104,6 +109,8 @@ impl Runtime {
             idle: RefCell::default(),
             tasks: Cell::new(0),
             broken: Cell::new(false),
+            full: Cell::new(false),
+            heap,
             load_app,
             run_block,
         }))
@@ -120,16 +127,16 @@ impl Runtime {
             self.tasks.set(self.tasks.get() + 1);
             self.tasks.get() - 1
         });
-        Seat { runtime: self.clone(), limits: limits.clone(), number, waits: Cell::new(false) }
+        Seat { runtime: self.clone(), limits: limits.clone(), number, waits: Cell::new(false), held: Cell::new(0) }
     }
 
     pub(crate) fn intern(&self, text: &[u8]) -> Option<Interned> {
         self.vm.borrow_mut().intern(text)
     }
 
-    /// Whether it can be used no more.
+    /// Whether it can be used no more, or should not be.
     pub(crate) fn is_broken(&self) -> bool {
-        self.broken.get()
+        self.broken.get() || self.full.get()
     }
 
     /// What the last step gave.
@@ -151,11 +158,25 @@ impl Seat {
         self.step(|vm| vm.resume(self.number, value))
     }
 
+    /// What a step may add to a heap of so many bytes. Who holds much leaves the last quarter of the heap to the others.
+    fn room(&self, taken: usize) -> usize {
+        let (held, heap) = (self.held.get(), self.runtime.heap);
+        let own = self.limits.request_heap.saturating_sub(held);
+        if held > heap / 8 { own.min((heap / 4 * 3).saturating_sub(taken)) } else { own }
+    }
+
     fn step(&self, run: impl FnOnce(&mut Vm) -> Step) -> Step {
         let mut vm = self.runtime.vm.borrow_mut();
-        vm.limit_step(self.limits.request_heap);
+        let before = vm.heap();
+        vm.limit_step(self.room(before));
         let (step, ended) = self.runtime.watched.step(self.limits.step_time, || run(&mut vm));
+        // What a collection within the step has freed is credited to it, whoever left it: so nobody pays for old garbage.
+        self.held.set((self.held.get() + vm.heap()).saturating_sub(before));
         self.waits.set(matches!(step, Step::Wait));
+        if matches!(&step, Step::Raised(error) if error.class == "NoMemoryError") {
+            vm.collect();
+            self.runtime.full.set(vm.heap() > self.runtime.heap / 4 * 3);
+        }
         if matches!(step, Step::Broken(_)) {
             self.runtime.broken.set(true);
         }
@@ -164,6 +185,12 @@ impl Seat {
             Step::Raised(error) if ended => Step::Raised(Exception {
                 class: TOO_LONG.to_owned(),
                 message: "it computed for longer than mruby.step_time without waiting".to_owned(),
+                ..error
+            }),
+            Step::Broken(error) if ended && error.class == mruby::STOPPED => Step::Broken(Exception {
+                message: "it computed for longer than mruby.step_time and could not be interrupted: this thread's VM is \
+                          replaced, and what waited in it is lost"
+                    .to_owned(),
                 ..error
             }),
             step => step,
@@ -182,6 +209,8 @@ impl Drop for Seat {
         if self.runtime.broken.get() {
             return;
         }
+        // What runs in its `ensure` needs memory, too.
+        self.held.set(0);
         // Nobody wants the answer any more: the task ends by an exception where it waits, so that its `ensure` runs.
         let mut given_up = Tape::new();
         given_up.fault("Rt::GivenUp", "the client has gone, or the time for this request is over");

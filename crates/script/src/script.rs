@@ -21,7 +21,7 @@ use tokio::sync::watch;
 /// What a request may take in a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Heap that one step of a request may add, bytes.
+    /// Heap that the steps of a request may add in all, bytes.
     pub request_heap: usize,
     /// Computing without waiting; `None` is unlimited.
     pub step_time: Option<Duration>,
