@@ -26,6 +26,7 @@ mod watchdog;
 pub use load::{Source, check};
 pub use runtime::Complain;
 pub use script::{Limits, Next, OnFailure, Plan, Route, Script};
+pub use stdlib::files::required;
 
 /// Which mruby is inside: `3.1 (mruby 3.1.0)`; `None` when built without it.
 pub fn version() -> Option<String> {

@@ -104,6 +104,7 @@ impl Script {
     pub fn open(plan: Arc<Plan>, complain: Complain, failed: OnFailure) -> Result<Rc<Script>, String> {
         let loosest = Limits::loosest(plan.routes.iter().map(|route| &*route.limits));
         let runtime = Runtime::open(plan.heap, loosest, complain)?;
+        plan.sources.iter().for_each(|source| runtime.state.stdlib.folders.add(&source.file));
         let names = Names::new(&runtime).ok_or("no memory for a Ruby VM")?;
         let apps = RefCell::default();
         let script = Rc::new(Script { runtime, names, plan, apps, loaded: watch::Sender::new(0), failed });

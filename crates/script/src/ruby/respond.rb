@@ -3,6 +3,8 @@
 module Rt
   class << self
     def respond(app, env)
+      # The last match is that of another request.
+      remember(nil) if $~
       env['rack.errors'] = ERRORS
       env['rack.input'] = Input.new(env['rack.input']) if env.key?('rack.input')
       response = app.call(env)

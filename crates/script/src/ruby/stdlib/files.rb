@@ -1,0 +1,60 @@
+# `require` of Ruby files beside the handler. What belongs to the server is there already.
+LoadError = Class.new(ScriptError) unless Object.const_defined?(:LoadError)
+
+$LOAD_PATH = []
+$LOADED_FEATURES = []
+
+module Rt
+  THERE = %w[
+    base64 cgi cgi/escape cgi/util date digest digest/md5 digest/sha1 digest/sha2 fiber json logger net/http openssl
+    rack/utils redis hiredis securerandom set stringio strscan time uri erb/util enumerator rational complex
+  ]
+
+  class << self
+    # Loads a file once; false when it was there.
+    def require(name, places)
+      path, code = call(FILE_READ, name, places)
+      return false if $LOADED_FEATURES.include?(path)
+      $LOADED_FEATURES << path
+      begin
+        TOPLEVEL.__load__(code, path)
+      rescue Exception => e
+        $LOADED_FEATURES.delete(path)
+        raise e
+      end
+      true
+    end
+
+    # Folder of the file that calls whoever calls this.
+    def folder_of(frame)
+      file = frame.to_s
+      colon = file.index(':')
+      file = colon ? file[0, colon] : file
+      slash = file.rindex('/')
+      slash ? file[0, slash] : '.'
+    end
+  end
+end
+
+module Kernel
+  def require(name)
+    name = name.to_s
+    return false if Rt::THERE.include?(name.end_with?('.rb') ? name[0...-3] : name)
+    Rt.require(name, $LOAD_PATH + Rt.call(Rt::FILE_FOLDERS))
+  end
+
+  def require_relative(name)
+    Rt.require(name.to_s, [Rt.folder_of(caller(1)[0])])
+  end
+
+  # Runs a file each time.
+  def load(name, _wrap = false)
+    path, code = Rt.call(Rt::FILE_READ, name.to_s, $LOAD_PATH + Rt.call(Rt::FILE_FOLDERS))
+    TOPLEVEL.__load__(code, path)
+    true
+  end
+
+  def __dir__
+    Rt.folder_of(caller(1)[0])
+  end
+end

@@ -1,0 +1,85 @@
+# What would block every request, or leave the server, is not there; what is written goes to the error log.
+module Rt
+  # Constants of mruby's files, sockets and innards.
+  ABSENT = %i[
+    IO File FileTest Dir Socket BasicSocket IPSocket TCPSocket TCPServer UDPSocket UNIXSocket UNIXServer Addrinfo
+    ObjectSpace STDIN STDOUT STDERR Thread Mutex Ractor Open3 TracePoint Binding
+  ].freeze
+  ABSENT_CALLS = %i[` system exec fork spawn open popen gets readline readlines select exit exit! abort at_exit trap getc __printstr__ printstr].freeze
+
+  class << self
+    def clear(type)
+      ABSENT_CALLS.each do |name|
+        type.__send__(:remove_method, name) if type.instance_methods(false).include?(name)
+      end
+    end
+  end
+
+  class Errors
+    def print(*texts)
+      Rt.call(LOG, texts.join)
+      nil
+    end
+
+    def printf(*args)
+      print(format(*args))
+    end
+
+    def sync
+      true
+    end
+
+    def sync=(value)
+      value
+    end
+
+    def isatty
+      false
+    end
+    alias tty? isatty
+
+    def fileno
+      2
+    end
+  end
+end
+
+Rt.clear(Kernel)
+Rt.clear(Object)
+Rt::ABSENT.each { |name| Object.__send__(:remove_const, name) if Object.const_defined?(name) }
+
+class Module
+  def const_missing(name)
+    hint = Rt::ABSENT.include?(name) ? ': handlers have no files, sockets, processes or threads' : ''
+    raise NameError, "uninitialized constant #{name}#{hint}"
+  end
+end
+
+$stdout = $stderr = Rt::ERRORS
+
+module Kernel
+  def puts(*lines)
+    Rt::ERRORS.puts(*lines.flatten)
+  end
+
+  def print(*texts)
+    Rt::ERRORS.print(*texts)
+  end
+
+  def printf(*args)
+    Rt::ERRORS.print(format(*args))
+  end
+
+  def warn(*lines)
+    Rt::ERRORS.puts(*lines.flatten)
+  end
+
+  def p(*values)
+    values.each { |value| Rt.call(Rt::LOG, value.inspect) }
+    values.size > 1 ? values : values[0]
+  end
+
+  def pp(*values)
+    p(*values)
+  end
+end

@@ -1,0 +1,161 @@
+//! Bytes to text and back, digests, random bytes: Base64, percent-encoding, Digest, HMAC, SecureRandom.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD, URL_SAFE};
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
+use mruby::{Tape, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha384, Sha512};
+
+/// Random bytes that are given at a time.
+const MAX_RANDOM: usize = 1 << 20;
+
+/// What a form or a component of a URI leaves as it is.
+const COMPONENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
+/// The same by RFC 3986.
+const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+fn bytes<'a>(args: &[Value<'a>], index: usize) -> &'a [u8] {
+    args.get(index).and_then(Value::text).unwrap_or_default()
+}
+
+fn flag(args: &[Value<'_>], index: usize) -> bool {
+    args.get(index) == Some(&Value::Bool(true))
+}
+
+/// `bytes, url-safe`: text.
+pub(super) fn base64_encode(args: &[Value<'_>], tape: &mut Tape) {
+    let engine = if flag(args, 1) { &URL_SAFE } else { &STANDARD };
+    tape.str(engine.encode(bytes(args, 0)));
+}
+
+/// `text, url-safe, strict`: bytes. When it is not strict, what does not belong there is passed over.
+pub(super) fn base64_decode(args: &[Value<'_>], tape: &mut Tape) {
+    let strict = flag(args, 2);
+    let padding = if strict && !flag(args, 1) {
+        DecodePaddingMode::RequireCanonical
+    } else {
+        DecodePaddingMode::Indifferent
+    };
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(padding)
+        .with_decode_allow_trailing_bits(!strict);
+    let alphabet = if flag(args, 1) { alphabet::URL_SAFE } else { alphabet::STANDARD };
+    let engine = GeneralPurpose::new(&alphabet, config);
+    let decoded = if strict { engine.decode(bytes(args, 0)) } else { engine.decode(lenient(bytes(args, 0))) };
+    match decoded {
+        Ok(decoded) => tape.str(decoded),
+        Err(_) => tape.fault("ArgumentError", "invalid base64"),
+    };
+}
+
+/// The digits up to the padding, without a last one that is too few for a byte.
+fn lenient(text: &[u8]) -> Vec<u8> {
+    let mut digits: Vec<u8> = text
+        .iter()
+        .copied()
+        .take_while(|byte| *byte != b'=')
+        .filter(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+        .collect();
+    if digits.len() % 4 == 1 {
+        digits.pop();
+    }
+    digits
+}
+
+/// `text, kind`: percent-encoded. Kinds: 0 a form (blank is `+`), 1 a component (blank is `%20`), 2 by RFC 3986.
+pub(super) fn percent(args: &[Value<'_>], tape: &mut Tape) {
+    let kind = args.get(1).and_then(Value::int).unwrap_or_default();
+    let set = if kind == 2 { &UNRESERVED } else { &COMPONENT };
+    let text = percent_encode(bytes(args, 0), set).to_string();
+    tape.str(if kind == 0 { text.replace("%20", "+") } else { text });
+}
+
+/// `text, whether + is a blank`: bytes.
+pub(super) fn unpercent(args: &[Value<'_>], tape: &mut Tape) {
+    let text = bytes(args, 0);
+    let blanks: Vec<u8>;
+    let text = if flag(args, 1) && text.contains(&b'+') {
+        blanks = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+        blanks.as_slice()
+    } else {
+        text
+    };
+    tape.str(percent_decode(text).collect::<Vec<u8>>());
+}
+
+/// `name, bytes`: the digest.
+pub(super) fn digest(args: &[Value<'_>], tape: &mut Tape) {
+    let data = bytes(args, 1);
+    let digest = match name(args).as_slice() {
+        b"MD5" => Md5::digest(data).to_vec(),
+        b"SHA1" => Sha1::digest(data).to_vec(),
+        b"SHA256" => Sha256::digest(data).to_vec(),
+        b"SHA384" => Sha384::digest(data).to_vec(),
+        b"SHA512" => Sha512::digest(data).to_vec(),
+        other => return unknown(other, tape),
+    };
+    tape.str(digest);
+}
+
+/// `name, key, bytes`: the code.
+pub(super) fn hmac(args: &[Value<'_>], tape: &mut Tape) {
+    let (key, data) = (bytes(args, 1), bytes(args, 2));
+    macro_rules! code {
+        ($digest:ty) => {
+            Hmac::<$digest>::new_from_slice(key)
+                .map(|mac| mac.chain_update(data).finalize().into_bytes().to_vec())
+        };
+    }
+    let code = match name(args).as_slice() {
+        b"MD5" => code!(Md5),
+        b"SHA1" => code!(Sha1),
+        b"SHA256" => code!(Sha256),
+        b"SHA384" => code!(Sha384),
+        b"SHA512" => code!(Sha512),
+        other => return unknown(other, tape),
+    };
+    match code {
+        Ok(code) => tape.str(code),
+        Err(error) => tape.fault("ArgumentError", error.to_string()),
+    };
+}
+
+/// `sha-256` and `SHA256` are the same.
+fn name(args: &[Value<'_>]) -> Vec<u8> {
+    bytes(args, 0).to_ascii_uppercase().into_iter().filter(|byte| *byte != b'-').collect()
+}
+
+fn unknown(name: &[u8], tape: &mut Tape) {
+    let name = name.escape_ascii();
+    tape.fault(
+        "ArgumentError",
+        format!("unsupported digest algorithm ({name}): expected MD5, SHA1, SHA256, SHA384 or SHA512"),
+    );
+}
+
+/// `count`: so many bytes that nobody can foresee.
+pub(super) fn random(args: &[Value<'_>], tape: &mut Tape) {
+    let count = args.first().and_then(Value::int).and_then(|count| usize::try_from(count).ok());
+    let Some(count) = count.filter(|count| *count <= MAX_RANDOM) else {
+        tape.fault("ArgumentError", format!("expected a number of bytes from 0 to {MAX_RANDOM}"));
+        return;
+    };
+    let mut random = vec![0; count];
+    match getrandom::fill(&mut random) {
+        Ok(()) => tape.str(random),
+        Err(error) => tape.fault("RuntimeError", format!("the system gives no random bytes: {error}")),
+    };
+}
+
+/// `a, b`: whether they are equal, in a time that does not tell where they differ.
+pub(super) fn equal(args: &[Value<'_>], tape: &mut Tape) {
+    let (a, b) = (bytes(args, 0), bytes(args, 1));
+    // The digests' comparison says nothing about the texts'.
+    let (a, b) = (Sha256::digest(a), Sha256::digest(b));
+    tape.bool(a.iter().zip(b.iter()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0);
+}

@@ -1,0 +1,41 @@
+//! What handlers may know of the process: its environment, its number, clocks; and whether text is UTF-8.
+
+use mruby::{Tape, Value};
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// All variables.
+pub(super) fn environment(tape: &mut Tape) {
+    let variables: Vec<_> = std::env::vars_os().collect();
+    tape.hash(variables.len() as u32);
+    for (name, value) in variables {
+        tape.str(name.as_bytes()).str(value.as_bytes());
+    }
+}
+
+/// `clock`: nanoseconds, since 1970 (0) or since some moment that stays the same (1).
+pub(super) fn clock(begun: Instant, args: &[Value<'_>], tape: &mut Tape) {
+    let span = match args.first().and_then(Value::int) {
+        Some(0) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+        _ => begun.elapsed(),
+    };
+    tape.int(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX));
+}
+
+/// `text`: whether it is UTF-8.
+pub(super) fn is_utf8(args: &[Value<'_>], tape: &mut Tape) {
+    tape.bool(std::str::from_utf8(args.first().and_then(Value::text).unwrap_or_default()).is_ok());
+}
+
+/// `text, with`: the text with `with` for each part that is no UTF-8.
+pub(super) fn scrub(args: &[Value<'_>], tape: &mut Tape) {
+    let text = |index: usize| args.get(index).and_then(Value::text).unwrap_or_default();
+    let mut out = Vec::with_capacity(text(0).len());
+    for chunk in text(0).utf8_chunks() {
+        out.extend_from_slice(chunk.valid().as_bytes());
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice(text(1));
+        }
+    }
+    tape.str(out);
+}

@@ -1,0 +1,346 @@
+//! Regexp: patterns of Ruby, compiled once and matched by fancy-regex.
+//!
+//! Contract: a pattern is known by its key (a digit for its options, then its source), so that Ruby holds nothing that would
+//! have to be given back. Texts are UTF-8, places are counted in bytes, as mruby counts them. No match takes more than
+//! [`STEPS`] steps back, no call more than [`BUDGET`], no result more than [`MAX_OUTPUT`].
+
+mod class;
+mod replace;
+mod translate;
+
+use fancy_regex::{Captures, Regex, RegexBuilder, RegexInput};
+use mruby::{Tape, Value};
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use translate::{Flags, translate};
+
+/// Steps back during one match: some 20 ms.
+const STEPS: usize = 500_000;
+/// What one call may take that looks for many matches.
+const BUDGET: Duration = Duration::from_secs(1);
+/// Bytes that a replacement may give.
+const MAX_OUTPUT: usize = 64 << 20;
+/// A compiled pattern's size, bytes, and that of what it computes while it matches.
+const MAX_SIZE: usize = 2 << 20;
+/// Compiled patterns that are kept; then all are forgotten and compiled anew.
+const MAX_KEPT: usize = 500;
+
+/// The patterns of a VM.
+#[derive(Default)]
+pub(crate) struct Patterns {
+    kept: RefCell<HashMap<Box<[u8]>, Rc<Pattern>>>,
+}
+
+struct Pattern {
+    plain: Regex,
+    /// For texts that end in a line end: there `^` does not match after it. Made when there is such a text.
+    before_end: Option<OnceCell<Option<Regex>>>,
+    translated: String,
+    flags: Flags,
+    names: Vec<(String, usize)>,
+    groups: usize,
+}
+
+/// A fault: class and message.
+type Fault = (&'static str, String);
+
+impl Patterns {
+    fn get(&self, key: &[u8]) -> Result<Rc<Pattern>, Fault> {
+        if let Some(pattern) = self.kept.borrow().get(key) {
+            return Ok(pattern.clone());
+        }
+        let pattern = Rc::new(Pattern::of(key).map_err(|why| {
+            let source = String::from_utf8_lossy(key.get(1..).unwrap_or_default());
+            ("RegexpError", format!("{why}: /{source}/"))
+        })?);
+        let mut kept = self.kept.borrow_mut();
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
+        }
+        kept.insert(key.into(), pattern.clone());
+        Ok(pattern)
+    }
+}
+
+impl Pattern {
+    fn of(key: &[u8]) -> Result<Pattern, String> {
+        let (digit, source) = key.split_first().ok_or("a pattern without options")?;
+        let source = std::str::from_utf8(source).map_err(|_| "invalid multibyte character")?;
+        let bit = |bit: u8| digit & bit != 0;
+        let flags = Flags { ignore_case: bit(1), extended: bit(2), dot_all: bit(4) };
+        let translated = translate(source, flags)?;
+        Ok(Pattern {
+            plain: compile(&translated.pattern, flags, false)?,
+            before_end: translated.has_line_start.then(OnceCell::new),
+            translated: translated.pattern,
+            flags,
+            names: translated.names,
+            groups: translated.groups,
+        })
+    }
+
+    fn regex(&self, text: &str) -> Result<&Regex, Fault> {
+        match &self.before_end {
+            Some(made) if text.ends_with('\n') => made
+                .get_or_init(|| compile(&self.translated, self.flags, true).ok())
+                .as_ref()
+                .ok_or_else(|| ("RegexpError", String::from("^ cannot be used in this pattern"))),
+            _ => Ok(&self.plain),
+        }
+    }
+
+    /// The first match that begins at `from` or later; with `anchored` only at `from`.
+    fn find<'t>(
+        &self,
+        text: &'t str,
+        from: usize,
+        anchored: bool,
+    ) -> Result<Option<Captures<'t, str>>, Fault> {
+        let input = RegexInput::new(text).from_pos(from).anchored(anchored);
+        self.regex(text)?.captures_input(input).map_err(told)
+    }
+
+    /// Calls `each` for one match after the other, as long as it says to go on. Where to look further; `None` at the end.
+    fn each<'t>(
+        &self,
+        text: &'t str,
+        from: usize,
+        mut each: impl FnMut(Captures<'t, str>) -> Result<bool, Fault>,
+    ) -> Result<Option<usize>, Fault> {
+        let begun = Instant::now();
+        let mut from = from;
+        while from <= text.len() {
+            let Some(found) = self.find(text, from, false)? else { return Ok(None) };
+            let (start, end) = found.get(0).map_or((from, from), |whole| (whole.start(), whole.end()));
+            from = if end > start { end } else { after(text, end) };
+            if !each(found)? {
+                return Ok(Some(from));
+            }
+            if begun.elapsed() > BUDGET {
+                return Err(("RegexpError", format!("matching took more than {} s", BUDGET.as_secs_f32())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn compile(pattern: &str, flags: Flags, before_end: bool) -> Result<Regex, String> {
+    RegexBuilder::new(pattern)
+        .multi_line(true)
+        .case_insensitive(flags.ignore_case)
+        .oniguruma_mode(before_end)
+        .backtrack_limit(STEPS)
+        .delegate_size_limit(MAX_SIZE)
+        .delegate_dfa_size_limit(MAX_SIZE)
+        .max_prog_size(MAX_SIZE / 64)
+        .build()
+        .map_err(|error| error.to_string().lines().collect::<Vec<_>>().join(" "))
+}
+
+fn told(error: fancy_regex::Error) -> Fault {
+    let why = match error {
+        fancy_regex::Error::RuntimeError(_) => {
+            format!("matching took more than {STEPS} steps back; make the pattern less ambiguous")
+        }
+        other => other.to_string(),
+    };
+    ("RegexpError", why)
+}
+
+/// The place after the character at `at`.
+fn after(text: &str, at: usize) -> usize {
+    at + text[at..].chars().next().map_or(1, char::len_utf8)
+}
+
+/// What all calls begin with: the pattern, the text, where to begin.
+struct Asked<'a> {
+    pattern: Rc<Pattern>,
+    text: &'a str,
+    /// `None` when it is outside of the text.
+    from: Option<usize>,
+}
+
+fn asked<'a>(patterns: &Patterns, args: &[Value<'a>]) -> Result<Asked<'a>, Fault> {
+    let bytes = |index: usize| args.get(index).and_then(Value::text).unwrap_or_default();
+    let pattern = patterns.get(bytes(0))?;
+    let text = std::str::from_utf8(bytes(1)).map_err(|_| {
+        ("ArgumentError", String::from("invalid byte sequence in UTF-8: a Regexp needs UTF-8"))
+    })?;
+    let from = usize::try_from(args.get(2).and_then(Value::int).unwrap_or_default()).ok();
+    let from = from
+        .filter(|from| *from <= text.len())
+        .map(|from| (from..=text.len()).find(|from| text.is_char_boundary(*from)).unwrap_or(text.len()));
+    Ok(Asked { pattern, text, from })
+}
+
+fn answer(tape: &mut Tape, result: Result<(), Fault>) {
+    if let Err((class, message)) = result {
+        tape.clear().fault(class, message);
+    }
+}
+
+/// Start and end of the whole match and of each group in turn; nil where a group has no part in it.
+fn put(tape: &mut Tape, found: &Captures<'_, str>) {
+    tape.array(2 * found.len() as u32);
+    for index in 0..found.len() {
+        match found.get(index) {
+            Some(group) => tape.int(group.start() as i64).int(group.end() as i64),
+            None => tape.nil().nil(),
+        };
+    }
+}
+
+/// `key`: `[groups, {name => [numbers]}]`.
+pub(super) fn check(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+    match patterns.get(args.first().and_then(Value::text).unwrap_or_default()) {
+        Ok(pattern) => {
+            let mut names: Vec<(&str, Vec<usize>)> = Vec::new();
+            for (name, number) in &pattern.names {
+                match names.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, numbers)) => numbers.push(*number),
+                    None => names.push((name, vec![*number])),
+                }
+            }
+            tape.array(2).int(pattern.groups as i64).hash(names.len() as u32);
+            for (name, numbers) in names {
+                tape.str(name).array(numbers.len() as u32);
+                for number in numbers {
+                    tape.int(number as i64);
+                }
+            }
+        }
+        Err((class, message)) => drop_answer(tape.fault(class, message)),
+    }
+}
+
+fn drop_answer(_: &mut Tape) {}
+
+/// `key, text, from, anchored`: places, or nil.
+pub(super) fn find(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+    let result = asked(patterns, args).and_then(|asked| {
+        let Some(from) = asked.from else { return Ok(None) };
+        asked.pattern.find(asked.text, from, args.get(3) == Some(&Value::Bool(true)))
+    });
+    let result = result.map(|found| match found {
+        Some(found) => put(tape, &found),
+        None => drop_answer(tape.nil()),
+    });
+    answer(tape, result);
+}
+
+/// `key, text, from`: whether it matches.
+pub(super) fn test(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+    let result = asked(patterns, args).and_then(|asked| {
+        let Some(from) = asked.from else { return Ok(false) };
+        let input = RegexInput::new(asked.text).from_pos(from);
+        asked.pattern.regex(asked.text)?.is_match_input(input).map_err(told)
+    });
+    let result = result.map(|matches| drop_answer(tape.bool(matches)));
+    answer(tape, result);
+}
+
+/// `key, text, from`: places of the match that begins last, at `from` or before.
+pub(super) fn last(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+    let result = asked(patterns, args).and_then(|asked| {
+        let Some(from) = asked.from else { return Ok(None) };
+        let begun = Instant::now();
+        for from in (0..=from).rev().filter(|from| asked.text.is_char_boundary(*from)) {
+            if let Some(found) = asked.pattern.find(asked.text, from, true)? {
+                return Ok(Some(found));
+            }
+            if begun.elapsed() > BUDGET {
+                return Err(("RegexpError", format!("matching took more than {} s", BUDGET.as_secs_f32())));
+            }
+        }
+        Ok(None)
+    });
+    let result = result.map(|found| match found {
+        Some(found) => put(tape, &found),
+        None => drop_answer(tape.nil()),
+    });
+    answer(tape, result);
+}
+
+/// `key, text, from, most`: `[where to look further or nil, places, ...]`.
+pub(super) fn all(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+    let most = args.get(3).and_then(Value::int).unwrap_or(1);
+    let result = asked(patterns, args).and_then(|asked| {
+        let mut matches = Vec::new();
+        let further = match asked.from {
+            Some(from) => asked.pattern.each(asked.text, from, |found| {
+                matches.push(found);
+                Ok((matches.len() as i64) < most)
+            })?,
+            None => None,
+        };
+        tape.array(1 + matches.len() as u32);
+        match further {
+            Some(from) => tape.int(from as i64),
+            None => tape.nil(),
+        };
+        matches.iter().for_each(|found| put(tape, found));
+        Ok(())
+    });
+    answer(tape, result);
+}
+
+/// `key, text, template, whether all`: `[new text, places of the last match]`, or nil when nothing matches.
+pub(super) fn replace(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
+    let template = args.get(2).and_then(Value::text).unwrap_or_default();
+    let all = args.get(3) == Some(&Value::Bool(true));
+    let result = asked(patterns, &args[..args.len().min(2)]).and_then(|asked| {
+        let template = replace::Template::read(template, &asked.pattern.names)?;
+        let (mut out, mut copied, mut last) = (Vec::with_capacity(asked.text.len() + 32), 0, None);
+        asked.pattern.each(asked.text, 0, |found| {
+            let (start, end) = found.get(0).map_or((0, 0), |whole| (whole.start(), whole.end()));
+            out.extend_from_slice(asked.text[copied..start].as_bytes());
+            template.fill(&mut out, asked.text, &found);
+            copied = end;
+            last = Some(found);
+            if out.len() > MAX_OUTPUT {
+                return Err(("ArgumentError", format!("the result has more than {MAX_OUTPUT} bytes")));
+            }
+            Ok(all)
+        })?;
+        match last {
+            Some(found) => {
+                out.extend_from_slice(asked.text[copied..].as_bytes());
+                tape.array(2).str(&out);
+                put(tape, &found);
+            }
+            None => drop_answer(tape.nil()),
+        }
+        Ok(())
+    });
+    answer(tape, result);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_pattern_compiles_or_is_refused(source: String, options in b'0'..b'8', text: String) {
+            let key = [&[options], source.as_bytes()].concat();
+            if let Ok(pattern) = Pattern::of(&key)
+                && let Ok(Some(found)) = pattern.find(&text, 0, false)
+            {
+                prop_assert_eq!(found.len(), pattern.groups + 1);
+            }
+        }
+
+        #[test]
+        fn patterns_of_syntax_compile_or_are_refused(source in r"[ab().*+?|\[\]^$\\dwkg<>{}0-9,:=!&-]{0,20}", text in "[ab\n]{0,8}") {
+            let key = [b"0", source.as_bytes()].concat();
+            if let Ok(pattern) = Pattern::of(&key)
+                && let Ok(Some(found)) = pattern.find(&text, 0, false)
+            {
+                prop_assert_eq!(found.len(), pattern.groups + 1, "{}", pattern.translated);
+            }
+        }
+    }
+}

@@ -1,0 +1,510 @@
+//! From Onigmo's syntax, which Ruby has, to that of fancy-regex.
+//!
+//! Contract: what is translated means the same. Groups lose their names (they are known by number) and `x` its blanks; the
+//! flags `m` and `i` become groups of their own. What has no counterpart is refused, with a reason for people.
+
+use super::class;
+
+/// Groups and classes within each other.
+const MAX_DEPTH: usize = 100;
+/// Largest count of a repetition.
+const MAX_COUNT: u32 = 100_000;
+
+/// `i`, `m` and `x`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Flags {
+    pub(crate) ignore_case: bool,
+    pub(crate) dot_all: bool,
+    pub(crate) extended: bool,
+}
+
+/// A pattern for fancy-regex.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Translated {
+    /// To be compiled with multi-line anchors.
+    pub(crate) pattern: String,
+    /// Names and what they stand for, in the order of the groups.
+    pub(crate) names: Vec<(String, usize)>,
+    /// How many groups there are.
+    pub(crate) groups: usize,
+    /// Whether `^` occurs, which means less at the end of a text than elsewhere.
+    pub(crate) has_line_start: bool,
+}
+
+/// Translates.
+///
+/// # Errors
+/// Why it cannot be used.
+pub(crate) fn translate(source: &str, flags: Flags) -> Result<Translated, String> {
+    let chars: Vec<char> = source.chars().collect();
+    let groups = Groups::of(&chars);
+    let mut translator =
+        Translator { chars, at: 0, out: String::new(), groups, opened: 0, depth: 0, has_line_start: false };
+    translator.alternatives(flags)?;
+    if translator.at < translator.chars.len() {
+        return Err(String::from("unmatched close parenthesis"));
+    }
+    Ok(Translated {
+        pattern: translator.out,
+        names: translator.groups.names,
+        groups: translator.groups.count,
+        has_line_start: translator.has_line_start,
+    })
+}
+
+/// What the whole pattern must be read for before its parts can be.
+struct Groups {
+    names: Vec<(String, usize)>,
+    count: usize,
+}
+
+impl Groups {
+    fn of(chars: &[char]) -> Groups {
+        let (mut names, mut plain) = (Vec::new(), 0);
+        let (mut at, mut class) = (0, 0_usize);
+        while at < chars.len() {
+            match chars[at] {
+                '\\' => at += 1,
+                '[' => class += 1,
+                ']' => class = class.saturating_sub(1),
+                '(' if class == 0 => match (chars.get(at + 1), chars.get(at + 2), chars.get(at + 3)) {
+                    (Some('?'), Some('<'), Some('=' | '!')) => {}
+                    (Some('?'), Some(quote @ ('<' | '\'')), _) => {
+                        let close = if *quote == '<' { '>' } else { '\'' };
+                        let name: String = chars[at + 3..].iter().take_while(|c| **c != close).collect();
+                        names.push((name, names.len() + 1));
+                    }
+                    (Some('?'), ..) => {}
+                    _ => plain += 1,
+                },
+                _ => {}
+            }
+            at += 1;
+        }
+        let count = if names.is_empty() { plain } else { names.len() };
+        Groups { names, count }
+    }
+}
+
+pub(super) struct Translator {
+    pub(super) chars: Vec<char>,
+    pub(super) at: usize,
+    pub(super) out: String,
+    groups: Groups,
+    opened: usize,
+    pub(super) depth: usize,
+    has_line_start: bool,
+}
+
+impl Translator {
+    pub(super) fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    pub(super) fn next(&mut self) -> Option<char> {
+        let next = self.peek();
+        self.at += usize::from(next.is_some());
+        next
+    }
+
+    /// Takes `text` if it comes next.
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let length = text.chars().count();
+        let comes = self.chars[self.at..].iter().take(length).copied().eq(text.chars());
+        self.at += if comes { length } else { 0 };
+        comes
+    }
+
+    /// Everything up to `close`, which is taken too.
+    pub(super) fn until(&mut self, close: char, what: &str) -> Result<String, String> {
+        let text: String = self.chars[self.at..].iter().take_while(|c| **c != close).collect();
+        self.at += text.chars().count();
+        self.next().map(|_| text).ok_or_else(|| format!("{what} without its end"))
+    }
+
+    pub(super) fn nest(&mut self) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH { Err(String::from("too deeply nested")) } else { Ok(()) }
+    }
+
+    /// Up to the end, or to the `)` that ends the group.
+    fn alternatives(&mut self, flags: Flags) -> Result<(), String> {
+        self.nest()?;
+        while let Some(next) = self.peek() {
+            match next {
+                ')' => break,
+                '|' => {
+                    self.at += 1;
+                    self.out.push('|');
+                }
+                _ if flags.extended && self.blank() => {}
+                _ => {
+                    let start = self.out.len();
+                    if self.atom(flags)? {
+                        self.repetitions(flags, start)?;
+                    }
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Passes over a blank or comment of an extended pattern.
+    fn blank(&mut self) -> bool {
+        match self.peek() {
+            Some(c) if c.is_ascii_whitespace() || c == '\x0b' => self.at += 1,
+            Some('#') => while self.next().is_some_and(|c| c != '\n') {},
+            _ => return false,
+        }
+        true
+    }
+
+    /// One thing that may be repeated; false when it was none.
+    fn atom(&mut self, flags: Flags) -> Result<bool, String> {
+        let Some(next) = self.next() else { return Ok(false) };
+        match next {
+            '(' => return self.group(flags),
+            '[' => class::bracket(self)?,
+            '.' => self.out.push_str(if flags.dot_all { "(?s:.)" } else { "." }),
+            '^' => {
+                self.has_line_start = true;
+                self.out.push('^');
+            }
+            '$' => self.out.push('$'),
+            '\\' => return self.escape(),
+            '*' | '+' | '?' => return Err(String::from("target of repeat operator is not specified")),
+            '{' => {
+                self.at -= 1;
+                if self.count().is_some() {
+                    return Err(String::from("target of repeat operator is not specified"));
+                }
+                self.at += 1;
+                self.literal('{');
+            }
+            other => self.literal(other),
+        }
+        Ok(true)
+    }
+
+    pub(super) fn literal(&mut self, c: char) {
+        if matches!(c, '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$') {
+            self.out.push('\\');
+        }
+        self.out.push(c);
+    }
+
+    /// After `(`.
+    fn group(&mut self, flags: Flags) -> Result<bool, String> {
+        if !self.eat("?") {
+            // Beside named groups others do not capture.
+            let captures = self.groups.names.is_empty();
+            self.opened += usize::from(captures);
+            return self.rest_of_group(if captures { "(" } else { "(?:" }, flags);
+        }
+        if self.eat("#") {
+            return self.until(')', "a comment").map(|_| false);
+        }
+        for open in ["<=", "<!", ":", "=", "!", ">"] {
+            if self.eat(open) {
+                return self.rest_of_group(&format!("(?{open}"), flags);
+            }
+        }
+        for (open, close) in [("<", '>'), ("'", '\'')] {
+            if self.eat(open) {
+                let name = self.until(close, "a group's name")?;
+                if !name.chars().next().is_some_and(|c| c == '_' || c.is_alphabetic()) {
+                    return Err(format!("invalid group name <{name}>"));
+                }
+                self.opened += 1;
+                return self.rest_of_group("(", flags);
+            }
+        }
+        if self.eat("(") {
+            return self.conditional(flags);
+        }
+        self.options(flags)
+    }
+
+    fn rest_of_group(&mut self, open: &str, flags: Flags) -> Result<bool, String> {
+        self.out.push_str(open);
+        self.alternatives(flags)?;
+        if !self.eat(")") {
+            return Err(String::from("end pattern with unmatched parenthesis"));
+        }
+        self.out.push(')');
+        Ok(true)
+    }
+
+    /// After `(?(`.
+    fn conditional(&mut self, flags: Flags) -> Result<bool, String> {
+        let condition = self.until(')', "a condition")?;
+        let name = condition.trim_matches(['<', '>', '\'']);
+        let number = self.number_of(name)?;
+        self.rest_of_group(&format!("(?({number})"), flags)
+    }
+
+    /// After `(?`: flags for what follows in the group, or in a group of their own.
+    fn options(&mut self, outer: Flags) -> Result<bool, String> {
+        let mut flags = outer;
+        let mut on = true;
+        loop {
+            match self.next() {
+                Some('-') => on = false,
+                Some('i') => flags.ignore_case = on,
+                Some('m') => flags.dot_all = on,
+                Some('x') => flags.extended = on,
+                Some('d') => {}
+                Some('a' | 'u') => {
+                    return Err(String::from(
+                        "the options (?a) and (?u) are not supported: name the characters",
+                    ));
+                }
+                Some(end @ (')' | ':')) => {
+                    let open = match (outer.ignore_case, flags.ignore_case) {
+                        (false, true) => "(?i:",
+                        (true, false) => "(?-i:",
+                        _ => "(?:",
+                    };
+                    if end == ':' {
+                        return self.rest_of_group(open, flags);
+                    }
+                    // They hold until the group around ends, over its `|` too.
+                    self.out.push_str(open);
+                    self.alternatives(flags)?;
+                    self.out.push(')');
+                    return Ok(false);
+                }
+                _ => return Err(String::from("undefined group option")),
+            }
+        }
+    }
+
+    /// Repetitions of what begins at `start` of the output.
+    fn repetitions(&mut self, flags: Flags, start: usize) -> Result<(), String> {
+        let mut repeated = false;
+        loop {
+            while (flags.extended && self.blank()) || self.comment()? {}
+            let (mark, counted) = match self.peek() {
+                Some(mark @ ('*' | '+' | '?')) => {
+                    self.at += 1;
+                    (String::from(mark), None)
+                }
+                Some('{') => match self.count() {
+                    Some((least, most)) => {
+                        check_count(least, most)?;
+                        (written_count(least, most), Some((least, most)))
+                    }
+                    None => return Ok(()),
+                },
+                _ => return Ok(()),
+            };
+            if repeated {
+                self.wrap(start);
+            }
+            self.out.push_str(&mark);
+            repeated = true;
+            match (self.peek(), counted) {
+                // `{n}?` may be left out, `{n,m}+` is repeated: only the short forms are possessive.
+                (Some('?'), Some((least, Some(most)))) if least == most => {}
+                (Some('+'), Some(_)) => {}
+                (Some(kind @ ('?' | '+')), _) => {
+                    self.at += 1;
+                    self.out.push(kind);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Passes over `(?#...)`.
+    fn comment(&mut self) -> Result<bool, String> {
+        if !self.eat("(?#") {
+            return Ok(false);
+        }
+        self.until(')', "a comment").map(|_| true)
+    }
+
+    fn wrap(&mut self, start: usize) {
+        self.out.insert_str(start, "(?:");
+        self.out.push(')');
+    }
+
+    /// `{n}`, `{n,}`, `{,m}`, `{n,m}`; anything else is left where it is.
+    fn count(&mut self) -> Option<(u32, Option<u32>)> {
+        let close = self.chars[self.at..].iter().take(16).position(|c| *c == '}')?;
+        let inner: String = self.chars[self.at + 1..self.at + close].iter().collect();
+        let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?;
+        let counts = match inner.split_once(',') {
+            None => number(&inner).map(|n| (n, Some(n))),
+            Some(("", most)) => number(most).map(|most| (0, Some(most))),
+            Some((least, "")) => number(least).map(|least| (least, None)),
+            Some((least, most)) => number(least).zip(number(most)).map(|(least, most)| (least, Some(most))),
+        };
+        self.at += if counts.is_some() { close + 1 } else { 0 };
+        counts
+    }
+
+    /// After `\`.
+    fn escape(&mut self) -> Result<bool, String> {
+        let Some(next) = self.next() else { return Err(String::from("too short escape sequence")) };
+        match next {
+            'A' => self.out.push_str(r"\A"),
+            'z' => self.out.push_str(r"\z"),
+            'Z' => self.out.push_str(r"(?=\n?\z)"),
+            'b' => self.out.push_str(r"\b"),
+            'B' => self.out.push_str(r"\B"),
+            'G' => self.out.push_str(r"\G"),
+            'K' => self.out.push_str(r"\K"),
+            'R' => self.out.push_str(r"(?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}])"),
+            'X' => return Err(String::from(r"\X is not supported")),
+            'k' => {
+                let number = self.referred()?;
+                self.back_reference(number)?;
+            }
+            'g' => {
+                let number = self.referred()?;
+                self.out.push_str(&format!("(?:\\g<{number}>)"));
+            }
+            '1'..='9' => return self.numbered().map(|()| true),
+            _ => {
+                self.at -= 1;
+                match class::escaped(self)? {
+                    class::Item::Char(c) => self.literal(c),
+                    class::Item::Set(set) => self.out.push_str(&format!("[{set}]")),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn back_reference(&mut self, number: usize) -> Result<(), String> {
+        if number == 0 || number > self.groups.count {
+            return Err(format!("invalid backref number/name: {number}"));
+        }
+        // In a group of its own, so that a digit may follow.
+        self.out.push_str(&format!("(?:\\{number})"));
+        Ok(())
+    }
+
+    /// `\1`: a group, or an octal number when there are not so many.
+    fn numbered(&mut self) -> Result<(), String> {
+        self.at -= 1;
+        let digits: String = self.chars[self.at..].iter().take_while(|c| c.is_ascii_digit()).collect();
+        let number: usize = digits.parse().unwrap_or(usize::MAX);
+        if number <= self.groups.count || digits.len() == 1 {
+            if !self.groups.names.is_empty() {
+                return Err(String::from("numbered backref/call is not allowed. (use name)"));
+            }
+            self.at += digits.len();
+            return self.back_reference(number);
+        }
+        let c = class::octal(self)?;
+        self.literal(c);
+        Ok(())
+    }
+
+    /// The group that `<name>`, `'name'`, `<1>` or `<-1>` refers to.
+    fn referred(&mut self) -> Result<usize, String> {
+        let close = match self.next() {
+            Some('<') => '>',
+            Some('\'') => '\'',
+            _ => return Err(String::from("invalid backref number/name")),
+        };
+        let name = self.until(close, "a group's name")?;
+        self.number_of(&name)
+    }
+
+    fn number_of(&self, name: &str) -> Result<usize, String> {
+        if let Some(back) = name.strip_prefix('-').and_then(|back| back.parse::<usize>().ok()) {
+            let number = (self.opened + 1).checked_sub(back).filter(|number| *number > 0);
+            return number.ok_or_else(|| format!("invalid backref number/name: {name}"));
+        }
+        if let Ok(number) = name.parse::<usize>() {
+            let there = number <= self.groups.count;
+            return there.then_some(number).ok_or_else(|| format!("invalid backref number/name: {name}"));
+        }
+        let mut named = self.groups.names.iter().filter(|(known, _)| known == name);
+        match (named.next(), named.next()) {
+            (Some((_, number)), None) => Ok(*number),
+            (Some(_), Some(_)) => Err(format!("reference to the name <{name}>, which several groups have")),
+            _ => Err(format!("undefined name <{name}> reference")),
+        }
+    }
+}
+
+fn check_count(least: u32, most: Option<u32>) -> Result<(), String> {
+    if least > MAX_COUNT || most.is_some_and(|most| most > MAX_COUNT) {
+        return Err(String::from("too big number for repeat range"));
+    }
+    match most {
+        Some(most) if most < least => Err(String::from("repeat range with more at least than at most")),
+        _ => Ok(()),
+    }
+}
+
+fn written_count(least: u32, most: Option<u32>) -> String {
+    match most {
+        Some(most) if most == least => format!("{{{least}}}"),
+        Some(most) => format!("{{{least},{most}}}"),
+        None => format!("{{{least},}}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(source: &str) -> String {
+        translate(source, Flags::default()).unwrap().pattern
+    }
+
+    fn refused(source: &str) -> String {
+        translate(source, Flags::default()).unwrap_err()
+    }
+
+    #[test]
+    fn what_differs_is_rewritten() {
+        let table = [
+            (r"\h+", "[0-9A-Fa-f]+"),
+            (r"a\Z", r"a(?=\n?\z)"),
+            ("a{,3}", "a{0,3}"),
+            ("a{2}+", "(?:a{2})+"),
+            ("a{2}?", "(?:a{2})?"),
+            ("a**", "(?:a*)*"),
+            ("a*+", "a*+"),
+            ("a{x", r"a\{x"),
+            (r"(?<y>\d)(b)\k<y>", r"([0-9])(?:b)(?:\1)"),
+            ("a(?i)b|c", "a(?i:b|c)"),
+            ("(?m:.)", "(?:(?s:.))"),
+            ("(?x: a b # c\n)", "(?:ab)"),
+            (r"(?<a>.)\g<a>", r"(.)(?:\g<1>)"),
+            (r"\u00e9\x41\101\/", "éAA/"),
+            (r"\xC3\xA9", "é"),
+        ];
+        for (ruby, rust) in table {
+            assert_eq!(pattern(ruby), rust, "{ruby}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_counterpart_is_refused() {
+        let table = [
+            ("*a", "target of repeat"),
+            ("(a", "unmatched parenthesis"),
+            ("a)", "unmatched close"),
+            (r"\1", "invalid backref"),
+            (r"\k<x>", "undefined name <x>"),
+            (r"(?<x>a)\1", "use name"),
+            ("(?u)a", "(?u)"),
+            (r"\X", r"\X"),
+            ("a{3,2}", "repeat range"),
+            (r"\xE9", "multibyte"),
+            ("[b-a]", "empty range"),
+        ];
+        for (ruby, why) in table {
+            assert!(refused(ruby).contains(why), "{ruby}: {}", refused(ruby));
+        }
+        assert!(refused(&"(".repeat(500)).contains("deeply"));
+    }
+}
