@@ -13,6 +13,7 @@
 
 mod answer;
 mod env;
+mod kit;
 mod load;
 mod ops;
 mod park;

@@ -3,6 +3,7 @@
 //! A call is a line in [`CALLS`]; Ruby knows its number as `Rt::<NAME>`. A wait is a Symbol and an arm of [`begin`]. Both
 //! take values and give a tape; neither touches the VM.
 
+use crate::kit;
 use crate::runtime::{Runtime, State};
 use crate::tasks::Asker;
 use mruby::{Tape, Value};
@@ -43,6 +44,7 @@ pub(crate) fn begin(runtime: &Rc<Runtime>, asker: &Rc<Asker>, op: &[u8], args: &
     match op {
         b"sleep" => sleep(args),
         b"park" => park(runtime, args),
+        b"password" => kit::password(&runtime.state, args),
         b"head" | b"chunk" => asker.stream(op, args),
         _ => fault("NotImplementedError", format!("the server knows no wait `{}'", op.escape_ascii())),
     }

@@ -1,5 +1,6 @@
 //! A VM with what surrounds it: preludes, the state behind calls, the pool of tasks.
 
+use crate::kit::{self, Kit};
 use crate::ops::{self, Call};
 use crate::park::Park;
 use crate::script::Limits;
@@ -20,10 +21,11 @@ pub(crate) struct State {
     pub(crate) spawned: RefCell<Vec<i64>>,
     pub(crate) complain: Complain,
     pub(crate) stdlib: stdlib::State,
+    pub(crate) kit: Kit,
 }
 
 /// The calls of all areas. Ruby knows a call as area * 256 + row.
-const AREAS: &[&[(&str, Call)]] = &[ops::CALLS, stdlib::CALLS];
+const AREAS: &[&[(&str, Call)]] = &[ops::CALLS, stdlib::CALLS, kit::CALLS];
 
 /// Ruby that every VM begins with, in this order.
 const PRELUDES: &[(&str, &str)] =
@@ -79,6 +81,7 @@ impl Runtime {
             spawned: RefCell::default(),
             complain,
             stdlib: stdlib::State::default(),
+            kit: Kit::default(),
         });
         let host = {
             let state = state.clone();
@@ -94,7 +97,8 @@ impl Runtime {
         let preludes = [("calls.rb", numbers.as_str())]
             .into_iter()
             .chain(PRELUDES.iter().copied())
-            .chain(stdlib::PRELUDES.iter().copied());
+            .chain(stdlib::PRELUDES.iter().copied())
+            .chain(kit::PRELUDES.iter().copied());
         for (file, code) in preludes {
             vm.eval(code, &format!("firebrick/{file}"))
                 .map_err(|error| format!("firebrick/{file}: {error}"))?;

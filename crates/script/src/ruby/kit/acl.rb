@@ -1,0 +1,126 @@
+# H2O's access control: `acl { deny { addr == '192.0.2.7' } }` as the last value of a handler. The first rule whose condition
+# holds answers; when none does, whoever comes next.
+module H2O
+  module ACL
+    # Within a condition: what it can ask about the request.
+    class Question
+      def initialize(env)
+        @env = env
+      end
+
+      attr_reader :env
+
+      # The client's address. What a proxy says (X-Forwarded-For) is believed if it comes from a private address.
+      def addr(forwarded = true)
+        Rt.client(@env, forwarded)
+      end
+
+      def path
+        @env['PATH_INFO'] || ''
+      end
+
+      def method
+        @env['REQUEST_METHOD'] || ''
+      end
+
+      def header(name)
+        @env["HTTP_#{name.tr('-', '_').upcase}"] || ''
+      end
+
+      def user_agent
+        header('User-Agent')
+      end
+    end
+
+    # A list of rules, which is a handler.
+    class Handler
+      def initialize(&rules)
+        raise ArgumentError, 'acl needs a block' unless rules
+        @rules = []
+        instance_eval(&rules)
+      end
+
+      def call(env)
+        # A request that came before the handshake was over may be a replay: who is told so sends it again (RFC 8470).
+        return [425, {}, []] if env['HTTP_EARLY_DATA'] == '1'
+        question = Question.new(env)
+        rule = @rules.find { |_, condition| condition.nil? || question.instance_eval(&condition) }
+        rule ? rule[0].call(env) : [399, {}, []]
+      end
+
+      # Leaves the answer to another handler.
+      def use(handler, &condition)
+        raise TypeError, "use: #{handler.inspect} does not respond to call" unless handler.respond_to?(:call)
+        @rules << [handler, condition]
+        self
+      end
+
+      def respond(status, headers = {}, body = [], &condition)
+        use(lambda { |_env| [status, headers.dup, body] }, &condition)
+      end
+
+      def allow(&condition)
+        respond(399, &condition)
+      end
+
+      def deny(&condition)
+        respond(403, {}, ['Forbidden'], &condition)
+      end
+
+      def redirect(location, status = 302, &condition)
+        respond(status, { 'Location' => location }, &condition)
+      end
+    end
+
+    class << self
+      attr_accessor :last
+    end
+  end
+end
+
+module Kernel
+  def acl(&rules)
+    handler = H2O::ACL::Handler.new(&rules)
+    return handler unless Rt.loading?
+    raise 'acl can be called only once for each handler configuration' if H2O::ACL.last
+    H2O::ACL.last = handler
+  end
+end
+
+module Rt
+  class << self
+    # The address of the client of a request.
+    def client(env, forwarded = true)
+      peer = env['REMOTE_ADDR'] || ''
+      list = forwarded && env['HTTP_X_FORWARDED_FOR']
+      list ? call(CLIENT, peer, list) : peer
+    end
+
+    alias load_any_app load_app
+
+    # Handlers are loaded one after the other. Rules that are not what a file ends in would protect nothing, in silence.
+    def load_app(code, file)
+      outer = [@folder, H2O::ACL.last]
+      slash = file.rindex('/')
+      @folder = slash ? file[0, slash] : '.'
+      H2O::ACL.last = nil
+      number = load_any_app(code, file)
+      given = H2O::ACL.last
+      if given && !given.equal?(@apps[number])
+        raise "#{file}: the acl is ignored: it must be the last value of the file"
+      end
+      number
+    ensure
+      @folder, H2O::ACL.last = outer
+    end
+
+    def loading?
+      @folder ? true : false
+    end
+
+    # A path beside the handler that is being loaded.
+    def beside(path)
+      path[0] == '/' || !@folder ? path : "#{@folder}/#{path}"
+    end
+  end
+end
