@@ -143,7 +143,7 @@ fn field(letter: u8, style: &Style, time: &Zoned) -> Option<String> {
         b'I' => number(hour12, 2, b'0'),
         b'l' => number(hour12, 2, b' '),
         b'P' => name(if time.hour() < 12 { "am" } else { "pm" }),
-        b'p' if style.swap => name(if time.hour() < 12 { "am" } else { "pm" }),
+        b'p' if style.swap => Some(String::from(if time.hour() < 12 { "am" } else { "pm" })),
         b'p' => name(if time.hour() < 12 { "AM" } else { "PM" }),
         b'M' => number(time.minute().into(), 2, b'0'),
         b'S' => number(time.second().into(), 2, b'0'),
