@@ -9,7 +9,7 @@ use crate::sites::local::{LocalSite, LocalSites};
 use crate::stamp::Stamp;
 use handler::{Ending, Exchange, Fault, Handler, Request, Response};
 use pool::Rack;
-use script::Next;
+use script::{Hops, Next};
 use site::{Answer, PublicFiles};
 use stats::Finished;
 use std::future::Future;
@@ -30,12 +30,18 @@ pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
     pub(crate) timing: Timing,
+    pub(crate) content: Rc<Content>,
+    pub(crate) recorder: stats::Recorder,
+    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) complain: Box<dyn Fn(&str)>,
+}
+
+/// Whoever answers requests; handlers may ask it again, within the server.
+pub(crate) struct Content {
     /// Handlers on mruby, before everything else.
     pub(crate) scripts: Option<Rc<LocalScripts>>,
     pub(crate) sites: Rc<LocalSites>,
     pub(crate) app: Option<App>,
-    pub(crate) recorder: stats::Recorder,
-    pub(crate) access_log: Option<AccessLog>,
     pub(crate) complain: Box<dyn Fn(&str)>,
 }
 
@@ -47,12 +53,7 @@ impl Handler for Pipeline {
         if let Some(trace) = &timed {
             trace.measure.set(true);
         }
-        let mut response = match &self.scripts {
-            Some(scripts) if scripts.want(&exchange.request) => {
-                Box::pin(scripts.handle(exchange, self)).await
-            }
-            _ => self.behind(exchange).await,
-        };
+        let mut response = Content::answer(&self.content, exchange, Hops::default()).await;
         if let (Some(ids), Some(id)) = (&self.ids, id) {
             ids.mark(&mut response.fields, &id);
         }
@@ -94,13 +95,27 @@ impl Handler for Pipeline {
 }
 
 /// What a handler leaves to others.
-impl Next for Pipeline {
-    fn answer(&self, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response> + '_>> {
-        Box::pin(self.behind(exchange))
+impl Next for Content {
+    fn answer(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move { self.behind(exchange).await })
+    }
+
+    fn again(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move { Content::answer(&self, exchange, hops).await })
     }
 }
 
-impl Pipeline {
+impl Content {
+    /// The handlers of the request's route, else those behind them.
+    async fn answer(self: &Rc<Self>, exchange: Exchange, hops: Hops) -> Response {
+        match &self.scripts {
+            Some(scripts) if scripts.want(&exchange.request) => {
+                Box::pin(scripts.handle(exchange, self.clone(), hops)).await
+            }
+            _ => self.behind(exchange).await,
+        }
+    }
+
     /// The site of the request's host, else the app.
     async fn behind(&self, exchange: Exchange) -> Response {
         match self.sites.of(&exchange.request) {

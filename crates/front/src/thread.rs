@@ -5,7 +5,7 @@ use crate::access_log::AccessLog;
 use crate::error_log::ErrorLog;
 use crate::forwarded::Forwarded;
 use crate::listen::Listener;
-use crate::pipeline::{self, App, Pipeline};
+use crate::pipeline::{self, App, Content, Pipeline};
 use crate::request_id::RequestIds;
 use crate::scripts::local::LocalScripts;
 use crate::server_timing::Timing;
@@ -191,9 +191,7 @@ fn pipeline(
         ids,
         timing: Timing::new(settings.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
-        scripts,
-        sites,
-        app,
+        content: Rc::new(Content { scripts, sites, app, complain: complaint(log) }),
         recorder,
         access_log,
         complain: complaint(log),

@@ -2,7 +2,7 @@
 
 use handler::{Exchange, Handler, Peer, PeerAddr, Response};
 use http::{Context, Timers, h1};
-use script::{Limits, Next, Plan, Route, Script, Source};
+use script::{Hops, Limits, Next, Plan, Route, Script, Source};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,16 +15,20 @@ struct Serve(Rc<Script>);
 struct Nobody;
 
 impl Next for Nobody {
-    fn answer(&self, _: Exchange) -> Pin<Box<dyn Future<Output = Response> + '_>> {
+    fn answer(self: Rc<Self>, _: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
         Box::pin(std::future::ready(Response::text(404, "text/plain", "404 Not Found\n")))
+    }
+
+    fn again(self: Rc<Self>, exchange: Exchange, _: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        self.answer(exchange)
     }
 }
 
 impl Handler for Serve {
     async fn handle(&self, exchange: Exchange) -> Response {
         match self.0.route(&exchange.request) {
-            Some(route) => self.0.handle(route, exchange, &Nobody).await,
-            None => Nobody.answer(exchange).await,
+            Some(route) => self.0.handle(route, exchange, Rc::new(Nobody), Hops::default()).await,
+            None => Rc::new(Nobody).answer(exchange).await,
         }
     }
 }

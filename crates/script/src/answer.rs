@@ -8,20 +8,37 @@ use mruby::Value;
 const CONNECTION: [&[u8]; 6] =
     [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"te"];
 
-/// `[status, [name, value …], [part …]]`
+/// `[status, [name, value …], [part …]]`, or in the place of the parts the number of a response whose body it is.
 pub(crate) fn whole(out: &Value<'_>) -> Result<Response, Failure> {
-    let Some([Value::Int(status), Value::Array(list), Value::Array(parts)]) = out.array() else {
+    let Some([Value::Int(status), Value::Array(list), body]) = out.array() else {
         return Err(bad("a handler returned no Rack response"));
+    };
+    let parts = match body {
+        Value::Array(parts) => parts.as_slice(),
+        Value::Int(_) => &[],
+        _ => return Err(bad("a handler returned no Rack response")),
     };
     let texts = list.chunks_exact(2);
     let pairs = texts.map(|pair| (pair[0].text().unwrap_or_default(), pair[1].text().unwrap_or_default()));
     let fields = fields(pairs)?;
-    let body = match parts.as_slice() {
+    let body = match parts {
         [] => Bytes::new(),
         [one] => Bytes::copy_from_slice(one.text().unwrap_or_default()),
         many => many.iter().filter_map(Value::text).collect::<Vec<_>>().concat().into(),
     };
+    if *status == 101 && held(out).is_some() {
+        // Whoever was asked has upgraded the connection.
+        return Ok(Response { status: 101, fields, body: Body::Empty, close: true });
+    }
     response(*status, fields, if body.is_empty() { Body::Empty } else { Body::Bytes(body) })
+}
+
+/// The number of the response whose body a handler returned unread.
+pub(crate) fn held(out: &Value<'_>) -> Option<i64> {
+    match out.array()?.get(2)? {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
 }
 
 /// A response, if the status is one.

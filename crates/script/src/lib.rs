@@ -13,8 +13,10 @@
 
 mod answer;
 mod env;
+mod fetch;
 mod kit;
 mod load;
+mod next;
 mod ops;
 mod park;
 mod runtime;
@@ -25,6 +27,7 @@ mod tasks;
 mod watchdog;
 
 pub use load::{Source, check};
+pub use next::Hops;
 pub use runtime::Complain;
 pub use script::{Limits, Next, OnFailure, Plan, Route, Script};
 pub use stdlib::files::required;

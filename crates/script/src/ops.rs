@@ -3,7 +3,9 @@
 //! A call is a line in [`CALLS`]; Ruby knows its number as `Rt::<NAME>`. A wait is a Symbol and an arm of [`begin`]. Both
 //! take values and give a tape; neither touches the VM.
 
+use crate::fetch;
 use crate::kit;
+use crate::next;
 use crate::runtime::{Runtime, State};
 use crate::tasks::Asker;
 use mruby::{Tape, Value};
@@ -45,6 +47,8 @@ pub(crate) fn begin(runtime: &Rc<Runtime>, asker: &Rc<Asker>, op: &[u8], args: &
         b"sleep" => sleep(args),
         b"park" => park(runtime, args),
         b"password" => kit::password(&runtime.state, args),
+        b"fetch" | b"held_head" | b"held_read" | b"held_join" => fetch::begin(runtime, asker, op, args),
+        b"next" | b"reprocess" | b"hints" => next::begin(runtime, asker, op, args),
         b"head" | b"chunk" => asker.stream(op, args),
         _ => fault("NotImplementedError", format!("the server knows no wait `{}'", op.escape_ascii())),
     }

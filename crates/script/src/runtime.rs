@@ -1,5 +1,6 @@
 //! A VM with what surrounds it: preludes, the state behind calls, the pool of tasks.
 
+use crate::fetch;
 use crate::kit::{self, Kit};
 use crate::ops::{self, Call};
 use crate::park::Park;
@@ -20,16 +21,21 @@ pub(crate) struct State {
     /// Blocks that were given to `task`, to be started when the VM is free.
     pub(crate) spawned: RefCell<Vec<i64>>,
     pub(crate) complain: Complain,
+    pub(crate) fetch: fetch::State,
     pub(crate) stdlib: stdlib::State,
     pub(crate) kit: Kit,
 }
 
 /// The calls of all areas. Ruby knows a call as area * 256 + row.
-const AREAS: &[&[(&str, Call)]] = &[ops::CALLS, stdlib::CALLS, kit::CALLS];
+const AREAS: &[&[(&str, Call)]] = &[ops::CALLS, stdlib::CALLS, kit::CALLS, fetch::CALLS];
 
 /// Ruby that every VM begins with, in this order.
-const PRELUDES: &[(&str, &str)] =
-    &[("server.rb", include_str!("ruby/server.rb")), ("respond.rb", include_str!("ruby/respond.rb"))];
+const PRELUDES: &[(&str, &str)] = &[
+    ("server.rb", include_str!("ruby/server.rb")),
+    ("respond.rb", include_str!("ruby/respond.rb")),
+    ("http.rb", include_str!("ruby/http.rb")),
+    ("h2o.rb", include_str!("ruby/h2o.rb")),
+];
 
 fn call_of(op: u32) -> Option<Call> {
     AREAS.get(op as usize >> 8)?.get(op as usize & 255).map(|(_, call)| *call)
@@ -79,6 +85,7 @@ impl Runtime {
         let state = Rc::new(State {
             park: Park::default(),
             spawned: RefCell::default(),
+            fetch: fetch::State::new(complain.clone()),
             complain,
             stdlib: stdlib::State::default(),
             kit: Kit::default(),
@@ -131,7 +138,13 @@ impl Runtime {
             self.tasks.set(self.tasks.get() + 1);
             self.tasks.get() - 1
         });
-        Seat { runtime: self.clone(), limits: limits.clone(), number, waits: Cell::new(false), held: Cell::new(0) }
+        Seat {
+            runtime: self.clone(),
+            limits: limits.clone(),
+            number,
+            waits: Cell::new(false),
+            held: Cell::new(0),
+        }
     }
 
     pub(crate) fn intern(&self, text: &[u8]) -> Option<Interned> {

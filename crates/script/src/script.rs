@@ -2,13 +2,15 @@
 
 use crate::answer;
 use crate::env::{self, Names};
+use crate::fetch::{self, Owned, Url};
 use crate::load::{Source, told};
+use crate::next::{Hops, Origin, Place, delegate};
 use crate::runtime::{Complain, Runtime, Seat, in_log};
 use crate::stream::{Head, Outlet};
 use crate::tasks::{Asker, drive, start_spawned};
 use handler::{Body, Exchange, Failure, FailureKind, Fields, Incoming, Request, Response};
 use http::body::{Collected, collect};
-use mruby::{Exception, Step, Tape};
+use mruby::{Exception, Step, Tape, Text};
 use std::cell::RefCell;
 use std::future::Future;
 use std::path::PathBuf;
@@ -79,8 +81,11 @@ pub struct Plan {
 
 /// Whoever answers when a handler says 399.
 pub trait Next {
-    /// Answers.
-    fn answer(&self, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response> + '_>>;
+    /// Answers in the handlers' place.
+    fn answer(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>>;
+
+    /// Answers as if the request had just come; `hops` belong to it from now on.
+    fn again(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>>;
 }
 
 /// Is told of each failure: the error log.
@@ -132,19 +137,31 @@ impl Script {
         self.runtime.is_broken()
     }
 
-    /// The route that a request belongs to: the longest path that it is below.
-    pub fn route(&self, request: &Request) -> Option<&Route> {
+    /// Number of the route that a request belongs to: the longest path that it is below.
+    pub fn route(&self, request: &Request) -> Option<usize> {
         let path = request.path();
-        self.plan.routes.iter().find(|route| {
+        self.plan.routes.iter().position(|route| {
             path.strip_prefix(route.path.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
         })
     }
 
     /// The handlers of a route answer, or whoever comes after them.
-    pub async fn handle(&self, route: &Route, mut exchange: Exchange, next: &dyn Next) -> Response {
+    pub async fn handle(
+        self: &Rc<Self>,
+        route: usize,
+        exchange: Exchange,
+        next: Rc<dyn Next>,
+        hops: Hops,
+    ) -> Response {
+        self.answer_from(Place { route, handler: 0, next, hops }, exchange).await
+    }
+
+    /// The same from somewhere in the chain on.
+    pub(crate) async fn answer_from(self: &Rc<Self>, mut place: Place, mut exchange: Exchange) -> Response {
         let mut fields = Fields::default();
-        for &handler in &route.handlers {
-            match self.answer(handler, route, exchange).await {
+        let route = &self.plan.routes[place.route];
+        while let Some(&handler) = route.handlers.get(place.handler) {
+            match self.answer(handler, &place, exchange).await {
                 Ok(Answer::Final(mut response)) => {
                     add(&mut response, &fields);
                     return response;
@@ -153,19 +170,46 @@ impl Script {
                     more.iter().for_each(|(name, value)| fields.push(name, value));
                     exchange = left;
                 }
+                Ok(Answer::Elsewhere(left, status, url)) => {
+                    let mut response = Box::pin(delegate(self, place, status, &url, left)).await;
+                    add(&mut response, &fields);
+                    return response;
+                }
                 Err(failed) => {
                     let (failure, exchange) = *failed;
-                    (self.failed)(&failure, &exchange.request);
+                    self.tell(&failure, &exchange.request);
                     return failure.into_response();
                 }
             }
+            place.handler += 1;
         }
-        let mut response = next.answer(exchange).await;
+        let mut response = place.next.answer(exchange).await;
         add(&mut response, &fields);
         response
     }
 
-    async fn answer(&self, handler: usize, route: &Route, mut exchange: Exchange) -> Result<Answer, Failed> {
+    /// Tells the error log.
+    pub(crate) fn tell(&self, failure: &Failure, request: &Request) {
+        (self.failed)(failure, request);
+    }
+
+    /// The path of a route.
+    pub(crate) fn mount(&self, route: usize) -> &str {
+        &self.plan.routes[route].path
+    }
+
+    /// Asks another server.
+    pub(crate) async fn forward(&self, url: Url, exchange: Exchange) -> Result<Response, Failure> {
+        self.runtime.state.fetch.forward(url, exchange).await
+    }
+
+    async fn answer(
+        self: &Rc<Self>,
+        handler: usize,
+        place: &Place,
+        mut exchange: Exchange,
+    ) -> Result<Answer, Failed> {
+        let route = &self.plan.routes[place.route];
         let app = match self.app(handler).await {
             Ok(app) => app,
             Err(why) => return Err(fail(FailureKind::Internal, why, exchange)),
@@ -178,9 +222,13 @@ impl Script {
             let why = format!("mruby.max_tasks ({}) are under way", route.limits.max_tasks);
             return Err(fail(FailureKind::QueueFull, why, exchange));
         };
+        let hops = place.hops.told();
         let first =
             env::build(&self.names, &exchange.request, route.path.as_bytes(), body.as_deref(), |env| {
-                seat.request(app, env.iter().copied())
+                let hops = hops.iter().flatten();
+                let hops =
+                    hops.map(|(key, left)| (Text::Bytes(key.as_bytes()), Text::Bytes(left.as_bytes())));
+                seat.request(app, env.iter().copied().chain(hops))
             });
         // Most handlers never wait: for them nothing is set up.
         match first {
@@ -194,22 +242,32 @@ impl Script {
             }
             Step::Wait => {}
         }
-        self.wait(route, exchange, seat, first).await
+        self.wait(place, exchange, seat, first).await
     }
 
     /// Goes on with a request that waits, until there is a response or the head of one.
     async fn wait(
-        &self,
-        route: &Route,
+        self: &Rc<Self>,
+        place: &Place,
         exchange: Exchange,
         seat: Seat,
         first: Step,
     ) -> Result<Answer, Failed> {
         let (outlet, mut head) = Outlet::new();
-        let asker = Rc::new(Asker { outlet: Some(RefCell::new(outlet)) });
+        let asker = Rc::new(Asker {
+            outlet: Some(RefCell::new(outlet)),
+            origin: Some(Origin::new(self, place.clone(), &exchange)),
+            held: Owned::of_request(),
+        });
+        let route = &self.plan.routes[place.route];
         let runtime = self.runtime.clone();
-        let mut task: Pin<Box<dyn Future<Output = Result<(), Exception>>>> =
-            Box::pin(async move { drive(&runtime, &seat, &asker, first).await });
+        // Until the response has been read, what the task has asked for stays.
+        let own = asker.clone();
+        let mut task: Pin<Box<dyn Future<Output = Result<(), Exception>>>> = Box::pin(async move {
+            let ended = drive(&runtime, &seat, &own, first).await;
+            own.held.end();
+            ended
+        });
         let ended = tokio::select! {
             biased;
             ended = &mut task => ended,
@@ -243,8 +301,37 @@ impl Script {
         if status == Some(FALLTHROUGH) {
             return self.fall_through(exchange);
         }
-        let response = self.runtime.out(|out| answer::whole(&out));
+        let (response, held) = self.runtime.out(|out| (answer::whole(&out), answer::held(&out)));
+        let response = match (response, held) {
+            // What was passed on is not the handler's own: who made it cannot send the request elsewhere.
+            (Ok(response), Some(number)) => self.with_body(response, number),
+            (Ok(response), None) => match fetch::delegated(&response.fields) {
+                Some(url) => return Ok(Answer::Elsewhere(exchange, response.status, url)),
+                None => Ok(response),
+            },
+            (failed, _) => failed,
+        };
         response.map(Answer::Final).map_err(|failure| Box::new((failure, exchange)))
+    }
+
+    /// A response with the body of one that the handler has asked for.
+    fn with_body(&self, mut response: Response, number: fetch::Number) -> Result<Response, Failure> {
+        let Some((body, came)) = self.runtime.state.fetch.untouched(number) else {
+            let why = "a handler returned the body of a response that is over or has been read";
+            return Err(Failure::new(FailureKind::Internal, why));
+        };
+        let upgraded = matches!(body, Body::Tunnel { .. });
+        if upgraded != (response.status == 101) {
+            let why = format!("a handler returned the status {} with a body of another", response.status);
+            return Err(Failure::new(FailureKind::Internal, why));
+        }
+        let name = if upgraded { "upgrade" } else { "content-length" };
+        if let Some(value) = came.get(name).filter(|_| response.fields.get(name).is_none()) {
+            response.fields.push(name.as_bytes(), value);
+        }
+        response.close = upgraded;
+        response.body = body;
+        Ok(response)
     }
 
     /// The fields that were set with 399: those for the handlers that follow, and those for the response.
@@ -306,6 +393,8 @@ const FALLTHROUGH: i64 = 399;
 enum Answer {
     Final(Response),
     Fallthrough(Exchange, Fields),
+    /// The status and `x-reproxy-url` of a handler that sends the request elsewhere.
+    Elsewhere(Exchange, u16, Vec<u8>),
 }
 
 type Failed = Box<(Failure, Exchange)>;

@@ -1,5 +1,7 @@
 //! Driving a task from its first step to its end.
 
+use crate::fetch::Owned;
+use crate::next::Origin;
 use crate::ops::{self, Waiting};
 use crate::runtime::{Runtime, Seat, in_log};
 use crate::stream::Outlet;
@@ -12,6 +14,10 @@ use std::rc::Rc;
 pub(crate) struct Asker {
     /// Where a streamed response goes; `None` outside of requests.
     pub(crate) outlet: Option<RefCell<Outlet>>,
+    /// The request itself; `None` outside of requests.
+    pub(crate) origin: Option<Origin>,
+    /// The responses that it has asked for.
+    pub(crate) held: Owned,
 }
 
 impl Asker {

@@ -2,7 +2,7 @@
 
 use crate::sites::local::{Complain, OnFailure};
 use handler::{Exchange, Request, Response};
-use script::{Next, Plan, Script};
+use script::{Hops, Next, Plan, Script};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -59,10 +59,15 @@ impl LocalScripts {
     }
 
     /// The handlers of the request's route answer, or `next` does.
-    pub(crate) async fn handle(self: &Rc<Self>, exchange: Exchange, next: &dyn Next) -> Response {
+    pub(crate) async fn handle(
+        self: &Rc<Self>,
+        exchange: Exchange,
+        next: Rc<dyn Next>,
+        hops: Hops,
+    ) -> Response {
         let script = self.current.borrow().clone();
         let Some(route) = script.route(&exchange.request) else { return next.answer(exchange).await };
-        let response = script.handle(route, exchange, next).await;
+        let response = script.handle(route, exchange, next, hops).await;
         if script.is_broken() && Rc::ptr_eq(&script, &self.current.borrow()) {
             self.replace_broken();
         }

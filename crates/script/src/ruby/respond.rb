@@ -6,6 +6,10 @@ module Rt
       # The last match is that of another request.
       remember(nil) if $~
       env['rack.errors'] = ERRORS
+      env[EARLY_HINTS] = HINTS
+      env[GET_RTT] = UNKNOWN
+      env[DELEGATIONS] = env.key?(DELEGATIONS) ? env[DELEGATIONS].to_i : 5
+      env[REPROCESSES] = env.key?(REPROCESSES) ? env[REPROCESSES].to_i : 5
       env['rack.input'] = Input.new(env['rack.input']) if env.key?('rack.input')
       response = app.call(env)
       plain(response) || odd(response)
@@ -22,6 +26,8 @@ module Rt
       fields = flat(headers)
       return [status, fields, []] if body.nil?
       return [status, fields, body.map { |part| String(part) }] if body.is_a?(Array)
+      return [status, fields, [body.join]] if body.is_a?(H2O::HttpInputStream::Said)
+      return [status, fields, body.untouched] if body.is_a?(H2O::HttpInputStream) && body.untouched
       raise TypeError, "the body #{body.inspect} does not respond to each" unless body.respond_to?(:each)
       stream(status, fields, body)
     end

@@ -1,0 +1,215 @@
+//! Handlers on a real VM, with somebody behind them who tells what he was asked.
+
+use handler::{
+    Body, Chunk, Client, Departure, Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Response,
+    Span, Trace, Version,
+};
+use script::{Hops, Limits, Next, Plan, Route, Script, Source};
+use std::cell::{OnceCell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A response with its body read.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) status: u16,
+    pub(crate) fields: String,
+    pub(crate) body: String,
+    /// The body broke off.
+    pub(crate) broken: bool,
+    /// It came in one piece, without Ruby's help.
+    pub(crate) streamed: bool,
+}
+
+pub(crate) struct Server {
+    script: Rc<Script>,
+    behind: Rc<Behind>,
+    pub(crate) hints: Rc<RefCell<Vec<String>>>,
+    pub(crate) log: Rc<RefCell<Vec<String>>>,
+}
+
+/// Whoever comes after the handlers.
+struct Behind {
+    script: OnceCell<Rc<Script>>,
+}
+
+impl Next for Behind {
+    fn answer(self: Rc<Self>, mut exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move {
+            let mut body = Vec::new();
+            while let Some(Ok(bytes)) = exchange.incoming.data().await {
+                body.extend_from_slice(&bytes);
+            }
+            let request = &exchange.request;
+            if request.path().ends_with(b"/slow") {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+            let fields: Vec<_> = request
+                .fields
+                .iter()
+                .map(|(n, v)| format!("{}={}", n.escape_ascii(), v.escape_ascii()))
+                .collect();
+            let text = format!(
+                "behind {} {} [{}] user={} {}",
+                request.method().escape_ascii(),
+                request.target().escape_ascii(),
+                fields.join(" "),
+                request.variable("REMOTE_USER").unwrap_or_default().escape_ascii(),
+                body.escape_ascii(),
+            );
+            let mut response = Response::text(200, "text/plain", text.clone());
+            response.fields.push(b"content-length", text.len().to_string().as_bytes());
+            response
+        })
+    }
+
+    fn again(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move {
+            let script = self.script.get().expect("it is set").clone();
+            match script.route(&exchange.request) {
+                Some(route) => script.handle(route, exchange, self, hops).await,
+                None => self.answer(exchange).await,
+            }
+        })
+    }
+}
+
+struct Listening(Rc<RefCell<Vec<String>>>);
+
+impl Client for Listening {
+    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
+        Poll::Pending
+    }
+
+    fn interim(&self, status: u16, fields: &Fields) {
+        let link = fields.get("link").unwrap_or_default().escape_ascii().to_string();
+        self.0.borrow_mut().push(format!("{status} {link}"));
+    }
+}
+
+impl Server {
+    /// Handlers of the root, and of `/api` behind it.
+    pub(crate) async fn open(handlers: &[&str]) -> Server {
+        let sources: Vec<_> = handlers
+            .iter()
+            .enumerate()
+            .map(|(n, code)| Source { file: format!("{n}.rb").into(), code: (*code).to_owned() })
+            .collect();
+        let limits = Arc::new(Limits {
+            request_heap: 2 << 20,
+            step_time: None,
+            deadline: Some(Duration::from_secs(20)),
+            max_tasks: 1000,
+            max_body: 1 << 20,
+        });
+        let route = |path: &str| Route {
+            path: path.to_owned(),
+            handlers: (0..sources.len()).collect(),
+            limits: limits.clone(),
+        };
+        let routes = vec![route("/api"), route("")];
+        let plan = Plan { sources, routes, heap: 64 << 20, temp_dir: std::env::temp_dir() };
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let (complained, failed) = (log.clone(), log.clone());
+        let script = Script::open(
+            Arc::new(plan),
+            Rc::new(move |line: &str| complained.borrow_mut().push(line.to_owned())),
+            Box::new(move |failure: &Failure, _: &Request| {
+                failed.borrow_mut().push(failure.reason.to_string())
+            }),
+        );
+        let script = script.expect("a VM with its preludes");
+        script.ready().await.expect("handlers that load");
+        let behind = Rc::new(Behind { script: OnceCell::new() });
+        assert!(behind.script.set(script.clone()).is_ok());
+        Server { script, behind, hints: Rc::default(), log }
+    }
+
+    pub(crate) async fn get(&self, target: &str) -> Told {
+        self.ask("GET", target, &[], "").await
+    }
+
+    pub(crate) async fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> Told {
+        let incoming = match body {
+            "" => Incoming::Empty,
+            body => Incoming::Ready(body.to_owned().into()),
+        };
+        let exchange = Exchange {
+            request: request(method, target, fields).into(),
+            incoming,
+            client: Rc::new(Listening(self.hints.clone())),
+            trace: Rc::new(Trace::default()),
+        };
+        let route = self.script.route(&exchange.request).expect("a route");
+        let response = self.script.handle(route, exchange, self.behind.clone(), Hops::default()).await;
+        told(response).await
+    }
+}
+
+async fn told(response: Response) -> Told {
+    let fields: Vec<_> = response
+        .fields
+        .iter()
+        .map(|(name, value)| format!("{}: {}\n", name.escape_ascii(), value.escape_ascii()))
+        .collect();
+    let (mut body, mut broken, mut streamed) = (Vec::new(), false, false);
+    match response.body {
+        Body::Bytes(bytes) => body.extend_from_slice(&bytes),
+        Body::Stream(mut stream) => {
+            streamed = true;
+            while let Some(piece) = poll_fn(|cx| stream.poll_chunk(cx)).await {
+                match piece {
+                    Ok(Chunk::Bytes(bytes)) => body.extend_from_slice(&bytes),
+                    Ok(_) => panic!("a piece that is not in memory"),
+                    Err(_) => {
+                        broken = true;
+                        break;
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+    let body = String::from_utf8_lossy(&body).into_owned();
+    Told { status: response.status, fields: fields.concat(), body, broken, streamed }
+}
+
+fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
+    let mut text = Vec::new();
+    let mut add = |part: &str| {
+        let span = Span { start: text.len() as u32, len: part.len() as u32 };
+        text.extend_from_slice(part.as_bytes());
+        span
+    };
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let (method, whole) = (add(method), add(target));
+    let path = Span { len: path.len() as u32, ..whole };
+    let query = Span { start: whole.start + whole.len - query.len() as u32, len: query.len() as u32 };
+    let authority = add("here.test");
+    let mut fields: Vec<_> = fields.to_vec();
+    fields.push(("Host", "here.test"));
+    let slots = fields.iter().map(|(name, value)| (add(name), add(value))).collect();
+    Request {
+        version: Version::Http11,
+        method,
+        target: whole,
+        path,
+        query,
+        authority,
+        fields: Fields::from_parts(text, slots),
+        variables: Vec::new(),
+        peer: Rc::new(Peer {
+            remote: PeerAddr::Unix,
+            remote_text: String::new(),
+            local: PeerAddr::Unix,
+            tls: false,
+        }),
+        https: false,
+        received: SystemTime::now(),
+        arrived: Instant::now(),
+    }
+}
