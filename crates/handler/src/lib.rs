@@ -26,7 +26,7 @@ pub use failure::{Failure, Fault, Kind as FailureKind, reason_phrase};
 pub use fields::{Fields, Span};
 pub use kept::Kept;
 pub use lent::Lent;
-pub use request::{Peer, PeerAddr, Request, Version};
+pub use request::{Peer, PeerAddr, Request, Variable, Version};
 pub use tunnel::TunnelEnd;
 
 use std::cell::{Cell, RefCell};

@@ -36,6 +36,9 @@ pub struct Peer {
     pub tls: bool,
 }
 
+/// A name and its value.
+pub type Variable = (Box<[u8]>, Box<[u8]>);
+
 /// Method, target, version and fields.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -55,7 +58,7 @@ pub struct Request {
     pub fields: Fields,
     /// What handlers found out about the request, for those after them and for the log; see [`Request::set_variable`]. Most
     /// requests have none. Nothing that a client sends gets in here.
-    pub variables: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub variables: Vec<Variable>,
     /// The connection's ends.
     pub peer: Rc<Peer>,
     /// Whether the client used `https`, as far as the connection or a trusted proxy says.

@@ -10,13 +10,16 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Is told of each failure, whichever origin it is of.
+pub type Failed = Rc<dyn Fn(&Failure, &Request)>;
+
 /// Origins whose connections are kept. Beyond them, those that have not been asked for longest are forgotten.
 const ORIGINS: usize = 256;
 
 /// One thread's connections to whatever origins it is asked for.
 pub struct Client {
     config: Config,
-    failed: Rc<dyn Fn(&Failure, &Request)>,
+    failed: Failed,
     tls: OnceCell<Result<Arc<rustls::ClientConfig>, String>>,
     known: RefCell<HashMap<Origin, Known>>,
     asked: Cell<u64>,
@@ -30,7 +33,7 @@ struct Known {
 
 impl Client {
     /// A client without connections; the origins of `config` are not used. `failed` hears of bodies that break off.
-    pub fn new(config: Config, failed: Rc<dyn Fn(&Failure, &Request)>) -> Client {
+    pub fn new(config: Config, failed: Failed) -> Client {
         Client { config, failed, tls: OnceCell::new(), known: RefCell::default(), asked: Cell::new(0) }
     }
 

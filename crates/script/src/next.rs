@@ -299,7 +299,7 @@ struct OwnedParts<'a> {
     https: bool,
     length: Option<String>,
     fields: Vec<(Vec<u8>, &'a [u8])>,
-    variables: Vec<(Box<[u8]>, Box<[u8]>)>,
+    variables: Vec<handler::Variable>,
     peer: Rc<Peer>,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) authority: &'a [u8],
     pub(crate) https: bool,
     pub(crate) fields: Vec<(Vec<u8>, &'a [u8])>,
-    pub(crate) variables: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub(crate) variables: Vec<handler::Variable>,
     pub(crate) peer: Rc<Peer>,
 }
 

@@ -21,9 +21,12 @@ struct Kept<T> {
     over: u64,
 }
 
+/// A part of the keys, behind a lock of its own.
+type Shard<T> = Mutex<HashMap<Box<[u8]>, Kept<T>>>;
+
 /// What is known of each key.
 pub(crate) struct Counters<T> {
-    shards: Vec<Mutex<HashMap<Box<[u8]>, Kept<T>>>>,
+    shards: Vec<Shard<T>>,
     hasher: RandomState,
     room: usize,
 }

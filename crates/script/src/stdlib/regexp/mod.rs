@@ -295,7 +295,7 @@ pub(super) fn replace(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) 
         let (mut out, mut copied, mut last) = (Vec::with_capacity(asked.text.len() + 32), 0, None);
         asked.pattern.each(asked.text, 0, |found| {
             let (start, end) = found.get(0).map_or((0, 0), |whole| (whole.start(), whole.end()));
-            out.extend_from_slice(asked.text[copied..start].as_bytes());
+            out.extend_from_slice(&asked.text.as_bytes()[copied..start]);
             template.fill(&mut out, asked.text, &found);
             copied = end;
             last = Some(found);
@@ -306,7 +306,7 @@ pub(super) fn replace(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) 
         })?;
         match last {
             Some(found) => {
-                out.extend_from_slice(asked.text[copied..].as_bytes());
+                out.extend_from_slice(&asked.text.as_bytes()[copied..]);
                 tape.array(2).str(&out);
                 put(tape, &found);
             }
