@@ -312,7 +312,7 @@ fn check(head: &Head) -> Result<(), Failure> {
 }
 
 fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, frame: &mut Vec<u8>) {
-    let (server_name, server_port) = server(request);
+    let (server_name, server_port) = request.server();
     let target = request.target;
     // A path that is implied (`http://host`) is not in the target; the worker takes none for `/`.
     let inside = |part: handler::Span| match part.start.checked_sub(target.start) {
@@ -348,22 +348,6 @@ fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, fra
         Collected::Empty => encoder.finish(Put::None),
         Collected::Memory(bytes) => encoder.finish(Put::Behind(bytes.len())),
         Collected::Spooled { len, .. } => encoder.finish(Put::Descriptor(*len)),
-    }
-}
-
-/// `SERVER_NAME` and `SERVER_PORT`: what the client asked for, else where it connected to.
-fn server(request: &Request) -> (&[u8], &[u8]) {
-    let default: &[u8] = if request.https { b"443" } else { b"80" };
-    let authority = request.authority();
-    if authority.is_empty() {
-        return (b"localhost", default);
-    }
-    let colon = authority.iter().rposition(|&byte| byte == b':');
-    let bracket = authority.iter().rposition(|&byte| byte == b']');
-    match colon.filter(|&at| bracket < Some(at)) {
-        Some(at) if at + 1 < authority.len() => (&authority[..at], &authority[at + 1..]),
-        Some(at) => (&authority[..at], default),
-        None => (authority, default),
     }
 }
 
