@@ -6,8 +6,7 @@
 # TEST_SCREENSHOTS names a folder for pictures of the page, light and dark, wide and narrow.
 
 require "net/http"
-require "support/browser"
-require "support/case"
+require "support/browser_case"
 require "support/load"
 
 class ControlPortTest < Case
@@ -151,7 +150,7 @@ class ControlPortTest < Case
   end
 end
 
-class DashboardTest < Case
+class DashboardTest < BrowserCase
   APP = <<~RUBY
     run(lambda do |env|
       case env["PATH_INFO"]
@@ -164,38 +163,10 @@ class DashboardTest < Case
     end)
   RUBY
 
-  class << self
-    # One browser for all tests; each page in it is a stranger to the others.
-    def browser
-      @browser ||= Browser.new
-    end
-
-    def run(reporter, options = {})
-      super
-    ensure
-      @browser&.close
-      @browser = nil
-    end
-  end
-
   shared_server app: APP, workers: 2, threads: "5", args: ["--control", "tcp://127.0.0.1:0"]
-
-  def setup
-    skip "Chromium is not installed" unless Browser.installed?
-    firebrick_only
-    @pages = []
-  end
-
-  def teardown
-    @pages&.each(&:close)
-  end
 
   def link(of = server)
     of.stdout[/^\* Dashboard: (\S+)$/, 1] or flunk "no dashboard in:\n#{of.stdout}"
-  end
-
-  def open_page(**options)
-    self.class.browser.page(**options).tap { |page| @pages << page }
   end
 
   def picture(page, name)

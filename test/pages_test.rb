@@ -5,18 +5,12 @@
 #
 # TEST_SCREENSHOTS names a folder for pictures of all pages, light and dark.
 
-require "support/browser"
-require "support/case"
+require "support/browser_case"
 
-class PagesTest < Case
+class PagesTest < BrowserCase
   EXAMPLES = File.join(Server::ROOT, "examples")
 
   class << self
-    # One browser for all tests; each page in it is a stranger to the others.
-    def browser
-      @browser ||= Browser.new
-    end
-
     # The blog, built once, outside the checkout.
     def blog
       @blog ||= File.join(File.realpath(@built = Dir.mktmpdir("blog")), "jekyll").tap do |dir|
@@ -30,20 +24,9 @@ class PagesTest < Case
     def run(reporter, options = {})
       super
     ensure
-      @browser&.close
       FileUtils.remove_entry(@built) if @built
-      @browser = @built = @blog = nil
+      @built = @blog = nil
     end
-  end
-
-  def setup
-    skip "Chromium is not installed" unless Browser.installed?
-    firebrick_only
-    @pages = []
-  end
-
-  def teardown
-    @pages&.each(&:close)
   end
 
   it "opens the blog, with all that it needs" do
@@ -280,10 +263,6 @@ class PagesTest < Case
 
   def unused_port
     TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
-  end
-
-  def open_page(**options)
-    self.class.browser.page(**options).tap { |page| @pages << page }
   end
 
   def texts(page, selector)

@@ -6,17 +6,12 @@
 #
 # TEST_SCREENSHOTS names a folder for pictures.
 
-require "support/browser"
-require "support/case"
+require "support/browser_case"
 
-class ReportPagesTest < Case
+class ReportPagesTest < BrowserCase
   WIDTHS = [360, 700, 1000, 1400].freeze
 
   class << self
-    def browser
-      @browser ||= Browser.new
-    end
-
     # An example of the crate, built once; what it writes.
     def example(name, *flags, input: "")
       Open3.capture3("cargo", "run", "--quiet", "-p", "report", "--example", name, "--", *flags, stdin_data: input, chdir: Server::ROOT)
@@ -43,9 +38,8 @@ class ReportPagesTest < Case
     def run(reporter, options = {})
       super
     ensure
-      @browser&.close
       FileUtils.remove_entry(@folder) if @folder
-      @browser = @folder = @addresses = nil
+      @folder = @addresses = nil
     end
   end
 
@@ -88,16 +82,6 @@ class ReportPagesTest < Case
       return [...drawn.filter((text) => faint(text, "fill")), ...written.filter((text) => faint(text, "color"))].map((text) => text.textContent);
     })()
   SCRIPT
-
-  def setup
-    skip "Chromium is not installed" unless Browser.installed?
-    firebrick_only
-    @pages = []
-  end
-
-  def teardown
-    @pages&.each(&:close)
-  end
 
   WIDTHS.each do |width|
     it "shows every kind of plot #{width} pixels wide" do
@@ -223,10 +207,6 @@ class ReportPagesTest < Case
   end
 
   private
-
-  def open_page(**options)
-    self.class.browser.page(**options).tap { |page| @pages << page }
-  end
 
   # Only the page itself was asked for, the console is empty, and nothing has to be scrolled sideways.
   def assert_flawless(page)

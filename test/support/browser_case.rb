@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+# The base of the questions that a browser answers: one browser for all tests of a class; each page in it is a stranger
+# to the others and is closed after its test.
+
+require "support/browser"
+require "support/case"
+
+class BrowserCase < Case
+  class << self
+    def browser
+      @browser ||= Browser.new
+    end
+
+    def run(reporter, options = {})
+      super
+    ensure
+      @browser&.close
+      @browser = nil
+    end
+  end
+
+  def setup
+    skip "Chromium is not installed" unless Browser.installed?
+    firebrick_only
+    @pages = []
+  end
+
+  def teardown
+    @pages&.each(&:close)
+  end
+
+  def open_page(**options)
+    self.class.browser.page(**options).tap { |page| @pages << page }
+  end
+end
