@@ -108,12 +108,12 @@ impl Next for Content {
 impl Content {
     /// The handlers of the request's route, else those behind them.
     async fn answer(self: &Rc<Self>, exchange: Exchange, hops: Hops) -> Response {
-        match &self.scripts {
-            Some(scripts) if scripts.want(&exchange.request) => {
-                Box::pin(scripts.handle(exchange, self.clone(), hops)).await
-            }
-            _ => self.behind(exchange).await,
+        if let Some(scripts) = &self.scripts
+            && let Some(found) = scripts.find(&exchange.request)
+        {
+            return Box::pin(scripts.handle(found, exchange, self.clone(), hops)).await;
         }
+        self.behind(exchange).await
     }
 
     /// The site of the request's host, else the app.

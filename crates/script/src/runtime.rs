@@ -130,21 +130,20 @@ impl Runtime {
     /// A place for a task; `None` when as many as its limits allow are taken.
     pub(crate) fn seat(self: &Rc<Self>, limits: &Arc<Limits>) -> Option<Seat> {
         let taken = self.tasks.get() as usize - self.idle.borrow().len();
-        (taken < limits.max_tasks).then(|| self.any_seat(limits))
-    }
-
-    fn any_seat(self: &Rc<Self>, limits: &Arc<Limits>) -> Seat {
+        if taken >= limits.max_tasks {
+            return None;
+        }
         let number = self.idle.borrow_mut().pop().unwrap_or_else(|| {
             self.tasks.set(self.tasks.get() + 1);
             self.tasks.get() - 1
         });
-        Seat {
+        Some(Seat {
             runtime: self.clone(),
             limits: limits.clone(),
             number,
             waits: Cell::new(false),
             held: Cell::new(0),
-        }
+        })
     }
 
     pub(crate) fn intern(&self, text: &[u8]) -> Option<Interned> {

@@ -132,6 +132,11 @@ impl Script {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
+    /// What it was made of.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
     /// Whether the VM can be used no more: open another [`Script`].
     pub fn is_broken(&self) -> bool {
         self.runtime.is_broken()
@@ -231,18 +236,14 @@ impl Script {
                 seat.request(app, env.iter().copied().chain(hops))
             });
         // Most handlers never wait: for them nothing is set up.
+        start_spawned(&self.runtime);
         match first {
-            Step::Done => {
-                start_spawned(&self.runtime);
-                return self.read(exchange);
-            }
+            Step::Done => self.read(exchange),
             Step::Raised(error) | Step::Broken(error) => {
-                start_spawned(&self.runtime);
-                return Err(fail(FailureKind::Internal, in_log(&error), exchange));
+                Err(fail(FailureKind::Internal, in_log(&error), exchange))
             }
-            Step::Wait => {}
+            Step::Wait => self.wait(place, exchange, seat, first).await,
         }
-        self.wait(place, exchange, seat, first).await
     }
 
     /// Goes on with a request that waits, until there is a response or the head of one.

@@ -11,10 +11,15 @@ use tokio::sync::watch;
 /// The handlers of this thread.
 pub(crate) struct LocalScripts {
     current: RefCell<Rc<Script>>,
-    plan: RefCell<Arc<Plan>>,
     failed: OnFailure,
     complain: Complain,
     replacing: Cell<bool>,
+}
+
+/// The route of a request, in the VM that is current when it comes.
+pub(crate) struct Found {
+    script: Rc<Script>,
+    route: usize,
 }
 
 impl LocalScripts {
@@ -28,7 +33,6 @@ impl LocalScripts {
         let current = open(&plan, &failed, &complain)?;
         Ok(Rc::new(LocalScripts {
             current: RefCell::new(current),
-            plan: RefCell::new(plan),
             failed,
             complain,
             replacing: Cell::new(false),
@@ -49,34 +53,31 @@ impl LocalScripts {
         while changes.changed().await.is_ok() {
             let plan = changes.borrow_and_update().clone();
             match self.made_ready(&plan).await {
-                Ok(script) => {
-                    self.plan.replace(plan);
-                    self.current.replace(script);
-                }
+                Ok(script) => drop(self.current.replace(script)),
                 Err(why) => (self.complain)(&format!("{why}\nthe handlers before this change stay in force")),
             }
         }
     }
 
-    /// The handlers of the request's route answer, or `next` does.
+    /// The handlers that are asked about a request.
+    pub(crate) fn find(&self, request: &Request) -> Option<Found> {
+        let script = self.current.borrow();
+        script.route(request).map(|route| Found { script: script.clone(), route })
+    }
+
+    /// They answer, or `next` does.
     pub(crate) async fn handle(
         self: &Rc<Self>,
+        Found { script, route }: Found,
         exchange: Exchange,
         next: Rc<dyn Next>,
         hops: Hops,
     ) -> Response {
-        let script = self.current.borrow().clone();
-        let Some(route) = script.route(&exchange.request) else { return next.answer(exchange).await };
         let response = script.handle(route, exchange, next, hops).await;
         if script.is_broken() && Rc::ptr_eq(&script, &self.current.borrow()) {
             self.replace_broken();
         }
         response
-    }
-
-    /// Whether a handler is asked about this request.
-    pub(crate) fn want(&self, request: &Request) -> bool {
-        self.current.borrow().route(request).is_some()
     }
 
     /// Opens a new VM in the place of one that is broken.
@@ -87,7 +88,7 @@ impl LocalScripts {
         (self.complain)("the mruby VM of a front thread broke; its handlers are evaluated anew in another");
         let scripts = self.clone();
         tokio::task::spawn_local(async move {
-            let plan = scripts.plan.borrow().clone();
+            let plan = scripts.current.borrow().plan().clone();
             match scripts.made_ready(&plan).await {
                 Ok(script) => drop(scripts.current.replace(script)),
                 Err(why) => (scripts.complain)(&why),

@@ -42,7 +42,7 @@ pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
         routes.push(Route { path: route.path.clone(), handlers, limits: Arc::new(limits) });
     }
     let sources = files.into_iter().map(|file| Source::read(file)).collect::<Result<Vec<_>, _>>()?;
-    sources.iter().try_for_each(script::check)?;
+    script::check(&sources)?;
     Ok(Some(Arc::new(Plan { sources, routes, heap: mruby.heap, temp_dir: settings.temp_dir.clone() })))
 }
 
@@ -61,7 +61,11 @@ pub(crate) async fn ready(
         }
         Ok(())
     };
-    tokio::time::timeout(patience, all).await.unwrap_or_else(|_| {
+    in_time(patience, all).await
+}
+
+async fn in_time(patience: Duration, loaded: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    tokio::time::timeout(patience, loaded).await.unwrap_or_else(|_| {
         Err(format!("the handlers did not load within worker_boot_timeout ({} s)", patience.as_secs_f64()))
     })
 }
@@ -75,12 +79,6 @@ pub(crate) async fn try_out(settings: &Settings) -> Result<Option<usize>, String
     let count = plan.sources.len();
     let script =
         script::Script::open(plan, std::rc::Rc::new(|what| eprintln!("{what}")), Box::new(|_, _| {}))?;
-    let patience = settings.timeouts.worker_boot_timeout;
-    match tokio::time::timeout(patience, script.ready()).await {
-        Ok(loaded) => loaded.map(|()| Some(count)),
-        Err(_) => Err(format!(
-            "the handlers did not load within worker_boot_timeout ({} s)",
-            patience.as_secs_f64()
-        )),
-    }
+    in_time(settings.timeouts.worker_boot_timeout, script.ready()).await?;
+    Ok(Some(count))
 }

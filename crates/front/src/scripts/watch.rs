@@ -14,8 +14,7 @@ pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Plan
     if !settings.sites.watch {
         std::future::pending::<()>().await;
     }
-    let files = |plan: &Plan| plan.sources.iter().map(|source| source.file.clone()).collect::<Vec<PathBuf>>();
-    let sources = files(&threads.borrow());
+    let sources: Vec<PathBuf> = threads.borrow().sources.iter().map(|source| source.file.clone()).collect();
     let mut seen = marks(&sources);
     loop {
         tokio::time::sleep(EVERY).await;
