@@ -133,4 +133,8 @@ pub struct Broken;
 pub trait BodyStream {
     /// The next piece; `None` at the end.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>>;
+
+    /// The client has closed its sending side. Most have gone then, which only writing would show: a stream that may be silent
+    /// for long breaks off here. It is polled again afterwards.
+    fn half_closed(&mut self) {}
 }

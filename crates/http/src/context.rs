@@ -4,13 +4,21 @@ use crate::date::DateCache;
 use crate::h1::Output;
 use crate::{Limits, Timers};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 /// Bytes taken from a socket at a time.
 const SCRATCH: usize = 64 << 10;
 /// A write buffer that has grown beyond this is not kept.
-const KEPT_OUTPUT: usize = 64 << 10;
+const KEPT_OUTPUT: usize = 32 << 10;
+/// So many write buffers are kept: as many as responses leave together.
+const KEPT_OUTPUTS: usize = 64;
+/// One in so many responses looks for others while there are none.
+const ALONE: u32 = 16;
+/// So many meet nobody before it is believed that there are none.
+const COMPANY: u32 = 8;
 
 /// How many connections there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +52,9 @@ impl<H> Context<H> {
             active: Cell::new(0),
             tunnels: Cell::new(0),
             scratch: RefCell::new(vec![0; SCRATCH]),
-            output: RefCell::new(None),
+            outputs: RefCell::default(),
+            answered: Cell::new(0),
+            company: Cell::new(0),
         };
         Rc::new(Context { handler, shared: Rc::new(shared) })
     }
@@ -83,22 +93,51 @@ pub(crate) struct Shared {
     tunnels: Cell<usize>,
     /// Where bytes from sockets land; borrowed only between two awaits.
     pub(crate) scratch: RefCell<Vec<u8>>,
-    /// A write buffer at rest.
-    output: RefCell<Option<Output>>,
+    /// Write buffers at rest.
+    outputs: RefCell<Vec<Output>>,
+    /// Responses so far, and for how many more of them others are believed to be on their way: see [`Shared::gather`].
+    answered: Cell<u32>,
+    company: Cell<u32>,
 }
 
 impl Shared {
     /// A write buffer, warm if there is one.
     pub(crate) fn take_output(&self) -> Output {
-        self.output.take().unwrap_or_default()
+        self.outputs.borrow_mut().pop().unwrap_or_default()
     }
 
     /// Gives a write buffer back.
     pub(crate) fn keep_output(&self, mut output: Output) {
-        if output.capacity() <= KEPT_OUTPUT {
+        let mut outputs = self.outputs.borrow_mut();
+        if output.capacity() <= KEPT_OUTPUT && outputs.len() < KEPT_OUTPUTS {
             output.clear();
-            self.output.replace(Some(output));
+            outputs.push(output);
         }
+    }
+
+    /// Lets the requests that have come together with this one go first, so that their responses leave together.
+    ///
+    /// Why: a client that sleeps is woken by the first response and finds the others when it looks for them, where each one by
+    /// itself would find it asleep again; and the code that answers is not driven out of the caches between two of them. Who is
+    /// alone does not wait; whether others are about is tried now and then.
+    pub(crate) async fn gather(&self) {
+        let before = self.answered.get();
+        self.answered.set(before.wrapping_add(1));
+        if self.company.get() == 0 && !before.is_multiple_of(ALONE) {
+            return;
+        }
+        let mut others_were_asked = false;
+        poll_fn(|cx| {
+            if std::mem::replace(&mut others_were_asked, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        let alone = self.answered.get() == before.wrapping_add(1);
+        // The last one of many meets nobody either.
+        self.company.set(if alone { self.company.get().saturating_sub(1) } else { COMPANY });
     }
 
     pub(crate) fn wall(&self, now: Instant) -> SystemTime {

@@ -67,6 +67,9 @@ pub(crate) async fn respond<S: Transport>(
         return send_again(link, kept.body().len(), message, output).await;
     }
     let (mut response, failure) = presentable(response);
+    if matches!(response.body, Body::Empty | Body::Bytes(_)) && link.input.borrow().is_empty() {
+        link.shared.gather().await;
+    }
     if !link.queued.borrow().is_empty() {
         let queued = link.queued.take();
         output.text(|text| text.extend_from_slice(&queued));
@@ -348,7 +351,10 @@ impl<S: Transport> StreamSender<'_, S> {
                         }
                     }
                     Poll::Pending if !self.output.is_empty() => break,
-                    Poll::Pending => return poll_gone(client, cx).map(|()| Next::Broken),
+                    Poll::Pending => match client.poll_departure(cx) {
+                        Poll::Ready(Departure::HalfClosed) => stream.half_closed(),
+                        gone => return gone.map(|_| Next::Broken),
+                    },
                 }
             }
             Poll::Ready(Next::Gathered(false))

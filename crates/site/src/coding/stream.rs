@@ -118,6 +118,10 @@ impl BodyStream for Coded {
         }
         polled
     }
+
+    fn half_closed(&mut self) {
+        self.inner.half_closed();
+    }
 }
 
 impl Input {
