@@ -1,15 +1,26 @@
-//! Finds libmruby and compiles the shim against it. Without one the crate is built so that no VM can be opened.
+//! Finds libmruby and compiles the shim against it. Without one the crate is built so that no VM can be opened, and knows why.
 //!
-//! `MRUBY_DIR` names an mruby of one's own (its `include` and `lib`, or its build directory); otherwise the system's is
-//! taken. Debian 13's library has the debug hook although its headers do not say so: which of the two it is, is tried
-//! by asking the library for the size of its state.
+//! `MRUBY_DIR` names an mruby of one's own (its `include` and `lib`, or the directory that it was built in); otherwise the
+//! system's is taken. What a library was built with is in the file of flags beside it, if there is one. Debian 13's library has
+//! the debug hook although its headers do not say so: which of the two it is, is tried (`src/probe.c`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 struct Found {
     lib: PathBuf,
-    include: Option<PathBuf>,
+    include: PathBuf,
+    /// Where the names of Symbols are, of a library that was not installed.
+    names: Option<PathBuf>,
+    /// Whether it was built with MRB_USE_DEBUG_HOOK.
+    has_hook: bool,
+}
+
+/// What was there to be found.
+enum Library {
+    Fit(Found),
+    /// Why there is none, or why it cannot be used.
+    None(String),
 }
 
 const PLACES: [&str; 7] = [
@@ -22,28 +33,54 @@ const PLACES: [&str; 7] = [
     "/opt/local/lib",
 ];
 
+/// The shim.
+const SHIM: [&str; 8] = [
+    "src/memory.c",
+    "src/methods.c",
+    "src/shapes.c",
+    "src/source.c",
+    "src/stop.c",
+    "src/tape.c",
+    "src/tasks.c",
+    "src/vm.c",
+];
+
+/// Releases that all tests have passed on.
+const SUPPORTED: &str = "3.1, 3.3, 3.4 and 4.0 are supported";
+
 fn main() {
-    for file in ["src/shim.c", "src/shim.h", "src/probe.c"] {
-        println!("cargo:rerun-if-changed={file}");
-    }
+    // All of the folder: C, its headers and the probe.
+    println!("cargo:rerun-if-changed=src");
     println!("cargo:rerun-if-env-changed=MRUBY_DIR");
     println!("cargo:rustc-check-cfg=cfg(mruby)");
-    // Without the feature, or without a library, the program says so when a handler is to be served.
     if std::env::var_os("CARGO_FEATURE_MRUBY").is_none() {
-        return;
+        return without("the feature mruby was off: build again with it");
     }
-    let Some(found) = find() else { return };
-    if let Some(unfit) = unfit(&found) {
-        assert!(std::env::var_os("MRUBY_DIR").is_none(), "MRUBY_DIR: {unfit}");
-        println!("cargo:warning=built without handlers on mruby: {unfit}");
-        return;
+    match find() {
+        Library::Fit(found) => compile(&found),
+        // Whoever names a library wants that one.
+        Library::None(why) if std::env::var_os("MRUBY_DIR").is_some() => panic!("MRUBY_DIR: {why}"),
+        Library::None(why) => {
+            println!("cargo:warning=built without handlers on mruby: {why}");
+            without(&why);
+        }
     }
+}
+
+/// The program says so when a handler is to be served.
+fn without(why: &str) {
+    println!("cargo:rustc-env=FIREBRICK_WITHOUT_MRUBY={why}");
+}
+
+fn compile(found: &Found) {
     let mut build = cc::Build::new();
-    build.file("src/shim.c").define("MRB_NO_PRESYM", None).std("c11").warnings(true);
-    if let Some(include) = &found.include {
-        build.include(include);
+    // For sigsetjmp, and for the registers of a thread that was interrupted.
+    build.define("_GNU_SOURCE", None);
+    build.files(SHIM).std("c11").warnings(true).includes(found.includes());
+    for (name, value) in found.options() {
+        build.define(&name, value.as_deref());
     }
-    if has_hook(&found) {
+    if found.has_hook {
         build.define("MRB_USE_DEBUG_HOOK", None);
     }
     build.compile("firebrick_shim");
@@ -53,31 +90,72 @@ fn main() {
     println!("cargo:rustc-cfg=mruby");
 }
 
-fn find() -> Option<Found> {
-    let Some(dir) = std::env::var_os("MRUBY_DIR").map(PathBuf::from) else {
-        let lib = PLACES.iter().map(Path::new).find(|dir| dir.join("libmruby.a").exists())?;
-        return Some(Found { lib: lib.to_owned(), include: None });
-    };
-    let libs = [dir.join("lib"), dir.join("build/host/lib")];
-    match libs.into_iter().find(|lib| lib.join("libmruby.a").exists()) {
-        Some(lib) => Some(Found { lib, include: Some(dir.join("include")) }),
-        None => panic!(
-            "MRUBY_DIR={}: expected libmruby.a in lib or build/host/lib below it; build that mruby, or unset the \
-             variable to use the system's",
-            dir.display()
-        ),
+impl Found {
+    fn includes(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.include).chain(&self.names)
+    }
+
+    /// What the library was built with and its headers have to know: `-DMRB_…` of `libmruby.flags.mak`.
+    fn options(&self) -> Vec<(String, Option<String>)> {
+        let text = std::fs::read_to_string(self.lib.join("libmruby.flags.mak")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("MRUBY_CFLAGS")).unwrap_or_default();
+        let options = line.split_whitespace().filter_map(|word| word.strip_prefix("-D"));
+        let options =
+            options.filter(|option| option.starts_with("MRB_")).map(|option| match option.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (option.to_owned(), None),
+            });
+        // Debian's headers lack the file with the names of Symbols, and nothing needs it.
+        options.chain([("MRB_NO_PRESYM".to_owned(), None)]).collect()
     }
 }
 
-/// Why this release cannot be used. 4.0 has one allocator for all VMs, so the memory of one could not be limited.
-fn unfit(found: &Found) -> Option<String> {
-    let include = found.include.clone().unwrap_or_else(|| {
-        let beside = found.lib.ancestors().map(|dir| dir.join("include"));
-        beside
-            .into_iter()
-            .find(|dir| dir.join("mruby.h").exists())
-            .unwrap_or_else(|| PathBuf::from("/usr/include"))
-    });
+fn find() -> Library {
+    let (lib, include, names) = match std::env::var_os("MRUBY_DIR").map(PathBuf::from) {
+        Some(dir) => {
+            let libs = [dir.join("lib"), dir.join("build/host/lib")];
+            let Some(lib) = libs.into_iter().find(|lib| lib.join("libmruby.a").exists()) else {
+                return Library::None(format!(
+                    "{}: expected libmruby.a in lib or build/host/lib below it; build that mruby, or unset the variable to use \
+                     the system's",
+                    dir.display()
+                ));
+            };
+            (lib, dir.join("include"), Some(dir.join("build/host/include")).filter(|names| names.exists()))
+        }
+        None => {
+            let Some(lib) = PLACES.iter().map(Path::new).find(|dir| dir.join("libmruby.a").exists()) else {
+                let why = "no libmruby.a was found; on Debian install libmruby-dev, elsewhere set MRUBY_DIR, and build again";
+                return Library::None(why.to_owned());
+            };
+            let beside = lib.ancestors().map(|dir| dir.join("include"));
+            let include = beside.into_iter().find(|dir| dir.join("mruby.h").exists());
+            (lib.to_owned(), include.unwrap_or_else(|| PathBuf::from("/usr/include")), None)
+        }
+    };
+    if let Some(why) = unfit(&include) {
+        return Library::None(why);
+    }
+    let mut found = Found { lib, include, names, has_hook: false };
+    // When programs for the target cannot be run here, the headers are believed; the check at start remains.
+    if std::env::var("HOST").ok() == std::env::var("TARGET").ok() {
+        match [false, true].map(|hook| fits(&found, hook)) {
+            [Ok(true), _] => {}
+            [_, Ok(true)] => found.has_hook = true,
+            [Err(why), _] | [_, Err(why)] => return Library::None(why),
+            _ => {
+                return Library::None(format!(
+                    "{} was built with other options than its headers have; the file libmruby.flags.mak beside it would name them",
+                    found.lib.join("libmruby.a").display()
+                ));
+            }
+        }
+    }
+    Library::Fit(found)
+}
+
+/// Why this release cannot be used.
+fn unfit(include: &Path) -> Option<String> {
     let header = include.join("mruby/version.h");
     let Ok(text) = std::fs::read_to_string(&header) else {
         return Some(format!("{} cannot be read; on Debian it is in libmruby-dev", header.display()));
@@ -88,38 +166,56 @@ fn unfit(found: &Found) -> Option<String> {
             .find_map(|line| line.strip_prefix("#define ")?.strip_prefix(name)?.strip_prefix(' '))?;
         line.trim().parse::<u32>().ok()
     };
-    match (number("MRUBY_RELEASE_MAJOR"), number("MRUBY_RELEASE_MINOR")) {
-        (Some(3), Some(1..=4)) => None,
-        (Some(major), Some(minor)) => {
-            Some(format!("{} is of mruby {major}.{minor}; 3.1 to 3.4 are supported", header.display()))
-        }
-        _ => {
-            Some(format!("{} does not say which mruby it is of; 3.1 to 3.4 are supported", header.display()))
-        }
-    }
+    let advice = "build one of these and set MRUBY_DIR to its directory";
+    let parts = ["MRUBY_RELEASE_MAJOR", "MRUBY_RELEASE_MINOR", "MRUBY_RELEASE_TEENY"].map(number);
+    let [Some(major), Some(minor), Some(teeny)] = parts else {
+        return Some(format!(
+            "{} does not say which mruby it is of; {SUPPORTED}: {advice}",
+            header.display()
+        ));
+    };
+    let why = match (major, minor) {
+        (3, 1 | 3 | 4) | (4, 0) => return None,
+        // Seen in tests/stress.rs; and methods cannot be called as f(a: 1) (mruby issue 5944).
+        (3, 2) => ", which loses the blocks of tasks that wait",
+        _ => "",
+    };
+    Some(format!("{} is of mruby {major}.{minor}.{teeny}{why}; {SUPPORTED}: {advice}", header.display()))
 }
 
-/// Whether the library was built with MRB_USE_DEBUG_HOOK: with the wrong guess the sizes differ. When programs for the
-/// target cannot be run here, the headers are believed; the check at start remains.
-fn has_hook(found: &Found) -> bool {
-    if std::env::var("HOST").ok() != std::env::var("TARGET").ok() {
-        return false;
-    }
-    [false, true].into_iter().find(|hook| fits(found, *hook)).unwrap_or(false)
-}
-
-fn fits(found: &Found, hook: bool) -> bool {
-    let Some(out) = std::env::var_os("OUT_DIR").map(PathBuf::from) else { return false };
+/// Whether a program that is built with these options, and with or without MRB_USE_DEBUG_HOOK, gets on with the library.
+///
+/// # Errors
+/// It cannot be built at all.
+fn fits(found: &Found, hook: bool) -> Result<bool, String> {
+    let out = std::env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
     let program = out.join(if hook { "probe-hook" } else { "probe" });
-    let mut compile = Command::new(cc::Build::new().get_compiler().path());
-    compile.arg("src/probe.c").arg("-DMRB_NO_PRESYM").arg("-o").arg(&program);
-    if let Some(include) = &found.include {
+    let compiler = cc::Build::new().get_compiler();
+    let mut compile = Command::new(compiler.path());
+    compile.arg("src/probe.c").arg("-o").arg(&program);
+    for include in found.includes() {
         compile.arg("-I").arg(include);
+    }
+    for (name, value) in found.options() {
+        compile.arg(value.map_or_else(|| format!("-D{name}"), |value| format!("-D{name}={value}")));
     }
     if hook {
         compile.arg("-DMRB_USE_DEBUG_HOOK");
     }
     compile.arg("-L").arg(&found.lib).args(["-lmruby", "-lm"]);
-    let compiled = compile.status().is_ok_and(|status| status.success());
-    compiled && Command::new(&program).status().is_ok_and(|status| status.success())
+    let compiled = compile.output().map_err(|error| format!("{}: {error}", compiler.path().display()))?;
+    if !compiled.status.success() {
+        let said = String::from_utf8_lossy(&compiled.stderr).into_owned();
+        let first = said
+            .lines()
+            .find(|line| line.contains("error") || line.contains("undefined"))
+            .unwrap_or_default();
+        let lib = found.lib.join("libmruby.a");
+        return Err(format!(
+            "{} cannot be linked to a small program, perhaps because libmruby.flags.mak is not beside it: {}",
+            lib.display(),
+            first.trim()
+        ));
+    }
+    Ok(Command::new(&program).status().is_ok_and(|status| status.success()))
 }

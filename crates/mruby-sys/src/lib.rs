@@ -57,7 +57,14 @@ unsafe extern "C" {
     pub fn fb_check(vm: *mut fb_vm, code: *const u8, length: usize, file: *const c_char) -> c_int;
     pub fn fb_intern(vm: *mut fb_vm, text: *const u8, length: usize) -> u32;
     pub fn fb_start(vm: *mut fb_vm, slot: u32, job: u32, args: fb_bytes) -> c_int;
-    pub fn fb_request(vm: *mut fb_vm, slot: u32, app: u32, fields: *const fb_field, count: usize) -> c_int;
+    pub fn fb_request(
+        vm: *mut fb_vm,
+        slot: u32,
+        app: u32,
+        fields: *const fb_field,
+        count: usize,
+        more: c_int,
+    ) -> c_int;
     pub fn fb_resume(vm: *mut fb_vm, slot: u32, value: fb_bytes) -> c_int;
     pub fn fb_abandon(vm: *mut fb_vm, slot: u32);
     pub fn fb_limit(vm: *mut fb_vm, task_limit: usize);

@@ -3,14 +3,14 @@
 use crate::{fb_bytes, fb_config, fb_field, fb_vm};
 use std::ffi::{c_char, c_int, c_uint};
 
-const REASON: &std::ffi::CStr =
-    c"this program was built without mruby (on Debian: install libmruby-dev and build again; elsewhere set MRUBY_DIR)";
+/// Ends in a zero byte.
+const REASON: &str = concat!("this program was built without mruby: ", env!("FIREBRICK_WITHOUT_MRUBY"), "\0");
 
 /// # Safety
 /// `reason` is a place for a pointer.
 pub unsafe extern "C" fn fb_open(_: *const fb_config, reason: *mut *const c_char) -> *mut fb_vm {
     // SAFETY: see above.
-    unsafe { *reason = REASON.as_ptr() };
+    unsafe { *reason = REASON.as_ptr().cast() };
     std::ptr::null_mut()
 }
 
@@ -44,7 +44,7 @@ never! {
     fb_check(*mut fb_vm, *const u8, usize, *const c_char) -> c_int;
     fb_intern(*mut fb_vm, *const u8, usize) -> u32;
     fb_start(*mut fb_vm, u32, u32, fb_bytes) -> c_int;
-    fb_request(*mut fb_vm, u32, u32, *const fb_field, usize) -> c_int;
+    fb_request(*mut fb_vm, u32, u32, *const fb_field, usize, c_int) -> c_int;
     fb_resume(*mut fb_vm, u32, fb_bytes) -> c_int;
     fb_abandon(*mut fb_vm, u32);
     fb_limit(*mut fb_vm, usize);

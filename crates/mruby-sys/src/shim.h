@@ -80,8 +80,9 @@ uint32_t fb_intern(fb_vm *vm, const uint8_t *text, size_t length);
 /* Starts `Rt.<job>(*args)` as task `slot`, which must be idle. FB_DONE, FB_WAIT, FB_BROKEN. */
 int fb_start(fb_vm *vm, uint32_t slot, uint32_t job, fb_bytes args);
 
-/* The same for a request: calls the handler number `app` with an env of these fields. */
-int fb_request(fb_vm *vm, uint32_t slot, uint32_t app, const fb_field *fields, size_t count);
+/* The same for a request: `Rt.respond(handler, env, more)` with the handler of this number in Rt.apps, and an env of what
+ * Rt.env was given and these fields. `more` (2, else 1) tells Ruby that some fields are to become something else first. */
+int fb_request(fb_vm *vm, uint32_t slot, uint32_t app, const fb_field *fields, size_t count, int more);
 
 /* Goes on with a task that waits; `value` is what its wait gives, or an exception ('!'). */
 int fb_resume(fb_vm *vm, uint32_t slot, fb_bytes value);

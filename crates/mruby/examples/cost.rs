@@ -29,8 +29,7 @@ const APPS: [(&str, &str); 3] = [
 ];
 
 /// Answers whatever it is asked.
-const RESPOND: &str =
-    "module Rt; def self.respond(app, env); response = app.call(env); plain(response) || response; end; end";
+const RESPOND: &str = "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let limits = Limits { heap: 256 << 20, step: 64 << 20 };
@@ -55,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert!(matches!(booted, Step::Done), "{booted:?}");
         let begun = Instant::now();
         for _ in 0..rounds {
-            let mut step = vm.request(0, number as u32, env());
+            let mut step = vm.request(0, number as u32, env(), false);
             while let Step::Wait = step {
                 step = vm.resume(0, &answer);
             }
@@ -65,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let (before, waiting) = (vm.heap(), 10_000);
     for task in 1..=waiting {
-        vm.request(task, 1, env());
+        vm.request(task, 1, env(), false);
     }
     vm.collect();
     println!("{} bytes of heap for each task that waits", (vm.heap() - before) / waiting as usize);

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 const HANDLERS: &str = "
 module Rt
-  def self.respond(app, env)
+  def self.respond(app, env, _)
     app.call(env)
   end
-  @apps << lambda { |env| [200, { 'Content-Type' => 'text/plain' }, ['Hello ' + env['PATH_INFO']]] }
-  @apps << lambda { |env| sleep 1; [200, {}, []] }
+  apps << lambda { |env| [200, { 'Content-Type' => 'text/plain' }, ['Hello ' + env['PATH_INFO']]] }
+  apps << lambda { |env| sleep 1; [200, {}, []] }
 end
 ";
 
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut begun = Vec::new();
     for task in 1..=waiting {
         let at = Instant::now();
-        if !matches!(vm.request(task, 1, env()), Step::Wait) {
+        if !matches!(vm.request(task, 1, env(), false), Step::Wait) {
             return Err("the handler does not wait".into());
         }
         begun.push(at.elapsed());
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut hello = Vec::with_capacity(steps);
     for _ in 0..steps {
         let at = Instant::now();
-        if !matches!(vm.request(0, 0, env()), Step::Done) {
+        if !matches!(vm.request(0, 0, env(), false), Step::Done) {
             return Err("hello fails".into());
         }
         hello.push(at.elapsed());

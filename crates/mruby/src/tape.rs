@@ -69,11 +69,49 @@ impl<'a> Value<'a> {
     }
 }
 
-struct Reader<'a> {
+/// Reads a tape from its front on, where building a [`Value`] would cost more than it is worth.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
+    /// At the beginning of a tape.
+    pub fn new(tape: &'a [u8]) -> Reader<'a> {
+        Reader { rest: tape }
+    }
+
+    /// How many elements the Array has that comes next; they follow. `None`, and nothing is read, when it is no Array.
+    pub fn array(&mut self) -> Option<usize> {
+        self.tagged(b'[', Reader::count)
+    }
+
+    /// The Integer that comes next; `None`, and nothing is read, when it is none.
+    pub fn int(&mut self) -> Option<i64> {
+        self.tagged(b'i', |reader| reader.eight().map(i64::from_ne_bytes))
+    }
+
+    /// The bytes of the String or Symbol that comes next; `None`, and nothing is read, when it is neither.
+    pub fn text(&mut self) -> Option<&'a [u8]> {
+        let tag = *self.rest.first().filter(|tag| matches!(tag, b's' | b':'))?;
+        self.tagged(tag, |reader| {
+            let length = reader.count()?;
+            reader.bytes(length)
+        })
+    }
+
+    /// Whatever comes next.
+    pub fn any(&mut self) -> Option<Value<'a>> {
+        self.value(0)
+    }
+
+    fn tagged<T>(&mut self, tag: u8, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let mut ahead = Reader { rest: self.rest.strip_prefix(&[tag])? };
+        let given = read(&mut ahead)?;
+        *self = ahead;
+        Some(given)
+    }
+
     fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(count)?;
         self.rest = rest;
@@ -229,6 +267,7 @@ impl Tape {
 
     fn text(&mut self, tag: u8, text: &[u8]) -> &mut Tape {
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        self.bytes.reserve(5 + length as usize);
         self.bytes.push(tag);
         self.bytes.extend_from_slice(&length.to_ne_bytes());
         self.bytes.extend_from_slice(&text[..length as usize]);

@@ -203,7 +203,7 @@ impl Vm {
         Ok(vm)
     }
 
-    /// Which mruby this is; `None` when there is none in this program.
+    /// Which mruby this is: `3.1.0`; `None` when there is none in this program.
     pub fn version() -> Option<String> {
         // SAFETY: no conditions.
         let text = unsafe { sys::fb_version() };
@@ -281,7 +281,8 @@ impl Vm {
         self.step(task, state)
     }
 
-    /// Gives a request to handler number `app`.
+    /// Gives a request to handler number `app`: `Rt.respond(handler, env, more)`, where the env is what `Rt.env` was given and
+    /// these pairs, and `more` is 2 or, if not, 1.
     ///
     /// # Panics
     /// When the task waits.
@@ -290,6 +291,7 @@ impl Vm {
         task: u32,
         app: u32,
         env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
+        more: bool,
     ) -> Step {
         if let Some(why) = &self.broken {
             return Step::Broken(why.clone());
@@ -302,7 +304,7 @@ impl Vm {
         }));
         let (fields, count) = (self.fields.as_ptr(), self.fields.len());
         // SAFETY: the VM is open, the fields and what they point to live through the call.
-        let state = unsafe { sys::fb_request(self.raw.as_ptr(), task, app, fields, count) };
+        let state = unsafe { sys::fb_request(self.raw.as_ptr(), task, app, fields, count, more.into()) };
         self.step(task, state)
     }
 
@@ -334,9 +336,13 @@ impl Vm {
 
     /// What the last step gave.
     pub fn out(&self) -> Value<'_> {
+        Value::read(self.tape()).unwrap_or(Value::Nil)
+    }
+
+    /// The same as it is on the tape.
+    pub fn tape(&self) -> &[u8] {
         // SAFETY: the buffer changes with the next entry only, which needs `&mut self`.
-        let bytes = unsafe { slice(sys::fb_out(self.raw.as_ptr())) };
-        Value::read(bytes).unwrap_or(Value::Nil)
+        unsafe { slice(sys::fb_out(self.raw.as_ptr())) }
     }
 
     /// What one step may add to the heap from now on, bytes.
@@ -376,7 +382,7 @@ impl Vm {
         self.waiting[task as usize] = state == sys::FB_WAIT;
         match state {
             sys::FB_WAIT => Step::Wait,
-            sys::FB_DONE => match raised(&self.out()) {
+            sys::FB_DONE => match raised(self.tape()) {
                 Some(exception) => Step::Raised(exception),
                 None => Step::Done,
             },
@@ -422,12 +428,21 @@ fn exception(value: Value<'_>) -> Exception {
     }
 }
 
-fn raised(value: &Value<'_>) -> Option<Exception> {
-    match value.array()? {
-        [Value::Sym(b"raised"), rest @ ..] => Some(exception(Value::Array(rest.to_vec()))),
+/// The exception that a task ended in: `[:raised, class, message, backtrace]`.
+fn raised(tape: &[u8]) -> Option<Exception> {
+    // Nearly every task ends otherwise: its tape is not read here.
+    tape.get(ARRAY_HEAD).filter(|tag| **tag == b':')?;
+    match Value::read(tape)? {
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Sym(b"raised"), rest @ ..] => Some(exception(Value::Array(rest.to_vec()))),
+            _ => None,
+        },
         _ => None,
     }
 }
+
+/// Bytes of a tape before the first element of an Array: its tag and count.
+const ARRAY_HEAD: usize = 5;
 
 impl Drop for Vm {
     fn drop(&mut self) {

@@ -1,6 +1,6 @@
 //! Tapes are read as they were written, and nonsense is refused.
 
-use mruby::{Tape, Value};
+use mruby::{Reader, Tape, Value};
 use proptest::prelude::*;
 
 /// A value that owns its texts.
@@ -54,6 +54,23 @@ proptest! {
         for cut in 0..tape.as_bytes().len() {
             prop_assert_eq!(Value::read(&tape.as_bytes()[..cut]), None);
         }
+    }
+
+    #[test]
+    fn a_reader_sees_what_a_value_holds(values in prop::collection::vec(values(), 0..6)) {
+        let mut tape = Tape::new();
+        tape.value(&Owned::Array(values.clone()).lent());
+        let mut reader = Reader::new(tape.as_bytes());
+        prop_assert_eq!((reader.int(), reader.text()), (None, None));
+        prop_assert_eq!(reader.array(), Some(values.len()));
+        for value in &values {
+            match value {
+                Owned::Int(number) => prop_assert_eq!((reader.text(), reader.int()), (None, Some(*number))),
+                Owned::Str(text) => prop_assert_eq!((reader.array(), reader.text()), (None, Some(&text[..]))),
+                other => prop_assert_eq!((reader.int(), reader.any()), (None, Some(other.lent()))),
+            }
+        }
+        prop_assert_eq!(reader.any(), None);
     }
 
     #[test]

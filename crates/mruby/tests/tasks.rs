@@ -1,10 +1,10 @@
 //! Tasks on a real VM: what they give, how they wait, and what they cannot break.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
-use mruby::{Exception, Limits, Step, Tape, Text, Value, Vm};
+use mruby::{Exception, Interned, Limits, Step, Tape, Text, Value, Vm};
 
 const RESPOND: &str =
-    "module Rt; def self.respond(app, env); response = app.call(env); plain(response) || response; end; end
+    "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end
      module Kernel; def sleep(n); Rt.wait!(:sleep, n); end; end";
 
 /// A VM whose host gives back what it is given; `None` in a build without mruby.
@@ -52,7 +52,7 @@ fn a_handler_answers() {
     let app = app(&mut vm, code);
     let key = vm.intern(b"PATH_INFO").unwrap();
     for _ in 0..3 {
-        let step = vm.request(1, app, [(Text::Kept(key), Text::Bytes(b"/a"))]);
+        let step = vm.request(1, app, [(Text::Kept(key), Text::Bytes(b"/a"))], false);
         assert!(matches!(step, Step::Done), "{step:?}");
         let [fields, parts] = [["a", "b"], ["/a", "x"]]
             .map(|texts| Value::Array(texts.iter().map(|text| Value::Str(text.as_bytes())).collect()));
@@ -65,7 +65,7 @@ fn tasks_wait_side_by_side_and_get_their_own_answers() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env| a = sleep(0.5); [200, {}, [a.to_s]] }");
     for task in 0..3 {
-        assert!(matches!(vm.request(task, app, []), Step::Wait));
+        assert!(matches!(vm.request(task, app, [], false), Step::Wait));
         assert_eq!(vm.out(), Value::Array(vec![Value::Sym(b"sleep"), Value::Float(0.5)]));
     }
     for task in [2, 0, 1] {
@@ -81,12 +81,12 @@ fn what_a_wait_fails_with_is_raised_where_it_waits() {
     let Some(mut vm) = open() else { return };
     let app =
         app(&mut vm, "lambda { |env| begin; sleep 1; rescue KeyError => e; [200, {}, [e.message]]; end }");
-    assert!(matches!(vm.request(1, app, []), Step::Wait));
+    assert!(matches!(vm.request(1, app, [], false), Step::Wait));
     let mut answer = Tape::new();
     answer.fault("KeyError", "no such key");
     assert!(matches!(vm.resume(1, &answer), Step::Done));
     assert_eq!(body(&vm), "no such key");
-    assert!(matches!(vm.request(1, app, []), Step::Wait));
+    assert!(matches!(vm.request(1, app, [], false), Step::Wait));
     answer.clear().fault("No::Such", "odd");
     let error = raised(vm.resume(1, &answer));
     assert_eq!((error.class.as_str(), error.message.as_str()), ("RuntimeError", "No::Such: odd"));
@@ -101,7 +101,7 @@ fn fibers_and_enumerators_of_the_handler_do_not_get_in_the_way() {
         [200, {}, [[f.resume(4), f.resume, e.next, e.next].inspect]]
       }";
     let app = app(&mut vm, code);
-    let mut step = vm.request(1, app, []);
+    let mut step = vm.request(1, app, [], false);
     let mut answer = Tape::new();
     for seconds in [4, 5, 6] {
         assert!(matches!(step, Step::Wait), "{step:?}");
@@ -116,7 +116,7 @@ fn fibers_and_enumerators_of_the_handler_do_not_get_in_the_way() {
 fn where_nothing_can_wait_there_is_a_clear_error() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env| Hash.new { |_, _| sleep 1 }[1] }");
-    let error = raised(vm.request(1, app, []));
+    let error = raised(vm.request(1, app, [], false));
     assert_eq!(error.class, "FiberError");
     assert!(error.message.starts_with("cannot wait here"), "{error}");
     assert!(error.backtrace.iter().any(|frame| frame.starts_with("handler.rb:1")), "{error:?}");
@@ -126,7 +126,7 @@ fn where_nothing_can_wait_there_is_a_clear_error() {
 fn exceptions_tell_class_message_and_place() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env|\n  raise ArgumentError, 'boom'\n}");
-    let error = raised(vm.request(1, app, []));
+    let error = raised(vm.request(1, app, [], false));
     assert_eq!((error.class.as_str(), error.message.as_str()), ("ArgumentError", "boom"));
     assert!(error.backtrace[0].starts_with("handler.rb:2"), "{error:?}");
     let error = raised(load(&mut vm, "raise 'at boot'"));
@@ -148,8 +148,8 @@ fn bombs_cost_only_their_own_task() {
     let deep = app(&mut vm, "def deep; deep; end; lambda { |env| deep }");
     let fine = app(&mut vm, "lambda { |env| [200, {}, ['fine']] }");
     for (task, class) in [(bomb, "NoMemoryError"), (deep, "SystemStackError")] {
-        assert_eq!(raised(vm.request(1, task, [])).class, class);
-        assert!(matches!(vm.request(1, fine, []), Step::Done));
+        assert_eq!(raised(vm.request(1, task, [], false)).class, class);
+        assert!(matches!(vm.request(1, fine, [], false), Step::Done));
         assert_eq!(body(&vm), "fine");
     }
     vm.collect();
@@ -157,13 +157,61 @@ fn bombs_cost_only_their_own_task() {
 }
 
 #[test]
+fn more_tasks_wait_than_mruby_counts_procs() {
+    let Some(vm) = open() else { return };
+    drop(vm);
+    let nothing = |_: u32, _: &[Value<'_>], tape: &mut Tape| {
+        tape.nil();
+    };
+    let mut vm = Vm::open(Limits { heap: 1 << 30, step: 32 << 20 }, Box::new(nothing)).unwrap();
+    vm.eval(RESPOND, "respond.rb").unwrap();
+    let app = app(&mut vm, "lambda { |env| sleep 1; [200, {}, ['slept']] }");
+    let none: [(Text<'_>, Text<'_>); 0] = [];
+    for task in 0..70_000 {
+        let step = vm.request(task, app, none, false);
+        assert!(matches!(step, Step::Wait), "task {task}: {step:?}");
+    }
+    let mut answer = Tape::new();
+    answer.nil();
+    for task in 0..70_000 {
+        assert!(matches!(vm.resume(task, &answer), Step::Done));
+    }
+}
+
+#[test]
+fn fibers_in_fibers_have_an_end() {
+    let Some(mut vm) = open() else { return };
+    let code = "lambda do |env|
+                  nest = lambda { |n| n == 0 ? Rt.wait!(:there) : Fiber.new { nest.call(n - 1) }.resume }
+                  [200, {}, [nest.call(99).inspect, nest.call(env['n'].to_i).inspect]]
+                end";
+    let app = app(&mut vm, code);
+    let none: [(Text<'_>, Text<'_>); 0] = [];
+    let mut answer = Tape::new();
+    answer.int(7);
+    for _ in 0..3 {
+        let deep = [(Text::Bytes(b"n"), Text::Bytes(b"1000000"))];
+        assert!(matches!(vm.request(1, app, deep, false), Step::Wait));
+        assert!(matches!(vm.request(2, app, none, false), Step::Wait));
+        let error = raised(vm.resume(1, &answer));
+        assert!(error.class == "FiberError" && error.message.contains("nested too deeply"), "{error}");
+        let mut step = vm.resume(2, &answer);
+        while let Step::Wait = step {
+            step = vm.resume(2, &answer);
+        }
+        assert!(matches!(step, Step::Done), "{step:?}");
+        assert_eq!(body(&vm), "7");
+    }
+}
+
+#[test]
 fn a_task_that_is_left_leaves_its_place_to_another() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env| sleep 1; [200, {}, ['woken']] }");
-    assert!(matches!(vm.request(1, app, []), Step::Wait));
+    assert!(matches!(vm.request(1, app, [], false), Step::Wait));
     vm.abandon(1);
     vm.collect();
-    assert!(matches!(vm.request(1, app, []), Step::Wait));
+    assert!(matches!(vm.request(1, app, [], false), Step::Wait));
     assert!(matches!(vm.resume(1, Tape::new().nil()), Step::Done));
     assert_eq!(body(&vm), "woken");
 }
@@ -174,6 +222,43 @@ fn values_come_back_as_they_went() {
     let code = "lambda { |env| v = [nil, true, false, -7, 1.5, 'a\\0b', :sym, {'k' => [1, {}]}]
         [200, {}, [Rt.call(0, *v) == v ? 'same' : Rt.call(0, *v).inspect]] }";
     let app = app(&mut vm, code);
-    assert!(matches!(vm.request(1, app, []), Step::Done));
+    assert!(matches!(vm.request(1, app, [], false), Step::Done));
     assert_eq!(body(&vm), "same");
+}
+
+/// The heap after so many requests of which this many wait at a time, each with an env of `keys`.
+fn heap_after(vm: &mut Vm, app: u32, keys: &[Interned], requests: u32, waiting: u32) -> usize {
+    let mut answer = Tape::new();
+    answer.nil();
+    for number in 0..requests {
+        let task = number % waiting;
+        if number >= waiting {
+            assert!(matches!(vm.resume(task, &answer), Step::Done));
+        }
+        let env = keys.iter().map(|key| (Text::Kept(*key), Text::Bytes(b"value")));
+        let env: Vec<_> = env.collect();
+        assert!(matches!(vm.request(task, app, env, false), Step::Wait));
+    }
+    vm.heap()
+}
+
+#[test]
+fn requests_that_wait_do_not_make_the_heap_grow() {
+    for count in [6, 40] {
+        let Some(mut vm) = open() else { return };
+        let shared: String = (0..20).map(|number| format!("'SHARED_{number}' => 'value'.freeze, ")).collect();
+        vm.eval(&format!("module Rt; env({{ {shared} }}); end"), "env.rb").unwrap();
+        let app = app(&mut vm, "lambda { |env| sleep 1; [200, {}, ['x']] }");
+        let keys: Vec<_> =
+            (0..count).map(|number| vm.intern(format!("KEY_{number}").as_bytes()).unwrap()).collect();
+        let early = heap_after(&mut vm, app, &keys, 2_000, 64);
+        for task in 0..64 {
+            vm.abandon(task);
+        }
+        let late = heap_after(&mut vm, app, &keys, 20_000, 64);
+        assert!(
+            late < 2 * early + (4 << 20),
+            "{count} keys: {early} bytes after 2,000 requests, {late} after 20,000"
+        );
+    }
 }
