@@ -86,6 +86,8 @@ impl Plan<'_> {
                 .iter()
                 .map(|host| ("site", format!("{} for {}", host.site.dir.display(), host.host))),
         );
+        lines
+            .extend(settings.mruby.routes.iter().rev().map(|route| ("mruby", route.describe(&settings.dir))));
         lines.push(("front", format!("{} threads ({front_threads_why})", settings.front_threads)));
         if settings.app.is_some() {
             lines.push(("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)));

@@ -20,7 +20,7 @@ const EXPLAIN_KEYS: [&str; 5] = ["dir", "config", "site.root", "site.static_json
 /// The whole grammar.
 pub(crate) fn grammar() -> Command {
     let root = Command::new("firebrick")
-        .version(crate::VERSION)
+        .version(crate::version())
         .about("Web server for Ruby (Rack) apps and static sites that needs nothing in front of it")
         .after_help(
             "Values come from flags, then variables, then firebrick.toml, then defaults. \

@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::LazyLock;
+
 mod arguments;
 mod check;
 mod command;
@@ -20,3 +22,9 @@ pub use print::{completions, man};
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The same with what is inside: `0.1.0 (mruby 3.1.0)`.
+pub(crate) fn version() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| format!("{VERSION} ({})", front::mruby()));
+    &TEXT
+}

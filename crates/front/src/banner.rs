@@ -44,6 +44,10 @@ fn write(
     for (host, site) in &sites.hosts {
         writeln!(out, "* Static site for {host}: {}", site.plan.root.display())?;
     }
+    let version = script::version().unwrap_or_default();
+    for route in settings.mruby.routes.iter().rev() {
+        writeln!(out, "* mruby {version}: {}", route.describe(&settings.dir))?;
+    }
     let process = format!("{} front threads, pid {}", settings.front_threads, std::process::id());
     match facts {
         Some(facts) => {

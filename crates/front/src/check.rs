@@ -28,9 +28,8 @@ pub fn check(settings: &Settings) -> Result<String, String> {
 /// Evaluates the handlers on mruby and lets them go.
 fn handlers(settings: &Settings) -> Result<String, String> {
     let count = event_loop()?.block_on(scripts::try_out(settings))?.unwrap_or_default();
-    let version = script::version().unwrap_or_default();
     let handlers = if count == 1 { "The handler loads".to_owned() } else { format!("{count} handlers load") };
-    Ok(format!("{handlers} on Ruby {version}."))
+    Ok(format!("{handlers} on {}.", script::about()))
 }
 
 fn event_loop() -> Result<LocalRuntime, String> {

@@ -24,7 +24,6 @@ pub struct Asked {
 /// There is no site, its rules are wrong, or the request is none.
 pub fn explain(settings: &Settings, asked: &Asked) -> Result<String, String> {
     settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
-    let (sites, _) = load::load(settings)?;
     let mut fields = Fields::default();
     for header in &asked.headers {
         let (name, value) = header
@@ -33,6 +32,25 @@ pub fn explain(settings: &Settings, asked: &Asked) -> Result<String, String> {
             .ok_or_else(|| format!("--header {header:?}: expected \"Name: value\""))?;
         fields.push(name.trim().as_bytes(), value.trim().as_bytes());
     }
+    Ok(first(settings, &asked.target) + &behind(settings, asked, &fields)?)
+}
+
+/// Who is asked before all others: the handlers of a route, if there are any.
+fn first(settings: &Settings, target: &str) -> String {
+    let path = target.split(['?', '#']).next().unwrap_or_default().as_bytes();
+    let mut routes = settings.mruby.routes.iter();
+    match routes.find(|route| script::is_below(path, route.path.as_bytes())) {
+        Some(route) => {
+            let handlers = route.describe(&settings.dir);
+            format!("First {handlers} on mruby; when they leave it to others (399):\n\n")
+        }
+        None => String::new(),
+    }
+}
+
+/// What would answer behind all handlers.
+fn behind(settings: &Settings, asked: &Asked, fields: &Fields) -> Result<String, String> {
+    let (sites, _) = load::load(settings)?;
     let of_field = fields.get("host").map(|host| String::from_utf8_lossy(host).into_owned());
     let host = asked.host.clone().or(of_field).unwrap_or_else(|| "localhost".to_owned());
     let plan = match of_host(&sites.hosts, host.as_bytes()) {
@@ -45,6 +63,6 @@ pub fn explain(settings: &Settings, asked: &Asked) -> Result<String, String> {
             None => return Ok(format!("No site answers for the host {host}: 404.\n")),
         },
     };
-    let question = Question { target: &asked.target, host: &host, https: asked.https, fields: &fields };
+    let question = Question { target: &asked.target, host: &host, https: asked.https, fields };
     site::explain(&plan.plan, &question)
 }

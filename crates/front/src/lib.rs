@@ -36,6 +36,7 @@ mod thread;
 
 pub use check::check;
 pub use explain::explain;
+pub use script::about as mruby;
 pub use serve::serve;
 
 /// Version of the program.

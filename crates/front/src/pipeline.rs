@@ -111,9 +111,10 @@ impl Content {
         if let Some(scripts) = &self.scripts
             && let Some(found) = scripts.find(&exchange.request)
         {
-            return Box::pin(scripts.handle(found, exchange, self.clone(), hops)).await;
+            return LocalScripts::handle(found, exchange, self.clone(), hops).await;
         }
-        self.behind(exchange).await
+        // In a box of its own: a connection whose handler waits, perhaps one of ten thousand, has no room for it.
+        Box::pin(self.behind(exchange)).await
     }
 
     /// The site of the request's host, else the app.

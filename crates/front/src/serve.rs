@@ -76,7 +76,7 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     let (new_sites, sites) = watch::channel(Arc::new(found));
     let (told, mut loaded) = mpsc::unbounded_channel();
     let handlers = handlers.map(|handlers| {
-        let (new, plan) = watch::channel(handlers);
+        let (new, plan) = watch::channel(scripts::Edition::new(handlers));
         tokio::task::spawn_local(scripts::watch::run(settings.clone(), new, error_log.clone()));
         Scripts { plan, told }
     });

@@ -7,6 +7,7 @@ use crate::forwarded::Forwarded;
 use crate::listen::Listener;
 use crate::pipeline::{self, App, Content, Pipeline};
 use crate::request_id::RequestIds;
+use crate::scripts::Edition;
 use crate::scripts::local::LocalScripts;
 use crate::server_timing::Timing;
 use crate::sites::Sites;
@@ -59,7 +60,7 @@ pub(crate) struct Seed {
 #[derive(Clone)]
 pub(crate) struct Scripts {
     /// The handlers, whenever they change.
-    pub(crate) plan: watch::Receiver<Arc<script::Plan>>,
+    pub(crate) plan: watch::Receiver<Arc<Edition>>,
     /// Is told once whether the first ones can be used.
     pub(crate) told: mpsc::UnboundedSender<Result<(), String>>,
 }
@@ -206,7 +207,7 @@ fn local_scripts(
 ) -> Option<Rc<LocalScripts>> {
     let Scripts { plan, told } = scripts;
     let complain: Rc<dyn Fn(&str)> = complaint(log).into();
-    let first = plan.borrow().clone();
+    let first = plan.borrow().plan.clone();
     match LocalScripts::new(first, failed(recorder, log), complain) {
         Ok(local) => {
             let waiting = local.clone();

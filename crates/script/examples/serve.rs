@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             deadline: Some(Duration::from_secs(60)),
             max_tasks: 200_000,
             max_body: 1 << 20,
+            reproxy: false,
         };
         let plan = Plan {
             sources: vec![Source::read(file.as_ref())?],

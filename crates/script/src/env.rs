@@ -1,15 +1,18 @@
 //! The Rack env of a request, as pairs that the VM makes a Hash of.
 //!
-//! Names and values that are often the same are in the VM already and are named by number; only what differs is copied.
+//! An env begins as a copy of what nearly all have in common; what differs is added. Names that are often the same are in the VM
+//! already and are named by number.
 
+use crate::route::Path;
 use crate::runtime::Runtime;
 use handler::{PeerAddr, Request, Version};
 use mruby::{Interned, Text};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::cell::{Ref, RefCell};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Field names that most requests have, lower case.
-const USUAL: [&str; 22] = [
+const USUAL: [&str; 39] = [
     "host",
     "user-agent",
     "accept",
@@ -32,69 +35,90 @@ const USUAL: [&str; 22] = [
     "x-request-id",
     "x-requested-with",
     "x-request-start",
+    "sec-fetch-dest",
+    "sec-fetch-mode",
+    "sec-fetch-site",
+    "sec-fetch-user",
+    "sec-ch-ua",
+    "sec-ch-ua-mobile",
+    "sec-ch-ua-platform",
+    "priority",
+    "dnt",
+    "keep-alive",
+    "if-match",
+    "via",
+    "forwarded",
+    "x-forwarded-port",
+    "x-real-ip",
+    "traceparent",
+    "tracestate",
 ];
 
-/// Texts that every VM keeps.
-pub(crate) struct Names {
-    keys: HashMap<&'static str, Interned>,
-    usual: HashMap<&'static [u8], Interned>,
-    words: HashMap<&'static [u8], Interned>,
+/// What the env of nearly every request says: only what differs is set. Its values are shared and frozen, so what
+/// handlers might change in place (paths and queries) is not among them.
+const TEMPLATE: [(&str, &str); 9] = [
+    ("REQUEST_METHOD", "GET"),
+    ("SCRIPT_NAME", ""),
+    ("SERVER_NAME", "localhost"),
+    ("SERVER_PORT", "80"),
+    ("SERVER_PROTOCOL", "HTTP/1.1"),
+    ("SERVER_ADDR", "127.0.0.1"),
+    ("REMOTE_ADDR", "127.0.0.1"),
+    ("rack.url_scheme", "http"),
+    ("SERVER_SOFTWARE", "firebrick"),
+];
+
+/// How many of the template's values are not always the same: the first ones.
+const VARYING: usize = TEMPLATE.len() - 1;
+
+/// Ruby that makes the template known: `Rt::REQUEST`, to which preludes add what is not text.
+pub(crate) fn template() -> String {
+    let pairs = TEMPLATE.iter().map(|(key, value)| format!("'{key}' => '{value}'.freeze, "));
+    format!("module Rt\nREQUEST = {{ {} }}\nend\n", pairs.collect::<String>())
 }
 
-const KEYS: [&str; 19] = [
-    "REQUEST_METHOD",
-    "SCRIPT_NAME",
-    "PATH_INFO",
-    "QUERY_STRING",
-    "SERVER_NAME",
-    "SERVER_PORT",
-    "SERVER_PROTOCOL",
-    "SERVER_ADDR",
-    "SERVER_SOFTWARE",
-    "REMOTE_ADDR",
-    "REMOTE_PORT",
-    "CONTENT_TYPE",
-    "CONTENT_LENGTH",
-    "rack.url_scheme",
-    "rack.multithread",
-    "rack.multiprocess",
-    "rack.run_once",
-    "rack.hijack?",
-    "rack.input",
-];
-
-/// Values that are often the same.
-const WORDS: [&str; 13] = [
-    "GET",
-    "HEAD",
-    "POST",
-    "PUT",
-    "PATCH",
-    "DELETE",
-    "OPTIONS",
-    "HTTP/1.1",
-    "HTTP/1.0",
-    "http",
-    "https",
-    "127.0.0.1",
-    "",
-];
+/// Keys that are in the VM already, and what is known about this end.
+pub(crate) struct Names {
+    template: [Interned; VARYING],
+    path_info: Interned,
+    query_string: Interned,
+    remote_port: Interned,
+    content_length: Interned,
+    content_type: Interned,
+    input: Interned,
+    usual: [Interned; USUAL.len()],
+    /// The text of the address that was connected to last.
+    local: RefCell<(Option<IpAddr>, String)>,
+}
 
 impl Names {
     pub(crate) fn new(runtime: &Runtime) -> Option<Names> {
         let keep = |text: &str| runtime.intern(text.as_bytes());
-        let keys = KEYS.iter().map(|key| Some((*key, keep(key)?)));
-        let usual = USUAL.iter().map(|name| Some((name.as_bytes(), keep(&rack_name(name.as_bytes()))?)));
-        let words = WORDS.iter().map(|word| Some((word.as_bytes(), keep(word)?)));
+        let first = keep("REQUEST_METHOD")?;
+        let mut template = [first; VARYING];
+        for (kept, (key, _)) in template.iter_mut().zip(TEMPLATE) {
+            *kept = keep(key)?;
+        }
+        let mut usual = [first; USUAL.len()];
+        for (kept, name) in usual.iter_mut().zip(USUAL) {
+            *kept = keep(&rack_name(name.as_bytes()))?;
+        }
         Some(Names {
-            keys: keys.collect::<Option<_>>()?,
-            usual: usual.collect::<Option<_>>()?,
-            words: words.collect::<Option<_>>()?,
+            template,
+            path_info: keep("PATH_INFO")?,
+            query_string: keep("QUERY_STRING")?,
+            remote_port: keep("REMOTE_PORT")?,
+            content_length: keep("CONTENT_LENGTH")?,
+            content_type: keep("CONTENT_TYPE")?,
+            input: keep("rack.input")?,
+            usual,
+            local: RefCell::default(),
         })
     }
 
-    fn word<'a>(&self, text: &'a [u8]) -> Text<'a> {
-        self.words.get(text).map_or(Text::Bytes(text), |word| Text::Kept(*word))
+    fn usual(&self, name: &[u8]) -> Option<Interned> {
+        let at = USUAL.iter().position(|usual| name.eq_ignore_ascii_case(usual.as_bytes()))?;
+        Some(self.usual[at])
     }
 }
 
@@ -110,7 +134,7 @@ fn rack_name(name: &[u8]) -> String {
 /// Fields that concern the connection, which ends here, and those with keys of their own.
 const NOT_HTTP: [&[u8]; 3] = [b"transfer-encoding", b"content-type", b"content-length"];
 
-/// Gives `then` the env of a request below `mount` (without a trailing slash).
+/// Gives `then` the env of a request below `mount` (without a trailing slash), less what the template says.
 pub(crate) fn build<T>(
     names: &Names,
     request: &Request,
@@ -118,34 +142,45 @@ pub(crate) fn build<T>(
     body: Option<&[u8]>,
     then: impl FnOnce(&[(Text<'_>, Text<'_>)]) -> T,
 ) -> T {
-    let key = |name: &str| names.keys.get(name).map_or(Text::Bytes(b""), |key| Text::Kept(*key));
     let (server, port) = request.server();
-    let path = request.path().strip_prefix(mount).unwrap_or(request.path());
     let length = body.map(|body| body.len().to_string());
-    let (remote, remote_port) = peer(&request.peer.remote);
-    let local = peer(&request.peer.local).0;
-    let version = if request.version == Version::Http10 { &b"HTTP/1.0"[..] } else { b"HTTP/1.1" };
+    let mut digits = [0; 5];
+    let (remote, remote_port) = match &request.peer.remote {
+        PeerAddr::Inet(address) => {
+            (request.peer.remote_text.as_bytes(), decimal(address.port(), &mut digits))
+        }
+        // Its address is that of this machine, and it has no port.
+        PeerAddr::Unix => (&b"127.0.0.1"[..], &b""[..]),
+    };
+    let local = local(names, &request.peer.local);
+    let said: [&[u8]; VARYING] = [
+        request.method(),
+        mount,
+        server,
+        port,
+        if request.version == Version::Http10 { b"HTTP/1.0" } else { b"HTTP/1.1" },
+        local.as_bytes(),
+        remote,
+        if request.https { b"https" } else { b"http" },
+    ];
     let joined = joined(names, request);
-    let mut env = Vec::with_capacity(KEYS.len() + request.fields.len());
-    env.push((key("REQUEST_METHOD"), names.word(request.method())));
-    env.push((key("SCRIPT_NAME"), names.word(mount)));
-    env.push((key("PATH_INFO"), names.word(path)));
-    env.push((key("QUERY_STRING"), names.word(request.query())));
-    env.push((key("SERVER_NAME"), names.word(server)));
-    env.push((key("SERVER_PORT"), names.word(port)));
-    env.push((key("SERVER_PROTOCOL"), names.word(version)));
-    env.push((key("SERVER_ADDR"), names.word(local.as_bytes())));
-    env.push((key("SERVER_SOFTWARE"), names.word(b"firebrick")));
-    env.push((key("rack.url_scheme"), names.word(if request.https { b"https" } else { b"http" })));
-    env.push((key("REMOTE_ADDR"), names.word(remote.as_bytes())));
-    if let Some(remote_port) = &remote_port {
-        env.push((key("REMOTE_PORT"), Text::Bytes(remote_port.as_bytes())));
+    let mut env = Vec::with_capacity(24 + request.fields.len());
+    for ((key, (_, usual)), value) in names.template.iter().zip(TEMPLATE).zip(said) {
+        if value != usual.as_bytes() {
+            env.push((Text::Kept(*key), Text::Bytes(value)));
+        }
+    }
+    let path = Path::new(request.path()).below(mount).unwrap_or(request.path());
+    env.push((Text::Kept(names.path_info), Text::Bytes(path)));
+    env.push((Text::Kept(names.query_string), Text::Bytes(request.query())));
+    if !remote_port.is_empty() {
+        env.push((Text::Kept(names.remote_port), Text::Bytes(remote_port)));
     }
     if let (Some(body), Some(length)) = (body, &length) {
-        env.push((key("CONTENT_LENGTH"), Text::Bytes(length.as_bytes())));
-        env.push((key("rack.input"), Text::Bytes(body)));
+        env.push((Text::Kept(names.content_length), Text::Bytes(length.as_bytes())));
+        env.push((Text::Kept(names.input), Text::Bytes(body)));
         if let Some(content_type) = request.fields.get("content-type") {
-            env.push((key("CONTENT_TYPE"), Text::Bytes(content_type)));
+            env.push((Text::Kept(names.content_type), Text::Bytes(content_type)));
         }
     }
     for (name, value) in &joined {
@@ -153,7 +188,7 @@ pub(crate) fn build<T>(
             Name::Usual(name) => Text::Kept(*name),
             Name::Other(name) => Text::Bytes(name.as_bytes()),
         };
-        env.push((key, names.word(value)));
+        env.push((key, Text::Bytes(value)));
     }
     // Last, because the Hash keeps the last of equal keys: what a handler has set is not the client's to say.
     for (name, value) in &request.variables {
@@ -172,34 +207,44 @@ enum Name {
 fn joined<'a>(names: &Names, request: &'a Request) -> Vec<(Name, Cow<'a, [u8]>)> {
     let mut joined: Vec<(Name, Cow<'a, [u8]>)> = Vec::with_capacity(request.fields.len());
     for (name, value) in request.fields.iter() {
-        let name = name.to_ascii_lowercase();
-        if NOT_HTTP.contains(&name.as_slice()) {
+        if NOT_HTTP.iter().any(|other| name.eq_ignore_ascii_case(other)) {
             continue;
         }
-        let cookie = name == b"cookie";
-        let name = match names.usual.get(name.as_slice()) {
-            Some(name) => Name::Usual(*name),
-            None => Name::Other(rack_name(&name)),
-        };
-        match joined.iter_mut().find(|(other, _)| *other == name) {
+        let key = names.usual(name).map_or_else(|| Name::Other(rack_name(name)), Name::Usual);
+        match joined.iter_mut().find(|(other, _)| *other == key) {
             Some((_, values)) => {
                 let values = values.to_mut();
-                values.extend_from_slice(if cookie { b"; " } else { b", " });
+                values.extend_from_slice(if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " });
                 values.extend_from_slice(value);
             }
-            None => joined.push((name, Cow::Borrowed(value))),
+            None => joined.push((key, Cow::Borrowed(value))),
         }
     }
     joined
 }
 
-/// Address and port; neither of a Unix socket, whose address is that of this machine.
-fn peer(address: &PeerAddr) -> (String, Option<String>) {
-    match address {
-        PeerAddr::Inet(address) => {
-            (address.ip().to_canonical().to_string(), Some(address.port().to_string()))
+/// The text of this end's address, which is nearly always that of the request before.
+fn local<'a>(names: &'a Names, address: &PeerAddr) -> Ref<'a, str> {
+    let ip = match address {
+        PeerAddr::Inet(address) => address.ip().to_canonical(),
+        PeerAddr::Unix => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    if names.local.borrow().0 != Some(ip) {
+        *names.local.borrow_mut() = (Some(ip), ip.to_string());
+    }
+    Ref::map(names.local.borrow(), |(_, text)| text.as_str())
+}
+
+/// A port's digits.
+fn decimal(mut number: u16, digits: &mut [u8; 5]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
         }
-        PeerAddr::Unix => ("127.0.0.1".to_owned(), None),
     }
 }
 
@@ -207,4 +252,22 @@ fn peer(address: &PeerAddr) -> (String, Option<String>) {
 pub(crate) fn variable_name(name: &[u8]) -> Vec<u8> {
     let letter = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
     name.iter().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_have_digits() {
+        for port in [0, 7, 80, 443, 9999, 10_000, u16::MAX] {
+            assert_eq!(decimal(port, &mut [0; 5]), port.to_string().as_bytes());
+        }
+    }
+
+    #[test]
+    fn names_are_racks() {
+        assert_eq!(rack_name(b"accept-Language"), "HTTP_ACCEPT_LANGUAGE");
+        assert_eq!(variable_name(b"remote-user"), b"REMOTE_USER");
+    }
 }

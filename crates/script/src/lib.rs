@@ -18,7 +18,11 @@ mod kit;
 mod load;
 mod next;
 mod ops;
+mod outcome;
 mod park;
+mod plan;
+pub mod redis;
+mod route;
 mod runtime;
 mod script;
 mod stdlib;
@@ -28,11 +32,26 @@ mod watchdog;
 
 pub use load::{Source, check};
 pub use next::Hops;
+pub use plan::{Limits, Plan, Route};
 pub use runtime::Complain;
-pub use script::{Limits, Next, OnFailure, Plan, Route, Script};
+pub use script::{Handling, Next, OnFailure, Script};
 pub use stdlib::files::required;
 
-/// Which mruby is inside: `3.1 (mruby 3.1.0)`; `None` when built without it.
+/// Whether a path, as it was sent, is below a route (without a slash at its end).
+pub fn is_below(path: &[u8], route: &[u8]) -> bool {
+    route::Path::new(path).below(route).is_some()
+}
+
+/// Which mruby is inside: `3.1.0`; `None` when built without it.
 pub fn version() -> Option<String> {
     mruby::Vm::version()
+}
+
+/// What a program says about the mruby in it: `mruby 3.1.0`, or that there is none.
+pub fn about() -> String {
+    match version() {
+        Some(version) if mruby::Vm::has_hook() => format!("mruby {version} with debug hook"),
+        Some(version) => format!("mruby {version}"),
+        None => "without mruby".to_owned(),
+    }
 }

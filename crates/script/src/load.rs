@@ -18,7 +18,10 @@ impl Source {
     /// # Errors
     /// When it cannot be read or is not UTF-8; the text names it.
     pub fn read(file: &Path) -> Result<Source, String> {
-        let code = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let code = std::fs::read_to_string(file).map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => format!("{}: it is no text in UTF-8", file.display()),
+            _ => format!("{}: {error}", file.display()),
+        })?;
         Ok(Source { file: file.to_owned(), code })
     }
 

@@ -14,8 +14,9 @@ use crate::script::{Next, Script};
 use crate::stream;
 use crate::tasks::Asker;
 use bytes::Bytes;
-use handler::{Client, Exchange, Failure, FailureKind, Incoming, Peer, Response, Trace};
+use handler::{Client, Exchange, Failure, FailureKind, Incoming, Peer, Request, Response, Trace};
 use mruby::{Tape, Value};
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// How often a request may still be handed on within the server.
@@ -162,12 +163,23 @@ pub(crate) async fn delegate(
         return failure.into_response();
     };
     let hops = Hops { delegations, ..place.hops };
-    let inside = url.starts_with(b"/") && !url.starts_with(b"//");
+    let own = own_target(url, &exchange.request);
+    let inside = own.is_some();
+    let url = own.as_deref().unwrap_or(url);
     let keeps = matches!(status, 307 | 308);
-    let asked = if inside { Ok(None) } else { Url::parse(url).map(Some) };
+    let asked = match inside {
+        true => Ok(None),
+        false if script.reproxies(place.route) => Url::parse(url).map(Some),
+        false => Err(format!(
+            "\"{}\" is not a path of this server; to let handlers name other servers set reproxy = true for the route or below \
+             [mruby]",
+            url.escape_ascii()
+        )),
+    };
     let made = asked.and_then(|away| {
-        let target = away.as_ref().map_or(url, |url| url.target.as_slice());
-        Ok((redirected(&exchange, target, keeps)?, away))
+        let old = exchange.request.authority();
+        let (target, authority) = away.as_ref().map_or((url, old), |url| (&url.target, &url.authority));
+        Ok((redirected(&exchange, target, authority, keeps)?, away))
     });
     let (made, away) = match made {
         Ok(made) => made,
@@ -189,8 +201,25 @@ pub(crate) async fn delegate(
     }
 }
 
+/// The path and query of a URL that is one of this server: a path alone, or below the host that the client has asked.
+fn own_target<'a>(url: &'a [u8], request: &Request) -> Option<Cow<'a, [u8]>> {
+    if url.starts_with(b"/") && !url.starts_with(b"//") {
+        return Some(Cow::Borrowed(url));
+    }
+    let scheme: &[u8] = if request.https { b"https://" } else { b"http://" };
+    let (host, target) = url.strip_prefix(scheme)?.split_at_checked(request.authority().len())?;
+    if host.is_empty() || !host.eq_ignore_ascii_case(request.authority()) {
+        return None;
+    }
+    match target.first() {
+        Some(b'/') => Some(Cow::Borrowed(target)),
+        None | Some(b'?' | b'#') => Some([b"/", target].concat().into()),
+        Some(_) => None,
+    }
+}
+
 /// The same request for another target; a GET without a body unless it keeps its method.
-fn redirected(exchange: &Exchange, target: &[u8], keeps: bool) -> Result<Exchange, String> {
+fn redirected(exchange: &Exchange, target: &[u8], authority: &[u8], keeps: bool) -> Result<Exchange, String> {
     let old = &exchange.request;
     let target = target.split(|byte| *byte == b'#').next().unwrap_or_default();
     let mut halves = target.splitn(2, |byte| *byte == b'?');
@@ -204,7 +233,7 @@ fn redirected(exchange: &Exchange, target: &[u8], keeps: bool) -> Result<Exchang
         method: if keeps || old.method() == b"HEAD" { old.method() } else { b"GET" },
         path,
         query,
-        authority: old.authority(),
+        authority,
         https: old.https,
         fields: old
             .fields
@@ -263,7 +292,15 @@ impl<'a> Env<'a> {
     }
 
     fn parts(&self, peer: Rc<Peer>, length: Option<usize>) -> Result<OwnedParts<'a>, String> {
-        let path = [self.needed("SCRIPT_NAME")?, self.needed("PATH_INFO")?].concat();
+        let rest = self.needed("PATH_INFO")?;
+        if !matches!(rest.first(), None | Some(b'/' | b'%')) {
+            return Err(format!("PATH_INFO is \"{}\": it begins with / or is empty", rest.escape_ascii()));
+        }
+        let path = [self.needed("SCRIPT_NAME")?, rest].concat();
+        let scheme = self.needed("rack.url_scheme")?;
+        if !matches!(scheme, b"http" | b"https") {
+            return Err(format!("rack.url_scheme is \"{}\": expected http or https", scheme.escape_ascii()));
+        }
         let mut fields = Vec::new();
         let mut variables = Vec::new();
         for (key, value) in self.0 {
@@ -281,7 +318,7 @@ impl<'a> Env<'a> {
             path: if path.is_empty() { b"/".to_vec() } else { path },
             query: self.needed("QUERY_STRING")?,
             authority: self.authority()?,
-            https: self.needed("rack.url_scheme")? == b"https",
+            https: scheme == b"https",
             length: length.filter(|length| *length > 0).map(|length| length.to_string()),
             fields,
             variables,
@@ -373,6 +410,28 @@ mod tests {
             ["host: host:82", "accept-language: de, en", "content-type: text/plain", "content-length: 3"];
         assert_eq!(fields, expected);
         assert_eq!(request.variable("REMOTE_USER"), Some(&b"anna"[..]));
+    }
+
+    #[test]
+    fn a_url_of_the_host_that_was_asked_is_a_path() {
+        let request = request("").unwrap();
+        for (url, target) in [
+            ("/a?b", Some("/a?b")),
+            ("https://host:82/a?b", Some("/a?b")),
+            ("https://HOST:82", Some("/")),
+            ("https://host:82?b", Some("/?b")),
+            ("https://host:82#c", Some("/#c")),
+            ("https://host:820/a", None),
+            ("https://host:82.example/a", None),
+            ("https://host:82@example/a", None),
+            ("https://host/a", None),
+            ("http://host:82/a", None),
+            ("//host:82/a", None),
+            ("a", None),
+        ] {
+            let found = own_target(url.as_bytes(), &request);
+            assert_eq!(found.as_deref(), target.map(str::as_bytes), "{url}");
+        }
     }
 
     #[test]

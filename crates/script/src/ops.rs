@@ -6,6 +6,7 @@
 use crate::fetch;
 use crate::kit;
 use crate::next;
+use crate::redis;
 use crate::runtime::{Runtime, State};
 use crate::tasks::Asker;
 use mruby::{Tape, Value};
@@ -46,10 +47,12 @@ pub(crate) fn begin(runtime: &Rc<Runtime>, asker: &Rc<Asker>, op: &[u8], args: &
     match op {
         b"sleep" => sleep(args),
         b"park" => park(runtime, args),
+        b"pass" => pass(runtime),
         b"password" => kit::password(&runtime.state, args),
         b"fetch" | b"held_head" | b"held_read" | b"held_join" => fetch::begin(runtime, asker, op, args),
         b"next" | b"reprocess" | b"hints" => next::begin(runtime, asker, op, args),
         b"head" | b"chunk" => asker.stream(op, args),
+        _ if op.starts_with(b"redis") => redis::begin(&runtime.state, op, args),
         _ => fault("NotImplementedError", format!("the server knows no wait `{}'", op.escape_ascii())),
     }
 }
@@ -70,7 +73,18 @@ fn sleep(args: &[Value<'_>]) -> Waiting {
         let begun = tokio::time::Instant::now();
         tokio::time::sleep(span).await;
         let mut tape = Tape::new();
-        tape.int(begun.elapsed().as_secs_f64().round() as i64);
+        tape.int(begun.elapsed().as_secs() as i64);
+        tape
+    })
+}
+
+/// `pass`: those who can go on do so first.
+fn pass(runtime: &Rc<Runtime>) -> Waiting {
+    let state = runtime.state.clone();
+    Box::pin(async move {
+        state.passing.wait().await;
+        let mut tape = Tape::new();
+        tape.nil();
         tape
     })
 }

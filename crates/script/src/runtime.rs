@@ -1,16 +1,20 @@
 //! A VM with what surrounds it: preludes, the state behind calls, the pool of tasks.
 
+use crate::env;
 use crate::fetch;
 use crate::kit::{self, Kit};
 use crate::ops::{self, Call};
-use crate::park::Park;
-use crate::script::Limits;
+use crate::park::{Park, Passing};
+use crate::plan::Limits;
+use crate::redis;
 use crate::stdlib;
+use crate::tasks;
 use crate::watchdog::Watched;
 use mruby::{Exception, Interned, Step, Tape, Text, Value, Vm};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// Is told what goes wrong outside of any request.
 pub type Complain = Rc<dyn Fn(&str)>;
@@ -18,22 +22,25 @@ pub type Complain = Rc<dyn Fn(&str)>;
 /// What calls work on. The VM is not in it: a call must not use it.
 pub(crate) struct State {
     pub(crate) park: Park,
+    pub(crate) passing: Passing,
     /// Blocks that were given to `task`, to be started when the VM is free.
     pub(crate) spawned: RefCell<Vec<i64>>,
     pub(crate) complain: Complain,
     pub(crate) fetch: fetch::State,
     pub(crate) stdlib: stdlib::State,
     pub(crate) kit: Kit,
+    pub(crate) redis: redis::Clients,
 }
 
 /// The calls of all areas. Ruby knows a call as area * 256 + row.
-const AREAS: &[&[(&str, Call)]] = &[ops::CALLS, stdlib::CALLS, kit::CALLS, fetch::CALLS];
+const AREAS: &[&[(&str, Call)]] = &[ops::CALLS, stdlib::CALLS, kit::CALLS, fetch::CALLS, redis::CALLS];
 
 /// Ruby that every VM begins with, in this order.
 const PRELUDES: &[(&str, &str)] = &[
     ("server.rb", include_str!("ruby/server.rb")),
     ("respond.rb", include_str!("ruby/respond.rb")),
     ("http.rb", include_str!("ruby/http.rb")),
+    ("net_http.rb", include_str!("ruby/net_http.rb")),
     ("h2o.rb", include_str!("ruby/h2o.rb")),
 ];
 
@@ -55,7 +62,11 @@ pub(crate) struct Runtime {
     pub(crate) state: Rc<State>,
     idle: RefCell<Vec<u32>>,
     tasks: Cell<u32>,
+    /// How many tasks that were given up still have their `ensure` to do.
+    parting: Cell<usize>,
     broken: Cell<bool>,
+    /// Told when it breaks.
+    lost: Notify,
     /// Whether it is full of what cannot be collected, such as Symbols: those under way may finish.
     full: Cell<bool>,
     heap: usize,
@@ -74,6 +85,8 @@ pub(crate) struct Seat {
     waits: Cell<bool>,
     /// Heap that its steps have added so far, less what was collected meanwhile.
     held: Cell<usize>,
+    /// It has been given up before, and had its time to end.
+    parting: bool,
 }
 
 impl Runtime {
@@ -84,11 +97,13 @@ impl Runtime {
     pub(crate) fn open(heap: usize, loosest: Limits, complain: Complain) -> Result<Rc<Runtime>, String> {
         let state = Rc::new(State {
             park: Park::default(),
+            passing: Passing::default(),
             spawned: RefCell::default(),
             fetch: fetch::State::new(complain.clone()),
             complain,
             stdlib: stdlib::State::default(),
             kit: Kit::default(),
+            redis: redis::Clients::default(),
         });
         let host = {
             let state = state.clone();
@@ -100,11 +115,12 @@ impl Runtime {
             })
         };
         let mut vm = Vm::open(mruby::Limits { heap, step: heap }, host)?;
-        let numbers = numbers();
-        let preludes = [("calls.rb", numbers.as_str())]
+        let (numbers, template) = (numbers(), env::template());
+        let preludes = [("calls.rb", numbers.as_str()), ("env.rb", template.as_str())]
             .into_iter()
             .chain(PRELUDES.iter().copied())
             .chain(stdlib::PRELUDES.iter().copied())
+            .chain(redis::PRELUDES.iter().copied())
             .chain(kit::PRELUDES.iter().copied());
         for (file, code) in preludes {
             vm.eval(code, &format!("firebrick/{file}"))
@@ -119,7 +135,9 @@ impl Runtime {
             state,
             idle: RefCell::default(),
             tasks: Cell::new(0),
+            parting: Cell::new(0),
             broken: Cell::new(false),
+            lost: Notify::new(),
             full: Cell::new(false),
             heap,
             load_app,
@@ -129,8 +147,8 @@ impl Runtime {
 
     /// A place for a task; `None` when as many as its limits allow are taken.
     pub(crate) fn seat(self: &Rc<Self>, limits: &Arc<Limits>) -> Option<Seat> {
-        let taken = self.tasks.get() as usize - self.idle.borrow().len();
-        if taken >= limits.max_tasks {
+        // Those that were given up keep nobody out.
+        if self.under_way() - self.parting.get() >= limits.max_tasks {
             return None;
         }
         let number = self.idle.borrow_mut().pop().unwrap_or_else(|| {
@@ -143,6 +161,7 @@ impl Runtime {
             number,
             waits: Cell::new(false),
             held: Cell::new(0),
+            parting: false,
         })
     }
 
@@ -153,6 +172,30 @@ impl Runtime {
     /// Whether it can be used no more, or should not be.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.get() || self.full.get()
+    }
+
+    /// What the last step gave, unread.
+    pub(crate) fn tape<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
+        read(self.vm.borrow().tape())
+    }
+
+    /// How many tasks have a seat.
+    pub(crate) fn under_way(&self) -> usize {
+        self.tasks.get() as usize - self.idle.borrow().len()
+    }
+
+    /// Ready when it can be used no more: what waits in it will never go on.
+    pub(crate) async fn lost(&self) -> Exception {
+        let told = self.lost.notified();
+        if !self.broken.get() {
+            told.await;
+        }
+        Exception {
+            class: mruby::STOPPED.to_owned(),
+            message: "another request broke this thread's VM, in which this one waited".to_owned(),
+            backtrace: Vec::new(),
+            place: None,
+        }
     }
 
     /// What the last step gave.
@@ -166,8 +209,13 @@ impl Seat {
         self.step(|vm| vm.start(self.number, job, args))
     }
 
-    pub(crate) fn request<'a>(&self, app: u32, env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>) -> Step {
-        self.step(|vm| vm.request(self.number, app, env))
+    pub(crate) fn request<'a>(
+        &self,
+        app: u32,
+        env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
+        more: bool,
+    ) -> Step {
+        self.step(|vm| vm.request(self.number, app, env, more))
     }
 
     pub(crate) fn resume(&self, value: &Tape) -> Step {
@@ -195,6 +243,7 @@ impl Seat {
         }
         if matches!(step, Step::Broken(_)) {
             self.runtime.broken.set(true);
+            self.runtime.lost.notify_waiters();
         }
         match step {
             // Without the debug hook it looks like a lack of memory.
@@ -217,27 +266,64 @@ impl Seat {
 /// Class of the exception that ends a step which takes too long.
 const TOO_LONG: &str = "Rt::Interrupted";
 
-/// How often a task that is given up may wait once more in its `ensure` before it is left to the collector.
-const LAST_WAITS: usize = 4;
+/// How often a task that does not let go of its wait hears that it is given up before it is left to the collector.
+const LAST_WORDS: usize = 4;
+
+impl Seat {
+    /// Nobody wants the answer any more: an exception where it waits, so that its `ensure` runs.
+    pub(crate) fn give_up(&self) -> Step {
+        // What runs there needs memory, too.
+        self.held.set(0);
+        let mut given_up = Tape::new();
+        given_up.fault("Rt::GivenUp", "the client has gone, or the time for this request is over");
+        self.resume(&given_up)
+    }
+
+    /// Whether its `ensure` may wait: not again and again, not when as many do so already as may be under way, and not where no
+    /// loop runs any more.
+    fn may_part(&self) -> bool {
+        let others = self.runtime.parting.get();
+        !self.parting && others < self.limits.max_tasks && tokio::runtime::Handle::try_current().is_ok()
+    }
+
+    /// The same task, given up.
+    fn parting(&self) -> Seat {
+        self.runtime.parting.update(|count| count + 1);
+        Seat {
+            runtime: self.runtime.clone(),
+            limits: self.limits.clone(),
+            number: self.number,
+            waits: Cell::new(true),
+            held: Cell::new(0),
+            parting: true,
+        }
+    }
+
+    /// Ends it for good, whatever it still wants.
+    fn abandon(&self) {
+        for _ in 0..LAST_WORDS {
+            let _ = self.give_up();
+            if !self.waits.get() || self.runtime.broken.get() {
+                return;
+            }
+        }
+        self.runtime.vm.borrow_mut().abandon(self.number);
+    }
+}
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        if self.parting {
+            self.runtime.parting.update(|count| count - 1);
+        }
         if self.runtime.broken.get() {
             return;
         }
-        // What runs in its `ensure` needs memory, too.
-        self.held.set(0);
-        // Nobody wants the answer any more: the task ends by an exception where it waits, so that its `ensure` runs.
-        let mut given_up = Tape::new();
-        given_up.fault("Rt::GivenUp", "the client has gone, or the time for this request is over");
-        for _ in 0..LAST_WAITS {
-            if !self.waits.get() || self.runtime.broken.get() {
-                break;
-            }
-            let _ = self.resume(&given_up);
+        if self.waits.get() && self.may_part() {
+            return tasks::see_off(&self.runtime, self.parting());
         }
         if self.waits.get() {
-            self.runtime.vm.borrow_mut().abandon(self.number);
+            self.abandon();
         }
         self.runtime.idle.borrow_mut().push(self.number);
     }
@@ -250,6 +336,8 @@ pub(crate) fn in_log(error: &Exception) -> String {
         .iter()
         .map(String::as_str)
         .filter(|frame| !frame.starts_with("firebrick/"))
+        // A handler's file is evaluated: so are all its blocks.
+        .map(|frame| frame.strip_suffix(":in eval").unwrap_or(frame))
         .take(8)
         .collect();
     let place = if frames.is_empty() { String::new() } else { format!(" at {}", frames.join(", ")) };

@@ -6,9 +6,27 @@
 use crate::ops::{Waiting, fault};
 use bytes::Bytes;
 use handler::{BodyStream, Broken, Chunk};
-use mruby::{Tape, Value};
+use mruby::{Exception, Tape, Value};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Sleep, sleep};
+
+/// A client that has closed its sending side may still read what comes within so much time. Most have gone, and nothing but
+/// writing would show it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is raised in a body whose client has gone, as by H2O.
+const CLOSED: &str = "downstream HTTP closed";
+
+/// Whether a body ended by that alone: then nobody has done anything wrong.
+pub(crate) fn is_departure(error: &Exception) -> bool {
+    error.class == "RuntimeError" && error.message == CLOSED
+}
 
 /// Head of a streamed response: status, and names and values in turn.
 pub(crate) struct Head {
@@ -21,13 +39,15 @@ pub(crate) struct Head {
 pub(crate) struct Outlet {
     head: Option<oneshot::Sender<Head>>,
     pieces: Option<mpsc::Sender<Bytes>>,
+    /// Whether the task has said that the body is whole.
+    whole: Rc<Cell<bool>>,
 }
 
 impl Outlet {
     /// An outlet, and what tells of the head.
     pub(crate) fn new() -> (Outlet, oneshot::Receiver<Head>) {
         let (head, told) = oneshot::channel();
-        (Outlet { head: Some(head), pieces: None }, told)
+        (Outlet { head: Some(head), pieces: None, whole: Rc::default() }, told)
     }
 
     /// `[status, [name, value …]]`
@@ -39,7 +59,11 @@ impl Outlet {
         let fields = fields(args.get(1));
         let (pieces, body) = mpsc::channel(1);
         self.pieces = Some(pieces);
-        match sender.send(Head { status, fields, body: Pieces { pieces: body, whole: false } }) {
+        match sender.send(Head {
+            status,
+            fields,
+            body: Pieces { pieces: body, whole: false, patience: None },
+        }) {
             Ok(()) => nothing(),
             Err(_) => gone(),
         }
@@ -58,14 +82,31 @@ impl Outlet {
         if piece.is_empty() && !args.is_empty() {
             return nothing();
         }
+        self.whole.set(piece.is_empty());
         Box::pin(async move {
             let mut tape = Tape::new();
             match pieces.send(piece).await {
                 Ok(()) => tape.nil(),
-                Err(_) => tape.fault("RuntimeError", "downstream HTTP closed"),
+                Err(_) => tape.fault("RuntimeError", CLOSED),
             };
             tape
         })
+    }
+}
+
+impl Outlet {
+    /// Ready when the client's end is dropped before the body is whole.
+    pub(crate) fn lost(&self) -> impl Future<Output = ()> + use<> {
+        let (pieces, whole) = (self.pieces.clone(), self.whole.clone());
+        async move {
+            match pieces {
+                Some(pieces) => pieces.closed().await,
+                None => std::future::pending().await,
+            }
+            if whole.get() {
+                std::future::pending().await
+            }
+        }
     }
 }
 
@@ -83,13 +124,15 @@ fn nothing() -> Waiting {
 }
 
 fn gone() -> Waiting {
-    fault("RuntimeError", "downstream HTTP closed")
+    fault("RuntimeError", CLOSED)
 }
 
 /// The client's end.
 pub(crate) struct Pieces {
     pieces: mpsc::Receiver<Bytes>,
     whole: bool,
+    /// Since the client has half closed: how long it is believed to read.
+    patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl BodyStream for Pieces {
@@ -97,14 +140,27 @@ impl BodyStream for Pieces {
         if self.whole {
             return Poll::Ready(None);
         }
-        self.pieces.poll_recv(cx).map(|piece| match piece {
-            Some(piece) if piece.is_empty() => {
+        match self.pieces.poll_recv(cx) {
+            Poll::Ready(Some(piece)) if piece.is_empty() => {
                 self.whole = true;
-                None
+                Poll::Ready(None)
             }
-            Some(piece) => Some(Ok(Chunk::Bytes(piece))),
+            Poll::Ready(Some(piece)) => {
+                if self.patience.is_some() {
+                    self.half_closed();
+                }
+                Poll::Ready(Some(Ok(Chunk::Bytes(piece))))
+            }
             // The task ended without saying that the body is whole.
-            None => Some(Err(Broken)),
-        })
+            Poll::Ready(None) => Poll::Ready(Some(Err(Broken))),
+            Poll::Pending => match &mut self.patience {
+                Some(patience) => patience.as_mut().poll(cx).map(|()| Some(Err(Broken))),
+                None => Poll::Pending,
+            },
+        }
+    }
+
+    fn half_closed(&mut self) {
+        self.patience = Some(Box::pin(sleep(PATIENCE)));
     }
 }

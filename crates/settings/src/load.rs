@@ -109,7 +109,12 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
     // Canonical, so that the control socket is found however the directory is spelled.
     let Ok(path) = path.canonicalize() else {
         let command = nearest(text, table::COMMANDS.iter().map(|(name, _)| *name));
-        return Err(refused("a directory or a rackup file (.ru) that exists", command));
+        let expected = if on_mruby {
+            "with --mruby the file of a handler"
+        } else {
+            "a directory or a rackup file (.ru)"
+        };
+        return Err(refused(&format!("{expected} that exists"), command));
     };
     if path.is_dir() {
         let rackup = path.join("config.ru");

@@ -4,7 +4,7 @@
 //! form has become `None`.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::value::bind::Bind;
@@ -150,6 +150,19 @@ pub struct Route {
     pub limits: HandlerLimits,
 }
 
+impl Route {
+    /// The handlers and the path, for people: `limit.rb, auth.rb at /`. Files are named from `dir` on.
+    pub fn describe(&self, dir: &Path) -> String {
+        let names: Vec<String> = self
+            .handlers
+            .iter()
+            .map(|file| file.strip_prefix(dir).unwrap_or(file).display().to_string())
+            .collect();
+        let path = if self.path.is_empty() { "/" } else { &self.path };
+        format!("{} at {path}", names.join(", "))
+    }
+}
+
 /// What a request may take in a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerLimits {
@@ -163,6 +176,8 @@ pub struct HandlerLimits {
     pub max_tasks: usize,
     /// Largest request body, bytes.
     pub max_body: usize,
+    /// Whether `x-reproxy-url` may name another server.
+    pub reproxy: bool,
 }
 
 /// The static sites of a run.

@@ -63,6 +63,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("mruby.deadline", "'-1s'", "expected a time such as"),
     ("mruby.max_tasks", "0", "expected a whole number from 1"),
     ("mruby.max_body", "'all'", "expected a size such as"),
+    ("mruby.reproxy", "'yes'", "expected true or false"),
     ("log.access", "true", "expected the path of a file or \"off\" or \"-\""),
     ("log.format", "'jsn'", "expected one of \"combined\", \"common\", \"json\"; did you mean \"json\"?"),
     ("log.error", "''", "expected the path of a file or \"-\""),

@@ -111,7 +111,25 @@ impl Entry<'_> {
         text(out, "user_agent", self.field("user-agent"));
         text(out, "referer", self.field("referer"));
         self.json_times(out);
+        self.json_env(out);
         put(out, format_args!(",\"hijacked\":{},\"broken\":{}}}", ending.hijacked, ending.broken));
+    }
+
+    /// What handlers have found out about the request, if anything.
+    fn json_env(&self, out: &mut Vec<u8>) {
+        let variables = self.ending.request.map_or(&[][..], |request| &request.variables);
+        let mut others = variables.iter().filter(|(name, _)| **name != *b"REMOTE_USER").peekable();
+        if others.peek().is_none() {
+            return;
+        }
+        out.extend_from_slice(b",\"env\":{");
+        for (number, (name, value)) in others.enumerate() {
+            out.extend_from_slice(if number == 0 { b"" } else { b"," });
+            escape::json(out, name);
+            out.push(b':');
+            escape::json(out, value);
+        }
+        out.push(b'}');
     }
 
     fn json_times(&self, out: &mut Vec<u8>) {
@@ -256,6 +274,16 @@ mod tests {
             assert!(line.starts_with(&format!("192.0.2.1{common}")), "{line}");
             assert_eq!(json(Some(&page), |_| {})["remote_user"], user);
         }
+    }
+
+    #[test]
+    fn what_handlers_found_out() {
+        let mut page = page();
+        page.set_variable(b"REMOTE_USER", b"ann");
+        assert!(json(Some(&page), |_| {}).get("env").is_none());
+        page.set_variable(b"PLAN", b"go\"ld");
+        page.set_variable(b"SEEN", b"");
+        assert_eq!(json(Some(&page), |_| {})["env"], serde_json::json!({"PLAN": "go\"ld", "SEEN": ""}));
     }
 
     #[test]

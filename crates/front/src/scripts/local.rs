@@ -1,12 +1,17 @@
 //! A front thread's own handlers: one VM, replaced when the files change or when it breaks.
 
+use super::Edition;
 use crate::sites::local::{Complain, OnFailure};
-use handler::{Exchange, Request, Response};
-use script::{Hops, Next, Plan, Script};
+use handler::{Exchange, Request};
+use script::{Handling, Hops, Next, Plan, Script};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// When handlers that could not be evaluated in a new VM are tried again: what they wanted then may be there.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// The handlers of this thread.
 pub(crate) struct LocalScripts {
@@ -49,58 +54,84 @@ impl LocalScripts {
     }
 
     /// Takes over new handlers as they come, for as long as it is polled.
-    pub(crate) async fn follow(self: Rc<LocalScripts>, mut changes: watch::Receiver<Arc<Plan>>) {
+    pub(crate) async fn follow(self: Rc<LocalScripts>, mut changes: watch::Receiver<Arc<Edition>>) {
         while changes.changed().await.is_ok() {
-            let plan = changes.borrow_and_update().clone();
-            match self.made_ready(&plan).await {
-                Ok(script) => drop(self.current.replace(script)),
-                Err(why) => (self.complain)(&format!("{why}\nthe handlers before this change stay in force")),
+            let edition = changes.borrow_and_update().clone();
+            match self.made_ready(&edition.plan).await {
+                Ok(script) => {
+                    drop(self.current.replace(script));
+                    if edition.is_used() {
+                        (self.complain)("the mruby handlers have been read again");
+                    }
+                }
+                Err(why) if edition.is_refused() => {
+                    (self.complain)(&format!("{why}\nthe handlers before this change stay in force"));
+                }
+                Err(_) => {}
             }
         }
     }
 
     /// The handlers that are asked about a request.
-    pub(crate) fn find(&self, request: &Request) -> Option<Found> {
+    pub(crate) fn find(self: &Rc<Self>, request: &Request) -> Option<Found> {
+        if self.current.borrow().is_broken() {
+            self.replace_broken();
+        }
         let script = self.current.borrow();
         script.route(request).map(|route| Found { script: script.clone(), route })
     }
 
     /// They answer, or `next` does.
-    pub(crate) async fn handle(
-        self: &Rc<Self>,
+    pub(crate) fn handle(
         Found { script, route }: Found,
         exchange: Exchange,
         next: Rc<dyn Next>,
         hops: Hops,
-    ) -> Response {
-        let response = script.handle(route, exchange, next, hops).await;
-        if script.is_broken() && Rc::ptr_eq(&script, &self.current.borrow()) {
-            self.replace_broken();
-        }
-        response
+    ) -> Handling {
+        script.handle(route, exchange, next, hops)
     }
 
-    /// Opens a new VM in the place of one that is broken.
+    /// Opens a new VM in the place of one that is broken. Requests that come before its handlers have been evaluated wait for them.
     fn replace_broken(self: &Rc<Self>) {
         if self.replacing.replace(true) {
             return;
         }
         (self.complain)("the mruby VM of a front thread broke; its handlers are evaluated anew in another");
-        let scripts = self.clone();
+        let (scripts, first) = (self.clone(), self.renew());
         tokio::task::spawn_local(async move {
-            let plan = scripts.current.borrow().plan().clone();
-            match scripts.made_ready(&plan).await {
-                Ok(script) => drop(scripts.current.replace(script)),
-                Err(why) => (scripts.complain)(&why),
+            let mut renewed = first;
+            while let Err(why) = ready(&renewed).await {
+                (scripts.complain)(&why);
+                tokio::time::sleep(RETRY).await;
+                // Those of a changed file may have come in between.
+                if renewed.is_ok_and(|own| !Rc::ptr_eq(&own, &scripts.current.borrow())) {
+                    break;
+                }
+                renewed = scripts.renew();
             }
             scripts.replacing.set(false);
         });
+    }
+
+    /// The same handlers in a new VM, which is the current one from now on.
+    fn renew(&self) -> Result<Rc<Script>, String> {
+        let plan = self.current.borrow().plan().clone();
+        let script = open(&plan, &self.failed, &self.complain)?;
+        self.current.replace(script.clone());
+        Ok(script)
     }
 
     async fn made_ready(&self, plan: &Arc<Plan>) -> Result<Rc<Script>, String> {
         let script = open(plan, &self.failed, &self.complain)?;
         script.ready().await?;
         Ok(script)
+    }
+}
+
+async fn ready(script: &Result<Rc<Script>, String>) -> Result<(), String> {
+    match script {
+        Ok(script) => script.ready().await,
+        Err(why) => Err(why.clone()),
     }
 }
 

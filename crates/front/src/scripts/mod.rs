@@ -9,8 +9,32 @@ use script::{Limits, Plan, Route, Source};
 use settings::Settings;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
+
+/// Handlers as they were read at one time.
+pub(crate) struct Edition {
+    pub(crate) plan: Arc<Plan>,
+    used: AtomicBool,
+    refused: AtomicBool,
+}
+
+impl Edition {
+    pub(crate) fn new(plan: Arc<Plan>) -> Arc<Edition> {
+        Arc::new(Edition { plan, used: AtomicBool::new(false), refused: AtomicBool::new(false) })
+    }
+
+    /// A thread uses them; whether it is the first. All threads would say the same.
+    fn is_used(&self) -> bool {
+        !self.used.swap(true, Ordering::Relaxed)
+    }
+
+    /// A thread cannot use them; whether it is the first.
+    fn is_refused(&self) -> bool {
+        !self.refused.swap(true, Ordering::Relaxed)
+    }
+}
 
 /// The handlers that the settings name, read and looked through; `None` when there are none.
 ///
@@ -38,6 +62,7 @@ pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
             deadline: limits.deadline,
             max_tasks: limits.max_tasks,
             max_body: limits.max_body,
+            reproxy: limits.reproxy,
         };
         routes.push(Route { path: route.path.clone(), handlers, limits: Arc::new(limits) });
     }

@@ -1,35 +1,72 @@
-//! Reading handlers again when a file of theirs changes.
+//! Reading handlers again when a file of theirs changes: one that the settings name, or one that a handler has required.
 
-use super::plan;
+use super::{Edition, plan};
 use crate::error_log::ErrorLog;
-use crate::sites::watch::{EVERY, marks};
-use script::Plan;
+use crate::sites::watch::{EVERY, Mark, marks};
 use settings::Settings;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// Gives new handlers to `threads` whenever a file changes. A syntax error is told to `log`; then the old ones stay.
-pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Plan>>, log: Arc<ErrorLog>) {
+pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Edition>>, log: Arc<ErrorLog>) {
     if !settings.sites.watch {
         std::future::pending::<()>().await;
     }
-    let sources: Vec<PathBuf> = threads.borrow().sources.iter().map(|source| source.file.clone()).collect();
-    let mut seen = marks(&sources);
+    let sources = threads.borrow().plan.sources.iter().map(|source| source.file.clone()).collect();
+    let mut files = Files::new(sources);
     loop {
         tokio::time::sleep(EVERY).await;
-        let now = marks(&sources);
-        if now == seen {
+        if !files.changed(script::required()) {
             continue;
         }
-        seen = now;
         match plan(&settings) {
-            Ok(Some(new)) => {
-                threads.send_replace(new);
-                log.write("the mruby handlers have been read again");
-            }
+            Ok(Some(new)) => drop(threads.send_replace(Edition::new(new))),
             Ok(None) => {}
             Err(error) => log.write(&format!("{error}\nthe handlers before this change stay in force")),
         }
+    }
+}
+
+/// The files that are looked at, each as it was seen last.
+struct Files(BTreeMap<PathBuf, Mark>);
+
+impl Files {
+    fn new(paths: Vec<PathBuf>) -> Files {
+        let seen = marks(&paths);
+        Files(paths.into_iter().zip(seen).collect())
+    }
+
+    /// Whether one is not what it was. Those of `more` that were not known are looked at from now on.
+    fn changed(&mut self, more: Vec<PathBuf>) -> bool {
+        let paths: Vec<PathBuf> = self.0.keys().cloned().collect();
+        let now = marks(&paths);
+        let changed = !now.iter().eq(self.0.values());
+        self.0 = paths.into_iter().zip(now).collect();
+        let fresh: Vec<PathBuf> = more.into_iter().filter(|path| !self.0.contains_key(path)).collect();
+        let seen = marks(&fresh);
+        self.0.extend(fresh.into_iter().zip(seen));
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_come_later_are_looked_at_from_then_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, second] = ["a.rb", "b.rb"].map(|name| dir.path().join(name));
+        std::fs::write(&first, "1").unwrap();
+        std::fs::write(&second, "1").unwrap();
+        let mut files = Files::new(vec![first.clone()]);
+        let more = || vec![second.clone()];
+        assert!(!files.changed(more()) && !files.changed(more()));
+        std::fs::write(&second, "22").unwrap();
+        assert!(files.changed(more()) && !files.changed(more()));
+        std::fs::remove_file(&first).unwrap();
+        assert!(files.changed(Vec::new()) && !files.changed(more()));
     }
 }

@@ -21,7 +21,7 @@ use body::Source;
 use bytes::Bytes;
 use handler::{Body, Exchange, Failure, FailureKind, Fields, Peer, Response, Trace};
 use mruby::{Tape, Value};
-use proxy::{Client, Config};
+use proxy::{Client, Config, HostPolicy};
 use request::{Parts, Patient, exchange, ourselves};
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,7 +35,12 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn new(complain: Complain) -> State {
-        let config = Config { forwarded: false, websocket: false, ..Config::new("http_request", Vec::new()) };
+        let config = Config {
+            forwarded: false,
+            websocket: false,
+            host: HostPolicy::Client,
+            ..Config::new("http_request", Vec::new())
+        };
         let failed = move |failure: &Failure, _: &handler::Request| complain(&failure.reason);
         State {
             table: Rc::default(),
@@ -88,7 +93,8 @@ pub(crate) fn numbered(number: Number) -> Waiting {
     Box::pin(std::future::ready(tape))
 }
 
-/// `[url, method, [name, value …], body, seconds]`: the number of the response.
+/// `[url, method, [name, value …], body, seconds, host]`: the number of the response. Without a host that of the URL is asked for;
+/// what the fields say of it does not count, as in H2O.
 fn start(runtime: &Rc<Runtime>, asker: &Rc<Asker>, args: &[Value<'_>]) -> Waiting {
     match asked(runtime, args) {
         Ok((url, exchange, patience)) => {
@@ -108,8 +114,8 @@ fn start(runtime: &Rc<Runtime>, asker: &Rc<Asker>, args: &[Value<'_>]) -> Waitin
 }
 
 fn asked(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Result<(Url, Exchange, Option<Duration>), String> {
-    let [url, method, fields, body, patience] = args else {
-        return Err("a request has a URL, a method, fields, a body and a time".to_owned());
+    let [url, method, fields, body, patience, host] = args else {
+        return Err("a request has a URL, a method, fields, a body, a time and a host".to_owned());
     };
     let url = Url::parse(url.text().unwrap_or_default())?;
     let patience = match patience {
@@ -132,7 +138,7 @@ fn asked(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Result<(Url, Exchange, Op
         method: method.text().unwrap_or_default(),
         path,
         query,
-        authority: &url.authority,
+        authority: host.text().unwrap_or(&url.authority),
         https: false,
         fields: pairs
             .iter()

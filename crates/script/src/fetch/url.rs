@@ -36,7 +36,11 @@ impl Url {
             return Err(wrong("a byte in its path or query must be percent-encoded"));
         }
         let origin = Origin::parse(&origin).map_err(|why| wrong(&why))?;
-        Ok(Url { origin, authority: authority.as_bytes().to_vec(), target: target.into_bytes() })
+        Ok(Url {
+            origin,
+            authority: authority.trim_end_matches(':').as_bytes().to_vec(),
+            target: target.into_bytes(),
+        })
     }
 }
 

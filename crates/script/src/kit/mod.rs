@@ -7,6 +7,7 @@ mod rate;
 mod visits;
 
 use crate::ops::{self, Call, Waiting};
+use crate::route;
 use crate::runtime::State;
 use counters::Counters;
 use mruby::{Tape, Value};
@@ -40,6 +41,10 @@ pub(crate) const CALLS: &[(&str, Call)] = &[
         let mut texts = args.iter().map(|arg| arg.text().unwrap_or_default());
         let (peer, forwarded) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
         tape.str(addresses::client(peer, forwarded));
+    }),
+    ("PLAIN_PATH", |_, args, tape| {
+        let path = args.first().and_then(Value::text).unwrap_or_default();
+        tape.str(route::Path::new(path).plain());
     }),
     ("PASSWORDS", |state, args, tape| match state.kit.passwords.gatekeeper(path(args)) {
         Ok(gatekeeper) => drop(tape.int(gatekeeper.users().len() as i64)),

@@ -20,7 +20,7 @@ module H2O
   # A request within the server.
   class AppRequest
     def initialize(op, env)
-      @reply = Rt::Reply.new(Rt.wait!(op, texts(env), body(env['rack.input'])))
+      @reply = Rt::Reply.new(Rt.wait!(op, texts(env), body(env['rack.input'], env['CONTENT_LENGTH'])))
     end
 
     def join
@@ -31,17 +31,27 @@ module H2O
 
     private
 
+    # Names and values in turn; what belongs to Ruby alone stays here.
     def texts(env)
       flat = []
-      env.each { |name, value| flat << name << value if name.is_a?(String) && value.is_a?(String) }
+      env.each do |name, value|
+        value = value.join(name == 'HTTP_COOKIE' ? '; ' : ', ') if value.is_a?(Array)
+        value = value.to_s if value.is_a?(Integer)
+        flat << name << value if name.is_a?(String) && value.is_a?(String)
+      end
       flat
     end
 
-    # What the handler has read of it is sent again.
-    def body(input)
-      return input.body if input.is_a?(Rt::Input)
-      input.rewind if input.respond_to?(:rewind)
-      Rt.text_of(input)
+    # What the handler has not read of it, as far as CONTENT_LENGTH goes.
+    def body(input, length)
+      text = input.is_a?(Rt::Input) ? input.rest : Rt.text_of(input)
+      return text if text.nil? || length.nil?
+      length = begin
+        Integer(length)
+      rescue ArgumentError
+        raise ArgumentError, "CONTENT_LENGTH is #{length.inspect}: expected digits"
+      end
+      length < text.bytesize ? text.byteslice(0, length) : text
     end
   end
 
@@ -78,9 +88,16 @@ module Rt
   end
   UNKNOWN = Unknown.new
 
-  # Frozen keys are not copied when a Hash takes them.
-  EARLY_HINTS = 'rack.early_hints'.freeze
-  GET_RTT = 'h2o.get_rtt'.freeze
-  DELEGATIONS = 'h2o.remaining_delegations'.freeze
-  REPROCESSES = 'h2o.remaining_reprocesses'.freeze
+  # What the envs of all requests have in common.
+  REQUEST['rack.multithread'] = false
+  REQUEST['rack.multiprocess'] = true
+  REQUEST['rack.run_once'] = false
+  REQUEST['rack.hijack?'] = false
+  REQUEST['rack.errors'] = ERRORS
+  REQUEST['rack.early_hints'] = HINTS
+  REQUEST['h2o.get_rtt'] = UNKNOWN
+  REQUEST['h2o.is_ech'] = -> { false }
+  REQUEST['h2o.remaining_delegations'] = 5
+  REQUEST['h2o.remaining_reprocesses'] = 5
+  env(REQUEST)
 end

@@ -1,34 +1,44 @@
-# From a Rack response to what the server sends. The usual shape (Integer, Hash of Strings, Array of Strings) is read
-# without Ruby (`Rt.plain`); everything else comes here.
+# From a Rack response to what the server sends. The usual shape (Integer, Hash of Strings and Integers, Array of Strings) is
+# read without Ruby (`Rt.plain`); everything else comes here.
 module Rt
   class << self
-    def respond(app, env)
+    # `request` is 2 when some of the env is still to become what Ruby expects.
+    def respond(app, env, request)
       # The last match is that of another request.
       remember(nil) if $~
-      env['rack.errors'] = ERRORS
-      env[EARLY_HINTS] = HINTS
-      env[GET_RTT] = UNKNOWN
-      env[DELEGATIONS] = env.key?(DELEGATIONS) ? env[DELEGATIONS].to_i : 5
-      env[REPROCESSES] = env.key?(REPROCESSES) ? env[REPROCESSES].to_i : 5
-      env['rack.input'] = Input.new(env['rack.input']) if env.key?('rack.input')
+      complete(env) if request == 2
       response = app.call(env)
       plain(response) || odd(response)
     end
 
     private
 
+    def complete(env)
+      env['h2o.remaining_delegations'] = env['h2o.remaining_delegations'].to_i
+      env['h2o.remaining_reprocesses'] = env['h2o.remaining_reprocesses'].to_i
+      env['rack.input'] = Input.new(env['rack.input']) if env.key?('rack.input')
+    end
+
     def odd(response)
+      # A request that was begun may stand for its response.
+      response = response.join if response.is_a?(H2O::HttpRequest) || response.is_a?(H2O::AppRequest)
       unless response.respond_to?(:to_ary) || response.is_a?(Array)
         raise TypeError, "a handler returned #{response.inspect} instead of [status, headers, body]"
       end
       status, headers, body = *response
+      raise TypeError, "the status #{status.inspect} is no number such as 200" unless status.respond_to?(:to_i)
+      unless headers.nil? || headers.respond_to?(:each)
+        raise TypeError, "the headers #{headers.inspect} are no Hash; expected one such as {\"content-type\" => \"text/plain\"}"
+      end
       status = status.to_i
       fields = flat(headers)
-      return [status, fields, []] if body.nil?
+      return [status, fields, []] if body.nil? || status == 399
       return [status, fields, body.map { |part| String(part) }] if body.is_a?(Array)
       return [status, fields, [body.join]] if body.is_a?(H2O::HttpInputStream::Said)
       return [status, fields, body.untouched] if body.is_a?(H2O::HttpInputStream) && body.untouched
-      raise TypeError, "the body #{body.inspect} does not respond to each" unless body.respond_to?(:each)
+      unless body.respond_to?(:each)
+        raise TypeError, "the body #{body.inspect} does not respond to each; expected an Array of Strings such as [\"text\"]"
+      end
       stream(status, fields, body)
     end
 
@@ -37,6 +47,7 @@ module Rt
       fields = []
       return fields if headers.nil?
       headers.each do |name, value|
+        next if value.nil?
         value = value.join("\n") if value.is_a?(Array)
         fields << name.to_s << value.to_s
       end
@@ -82,7 +93,10 @@ module Rt
       @at = 0
     end
 
-    attr_reader :body
+    # What has not been read yet. It stays.
+    def rest
+      @body.byteslice(@at, @body.bytesize - @at)
+    end
 
     def read(length = nil, buffer = nil)
       raise ArgumentError, "negative length #{length} given" if length && length < 0

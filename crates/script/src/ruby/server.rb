@@ -14,6 +14,13 @@ module Rt
       call(SPAWN, @block)
     end
 
+    # Lets those who can go on do so first. In a place that cannot be left they go on later.
+    def pass
+      wait!(:pass)
+    rescue FiberError
+      nil
+    end
+
     def run_block(number)
       @blocks.delete(number).call
       nil
@@ -21,47 +28,52 @@ module Rt
   end
 end
 
-# What `task` gives: something to wait for.
-class Task
-  def initialize(&block)
-    @waiting = []
-    Rt.spawn { finish(&block) }
-  end
-
-  # Waits for the end: the block's value, or its exception.
-  def join
-    unless @done
-      ticket = Rt.call(Rt::TICKET)
-      @waiting << ticket
-      Rt.wait!(:park, ticket)
+module Rt
+  # What `task` gives: something to wait for.
+  class Task
+    def initialize(&block)
+      @waiting = []
+      Rt.spawn { finish(&block) }
     end
-    @seen = true
-    raise @error if @error
-    @value
-  end
-  alias value join
 
-  def done?
-    @done ? true : false
-  end
+    # Waits for the end: the block's value, or its exception.
+    def join
+      unless @done
+        ticket = Rt.call(Rt::TICKET)
+        @waiting << ticket
+        Rt.wait!(:park, ticket)
+      end
+      @seen = true
+      raise @error if @error
+      @value
+    end
+    alias value join
 
-  private
+    def done?
+      @done ? true : false
+    end
 
-  def finish
-    @value = yield
-  rescue Exception => e
-    @error = e
-    Rt.call(Rt::LOG, "in a task: #{e.message} (#{e.class})") if @waiting.empty?
-  ensure
-    @done = true
-    @waiting.each { |ticket| Rt.call(Rt::WAKE, ticket) }
+    private
+
+    def finish
+      @value = yield
+    rescue Exception => e
+      @error = e
+      Rt.call(Rt::LOG, "in a task: #{e.message} (#{e.class})") if @waiting.empty?
+    ensure
+      @done = true
+      @waiting.each { |ticket| Rt.call(Rt::WAKE, ticket) }
+    end
   end
 end
 
 module Kernel
+  # Runs the block at once until it waits, then goes on here.
   def task(&block)
     raise ArgumentError, 'task needs a block' unless block
-    Task.new(&block)
+    made = Rt::Task.new(&block)
+    Rt.pass
+    made
   end
 end
 
@@ -76,7 +88,9 @@ module H2O
     def push(value)
       @queue << value
       while (ticket = @waiting.shift)
-        break if Rt.call(Rt::WAKE, ticket)
+        next unless Rt.call(Rt::WAKE, ticket)
+        Rt.pass
+        break
       end
       self
     end
@@ -100,5 +114,3 @@ module H2O
     end
   end
 end
-
-Channel = H2O::Channel

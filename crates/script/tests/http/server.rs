@@ -105,6 +105,7 @@ impl Server {
             deadline: Some(Duration::from_secs(20)),
             max_tasks: 1000,
             max_body: 1 << 20,
+            reproxy: true,
         });
         let route = |path: &str| Route {
             path: path.to_owned(),

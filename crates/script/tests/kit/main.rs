@@ -19,8 +19,14 @@ fn check(name: &str, folder: &Path) {
         read("check.rb"),
         read(name)
     );
-    let limits =
-        Limits { request_heap: 64 << 20, step_time: None, deadline: None, max_tasks: 100, max_body: 0 };
+    let limits = Limits {
+        request_heap: 64 << 20,
+        step_time: None,
+        deadline: None,
+        max_tasks: 100,
+        max_body: 0,
+        reproxy: false,
+    };
     let plan = Plan {
         sources: vec![Source { file: name.into(), code }],
         routes: vec![Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],

@@ -15,7 +15,8 @@ use crate::table::entry::Entry;
 use crate::table::mruby;
 
 /// What a route may say.
-const ROUTE_KEYS: [&str; 6] = ["mruby", "request_heap", "step_time", "deadline", "max_tasks", "max_body"];
+const ROUTE_KEYS: [&str; 7] =
+    ["mruby", "request_heap", "step_time", "deadline", "max_tasks", "max_body", "reproxy"];
 
 pub(super) fn mruby(taker: &Taker<'_>, facts: &Facts) -> Mruby {
     // It was read with the name of the file; here it only joins the choices.
@@ -27,6 +28,7 @@ pub(super) fn mruby(taker: &Taker<'_>, facts: &Facts) -> Mruby {
         deadline: taker.take(&mruby::DEADLINE).value,
         max_tasks: size(taker.take(&mruby::MAX_TASKS).value),
         max_body: size(taker.take(&mruby::MAX_BODY).value),
+        reproxy: taker.take(&mruby::REPROXY).value,
     };
     let mut routes: Vec<Route> = Vec::new();
     if let Some(file) = &facts.handler {
@@ -62,6 +64,7 @@ fn route(taker: &Taker<'_>, facts: &Facts, given: &GivenRoute, defaults: &Handle
             "deadline" => read.put(&mruby::DEADLINE, |value: Option<Duration>| limits.deadline = value),
             "max_tasks" => read.put(&mruby::MAX_TASKS, |value| limits.max_tasks = size(value)),
             "max_body" => read.put(&mruby::MAX_BODY, |value| limits.max_body = size(value)),
+            "reproxy" => read.put(&mruby::REPROXY, |value| limits.reproxy = value),
             _ => taker.refuse(Error {
                 origin: written.origin.clone(),
                 written: format!("routes.{:?}.{key}", given.path),
@@ -94,7 +97,13 @@ impl Reader<'_> {
         match entry.kind.read(&self.written.raw) {
             Ok(value) => set(value),
             Err(_) => {
-                refuse(self.taker, self.given, self.written, format!("expected {}", entry.kind.expected()))
+                let key = entry.about.key.trim_start_matches("mruby.");
+                self.taker.refuse(Error {
+                    origin: self.written.origin.clone(),
+                    written: format!("routes.{:?}.{key} = {}", self.given.path, self.written.raw),
+                    problem: format!("expected {}", entry.kind.expected()),
+                    nearest: None,
+                });
             }
         }
     }
@@ -105,6 +114,10 @@ fn files(read: &Reader<'_>, facts: &Facts) -> Vec<PathBuf> {
     let one = std::slice::from_ref(&read.written.raw);
     let parts = if let Raw::List(parts) = &read.written.raw { parts } else { one };
     let mut files = Vec::new();
+    let expected = "expected the path of a handler such as \"api.rb\", or a list of them";
+    if parts.is_empty() {
+        refuse(read.taker, read.given, read.written, expected.to_owned());
+    }
     for part in parts {
         let file = part.text().filter(|text| !text.is_empty()).map(|text| facts.dir.join(text));
         match file.map(|file| file.components().collect::<PathBuf>()) {
@@ -115,12 +128,7 @@ fn files(read: &Reader<'_>, facts: &Facts) -> Vec<PathBuf> {
                 read.written,
                 format!("expected a file that exists, {} is none", file.display()),
             ),
-            None => refuse(
-                read.taker,
-                read.given,
-                read.written,
-                "expected the path of a handler such as \"api.rb\", or a list of them".to_owned(),
-            ),
+            None => refuse(read.taker, read.given, read.written, expected.to_owned()),
         }
     }
     files

@@ -32,8 +32,8 @@ entries! { Category::Mruby;
         flags: &[long("mruby-step-time", "TIME")],
         default: "1s",
         doc: "How long a handler may compute without waiting (500 beyond); 0 is off",
-        more: "While it computes, its front thread does nothing else. A libmruby without the debug hook (Debian 12's) can only be \
-               stopped when the code allocates.",
+        more: "While it computes, its front thread does nothing else. A libmruby without the debug hook (Debian 12's) stops \
+               code that allocates nothing at the cost of the thread's VM: docs/mruby-limits.md.",
     }
     DEADLINE: OrOff<Period> = OrOff(Period::ANY), {
         key: "mruby.deadline",
@@ -52,5 +52,13 @@ entries! { Category::Mruby;
         flags: &[long("mruby-max-body", "SIZE")],
         default: "8MiB",
         doc: "Largest request body for a handler, which gets it whole (413 beyond)",
+    }
+    REPROXY: Switch = Switch, {
+        key: "mruby.reproxy",
+        flags: &[bare("mruby-reproxy", "true")],
+        default: "false",
+        doc: "Let the x-reproxy-url of a response name other servers, too",
+        more: "A path of this server may always be named. Other servers only when this is true, because a handler that passes on the \
+               fields of somebody else's response would let them choose where requests go.",
     }
 }

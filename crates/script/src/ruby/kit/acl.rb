@@ -15,8 +15,9 @@ module H2O
         Rt.client(@env, forwarded)
       end
 
+      # As files and apps read it: `/%61dmin` and `/x/../admin` are `/admin`.
       def path
-        @env['PATH_INFO'] || ''
+        Rt.call(Rt::PLAIN_PATH, @env['PATH_INFO'] || '')
       end
 
       def method
@@ -48,9 +49,11 @@ module H2O
         rule ? rule[0].call(env) : [399, {}, []]
       end
 
-      # Leaves the answer to another handler.
+      # Leaves the answer to another handler. Ruby gives the block of `use Htpasswd.new(file, realm) { path == '/' }` to `new`,
+      # which keeps it for us.
       def use(handler, &condition)
         raise TypeError, "use: #{handler.inspect} does not respond to call" unless handler.respond_to?(:call)
+        condition ||= handler.condition if handler.respond_to?(:condition)
         @rules << [handler, condition]
         self
       end
@@ -106,7 +109,7 @@ module Rt
       H2O::ACL.last = nil
       number = load_any_app(code, file)
       given = H2O::ACL.last
-      if given && !given.equal?(@apps[number])
+      if given && !given.equal?(apps[number])
         raise "#{file}: the acl is ignored: it must be the last value of the file"
       end
       number

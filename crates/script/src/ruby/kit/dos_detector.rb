@@ -18,11 +18,15 @@ class DoSDetector
     end
   end
 
+  # For `acl`.
+  attr_reader :condition
+
   # strategy::    what detects: `detect?(client, now, env)` gives whether, and more for the callback
   # callback::    what answers: called with env, whether, the client's address, and what else the strategy gave
   # forwarded::   believe X-Forwarded-For if it comes from a private address
   # cache_size::  clients that a strategy of your own is kept a Hash for, on each front thread
-  def initialize(options = {})
+  def initialize(options = {}, &condition)
+    @condition = condition
     @strategy = options.fetch(:strategy) { CountingStrategy.new }
     @callback = options.fetch(:callback) { self.class.default_callback }
     raise ArgumentError, 'strategy must not be nil' if @strategy.nil?

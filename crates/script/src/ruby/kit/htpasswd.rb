@@ -1,10 +1,12 @@
 # HTTP Basic authentication in front of what follows: `Htpasswd.new('/etc/site/people', 'Members only')`. The file has what `htpasswd` or
 # `openssl passwd` write: bcrypt, SHA-crypt, apr1, {SHA}, {SSHA}.
 class Htpasswd
-  attr_reader :path, :realm
+  # The condition is for `acl`.
+  attr_reader :path, :realm, :condition
 
   # A relative path begins beside the handler. Raises if the file cannot be read or a line of it is wrong.
-  def initialize(path, realm = 'Restricted')
+  def initialize(path, realm = 'Restricted', &condition)
+    @condition = condition
     @path = Rt.beside(path.to_s)
     @realm = realm
     quoted = realm.to_s.tr("\r\n", '  ').each_char.map { |letter| letter == '"' || letter == '\\' ? "\\#{letter}" : letter }
@@ -13,7 +15,7 @@ class Htpasswd
   end
 
   def call(env)
-    return [404, { 'content-type' => 'text/plain' }, ['not found']] if env['PATH_INFO'].include?('/.ht')
+    return [404, { 'content-type' => 'text/plain' }, ['not found']] if Rt.call(Rt::PLAIN_PATH, env['PATH_INFO']).include?('/.ht')
     authorization = env['HTTP_AUTHORIZATION']
     user = authorization && Rt.wait!(:password, @path, authorization)
     return [399, { 'x-fallthru-set-remote-user' => user }, []] if user

@@ -22,7 +22,8 @@ class RateLimit
     end
   end
 
-  attr_reader :limit, :period, :burst, :algorithm, :name
+  # The condition is for `acl`.
+  attr_reader :limit, :period, :burst, :algorithm, :name, :condition
 
   # limit::      how many; period:: seconds, in which they are allowed
   # algorithm::  :sliding_window, :fixed_window (cheapest; twice as many may come where two periods meet) or :token_bucket
@@ -33,7 +34,8 @@ class RateLimit
   # name::       limits of the same name count together (the place where it is made)
   # message::    body of the 429
   def initialize(limit:, period:, algorithm: nil, burst: nil, key: nil, cost: 1, redis: nil, fail: :open, name: nil,
-                 message: 'Too Many Requests')
+                 message: 'Too Many Requests', &condition)
+    @condition = condition
     @algorithm = (algorithm || (burst ? :token_bucket : :sliding_window)).to_sym
     @limit = limit
     @period = period

@@ -6,6 +6,9 @@ module Rt
   end
 end
 
+# The one that some mrubies have belongs to a `throw` that ends what waits.
+Object.__send__(:remove_const, :UncaughtThrowError) if Object.const_defined?(:UncaughtThrowError)
+
 class UncaughtThrowError < Exception
   attr_reader :tag, :value
 
@@ -68,6 +71,30 @@ Rt.missing(Array, :take) { |count| self[0, count] }
 Rt.missing(Array, :excluding) { |*values| self - values }
 Rt.missing(Array, :intersect?) { |other| !(self & other).empty? }
 
+# `keyword_init: true`
+class Struct
+  class << self
+    alias __define__ new
+
+    def new(*names, &block)
+      return __define__(*names, &block) unless names[-1].is_a?(Hash)
+      options = names.pop
+      made = __define__(*names)
+      made.include(Keywords) if options[:keyword_init]
+      made.class_eval(&block) if block
+      made
+    end
+  end
+
+  module Keywords
+    def initialize(values = {})
+      unknown = values.keys - members
+      raise ArgumentError, "unknown keywords: #{unknown.join(', ')}" unless unknown.empty?
+      super(*members.map { |name| values[name] })
+    end
+  end
+end
+
 Rt.missing(Comparable, :clamp) do |low, high = nil|
   low, high = low.first, low.last if low.is_a?(Range)
   next low if low && self < low
@@ -110,7 +137,8 @@ Rt.missing(String, :force_encoding) { |_name| self }
 Rt.missing(String, :encode) { |*_names| dup }
 Rt.missing(String, :encoding) { Encoding::UTF_8 }
 Rt.missing(String, :b) { dup }
-Rt.missing(String, :valid_encoding?) { Rt.call(Rt::UTF8, self) }
+# Some mrubies have it, but say yes to everything.
+String.define_method(:valid_encoding?) { Rt.call(Rt::UTF8, self) }
 Rt.missing(String, :scrub) { |with = "\xEF\xBF\xBD"| Rt.call(Rt::SCRUB, self, with) }
 Rt.missing(String, :ascii_only?) { bytes.all? { |byte| byte < 128 } }
 Rt.missing(String, :unpack1) { |format| unpack(format)[0] }

@@ -3,6 +3,7 @@ LoadError = Class.new(ScriptError) unless Object.const_defined?(:LoadError)
 
 $LOAD_PATH = []
 $LOADED_FEATURES = []
+$H2O_ROOT = ''
 
 module Rt
   THERE = %w[
@@ -10,14 +11,25 @@ module Rt
     rack/utils redis hiredis securerandom set stringio strscan time uri erb/util enumerator rational complex
   ]
 
+  # Files that H2O brings, under the names by which its handlers ask for them.
+  H2O_FILES = %w[acl bootstrap dos_detector htpasswd lru_cache preloads prometheus trie_addr]
+
   class << self
+    # Whether the server has what this file would bring.
+    def there?(name)
+      name = name[0...-3] if name.end_with?('.rb')
+      return true if THERE.include?(name) || H2O_FILES.include?(name)
+      place = name.rindex('share/h2o/mruby/')
+      place ? H2O_FILES.include?(name[(place + 16)..-1]) : false
+    end
+
     # Loads a file once; false when it was there.
     def require(name, places)
       path, code = call(FILE_READ, name, places)
       return false if $LOADED_FEATURES.include?(path)
       $LOADED_FEATURES << path
       begin
-        TOPLEVEL.__load__(code, path)
+        TOPLEVEL.__send__(:__load__, code, path)
       rescue Exception => e
         $LOADED_FEATURES.delete(path)
         raise e
@@ -39,7 +51,7 @@ end
 module Kernel
   def require(name)
     name = name.to_s
-    return false if Rt::THERE.include?(name.end_with?('.rb') ? name[0...-3] : name)
+    return false if Rt.there?(name)
     Rt.require(name, $LOAD_PATH + Rt.call(Rt::FILE_FOLDERS))
   end
 
@@ -50,7 +62,7 @@ module Kernel
   # Runs a file each time.
   def load(name, _wrap = false)
     path, code = Rt.call(Rt::FILE_READ, name.to_s, $LOAD_PATH + Rt.call(Rt::FILE_FOLDERS))
-    TOPLEVEL.__load__(code, path)
+    TOPLEVEL.__send__(:__load__, code, path)
     true
   end
 

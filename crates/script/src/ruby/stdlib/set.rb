@@ -1,4 +1,6 @@
-# Set.
+# Set: the same on all mrubies, of which some have one.
+Object.__send__(:remove_const, :Set) if Object.const_defined?(:Set)
+
 class Set
   include Enumerable
 

@@ -334,6 +334,16 @@ mod tests {
         }
 
         #[test]
+        fn patterns_with_comments_compile_or_are_refused(source in r"[ab(?#<>x:) \n]{0,20}", options in b'0'..b'8') {
+            let key = [&[options], source.as_bytes()].concat();
+            if let Ok(pattern) = Pattern::of(&key)
+                && let Ok(Some(found)) = pattern.find("ab", 0, false)
+            {
+                prop_assert_eq!(found.len(), pattern.groups + 1, "{}", pattern.translated);
+            }
+        }
+
+        #[test]
         fn patterns_of_syntax_compile_or_are_refused(source in r"[ab().*+?|\[\]^$\\dwkg<>{}0-9,:=!&-]{0,20}", text in "[ab\n]{0,8}") {
             let key = [b"0", source.as_bytes()].concat();
             if let Ok(pattern) = Pattern::of(&key)

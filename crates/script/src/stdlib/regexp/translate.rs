@@ -37,7 +37,7 @@ pub(crate) struct Translated {
 /// Why it cannot be used.
 pub(crate) fn translate(source: &str, flags: Flags) -> Result<Translated, String> {
     let chars: Vec<char> = source.chars().collect();
-    let groups = Groups::of(&chars);
+    let groups = Groups::of(&chars, flags.extended);
     let mut translator =
         Translator { chars, at: 0, out: String::new(), groups, opened: 0, depth: 0, has_line_start: false };
     translator.alternatives(flags)?;
@@ -47,7 +47,7 @@ pub(crate) fn translate(source: &str, flags: Flags) -> Result<Translated, String
     Ok(Translated {
         pattern: translator.out,
         names: translator.groups.names,
-        groups: translator.groups.count,
+        groups: translator.opened,
         has_line_start: translator.has_line_start,
     })
 }
@@ -59,12 +59,15 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(chars: &[char]) -> Groups {
+    fn of(chars: &[char], extended: bool) -> Groups {
         let (mut names, mut plain) = (Vec::new(), 0);
         let (mut at, mut class) = (0, 0_usize);
         while at < chars.len() {
+            let until = |end: char| chars[at..].iter().take_while(|c| **c != end).count();
             match chars[at] {
                 '\\' => at += 1,
+                '#' if extended && class == 0 => at += until('\n'),
+                '(' if class == 0 && chars[at + 1..].starts_with(&['?', '#']) => at += until(')'),
                 '[' => class += 1,
                 ']' => class = class.saturating_sub(1),
                 '(' if class == 0 => match (chars.get(at + 1), chars.get(at + 2), chars.get(at + 3)) {

@@ -1,0 +1,122 @@
+//! What a request costs from the route to the response, without any network: `cargo run --release -p script --example cost [FILE]`.
+
+use handler::{
+    Client, Departure, Exchange, Fields, Incoming, Lent, Peer, PeerAddr, Request, Response, Span, Trace,
+    Version,
+};
+use script::{Hops, Limits, Next, Plan, Route, Script, Source};
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant, SystemTime};
+
+const HELLO: &str = "
+lambda do |env|
+  body = 'Hello'
+  [200, { 'Content-Type' => 'text/plain', 'Content-Length' => body.size }, [body]]
+end";
+
+const ROUNDS: u32 = 300_000;
+
+struct Nobody;
+
+impl Client for Nobody {
+    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
+        Poll::Pending
+    }
+
+    fn interim(&self, _: u16, _: &Fields) {}
+}
+
+impl Next for Nobody {
+    fn answer(self: Rc<Self>, _: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(std::future::ready(Response::text(404, "text/plain", "404 Not Found\n")))
+    }
+
+    fn again(self: Rc<Self>, exchange: Exchange, _: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        self.answer(exchange)
+    }
+}
+
+fn request() -> Result<Request, Box<dyn Error>> {
+    let mut text = Vec::new();
+    let mut add = |part: &str| {
+        let span = Span { start: text.len() as u32, len: part.len() as u32 };
+        text.extend_from_slice(part.as_bytes());
+        span
+    };
+    let (method, target, authority) = (add("GET"), add("/hello"), add("127.0.0.1:9292"));
+    let slots = vec![(add("Host"), authority)];
+    let remote = PeerAddr::Inet("127.0.0.1:40000".parse()?);
+    let local = PeerAddr::Inet("127.0.0.1:9292".parse()?);
+    Ok(Request {
+        version: Version::Http11,
+        method,
+        target,
+        path: target,
+        query: Span::default(),
+        authority,
+        fields: Fields::from_parts(text, slots),
+        variables: Vec::new(),
+        peer: Rc::new(Peer { remote, remote_text: "127.0.0.1".to_owned(), local, tls: false }),
+        https: false,
+        received: SystemTime::now(),
+        arrived: Instant::now(),
+    })
+}
+
+fn plan() -> Result<Plan, String> {
+    let source = match std::env::args().nth(1) {
+        Some(file) => Source::read(file.as_ref())?,
+        None => Source { file: "hello.rb".into(), code: HELLO.to_owned() },
+    };
+    let limits = Limits {
+        request_heap: 32 << 20,
+        step_time: Some(Duration::from_secs(1)),
+        deadline: Some(Duration::from_secs(60)),
+        max_tasks: 1000,
+        max_body: 1 << 20,
+        reproxy: false,
+    };
+    Ok(Plan {
+        sources: vec![source],
+        routes: vec![Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) }],
+        heap: 256 << 20,
+        temp_dir: std::env::temp_dir(),
+    })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
+    runtime.block_on(async {
+        let failed = |failure: &handler::Failure, _: &Request| eprintln!("{}", failure.reason);
+        let script = Script::open(Arc::new(plan()?), Rc::new(|what| eprintln!("{what}")), Box::new(failed))?;
+        script.ready().await?;
+        let (client, trace, nobody) = (Rc::new(Nobody), Rc::new(Trace::default()), Rc::new(Nobody));
+        let mut lent = Box::new(request()?);
+        let (begun, mut size) = (Instant::now(), 0);
+        for _ in 0..ROUNDS {
+            let exchange = Exchange {
+                request: Lent::new(lent, trace.clone()),
+                incoming: Incoming::Empty,
+                client: client.clone(),
+                trace: trace.clone(),
+            };
+            let route = script.route(&exchange.request).ok_or("no route")?;
+            let handling = script.handle(route, exchange, nobody.clone(), Hops::default());
+            size = std::mem::size_of_val(&handling);
+            let response = handling.await;
+            assert_eq!(response.status, 200);
+            lent = trace.take_request().ok_or("the request was not given back")?;
+        }
+        println!(
+            "{} ns a request, {size} bytes while it is answered",
+            begun.elapsed().as_nanos() / u128::from(ROUNDS)
+        );
+        Ok(())
+    })
+}

@@ -1,0 +1,229 @@
+//! Commands as Redis reads them, written straight from the tape into a connection's buffer.
+
+use mruby::Value;
+use std::io::Write;
+
+/// Writes one command; Arrays and Hashes among its words are flattened. On an error nothing is written.
+pub(crate) fn write(out: &mut Vec<u8>, words: &[Value<'_>]) -> Result<(), String> {
+    let count: usize = words.iter().map(count).sum();
+    if count == 0 || !matches!(words.first(), Some(Value::Str(_) | Value::Sym(_))) {
+        return Err("a command begins with its name, such as call(:GET, 'key')".to_owned());
+    }
+    let before = out.len();
+    head(out, b'*', count);
+    for word in words {
+        if let Err(error) = text(out, word) {
+            out.truncate(before);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Writes a command without arguments.
+pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
+    head(out, b'*', words.len());
+    words.iter().for_each(|word| bulk(out, word));
+}
+
+fn count(word: &Value<'_>) -> usize {
+    match word {
+        Value::Array(words) => words.iter().map(count).sum(),
+        Value::Hash(pairs) => pairs.iter().map(|(key, value)| count(key) + count(value)).sum(),
+        _ => 1,
+    }
+}
+
+fn text(out: &mut Vec<u8>, word: &Value<'_>) -> Result<(), String> {
+    match word {
+        Value::Str(text) | Value::Sym(text) => bulk(out, text),
+        Value::Int(number) => number_text(out, format_args!("{number}")),
+        Value::Float(number) => number_text(out, format_args!("{number:?}")),
+        Value::Array(words) => words.iter().try_for_each(|word| text(out, word))?,
+        Value::Hash(pairs) => {
+            pairs.iter().try_for_each(|(key, value)| text(out, key).and_then(|()| text(out, value)))?;
+        }
+        Value::Nil | Value::Bool(_) => {
+            let name = match word {
+                Value::Nil => "nil",
+                Value::Bool(true) => "true",
+                _ => "false",
+            };
+            return Err(format!(
+                "{name} is no argument for Redis, which takes Strings, Symbols and numbers; call to_s first"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn bulk(out: &mut Vec<u8>, text: &[u8]) {
+    head(out, b'$', text.len());
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A number is at most 24 characters.
+fn number_text(out: &mut Vec<u8>, number: std::fmt::Arguments<'_>) {
+    let mut text = [0; 32];
+    let mut left = &mut text[..];
+    // Longer than any number.
+    let _ = left.write_fmt(number);
+    let length = 32 - left.len();
+    bulk(out, &text[..length]);
+}
+
+fn head(out: &mut Vec<u8>, kind: u8, number: usize) {
+    out.push(kind);
+    if number < 10 {
+        out.push(b'0' + number as u8);
+    } else {
+        // A Vec takes everything.
+        let _ = write!(out, "{number}");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Why a command cannot be sent on a connection that all share: it would change the connection, or its replies.
+pub(crate) fn refusal(words: &[Value<'_>]) -> Option<&'static str> {
+    let name = words.first().and_then(Value::text)?;
+    // Short names are the frequent ones.
+    if name.len() < 4 {
+        return None;
+    }
+    let is = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
+    let any = |words: &[&str]| words.iter().any(|word| is(word));
+    match name[0].to_ascii_lowercase() {
+        b'm' if is("MONITOR") => Some("MONITOR cannot be used in handlers; use redis-cli monitor"),
+        b'm' if is("MULTI") => Some("use multi { |transaction| ... }: the connection is shared"),
+        b'e' if is("EXEC") => Some("use multi { |transaction| ... }: the connection is shared"),
+        b'd' if is("DISCARD") => Some("raise within multi { ... } to discard a transaction"),
+        b'w' if is("WATCH") => Some("use watch(key) { ... }: the connection is shared"),
+        b'u' if is("UNWATCH") => Some("leave the block of watch(key) { ... } to unwatch"),
+        b's' | b'p' | b'u'
+            if any(&["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE"]) =>
+        {
+            Some("use subscribe or psubscribe with a block: they need a connection of their own")
+        }
+        b's' if is("SELECT") => Some("use select(number), or db: of Redis.new"),
+        b's' | b'p' if any(&["SYNC", "PSYNC"]) => Some("replication cannot be used in handlers"),
+        b'a' if is("AUTH") => Some("use username: and password: of Redis.new"),
+        b'h' if is("HELLO") => Some("use protocol: of Redis.new"),
+        b'r' if is("RESET") => Some("the connection is shared; use reconnect"),
+        b'q' if is("QUIT") => Some("the connection is shared; use close"),
+        b'c' if is("CLIENT") => words
+            .get(1)
+            .and_then(Value::text)
+            .is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
+            .then_some("CLIENT REPLY would leave others without their replies"),
+        _ => None,
+    }
+}
+
+/// Commands whose second word is part of their name.
+const CONTAINERS: [&str; 15] = [
+    "acl", "client", "cluster", "command", "config", "debug", "function", "latency", "memory", "module",
+    "object", "pubsub", "script", "slowlog", "xgroup",
+];
+
+/// All others that a method may be named after.
+const NAMES: &str = " append asking auth bgrewriteaof bgsave bitcount bitfield bitfield_ro bitop bitpos blmove blmpop \
+    blpop brpop brpoplpush bzmpop bzpopmax bzpopmin copy dbsize decr decrby del discard dump echo eval eval_ro evalsha \
+    evalsha_ro exec exists expire expireat expiretime failover fcall fcall_ro flushall flushdb geoadd geodist geohash \
+    geopos georadius georadius_ro georadiusbymember georadiusbymember_ro geosearch geosearchstore get getbit getdel \
+    getex getrange getset hdel hello hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan \
+    hset hsetnx hstrlen hvals incr incrby incrbyfloat info keys lastsave lcs lindex linsert llen lmove lmpop lolwut \
+    lpop lpos lpush lpushx lrange lrem lset ltrim mget migrate monitor move mset msetnx multi persist pexpire \
+    pexpireat pexpiretime pfadd pfcount pfdebug pfmerge pfselftest ping psetex psubscribe psync pttl publish \
+    punsubscribe quit randomkey readonly readwrite rename renamenx replicaof reset restore role rpop rpoplpush rpush \
+    rpushx sadd save scan scard sdiff sdiffstore select set setbit setex setnx setrange shutdown sinter sintercard \
+    sinterstore sismember slaveof smembers smismember smove sort sort_ro spop spublish srandmember srem sscan \
+    ssubscribe strlen subscribe substr sunion sunionstore sunsubscribe swapdb sync time touch ttl type unlink \
+    unsubscribe unwatch wait waitaof watch xack xadd xautoclaim xclaim xdel xinfo xlen xpending xrange xread \
+    xreadgroup xrevrange xsetid xtrim zadd zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore \
+    zlexcount zmpop zmscore zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem \
+    zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore \
+    zunion zunionstore ";
+
+/// The words of the command that a method is named after: `config_get` is CONFIG GET. `None` when there is none.
+pub(crate) fn named(method: &str) -> Option<Vec<String>> {
+    if CONTAINERS.contains(&method) || NAMES.split_ascii_whitespace().any(|name| name == method) {
+        return Some(vec![method.to_ascii_uppercase()]);
+    }
+    let (first, rest) = method.split_once('_')?;
+    let known = CONTAINERS.contains(&first) || first == "xinfo";
+    let plain = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    // Redis writes names of several words with a hyphen: CLIENT NO-EVICT.
+    (known && plain).then(|| vec![first.to_ascii_uppercase(), rest.replace('_', "-").to_ascii_uppercase()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(words: &[Value<'_>]) -> Result<String, String> {
+        let mut out = Vec::new();
+        write(&mut out, words).map(|()| String::from_utf8(out).expect("tests write text"))
+    }
+
+    #[test]
+    fn words_are_flattened_and_counted() {
+        let pairs =
+            Value::Hash(vec![(Value::Sym(b"a"), Value::Int(-12)), (Value::Str(b"b"), Value::Float(1.5))]);
+        let words = [Value::Sym(b"HSET"), Value::Str(b"key"), Value::Array(vec![pairs])];
+        assert_eq!(
+            written(&words).unwrap(),
+            "*6\r\n$4\r\nHSET\r\n$3\r\nkey\r\n$1\r\na\r\n$3\r\n-12\r\n$1\r\nb\r\n$3\r\n1.5\r\n"
+        );
+        let long = written(&[Value::Sym(b"GET"), Value::Str(b"twelve bytes")]).unwrap();
+        assert!(long.ends_with("$12\r\ntwelve bytes\r\n"), "{long}");
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused_and_leaves_nothing() {
+        let mut out = b"before".to_vec();
+        let error = write(&mut out, &[Value::Sym(b"SET"), Value::Str(b"k"), Value::Nil]).unwrap_err();
+        assert!(error.starts_with("nil is no argument"), "{error}");
+        assert_eq!(out, b"before");
+        assert!(written(&[]).is_err());
+        assert!(written(&[Value::Int(1)]).is_err());
+    }
+
+    #[test]
+    fn what_would_change_a_shared_connection_is_refused() {
+        let refused = |words: &[&'static str]| {
+            refusal(&words.iter().map(|word| Value::Str(word.as_bytes())).collect::<Vec<_>>()).is_some()
+        };
+        for name in [
+            "monitor",
+            "MULTI",
+            "Exec",
+            "WATCH",
+            "SUBSCRIBE",
+            "psubscribe",
+            "SELECT",
+            "AUTH",
+            "HELLO",
+            "QUIT",
+            "RESET",
+        ] {
+            assert!(refused(&[name]), "{name}");
+        }
+        assert!(refused(&["client", "reply", "off"]));
+        for name in ["GET", "SET", "SADD", "MGET", "EXISTS", "client", "HGETALL", "SUNION"] {
+            assert!(!refused(&[name]), "{name}");
+        }
+    }
+
+    #[test]
+    fn methods_are_commands() {
+        assert_eq!(named("hgetall"), Some(vec!["HGETALL".to_owned()]));
+        assert_eq!(named("config_get"), Some(vec!["CONFIG".to_owned(), "GET".to_owned()]));
+        assert_eq!(named("client_no_evict"), Some(vec!["CLIENT".to_owned(), "NO-EVICT".to_owned()]));
+        assert_eq!(named("geosearch"), Some(vec!["GEOSEARCH".to_owned()]));
+        assert_eq!(
+            (named("to_ary"), named("to_str"), named("gett"), named("config_")),
+            (None, None, None, None)
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Handlers on a real VM without a network: requests as an engine would make them, and clients that stay or go.
+#![allow(dead_code, reason = "each user takes a part")]
+
+use handler::{
+    Body, Client, Departure, Exchange, Fields, Incoming, Peer, PeerAddr, Request, Response, Span, Trace,
+    Version,
+};
+use script::{Hops, Limits, Next, Plan, Route, Script, Source};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Instant, SystemTime};
+
+/// One handler for every path, and what it was said to have done wrong.
+pub struct Server {
+    pub script: Rc<Script>,
+    pub log: Rc<RefCell<Vec<String>>>,
+}
+
+impl Server {
+    pub async fn open(source: Source, limits: Limits) -> Server {
+        let route = Route { path: String::new(), handlers: vec![0], limits: Arc::new(limits) };
+        let plan = Plan {
+            sources: vec![source],
+            routes: vec![route],
+            heap: 256 << 20,
+            temp_dir: std::env::temp_dir(),
+        };
+        let log: Rc<RefCell<Vec<String>>> = Rc::default();
+        let (complained, failed) = (log.clone(), log.clone());
+        let script = Script::open(
+            Arc::new(plan),
+            Rc::new(move |line: &str| complained.borrow_mut().push(line.to_owned())),
+            Box::new(move |failure, _| failed.borrow_mut().push(failure.reason.to_string())),
+        );
+        let script = script.expect("a VM with its preludes");
+        script.ready().await.expect("a handler that loads");
+        Server { script, log }
+    }
+
+    /// The response to a GET of somebody.
+    pub fn get(&self, path: &str, client: &Rc<Visitor>) -> impl Future<Output = Response> + use<> {
+        self.ask(path, Incoming::Empty, client)
+    }
+
+    pub fn ask(
+        &self,
+        path: &str,
+        incoming: Incoming,
+        client: &Rc<Visitor>,
+    ) -> impl Future<Output = Response> + use<> {
+        let exchange = Exchange {
+            request: request(path).into(),
+            incoming,
+            client: client.clone(),
+            trace: Rc::new(Trace::default()),
+        };
+        let route = self.script.route(&exchange.request).expect("a route");
+        let script = self.script.clone();
+        async move { script.handle(route, exchange, Rc::new(Nobody), Hops::default()).await }
+    }
+
+    /// The log, as one text.
+    pub fn said(&self) -> String {
+        self.log.borrow().join("\n")
+    }
+}
+
+/// The text of a response that is in memory.
+pub fn text(response: Response) -> String {
+    match response.body {
+        Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        _ => panic!("a body that is not in memory"),
+    }
+}
+
+/// A client that stays until it is told to leave.
+#[derive(Default)]
+pub struct Visitor {
+    left: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Visitor {
+    pub fn leave(&self) {
+        self.left.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Client for Visitor {
+    fn poll_departure(&self, cx: &mut Context<'_>) -> Poll<Departure> {
+        if self.left.get() {
+            return Poll::Ready(Departure::Gone);
+        }
+        self.waker.replace(Some(cx.waker().clone()));
+        Poll::Pending
+    }
+
+    fn interim(&self, _: u16, _: &Fields) {}
+}
+
+/// Whoever comes after the handlers: waits for ever.
+struct Nobody;
+
+impl Next for Nobody {
+    fn answer(self: Rc<Self>, _: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn again(self: Rc<Self>, exchange: Exchange, _: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        self.answer(exchange)
+    }
+}
+
+/// A GET.
+fn request(path: &str) -> Request {
+    let mut text = Vec::new();
+    let mut add = |part: &str| {
+        let span = Span { start: text.len() as u32, len: part.len() as u32 };
+        text.extend_from_slice(part.as_bytes());
+        span
+    };
+    let (method, target, authority) = (add("GET"), add(path), add("here.test"));
+    Request {
+        version: Version::Http11,
+        method,
+        target,
+        path: target,
+        query: Span { start: target.start + target.len, len: 0 },
+        authority,
+        fields: Fields::from_parts(text, Vec::new()),
+        variables: Vec::new(),
+        peer: Rc::new(Peer {
+            remote: PeerAddr::Unix,
+            remote_text: String::new(),
+            local: PeerAddr::Unix,
+            tls: false,
+        }),
+        https: false,
+        received: SystemTime::now(),
+        arrived: Instant::now(),
+    }
+}
+
+/// Runs a test on an event loop as front threads have it; nothing without mruby.
+pub fn on_a_loop(test: impl Future<Output = ()>) {
+    if script::version().is_some() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        runtime.expect("a runtime").block_on(test);
+    }
+}
