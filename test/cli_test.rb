@@ -50,7 +50,7 @@ class CommandLineTest < Case
     %w[-V --version].each do |flag|
       out, _, code = firebrick(flag)
       assert_equal 0, code
-      assert_match(/\Afirebrick \d+\.\d+\.\d+/, out)
+      assert_match(/\Afirebrick \d+\.\d+\.\d+ \((mruby \d+\.\d+\.\d+|without mruby)/, out)
     end
   end
 

@@ -3,9 +3,12 @@
 # Each example is started as its README says and used as its users would.
 
 require "support/case"
+require "support/redis_server"
 require "securerandom"
 
 class ExamplesTest < Case
+  include RedisServer
+
   ROOT = File.join(Server::ROOT, "examples")
 
   # One server, in the example's own folder.
@@ -19,6 +22,8 @@ class ExamplesTest < Case
 
   it "tests every example, and each has a README" do
     names = Dir.children(ROOT).select { |name| File.directory?(File.join(ROOT, name)) }.sort
+    # Those with handlers on mruby are used by mruby_examples_test.rb.
+    names, = names.partition { |name| !name.start_with?("mruby-") }
     assert_equal %w[hello jekyll json-redis sinatra spa websocket-chat], names
     names.each { |name| assert File.file?(File.join(ROOT, name, "README.md")), name }
     apps, sites = names.partition { |name| File.file?(File.join(ROOT, name, "config.ru")) }
@@ -161,22 +166,6 @@ class ExamplesTest < Case
       masked = payload.bytes.each_with_index.map { |byte, i| byte ^ mask.getbyte(i % 4) }.pack("C*")
       length = payload.bytesize < 126 ? [0x80 | payload.bytesize].pack("C") : [0x80 | 126, payload.bytesize].pack("Cn")
       @connection.write([0x80 | opcode].pack("C") + length + mask + masked)
-    end
-  end
-
-  private
-
-  # A Redis of its own on a free port, kept in memory and ended afterwards.
-  def with_redis
-    skip "redis-server is not installed" unless system("which redis-server > /dev/null")
-    port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
-    Dir.mktmpdir do |dir|
-      pid = Process.spawn("redis-server", "--port", port.to_s, "--bind", "127.0.0.1", "--save", "", "--dir", dir, out: File::NULL)
-      wait_until("Redis to listen") { Socket.tcp("127.0.0.1", port).close || true rescue false }
-      yield "redis://127.0.0.1:#{port}/0"
-    ensure
-      Process.kill("TERM", pid)
-      Process.wait(pid)
     end
   end
 end

@@ -73,19 +73,10 @@ class MrubyHandlersTest < Case
     "/" = "kinds.rb"
   TOML
 
-  def self.mruby?
-    @mruby ||= begin
-      _, err, = Server.new(files: { "x.rb" => "lambda { |env| [200, {}, []] }" }).command_line("check", "x.rb", "--mruby")
-      err.include?("without mruby") ? :no : :yes
-    end
-    @mruby == :yes
-  end
-
   shared_server files: { "kinds.rb" => KINDS }, settings: LIMITS, workers: nil, threads: nil
 
   def setup
-    firebrick_only
-    skip "built without mruby" unless self.class.mruby?
+    mruby_only
   end
 
   def handlers(routes, files = {}, **options)
@@ -218,7 +209,7 @@ class MrubyHandlersTest < Case
     own = Server.new(files: { "h.rb" => 'lambda { |env| [200, {}, ["one file"]] }' }, workers: nil, threads: nil)
     out, = own.command_line("check", "h.rb", "--mruby")
     own.finish
-    assert_includes out, "The handler loads on Ruby 3"
+    assert_includes out, "The handler loads on mruby"
   end
 
   it "does not start on a wrong handler, and shows where" do
@@ -232,6 +223,11 @@ class MrubyHandlersTest < Case
     assert_includes err, "not callable"
   end
 
+  # Each front thread takes its new handlers over by itself.
+  def becomes(own, text)
+    wait_until("#{text} from all threads", within: 5) { Array.new(8) { get("/", to: own).body }.uniq == [text] }
+  end
+
   it "reads a changed handler again, and keeps the old one when the new one is wrong" do
     own = handlers({ "/" => '"h.rb"' }, { "h.rb" => 'lambda { |env| [200, {}, ["old"]] }' })
     assert_equal "old", get("/", to: own).body
@@ -240,8 +236,49 @@ class MrubyHandlersTest < Case
     assert_includes own.stderr, "syntax error"
     assert_equal "old", get("/", to: own).body
     File.write(own.path("h.rb"), 'lambda { |env| [200, {}, ["new"]] }')
-    wait_until(within: 5) { get("/", to: own).body == "new" }
-    assert_equal "new", get("/", to: own).body
+    becomes(own, "new")
+  end
+
+  it "reads handlers again when a file that they require changes" do
+    own = handlers({ "/" => '"h.rb"' }, { "h.rb" => "require_relative 'word'\nlambda { |env| [200, {}, [WORD]] }",
+                                          "word.rb" => "WORD = 'old'" })
+    assert_equal "old", get("/", to: own).body
+    # It is looked at from the first look after it was required on.
+    sleep 0.6
+    File.write(own.path("word.rb"), "WORD = nope")
+    wait_until(within: 5) { own.stderr.include?("stay in force") }
+    assert_match(/h\.rb:1: undefined (local variable or )?method .nope/, own.stderr)
+    assert_equal 1, own.stderr.scan("stay in force").size
+    assert_equal "old", get("/", to: own).body
+    File.write(own.path("word.rb"), "WORD = 'the new one'")
+    becomes(own, "the new one")
+  end
+
+  it "names file and route of a handler that fails" do
+    own = handlers({ "/a/b" => '["ok.rb", "boom.rb"]' },
+                   { "ok.rb" => "lambda { |env| [399, {}, []] }", "boom.rb" => "lambda { |env| raise 'boom' }" })
+    assert_equal 500, get("/a/b/c", to: own).status
+    assert_match(%r{500 for GET /a/b/c: \S*boom\.rb \(route /a/b\): mruby raised: boom \(RuntimeError\) at \S*boom\.rb:1},
+                 own.stderr)
+  end
+
+  it "sends requests where x-reproxy-url says: within the server, elsewhere only when it may" do
+    files = { "to.rb" => 'lambda { |env| [200, { "x-reproxy-url" => env["QUERY_STRING"] }, []] }',
+              "here.rb" => 'lambda { |env| [200, {}, ["here ", env["HTTP_HOST"]]] }' }
+    other = handlers({ "/" => '"here.rb"' }, files)
+    own = handlers({ "/here" => '"here.rb"', "/to" => '"to.rb"', "/may" => '{ mruby = "to.rb", reproxy = true }' }, files)
+    elsewhere = "http://127.0.0.1:#{other.port}/"
+    assert_equal "here example.test", get("/to?/here", to: own).body
+    assert_equal 502, get("/to?#{elsewhere}", to: own).status
+    assert_includes own.stderr, "reproxy = true"
+    assert_equal "here 127.0.0.1:#{other.port}", get("/may?#{elsewhere}", to: own).body
+  end
+
+  it "takes numbers and Symbols as header values, and leaves out nil" do
+    own = handlers({ "/" => '"h.rb"' },
+                   { "h.rb" => 'lambda { |env| [200, { "Content-Length" => 2, "x-a" => :b, "x-c" => nil }, ["ab"]] }' })
+    response = get("/", to: own)
+    assert_equal ["2", "b", nil, "ab"], [response["content-length"], response["x-a"], response["x-c"], response.body]
   end
 
   it "waits for things at load time, and takes requests when they are there" do

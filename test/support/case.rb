@@ -133,6 +133,11 @@ class Case < Minitest::Test
     skip reason if Server.puma? && !ENV["TEST_EVERYTHING"]
   end
 
+  def mruby_only
+    firebrick_only
+    skip "built without mruby" unless Server.mruby?
+  end
+
   def rack3_only
     skip "needs Rack 3" if Server.rack_release < "3"
   end

@@ -41,6 +41,17 @@ class Server
       end
     end
 
+    # Whether the binary has mruby inside.
+    def mruby?
+      @mruby ||= begin
+        probe = new(files: { "x.rb" => "lambda { |env| [200, {}, []] }" })
+        _, err, = probe.command_line("check", "x.rb", "--mruby")
+        FileUtils.remove_entry(probe.base)
+        err.include?("without mruby") ? :no : :yes
+      end
+      @mruby == :yes
+    end
+
     private
 
     def newest_build

@@ -1,0 +1,640 @@
+# frozen_string_literal: true
+
+# Handlers as they are written for H2O: every call that its documentation has, used in the way that it shows.
+
+require "support/case"
+require "support/backend"
+require "support/redis_server"
+
+class MrubyH2OTest < Case
+  include RedisServer
+  parallel!
+
+  OK = 'Proc.new { |env| [200, {"content-type" => "text/plain"}, ["behind"]] }'
+
+  def setup
+    mruby_only
+  end
+
+  # A server whose handlers are asked in this order.
+  def handlers(*codes, files: {}, toml: "", **options)
+    names = codes.each_index.map { |number| "h#{number}.rb" }
+    sources = names.zip(codes).to_h
+    start(files: sources.merge(files), settings: "#{toml}\n[routes]\n\"/\" = #{names.inspect}\n", workers: nil, threads: nil, **options)
+  end
+
+  # The body of what a handler with this code gives.
+  def body_of(code, path = "/", **options)
+    response = get(path, to: handlers("proc {|env|\n#{code}\n}"), **options)
+    assert_status 200, response
+    response.body
+  end
+
+  # The status of a response, and what else is asked for: names of fields, :body.
+  def told(response, *what)
+    [response.status, *what.map { |name| name == :body ? response.body : response[name] }]
+  end
+
+  def access_log
+    "[log]\naccess = \"access.log\"\nformat = \"json\"\n"
+  end
+
+  # The line of the access log that tells of a response with this status, as soon as it is there.
+  def logged(own, status)
+    wait_until("a line of #{status} in the access log") do
+      lines = File.exist?(own.path("access.log")) ? File.readlines(own.path("access.log")) : []
+      lines.map { |line| JSON.parse(line) }.find { |line| line["status"] == status }
+    end
+  end
+
+  it "answers hello" do
+    own = handlers('Proc.new do |env| [200, {"content-type" => "text/plain"}, ["Hello world\n"]] end')
+    response = get("/", to: own)
+    assert_equal [200, "text/plain", "Hello world\n"], [response.status, response["content-type"], response.body]
+  end
+
+  it "gives the env as JSON" do
+    own = handlers("Proc.new do |env| env['rtt'] = env['h2o.get_rtt'].call; env['ech'] = env['h2o.is_ech'].call; [200, {}, [JSON.generate(env)]] end")
+    env = get("/abc%20d?def", to: own, headers: { "User-Agent" => "me", "Cookie" => "a=b" }).json
+    expected = { "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => "", "PATH_INFO" => "/abc%20d", "QUERY_STRING" => "def", "SERVER_PROTOCOL" => "HTTP/1.1",
+                 "SERVER_ADDR" => "127.0.0.1", "HTTP_HOST" => "example.test", "HTTP_USER_AGENT" => "me", "REMOTE_ADDR" => "127.0.0.1", "rack.url_scheme" => "http",
+                 "rack.multithread" => false, "rack.multiprocess" => true, "rack.run_once" => false, "rack.hijack?" => false,
+                 "h2o.remaining_delegations" => 5, "h2o.remaining_reprocesses" => 5, "rtt" => nil, "ech" => false }
+    assert_equal expected, env.slice(*expected.keys)
+    assert_match(/\A\d+\z/, env["REMOTE_PORT"])
+    refute env.key?("rack.input"), "there is no body"
+    refute env.key?("rack.version")
+  end
+
+  it "restricts access by the address" do
+    code = <<~'RUBY'
+      lambda do |env|
+        if /\A192\.168\./.match(env["REMOTE_ADDR"])
+          return [399, {}, []]
+        end
+        [403, {'content-type' => 'text/plain'}, ["access forbidden\n"]]
+      end
+    RUBY
+    assert_status 403, get("/", to: handlers(code, OK))
+    assert_equal "behind", get("/", to: handlers(code.sub('192\.168\.', '127\.'), OK)).body
+  end
+
+  it "adds fields to what others answer" do
+    code = <<~'RUBY'
+      Proc.new do |env|
+        headers = {}
+        if /\.(css|js)\z/.match(env["PATH_INFO"])
+          headers["cache-control"] = "max-age=86400"
+        end
+        push_paths = []
+        if /(\/|\.html)\z/.match(env["PATH_INFO"])
+          push_paths << ["/css/style.css", "style"]
+          push_paths << ["/js/app.js", "script"]
+          headers["link"] = push_paths.map{|p| "<#{p[0]}>; rel=preload; as=#{p[1]}"}.join("\n")
+        end
+        [399, headers, []]
+      end
+    RUBY
+    own = handlers(code, OK)
+    assert_equal "max-age=86400", get("/a.css", to: own)["cache-control"]
+    assert_equal ["</css/style.css>; rel=preload; as=style", "</js/app.js>; rel=preload; as=script"], get("/", to: own).all("link")
+    refute get("/a.png", to: own)["cache-control"]
+  end
+
+  it "delegates to another path of the server" do
+    code = <<~'RUBY'
+      lambda do |env|
+        if /\/user\/([^\/]+)/.match(env["PATH_INFO"])
+          return [307, {"x-reproxy-url" => "/user.php?user=#{$1}"}, []]
+        end
+        return [399, {}, []]
+      end
+    RUBY
+    behind = 'lambda { |env| [200, {}, [env["REQUEST_METHOD"], " ", env["PATH_INFO"], "?", env["QUERY_STRING"], " ", env["rack.input"] ? env["rack.input"].read : ""]] }'
+    own = handlers(code, behind)
+    assert_equal "GET /user.php?user=ann ", get("/user/ann", to: own).body
+    assert_equal "POST /user.php?user=ann data", post("/user/ann", "data", to: own).body
+    seen = handlers(code.sub("307", "200"), behind)
+    assert_equal "GET /user.php?user=ann ", post("/user/ann", "data", to: seen).body
+  end
+
+  it "delegates to the host that was asked" do
+    code = <<~'RUBY'
+      Proc.new do |env|
+        [307, {"x-reproxy-url" => "http://#{env["HTTP_HOST"]}/dest#{env["PATH_INFO"]}"}, ["should never see this"]]
+      end
+    RUBY
+    dest = <<~'RUBY'
+      Proc.new do |env|
+        [200, {}, ["#{env["SCRIPT_NAME"]}#{env["PATH_INFO"]};#{env["CONTENT_LENGTH"]}"]]
+      end
+    RUBY
+    own = start(files: { "h.rb" => code, "d.rb" => dest }, settings: "[routes]\n\"/\" = \"h.rb\"\n\"/dest\" = \"d.rb\"\n", workers: nil, threads: nil)
+    assert_equal "/dest/hoge;", get("/hoge", to: own).body
+    assert_equal "/dest/hoge;5", post("/hoge", "hello", to: own).body
+  end
+
+  it "ends delegations that never end" do
+    assert_status 502, get("/", to: handlers('Proc.new { |env| [200, {"x-reproxy-url" => "/"}, []] }'))
+    assert_status 502, get("/", to: handlers('Proc.new { |env| [200, {"x-reproxy-url" => "http://example.test/"}, []] }'))
+    assert_status 502, get("/", to: handlers("proc {|env| H2O.reprocess.call(env) }"))
+  end
+
+  it "sets variables for the log and for those behind" do
+    code = <<~'RUBY'
+      Proc.new do |env|
+        input = env["rack.input"] ? env["rack.input"].read : '{"default": "true"}'
+        parsed_json = JSON.parse(input)
+        parsed_json["time"] = 1
+        logdata = parsed_json.to_s
+        [204, {"x-fallthru-set-POSTDATA" => logdata}, []]
+      end
+    RUBY
+    own = handlers(code, toml: access_log)
+    response = post("/", '{"a": 1}', to: own)
+    assert_status 204, response
+    refute response["x-fallthru-set-postdata"]
+    refute response["content-length"]
+    assert_equal '{"a"=>1, "time"=>1}', logged(own, 204)["env"]["POSTDATA"].gsub(" => ", "=>")
+  end
+
+  it "has rack.input" do
+    code = <<~'RUBY'
+      proc {|env|
+        input = env["rack.input"]
+        parts = [input.gets, input.read(2), input.read]
+        input.rewind
+        input.each {|line| parts << line }
+        input.rewind
+        [200, {}, [parts.inspect, env["CONTENT_LENGTH"], env["CONTENT_TYPE"]]]
+      }
+    RUBY
+    response = post("/", "one\ntwo\nend", to: handlers(code), headers: { "Content-Type" => "text/x" })
+    assert_equal '["one\n", "tw", "o\nend", "one\n", "two\n", "end"]11text/x', response.body
+  end
+
+  it "has rack.errors and an error log for what is raised" do
+    own = handlers("proc {|env| env['rack.errors'].write('said so'); env['rack.errors'].puts('and so'); raise 'hoge' }")
+    assert_status 500, get("/", to: own)
+    ["said so", "and so", "hoge (RuntimeError)", "h0.rb:1"].each { |text| assert_includes own.stderr, text }
+  end
+
+  it "sends early hints" do
+    own = handlers(<<~'RUBY')
+      proc {|env|
+        env['rack.early_hints'].call({ 'link' => "</index.js>; rel=preload\n</style.css>; rel=preload" })
+        sleep 0.05
+        env['rack.early_hints'].call({ :foo => 'bar' })
+        [200, {}, ['hello']]
+      }
+    RUBY
+    response = get("/", to: own)
+    assert_equal "hello", response.body
+    assert_equal [["</index.js>; rel=preload", "</style.css>; rel=preload"], ["bar"]], [response.interim[0].all("link"), response.interim[1].all("foo")]
+  end
+
+  it "sleeps, also when it is loaded" do
+    own = handlers("ret = sleep(0.1)\nproc {|env| [200, {}, [ret, ' ', sleep(0.1), ' ', sleep('0.01')]] }")
+    assert_equal "0 0 0", get("/", to: own).body
+    message = body_of("begin; sleep(Object.new); rescue => e; [200, {}, [e.message]]; end")
+    assert_includes message, "time interval"
+  end
+
+  it "answers with bodies that respond to each, and closes them" do
+    code = <<~'RUBY'
+      is_open = false
+      lambda do |env|
+        return [500, {}, ["close not called"]] if is_open
+        is_open = true
+        [200, {}, Class.new do
+          def each
+            yield "hello"
+            sleep 0.01
+            yield " you"
+          end
+          define_method(:close) do
+            is_open = false
+          end
+        end.new]
+      end
+    RUBY
+    own = handlers(code, args: ["--front-threads", "1"])
+    2.times { assert_equal "hello you", get("/", to: own).body }
+  end
+
+  it "takes pairs, lists and lines as headers" do
+    own = handlers('proc {|env| [200, [["content-type", "text/plain"], ["a", ["1", "2"]], ["b", "3\n4"], ["c", 5]], nil] }')
+    response = get("/", to: own)
+    assert_equal ["text/plain", %w[1 2], %w[3 4], "5"], [response["content-type"], response.all("a"), response.all("b"), response["c"]]
+  end
+
+  it "joins repeated fields" do
+    own = handlers('proc {|env| [200, {}, [env["HTTP_COOKIE"], "|", env["HTTP_X_A"]]] }')
+    bytes = "GET / HTTP/1.1\r\nHost: a\r\nCookie: a=b\r\nX-A: 1\r\nCookie: c=d\r\nx-a: 2\r\n\r\n"
+    assert_equal "a=b; c=d|1, 2", ask(bytes, to: own).body
+  end
+
+  it "runs tasks at once, and hands over through channels" do
+    { "ch = H2O::Channel.new\nch.push 1\n[200, {}, [ch.shift]]" => "1",
+      "ch = H2O::Channel.new\nres = nil\ntask { res = ch.shift }\nch.push 'value'\n[200, {}, [res]]" => "value",
+      <<~'RUBY' => "1234567", <<~'RUBY2' => "1475263", <<~'RUBY3' => "from a constructor" }.each { |code, expected| assert_equal expected, body_of(code), code }
+        ch = H2O::Channel.new
+        task {
+          ch.push '1'
+          task {
+            ch.push '2'
+            ch.push '3'
+          }
+          ch.push '4'
+          task {
+            ch.push '5'
+            ch.push '6'
+          }
+          ch.push '7'
+        }
+        res = ''
+        7.times { res << ch.shift }
+        [200, {}, [res]]
+      RUBY
+        ch = H2O::Channel.new
+        task {
+          ch.push '1'
+          task { sleep 0.2; ch.push '2'; sleep 0.2; ch.push '3' }
+          ch.push '4'
+          task { sleep 0.1; ch.push '5'; sleep 0.2; ch.push '6' }
+          ch.push '7'
+        }
+        res = ''
+        7.times { res << ch.shift }
+        [200, {}, [res]]
+      RUBY2
+        Klass ||= Class.new do
+          def initialize(ch)
+            task { ch.push [200, {}, ["from a constructor"]] }
+          end
+        end
+        ch = H2O::Channel.new
+        Klass.new(ch)
+        ch.shift
+      RUBY3
+  end
+
+  it "has the conditions and verbs of acl" do
+    code = <<~'RUBY'
+      malicious_ip = "192.0.2.66"
+      acl {
+        allow { addr == "192.0.2.1" }
+        deny { user_agent.match(/curl/i) && ! addr.start_with?("192.168.") }
+        respond(503, {"retry-after" => "1"}, ["Service Unavailable"]) { addr == malicious_ip }
+        redirect("https://example.com/", 301) { path =~ /moved/ }
+        redirect("/found") { path == "/lost" }
+        use Htpasswd.new("people", "realm") { path.start_with?("/admin") }
+        deny { method == "DELETE" || header("X-Token") == "bad" || addr(false) != "127.0.0.1" }
+      }
+    RUBY
+    own = handlers(code, OK, files: { "people" => "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n" })
+    from = ->(address, more = {}) { { headers: { "X-Forwarded-For" => address }.merge(more) } }
+    assert_equal "behind", get("/moved", to: own, **from.call("192.0.2.1", "User-Agent" => "curl/8")).body
+    assert_equal [403, "Forbidden"], told(get("/", to: own, **from.call("192.0.2.2", "User-Agent" => "curl/8")), :body)
+    assert_equal "behind", get("/", to: own, headers: { "User-Agent" => "other" }).body
+    assert_equal [503, "1", "Service Unavailable"], told(get("/", to: own, **from.call("192.0.2.66")), "retry-after", :body)
+    assert_equal [301, "https://example.com/"], told(get("/a/moved/b", to: own), "location")
+    assert_equal [302, "/found"], told(get("/lost", to: own), "location")
+    ["/admin", "/%61dmin/x", "/y/../admin", "//admin"].each { |path| assert_status 401, get(path, to: own), path }
+    assert_equal "behind", get("/admin", to: own, headers: { "Authorization" => "Basic #{['ann:password'].pack('m0')}" }).body
+    assert_status 403, ask(request("DELETE", "/"), to: own)
+    assert_status 403, get("/", to: own, headers: { "X-Token" => "bad" })
+  end
+
+  it "finds H2O's files where H2O's handlers look for them" do
+    code = <<~'RUBY'
+      require "trie_addr.rb"
+      require "htpasswd.rb"
+      require "dos_detector.rb"
+      require 'prometheus.rb'
+      require "share/h2o/mruby/lru_cache.rb"
+      require "#{$H2O_ROOT}/share/h2o/mruby/acl.rb"
+      trie = TrieAddr.new.add(["192.168.0.0/16", "127.0.0.0/12"])
+      acl {
+        allow { trie.match?(addr) }
+        deny
+      }
+    RUBY
+    own = handlers(code, OK)
+    assert_equal "behind", get("/", to: own).body
+    assert_status 403, get("/", to: own, headers: { "X-Forwarded-For" => "192.0.2.1" })
+  end
+
+  it "asks for passwords" do
+    code = "require \"htpasswd.rb\"\nHtpasswd.new(\"people\", \"protected space\")"
+    behind = 'Proc.new { |env| [200, {}, ["hello ", env["REMOTE_USER"], "\n"]] }'
+    own = handlers(code, behind, files: { "people" => "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n" }, toml: access_log)
+    basic = ->(pair) { { "Authorization" => "Basic #{[pair].pack('m0')}" } }
+    asked = get("/", to: own)
+    assert_status 401, asked
+    assert_match(/\Abasic realm="protected space"/i, asked["www-authenticate"])
+    assert_status 401, get("/", to: own, headers: basic.call("ann:wrong"))
+    ["/.htpasswd", "/a/.htaccess", "/%2ehtpasswd"].each { |path| assert_status 404, get(path, to: own), path }
+    assert_equal "hello ann\n", get("/", to: own, headers: basic.call("ann:password")).body
+    assert_equal "ann", logged(own, 200)["remote_user"]
+  end
+
+  it "detects who comes too often, and does as it is told" do
+    counting = "DoSDetector::CountingStrategy.new({ :period => 1000, :threshold => 2, :ban_period => 1 << 32 })"
+    plain = handlers("require \"dos_detector.rb\"\nDoSDetector.new({ :strategy => #{counting.sub('1000', '1001')} })", OK)
+    assert_equal [[200, "behind"], [403, "Forbidden"]], Array.new(2) { told(get("/", to: plain), :body) }
+
+    told = handlers("DoSDetector.new({ :strategy => #{counting.sub('1000', '1002')}, :callback => DoSDetector.fallthrough_callback })",
+                    'Proc.new { |env| [200, {}, ["DOS_COUNT is ", env["DOS_COUNT"], ", DOS_IP is ", env["DOS_IP"]]] }')
+    get("/", to: told)
+    assert_equal "DOS_COUNT is 2, DOS_IP is 127.0.0.1", get("/", to: told).body
+
+    own = handlers(<<~RUBY, OK)
+      DoSDetector.new({
+        :strategy => #{counting.sub('1000', '1003')},
+        :forwarded => false,
+        :cache_size => 2048,
+        :callback => proc {|env, detected, ip|
+          if detected && ! ip.start_with?("192.168.")
+            [503, {}, ["Service Unavailable"]]
+          else
+            [399, {}, []]
+          end
+        }
+      })
+    RUBY
+    from = { headers: { "X-Forwarded-For" => "192.168.0.1" } }
+    assert_equal [200, 503], Array.new(2) { get("/", to: own, **from).status }
+  end
+
+  it "reads the server's numbers for Prometheus" do
+    own = handlers("require 'prometheus.rb'\nH2O::Prometheus.new(H2O.next)",
+                   'proc {|env| [200, {}, [JSON.generate({"server-version" => "1", "connections" => 3, "requests" => {"in-flight" => 2}, "name" => "x"})]] }')
+    body = get("/", to: own).body
+    assert_includes body, "h2o_connections{version=\"1\"} 3"
+    assert_includes body, "h2o_requests_in_flight{version=\"1\"} 2"
+  end
+
+  it "does not start with an acl that is ignored or made twice" do
+    { "acl { respond(403) }\nproc {|env| [200, {}, []]}" => "the acl is ignored", "acl { respond(403) }\nacl { respond(200) }" => "only once" }.each do |code, why|
+      own = Server.new(files: { "h.rb" => code }, workers: nil, threads: nil)
+      _, err, status = own.command_line("check", "h.rb", "--mruby")
+      own.finish
+      assert_equal 1, status
+      assert_includes err, why
+    end
+  end
+
+  # A server behind the handlers.
+  def with_backend
+    behind = Backend.new do |visit, asked|
+      visit.read_body(asked)
+      case asked.target
+      when "/index.txt" then visit.answer("hello\n")
+      when "/headers" then visit.answer(JSON.generate(asked.headers))
+      when "/echo" then visit.answer(asked.body)
+      when "/none" then visit.write("HTTP/1.1 204 No Content\r\n\r\n")
+      when "/stream" then visit.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Two: a\r\nX-Two: b\r\n\r\n#{chunked(*('1'..'9'))}")
+      when "/esi" then visit.answer('Hello <esi:include src="index.txt" />, from <esi:include src="missing" />!')
+      else visit.answer("not found", status: "404 Not Found")
+      end
+    end
+    yield behind.origin
+  ensure
+    behind&.close
+  end
+
+  it "asks other servers" do
+    with_backend do |origin|
+      own = handlers(<<~RUBY, 'Proc.new { |env| [200, {}, ["delegated!"]] }')
+        cached = http_request("#{origin}/index.txt").join
+        cached[2] = [cached[2].join]
+        class ESIResponse
+          def initialize(input)
+            @parts = input.split /(<esi:include +src=".*?" *\\/>)/
+            @parts.each_with_index do |part, index|
+              if /^<esi:include +src=" *(.*?) *"/.match(part)
+                @parts[index] = http_request("#{origin}/\#{$1}")
+              end
+            end
+          end
+          def each(&block)
+            @parts.each do |part|
+              if part.kind_of? String
+                block.call(part)
+              else
+                part.join[2].each(&block)
+              end
+            end
+          end
+        end
+        Proc.new do |env|
+          case env["PATH_INFO"]
+          when "/cached" then cached
+          when "/joined" then [200, {}, [http_request("#{origin}/index.txt").join[2].join]]
+          when "/begun" then http_request("#{origin}/index.txt")
+          when "/head" then http_request("#{origin}/index.txt", { :method => 'HEAD' }).join
+          when "/proxy/none"
+            resp = http_request("#{origin}/none").join
+            resp[2] = [resp[2].join]
+            resp
+          when "/twice"
+            resp = http_request("#{origin}/index.txt").join
+            resp[2].join
+            begin; resp[2].join; rescue => e; [200, {}, [e.message]]; end
+          when "/parts"
+            parts = []
+            http_request("#{origin}/stream").join[2].each {|part| parts << part }
+            [200, {}, [parts.join]]
+          when "/two" then [200, {}, [http_request("#{origin}/stream").join[1]["x-two"].inspect]]
+          when "/esi"
+            resp = http_request("#{origin}/esi").join
+            resp[1].delete("content-length")
+            resp[2] = ESIResponse.new(resp[2].join)
+            resp
+          when "/delegate"
+            resp = http_request("#{origin}/missing").join
+            resp[0] == 200 ? resp : [399, {}, []]
+          when "/refused"
+            status, headers, body = http_request("http://127.0.0.1:1/").join
+            [200, {}, [status.to_s, " ", headers["client-warning"] == body.join]]
+          when "/invalid"
+            begin; http_request("nonsense"); rescue ArgumentError => e; [200, {}, [e.message]]; end
+          else
+            headers = {}
+            env.each do |key, value|
+              if /^HTTP_/.match(key)
+                headers[$'] = value
+              end
+            end
+            headers["x-h2o-mruby"] = "1"
+            http_request("#{origin}\#{env["PATH_INFO"].sub("/proxy", "")}", {
+              method: env["REQUEST_METHOD"],
+              headers: headers,
+              body: env["rack.input"],
+            }).join
+          end
+        end
+      RUBY
+      { "/cached" => "hello\n", "/joined" => "hello\n", "/begun" => "hello\n", "/twice" => "http response body is already consumed", "/parts" => "123456789",
+        "/two" => '"a\nb"', "/esi" => "Hello hello\n, from not found!", "/delegate" => "delegated!", "/refused" => "500 true", "/proxy/index.txt" => "hello\n",
+        "/proxy/stream" => "123456789" }.each { |path, expected| assert_equal expected, get(path, to: own).body, path }
+      assert_includes get("/invalid", to: own).body, "nonsense"
+      assert_equal [204, ""], told(get("/proxy/none", to: own), :body)
+      assert_status 200, get("/head", to: own)
+      assert_equal "hello world", post("/proxy/echo", "hello world", to: own).body
+      fields = get("/proxy/headers", to: own, headers: { "Accept" => "*/*" }).json.to_h.transform_keys(&:downcase)
+      assert_equal [origin.delete_prefix("http://"), "*/*", "1"], fields.values_at("host", "accept", "x-h2o-mruby")
+    end
+  end
+
+  it "asks at the same time what was begun at the same time" do
+    together = Queue.new
+    behind = Backend.new do |visit, asked|
+      together << asked.target
+      wait_until("the others") { together.size == 3 }
+      visit.answer(asked.target)
+    end
+    own = handlers(<<~RUBY)
+      proc {|env|
+        reqs = %w[a b c].map {|name| http_request("#{behind.origin}/\#{name}") }
+        [200, {}, reqs.map {|req| req.join[2].join }]
+      }
+    RUBY
+    assert_equal "/a/b/c", get("/", to: own).body
+  ensure
+    behind&.close
+  end
+
+  MIDDLEWARE = <<~'RUBY'
+    KINDS = {
+      "/header" => lambda {|env| resp = H2O.next.call(env); resp[1]["foo"] = "FOO"; resp },
+      "/stream" => lambda {|env| resp = H2O.next.call(env); resp[1].delete "content-length"; resp },
+      "/join" => lambda {|env| resp = H2O.next.call(env); resp[2] = [resp[2].join]; resp },
+      "/discard" => lambda {|env| H2O.next.call(env); [200, {}, ["mruby"]] },
+      "/begun" => lambda {|env| H2O.next.request(env); [200, {}, ["mruby"]] },
+      "/shortcut" => lambda {|env| H2O.next.request(env) },
+      "/wrapped" => lambda {|env|
+        status, headers, body = H2O.next.call(env)
+        [status, headers, Class.new do
+          def initialize(body)
+            @body = body
+          end
+          def each
+            @body.each {|buf| yield buf }
+          end
+        end.new(body)]
+      },
+      "/two" => lambda {|env|
+        resp1 = H2O.next.call(env)
+        resp2 = H2O.next.call(env)
+        [200, {}, [Digest::MD5.hexdigest(resp1[2].join) == Digest::MD5.hexdigest(resp2[2].join)]]
+      },
+      "/parallel" => lambda {|env|
+        reqs = 3.times.map { H2O.next.request(env) }
+        [200, {}, reqs.map {|req| req.join[2].join.size.to_s + " " }]
+      },
+      "/again" => lambda {|env| env["SCRIPT_NAME"] = "/other"; env["NOTE"] = "kept"; H2O.reprocess.call(env) },
+      "/moved" => lambda {|env| env["SCRIPT_NAME"] = "/other"; H2O.next.call(env) },
+      "/fields" => lambda {|env| env["HTTP_X_FRONT"] = ["1", "2"]; env.delete("HTTP_X_B"); env["bar"] = "BAR"; H2O.next.call(env) },
+      "/rest" => lambda {|env| env["rack.input"].read(3); H2O.next.call(env) },
+      "/short" => lambda {|env| env["CONTENT_LENGTH"] = "3"; H2O.next.call(env) },
+      "/bad-length" => lambda {|env| env["CONTENT_LENGTH"] = "foo"; H2O.next.call(env) },
+      "/bad-path" => lambda {|env| env["PATH_INFO"] = "foo"; H2O.next.call(env) },
+      "/bad-scheme" => lambda {|env| env["rack.url_scheme"] = ""; H2O.next.call(env) },
+      "/bad-method" => lambda {|env| env["REQUEST_METHOD"] = ""; H2O.next.call(env) },
+      "/no-query" => lambda {|env| env.delete("QUERY_STRING"); H2O.next.call(env) }
+    }
+    proc {|env| (KINDS[env["PATH_INFO"]] || KINDS["/header"]).call(env) }
+  RUBY
+
+  BEHIND = <<~'RUBY'
+    proc {|env|
+      input = env["rack.input"]
+      said = %w[HTTP_X_FRONT HTTP_X_B bar].map {|name| env[name].to_s }.join("|")
+      [200, {"x-said" => said, "content-length" => "11"}, ["behind:", (input ? input.read : "none")[0, 4].ljust(4)]]
+    }
+  RUBY
+
+  it "is in the middle" do
+    other = 'proc {|env| [200, {}, ["other ", env["SCRIPT_NAME"], env["PATH_INFO"], " ", env["NOTE"], " ", env["h2o.remaining_reprocesses"]]] }'
+    own = start(files: { "m.rb" => MIDDLEWARE, "b.rb" => BEHIND, "o.rb" => other }, workers: nil, threads: nil,
+                settings: "[routes]\n\"/\" = [\"m.rb\", \"b.rb\"]\n\"/other\" = \"o.rb\"\n")
+    { "/header" => "behind:none", "/stream" => "behind:none", "/join" => "behind:none", "/discard" => "mruby", "/begun" => "mruby", "/shortcut" => "behind:none",
+      "/wrapped" => "behind:none", "/two" => "true", "/parallel" => "11 11 11 ", "/again" => "other /other/again kept 4" }.each do |path, expected|
+      assert_equal expected, get(path, to: own).body, path
+    end
+    assert_equal [200, "FOO", "11"], told(get("/header", to: own), "foo", "content-length")
+    assert_equal "1, 2||BAR", get("/fields", to: own, headers: { "X-B" => "1" })["x-said"]
+    assert_equal "behind:defg", post("/rest", "abcdefghi", to: own).body
+    assert_equal "behind:abc ", post("/short", "abcdefghi", to: own).body
+    assert_equal "behind:abcd", post("/header", "abcdefghi", to: own).body
+    %w[/moved /bad-length /bad-path /bad-scheme /bad-method /no-query].each { |path| assert_status 500, post(path, "x", to: own), path }
+    ["SCRIPT_NAME", "CONTENT_LENGTH", "PATH_INFO", "rack.url_scheme", "no method", "QUERY_STRING"].each { |word| assert_includes own.stderr, word }
+  end
+
+  it "truncates to the length that a handler has said" do
+    own = handlers('proc {|env| [200, {"content-length" => env["PATH_INFO"][1..-1]}, ["abc", "def"]] }')
+    assert_equal "abcd", get("/4", to: own).body
+    assert_equal "abcdef", get("/6", to: own).body
+  end
+
+  it "has H2O::Redis" do
+    with_redis do |url|
+      port = url[/:(\d+)/, 1]
+      own = handlers(<<~RUBY)
+        redis = H2O::Redis.new(:host => '127.0.0.1', :port => #{port})
+        another = H2O::Redis.new(:host => '127.0.0.1', :port => #{port}, :db => 1)
+        redis.set('k1', 'loaded').join
+        loaded = redis.get('k1').join
+        channel = redis.subscribe('news').join
+        KINDS = {
+          "/loaded" => lambda {|env| loaded },
+          "/pipelined" => lambda {|env| redis.set('n', 1); redis.incrby('n', 109); redis.get('n').join },
+          "/error" => lambda {|env|
+            redis.set('k2', 1).join
+            begin; redis.lpush('k2', 1).join; rescue H2O::Redis::CommandError => e; e.message; end
+          },
+          "/multi" => lambda {|env|
+            redis.set('m', 1).join
+            all = redis.multi { redis.incr('m'); redis.incr('m') }.join
+            JSON.generate([redis.get('m').join, all])
+          },
+          "/watch" => lambda {|env|
+            redis.set('w', 1).join
+            redis.watch('w') { val = redis.get('w').join.to_i; redis.multi { redis.set('w', val + 1) } }
+            redis.get('w').join
+          },
+          "/db" => lambda {|env| another.incr('n').join },
+          "/call" => lambda {|env| redis.call(:ECHO, 'raw').join },
+          "/wait" => lambda {|env| messages = []; channel.shift {|name, message| messages << message }.join(":") + messages.inspect },
+          "/publish" => lambda {|env| redis.publish('news', 'hello').join }
+        }
+        proc {|env| [200, {}, [KINDS[env["PATH_INFO"]].call(env)]] }
+      RUBY
+      { "/loaded" => "loaded", "/pipelined" => "110", "/multi" => '["3",[2,3]]', "/watch" => "2", "/db" => "1", "/call" => "raw",
+        "/error" => "WRONGTYPE Operation against a key holding the wrong kind of value (command: LPUSH k2 1)" }.each do |path, expected|
+        assert_equal expected, get(path, to: own).body, path
+      end
+      waiting = connect(own).tap { |one| one.write(request("GET", "/wait")) }
+      wait_until("the message") { get("/publish", to: own) && waiting.socket.wait_readable(0.2) }
+      assert_equal 'news:hello["hello"]', waiting.read_response("GET").body
+    end
+  end
+
+  it "says that Redis cannot be reached" do
+    own = handlers(<<~'RUBY')
+      redis = H2O::Redis.new(:host => '127.0.0.1', :port => 1)
+      proc {|env|
+        begin
+          reply = redis.get('k1').join
+        rescue H2O::Redis::ConnectionError => e
+          [503, {}, []]
+        else
+          [200, {}, [reply]]
+        end
+      }
+    RUBY
+    assert_status 503, get("/", to: own)
+  end
+end

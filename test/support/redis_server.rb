@@ -1,0 +1,22 @@
+# frozen_string_literal: true
+
+# A Redis for a test: on a free port, kept in memory, ended afterwards.
+
+require "socket"
+require "tmpdir"
+
+module RedisServer
+  # Yields its URL.
+  def with_redis
+    skip "redis-server is not installed" unless system("which redis-server > /dev/null")
+    port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
+    Dir.mktmpdir do |dir|
+      pid = Process.spawn("redis-server", "--port", port.to_s, "--bind", "127.0.0.1", "--save", "", "--dir", dir, out: File::NULL)
+      wait_until("Redis to listen") { Socket.tcp("127.0.0.1", port).close || true rescue false }
+      yield "redis://127.0.0.1:#{port}/0"
+    ensure
+      Process.kill("TERM", pid)
+      Process.wait(pid)
+    end
+  end
+end
