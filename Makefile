@@ -42,6 +42,7 @@ worker-test: build
 bench-test: build
 	ruby bench/test/bench_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/shootout_test.rb
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/mruby_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploy_test.rb
 
 e2e: build

@@ -5,12 +5,12 @@ require_relative "failure"
 require_relative "machine"
 
 module Bench
-  # A real Redis on a free port, in memory only, with the one key that apps/redis reads.
+  # A real Redis on a free port, in memory only, with the keys that the apps and handlers read.
   class RedisServer
-    SET = %(SET greeting "Hello from Redis"\r\n)
+    SET = %(MSET greeting "Hello from Redis" foo bar\r\n)
     BOOT_SECONDS = 10
 
-    attr_reader :url
+    attr_reader :port, :url
 
     # dir: folder for its log; cpu: processor to run on, or nil for any.
     def initialize(dir, cpu: nil)
@@ -31,7 +31,7 @@ module Bench
 
     def seed(deadline)
       answer = Socket.tcp("127.0.0.1", @port) { |socket| socket.write(SET) && socket.gets }
-      answer == "+OK\r\n" or give_up("answered #{answer.inspect} to SET")
+      answer == "+OK\r\n" or give_up("answered #{answer.inspect} to MSET")
     rescue Errno::ECONNREFUSED
       give_up("did not answer within #{BOOT_SECONDS} s") if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
       sleep 0.05

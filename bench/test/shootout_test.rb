@@ -55,9 +55,9 @@ module ShootoutTest
     end
 
     def test_only_its_own_part_of_the_file_is_replaced
-      once = Markdown.replace("# Figures\n\nOthers.\n", "one\n")
-      twice = Markdown.replace("#{once}\nMore of others.\n", "two \\1\n")
-      assert_equal "# Figures\n\nOthers.\n\n#{Markdown::BEGIN_MARK}\ntwo \\1\n#{Markdown::END_MARK}\n\nMore of others.\n", twice
+      once = CHAPTER.replace("# Figures\n\nOthers.\n", "one\n")
+      twice = CHAPTER.replace("#{once}\nMore of others.\n", "two \\1\n")
+      assert_equal "# Figures\n\nOthers.\n\n#{CHAPTER.begin_mark}\ntwo \\1\n#{CHAPTER.end_mark}\n\nMore of others.\n", twice
     end
   end
 
@@ -124,7 +124,7 @@ module ShootoutTest
       assert_equal [120, 5, 10, 20], [long.siege, long.timed, long.sleep, long.stall]
     end
 
-    def full(dir) = Shootout::SCENARIOS.map { |one| one.new(Setup.new(Size.full, dir)).trials }
+    def full(dir) = CHAPTER.scenarios.map { |one| one.new(Setup.new(Size.full, dir)).trials }
 
     def test_each_trial_of_a_scenario_has_a_name_of_its_own
       Dir.mktmpdir { |dir| full(dir).each { |trials| assert_equal trials.map(&:name).uniq, trials.map(&:name) } }
@@ -139,7 +139,9 @@ module ShootoutTest
   end
 
   class StoreTest < Case
-    FakeScenario = Struct.new(:key, :title)
+    FakeScenario = Struct.new(:key, :title) do
+      def goals = []
+    end
 
     def trial(name) = Trial.new(name: name, cells: [name], work: nil)
 

@@ -115,7 +115,7 @@ module Bench
       def written_down(contestant)
         contestant.layers.each_with_object("why" => contestant.why) do |layer, texts|
           env = layer.env.map { |key, value| "#{key}=#{value} " }.join
-          texts[layer.name] = "#{env}#{layer.peer.command.sub(%r{\A\S*/(?=(firebrick|iodine)[^/\s]*\s)}, '').gsub("#{Setup::ROOT}/", '')}"
+          texts[layer.name] = "#{env}#{layer.peer.command.sub(%r{\A\S*/(?=(firebrick|iodine|h2o)[^/\s]*\s)}, '').gsub("#{Setup::ROOT}/", '')}"
           layer.peer.config.each { |file, text| texts["#{layer.name}: #{file}"] = text }
         end
       end

@@ -2,46 +2,39 @@
 
 require "fileutils"
 require_relative "figures"
+require_relative "goals"
 require_relative "store"
 
 module Bench
   module Shootout
-    # The shoot-out's part of RESULTS.md, written from what is stored; the rest of the file is left alone.
+    # A chapter of RESULTS.md, written from what is stored.
     module Markdown
-      BEGIN_MARK = "<!-- shoot-out: from here to its end written by bench/shootout -->"
-      END_MARK = "<!-- end of the shoot-out -->"
       BUSY = 0.1
       # Placeholders of commands and files, for readers.
       LEGEND = "`{port}` a free port of 127.0.0.1, `{socket}` a Unix socket, `{workers}` processes (`{cluster}` 0 instead of 1), `{threads}` in each, " \
-               "`{preload}` `--preload` with more than one process, `{dir}` the app's folder, `{home}` a folder of the server's own. Processes of Ruby " \
+               "`{preload}` `--preload` with more than one process, `{dir}` the app's folder, `{home}` a folder of the server's own, `{redis}` Redis's port. Processes of Ruby " \
                "have `RACK_ENV=production`."
 
       module_function
 
-      def write(output, documents)
+      def write(output, documents, chapter)
         path = File.join(output, "RESULTS.md")
         FileUtils.mkdir_p(output)
         old = File.exist?(path) ? File.read(path) : "# Figures\n"
-        File.write("#{path}.new", replace(old, section(output, documents)))
+        File.write("#{path}.new", chapter.replace(old, section(output, documents, chapter)))
         File.rename("#{path}.new", path)
       end
 
-      def replace(text, section)
-        part = "#{BEGIN_MARK}\n#{section}#{END_MARK}\n"
-        old = /^#{Regexp.escape(BEGIN_MARK)}$.*?^#{Regexp.escape(END_MARK)}$\n?/m
-        text.match?(old) ? text.sub(old) { part } : "#{text.chomp}\n\n#{part}"
-      end
-
-      def section(output, documents)
-        parts = ["## Shoot-out", introduction(documents), *documents.map { |one| scenario(output, one) }]
+      def section(output, documents, chapter)
+        parts = ["## #{chapter.title}", introduction(documents, chapter), *documents.map { |one| scenario(output, one, chapter) }]
         "#{parts.join("\n\n")}\n"
       end
 
-      def introduction(documents)
+      def introduction(documents, chapter)
         machines = documents.map { |one| one["machine"] }.uniq
         versions = documents.map { |one| one["versions"] }.reduce({}, :merge)
         <<~TEXT.chomp
-          The comparisons that people quote, measured again side by side by [`bench/shootout`](README.md#the-shoot-out), which takes everybody from Debian's packages (and uses what is installed already).
+          #{chapter.about}
           Servers take turns (A B C, A B C, …), each freshly started; a figure is the median of the rounds, a ratio the median of the rounds' own ratios. CPU is that of the whole
           process tree, memory too (PSS: shared pages count in part). Rows that compete stand in the order of the first column that says who is better. Every sample is in [plots/](plots/).
 
@@ -51,18 +44,18 @@ module Bench
         TEXT
       end
 
-      def scenario(output, document)
-        parts = ["### #{document['title']}", state(document)]
+      def scenario(output, document, chapter)
+        parts = [("### #{document['title']}" unless chapter.single), state(document, chapter)].compact
         return [*parts, "**Not measured**: #{document['skipped']}."].join("\n\n") if document["skipped"]
 
         parts.concat(document["tables"].flat_map { |table| table(output, table, document) })
-        parts << notes(document) << configurations(document)
+        parts << Goals.lines(document) << notes(document) << configurations(document)
         parts.compact.reject(&:empty?).join("\n\n")
       end
 
-      def state(document)
+      def state(document, chapter)
         size = document["size"]
-        text = +"#{document['started'][0, 10]}, `bench/shootout #{document['scenario']}`, #{size['rounds'] == 1 ? 'one round' : "#{size['rounds']} rounds"}."
+        text = +"#{document['started'][0, 10]}, `#{chapter.typed(document['scenario'])}`, #{size['rounds'] == 1 ? 'one round' : "#{size['rounds']} rounds"}."
         text << " **Interrupted**: some rounds are missing." unless document["complete"] || document["skipped"]
         text << " **Rough**: other programs used up to #{(document['busy'] * 100).round} % of the processors." if document["busy"] > BUSY
         text

@@ -24,6 +24,8 @@ module Bench
         raise Failure, "#{e.message}; --help lists the options"
       end
 
+      def chapter = CHAPTER
+
       def install? = @install
 
       def report_only? = @report_only
@@ -55,14 +57,14 @@ module Bench
       end
 
       def select(names)
-        return SCENARIOS if names.empty?
+        return CHAPTER.scenarios if names.empty?
 
         found = names.flat_map do |name|
-          SCENARIOS.select { |one| File.fnmatch(name, one.key) }.tap do |matching|
-            raise Failure, "no scenario is called #{name}: there are #{SCENARIOS.map(&:key).join(', ')}" if matching.empty?
+          CHAPTER.scenarios.select { |one| File.fnmatch(name, one.key) }.tap do |matching|
+            raise Failure, "no scenario is called #{name}: there are #{CHAPTER.keys.join(', ')}" if matching.empty?
           end
         end
-        SCENARIOS & found
+        CHAPTER.scenarios & found
       end
     end
   end

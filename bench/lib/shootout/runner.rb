@@ -10,7 +10,7 @@ module Bench
   module Shootout
     # Measures scenario after scenario, round after round, and writes down what came out.
     class Runner
-      # options: see Options; dir: a folder for everything that is written meanwhile; out: where a person reads along.
+      # options: size, scenarios, output and chapter, see Options; dir: a folder for everything that is written meanwhile; out: where a person reads along.
       def initialize(options, dir, out: $stdout)
         @options = options
         @setup = Setup.new(options.size, dir)
@@ -18,7 +18,7 @@ module Bench
         @out = out
       end
 
-      # Answers whether everything could be measured.
+      # Answers whether everything could be measured, and no goal was missed.
       def run
         check_firebrick
         make_output
@@ -32,15 +32,17 @@ module Bench
 
       # Writes RESULTS.md and the plots from what is stored; also after an interruption.
       def report
-        documents = Store.read(@options.output, SCENARIOS.map(&:key))
+        documents = Store.read(@options.output, chapter)
         return @out.puts("Nothing was measured yet.") if documents.empty?
 
         problem = Plots.new.draw(@options.output, documents)
-        Markdown.write(@options.output, documents)
+        Markdown.write(@options.output, documents, chapter)
         @out.puts "Written: #{File.join(@options.output, 'RESULTS.md')}#{" (#{problem})" if problem}"
       end
 
       private
+
+      def chapter = @options.chapter
 
       def check_firebrick
         return if File.executable?(@setup.firebrick)
@@ -79,7 +81,7 @@ module Bench
         return skip(store, missing) if missing.any?
 
         trials = present(tables.flat_map(&:trials), store)
-        store.versions(programs(scenario, trials), @setup.firebrick)
+        store.versions(programs(scenario, trials), @setup.firebrick, scenario.versions)
         scenario.around { rounds(trials, store) }
         store.complete
         show(store)
@@ -148,9 +150,8 @@ module Bench
           @out.puts "", table["title"], "" unless table["title"].empty?
           @out.puts Markdown.grid(table)
         end
-        notes = Markdown.notes(store.data)
-        @out.puts "", notes unless notes.empty?
-        tables.flat_map { |table| table["rows"] }.all? { |row| row["missing"] || Markdown.errors(row) == "0" }
+        [Goals.lines(store.data), Markdown.notes(store.data)].each { |text| @out.puts "", text unless text.empty? }
+        tables.flat_map { |table| table["rows"] }.all? { |row| row["missing"] || Markdown.errors(row) == "0" } && !Goals.missed?(store.data)
       end
     end
   end

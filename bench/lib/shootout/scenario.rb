@@ -39,6 +39,12 @@ module Bench
 
       def tables = raise(NotImplementedError)
 
+      # What was aimed at.
+      def goals = []
+
+      # Versions of what is no Program: { name => text }.
+      def versions = {}
+
       # Whatever has to run beside; the block is the measuring.
       def around = yield
 

@@ -44,7 +44,7 @@ module Bench
       SETTLE_SECONDS = 0.1
       ROOT = File.expand_path("../../..", __dir__)
 
-      attr_reader :size, :dir, :firebrick, :iodine
+      attr_reader :size, :dir, :firebrick, :iodine, :h2o_head
 
       # dir: a folder for everything that is written meanwhile.
       def initialize(size, dir, env: ENV)
@@ -52,6 +52,7 @@ module Bench
         @dir = dir
         @pin = Etc.nprocessors > 1
         @firebrick = File.expand_path(env.fetch("FIREBRICK") { File.join(ROOT, "target/release/firebrick") })
+        @h2o_head = env["H2O_HEAD"]&.then { |path| File.expand_path(path) }
         @iodine = env["IODINE"] || ("iodine" if Machine.there?("iodine"))
       end
 
@@ -63,8 +64,8 @@ module Bench
 
       def app(name) = File.join(ROOT, "bench/apps", name)
 
-      def place(dir, shape, answer, pinned: true, env: {})
-        Stack::Place.new(dir: dir, shape: shape, answer: answer, cpu: (SERVER_CPU if pinned && @pin), env: env, work: @dir)
+      def place(dir, shape, answer, pinned: true, env: {}, placeholders: {})
+        Stack::Place.new(dir: dir, shape: shape, answer: answer, cpu: (SERVER_CPU if pinned && @pin), env: env, work: @dir, placeholders: placeholders)
       end
 
       # Starts the layers, lets the generator load them, and answers the figures of it. The block may load first, to warm up.

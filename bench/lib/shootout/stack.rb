@@ -27,8 +27,9 @@ module Bench
         def self.of(body, path = "/") = new(path, body.bytesize, Digest::SHA256.hexdigest(body))
       end
 
-      # Where the app is and what a right answer is like; shape: [workers, threads]; cpu: the processor of all, nil: any.
-      Place = Struct.new(:dir, :shape, :answer, :cpu, :env, :work, keyword_init: true)
+      # Where the app is and what a right answer is like; shape: [workers, threads]; cpu: the processor of all, nil: any;
+      # placeholders: more of them, { name => value }.
+      Place = Struct.new(:dir, :shape, :answer, :cpu, :env, :work, :placeholders, keyword_init: true)
 
       def initialize(layers, place)
         @layers = layers
@@ -63,7 +64,7 @@ module Bench
 
       def start_layer(layer)
         server = Server.new(layer.peer.command, log: File.join(@place.work, "#{layer.name}.log"), cpu: @place.cpu, config: layer.peer.config,
-                                                home: home(layer), env: env(layer), values: { "socket" => @socket })
+                                                home: home(layer), env: env(layer), values: { "socket" => @socket, **@place.placeholders.to_h })
         @servers << [layer, server]
         server.start(@place.dir, @place.shape) { |port| layer.on_socket ? listening? : right?(port) }
       end

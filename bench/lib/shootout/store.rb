@@ -16,13 +16,13 @@ module Bench
     class Store
       FOLDER = "plots"
 
-      # All that was measured before, in the order of the names.
-      def self.read(output, keys)
-        keys.filter_map do |key|
+      # All that was measured before for a chapter, in its order.
+      def self.read(output, chapter)
+        chapter.keys.filter_map do |key|
           path = path(output, key)
           JSON.parse(File.read(path)) if File.exist?(path)
         rescue JSON::ParserError
-          raise Failure, "#{path} is no JSON: delete it, and measure again with bench/shootout #{key}"
+          raise Failure, "#{path} is no JSON: delete it, and measure again with #{chapter.typed(key)}"
         end
       end
 
@@ -35,7 +35,7 @@ module Bench
         @earlier = File.exist?(@path)
         @data = {
           "scenario" => scenario.key, "title" => scenario.title, "started" => Time.now.utc.iso8601, "machine" => Machine.description, "size" => size.to_h.transform_keys(&:to_s),
-          "busy" => 0.0, "complete" => false, "missing" => {}, "versions" => {}, "tables" => tables.map { |table| table_data(table) }
+          "busy" => 0.0, "complete" => false, "missing" => {}, "versions" => {}, "tables" => tables.map { |table| table_data(table) }, "goals" => scenario.goals.map { |goal| goal.to_h.transform_keys(&:to_s) }
         }
         @rows = @data["tables"].flat_map { |table| table["rows"] }.to_h { |row| [row["name"], row] }
       end
@@ -58,9 +58,9 @@ module Bench
       # Share of the processors that other programs took before a round.
       def busy(share) = @data["busy"] = [@data["busy"], share].max
 
-      # firebrick: path of the binary.
-      def versions(names, firebrick)
-        @data["versions"] = { "firebrick" => Programs.told([firebrick, "--version"]), **names.to_h { |name| [name, Programs.version(name)] } }.compact
+      # firebrick: path of the binary; others: { name => version } of what is no Program.
+      def versions(names, firebrick, others = {})
+        @data["versions"] = { "firebrick" => Programs.told([firebrick, "--version"]), **names.to_h { |name| [name, Programs.version(name)] }, **others }.compact
       end
 
       def complete

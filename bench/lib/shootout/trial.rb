@@ -17,6 +17,9 @@ module Bench
     # one; to: a trial's name: the column is then the ratio to it, round by round.
     Column = Struct.new(:title, :metric, :better, :to, keyword_init: true)
 
+    # What was aimed at: a metric of the trial `of`, as a part of that of the trial `to`, round by round. text: what it says.
+    Goal = Struct.new(:text, :metric, :of, :to, :at_most, :at_least, keyword_init: true)
+
     # heads: titles of the leading columns; text: what there is to know; plots: [Plot]; comparable: false where rows do
     # not compete: they keep their order and nobody is named the best.
     Table = Struct.new(:title, :text, :heads, :columns, :trials, :plots, :comparable, keyword_init: true) do

@@ -14,6 +14,14 @@ module Bench
       # What starting so many may take on top of the sleep.
       PATIENCE = 120
       ANSWER = Stack::Answer.of("slept", "/now")
+      ON_MRUBY = "firebrick, mruby"
+      # A request that sleeps holds no thread.
+      HANDLER = <<~RUBY
+        Proc.new do |env|
+          sleep ENV["SLEEP"].to_i unless env["PATH_INFO"] == "/now"
+          [200, { "content-type" => "text/plain" }, ["slept"]]
+        end
+      RUBY
 
       def tables = [programs, servers]
 
@@ -98,7 +106,7 @@ module Bench
       end
 
       def server_text
-        "`#{load}`, a connection for each, all processors for all. In Ruby a request that sleeps holds a thread, in Puma as in Firebrick: #{shape.reduce(:*)} threads are given to both. " \
+        "`#{load}`, a connection for each, all processors for all. In Ruby a request that sleeps holds a thread, in Puma as in Firebrick: #{shape.reduce(:*)} threads are given to both; in a handler on mruby it holds none. " \
           "#{count} such requests at once are more than threads can hold, and over HTTP/1.1 more than one process has descriptors (#{Figures.number(Process.getrlimit(:NOFILE).first)} here); with threads they would go through in " \
           "#{(@size.sleepers / @size.connections.to_f).ceil} waves, a wave of #{@size.sleep} s each."
       end
@@ -111,7 +119,7 @@ module Bench
         bare = Contestants.bare(@setup)
         { "node" => Contestants.one("node", Peer.new(command: "node #{PROGRAMS}/server.js {port} #{@size.sleep}"), %w[node], "one process, timers"),
           "go" => Contestants.one("go", Peer.new(command: "{go} {port} #{@size.sleep}"), %w[go], "one process, goroutines"),
-          "puma" => bare["puma"], "firebrick" => firebrick }
+          "puma" => bare["puma"], "firebrick" => firebrick, ON_MRUBY => on_mruby }
       end
 
       # Its limits are 10,000 connections and 10,000 requests in line.
@@ -121,9 +129,14 @@ module Bench
         Contestants.one("firebrick", peer, [], "limits of connections and of requests in line raised")
       end
 
+      def on_mruby
+        command = "{firebrick} serve {home}/handler.rb --mruby -b tcp://127.0.0.1:{port}?backlog=4096 --max-connections #{@size.connections * 2} --control off -q"
+        peer = Peer.new(command: Contestants.firebrick_command(@setup, command), config: { "handler.rb" => HANDLER })
+        Contestants.one("firebrick", peer, [], "a handler inside the server, with its limit of connections raised")
+      end
+
       def server(name, contestant)
-        evented = %w[node go].include?(name)
-        Trial.new(name: "server: #{name}", cells: [name, evented ? "1 process" : shape.join("x")], needs: ["ab", *contestant.needs], configuration: Contestants.written_down(contestant),
+        Trial.new(name: "server: #{name}", cells: [name, %w[puma firebrick].include?(name) ? shape.join("x") : "1 process"], needs: ["ab", *contestant.needs], configuration: Contestants.written_down(contestant),
                   seconds: @size.sleep + 12, work: -> { serve(contestant) })
       end
 

@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require_relative "figures"
+
+module Bench
+  module Shootout
+    # Whether a scenario did what was aimed at: reads the goals and the rounds of what is stored (see Store).
+    module Goals
+      module_function
+
+      # Lines for readers; empty without goals.
+      def lines(document)
+        document["goals"].to_a.map { |goal| line(goal, ratio(goal, document)) }.join("\n")
+      end
+
+      # True when some goal was measured, and not reached.
+      def missed?(document)
+        document["goals"].to_a.any? { |goal| ratio(goal, document)&.then { |value| !reached?(goal, value) } }
+      end
+
+      def line(goal, value)
+        verdict = if value.nil? then "not measured"
+                  else
+                    reached?(goal, value) ? "reached" : "missed"
+                  end
+        "- **#{verdict}**: #{goal['text']}: #{Figures.number(value)} (#{goal['at_most'] ? "at most #{goal['at_most']}" : "at least #{goal['at_least']}"})"
+      end
+
+      def reached?(goal, value) = goal["at_most"] ? value <= goal["at_most"] : value >= goal["at_least"]
+
+      # Median of the rounds' own ratios; nil where one of the two was not measured.
+      def ratio(goal, document)
+        pairs = rounds(goal["of"], document).zip(rounds(goal["to"], document)).map { |pair| pair.map { |round| round && round[goal["metric"].to_s] } }
+        Figures.median(pairs.filter_map { |own, base| own.fdiv(base) if own && base&.positive? })
+      end
+
+      def rounds(name, document)
+        document["tables"].flat_map { |table| table["rows"] }.find { |row| row["name"] == name }&.fetch("rounds") || []
+      end
+    end
+  end
+end
