@@ -171,6 +171,7 @@ mod tests {
     use super::*;
     use crate::processes::MARK;
     use proptest::prelude::*;
+    use std::io::BufReader;
 
     fn sleeper(mark: &str) -> (Child, Family) {
         let mut command = Command::new("sleep");
@@ -215,8 +216,12 @@ mod tests {
     #[test]
     fn a_server_that_ignores_term_is_killed() {
         let mut command = Command::new("sh");
-        command.args(["-c", "trap '' TERM; while :; do sleep 0.1; done"]);
+        command.args(["-c", "trap '' TERM; echo deaf; while :; do sleep 0.1; done"]).stdout(Stdio::piped());
         let mut child = command.env(MARK, "guard-deaf").process_group(0).spawn().unwrap();
+        // Until the shell has got so far, TERM ends it like any other.
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "deaf\n");
         let family = Family::of(child.id() as i32, "guard-deaf".to_owned());
         family.signal(Signal::TERM);
         assert!(!gone_within(&family, Duration::from_millis(100), &mut || ()));
