@@ -111,7 +111,7 @@ impl Content {
         if let Some(scripts) = &self.scripts
             && let Some(found) = scripts.find(&exchange.request)
         {
-            return LocalScripts::handle(found, exchange, self.clone(), hops).await;
+            return found.handle(exchange, self.clone(), hops).await;
         }
         // In a box of its own: a connection whose handler waits, perhaps one of ten thousand, has no room for it.
         Box::pin(self.behind(exchange)).await

@@ -189,6 +189,9 @@ impl Tape {
         self
     }
 
+    /// Ends a chain where its value is not wanted.
+    pub fn done(&mut self) {}
+
     /// `nil`
     pub fn nil(&mut self) -> &mut Tape {
         self.bytes.push(b'n');

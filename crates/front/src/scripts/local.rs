@@ -27,6 +27,13 @@ pub(crate) struct Found {
     route: usize,
 }
 
+impl Found {
+    /// Its handlers answer, or `next` does.
+    pub(crate) fn handle(self, exchange: Exchange, next: Rc<dyn Next>, hops: Hops) -> Handling {
+        self.script.handle(self.route, exchange, next, hops)
+    }
+}
+
 impl LocalScripts {
     /// # Errors
     /// There is no mruby, or no memory for it.
@@ -79,16 +86,6 @@ impl LocalScripts {
         }
         let script = self.current.borrow();
         script.route(request).map(|route| Found { script: script.clone(), route })
-    }
-
-    /// They answer, or `next` does.
-    pub(crate) fn handle(
-        Found { script, route }: Found,
-        exchange: Exchange,
-        next: Rc<dyn Next>,
-        hops: Hops,
-    ) -> Handling {
-        script.handle(route, exchange, next, hops)
     }
 
     /// Opens a new VM in the place of one that is broken. Requests that come before its handlers have been evaluated wait for them.

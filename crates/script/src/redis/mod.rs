@@ -226,7 +226,7 @@ impl Clients {
                 None => message.await,
                 Some(patience) => match tokio::time::timeout(patience, message).await {
                     Ok(message) => message,
-                    Err(_) => return told(|tape| drop_tape(tape.nil())),
+                    Err(_) => return told(|tape| tape.nil().done()),
                 },
             };
             message.unwrap_or_else(|fault| told(|tape| fault.onto(tape)))
@@ -250,8 +250,6 @@ fn told(write: impl FnOnce(&mut Tape)) -> Tape {
     write(&mut tape);
     tape
 }
-
-fn drop_tape(_: &mut Tape) {}
 
 fn failed(fault: &Fault) -> Waiting {
     Box::pin(std::future::ready(told(|tape| fault.onto(tape))))
@@ -287,7 +285,7 @@ pub(crate) fn begin(state: &Rc<State>, op: &[u8], args: &[Value<'_>]) -> Waiting
 
 fn number(tape: &mut Tape, number: Result<i64, Fault>) {
     match number {
-        Ok(number) => drop_tape(tape.int(number)),
+        Ok(number) => tape.int(number).done(),
         Err(fault) => fault.onto(tape),
     }
 }
@@ -311,7 +309,7 @@ pub(crate) const CALLS: &[(&str, Call)] = &[
         number(tape, reply.map(|reply| state.redis.promises.borrow_mut().keep(reply)));
     }),
     ("REDIS_PUSH", |state, args, tape| match state.redis.push(args) {
-        Ok(()) => drop_tape(tape.nil()),
+        Ok(()) => tape.nil().done(),
         Err(fault) => fault.onto(tape),
     }),
     ("REDIS_CONNECTED", |state, args, tape| {
@@ -328,9 +326,9 @@ pub(crate) const CALLS: &[(&str, Call)] = &[
         match method.and_then(command::named) {
             Some(words) => {
                 tape.array(words.len() as u32);
-                words.iter().for_each(|word| drop_tape(tape.str(word)));
+                words.iter().for_each(|word| tape.str(word).done());
             }
-            None => drop_tape(tape.nil()),
+            None => tape.nil().done(),
         }
     }),
 ];

@@ -126,12 +126,12 @@ impl Parser {
 /// Onto the tape; how many elements belong below it.
 fn write(element: &Element<'_>, tape: &mut Tape) -> u64 {
     match *element {
-        Element::Text(text) => drop_tape(tape.str(text)),
-        Element::Error(text) => drop_tape(tape.fault(class(text), text)),
-        Element::Int(number) => drop_tape(tape.int(number)),
-        Element::Float(number) => drop_tape(tape.float(number)),
-        Element::Bool(value) => drop_tape(tape.bool(value)),
-        Element::Null => drop_tape(tape.nil()),
+        Element::Text(text) => tape.str(text).done(),
+        Element::Error(text) => tape.fault(class(text), text).done(),
+        Element::Int(number) => tape.int(number).done(),
+        Element::Float(number) => tape.float(number).done(),
+        Element::Bool(value) => tape.bool(value).done(),
+        Element::Null => tape.nil().done(),
         Element::Array(count) => {
             tape.array(count);
             return u64::from(count);
@@ -143,8 +143,6 @@ fn write(element: &Element<'_>, tape: &mut Tape) -> u64 {
     }
     0
 }
-
-fn drop_tape(_: &mut Tape) {}
 
 /// The exception for an error reply, by its first word.
 fn class(text: &[u8]) -> &'static str {
@@ -282,32 +280,32 @@ mod tests {
 
     #[test]
     fn each_type() {
-        assert_eq!(one(b"+OK\r\n"), tape(|t| drop_tape(t.str("OK"))));
-        assert_eq!(one(b":-7\r\n"), tape(|t| drop_tape(t.int(-7))));
-        assert_eq!(one(b"$-1\r\n"), tape(|t| drop_tape(t.nil())));
-        assert_eq!(one(b"*-1\r\n"), tape(|t| drop_tape(t.nil())));
-        assert_eq!(one(b"$0\r\n\r\n"), tape(|t| drop_tape(t.str(""))));
-        assert_eq!(one(b"$4\r\na\r\nb\r\n"), tape(|t| drop_tape(t.str("a\r\nb"))));
-        assert_eq!(one(b"*0\r\n"), tape(|t| drop_tape(t.array(0))));
+        assert_eq!(one(b"+OK\r\n"), tape(|t| t.str("OK").done()));
+        assert_eq!(one(b":-7\r\n"), tape(|t| t.int(-7).done()));
+        assert_eq!(one(b"$-1\r\n"), tape(|t| t.nil().done()));
+        assert_eq!(one(b"*-1\r\n"), tape(|t| t.nil().done()));
+        assert_eq!(one(b"$0\r\n\r\n"), tape(|t| t.str("").done()));
+        assert_eq!(one(b"$4\r\na\r\nb\r\n"), tape(|t| t.str("a\r\nb").done()));
+        assert_eq!(one(b"*0\r\n"), tape(|t| t.array(0).done()));
         assert_eq!(
             one(b"*2\r\n*1\r\n:1\r\n-ERR no\r\n"),
-            tape(|t| drop_tape(t.array(2).array(1).int(1).fault("Redis::CommandError", "ERR no")))
+            tape(|t| t.array(2).array(1).int(1).fault("Redis::CommandError", "ERR no").done())
         );
         assert_eq!(
             one(b"-WRONGTYPE x\r\n"),
-            tape(|t| drop_tape(t.fault("Redis::WrongTypeError", "WRONGTYPE x")))
+            tape(|t| t.fault("Redis::WrongTypeError", "WRONGTYPE x").done())
         );
     }
 
     #[test]
     fn types_of_resp3() {
-        assert_eq!(one(b"_\r\n"), tape(|t| drop_tape(t.nil())));
-        assert_eq!(one(b"#t\r\n"), tape(|t| drop_tape(t.bool(true))));
-        assert_eq!(one(b",1.5\r\n"), tape(|t| drop_tape(t.float(1.5))));
-        assert_eq!(one(b",inf\r\n"), tape(|t| drop_tape(t.float(f64::INFINITY))));
-        assert_eq!(one(b"(12345678901234567890\r\n"), tape(|t| drop_tape(t.str("12345678901234567890"))));
-        assert_eq!(one(b"=6\r\ntxt:hi\r\n"), tape(|t| drop_tape(t.str("hi"))));
-        assert_eq!(one(b"%1\r\n+a\r\n:1\r\n"), tape(|t| drop_tape(t.hash(1).str("a").int(1))));
+        assert_eq!(one(b"_\r\n"), tape(|t| t.nil().done()));
+        assert_eq!(one(b"#t\r\n"), tape(|t| t.bool(true).done()));
+        assert_eq!(one(b",1.5\r\n"), tape(|t| t.float(1.5).done()));
+        assert_eq!(one(b",inf\r\n"), tape(|t| t.float(f64::INFINITY).done()));
+        assert_eq!(one(b"(12345678901234567890\r\n"), tape(|t| t.str("12345678901234567890").done()));
+        assert_eq!(one(b"=6\r\ntxt:hi\r\n"), tape(|t| t.str("hi").done()));
+        assert_eq!(one(b"%1\r\n+a\r\n:1\r\n"), tape(|t| t.hash(1).str("a").int(1).done()));
         let mut parser = Parser::default();
         assert_eq!(parser.next_is_push(), None);
         parser.feed(b">1\r\n+a\r\n+OK\r\n");

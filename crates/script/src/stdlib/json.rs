@@ -190,11 +190,11 @@ impl Node<'_> {
     fn put(&self, tape: &mut Tape, names: Names, depth: i64, most: i64) -> Result<(), i64> {
         match self {
             Node::Array(_) | Node::Object(_) if depth >= most => return Err(depth + 1),
-            Node::Nil => drop_tape(tape.nil()),
-            Node::Bool(value) => drop_tape(tape.bool(*value)),
-            Node::Int(number) => drop_tape(tape.int(*number)),
-            Node::Float(number) => drop_tape(tape.float(*number)),
-            Node::Text(text) => drop_tape(tape.str(text.as_bytes())),
+            Node::Nil => tape.nil().done(),
+            Node::Bool(value) => tape.bool(*value).done(),
+            Node::Int(number) => tape.int(*number).done(),
+            Node::Float(number) => tape.float(*number).done(),
+            Node::Text(text) => tape.str(text.as_bytes()).done(),
             Node::Array(nodes) => {
                 tape.array(nodes.len() as u32);
                 for node in nodes {
@@ -215,8 +215,6 @@ impl Node<'_> {
         Ok(())
     }
 }
-
-fn drop_tape(_: &mut Tape) {}
 
 impl<'de> Deserialize<'de> for Name<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -328,13 +326,13 @@ mod tests {
 
     fn written(value: &serde_json::Value, tape: &mut Tape) {
         match value {
-            serde_json::Value::Null => drop_tape(tape.nil()),
-            serde_json::Value::Bool(value) => drop_tape(tape.bool(*value)),
+            serde_json::Value::Null => tape.nil().done(),
+            serde_json::Value::Bool(value) => tape.bool(*value).done(),
             serde_json::Value::Number(number) => match number.as_i64() {
-                Some(number) => drop_tape(tape.int(number)),
-                None => drop_tape(tape.float(number.as_f64().unwrap())),
+                Some(number) => tape.int(number).done(),
+                None => tape.float(number.as_f64().unwrap()).done(),
             },
-            serde_json::Value::String(text) => drop_tape(tape.str(text)),
+            serde_json::Value::String(text) => tape.str(text).done(),
             serde_json::Value::Array(values) => {
                 tape.array(values.len() as u32);
                 values.iter().for_each(|value| written(value, tape));
