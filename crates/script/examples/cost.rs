@@ -1,9 +1,9 @@
 //! What a request costs from the route to the response, without any network: `cargo run --release -p script --example cost [FILE]`.
 
-use handler::{
-    Client, Departure, Exchange, Fields, Incoming, Lent, Peer, PeerAddr, Request, Response, Span, Trace,
-    Version,
-};
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use handler::{Client, Departure, Exchange, Fields, Incoming, Lent, Request, Response, Trace};
 use script::{Hops, Limits, Next, Plan, Route, Script, Source};
 use std::error::Error;
 use std::future::Future;
@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 const HELLO: &str = "
 lambda do |env|
@@ -39,33 +39,6 @@ impl Next for Nobody {
     fn again(self: Rc<Self>, exchange: Exchange, _: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
         self.answer(exchange)
     }
-}
-
-fn request() -> Result<Request, Box<dyn Error>> {
-    let mut text = Vec::new();
-    let mut add = |part: &str| {
-        let span = Span { start: text.len() as u32, len: part.len() as u32 };
-        text.extend_from_slice(part.as_bytes());
-        span
-    };
-    let (method, target, authority) = (add("GET"), add("/hello"), add("127.0.0.1:9292"));
-    let slots = vec![(add("Host"), authority)];
-    let remote = PeerAddr::Inet("127.0.0.1:40000".parse()?);
-    let local = PeerAddr::Inet("127.0.0.1:9292".parse()?);
-    Ok(Request {
-        version: Version::Http11,
-        method,
-        target,
-        path: target,
-        query: Span::default(),
-        authority,
-        fields: Fields::from_parts(text, slots),
-        variables: Vec::new(),
-        peer: Rc::new(Peer { remote, remote_text: "127.0.0.1".to_owned(), local, tls: false }),
-        https: false,
-        received: SystemTime::now(),
-        arrived: Instant::now(),
-    })
 }
 
 fn plan() -> Result<Plan, String> {
@@ -97,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let script = Script::open(Arc::new(plan()?), Rc::new(|what| eprintln!("{what}")), Box::new(failed))?;
         script.ready().await?;
         let (client, trace, nobody) = (Rc::new(Nobody), Rc::new(Trace::default()), Rc::new(Nobody));
-        let mut lent = Box::new(request()?);
+        let mut lent = Box::new(support::request("GET", "/hello", &[]));
         let (begun, mut size) = (Instant::now(), 0);
         for _ in 0..ROUNDS {
             let exchange = Exchange {

@@ -3,20 +3,13 @@
 
 mod backend;
 mod server;
+#[path = "../support/mod.rs"]
+mod support;
 
 use backend::Backend;
 use server::Server;
-use std::future::Future;
 use std::sync::atomic::Ordering;
-
-/// Runs a test on an event loop as front threads have it; nothing without mruby.
-fn on_a_loop(test: impl Future<Output = ()>) {
-    if script::version().is_some() {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
-        runtime.expect("a runtime").block_on(test);
-    }
-}
+use support::on_a_loop;
 
 /// Ruby between `lambda do |env|` and its end, with BACK for the address of a backend.
 fn handler(backend: &Backend, code: &str) -> String {

@@ -1,8 +1,8 @@
 //! Handlers on a real VM, with somebody behind them who tells what he was asked.
 
+use crate::support::request;
 use handler::{
-    Body, Chunk, Client, Departure, Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Response,
-    Span, Trace, Version,
+    Body, Chunk, Client, Departure, Exchange, Failure, Fields, Incoming, Request, Response, Trace,
 };
 use script::{Hops, Limits, Next, Plan, Route, Script, Source};
 use std::cell::{OnceCell, RefCell};
@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 /// A response with its body read.
 #[derive(Debug)]
@@ -177,40 +177,4 @@ async fn told(response: Response) -> Told {
     }
     let body = String::from_utf8_lossy(&body).into_owned();
     Told { status: response.status, fields: fields.concat(), body, broken, streamed }
-}
-
-fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
-    let mut text = Vec::new();
-    let mut add = |part: &str| {
-        let span = Span { start: text.len() as u32, len: part.len() as u32 };
-        text.extend_from_slice(part.as_bytes());
-        span
-    };
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let (method, whole) = (add(method), add(target));
-    let path = Span { len: path.len() as u32, ..whole };
-    let query = Span { start: whole.start + whole.len - query.len() as u32, len: query.len() as u32 };
-    let authority = add("here.test");
-    let mut fields: Vec<_> = fields.to_vec();
-    fields.push(("Host", "here.test"));
-    let slots = fields.iter().map(|(name, value)| (add(name), add(value))).collect();
-    Request {
-        version: Version::Http11,
-        method,
-        target: whole,
-        path,
-        query,
-        authority,
-        fields: Fields::from_parts(text, slots),
-        variables: Vec::new(),
-        peer: Rc::new(Peer {
-            remote: PeerAddr::Unix,
-            remote_text: String::new(),
-            local: PeerAddr::Unix,
-            tls: false,
-        }),
-        https: false,
-        received: SystemTime::now(),
-        arrived: Instant::now(),
-    }
 }

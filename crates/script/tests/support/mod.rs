@@ -53,7 +53,7 @@ impl Server {
         client: &Rc<Visitor>,
     ) -> impl Future<Output = Response> + use<> {
         let exchange = Exchange {
-            request: request(path).into(),
+            request: request("GET", path, &[]).into(),
             incoming,
             client: client.clone(),
             trace: Rc::new(Trace::default()),
@@ -118,34 +118,45 @@ impl Next for Nobody {
     }
 }
 
-/// A GET.
-fn request(path: &str) -> Request {
+/// A request as an engine reads it from a client on this machine; `Host` is added.
+pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
     let mut text = Vec::new();
     let mut add = |part: &str| {
         let span = Span { start: text.len() as u32, len: part.len() as u32 };
         text.extend_from_slice(part.as_bytes());
         span
     };
-    let (method, target, authority) = (add("GET"), add(path), add("here.test"));
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let (method, whole) = (add(method), add(target));
+    let path = Span { len: path.len() as u32, ..whole };
+    let query = Span { start: whole.start + whole.len - query.len() as u32, len: query.len() as u32 };
+    let authority = add("here.test");
+    let mut fields: Vec<_> = fields.to_vec();
+    fields.push(("Host", "here.test"));
+    let slots = fields.iter().map(|(name, value)| (add(name), add(value))).collect();
     Request {
         version: Version::Http11,
         method,
-        target,
-        path: target,
-        query: Span { start: target.start + target.len, len: 0 },
+        target: whole,
+        path,
+        query,
         authority,
-        fields: Fields::from_parts(text, Vec::new()),
+        fields: Fields::from_parts(text, slots),
         variables: Vec::new(),
         peer: Rc::new(Peer {
-            remote: PeerAddr::Unix,
-            remote_text: String::new(),
-            local: PeerAddr::Unix,
+            remote: inet(40_000),
+            remote_text: "127.0.0.1".to_owned(),
+            local: inet(9292),
             tls: false,
         }),
         https: false,
         received: SystemTime::now(),
         arrived: Instant::now(),
     }
+}
+
+fn inet(port: u16) -> PeerAddr {
+    PeerAddr::Inet((std::net::Ipv4Addr::LOCALHOST, port).into())
 }
 
 /// Runs a test on an event loop as front threads have it; nothing without mruby.
