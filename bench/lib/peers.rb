@@ -30,17 +30,27 @@ module Bench
 
     def self.nginx(http) = Peer.new(command: "nginx -c {home}/nginx.conf", config: { "nginx.conf" => "#{NGINX}#{http}}\n" })
 
-    STATIC = {
-      "firebrick" => Peer.new(command: "#{FIREBRICK} --root {dir}"),
-      "h2o" => Peer.new(command: "h2o -c {home}/h2o.yaml", config: { "h2o.yaml" => <<~YAML }),
+    # H2O with the files that its configuration names; `paths` is what it answers there, as YAML on one line.
+    def self.h2o(paths, program: "h2o", files: {})
+      Peer.new(command: "#{program} -c {home}/h2o.yaml", config: { "h2o.yaml" => <<~YAML, **files })
         num-threads: 1
         pid-file: {home}/h2o.pid
         #{"user: #{USER}" if USER}
         hosts:
           default:
             listen: {port: {port}, host: 127.0.0.1}
-            paths: { "/": { file.dir: "{dir}" } }
+            paths: #{paths}
       YAML
+    end
+
+    # H2O with a handler on its mruby.
+    def self.h2o_mruby(handler, program: "h2o")
+      h2o('{ "/": { mruby.handler-file: "{home}/handler.rb" } }', program: program, files: { "handler.rb" => handler })
+    end
+
+    STATIC = {
+      "firebrick" => Peer.new(command: "#{FIREBRICK} --root {dir}"),
+      "h2o" => h2o('{ "/": { file.dir: "{dir}" } }'),
       "nginx" => nginx(<<~CONF)
         sendfile on; tcp_nopush on; open_file_cache max=20000; open_file_cache_valid 60s;
         server { listen 127.0.0.1:{port}; root "{dir}"; }

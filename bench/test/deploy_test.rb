@@ -8,10 +8,11 @@ require "open3"
 require "socket"
 require "tmpdir"
 require "yaml"
+require_relative "built"
 
 class DeployTest < Minitest::Test
-  ROOT = File.expand_path("../..", __dir__)
-  BINARY = ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{release,debug}/firebrick")].max_by { |path| File.mtime(path) }
+  include Built
+
   PODS = 2
   RATE = 80
 
@@ -36,7 +37,7 @@ class DeployTest < Minitest::Test
   end
 
   def test_two_pods_load_a_server_and_their_results_join
-    skip "no firebrick: build it, or set FIREBRICK to its path" unless BINARY
+    need_firebrick
     answering do |port|
       pods = Array.new(PODS) { |index| pod(index, port) }
       pods.each_with_index { |(pid, log), index| assert Process.wait2(pid)[1].success?, "pod #{index}: #{File.read(log)}" }
@@ -52,7 +53,7 @@ class DeployTest < Minitest::Test
 
   # README's words are the program's.
   def test_flags_of_the_readme_are_known
-    skip "no firebrick: build it, or set FIREBRICK to its path" unless BINARY
+    need_firebrick
     help, status = Open3.capture2e(BINARY, "bench", "--help")
     assert status.success?, help
     used = File.read(File.join(ROOT, "deploy/README.md")).scan(/(?<=[\s`])--[a-z][a-z-]+/).uniq - %w[--timeout --for]

@@ -5,6 +5,7 @@
 require "minitest/autorun"
 require "open3"
 require "tmpdir"
+require_relative "built"
 require_relative "../lib/mruby/options"
 require_relative "../lib/shootout/runner"
 
@@ -78,11 +79,10 @@ module MrubyTest
 
   # The command itself, with a second for each load.
   class CommandTest < Case
-    ROOT = File.expand_path("../..", __dir__)
-    BINARY = ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{release,debug}/firebrick")].max_by { |path| File.mtime(path) }
+    include Built
 
     def setup
-      skip "no firebrick: build it, or set FIREBRICK to its path" unless BINARY
+      need_firebrick
       %w[wrk redis-server].each { |program| skip "#{program} is not installed" unless Machine.there?(program) }
     end
 

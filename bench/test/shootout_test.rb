@@ -5,6 +5,7 @@
 require "minitest/autorun"
 require "open3"
 require "tmpdir"
+require_relative "built"
 require_relative "../lib/shootout/options"
 require_relative "../lib/shootout/runner"
 
@@ -166,11 +167,10 @@ module ShootoutTest
 
   # The command itself, with a second for each load.
   class CommandTest < Case
-    ROOT = File.expand_path("../..", __dir__)
-    BINARY = ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{release,debug}/firebrick")].max_by { |path| File.mtime(path) }
+    include Built
 
     def setup
-      skip "no firebrick: build it, or set FIREBRICK to its path" unless BINARY
+      need_firebrick
       skip "siege is not installed" unless Machine.there?("siege")
       @dir = File.realpath(Dir.mktmpdir("shootout-test"))
       @output = File.join(@dir, "out")

@@ -45,15 +45,6 @@ module Bench
       RUBY
 
       FIREBRICK = "{firebrick} serve {home}/handler.rb --mruby -p {port} --control off --front-threads 1 -q"
-      H2O = <<~YAML.freeze
-        num-threads: 1
-        pid-file: {home}/h2o.pid
-        #{"user: #{Peers::USER}" if Peers::USER}
-        hosts:
-          default:
-            listen: {port: {port}, host: 127.0.0.1}
-            paths: { "/": { mruby.handler-file: "{home}/handler.rb" } }
-      YAML
       NGINX = %(server { listen 127.0.0.1:{port}; default_type text/plain; return 200 "#{HELLO}"; }\n).freeze
 
       def needs = %w[wrk redis-server]
@@ -105,7 +96,7 @@ module Bench
       end
 
       def hello
-        { "firebrick" => firebrick(HELLO_HANDLER), "h2o" => one("h2o", h2o("h2o", HELLO_HANDLER), %w[h2o], "Debian's, with mruby 1.3"), HEAD => head(HELLO_HANDLER),
+        { "firebrick" => firebrick(HELLO_HANDLER), "h2o" => one("h2o", Peers.h2o_mruby(HELLO_HANDLER), %w[h2o], "Debian's, with mruby 1.3"), HEAD => head(HELLO_HANDLER),
           "nginx" => one("nginx", Peers.nginx(NGINX), %w[nginx], "no Ruby: the same bytes from its configuration, for orientation") }
       end
 
@@ -116,14 +107,12 @@ module Bench
         one("firebrick", Peer.new(command: command, config: { "handler.rb" => handler }), [], "one thread; no log, as with all others")
       end
 
-      def h2o(program, handler) = Peer.new(command: "#{program} -c {home}/h2o.yaml", config: { "h2o.yaml" => H2O, "handler.rb" => handler })
-
       def head(handler)
         path = @setup.h2o_head
         return Shootout::Contestants::Contestant.new(layers: [], needs: [], why: NO_HEAD) unless path
         return Shootout::Contestants::Contestant.new(layers: [], needs: [], why: "H2O_HEAD is no program: #{NO_HEAD}") unless Machine.there?(path)
 
-        one("h2o", h2o(path, handler), [], "H2O's newest, with mruby 3.1 and H2O::Redis")
+        one("h2o", Peers.h2o_mruby(handler, program: path), [], "H2O's newest, with mruby 3.1 and H2O::Redis")
       end
 
       def one(name, peer, needs, why) = Shootout::Contestants.one(name, peer, needs, why)

@@ -40,18 +40,12 @@ module Bench
                      "Measures handlers on mruby in Firebrick beside the same in H2O, in about five minutes, and writes RESULTS.md.\n" \
                      "H2O_HEAD=PATH names an H2O that has Redis in it, FIREBRICK=PATH another Firebrick.\n\n"
           o.on("--quick", "one round of 2 s: about half a minute; written to tmp/mruby") { @quick = true }
-          o.on("--rounds N", Integer, "rounds, servers taking turns in each (5; --quick: 1)") { |n| @rounds = positive("--rounds", n) }
-          o.on("--seconds S", Integer, "length of each load (5; --quick: 2)") { |n| @seconds = positive("--seconds", n) }
+          o.on("--rounds N", Integer, "rounds, servers taking turns in each (5; --quick: 1)") { |n| @rounds = Failure.unless_positive("--rounds", n) }
+          o.on("--seconds S", Integer, "length of each load (5; --quick: 2)") { |n| @seconds = Failure.unless_positive("--seconds", n) }
           o.on("--output DIR", "where RESULTS.md and plots/ are written (bench; --quick: tmp/mruby)") { |dir| @output = dir }
           o.on("--report", "measure nothing: write RESULTS.md again from what was measured before") { @report_only = true }
           o.on("-h", "--help", "this text") { puts(o) || exit }
         end
-      end
-
-      def positive(flag, number)
-        raise Failure, "#{flag} #{number}: expected a whole number of at least 1, such as #{flag} 3" if number < 1
-
-        number
       end
     end
   end

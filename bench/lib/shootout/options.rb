@@ -41,19 +41,13 @@ module Bench
                      "Interrupt it whenever you like: what was measured is kept.\n\n"
           o.on("--install", "first install what is missing from Debian's packages (with sudo, unless root)") { @install = true }
           o.on("--quick", "everything in small, one round, about five minutes; written to tmp/shootout") { @quick = true }
-          o.on("--rounds N", Integer, "rounds, servers taking turns in each (3; --quick: 1)") { |n| @rounds = positive("--rounds", n) }
-          o.on("--seconds S", Integer, "length of a siege (60; --quick: 4); other timed loads (5) and sleeps (10) last no longer") { |n| @seconds = positive("--seconds", n) }
+          o.on("--rounds N", Integer, "rounds, servers taking turns in each (3; --quick: 1)") { |n| @rounds = Failure.unless_positive("--rounds", n) }
+          o.on("--seconds S", Integer, "length of a siege (60; --quick: 4); other timed loads (5) and sleeps (10) last no longer") { |n| @seconds = Failure.unless_positive("--seconds", n) }
           o.on("--output DIR", "where RESULTS.md and plots/ are written (bench; --quick: tmp/shootout)") { |dir| @output = dir }
           o.on("--report", "measure nothing: write RESULTS.md and plots again from what was measured before") { @report_only = true }
           o.on("--list", "list the scenarios and exit") { @list = true }
           o.on("-h", "--help", "this text") { puts(o) || exit }
         end
-      end
-
-      def positive(flag, number)
-        raise Failure, "#{flag} #{number}: expected a whole number of at least 1, such as #{flag} 3" if number < 1
-
-        number
       end
 
       def select(names)

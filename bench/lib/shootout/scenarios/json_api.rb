@@ -15,20 +15,11 @@ module Bench
       YJIT = { "RUBYOPT" => "--yjit" }.freeze
       WITHOUT = "h2o, mruby, no Redis"
 
-      H2O = <<~YAML.freeze
-        num-threads: 1
-        pid-file: {home}/h2o.pid
-        #{"user: #{Peers::USER}" if Peers::USER}
-        hosts:
-          default:
-            listen: {port: {port}, host: 127.0.0.1}
-            paths:
-              "/":
-                mruby.handler: |
-                  Proc.new do |env|
-                    [200, {"content-type" => "application/json"}, ['#{BODY}']]
-                  end
-      YAML
+      CONSTANT = <<~RUBY.freeze
+        Proc.new do |env|
+          [200, {"content-type" => "application/json"}, ['#{BODY}']]
+        end
+      RUBY
 
       def needs = %w[wrk redis-server ruby]
 
@@ -75,7 +66,7 @@ module Bench
         with_redis = bare.transform_values { |one| Contestants::Contestant.new(layers: one.layers, needs: [*one.needs, "ruby-redis"].uniq, why: one.why) }
         with_yjit = with_redis.to_h { |name, one| ["#{name}, yjit", yjit(one)] }
         { **with_redis, **with_yjit, "iodine" => iodine,
-                                     WITHOUT => Contestants.one("h2o", Peer.new(command: "h2o -c {home}/h2o.yaml", config: { "h2o.yaml" => H2O }), %w[h2o], "the same bytes from a constant; asks no Redis") }
+                                     WITHOUT => Contestants.one("h2o", Peers.h2o_mruby(CONSTANT), %w[h2o], "the same bytes from a constant; asks no Redis") }
       end
 
       def yjit(contestant)
