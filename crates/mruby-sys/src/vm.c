@@ -108,7 +108,12 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
   if (!vm) return NULL;
   vm->config = *config;
   vm->ceiling = SIZE_MAX;
-  vm->blocks.next = vm->blocks.previous = &vm->blocks;
+  vm->memory = mi_heap_new();
+  if (!vm->memory) {
+    free(vm);
+    return NULL;
+  }
+  vm->theap = mi_heap_theap(vm->memory);
   vm->thread = pthread_self();
   stop_prepare();
   vm->mrb = memory_open(vm);
@@ -116,10 +121,11 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
     /* Its size is the first thing that the library asks memory for. Using it through other headers would corrupt it. */
     *reason = "libmruby was built with other options than its headers say (compile with or without MRB_USE_DEBUG_HOOK)";
     /* The state itself cannot be trusted enough to be closed. */
+    fb_discard(vm);
     return NULL;
   }
   if (!vm->mrb) {
-    free(vm);
+    fb_discard(vm);
     return NULL;
   }
   vm->mrb->ud = vm;
@@ -135,12 +141,11 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
 void fb_close(fb_vm *vm) {
   memory_for_driver(vm);
   mrb_close(vm->mrb);
-  free(vm->out.data);
-  free(vm);
+  fb_discard(vm);
 }
 
 void fb_discard(fb_vm *vm) {
-  memory_discard(vm);
+  mi_heap_destroy(vm->memory);
   free(vm->out.data);
   free(vm);
 }
