@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server of its own; it ends with the test.
 pub(crate) struct Backend {
@@ -42,9 +42,15 @@ fn serve(mut stream: TcpStream, asked: &AtomicUsize) -> Option<()> {
         };
         let answer = match target.split('?').next()? {
             "/echo" => whole("200 OK", "X-Back: 1\r\n", &format!("{}\n{body}", head.trim_end())),
-            "/slow" => {
-                std::thread::sleep(Duration::from_millis(200));
-                whole("200 OK", "", "slow")
+            // Answers when as many requests have come as its query says.
+            "/together" => {
+                let wanted = target.split_once('?')?.1.parse().ok()?;
+                let patience = Instant::now() + Duration::from_secs(10);
+                while asked.load(Ordering::SeqCst) < wanted && Instant::now() < patience {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                let came = asked.load(Ordering::SeqCst) >= wanted;
+                whole("200 OK", "", if came { "together" } else { "alone" })
             }
             "/never" => {
                 std::thread::sleep(Duration::from_secs(5));

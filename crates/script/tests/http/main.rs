@@ -57,13 +57,9 @@ fn a_host_of_ones_own_counts_where_it_does_in_ruby() {
 fn many_requests_are_under_way_at_a_time() {
     on_a_loop(async {
         let back = Backend::start();
-        let begun = std::time::Instant::now();
-        let code =
-            "a = (1..20).map { http_request(BACK + '/slow') }; a.map { |r| r.join[2].join }.uniq.inspect";
-        assert_eq!(said(&back, code).await, r#"["slow"]"#);
+        let code = "a = (1..20).map { http_request(BACK + '/together?20') }; a.map { |r| r.join[2].join }.uniq.inspect";
+        assert_eq!(said(&back, code).await, r#"["together"]"#);
         assert_eq!(back.asked.load(Ordering::SeqCst), 20);
-        // One after the other they would take 20 times 200 ms.
-        assert!(begun.elapsed() < std::time::Duration::from_secs(3));
     });
 }
 
@@ -264,14 +260,12 @@ fn next_asks_those_who_come_after() {
 fn the_rest_may_be_asked_for_several_things_at_a_time() {
     on_a_loop(async {
         let code = "lambda do |env|
-          asked = (1..5).map { |n| H2O.next.request(env.merge('PATH_INFO' => '/slow', 'QUERY_STRING' => n.to_s)) }
-          [200, {}, asked.map { |r| r.join[2].join[0, 18] }]
+          asked = (1..5).map { |n| H2O.next.request(env.merge('PATH_INFO' => '/5-together', 'QUERY_STRING' => n.to_s)) }
+          [200, {}, asked.map { |r| r.join[2].join[/GET \\S+/] }]
         end";
         let server = Server::open(&[code]).await;
-        let begun = std::time::Instant::now();
         let told = server.get("/").await;
-        assert_eq!(told.body, (1..=5).map(|n| format!("behind GET /slow?{n}")).collect::<String>());
-        assert!(begun.elapsed() < std::time::Duration::from_millis(900));
+        assert_eq!(told.body, (1..=5).map(|n| format!("GET /5-together?{n}")).collect::<String>());
     });
 }
 

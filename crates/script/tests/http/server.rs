@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// A response with its body read.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Server {
 /// Whoever comes after the handlers.
 struct Behind {
     script: OnceCell<Rc<Script>>,
+    /// How many have come that wait for each other.
+    together: watch::Sender<usize>,
 }
 
 impl Next for Behind {
@@ -45,8 +48,9 @@ impl Next for Behind {
                 body.extend_from_slice(&bytes);
             }
             let request = &exchange.request;
-            if request.path().ends_with(b"/slow") {
-                tokio::time::sleep(Duration::from_millis(200)).await;
+            if request.path().ends_with(b"/5-together") {
+                self.together.send_modify(|came| *came += 1);
+                let _ = self.together.subscribe().wait_for(|came| *came == 5).await;
             }
             let fields: Vec<_> = request
                 .fields
@@ -125,7 +129,7 @@ impl Server {
         );
         let script = script.expect("a VM with its preludes");
         script.ready().await.expect("handlers that load");
-        let behind = Rc::new(Behind { script: OnceCell::new() });
+        let behind = Rc::new(Behind { script: OnceCell::new(), together: watch::Sender::new(0) });
         assert!(behind.script.set(script.clone()).is_ok());
         Server { script, behind, hints: Rc::default(), log }
     }
