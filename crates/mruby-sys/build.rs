@@ -83,8 +83,6 @@ fn compile(found: &Found) {
     if found.has_hook {
         build.define("MRB_USE_DEBUG_HOOK", None);
     }
-    // Of the crate that brings mimalloc.
-    build.include(std::env::var_os("DEP_MIMALLOC_INCLUDE_DIR").unwrap_or_default());
     build.compile("firebrick_shim");
     println!("cargo:rustc-link-search=native={}", found.lib.display());
     println!("cargo:rustc-link-lib=static=mruby");

@@ -5,10 +5,6 @@
 use std::ffi::{c_char, c_uint};
 use std::ffi::{c_int, c_void};
 
-// Linked for the shim, which keeps VMs' memory there.
-#[cfg(mruby)]
-use libmimalloc_sys as _;
-
 /// A VM.
 #[repr(C)]
 pub struct fb_vm {

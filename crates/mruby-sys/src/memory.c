@@ -1,19 +1,37 @@
-/* How much a VM and a step may take: memory, which is counted where mruby asks for it, and time, which ends there, too.
- *
- * All memory of a VM is in a heap of its own, so that one that cannot be closed any more can still be given back whole.
- */
+/* How much a VM and a step may take: memory, which is counted where mruby asks for it, and time, which ends there, too. */
 #include "vm.h"
 
+#include <stdlib.h>
+
+static size_t size_of(const block *b) { return b ? b->size : 0; }
+
+static void link_block(fb_vm *vm, block *b) {
+  b->next = vm->blocks.next;
+  b->previous = &vm->blocks;
+  b->next->previous = b;
+  vm->blocks.next = b;
+}
+
+static void unlink_block(block *b) {
+  b->next->previous = b->previous;
+  b->previous->next = b->next;
+}
+
 static void *allocate(fb_vm *vm, void *old, size_t size) {
-  size_t before = old ? mi_usable_size(old) : 0;
+  block *b = old ? (block *)old - 1 : NULL;
+  size_t before = size_of(b);
   if (size == 0) {
+    if (!b) return NULL;
     vm->heap -= before;
-    mi_free(old);
+    unlink_block(b);
+    free(b);
     return NULL;
   }
   if (vm->first_allocation == 0) vm->first_allocation = size;
+  if (size > SIZE_MAX - sizeof(block)) return NULL;
+  size += sizeof(block);
   if (size > before) {
-    if (vm->heap > vm->ceiling || size - before > vm->ceiling - vm->heap) return NULL;
+    if (vm->heap + (size - before) > vm->ceiling) return NULL;
 #ifndef MRB_USE_DEBUG_HOOK
     /* Without the hook this is the only place where code that runs away can be interrupted. mruby tries again after a
      * collection, so it takes two failures to raise; not more, so that what rescues has memory to do so. */
@@ -23,9 +41,16 @@ static void *allocate(fb_vm *vm, void *old, size_t size) {
     }
 #endif
   }
-  void *new = mi_theap_realloc(vm->theap, old, size);
-  if (new) vm->heap += mi_usable_size(new) - before;
-  return new;
+  if (b) unlink_block(b);
+  block *new = realloc(b, size);
+  if (!new) {
+    if (b) link_block(vm, b);
+    return NULL;
+  }
+  link_block(vm, new);
+  new->size = size;
+  vm->heap = vm->heap - before + size;
+  return new + 1;
 }
 
 #if MRUBY_RELEASE_NO >= 40000
@@ -80,6 +105,14 @@ void memory_watch(fb_vm *vm) { vm->mrb->code_fetch_hook = hook; }
 #else
 void memory_watch(fb_vm *vm) { (void)vm; }
 #endif
+
+void memory_discard(fb_vm *vm) {
+  for (block *b = vm->blocks.next; b != &vm->blocks;) {
+    block *next = b->next;
+    free(b);
+    b = next;
+  }
+}
 
 void fb_limit(fb_vm *vm, size_t task_limit) { vm->config.task_limit = task_limit; }
 

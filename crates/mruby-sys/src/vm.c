@@ -108,12 +108,7 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
   if (!vm) return NULL;
   vm->config = *config;
   vm->ceiling = SIZE_MAX;
-  vm->memory = mi_heap_new();
-  if (!vm->memory) {
-    free(vm);
-    return NULL;
-  }
-  vm->theap = mi_heap_theap(vm->memory);
+  vm->blocks.next = vm->blocks.previous = &vm->blocks;
   vm->thread = pthread_self();
   stop_prepare();
   vm->mrb = memory_open(vm);
@@ -121,11 +116,10 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
     /* Its size is the first thing that the library asks memory for. Using it through other headers would corrupt it. */
     *reason = "libmruby was built with other options than its headers say (compile with or without MRB_USE_DEBUG_HOOK)";
     /* The state itself cannot be trusted enough to be closed. */
-    fb_discard(vm);
     return NULL;
   }
   if (!vm->mrb) {
-    fb_discard(vm);
+    free(vm);
     return NULL;
   }
   vm->mrb->ud = vm;
@@ -141,11 +135,12 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
 void fb_close(fb_vm *vm) {
   memory_for_driver(vm);
   mrb_close(vm->mrb);
-  fb_discard(vm);
+  free(vm->out.data);
+  free(vm);
 }
 
 void fb_discard(fb_vm *vm) {
-  mi_heap_destroy(vm->memory);
+  memory_discard(vm);
   free(vm->out.data);
   free(vm);
 }

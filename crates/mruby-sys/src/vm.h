@@ -9,7 +9,6 @@
 #include "shapes.h"
 #include "shim.h"
 
-#include <mimalloc.h>
 #include <mruby.h>
 #include <mruby/array.h>
 #include <mruby/error.h>
@@ -35,17 +34,23 @@ typedef struct {
   size_t length, capacity;
 } buffer;
 
+/* Before each piece of memory that mruby has, so that a VM that cannot be closed any more can still be given back. */
+typedef struct block {
+  struct block *next, *previous;
+  size_t size;         /* with this head; keeps what follows aligned for anything, as the padding does */
+  size_t padding;
+} block;
+
 struct fb_vm {
   mrb_state *mrb;
-  mi_heap_t *memory;      /* all of mruby's */
-  mi_theap_t *theap;      /* the same, for its thread */
+  block blocks;           /* head of the ring of all memory */
   pthread_t thread;       /* whose VM it is */
   atomic_uint serial;     /* of the step that runs, or ran last */
   atomic_uint unwanted;   /* the step that is to be stopped */
   sigjmp_buf leave;       /* out of the step that runs */
   fb_config config;
   size_t first_allocation;
-  size_t heap;         /* bytes that mruby holds, those that were given beyond what it asked for included */
+  size_t heap;         /* bytes that mruby holds */
   size_t ceiling;      /* what `heap` may reach during this resume */
   atomic_int interrupted; /* how many allocations are still to fail; with the hook: whether to raise */
   buffer out;
@@ -66,6 +71,7 @@ mrb_state *memory_open(fb_vm *vm);
 void memory_watch(fb_vm *vm); /* by the hook, if the library has one */
 void memory_for_task(fb_vm *vm);
 void memory_for_driver(fb_vm *vm);
+void memory_discard(fb_vm *vm);
 
 /* tape.c: writes to a buffer and reads from a tape. All of it raises when it cannot. */
 void tape_grow(mrb_state *mrb, buffer *to, size_t length);
