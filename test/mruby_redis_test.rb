@@ -6,8 +6,11 @@
 # FIREBRICK_ROUNDS  how often Redis is killed and started again under load (12)
 
 require "support/case"
+require "support/certificates"
 
 class MrubyRedisTest < Case
+  include Certificates
+
   parallel!
 
   EXAMPLE = File.expand_path("../examples/mruby-json-redis/handler.rb", __dir__)
@@ -218,6 +221,43 @@ class MrubyRedisTest < Case
     assert_equal "mine", redis_says("-n 3 GET key:mine").chomp
     assert_status 500, get("/clients", to: own)
     assert_match(/mruby raised: NOPERM .*\(Redis::PermissionError\)/, own.stderr)
+  end
+
+  CERTIFIED = <<~'RUBY'
+    lambda do |env|
+      redis = Redis.new(url: ENV["REDIS_URL"], ssl_params: { ca_file: "#{ENV['FOLDER']}/#{env['QUERY_STRING']}.pem" })
+      [200, {}, [redis.ping]]
+    rescue Redis::CannotConnectError => e
+      [503, {}, [e.message]]
+    end
+  RUBY
+
+  def write_certificates(all)
+    all.each { |name, pair| %w[pem key].zip(pair) { |ending, part| File.write(File.join(@dir, "#{name}.#{ending}"), part.to_pem) } }
+  end
+
+  # Redis speaks TLS on this port with a certificate that was written.
+  def certified_redis(port, name)
+    said = redis_says("CONFIG SET tls-auth-clients no tls-cert-file #{@dir}/#{name}.pem tls-key-file #{@dir}/#{name}.key tls-port #{port}")
+    assert_equal "OK", said.chomp
+  end
+
+  it "believes a certificate that signs itself where ca_file names it, as redis-cli does, and no other" do
+    write_certificates("own" => certificate, "other" => certificate, "expired" => expired_certificate)
+    port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
+    certified_redis(port, "own")
+    own = handler(CERTIFIED, { "REDIS_URL" => "rediss://127.0.0.1:#{port}", "FOLDER" => @dir })
+    theirs = ->(name) { `redis-cli -p #{port} --tls --cacert #{@dir}/#{name}.pem PING 2>&1`.chomp }
+    assert_equal %w[PONG PONG], [theirs["own"], get("/?own", to: own).body]
+    refute_equal "PONG", theirs["other"]
+    refused = get("/?other", to: own)
+    assert_status 503, refused
+    assert_match(%r{certificate: .*; it was verified by ssl_params ca_file #{@dir}/other\.pem\z}, refused.body)
+    certified_redis(port, "expired")
+    refute_equal "PONG", theirs["expired"]
+    refused = get("/?expired", to: own)
+    assert_status 503, refused
+    assert_match(%r{certificate expired: .*; it was verified by ssl_params ca_file #{@dir}/expired\.pem\z}, refused.body)
   end
 
   LIMIT = <<~'RUBY'

@@ -3,10 +3,13 @@
 # What a client and a backend that both behave may expect of the proxy between them: everything as it comes, nothing
 # twice, nobody kept waiting for somebody else.
 
+require "support/certificates"
 require "support/site_case"
 require "timeout"
 
 class ProxyForwardingTest < SiteCase
+  include Certificates
+
   parallel!
 
   def setup
@@ -348,13 +351,13 @@ class ProxyForwardingTest < SiteCase
   end
 
   it "goes to the one with fewest connections when told to" do
-    slow = backend { |visit, _| sleep(3) && visit.answer("slow") }
+    slow = backend { |visit, _| sleep(9) && visit.answer("slow") }
     quick = backend { |visit, _| visit.answer("quick") }
     own = served(proxies: { "/api": { origin: [slow.origin, quick.origin], balance: "least_connections" } })
     2.times { connect(own).write(request("GET", "/api/x")) }
     wait_until("the slow one to be busy") { slow.asked.any? }
     6.times do
-      sleep 0.02 # a request counts until the last of its answer has been let go of
+      sleep 0.1 # a request counts until the last of its answer has been let go of
       assert_equal "quick", get("/api/x", to: own).body
     end
   end
@@ -400,24 +403,6 @@ class ProxyForwardingTest < SiteCase
     FileUtils.remove_entry(File.dirname(path))
   end
 
-  # A certificate with its own key; signed by +issuer+ (a pair like the one returned), or an authority that signs itself.
-  def certificate(issuer: nil, subject_alt_name: "IP:127.0.0.1")
-    key = OpenSSL::PKey::RSA.new(2048)
-    cert = OpenSSL::X509::Certificate.new
-    cert.version = 2
-    cert.serial = rand(1 << 60)
-    cert.subject = OpenSSL::X509::Name.parse("/CN=firebrick test #{cert.serial}")
-    signer, signing_key = issuer || [cert, key]
-    cert.issuer = signer.subject
-    cert.public_key = key.public_key
-    cert.not_before = Time.now - 3600
-    cert.not_after = Time.now + 3600
-    factory = OpenSSL::X509::ExtensionFactory.new(signer, cert)
-    [["basicConstraints", "CA:#{issuer ? 'FALSE' : 'TRUE'}", true], ["subjectAltName", subject_alt_name]].each { |extension| cert.add_extension(factory.create_extension(*extension)) }
-    cert.sign(signing_key, OpenSSL::Digest.new("SHA256"))
-    [cert, key]
-  end
-
   # A backend that speaks TLS with a certificate of the authority's.
   def encrypted_backend(authority, **options)
     context = OpenSSL::SSL::SSLContext.new
@@ -425,9 +410,8 @@ class ProxyForwardingTest < SiteCase
     backend(tls: context)
   end
 
-  def with_authority
+  def with_authority(authority = certificate)
     Dir.mktmpdir do |dir|
-      authority = certificate
       pem = File.join(dir, "authority.pem")
       File.write(pem, authority.first.to_pem)
       yield authority, pem
@@ -450,6 +434,16 @@ class ProxyForwardingTest < SiteCase
       context = OpenSSL::SSL::SSLContext.new
       context.add_certificate(*authority)
       assert_equal "/x", get("/api/x", to: proxied(backend(tls: context), tls_ca: pem)).json["target"]
+    end
+  end
+
+  it "refuses an origin whose certificate is out of date, though it is named" do
+    with_authority(expired_certificate) do |authority, pem|
+      context = OpenSSL::SSL::SSLContext.new
+      context.add_certificate(*authority)
+      own = proxied(backend(tls: context), tls_ca: pem)
+      assert_status 502, get("/api/x", to: own)
+      assert_match(/certificate expired/, own.stderr)
     end
   end
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
@@ -87,12 +87,16 @@ impl Target {
     }
 
     fn tls_failed(&self, error: &io::Error) -> String {
-        let certificate = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
-        let hint = match certificate {
-            Some(rustls::Error::InvalidCertificate(_)) => {
+        use CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext};
+        let hint = match trust::refused(error) {
+            None => "",
+            // Naming it does not help.
+            Some(Expired | ExpiredContext { .. } | NotValidForName | NotValidForNameContext { .. }) => {
+                "; have every certificate believed if that does not matter"
+            }
+            Some(_) => {
                 "; name the file of the certificate that is to be believed, or have every certificate believed"
             }
-            _ => "",
         };
         format!("no TLS with {}: {}{hint}", self.name, describe(error))
     }

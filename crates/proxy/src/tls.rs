@@ -5,148 +5,41 @@
 
 use crate::Config;
 use http::Transport;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
+use trust::{Unusable, Whom};
 
 /// What connections to `https` origins agree on.
 ///
 /// # Errors
 /// Certificates cannot be read, or there are none to believe.
 pub(crate) fn client_config(config: &Config) -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS cannot be used: {error}"))?;
-    let known = known(config)?;
-    let verifier = Verifier { chains: chains(config, &known, &provider)?, known, provider };
-    let mut tls =
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    let whom = match &config.tls_ca {
+        _ if !config.tls_verify => Whom::Anybody,
+        Some(file) => Whom::File(file),
+        None => Whom::System,
+    };
+    let mut tls = trust::client(whom, None).map_err(told)?;
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(tls))
 }
 
-/// The certificates of `tls_ca`.
-fn known(config: &Config) -> Result<Vec<CertificateDer<'static>>, String> {
-    let Some(path) = config.tls_ca.as_ref().filter(|_| config.tls_verify) else { return Ok(Vec::new()) };
-    let unusable = |why: String| {
-        format!("tls_ca {}: {why}; it must be a PEM file with at least one certificate", path.display())
-    };
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))?;
-    let certificates =
-        certificates.collect::<Result<Vec<_>, _>>().map_err(|error| unusable(error.to_string()))?;
-    if certificates.is_empty() {
-        return Err(unusable("no certificate in it".into()));
-    }
-    Ok(certificates)
-}
-
-/// What verifies chains of certificates; `None` when nothing is verified.
-fn chains(
-    config: &Config,
-    known: &[CertificateDer<'static>],
-    provider: &Arc<CryptoProvider>,
-) -> Result<Option<Arc<WebPkiServerVerifier>>, String> {
-    if !config.tls_verify {
-        return Ok(None);
-    }
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots(config, known)?), provider.clone())
-            .build();
-    verifier.map(Some).map_err(|error| format!("certificates cannot be verified: {error}"))
-}
-
-fn roots(config: &Config, known: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    if let Some(path) = config.tls_ca.as_ref().filter(|_| !known.is_empty()) {
-        for certificate in known {
-            roots.add(certificate.clone()).map_err(|error| format!("tls_ca {}: {error}", path.display()))?;
+fn told(unusable: Unusable) -> String {
+    match unusable {
+        Unusable::NobodyBelieved(why) => format!(
+            "the system has no certificates to verify https origins by ({why}); install ca-certificates, set SSL_CERT_FILE, \
+             tls_ca, or tls_verify to false"
+        ),
+        Unusable::Tls(why) => why,
+        Unusable::File { path, why, .. } => {
+            format!("tls_ca {}: {why}; it must be a PEM file with at least one certificate", path.display())
         }
-        return Ok(roots);
-    }
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        return Err(format!(
-            "the system has no certificates to verify https origins by ({}); install ca-certificates, set SSL_CERT_FILE, \
-             tls_ca, or tls_verify to false",
-            why.join("; ")
-        ));
-    }
-    Ok(roots)
-}
-
-fn is_out_of_date(error: &rustls::Error) -> bool {
-    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
-    let rustls::Error::InvalidCertificate(why) = error else { return false };
-    matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
-}
-
-/// Verifies an origin's certificate.
-///
-/// Why not rustls' own verifier alone: it refuses a certificate that signs itself, as `openssl req -x509` makes it, even when
-/// that very certificate was named in `tls_ca`.
-#[derive(Debug)]
-struct Verifier {
-    /// Certificates that are believed for their own names, without a chain.
-    known: Vec<CertificateDer<'static>>,
-    /// `None` believes every certificate: `tls_verify` is off.
-    chains: Option<Arc<WebPkiServerVerifier>>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(chains) = &self.chains else { return Ok(ServerCertVerified::assertion()) };
-        match chains.verify_server_cert(certificate, others, name, ocsp, now) {
-            Err(error) if !is_out_of_date(&error) && self.known.iter().any(|known| known == certificate) => {
-                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

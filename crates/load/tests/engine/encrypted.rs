@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use load::plan::Plan;
 use load::{Verdict, plan::Tls};
+use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
 
@@ -14,15 +15,23 @@ use crate::support::{OK, closed, run, serve};
 
 /// A server with a certificate that signs itself, and the file of that certificate.
 fn server(name: &str) -> (SocketAddr, PathBuf) {
-    let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    server_until(name, 4000)
+}
+
+/// One whose certificate ends with the year before.
+fn server_until(name: &str, year: i32) -> (SocketAddr, PathBuf) {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    let key = KeyPair::generate().expect("a key");
+    let certificate = params.self_signed(&key).expect("a certificate");
     let path = std::env::temp_dir().join(format!("load-test-{}-{name}.pem", std::process::id()));
-    std::fs::write(&path, key.cert.pem()).expect("a file");
-    let secret = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
+    std::fs::write(&path, certificate.pem()).expect("a file");
+    let secret = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_no_client_auth()
-        .with_single_cert(vec![key.cert.der().clone()], secret)
+        .with_single_cert(vec![certificate.der().clone()], secret)
         .expect("a key that fits");
     let config = Arc::new(config);
     let address = serve(move |mut socket| {
@@ -75,4 +84,14 @@ fn not_believed_otherwise() {
         assert!(error.expect_err("no certificate").contains("PEM"));
         std::fs::remove_file(path).expect("the file");
     }
+}
+
+#[test]
+fn out_of_date_is_not_believed_though_named() {
+    let (address, path) = server_until("expired", 2002);
+    let named = Tls { insecure: false, ca: Some(path.clone()) };
+    let error = load::run(&plan(address, named), &mut |_| Verdict::Go).expect_err("its time is over");
+    assert!(error.contains("certificate expired") && !error.contains("name the file"), "{error}");
+    assert_eq!(run(&plan(address, Tls { insecure: true, ca: None })).ok, 20);
+    std::fs::remove_file(path).expect("the file");
 }

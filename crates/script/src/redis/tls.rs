@@ -3,11 +3,11 @@
 //! Contract: certificates are always verified. The files are read once, at the first connection.
 
 use std::cell::OnceCell;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tokio_rustls::rustls::ClientConfig;
+use trust::{Own, Role, Unusable, Whom};
 
 /// PEM files.
 #[derive(Debug, Clone, Default)]
@@ -40,40 +40,38 @@ impl Tls {
     }
 
     fn read(&self) -> Result<ClientConfig, String> {
-        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS cannot be used: {error}"))?
-            .with_root_certificates(self.roots()?);
-        let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
-            return Ok(builder.with_no_client_auth());
-        };
-        let private = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| format!("ssl_params key {}: {error}", key.display()))?;
-        builder
-            .with_client_auth_cert(certificates("cert", cert)?, private)
-            .map_err(|error| format!("ssl_params cert {}: {error}", cert.display()))
-    }
-
-    fn roots(&self) -> Result<RootCertStore, String> {
-        let mut roots = RootCertStore::empty();
-        if let Some(file) = &self.ca_file {
-            for certificate in certificates("ca_file", file)? {
-                let told = |error| format!("ssl_params ca_file {}: {error}", file.display());
-                roots.add(certificate).map_err(told)?;
+        let whom = self.ca_file.as_deref().map_or(Whom::System, Whom::File);
+        let own = self.cert.as_deref().zip(self.key.as_deref());
+        let own = own.map(|(certificate, key)| Own { certificate, key });
+        trust::client(whom, own).map_err(|unusable| match unusable {
+            Unusable::File { role, path, why } => {
+                let option = match role {
+                    Role::Believed => "ca_file",
+                    Role::Certificate => "cert",
+                    Role::Key => "key",
+                };
+                format!("ssl_params {option} {}: {why}", path.display())
             }
-        } else {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        if roots.is_empty() {
-            return Err("there are no certificates to verify it by; install ca-certificates, or set \
-                        ssl_params: { ca_file: '/etc/redis/ca.pem' }"
-                .to_owned());
-        }
-        Ok(roots)
+            Unusable::NobodyBelieved(_) => {
+                "there are no certificates to verify it by; install ca-certificates, or set \
+                 ssl_params: { ca_file: '/etc/redis/ca.pem' }"
+                    .to_owned()
+            }
+            Unusable::Tls(why) => why,
+        })
     }
-}
 
-fn certificates(name: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let told = |error| format!("ssl_params {name} {}: {error}", file.display());
-    CertificateDer::pem_file_iter(file).map_err(told)?.map(|certificate| certificate.map_err(told)).collect()
+    /// Why there was no handshake; of a certificate that was refused, also whom we believe.
+    pub(crate) fn told(&self, error: &io::Error) -> String {
+        match (trust::refused(error), &self.ca_file) {
+            (None, _) => error.to_string(),
+            (Some(_), Some(file)) => {
+                format!("{error}; it was verified by ssl_params ca_file {}", file.display())
+            }
+            (Some(_), None) => format!(
+                "{error}; it was verified by the system's certificates; ssl_params: {{ ca_file: '/etc/redis/ca.pem' }} \
+                 names others"
+            ),
+        }
+    }
 }

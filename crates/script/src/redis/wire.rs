@@ -62,7 +62,7 @@ async fn connect(config: &Config) -> Result<Box<dyn Duplex>, String> {
                     let name = ServerName::try_from(host.clone())
                         .map_err(|_| "its name cannot be in a certificate".to_owned())?;
                     let connector = TlsConnector::from(tls.client()?);
-                    Ok(Box::new(connector.connect(name, socket).await.map_err(told)?))
+                    Ok(Box::new(connector.connect(name, socket).await.map_err(|error| tls.told(&error))?))
                 }
             }
         }

@@ -29,5 +29,10 @@ check true, fails(Redis::CannotConnectError) { Redis.new(url: "rediss://127.0.0.
 check true, fails(Redis::CannotConnectError) { Redis.new(url: "rediss://127.0.0.2:#{PORT}", ssl_params: ours).ping }.include?('127.0.0.2')
 missing = fails(Redis::CannotConnectError) { Redis.new(url: "rediss://127.0.0.1:#{PORT}", ssl_params: { ca_file: '/nowhere.pem' }).ping }
 check true, missing.include?('ssl_params ca_file /nowhere.pem')
+foreign = ours.merge(key: "#{FOLDER}/server.key")
+unfit = fails(Redis::CannotConnectError) { Redis.new(url: "rediss://127.0.0.1:#{PORT}", ssl_params: foreign).ping }
+check true, unfit.include?("ssl_params cert #{FOLDER}/client.pem: #{FOLDER}/server.key is not its key")
+keyless = fails(Redis::CannotConnectError) { Redis.new(url: "rediss://127.0.0.1:#{PORT}", ssl_params: ours.merge(key: "#{FOLDER}/ca.pem")).ping }
+check true, keyless.include?("ssl_params key #{FOLDER}/ca.pem: no private key in it")
 plain = Redis.new(host: '127.0.0.1', port: PORT, timeout: 2)
 fails(Redis::BaseConnectionError) { plain.ping }
