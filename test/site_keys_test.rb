@@ -192,7 +192,7 @@ class SiteKeysTest < SiteCase
 
   it "takes an origin's options in an object" do
     behind = backend
-    own = served(proxies: { "/api": { origin: [behind.origin], balance: "round_robin", connect_timeout: "1s", read_timeout: "500ms", send_timeout: 2, retries: 0, max_idle: 2, host: "client", forwarded: false, websocket: false, tls_verify: true } })
+    own = served(proxies: { "/api": { origin: [behind.origin], balance: "round_robin", connect_timeout: "9s", read_timeout: "9500ms", send_timeout: 9, retries: 0, max_idle: 2, host: "client", forwarded: false, websocket: false, tls_verify: true } })
     assert_equal "/x", get("/api/x", to: own).json["target"]
     asked = behind.asked.last
     assert_equal "example.test", asked["host"]
