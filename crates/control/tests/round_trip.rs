@@ -112,6 +112,7 @@ fn snapshot() -> ServerSnapshot {
             restarts: 6,
         }],
         queue: QueueSnapshot { length: 7, oldest_wait_ms: 1.5, longest: 8, max: 10_000 },
+        handlers: None,
         front: Snapshot::of([&recorder]),
     }
 }

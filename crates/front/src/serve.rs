@@ -99,6 +99,7 @@ async fn run(loaded: Loaded) -> Result<(), String> {
         facts: facts.clone(),
         shared,
         recorders: threads.recorders.clone(),
+        handlers: threads.handlers.clone(),
         commands: commands.clone(),
         started,
         template: supervisor.as_ref().and_then(Supervisor::template_pid),
@@ -246,6 +247,8 @@ fn open(bound: Option<Vec<Bound>>, life: &Life) -> Result<Vec<listen::Address>, 
 struct Threads {
     listeners: Vec<mpsc::UnboundedSender<Listener>>,
     recorders: Vec<stats::Recorder>,
+    /// What each thread's handlers on mruby do; none where there are no routes to any.
+    handlers: Vec<stats::HandlerCounts>,
     phase: watch::Sender<Phase>,
     drained: mpsc::Receiver<()>,
 }
@@ -262,12 +265,15 @@ impl Threads {
         let (phase, in_phase) = watch::channel(Phase::Serve);
         let (last, drained) = mpsc::channel(1);
         let open = Arc::new(AtomicUsize::new(0));
-        let mut threads = Threads { listeners: Vec::new(), recorders: Vec::new(), phase, drained };
+        let (listeners, recorders, handlers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut threads = Threads { listeners, recorders, handlers, phase, drained };
         for index in 0..settings.front_threads as u16 {
             let (give, listeners) = mpsc::unbounded_channel();
             let recorder = stats::Recorder::new();
             threads.listeners.push(give);
             threads.recorders.push(recorder.clone());
+            let handlers = stats::HandlerCounts::default();
+            threads.handlers.extend(scripts.map(|_| handlers.clone()));
             let header = settings.rack.request_id_header.as_deref();
             let seed = Seed {
                 index,
@@ -276,6 +282,7 @@ impl Threads {
                 sites: sites.clone(),
                 scripts: scripts.cloned(),
                 recorder,
+                handlers,
                 access_log: access_log.map(|log| log.log(settings.logs.log_format, header)),
                 error_log: error_log.clone(),
                 open: open.clone(),

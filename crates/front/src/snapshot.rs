@@ -6,7 +6,8 @@ use pool::supervisor::{AppFacts, Command};
 use pool::table::{Row, Stage};
 use settings::{Machine, Settings};
 use stats::{
-    InFlight, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState,
+    HandlerCounts, HandlersSnapshot, InFlight, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot,
+    Snapshot, WorkerSnapshot, WorkerState,
 };
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -20,6 +21,7 @@ pub(crate) struct Camera {
     pub(crate) facts: Option<AppFacts>,
     pub(crate) shared: Option<Arc<Shared>>,
     pub(crate) recorders: Vec<Recorder>,
+    pub(crate) handlers: Vec<HandlerCounts>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) started: SystemTime,
     pub(crate) template: Option<u32>,
@@ -111,6 +113,7 @@ impl Camera {
             memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
             workers: rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect(),
             queue: self.queue(now.0),
+            handlers: HandlersSnapshot::of(&self.handlers),
             front: Snapshot::of(&self.recorders),
         }
     }

@@ -47,6 +47,8 @@ pub(crate) struct Seed {
     pub(crate) sites: watch::Receiver<Arc<Sites>>,
     pub(crate) scripts: Option<Scripts>,
     pub(crate) recorder: stats::Recorder,
+    /// What its handlers on mruby do.
+    pub(crate) handlers: stats::HandlerCounts,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) error_log: Arc<ErrorLog>,
     pub(crate) open: Arc<AtomicUsize>,
@@ -89,6 +91,7 @@ async fn run(seed: Seed) {
         sites,
         scripts,
         recorder,
+        handlers,
         access_log,
         error_log,
         open,
@@ -120,7 +123,7 @@ async fn run(seed: Seed) {
         let timers = timers.clone();
         spawn_local(async move { timers.run().await });
     }
-    let scripts = scripts.and_then(|scripts| local_scripts(scripts, &recorder, &error_log));
+    let scripts = scripts.and_then(|scripts| local_scripts(scripts, handlers, &recorder, &error_log));
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
     let context = Context::new(pipeline, http_limits(&settings), timers);
     let acceptor = Rc::new(Acceptor {
@@ -202,13 +205,16 @@ fn pipeline(
 /// Opens this thread's VM and has the handlers evaluated; tells whether they can be used.
 fn local_scripts(
     scripts: Scripts,
+    counts: stats::HandlerCounts,
     recorder: &stats::Recorder,
     log: &Arc<ErrorLog>,
 ) -> Option<Rc<LocalScripts>> {
     let Scripts { plan, told } = scripts;
     let complain: Rc<dyn Fn(&str)> = complaint(log).into();
     let first = plan.borrow().plan.clone();
-    match LocalScripts::new(first, failed(recorder, log), complain) {
+    let alarmed = log.clone();
+    let observed = script::Observed { counts, alarm: Arc::new(move |what| alarmed.write(what)) };
+    match LocalScripts::new(first, failed(recorder, log), complain, observed) {
         Ok(local) => {
             let waiting = local.clone();
             // Whoever waits for the answer has gone when the server ends.

@@ -55,6 +55,13 @@ pub struct Route {
     pub limits: Arc<Limits>,
 }
 
+impl Route {
+    /// Its path as people write it.
+    pub(crate) fn shown(&self) -> &str {
+        if self.path.is_empty() { "/" } else { &self.path }
+    }
+}
+
 /// All handlers of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {

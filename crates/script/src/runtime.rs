@@ -3,14 +3,18 @@
 use crate::env;
 use crate::fetch;
 use crate::kit::{self, Kit};
+use crate::observed::Observed;
 use crate::ops::{self, Call};
 use crate::park::{Park, Passing};
-use crate::plan::Limits;
+use crate::plan::{Limits, Plan};
 use crate::redis;
 use crate::stdlib;
+use crate::subject::{self, Spot};
 use crate::tasks;
 use crate::watchdog::Watched;
+use handler::Request;
 use mruby::{Exception, Interned, Step, Tape, Text, Value, Vm};
+use stats::HandlerCounts;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -71,6 +75,11 @@ pub(crate) struct Runtime {
     full: Cell<bool>,
     heap: usize,
     watched: Watched,
+    pub(crate) counts: HandlerCounts,
+    /// Bytes of its heap that have been counted.
+    counted: Cell<usize>,
+    /// Where the last step was: what it has spawned is of the same handler.
+    last: Cell<Spot>,
     /// For tasks that belong to no route: those that load handlers, and blocks given to `task`.
     pub(crate) loosest: Arc<Limits>,
     pub(crate) load_app: Interned,
@@ -81,6 +90,9 @@ pub(crate) struct Runtime {
 pub(crate) struct Seat {
     runtime: Rc<Runtime>,
     limits: Arc<Limits>,
+    spot: Spot,
+    /// Method and target of its request, once it has waited.
+    asked: RefCell<Box<[u8]>>,
     number: u32,
     waits: Cell<bool>,
     /// Heap that its steps have added so far, less what was collected meanwhile.
@@ -90,11 +102,19 @@ pub(crate) struct Seat {
 }
 
 impl Runtime {
-    /// A VM with a heap of so many bytes.
+    /// A VM for the handlers of `plan`.
     ///
     /// # Errors
     /// When there is no mruby, no memory, or a prelude fails.
-    pub(crate) fn open(heap: usize, loosest: Limits, complain: Complain) -> Result<Rc<Runtime>, String> {
+    pub(crate) fn open(
+        plan: &Arc<Plan>,
+        complain: Complain,
+        observed: Observed,
+    ) -> Result<Rc<Runtime>, String> {
+        let heap = plan.heap;
+        let loosest = Limits::loosest(plan.routes.iter().map(|route| &*route.limits));
+        let Observed { counts, alarm } = observed;
+        counts.limits(heap as u64, loosest.max_tasks as u64);
         let state = Rc::new(State {
             park: Park::default(),
             passing: Passing::default(),
@@ -128,8 +148,13 @@ impl Runtime {
         }
         let mut name = |name: &str| vm.intern(name.as_bytes()).ok_or("no memory for a Ruby VM".to_owned());
         let (load_app, run_block) = (name("load_app")?, name("run_block")?);
+        let taken = vm.heap();
+        counts.heap(0, taken);
         Ok(Rc::new(Runtime {
-            watched: Watched::new(vm.interrupt()),
+            watched: Watched::new(vm.interrupt(), plan.clone(), alarm),
+            counts,
+            counted: Cell::new(taken),
+            last: Cell::default(),
             loosest: Arc::new(loosest),
             vm: RefCell::new(vm),
             state,
@@ -145,8 +170,8 @@ impl Runtime {
         }))
     }
 
-    /// A place for a task; `None` when as many as its limits allow are taken.
-    pub(crate) fn seat(self: &Rc<Self>, limits: &Arc<Limits>) -> Option<Seat> {
+    /// A place for a task of the handler at `spot`; `None` when as many as its limits allow are taken.
+    pub(crate) fn seat(self: &Rc<Self>, limits: &Arc<Limits>, spot: Spot) -> Option<Seat> {
         // Those that were given up keep nobody out.
         if self.under_way() - self.parting.get() >= limits.max_tasks {
             return None;
@@ -155,14 +180,27 @@ impl Runtime {
             self.tasks.set(self.tasks.get() + 1);
             self.tasks.get() - 1
         });
+        self.counts.began();
         Some(Seat {
             runtime: self.clone(),
             limits: limits.clone(),
+            spot,
+            asked: RefCell::default(),
             number,
             waits: Cell::new(false),
             held: Cell::new(0),
             parting: false,
         })
+    }
+
+    /// Where the last step was, for what it has begun.
+    pub(crate) fn last_spot(&self) -> Spot {
+        self.last.get()
+    }
+
+    /// Counts the heap as it is now.
+    fn count_heap(&self, now: usize) {
+        self.counts.heap(self.counted.replace(now), now);
     }
 
     pub(crate) fn intern(&self, text: &[u8]) -> Option<Interned> {
@@ -204,22 +242,34 @@ impl Runtime {
     }
 }
 
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.count_heap(0);
+    }
+}
+
 impl Seat {
     pub(crate) fn start(&self, job: Interned, args: &Tape) -> Step {
-        self.step(|vm| vm.start(self.number, job, args))
+        self.step(&[], |vm| vm.start(self.number, job, args))
     }
 
     pub(crate) fn request<'a>(
         &self,
         app: u32,
+        request: &Request,
         env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
         more: bool,
     ) -> Step {
-        self.step(|vm| vm.request(self.number, app, env, more))
+        let asked = [request.method(), b" ", request.target()];
+        let step = self.step(&asked, |vm| vm.request(self.number, app, env, more));
+        if matches!(step, Step::Wait) {
+            *self.asked.borrow_mut() = subject::kept(&asked);
+        }
+        step
     }
 
     pub(crate) fn resume(&self, value: &Tape) -> Step {
-        self.step(|vm| vm.resume(self.number, value))
+        self.step(&[&self.asked.borrow()], |vm| vm.resume(self.number, value))
     }
 
     /// What a step may add to a heap of so many bytes. Who holds much leaves the last quarter of the heap to the others.
@@ -229,18 +279,30 @@ impl Seat {
         if held > heap / 8 { own.min((heap / 4 * 3).saturating_sub(taken)) } else { own }
     }
 
-    fn step(&self, run: impl FnOnce(&mut Vm) -> Step) -> Step {
+    /// Says whether it waits.
+    fn wait(&self, waits: bool) {
+        if self.waits.replace(waits) != waits {
+            let counts = &self.runtime.counts;
+            if waits { counts.suspended() } else { counts.resumed() }
+        }
+    }
+
+    fn step(&self, asked: &[&[u8]], run: impl FnOnce(&mut Vm) -> Step) -> Step {
         let mut vm = self.runtime.vm.borrow_mut();
+        self.runtime.last.set(self.spot);
+        self.wait(false);
         let before = vm.heap();
         vm.limit_step(self.room(before));
-        let (step, ended) = self.runtime.watched.step(self.limits.step_time, || run(&mut vm));
+        let (step, ended) =
+            self.runtime.watched.step(self.limits.step_time, self.spot, asked, || run(&mut vm));
         // What a collection within the step has freed is credited to it, whoever left it: so nobody pays for old garbage.
         self.held.set((self.held.get() + vm.heap()).saturating_sub(before));
-        self.waits.set(matches!(step, Step::Wait));
+        self.wait(matches!(step, Step::Wait));
         if matches!(&step, Step::Raised(error) if error.class == "NoMemoryError") {
             vm.collect();
             self.runtime.full.set(vm.heap() > self.runtime.heap / 4 * 3);
         }
+        self.runtime.count_heap(vm.heap());
         if matches!(step, Step::Broken(_)) {
             self.runtime.broken.set(true);
             self.runtime.lost.notify_waiters();
@@ -289,14 +351,33 @@ impl Seat {
     /// The same task, given up.
     fn parting(&self) -> Seat {
         self.runtime.parting.update(|count| count + 1);
+        self.runtime.counts.began();
+        self.runtime.counts.suspended();
         Seat {
             runtime: self.runtime.clone(),
             limits: self.limits.clone(),
+            spot: self.spot,
+            asked: RefCell::new(self.asked.take()),
             number: self.number,
             waits: Cell::new(true),
             held: Cell::new(0),
             parting: true,
         }
+    }
+
+    /// Gives its place back, or leaves it to the same task once more.
+    fn leave(&self) {
+        self.runtime.counts.ended();
+        if self.runtime.broken.get() {
+            return;
+        }
+        if self.waits.get() && self.may_part() {
+            return tasks::see_off(&self.runtime, self.parting());
+        }
+        if self.waits.get() {
+            self.abandon();
+        }
+        self.runtime.idle.borrow_mut().push(self.number);
     }
 
     /// Ends it for good, whatever it still wants.
@@ -316,16 +397,8 @@ impl Drop for Seat {
         if self.parting {
             self.runtime.parting.update(|count| count - 1);
         }
-        if self.runtime.broken.get() {
-            return;
-        }
-        if self.waits.get() && self.may_part() {
-            return tasks::see_off(&self.runtime, self.parting());
-        }
-        if self.waits.get() {
-            self.abandon();
-        }
-        self.runtime.idle.borrow_mut().push(self.number);
+        self.leave();
+        self.wait(false);
     }
 }
 

@@ -4,13 +4,17 @@ use crate::env::{self, Names};
 use crate::fetch::{Owned, Url};
 use crate::load::told;
 use crate::next::{Hops, Origin, Place, delegate};
+use crate::observed::Observed;
 use crate::outcome::{self, Answer, Failed, begun, fail};
-use crate::plan::{Limits, Plan, Route};
+use crate::plan::{Plan, Route};
 use crate::route::Path;
 use crate::runtime::{Complain, Runtime, Seat, in_log};
 use crate::stream::{Outlet, PATIENCE, is_departure};
+use crate::subject::Spot;
 use crate::tasks::{Asker, drive, start_spawned};
-use handler::{Client, Departure, Exchange, Failure, FailureKind, Fields, Incoming, Request, Response};
+use handler::{
+    Client, Departure, Exchange, Failure, FailureKind, Fault, Fields, Incoming, Request, Response,
+};
 use http::body::{Collected, collect};
 use mruby::{Exception, Step, Tape, Text};
 use std::cell::RefCell;
@@ -82,8 +86,20 @@ impl Script {
     /// # Errors
     /// When there is no mruby or no memory.
     pub fn open(plan: Arc<Plan>, complain: Complain, failed: OnFailure) -> Result<Rc<Script>, String> {
-        let loosest = Limits::loosest(plan.routes.iter().map(|route| &*route.limits));
-        let runtime = Runtime::open(plan.heap, loosest, complain)?;
+        Script::open_observed(plan, complain, failed, Observed::default())
+    }
+
+    /// The same, counted where others look.
+    ///
+    /// # Errors
+    /// As of [`Script::open`].
+    pub fn open_observed(
+        plan: Arc<Plan>,
+        complain: Complain,
+        failed: OnFailure,
+        observed: Observed,
+    ) -> Result<Rc<Script>, String> {
+        let runtime = Runtime::open(&plan, complain, observed)?;
         plan.sources.iter().for_each(|source| runtime.state.stdlib.folders.add(&source.file));
         let names = Names::new(&runtime).ok_or("no memory for a Ruby VM")?;
         let apps = RefCell::default();
@@ -137,6 +153,7 @@ impl Script {
         next: Rc<dyn Next>,
         hops: Hops,
     ) -> Handling {
+        self.runtime.counts.asked();
         let place = Place { route, handler: 0, next, hops };
         let first = self.plan.routes[route].handlers.first();
         let loaded = first.and_then(|handler| self.loaded(*handler)?.ok());
@@ -191,17 +208,26 @@ impl Script {
         response
     }
 
-    /// Tells the error log.
+    /// Counts it and tells the error log.
     pub(crate) fn tell(&self, failure: &Failure, request: &Request) {
+        if failure.fault() != Fault::Client {
+            self.runtime.counts.failed();
+        }
         (self.failed)(failure, request);
     }
 
     /// A handler as the log names it.
     fn name(&self, place: &Place) -> String {
         let route = &self.plan.routes[place.route];
-        let path = if route.path.is_empty() { "/" } else { &route.path };
         let source = route.handlers.get(place.handler).map(|handler| self.plan.sources[*handler].name());
-        format!("{} (route {path})", source.unwrap_or_default())
+        format!("{} (route {})", source.unwrap_or_default(), route.shown())
+    }
+
+    /// The same for the watchdog.
+    fn spot(&self, place: &Place) -> Spot {
+        let source = self.plan.routes[place.route].handlers.get(place.handler);
+        let number = |index: &usize| u32::try_from(*index).ok();
+        Spot { source: source.and_then(number), route: number(&place.route) }
     }
 
     /// The path of a route.
@@ -237,7 +263,8 @@ impl Script {
     /// Takes a handler's first step.
     fn first_step(&self, app: u32, place: &Place, body: Option<&[u8]>, exchange: Exchange) -> First {
         let route = &self.plan.routes[place.route];
-        let Some(seat) = self.runtime.seat(&route.limits) else {
+        let Some(seat) = self.runtime.seat(&route.limits, self.spot(place)) else {
+            self.runtime.counts.refused();
             let why = format!("mruby.max_tasks ({}) are under way", route.limits.max_tasks);
             return First::Said(Err(fail(FailureKind::QueueFull, why, exchange)));
         };
@@ -246,7 +273,7 @@ impl Script {
         let step = env::build(&self.names, &exchange.request, route.path.as_bytes(), body, |env| {
             let hops = hops.iter().flatten();
             let hops = hops.map(|(key, left)| (Text::Bytes(key.as_bytes()), Text::Bytes(left.as_bytes())));
-            seat.request(app, env.iter().copied().chain(hops), more)
+            seat.request(app, &exchange.request, env.iter().copied().chain(hops), more)
         });
         start_spawned(&self.runtime);
         First::Said(match step {
@@ -294,6 +321,7 @@ impl Script {
                     if let Err(error) = ended
                         && !is_departure(&error)
                     {
+                        script.runtime.counts.failed();
                         let name = script.name(&place);
                         let why = format!("{name}: in a response that had begun: {}", in_log(&error));
                         (script.runtime.state.complain)(&why);
@@ -372,10 +400,11 @@ async fn over(span: Option<Duration>) -> Duration {
 /// Evaluates one handler after the other; each may wait.
 async fn load(script: Rc<Script>) {
     let runtime = &script.runtime;
-    for source in &script.plan.sources {
+    for (number, source) in (0..).zip(&script.plan.sources) {
         let mut args = Tape::new();
         args.array(2).str(&source.code).str(source.name());
-        let Some(seat) = runtime.seat(&runtime.loosest) else { return };
+        let spot = Spot { source: Some(number), route: None };
+        let Some(seat) = runtime.seat(&runtime.loosest, spot) else { return };
         let first = seat.start(runtime.load_app, &args);
         let app = match drive(runtime, &seat, &Rc::default(), first).await {
             Ok(()) => {

@@ -5,6 +5,7 @@ use crate::next::Origin;
 use crate::ops::{self, Waiting};
 use crate::runtime::{Runtime, Seat, in_log};
 use crate::stream::Outlet;
+use crate::subject::Spot;
 use mruby::{Exception, Step, Tape, Value};
 use std::cell::RefCell;
 use std::future::Future;
@@ -113,10 +114,12 @@ pub(crate) fn see_off(runtime: &Rc<Runtime>, seat: Seat) {
 /// Starts what was given to `task` during the last step.
 pub(crate) fn start_spawned(runtime: &Rc<Runtime>) {
     let blocks = std::mem::take(&mut *runtime.state.spawned.borrow_mut());
+    // It belongs to the handler, but to no request.
+    let spot = Spot { route: None, ..runtime.last_spot() };
     for block in blocks {
         let runtime = runtime.clone();
         tokio::task::spawn_local(async move {
-            let Some(seat) = runtime.seat(&runtime.loosest) else {
+            let Some(seat) = runtime.seat(&runtime.loosest, spot) else {
                 (runtime.state.complain)("a task could not be started: mruby.max_tasks are under way");
                 return;
             };

@@ -7,10 +7,13 @@
 //! a new one, and the requests that waited in the old one fail. Only what computes without end outside of Ruby code is left: the
 //! log says so.
 
+use crate::observed::Alarm;
+use crate::plan::Plan;
+use crate::subject::{Spot, Subject};
 use mruby::Interrupt;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// How often VMs are looked at: a step may be so much longer than its limit.
@@ -29,6 +32,9 @@ pub(crate) struct Watched {
 
 struct Watch {
     interrupt: Interrupt,
+    alarm: Alarm,
+    /// What the step that runs is about.
+    subject: Subject,
     /// What the system says about its thread.
     schedstat: String,
     /// The number of the step that runs, 0 between steps; and how many milliseconds it may take.
@@ -51,22 +57,34 @@ struct Seen {
 }
 
 impl Watched {
-    /// Watches a VM until dropped.
-    pub(crate) fn new(interrupt: Interrupt) -> Watched {
+    /// Watches a VM with the handlers of `plan` until dropped.
+    pub(crate) fn new(interrupt: Interrupt, plan: Arc<Plan>, alarm: Alarm) -> Watched {
         let [running, span] = [AtomicU64::new(0), AtomicU64::new(0)];
         let [fired, told] = [AtomicBool::new(false), AtomicBool::new(false)];
         let seen = Mutex::default();
         let schedstat = format!("/proc/self/task/{}/schedstat", rustix::thread::gettid().as_raw_nonzero());
-        let watch = Arc::new(Watch { interrupt, schedstat, running, span, fired, seen, told });
-        list().lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&watch));
+        let subject = Subject::new(plan);
+        start(&alarm);
+        let watch =
+            Arc::new(Watch { interrupt, alarm, subject, schedstat, running, span, fired, seen, told });
+        LIST.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&watch));
         Watched { watch, steps: Cell::new(0) }
     }
 
-    /// Runs a step that may take so long; whether it was ended for taking longer.
-    pub(crate) fn step<T>(&self, span: Option<Duration>, run: impl FnOnce() -> T) -> (T, bool) {
+    /// Runs a step that may take so long; whether it was ended for taking longer. `asked` is the request, in parts.
+    pub(crate) fn step<T>(
+        &self,
+        span: Option<Duration>,
+        spot: Spot,
+        asked: &[&[u8]],
+        run: impl FnOnce() -> T,
+    ) -> (T, bool) {
         let Some(span) = span else { return (run(), false) };
         self.steps.set(self.steps.get() + 1);
         let watch = &*self.watch;
+        // Who sees what is told from here on sees that the step before is over, too.
+        fence(Ordering::Release);
+        watch.subject.tell(spot, asked);
         watch.span.store(span.as_millis().clamp(1, u128::from(u32::MAX)) as u64, Ordering::Relaxed);
         watch.fired.store(false, Ordering::Relaxed);
         watch.running.store(self.steps.get(), Ordering::Release);
@@ -76,23 +94,25 @@ impl Watched {
     }
 }
 
-/// All VMs; the thread that looks at them is started with the first.
-fn list() -> &'static Mutex<Vec<Weak<Watch>>> {
-    static LIST: OnceLock<Mutex<Vec<Weak<Watch>>>> = OnceLock::new();
-    LIST.get_or_init(|| {
+/// All VMs.
+static LIST: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
+
+/// Starts the thread that looks at them, with the first.
+fn start(alarm: &Alarm) {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
         let started = std::thread::Builder::new().name("mruby-watchdog".to_owned()).spawn(look);
         if let Err(error) = started {
-            eprintln!("warning: mruby.step_time has no effect: no thread for it ({error})");
+            alarm(&format!("warning: mruby.step_time has no effect: no thread for it ({error})"));
         }
-        Mutex::default()
-    })
+    });
 }
 
 fn look() {
     let begun = Instant::now();
     loop {
         std::thread::sleep(EVERY);
-        let mut watches = list().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = LIST.lock().unwrap_or_else(PoisonError::into_inner);
         watches.retain(|watch| watch.upgrade().is_some_and(|watch| watch.look(begun)));
     }
 }
@@ -128,13 +148,24 @@ impl Watch {
         if taken >= span * DEAF {
             self.interrupt.stop(known.serial);
         }
-        if taken >= span * HOPELESS && !self.told.swap(true, Ordering::Relaxed) {
-            eprintln!(
-                "a handler on mruby has been computing for {} s and cannot be stopped: its front thread answers nobody",
-                taken.as_secs()
-            );
+        if taken >= span * HOPELESS
+            && !self.told.load(Ordering::Relaxed)
+            && let Some(name) = self.name(step)
+        {
+            self.told.store(true, Ordering::Relaxed);
+            (self.alarm)(&format!(
+                "{name}: it has been computing for {:.1} s and cannot be stopped: its front thread answers nobody",
+                taken.as_secs_f64()
+            ));
         }
         true
+    }
+
+    /// What a step is about; `None` when it is over.
+    fn name(&self, step: u64) -> Option<String> {
+        let name = self.subject.name();
+        fence(Ordering::Acquire);
+        (self.running.load(Ordering::Relaxed) == step).then_some(name)
     }
 }
 
@@ -143,8 +174,17 @@ mod tests {
     use super::*;
     use mruby::{Limits, STOPPED, Step, Tape, Vm};
 
+    fn plan() -> Arc<Plan> {
+        let source = crate::Source { file: "busy.rb".into(), code: String::new() };
+        Arc::new(Plan { sources: vec![source], routes: Vec::new(), heap: 0, temp_dir: std::env::temp_dir() })
+    }
+
     /// A VM whose task 0 ran this method, watched; what the step gave.
     fn run(code: &str) -> Option<Step> {
+        run_for(100, code, Arc::new(|_| {}))
+    }
+
+    fn run_for(limit_ms: u64, code: &str, alarm: Alarm) -> Option<Step> {
         let limits = Limits { heap: 64 << 20, step: 64 << 20 };
         Vm::version()?;
         let mut vm = Vm::open(
@@ -156,10 +196,12 @@ mod tests {
         .expect("a VM");
         vm.eval(&format!("module Rt\ndef self.job\n{code}\nend\nend"), "job.rb").expect("Ruby");
         let job = vm.intern(b"job").expect("memory");
-        let watched = Watched::new(vm.interrupt());
+        let watched = Watched::new(vm.interrupt(), plan(), alarm);
+        let spot = Spot { source: Some(0), route: None };
         let mut args = Tape::new();
         args.array(0);
-        let (step, late) = watched.step(Some(Duration::from_millis(100)), || vm.start(0, job, &args));
+        let span = Some(Duration::from_millis(limit_ms));
+        let (step, late) = watched.step(span, spot, &[b"GET", b" /long"], || vm.start(0, job, &args));
         assert!(late, "it was not late");
         Some(step)
     }
@@ -194,5 +236,20 @@ mod tests {
             Some(Step::Broken(why)) => assert_eq!(why.class, STOPPED),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn tells_which_handler_it_cannot_stop_and_for_whom() {
+        // A search that takes seconds inside of one function in C, where nobody looks for an interruption.
+        let code = "('a' * 300_000).index('a' * 150_000 + 'b')";
+        let (tell, told) = std::sync::mpsc::channel();
+        let tell = Mutex::new(tell);
+        let alarm = move |what: &str| drop(tell.lock().map(|tell| tell.send(what.to_owned())));
+        if run_for(20, code, Arc::new(alarm)).is_none() {
+            return;
+        }
+        let lines: Vec<String> = told.try_iter().collect();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].starts_with("GET /long: busy.rb: it has been computing for "), "{lines:?}");
     }
 }

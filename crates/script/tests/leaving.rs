@@ -92,6 +92,8 @@ async fn settled(server: &Server) {
     };
     let settled = tokio::time::timeout(Duration::from_secs(20), patience).await;
     assert!(settled.is_ok(), "{} under way: {}", server.script.under_way(), server.said());
+    let counted = server.counted();
+    assert_eq!((counted.tasks, counted.waiting, counted.failures), (0, 0, 0), "{}", server.said());
 }
 
 #[test]
@@ -105,6 +107,8 @@ fn whatever_a_handler_waits_for_ends_when_its_client_goes() {
             let answer = tokio::task::spawn_local(server.get(path, &client));
             tokio::time::sleep(Duration::from_millis(30)).await;
             assert!(!answer.is_finished(), "{path}: {}", server.said());
+            let counted = server.counted();
+            assert!(counted.tasks > 0 && counted.waiting > 0, "{path}: {counted:?}");
             client.leave();
             let response = tokio::time::timeout(Duration::from_secs(20), answer).await;
             assert_eq!(response.expect("it is told").expect("no panic").status, 499, "{path}");

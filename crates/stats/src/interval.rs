@@ -1,6 +1,7 @@
 //! What happened between two pictures of the same server: counters become rates, histograms those of the time between.
 
 use crate::durations::DurationSummary;
+use crate::handlers::HandlersSnapshot;
 use crate::server::{ServerSnapshot, WorkerSnapshot};
 use crate::snapshot::{FaultCounts, RequestCounts};
 use serde::Serialize;
@@ -30,6 +31,21 @@ pub struct Interval {
     pub restarts: u32,
     /// What each worker did, in the order of the later picture.
     pub workers: Vec<WorkerInterval>,
+    /// What handlers on mruby did; `None` where there are none.
+    pub handlers: Option<HandlersInterval>,
+}
+
+/// What handlers on mruby did between two pictures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct HandlersInterval {
+    /// Requests that were given to them.
+    pub requests: u64,
+    /// Those that they failed to answer.
+    pub failures: u64,
+    /// Those of the failures for which there was no place.
+    pub refused: u64,
+    /// VMs that were replaced.
+    pub vms_replaced: u64,
 }
 
 /// What one worker did between two pictures.
@@ -66,6 +82,7 @@ impl Interval {
             cpus: front_cpus + workers.iter().map(|worker| worker.cpus).sum::<f64>(),
             restarts: restarts(later).saturating_sub(restarts(earlier)),
             workers,
+            handlers: later.handlers.as_ref().map(|new| new.since(earlier.handlers.as_ref())),
         })
     }
 
@@ -84,6 +101,20 @@ impl WorkerSnapshot {
             index: self.index,
             requests: self.requests.saturating_sub(requests),
             cpus: cpus(self.cpu_ms.saturating_sub(cpu_ms), seconds),
+        }
+    }
+}
+
+impl HandlersSnapshot {
+    fn since(&self, earlier: Option<&HandlersSnapshot>) -> HandlersInterval {
+        // Routes do not come while a server runs, but counts that nobody read before began at nothing.
+        let none = HandlersSnapshot::default();
+        let old = earlier.unwrap_or(&none);
+        HandlersInterval {
+            requests: self.requests.saturating_sub(old.requests),
+            failures: self.failures.saturating_sub(old.failures),
+            refused: self.refused.saturating_sub(old.refused),
+            vms_replaced: self.vms_replaced.saturating_sub(old.vms_replaced),
         }
     }
 }
@@ -164,6 +195,23 @@ mod tests {
         let found = Interval::between(&earlier, &later, 1.0).unwrap();
         assert_eq!(found.workers[0], WorkerInterval { index: 0, requests: 7, cpus: 0.1 });
         assert_eq!(found.restarts, 1);
+    }
+
+    #[test]
+    fn handlers_count_as_everybody_does() {
+        let counted = |requests, failures, refused, vms_replaced| HandlersSnapshot {
+            requests,
+            failures,
+            refused,
+            vms_replaced,
+            ..HandlersSnapshot::default()
+        };
+        let (mut earlier, mut later) = (server(0), server(0));
+        assert_eq!(Interval::between(&earlier, &later, 1.0).unwrap().handlers, None);
+        earlier.handlers = Some(counted(10, 3, 1, 1));
+        later.handlers = Some(counted(25, 5, 2, 1));
+        let expected = HandlersInterval { requests: 15, failures: 2, refused: 1, vms_replaced: 0 };
+        assert_eq!(Interval::between(&earlier, &later, 1.0).unwrap().handlers, Some(expected));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 
 mod durations;
 mod gauge;
+mod handlers;
 mod history;
 mod in_flight;
 mod interval;
@@ -25,9 +26,10 @@ mod when;
 
 pub use durations::{Bucket, DurationSummary, Durations};
 pub use gauge::{Gauge, Held};
+pub use handlers::{HandlerCounts, HandlerThread, HandlersSnapshot};
 pub use history::{History, Point, Times};
 pub use in_flight::{InFlight, Phase};
-pub use interval::{Interval, WorkerInterval};
+pub use interval::{HandlersInterval, Interval, WorkerInterval};
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use server::{QueueSnapshot, RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};

@@ -2,6 +2,7 @@
 //!
 //! [`ServerSnapshot::to_json`] is the native shape that docs/stats.md specifies; names of fields carry their units.
 
+use crate::handlers::HandlersSnapshot;
 use crate::snapshot::Snapshot;
 use crate::when;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,9 @@ pub struct ServerSnapshot {
     pub workers: Vec<WorkerSnapshot>,
     /// Requests that wait for a worker.
     pub queue: QueueSnapshot,
+    /// Handlers on mruby; `None` when there are no routes to any.
+    #[serde(default)]
+    pub handlers: Option<HandlersSnapshot>,
     /// What the front threads have counted.
     #[serde(flatten)]
     pub front: Snapshot,
@@ -192,6 +196,7 @@ impl From<&str> for RubyVersion {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::handlers::HandlerThread;
     use std::time::Duration;
 
     /// A server with `workers` workers, each with five threads of which two are busy and one request prefetched.
@@ -234,6 +239,7 @@ pub(crate) mod tests {
             memory_limit_bytes: 512 << 20,
             workers: (0..workers).map(worker).collect(),
             queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
+            handlers: None,
             front: Snapshot::default(),
         }
     }
@@ -243,6 +249,13 @@ pub(crate) mod tests {
         let server = server(2);
         let read: ServerSnapshot = serde_json::from_str(&server.to_json().unwrap()).unwrap();
         assert_eq!(read, server);
+        let threads = vec![HandlerThread { index: 0, tasks_most: 7, ..HandlerThread::default() }];
+        let handlers = HandlersSnapshot { requests: 9, threads, ..HandlersSnapshot::default() };
+        let with_handlers = ServerSnapshot { handlers: Some(handlers), ..server.clone() };
+        assert_eq!(
+            serde_json::from_str::<ServerSnapshot>(&with_handlers.to_json().unwrap()).unwrap(),
+            with_handlers
+        );
         assert_eq!((read.uptime(), read.total_pss_bytes()), (60.0, 25 << 20));
         assert_eq!(read.total_cpu_ms(), 250 + 2 * 1_500);
     }
@@ -250,7 +263,9 @@ pub(crate) mod tests {
     #[test]
     fn what_an_older_server_does_not_say_is_zero() {
         let mut json: serde_json::Value = serde_json::from_str(&server(1).to_json().unwrap()).unwrap();
-        for name in ["rss_bytes", "cpu_ms", "cores", "memory_limit_bytes", "app_cpu_ms", "gvl_ms"] {
+        assert!(json["handlers"].is_null());
+        for name in ["rss_bytes", "cpu_ms", "cores", "memory_limit_bytes", "app_cpu_ms", "gvl_ms", "handlers"]
+        {
             assert!(json.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }
         for name in ["rss_bytes", "cpu_ms", "waiting"] {

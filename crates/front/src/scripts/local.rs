@@ -3,7 +3,7 @@
 use super::Edition;
 use crate::sites::local::{Complain, OnFailure};
 use handler::{Exchange, Request};
-use script::{Handling, Hops, Next, Plan, Script};
+use script::{Handling, Hops, Next, Observed, Plan, Script};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct LocalScripts {
     current: RefCell<Rc<Script>>,
     failed: OnFailure,
     complain: Complain,
+    /// The same for all VMs, one after the other.
+    observed: Observed,
     replacing: Cell<bool>,
 }
 
@@ -41,12 +43,14 @@ impl LocalScripts {
         plan: Arc<Plan>,
         failed: OnFailure,
         complain: Complain,
+        observed: Observed,
     ) -> Result<Rc<LocalScripts>, String> {
-        let current = open(&plan, &failed, &complain)?;
+        let current = open(&plan, &failed, &complain, &observed)?;
         Ok(Rc::new(LocalScripts {
             current: RefCell::new(current),
             failed,
             complain,
+            observed,
             replacing: Cell::new(false),
         }))
     }
@@ -67,6 +71,7 @@ impl LocalScripts {
             match self.made_ready(&edition.plan).await {
                 Ok(script) => {
                     drop(self.current.replace(script));
+                    self.observed.counts.reloaded();
                     if edition.is_used() {
                         (self.complain)("the mruby handlers have been read again");
                     }
@@ -93,6 +98,7 @@ impl LocalScripts {
         if self.replacing.replace(true) {
             return;
         }
+        self.observed.counts.replaced();
         (self.complain)("the mruby VM of a front thread broke; its handlers are evaluated anew in another");
         let (scripts, first) = (self.clone(), self.renew());
         tokio::task::spawn_local(async move {
@@ -113,13 +119,13 @@ impl LocalScripts {
     /// The same handlers in a new VM, which is the current one from now on.
     fn renew(&self) -> Result<Rc<Script>, String> {
         let plan = self.current.borrow().plan().clone();
-        let script = open(&plan, &self.failed, &self.complain)?;
+        let script = open(&plan, &self.failed, &self.complain, &self.observed)?;
         self.current.replace(script.clone());
         Ok(script)
     }
 
     async fn made_ready(&self, plan: &Arc<Plan>) -> Result<Rc<Script>, String> {
-        let script = open(plan, &self.failed, &self.complain)?;
+        let script = open(plan, &self.failed, &self.complain, &self.observed)?;
         script.ready().await?;
         Ok(script)
     }
@@ -132,7 +138,13 @@ async fn ready(script: &Result<Rc<Script>, String>) -> Result<(), String> {
     }
 }
 
-fn open(plan: &Arc<Plan>, failed: &OnFailure, complain: &Complain) -> Result<Rc<Script>, String> {
+fn open(
+    plan: &Arc<Plan>,
+    failed: &OnFailure,
+    complain: &Complain,
+    observed: &Observed,
+) -> Result<Rc<Script>, String> {
     let failed = failed.clone();
-    Script::open(plan.clone(), complain.clone(), Box::new(move |failure, request| failed(failure, request)))
+    let failed = Box::new(move |failure: &_, request: &_| failed(failure, request));
+    Script::open_observed(plan.clone(), complain.clone(), failed, observed.clone())
 }

@@ -5,7 +5,8 @@ use handler::{
     Body, Client, Departure, Exchange, Fields, Incoming, Peer, PeerAddr, Request, Response, Span, Trace,
     Version,
 };
-use script::{Hops, Limits, Next, Plan, Route, Script, Source};
+use script::{Hops, Limits, Next, Observed, Plan, Route, Script, Source};
+use stats::HandlersSnapshot;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -17,6 +18,7 @@ use std::time::{Instant, SystemTime};
 /// One handler for every path, and what it was said to have done wrong.
 pub struct Server {
     pub script: Rc<Script>,
+    pub observed: Observed,
     pub log: Rc<RefCell<Vec<String>>>,
 }
 
@@ -31,14 +33,16 @@ impl Server {
         };
         let log: Rc<RefCell<Vec<String>>> = Rc::default();
         let (complained, failed) = (log.clone(), log.clone());
-        let script = Script::open(
+        let observed = Observed::default();
+        let script = Script::open_observed(
             Arc::new(plan),
             Rc::new(move |line: &str| complained.borrow_mut().push(line.to_owned())),
             Box::new(move |failure, _| failed.borrow_mut().push(failure.reason.to_string())),
+            observed.clone(),
         );
         let script = script.expect("a VM with its preludes");
         script.ready().await.expect("a handler that loads");
-        Server { script, log }
+        Server { script, observed, log }
     }
 
     /// The response to a GET of somebody.
@@ -61,6 +65,11 @@ impl Server {
         let route = self.script.route(&exchange.request).expect("a route");
         let script = self.script.clone();
         async move { script.handle(route, exchange, Rc::new(Nobody), Hops::default()).await }
+    }
+
+    /// What others see of it.
+    pub fn counted(&self) -> HandlersSnapshot {
+        HandlersSnapshot::of(std::slice::from_ref(&self.observed.counts)).expect("one thread")
     }
 
     /// The log, as one text.
