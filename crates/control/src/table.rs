@@ -1,6 +1,6 @@
 //! Statistics for people.
 
-use stats::{DurationSummary, ServerSnapshot, WorkerSnapshot};
+use stats::{DurationSummary, HandlerThread, HandlersSnapshot, ServerSnapshot, WorkerSnapshot};
 use std::fmt::Write;
 use std::time::SystemTime;
 
@@ -10,6 +10,10 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
     text.push('\n');
     if has_app(server) {
         text.push_str(&grid(&workers(server)));
+        text.push('\n');
+    }
+    if let Some(handlers) = &server.handlers {
+        text.push_str(&grid(&handler_rows(handlers)));
         text.push('\n');
     }
     text.push_str(&counters(server));
@@ -27,6 +31,8 @@ fn headline(server: &ServerSnapshot) -> String {
     let serves = if has_app(server) {
         let ruby = &server.ruby;
         format!("{} {} · Rack {} · {}", ruby.engine, ruby.version, server.rack, server.environment)
+    } else if server.handlers.is_some() {
+        "handlers on mruby".to_owned()
     } else {
         "static site".to_owned()
     };
@@ -58,6 +64,49 @@ fn worker_row(worker: &WorkerSnapshot, now: SystemTime) -> Vec<String> {
         mib(worker.pss_bytes),
         worker.restarts.to_string(),
         span(worker.uptime(now)),
+    ]
+}
+
+/// A line for each front thread, since each has limits of its own, and one for all of them.
+fn handler_rows(handlers: &HandlersSnapshot) -> Vec<Vec<String>> {
+    let titles = "mruby|requests|failed|refused|tasks/max|waiting|most|heap/max MiB|new VMs|reloads";
+    let threads =
+        handlers.threads.iter().map(|thread| handler_row(&format!("thread {}", thread.index), thread, true));
+    // The largest of two threads at different times is no number of both together.
+    let all = handler_row("all", &together(handlers), false);
+    let all = Some(all).filter(|_| handlers.threads.len() > 1);
+    std::iter::once(titles.split('|').map(str::to_owned).collect()).chain(threads).chain(all).collect()
+}
+
+fn together(all: &HandlersSnapshot) -> HandlerThread {
+    HandlerThread {
+        index: 0,
+        requests: all.requests,
+        failures: all.failures,
+        refused: all.refused,
+        tasks: all.tasks,
+        waiting: all.waiting,
+        tasks_most: 0,
+        tasks_max: all.tasks_max,
+        heap_bytes: all.heap_bytes,
+        heap_max_bytes: all.heap_max_bytes,
+        vms_replaced: all.vms_replaced,
+        reloads: all.reloads,
+    }
+}
+
+fn handler_row(name: &str, of: &HandlerThread, one: bool) -> Vec<String> {
+    vec![
+        name.to_owned(),
+        grouped(of.requests),
+        grouped(of.failures),
+        grouped(of.refused),
+        format!("{}/{}", grouped(of.tasks), grouped(of.tasks_max)),
+        grouped(of.waiting),
+        if one { grouped(of.tasks_most) } else { String::new() },
+        format!("{}/{}", mib(of.heap_bytes), mib(of.heap_max_bytes)),
+        grouped(of.vms_replaced),
+        grouped(of.reloads),
     ]
 }
 
@@ -205,6 +254,7 @@ mod tests {
         let mut site: ServerSnapshot = serde_json::from_value(server.clone()).unwrap();
         (site.workers, site.rack) = (Vec::new(), String::new());
         let alone = stats(&site);
+        assert!(!alone.contains("mruby"), "{alone}");
         assert!(alone.starts_with("Firebrick 0.1.0 · static site · pid 99 · up 1m 5s · 5.0 MiB"), "{alone}");
         assert!(!alone.contains("worker") && !alone.contains("queue") && alone.contains("total"), "{alone}");
         let text = stats(&serde_json::from_value(server).unwrap());
@@ -221,5 +271,31 @@ mod tests {
             "{text}"
         );
         assert!(lines.iter().any(|line| line.first() == Some(&"total") && line.len() == 10), "{text}");
+    }
+
+    #[test]
+    fn handlers_have_a_line_for_each_thread() {
+        let threads = [::stats::HandlerCounts::default(), ::stats::HandlerCounts::default()];
+        for thread in &threads {
+            thread.limits(256 << 20, 1_000);
+            thread.heap(0, 5 << 20);
+            (0..1_234).for_each(|_| thread.asked());
+        }
+        threads[1].began();
+        threads[1].suspended();
+        threads[1].failed();
+        let rows = |count: usize| {
+            let text = grid(&handler_rows(&HandlersSnapshot::of(&threads[..count]).unwrap()));
+            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+            text.lines().map(words).collect::<Vec<_>>()
+        };
+        let expected = [
+            "mruby requests failed refused tasks/max waiting most heap/max MiB new VMs reloads",
+            "thread 0 1,234 0 0 0/1,000 0 0 5.0/256.0 0 0",
+            "thread 1 1,234 1 0 1/1,000 1 1 5.0/256.0 0 0",
+            "all 2,468 1 0 1/2,000 1 10.0/512.0 0 0",
+        ];
+        assert_eq!(rows(2), expected);
+        assert_eq!(rows(1), expected[..2]);
     }
 }
