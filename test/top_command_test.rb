@@ -175,6 +175,23 @@ class TopCommandTest < Case
     ["busy threads", "in flight", "Queue"].each { |text| refute terminal.shows?(text), text }
   end
 
+  it "shows what handlers on mruby do, where there are any" do
+    skip "built without mruby" unless Server.mruby?
+    handler = "lambda { |env| sleep 60 if env['PATH_INFO'] == '/waits'; [200, {}, ['hello']] }"
+    own = start(app: APP, files: { "handler.rb" => handler }, settings: "front_threads = 1\n[routes]\n\"/mruby\" = \"handler.rb\"\n")
+    connect(own).write(request("GET", "/mruby/waits"))
+    terminal = top(control: socket(own))
+    terminal.wait_for(%r{Handlers 0/s  failed 0/s   Tasks 1 of 100,000, 1 waiting})
+    terminal.wait_for(/Heap █░+ \S+ [KM]iB of 256 MiB   VMs replaced 0/)
+    under_load(own, path: "/mruby/hello") { terminal.wait_for(%r{Handlers [1-9][\d,.]*/s}) }
+    terminal.wait_for("busy threads")
+    terminal.press("q")
+    assert_equal 0, terminal.wait_exit
+    other = top
+    other.wait_for("busy threads")
+    refute other.shows?("Handlers"), "there are none"
+  end
+
   it "asks for a terminal, and says what does without" do
     out, err, code = piped("--control", socket)
     assert_equal ["", 2], [out, code]

@@ -1,7 +1,7 @@
 //! What is shown: the last look at the server and what happened since the one before. Pure.
 
 use serde_json::{Value, json};
-use stats::{InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
+use stats::{HandlersInterval, InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
 use std::time::Instant;
 
 /// Everything that was learned at one moment.
@@ -50,6 +50,11 @@ impl View {
         self.between.as_ref()?.workers.iter().find(|did| did.index == worker.index)
     }
 
+    /// What handlers on mruby did in the interval.
+    pub(crate) fn handled(&self) -> Option<&HandlersInterval> {
+        self.between.as_ref()?.handlers.as_ref()
+    }
+
     /// What `--once --json` prints; docs/top.md describes it.
     pub(crate) fn to_json(&self, asked: &str) -> Value {
         let server = self.server();
@@ -71,6 +76,20 @@ impl View {
                 "pss_bytes": worker.pss_bytes,
                 "rss_bytes": worker.rss_bytes,
                 "restarts": worker.restarts,
+            })
+        });
+        let handlers = server.handlers.as_ref().map(|now| {
+            let did = self.handled().copied().unwrap_or_default();
+            json!({
+                "requests_per_s": per_s(did.requests),
+                "failures_per_s": per_s(did.failures),
+                "refused_per_s": per_s(did.refused),
+                "tasks": now.tasks,
+                "waiting": now.waiting,
+                "tasks_max": now.tasks_max,
+                "heap_bytes": now.heap_bytes,
+                "heap_max_bytes": now.heap_max_bytes,
+                "vms_replaced": did.vms_replaced,
             })
         });
         json!({
@@ -103,6 +122,7 @@ impl View {
             "memory_limit_bytes": server.memory_limit_bytes,
             "restarts": between.restarts,
             "workers": workers.collect::<Vec<_>>(),
+            "handlers": handlers,
             "requests": self.look.requests,
             "stats": raw,
         })
@@ -112,7 +132,7 @@ impl View {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use stats::{Finished, Phase, Recorder, Snapshot, WorkerState};
+    use stats::{Finished, HandlersSnapshot, Phase, Recorder, Snapshot, WorkerState};
     use std::time::{Duration, SystemTime};
 
     /// A server of `workers` workers (0: a static site) that has answered what `recorder` counted.
@@ -201,6 +221,41 @@ pub(crate) mod tests {
             worker.requests += 246;
         }
         View::new(Look { server: later, requests, at: at + Duration::from_secs(2) }, Some(&earlier))
+    }
+
+    /// The same with handlers on mruby in two front threads: 120 requests of which 4 failed, 2 of them because the second
+    /// thread has no places left; 40 tasks, 30 of which wait.
+    pub(crate) fn view_with_handlers(workers: u32) -> View {
+        let counts = [stats::HandlerCounts::default(), stats::HandlerCounts::default()];
+        let mut view = view(workers);
+        let mut earlier = view.look.clone();
+        earlier.server.handlers = HandlersSnapshot::of(&counts);
+        earlier.at -= Duration::from_secs(2);
+        for (thread, mib) in counts.iter().zip([20, 61]) {
+            thread.limits(64 << 20, 40);
+            thread.heap(0, mib << 20);
+            (0..60).for_each(|_| thread.asked());
+        }
+        let second = &counts[1];
+        (0..40).for_each(|_| second.began());
+        (0..30).for_each(|_| second.suspended());
+        (0..4).for_each(|_| second.failed());
+        (0..2).for_each(|_| second.refused());
+        second.replaced();
+        view.look.server.handlers = HandlersSnapshot::of(&counts);
+        View::new(view.look, Some(&earlier))
+    }
+
+    #[test]
+    fn json_tells_of_handlers() {
+        assert!(view(1).to_json("x")["handlers"].is_null());
+        let told = view_with_handlers(0).to_json("x");
+        let expected = json!({
+            "requests_per_s": 60.0, "failures_per_s": 2.0, "refused_per_s": 1.0, "tasks": 40, "waiting": 30, "tasks_max": 80,
+            "heap_bytes": 81 << 20, "heap_max_bytes": 128 << 20, "vms_replaced": 1,
+        });
+        assert_eq!(told["handlers"], expected);
+        assert_eq!(told["stats"]["handlers"]["threads"][1]["tasks_most"], 40);
     }
 
     #[test]

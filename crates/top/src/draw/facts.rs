@@ -1,4 +1,4 @@
-//! Queue and connections, CPU and memory, errors: a line each.
+//! Queue and connections, CPU and memory, errors: a line each; two for handlers on mruby.
 
 use super::{bar, line, rows as part};
 use crate::number::{bytes, grouped, percent, significant, time};
@@ -8,18 +8,23 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
+use stats::{HandlerThread, HandlersInterval, HandlersSnapshot};
 
 /// Cells of a bar on a screen of 80 columns.
 const BAR: usize = 10;
 
-pub(super) fn rows(_view: &View) -> u16 {
-    3
+pub(super) fn rows(view: &View) -> u16 {
+    if view.server().handlers.is_some() { 5 } else { 3 }
 }
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, theme: Theme) {
     line(buffer, part(area, 0, 1), queue(view, theme));
     line(buffer, part(area, 1, 1), machine(view, theme, area.width));
     line(buffer, part(area, 2, 1), errors(view, theme));
+    if let Some(handlers) = &view.server().handlers {
+        line(buffer, part(area, 3, 1), handled(handlers, view, theme));
+        line(buffer, part(area, 4, 1), heap(handlers, view, theme, area.width));
+    }
 }
 
 fn name(text: &str, theme: Theme) -> Span<'static> {
@@ -103,4 +108,60 @@ fn errors(view: &View, theme: Theme) -> Vec<Span<'static>> {
         spans.push(Span::styled(format!("{}  ", significant(between.per_second(count))), style));
     }
     spans
+}
+
+/// What handlers on mruby do, and how many tasks they are at.
+fn handled(handlers: &HandlersSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>> {
+    let per_s = |count: fn(&HandlersInterval) -> u64| {
+        let between = view.between.as_ref().zip(view.handled());
+        between.map_or(0.0, |(between, did)| between.per_second(count(did)))
+    };
+    let (failed, refused) = (per_s(|did| did.failures), per_s(|did| did.refused));
+    let alarming = |rate: f64| if rate > 0.0 { theme.alarm() } else { Style::new() };
+    let mut spans = vec![
+        name("Handlers", theme),
+        Span::raw(format!("{}/s  ", significant(per_s(|did| did.requests)))),
+        name("failed", theme),
+        Span::styled(format!("{}/s  ", significant(failed)), alarming(failed)),
+    ];
+    if refused > 0.0 {
+        spans.push(name("refused", theme));
+        spans.push(Span::styled(format!("{}/s  ", significant(refused)), alarming(refused)));
+    }
+    // Each thread has places of its own: the busiest is the first to refuse somebody.
+    let share = handlers.busiest().map_or(0.0, HandlerThread::tasks_share);
+    spans.push(name(" Tasks", theme));
+    spans.push(Span::styled(
+        format!("{} of {}", grouped(handlers.tasks), grouped(handlers.tasks_max)),
+        pressing(share, theme),
+    ));
+    spans.push(Span::raw(format!(", {} waiting", grouped(handlers.waiting))));
+    spans
+}
+
+/// The heap of the thread that comes to its limit first.
+fn heap(handlers: &HandlersSnapshot, view: &View, theme: Theme, columns: u16) -> Vec<Span<'static>> {
+    let width = if columns >= 120 { 2 * BAR } else { BAR };
+    let mut spans = vec![name("Heap", theme)];
+    if let Some(fullest) = handlers.fullest() {
+        let share = fullest.heap_share();
+        spans.extend(bar(width, share, theme.load(share), theme.faint()));
+        let of = format!(" {} of {}", bytes(fullest.heap_bytes), bytes(fullest.heap_max_bytes));
+        spans.push(Span::styled(of, pressing(share, theme)));
+    }
+    if handlers.threads.len() > 1 {
+        spans.push(Span::styled(format!(" (fullest of {} threads)", handlers.threads.len()), theme.faint()));
+    }
+    let replaced = view.handled().is_some_and(|did| did.vms_replaced > 0);
+    spans.push(name("   VMs replaced", theme));
+    spans.push(Span::styled(
+        grouped(handlers.vms_replaced),
+        if replaced { theme.alarm() } else { Style::new() },
+    ));
+    spans
+}
+
+/// A figure whose limit is near.
+fn pressing(share: f64, theme: Theme) -> Style {
+    if share >= 0.75 { theme.load(share) } else { Style::new() }
 }

@@ -47,6 +47,8 @@ pub(super) fn draw(
             "{} {} · Rack {} · {} · {workers} {plural}",
             ruby.engine, ruby.version, server.rack, server.environment
         )
+    } else if server.handlers.is_some() {
+        "handlers on mruby".to_owned()
     } else {
         "static site".to_owned()
     };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::state::{Found, Over, Past};
-use crate::view::tests::{request, view};
+use crate::view::tests::{request, view, view_with_handlers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::{Duration, Instant};
@@ -11,6 +11,12 @@ fn state(workers: u32) -> State {
     let mut state = State::new(Duration::from_secs(2));
     state.past = (0..500).map(|step| Past { rate: f64::from(step % 40), p95: f64::from(step % 7) }).collect();
     state.view = Some(view(workers));
+    state
+}
+
+fn state_with_handlers(workers: u32) -> State {
+    let mut state = state(workers);
+    state.view = Some(view_with_handlers(workers));
     state
 }
 
@@ -71,6 +77,28 @@ fn a_large_screen_shows_more() {
         assert!(shown.contains(wanted), "{wanted:?} is missing in\n{shown}");
     }
     assert!(!text(&state(3), 80, 24).contains("Response time p95"));
+}
+
+#[test]
+fn handlers_have_two_lines_where_there_are_any() {
+    let shown = text(&state_with_handlers(3), 80, 24);
+    for wanted in [
+        "Handlers 60.0/s  failed 2.00/s  refused 1.00/s   Tasks 40 of 80, 30 waiting",
+        "Heap ██████████ 61.0 MiB of 64.0 MiB (fullest of 2 threads)   VMs replaced 1",
+        "busy threads",
+        "GET /slow?",
+    ] {
+        assert!(shown.contains(wanted), "{wanted:?} is missing in\n{shown}");
+    }
+    assert!(text(&state_with_handlers(0), 60, 16).contains("handlers on mruby"));
+    let mut calm = state_with_handlers(0);
+    let handlers = calm.view.as_mut().unwrap().look.server.handlers.as_mut().unwrap();
+    handlers.threads.truncate(1);
+    calm.view.as_mut().unwrap().between = None;
+    let shown = text(&calm, 80, 24);
+    assert!(shown.contains("Handlers 0/s  failed 0/s   Tasks"), "{shown}");
+    assert!(shown.contains("Heap ███░░░░░░░ 20.0 MiB of 64.0 MiB   VMs"), "{shown}");
+    assert!(!text(&state(3), 80, 24).contains("Handlers"));
 }
 
 #[test]
@@ -154,6 +182,7 @@ fn every_size_is_drawn() {
         for columns in (1..200).step_by(13) {
             for height in 1..60 {
                 drawn(&state(workers), columns, height, true);
+                drawn(&state_with_handlers(workers), columns, height, true);
             }
         }
     }
