@@ -262,8 +262,42 @@ class DashboardTest < BrowserCase
     page = open_page
     page.goto(link(own))
     page.wait("document.querySelectorAll('#tiles strong').length === 5")
-    assert_equal [true, true], page.evaluate("['flight', 'crew'].map((name) => document.getElementById(name).hidden)")
+    assert_equal [true, true, true], page.evaluate("['flight', 'crew', 'handlers'].map((name) => document.getElementById(name).hidden)")
     refute_includes page.text, "Queue"
     assert_empty page.console
+  end
+
+  it "shows handlers on mruby, a line for each front thread" do
+    skip "built without mruby" unless Server.mruby?
+    handler = <<~'RUBY'
+      lambda do |env|
+        sleep 60 if env["PATH_INFO"] == "/waits"
+        sleep 0.1
+        raise "on purpose" if env["PATH_INFO"] == "/fails"
+        [200, { "content-type" => "text/plain" }, ["hello"]]
+      end
+    RUBY
+    settings = "front_threads = 2\n[mruby]\nheap = \"32MiB\"\nrequest_heap = \"8MiB\"\nmax_tasks = 20\n[routes]\n\"/\" = \"handler.rb\"\n"
+    own = start(files: { "handler.rb" => handler }, settings: settings, workers: nil, threads: nil, environment: nil, args: ["--control", "tcp://127.0.0.1:0"])
+    # So many that each thread has some: the kernel decides who gets which.
+    16.times { connect(own).write(request("GET", "/waits")) }
+    loads = %w[/ /fails].map { |path| Load.new(own.address, clients: 1, path: path).start }
+    page = open_page(width: 1100, height: 1300)
+    page.goto(link(own))
+    page.wait("document.querySelectorAll('#tiles strong').length === 6 && document.querySelectorAll('#vms tr').length === 2")
+    page.wait("[...document.querySelectorAll('#tiles div')].some((one) => one.innerText.match(/^Handlers\\s+[\\d.,]+ \\/s\\s+[\\d.,]+ \\/s failed; \\d+ tasks?, \\d+ waiting$/) && one.className === 'bad')")
+    page.wait("document.querySelector('#vms').innerText.match(/[KM]iB of 32 MiB\\s+\\d+ of 20\\s+\\d+\\s+\\d+\\s/)")
+    assert_match(/^handlers on mruby · pid/, page.evaluate("document.querySelector('#about').innerText"))
+    assert_equal [false, true, true], page.evaluate("['handlers', 'flight', 'crew'].map((name) => document.getElementById(name).hidden)")
+    picture(page, "handlers")
+    { "handlers-dark" => ["dark", 1100], "handlers-phone" => ["light", 360] }.each do |name, (scheme, width)|
+      other = open_page(scheme: scheme, width: width, height: 2100)
+      other.goto(link(own))
+      other.wait("document.querySelectorAll('#vms tr').length === 2")
+      assert_fits other
+      picture(other, name)
+    end
+    assert_empty page.console
+    loads.each(&:stop)
   end
 end

@@ -112,14 +112,17 @@ function showNow(told, now) {
     const waits = told.queue.length ? `the first for ${time(told.queue.oldest_wait_ms)}` : `most so far ${told.queue.longest.toLocaleString("en")}`;
     tiles.splice(2, 0, tile("Queue", told.queue.length.toLocaleString("en"), waits, told.queue.length ? "warn" : ""), tile("Busy threads", `${busy} of ${most}`, many(told.workers.length, "worker", "workers")));
   }
+  if (told.handlers) tiles.push(handlersTile(told.handlers, between));
   id("tiles").replaceChildren(...tiles);
   id("version").textContent = told.version;
   id("dir").textContent = told.dir;
-  const what = isApp(told) ? `${told.ruby.engine} ${told.ruby.version} · Rack ${told.rack} · ${told.environment}` : "static site";
+  const what = isApp(told) ? `${told.ruby.engine} ${told.ruby.version} · Rack ${told.rack} · ${told.environment}` : told.handlers ? "handlers on mruby" : "static site";
   id("about").textContent = `${what} · pid ${told.pid} · up ${span((Date.parse(told.taken_at) - Date.parse(told.started_at)) / 1000)}`;
   document.title = `${told.dir.split("/").at(-1) || "Firebrick"} · Firebrick`;
   for (const name of ["flight", "crew"]) id(name).hidden = !isApp(told);
   id("workers").replaceChildren(...told.workers.map((one) => workerRow(one, between, told)));
+  id("handlers").hidden = !told.handlers;
+  id("vms").replaceChildren(...(told.handlers?.threads ?? []).map((one) => vmRow(one, between)));
 }
 
 function cell(text, style = "") {
@@ -138,6 +141,30 @@ function workerRow(one, between, told) {
     element("td", {}, threads, `${one.busy_threads} of ${one.threads_max}`), cell(or(between.requests(one), significant), "number"),
     cell(or(between.cpu(one), percent), "number"), cell(bytes(one.pss_bytes), "number"), cell(String(one.waiting), one.waiting ? "number late" : "number"),
     cell(String(one.restarts), "number"), cell(span(Math.max(0, up)), "number"));
+}
+
+// --- handlers on mruby: each front thread has a VM, and limits, of its own
+
+const HIGH = 0.9;
+
+function handlersTile(now, between) {
+  const failed = between.delta((all) => all.handlers?.failures ?? 0);
+  const near = now.threads.some((one) => one.tasks > HIGH * one.tasks_max || one.heap_bytes > HIGH * one.heap_max_bytes);
+  const tasks = `${many(now.tasks, "task", "tasks")}, ${now.waiting.toLocaleString("en")} waiting`;
+  return tile("Handlers", or(between.delta((all) => all.handlers?.requests ?? 0), (rate) => `${significant(rate)} /s`),
+    failed > 0 ? `${significant(failed)} /s failed; ${tasks}` : tasks, failed > 0 ? "bad" : near ? "warn" : "");
+}
+
+function vmRow(one, between) {
+  const own = (name) => between.delta((all) => all.handlers?.threads[one.index]?.[name] ?? 0);
+  const count = (name) => cell(one[name].toLocaleString("en"), own(name) > 0 ? "number late" : "number");
+  const style = (part, whole) => part > HIGH * whole ? "late" : "";
+  const meter = element("meter", { min: 0, max: one.heap_max_bytes, high: HIGH * one.heap_max_bytes, value: one.heap_bytes, "aria-hidden": "true" });
+  const heap = element("td", { class: style(one.heap_bytes, one.heap_max_bytes) }, meter, `${bytes(one.heap_bytes)} of ${bytes(one.heap_max_bytes)}`);
+  const tasks = `${one.tasks.toLocaleString("en")} of ${one.tasks_max.toLocaleString("en")}`;
+  return element("tr", {}, cell(String(one.index)), heap, cell(tasks, style(one.tasks, one.tasks_max)), cell(one.waiting.toLocaleString("en"), "number"),
+    cell(one.tasks_most.toLocaleString("en"), one.tasks_most >= one.tasks_max ? "number late" : "number"), cell(or(own("requests"), significant), "number"),
+    count("failures"), count("refused"), count("vms_replaced"));
 }
 
 // --- requests in flight
