@@ -9,7 +9,7 @@ use crate::park::{Park, Passing};
 use crate::plan::{Limits, Plan};
 use crate::redis;
 use crate::stdlib;
-use crate::subject::{self, Spot};
+use crate::subject::{Asked, Kept, Spot};
 use crate::tasks;
 use crate::watchdog::Watched;
 use handler::Request;
@@ -92,7 +92,7 @@ pub(crate) struct Seat {
     limits: Arc<Limits>,
     spot: Spot,
     /// Method and target of its request, once it has waited.
-    asked: RefCell<Box<[u8]>>,
+    asked: RefCell<Kept>,
     number: u32,
     waits: Cell<bool>,
     /// Heap that its steps have added so far, less what was collected meanwhile.
@@ -250,7 +250,7 @@ impl Drop for Runtime {
 
 impl Seat {
     pub(crate) fn start(&self, job: Interned, args: &Tape) -> Step {
-        self.step(&[], |vm| vm.start(self.number, job, args))
+        self.step([b"", b""], |vm| vm.start(self.number, job, args))
     }
 
     pub(crate) fn request<'a>(
@@ -260,16 +260,16 @@ impl Seat {
         env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
         more: bool,
     ) -> Step {
-        let asked = [request.method(), b" ", request.target()];
-        let step = self.step(&asked, |vm| vm.request(self.number, app, env, more));
+        let asked = [request.method(), request.target()];
+        let step = self.step(asked, |vm| vm.request(self.number, app, env, more));
         if matches!(step, Step::Wait) {
-            *self.asked.borrow_mut() = subject::kept(&asked);
+            *self.asked.borrow_mut() = Kept::new(asked);
         }
         step
     }
 
     pub(crate) fn resume(&self, value: &Tape) -> Step {
-        self.step(&[&self.asked.borrow()], |vm| vm.resume(self.number, value))
+        self.step(self.asked.borrow().asked(), |vm| vm.resume(self.number, value))
     }
 
     /// What a step may add to a heap of so many bytes. Who holds much leaves the last quarter of the heap to the others.
@@ -287,7 +287,7 @@ impl Seat {
         }
     }
 
-    fn step(&self, asked: &[&[u8]], run: impl FnOnce(&mut Vm) -> Step) -> Step {
+    fn step(&self, asked: Asked<'_>, run: impl FnOnce(&mut Vm) -> Step) -> Step {
         let mut vm = self.runtime.vm.borrow_mut();
         self.runtime.last.set(self.spot);
         self.wait(false);

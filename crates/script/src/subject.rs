@@ -13,9 +13,27 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const TEXT: usize = 128;
 const WORD: usize = size_of::<u64>();
 
-/// What is worth keeping of a request's method and target while it waits: as much as is shown, and that there was more.
-pub(crate) fn kept(asked: &[&[u8]]) -> Box<[u8]> {
-    asked.iter().flat_map(|part| part.iter().copied()).take(TEXT + 1).collect()
+/// Method and target of a request; both empty outside of requests.
+pub(crate) type Asked<'a> = [&'a [u8]; 2];
+
+/// As much of them as is shown, for the time that the request waits.
+#[derive(Default)]
+pub(crate) struct Kept {
+    text: Box<[u8]>,
+    method: usize,
+}
+
+impl Kept {
+    pub(crate) fn new([method, target]: Asked<'_>) -> Kept {
+        let method = &method[..method.len().min(TEXT)];
+        // One more than is shown, so that it is seen that there is more.
+        let target = &target[..target.len().min(TEXT + 1)];
+        Kept { text: [method, target].concat().into(), method: method.len() }
+    }
+
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        self.text.split_at(self.method).into()
+    }
 }
 
 /// Where a step is in the plan.
@@ -33,35 +51,39 @@ pub(crate) struct Subject {
     /// One more than the number; 0 is none.
     source: AtomicU32,
     route: AtomicU32,
-    /// Of the whole text, of which less may be kept.
-    length: AtomicU32,
+    /// Of method and target, of which less may be kept.
+    lengths: [AtomicU32; 2],
     text: [AtomicU64; TEXT / WORD],
 }
 
 impl Subject {
     pub(crate) fn new(plan: Arc<Plan>) -> Subject {
         let text = std::array::from_fn(|_| AtomicU64::new(0));
-        let [source, route, length] = [0; 3].map(AtomicU32::new);
-        Subject { plan, source, route, length, text }
+        let [source, route, method, target] = [0; 4].map(AtomicU32::new);
+        Subject { plan, source, route, lengths: [method, target], text }
     }
 
-    /// Says what the next step is about; `asked` are the parts of a text.
+    /// Says what the next step is about.
     #[inline]
-    pub(crate) fn tell(&self, spot: Spot, asked: &[&[u8]]) {
+    pub(crate) fn tell(&self, spot: Spot, asked: Asked<'_>) {
         let number = |number: Option<u32>| number.map_or(0, |number| number.saturating_add(1));
         self.source.store(number(spot.source), Ordering::Relaxed);
         self.route.store(number(spot.route), Ordering::Relaxed);
-        let (mut bytes, mut length) = ([0; TEXT], 0);
-        for part in asked {
-            let room = &mut bytes[length.min(TEXT)..];
-            let kept = part.len().min(room.len());
-            room[..kept].copy_from_slice(&part[..kept]);
-            length += part.len();
-        }
-        self.length.store(u32::try_from(length).unwrap_or(u32::MAX), Ordering::Relaxed);
-        let words = bytes[..length.min(TEXT).next_multiple_of(WORD)].as_chunks::<WORD>().0;
-        for (word, bytes) in self.text.iter().zip(words) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        // Each part begins with a word, so that none has to be shifted.
+        let mut words = self.text.iter();
+        for (length, part) in self.lengths.iter().zip(asked) {
+            length.store(u32::try_from(part.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+            let (whole, rest) = part.as_chunks::<WORD>();
+            for (bytes, word) in whole.iter().zip(&mut words) {
+                word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+            }
+            if !rest.is_empty()
+                && let Some(word) = words.next()
+            {
+                let mut bytes = [0; WORD];
+                bytes[..rest.len()].copy_from_slice(rest);
+                word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+            }
         }
     }
 
@@ -76,15 +98,17 @@ impl Subject {
     }
 
     fn asked(&self) -> String {
-        let length = self.length.load(Ordering::Relaxed) as usize;
-        if length == 0 {
+        let [method, target] = self.lengths.each_ref().map(|length| length.load(Ordering::Relaxed) as usize);
+        if method == 0 {
             return String::new();
         }
-        let mut bytes: Vec<u8> =
+        let bytes: Vec<u8> =
             self.text.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
-        bytes.truncate(length);
-        let more = if length > TEXT { "…" } else { "" };
-        format!("{}{more}: ", bytes.escape_ascii())
+        let begin = method.next_multiple_of(WORD).min(TEXT);
+        let end = (begin + target).min(TEXT);
+        let more = if begin + target > TEXT { "…" } else { "" };
+        let (method, target) = (&bytes[..method.min(TEXT)], &bytes[begin..end]);
+        format!("{} {}{more}: ", method.escape_ascii(), target.escape_ascii())
     }
 }
 
@@ -111,30 +135,31 @@ mod tests {
         let subject = subject();
         assert_eq!(subject.name(), "a handler on mruby");
         let spot = |source, route| Spot { source, route };
-        subject.tell(spot(Some(1), Some(0)), &[b"GET", b" ", b"/api/\"a\xff?b"]);
+        subject.tell(spot(Some(1), Some(0)), [b"GET", b"/api/\"a\xff?b"]);
         assert_eq!(subject.name(), r#"GET /api/\"a\xff?b: api.rb (route /api)"#);
-        subject.tell(spot(Some(0), Some(1)), &[b"PUT /"]);
-        assert_eq!(subject.name(), "PUT /: auth.rb (route /)");
-        subject.tell(spot(Some(0), None), &[]);
+        subject.tell(spot(Some(0), Some(1)), [b"PROPPATCH", b"/"]);
+        assert_eq!(subject.name(), "PROPPATCH /: auth.rb (route /)");
+        subject.tell(spot(Some(0), None), [b"", b""]);
         assert_eq!(subject.name(), "auth.rb");
-        subject.tell(spot(Some(7), Some(7)), &[]);
+        subject.tell(spot(Some(7), Some(7)), [b"", b""]);
         assert_eq!(subject.name(), "a handler on mruby");
     }
 
     #[test]
     fn a_long_target_is_cut() {
         let subject = subject();
-        for length in [TEXT - 5, TEXT - 4, TEXT - 3, TEXT + 1, 1_000] {
+        let room = TEXT - WORD;
+        for length in [1, room - 1, room, room + 1, TEXT + 1, 1_000] {
             let target = "x".repeat(length);
-            subject.tell(Spot::default(), &[b"GET", b" ", target.as_bytes()]);
-            let name = subject.name();
-            let (asked, _) = name.split_once(": ").unwrap();
-            let whole = format!("GET {target}");
-            if whole.len() <= TEXT {
-                assert_eq!(asked, whole);
-            } else {
-                assert_eq!(asked, format!("{}…", &whole[..TEXT]));
+            let kept = Kept::new([b"GET", target.as_bytes()]);
+            for asked in [[b"GET", target.as_bytes()], kept.asked()] {
+                subject.tell(Spot::default(), asked);
+                let shown = &target[..length.min(room)];
+                let more = if length > room { "…" } else { "" };
+                assert_eq!(subject.name(), format!("GET {shown}{more}: a handler on mruby"));
             }
         }
+        subject.tell(Spot::default(), ["M".repeat(1_000).as_bytes(), b"/"]);
+        assert_eq!(subject.name(), format!("{} …: a handler on mruby", "M".repeat(TEXT)));
     }
 }

@@ -9,7 +9,7 @@
 
 use crate::observed::Alarm;
 use crate::plan::Plan;
-use crate::subject::{Spot, Subject};
+use crate::subject::{Asked, Spot, Subject};
 use mruby::Interrupt;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -71,12 +71,12 @@ impl Watched {
         Watched { watch, steps: Cell::new(0) }
     }
 
-    /// Runs a step that may take so long; whether it was ended for taking longer. `asked` is the request, in parts.
+    /// Runs a step that may take so long; whether it was ended for taking longer. `asked` is its request.
     pub(crate) fn step<T>(
         &self,
         span: Option<Duration>,
         spot: Spot,
-        asked: &[&[u8]],
+        asked: Asked<'_>,
         run: impl FnOnce() -> T,
     ) -> (T, bool) {
         let Some(span) = span else { return (run(), false) };
@@ -201,7 +201,7 @@ mod tests {
         let mut args = Tape::new();
         args.array(0);
         let span = Some(Duration::from_millis(limit_ms));
-        let (step, late) = watched.step(span, spot, &[b"GET", b" /long"], || vm.start(0, job, &args));
+        let (step, late) = watched.step(span, spot, [b"GET", b"/long"], || vm.start(0, job, &args));
         assert!(late, "it was not late");
         Some(step)
     }
