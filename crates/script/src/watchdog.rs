@@ -41,6 +41,8 @@ struct Watch {
     running: AtomicU64,
     span: AtomicU64,
     fired: AtomicBool,
+    /// Whether it was to be stopped when it was looked at last, not asked to raise.
+    stopped: AtomicBool,
     /// What the watchdog alone uses: the step that it found running, and its own clock then. Steps do not look at the clock:
     /// there are a hundred thousand of them in a second, and each look costs as much as a call of Ruby's.
     seen: Mutex<Option<Seen>>,
@@ -60,13 +62,23 @@ impl Watched {
     /// Watches a VM with the handlers of `plan` until dropped.
     pub(crate) fn new(interrupt: Interrupt, plan: Arc<Plan>, alarm: Alarm) -> Watched {
         let [running, span] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let [fired, told] = [AtomicBool::new(false), AtomicBool::new(false)];
+        let [fired, stopped, told] = [false; 3].map(AtomicBool::new);
         let seen = Mutex::default();
         let schedstat = format!("/proc/self/task/{}/schedstat", rustix::thread::gettid().as_raw_nonzero());
         let subject = Subject::new(plan);
         start(&alarm);
-        let watch =
-            Arc::new(Watch { interrupt, alarm, subject, schedstat, running, span, fired, seen, told });
+        let watch = Arc::new(Watch {
+            interrupt,
+            alarm,
+            subject,
+            schedstat,
+            running,
+            span,
+            fired,
+            stopped,
+            seen,
+            told,
+        });
         LIST.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&watch));
         Watched { watch, steps: Cell::new(0) }
     }
@@ -144,9 +156,11 @@ impl Watch {
             return true;
         }
         self.fired.store(true, Ordering::Release);
-        self.interrupt.now();
-        if taken >= span * DEAF {
+        // What is asked to raise collects garbage first, and can be stopped at no time while it does: so the two take turns.
+        if taken >= span * DEAF && !self.stopped.fetch_not(Ordering::Relaxed) {
             self.interrupt.stop(known.serial);
+        } else {
+            self.interrupt.now();
         }
         if taken >= span * HOPELESS
             && !self.told.load(Ordering::Relaxed)
@@ -228,7 +242,8 @@ mod tests {
 
     #[test]
     fn ends_what_rescues_everything() {
-        let code = "while true; begin; 'x' * 100; rescue Exception; end; end";
+        // With a heap that takes a while to be collected, which each refused allocation begins with.
+        let code = "keep = (1..50_000).map { |i| 'x' * 30 }\nwhile true; begin; 'x' * 100; rescue Exception; end; end";
         match run(code) {
             None => {}
             // Raised between two of its rescues.
