@@ -123,7 +123,9 @@ fn several_servers() {
         "{:?}",
         outcome.errors
     );
-    assert_eq!((outcome.requests[1].errors, outcome.connections), (20, 4));
+    assert_eq!(outcome.requests[1].errors, 20);
+    // One a user and server, or fewer when the two users happen to take turns.
+    assert!((2..=4).contains(&outcome.connections), "{}", outcome.connections);
 }
 
 #[test]
