@@ -7,7 +7,11 @@ use settings::Settings;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// Files that have stayed what they are for so long are whole.
+const SETTLED: Duration = Duration::from_millis(50);
 
 /// Gives new handlers to `threads` whenever a file changes. A syntax error is told to `log`; then the old ones stay.
 pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Edition>>, log: Arc<ErrorLog>) {
@@ -20,6 +24,13 @@ pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Edit
         tokio::time::sleep(EVERY).await;
         if !files.changed(script::required()) {
             continue;
+        }
+        // Somebody may still be writing, and half of a file can be good Ruby, too.
+        loop {
+            tokio::time::sleep(SETTLED).await;
+            if !files.changed(Vec::new()) {
+                break;
+            }
         }
         match plan(&settings) {
             Ok(Some(new)) => drop(threads.send_replace(Edition::new(new))),
