@@ -197,6 +197,8 @@ class TuneEndTest < TuneCase
       text = +""
       text << out.readpartial(4096) until text.match?(/^ +1 +8 +\d/)
       wait_until(within: 20) { serving? }
+      # The guard is told of a server as soon as it runs, which is a moment later.
+      sleep 0.3
       Process.kill(signal, process.pid)
       begin
         text << out.read
