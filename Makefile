@@ -4,8 +4,11 @@ CARGO   ?= cargo
 PORT    ?= 9292
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 NATIVE  := lib/firebrick/native.so
+# Seconds of fuzzing for each target, and which targets; all where none is named.
+FUZZ_SECONDS ?= 300
+FUZZ    ?=
 
-.PHONY: all build demo test lint unit e2e worker-test bench-test gem-test setup setup-test bench shootout fuzz deny docs gem clean
+.PHONY: all build dist demo test lint unit e2e worker-test bench-test gem-test setup setup-test bench shootout fuzz deny docs gem clean
 
 all: build
 
@@ -20,13 +23,22 @@ build: setup
 	$(CARGO) build --release --locked -p cli -p worker
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
+# As `build`, but as packages ship it: target/dist/firebrick. Compiles several times as long.
+dist: setup
+	$(CARGO) build --profile dist --locked -p cli -p worker
+	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
+
 # Installs what is missing, builds, serves the Sinatra example and prints its address. One worker: the entries of the
 # guestbook live in its memory.
 demo: build
 	$(TARGET)/release/firebrick serve examples/sinatra -p $(PORT) -w 1
 
-# Everything that must pass. What .ci/run runs.
-test: setup-test lint unit build worker-test bench-test e2e gem-test
+# Everything that must pass. What .ci/run runs. Each step says how long it took.
+test:
+	@set -e; for step in setup-test lint unit build worker-test bench-test e2e gem-test; do \
+	  began=$$(date +%s); $(MAKE) --no-print-directory $$step; \
+	  echo "make test: $$step took $$(($$(date +%s) - began)) s"; \
+	done
 
 lint: setup-test
 	$(CARGO) fmt --all --check
@@ -40,7 +52,7 @@ worker-test: build
 	ruby ext/worker/tests/run.rb
 
 bench-test: build
-	ruby bench/test/bench_test.rb
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/bench_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/shootout_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/mruby_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploy_test.rb
@@ -56,24 +68,36 @@ gem: setup
 	@mkdir -p pkg
 	gem build --strict firebrick.gemspec --output pkg/firebrick.gem
 
-bench: setup-test build
-	bench/run $(SCENARIOS)
+bench: setup-test dist
+	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/run $(SCENARIOS)
 
 # The comparisons that people quote, side by side; about an hour, on a calm machine only. Installs the peers.
-shootout: setup-test build
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick bench/shootout --install $(SCENARIOS)
+shootout: setup-test dist
+	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/shootout --install $(SCENARIOS)
 
-# Five minutes of fuzzing for each target; needs a nightly toolchain and cargo-fuzz.
+# Fuzzes each target, or those in FUZZ, for FUZZ_SECONDS; needs cargo-fuzz. The pinned toolchain will do: RUSTC_BOOTSTRAP
+# lets it use the sanitizer's flags, which are otherwise reserved for nightly.
 fuzz:
-	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$target -- -max_total_time=300 || exit 1; done
+	cd fuzz && for target in $(or $(FUZZ),$$($(CARGO) fuzz list)); do \
+	  RUSTC_BOOTSTRAP=1 nice -n 19 $(CARGO) fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
 
-# Licences, sources and known holes of dependencies; needs cargo-deny.
+# Licences, sources and duplicate versions of dependencies; known vulnerabilities where their database can be fetched.
+# Needs cargo-deny.
 deny:
-	$(CARGO) deny check
+	$(CARGO) deny check bans licenses sources
+	@if $(CARGO) deny fetch db; then \
+	  $(CARGO) deny --offline check advisories; \
+	else \
+	  echo "Known vulnerabilities were NOT checked: the advisory database cannot be fetched from here." >&2; \
+	fi
 
-# What is generated from the table of options.
+# What is generated: docs/settings.md from the table of options, docs/mruby-waiting.md from its test's table, and
+# the column "used by" of ARCHITECTURE.md's code map.
 docs:
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p settings docs
+	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p script --test waiting
+	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p cli --test house
 
 clean:
 	$(CARGO) clean

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `firebrick bench`: against a Firebrick, nginx and Puma; its figures beside those of the tools whose formats it prints.
+# `firebrick bench` against Firebrick, nginx and Puma, with its figures compared to those of the tools whose formats it prints.
 
 require "open3"
 require "pty"
@@ -33,7 +33,7 @@ BENCH_APP = <<~'RUBY'
   }
 RUBY
 
-# nginx as a target: plain, TLS with a certificate of its own, HTTP/2 both ways, a Unix socket.
+# nginx as a target: plain, TLS with a certificate of its own, HTTP/2 over TLS and in clear text, a Unix socket.
 class BenchTarget < Peers::Nginx
   def initialize
     super
@@ -74,7 +74,7 @@ class BenchTarget < Peers::Nginx
 end
 
 class BenchCase < Case
-  # Standard output, standard error, exit status. A run that does not end fails the test and is killed.
+  # Standard output, standard error, exit status. A run that hangs fails the test and is killed.
   def bench(*args, input: "", within: 60, dir: Dir.tmpdir)
     env = Server.ruby_files
     Open3.popen3(env, Server.binary, "bench", *args.map(&:to_s), chdir: dir) do |stdin, stdout, stderr, waiter|
@@ -89,7 +89,7 @@ class BenchCase < Case
     end
   end
 
-  # The JSON of a run that has to succeed.
+  # The JSON of a run that must succeed.
   def result(*args, **options)
     out, err, code = bench(*args, "--format", "json", **options)
     assert_equal 0, code, err
@@ -108,51 +108,51 @@ class BenchAgainstFirebrickTest < BenchCase
     firebrick_only
   end
 
-  def answers(found)
+  def completed(found)
     found.dig("summary", "requests")
   end
 
-  it "does as many requests as it is told, and says so in plain words" do
+  it "sends the given number of requests and prints a summary" do
     out, err, code = bench(server.url, "-c", 10, "-n", 500)
     assert_equal 0, code, err
-    assert_match(/right answers\s+500 /, out)
+    assert_match(/successful\s+500 /, out)
     assert_match(/errors\s+0$/, out)
     assert_match(/10 users/, out)
-    assert_match(/time to answer\s+mean\s+p50/, out)
-    assert_empty err, "nothing but the summary when nobody watches"
+    assert_match(/response time\s+mean\s+p50/, out)
+    assert_empty err, "only the summary when output is not a terminal"
   end
 
-  it "ends when the time is up" do
+  it "stops after the given duration" do
     found = result(server.url, "-c", 4, "-d", "1s")
     assert_in_delta 1, found.dig("summary", "seconds"), 0.5
-    assert_operator answers(found), :>, 10
+    assert_operator completed(found), :>, 10
   end
 
-  it "lets each user ask so many times, with pauses" do
+  it "sends a given number of requests per user, with pauses" do
     found = result(server.url, "-c", 5, "-r", 4, "--think", "0..20ms")
-    assert_equal 20, answers(found)
+    assert_equal 20, completed(found)
     assert_equal 5, found.dig("outcome", "connections")
   end
 
-  it "sends at a rate" do
+  it "sends at a constant rate" do
     found = result(server.url, "--rate", "200/s", "-d", "2s")
-    assert_in_delta 400, answers(found), 20
+    assert_in_delta 400, completed(found), 20
     assert_nil found.dig("outcome", "corrected")
   end
 
-  it "raises the rate" do
+  it "ramps the rate up" do
     found = result(server.url, "--rate", "20..200/s:2s", "--arrivals", "random")
-    assert_in_delta 220, answers(found), 60
+    assert_in_delta 220, completed(found), 60
     first, second = found.dig("outcome", "course").map { |one| one["sent"] }
     assert_operator first, :<, second
   end
 
-  it "counts what a stalled server keeps waiting, in the open model" do
+  it "measures from when a request was due, in the open model" do
     found = result(server.url("/sleep"), "--rate", "200/s", "-d", "2s", "-c", 400)
     assert_operator found.dig("summary", "latency_ms", "p99"), :>, 500, "four threads of 50 ms each do 80 per second"
   end
 
-  it "splits percentiles into what the server tells" do
+  it "splits percentiles into the server's stages" do
     out, err, code = bench(server.url("/sleep"), "-c", 20, "-n", 200)
     assert_equal 0, code, err
     assert_match(/p50\s+[\d.]+ m?s = [\d.]+ queue \+ .*[\d.]+ app/, out)
@@ -160,7 +160,7 @@ class BenchAgainstFirebrickTest < BenchCase
     refute_match(/queue \+/, out)
   end
 
-  it "asks the server for memory and CPU time" do
+  it "reports the server's memory and CPU time" do
     found = result(server.url, "-c", 10, "-n", 3000, "--control", control)
     before, after = found["server"].values_at("before", "after")
     assert_operator after.dig("requests", "total") || after["requests"].to_s[/\d+/].to_i, :>, 0
@@ -184,42 +184,42 @@ class BenchAgainstFirebrickTest < BenchCase
     assert_equal 0, bench(server.url("/secret"), "-n", 3, "--user", "joe:pass:word", "--fail-if", "errors>0").last
   end
 
-  it "gives back the cookies that each user got" do
+  it "returns each user's cookies" do
     found = result(server.url("/cookie"), "-c", 3, "-r", 4, "--cookies")
     assert_equal({ "200" => 3, "201" => 9 }, found.dig("outcome", "statuses"))
     assert_equal({ "200" => 12 }, result(server.url("/cookie"), "-c", 3, "-r", 4).dig("outcome", "statuses"))
   end
 
-  it "speaks over a Unix socket, without keep-alive, and pipelined" do
+  it "works over a Unix socket, without keep-alive, and pipelined" do
     in_folder do |dir|
       own = start(app: BENCH_APP, binds: ["unix://#{dir}/a.sock"])
-      assert_equal 50, answers(result("unix:#{dir}/a.sock:/x", "-c", 2, "-n", 50))
-      assert_equal 50, answers(result("http://example.test/x", "--connect-to", "unix:#{dir}/a.sock", "-c", 2, "-n", 50))
+      assert_equal 50, completed(result("unix:#{dir}/a.sock:/x", "-c", 2, "-n", 50))
+      assert_equal 50, completed(result("http://example.test/x", "--connect-to", "unix:#{dir}/a.sock", "-c", 2, "-n", 50))
       assert_kind_of String, own.address
     end
     assert_equal 100, result(server.url, "-c", 4, "-n", 100, "--no-keep-alive").dig("outcome", "connections")
-    assert_equal 200, answers(result(server.url, "-c", 2, "-n", 200, "--pipeline", 8))
+    assert_equal 200, completed(result(server.url, "-c", 2, "-n", 200, "--pipeline", 8))
   end
 
-  it "checks answers" do
+  it "checks responses" do
     { ["--expect-status", "2xx"] => "/missing", ["--expect-length", "7"] => "/", ["--expect-body", "^hello$"] => "/sleep",
       ["--expect-sha256", "0" * 64] => "/" }.each do |flags, path|
       _, err, code = bench(server.url(path), "-n", 4, "-c", 1, *flags)
       assert_equal 1, code, flags.inspect
-      assert_match(/there was no right answer/, err)
+      assert_match(/no successful response/, err)
     end
     right = ["--expect-status", "200", "--expect-length", "6", "--expect-body", "^hello\\n$",
              "--expect-sha256", Digest::SHA256.hexdigest("hello\n"), "--fail-if", "errors>0"]
     assert_equal 0, bench(server.url, "-n", 4, *right).last
   end
 
-  it "sets the exit status by conditions" do
+  it "sets the exit status by --fail-if conditions" do
     out, err, code = bench(server.url, "-n", 50, "--fail-if", "p99>1us", "--fail-if", "errors>0", "--fail-if", "rate<1/s")
     assert_equal 1, code
-    assert_match(/right answers/, out, "the summary is printed all the same")
+    assert_match(/successful/, out, "the summary is printed all the same")
     assert_equal 1, err.lines.size, err
     assert_match(/failed: p99>1us: it is/, err)
-    assert_equal 1, bench(server.url, "--rate", "50/s", "-d", "1s", "--fail-if", "corrected.p99>10s").last, "a figure that is missing"
+    assert_equal 1, bench(server.url, "--rate", "50/s", "-d", "1s", "--fail-if", "corrected.p99>10s").last, "a metric that is missing"
     assert_equal 0, bench(server.url, "-n", 50, "--fail-if", "p99>1m", "-q").last
   end
 
@@ -238,32 +238,32 @@ class BenchAgainstFirebrickTest < BenchCase
     end
   end
 
-  it "sends a log again, with its gaps" do
+  it "replays an access log with its gaps" do
     in_folder do |dir|
       line = ->(second, request) { "h - - [31/Jan/2026:12:00:#{second} +0000] \"#{request} HTTP/1.1\" 200 1 \"-\" \"x\"\n" }
       File.write("#{dir}/access.log", line["00", "GET /a?b=c"] + line["00", "GET /a?b=c"] + "junk\n" + line["01", "POST /echo"] + line["04", "GET /x"])
       found = result(server.url("").delete_suffix("/"), "--replay", "#{dir}/access.log", "--speed", "2x")
-      assert_equal 3, answers(found)
+      assert_equal 3, completed(found)
       assert_in_delta 2, found.dig("summary", "seconds"), 0.5
-      assert_equal 4, answers(result(server.url, "--replay", "#{dir}/access.log", "--speed", "10x", "--replay-unsafe"))
+      assert_equal 4, completed(result(server.url, "--replay", "#{dir}/access.log", "--speed", "10x", "--replay-unsafe"))
       out, = bench(server.url, "--replay", "#{dir}/access.log", "--speed", "10x")
       out = out.split.join(" ")
       assert_match(/1 requests? of the log/, out)
-      assert_match(/could not be read, such as .*access\.log:3: junk/, out)
+      assert_match(/could not be parsed, such as .*access\.log:3: junk/, out)
     end
     get("/logged?x=1")
     log = File.read(server.path("access.log"))
-    assert_operator answers(result(server.url, "--replay", "-", "--speed", "1000x", input: log)), :>, 0, "its own log"
+    assert_operator completed(result(server.url, "--replay", "-", "--speed", "1000x", input: log)), :>, 0, "Firebrick's own log"
   end
 
-  it "joins the results of several machines" do
+  it "merges the results of several machines" do
     in_folder do |dir|
       files = %w[a b].map { |name| "#{dir}/#{name}.json" }
       files.each { |file| assert_equal 0, bench(server.url, "-n", 100, "-c", 5, "--json", file, "-q").last }
       out, err, code = bench("--merge", *files, "--format", "json")
       assert_equal 0, code, err
       joined = JSON.parse(out)
-      assert_equal [200, 2], [answers(joined), joined["runs"]]
+      assert_equal [200, 2], [completed(joined), joined["runs"]]
       assert_match(/Complete requests:      200$/, bench("--merge", *files, "--format", "ab").first)
       File.write("#{dir}/c.json", '{"kind":"firebrick tune","version":1}')
       _, err, code = bench("--merge", files.first, "#{dir}/c.json", "#{dir}/d.json")
@@ -273,7 +273,7 @@ class BenchAgainstFirebrickTest < BenchCase
     end
   end
 
-  it "writes files of its results" do
+  it "writes its results to files" do
     in_folder do |dir|
       out, err, code = bench(server.url, "-n", 300, "--json", "a.json", "--csv", "a.csv", "--html", "a.html", "--name", "my <run>", "-q", dir: dir)
       assert_equal ["", "", 0], [out, err, code]
@@ -286,10 +286,10 @@ class BenchAgainstFirebrickTest < BenchCase
     end
   end
 
-  it "ends with what it has at the first Ctrl-C, and at once at the second" do
+  it "finishes with partial results at the first Ctrl-C, and exits at the second" do
     reader, _, pid = PTY.spawn(Server.ruby_files.merge("TERM" => "xterm"), Server.binary, "bench", server.url, "-d", "60s", "-c", "2")
     screen = +""
-    wait_until("the live screen", within: 20) { screen << reader.read_nonblock(65_536, exception: false).then { |read| read.is_a?(String) ? read : "" } and screen.include?("under way") }
+    wait_until("the live screen", within: 20) { screen << reader.read_nonblock(65_536, exception: false).then { |read| read.is_a?(String) ? read : "" } and screen.include?("in flight") }
     sleep 0.5
     Process.kill("INT", pid)
     begin
@@ -299,9 +299,9 @@ class BenchAgainstFirebrickTest < BenchCase
     end
     _, status = Process.wait2(pid)
     assert_equal 0, status.exitstatus
-    assert_match(/right answers/, screen)
+    assert_match(/successful/, screen)
     assert_match(/\e\[J/, screen, "the live screen is gone before the summary")
-    assert_operator screen.rindex("\e["), :<, screen.index("right answers")
+    assert_operator screen.rindex("\e["), :<, screen.index("successful")
   end
 
   private
@@ -310,7 +310,7 @@ class BenchAgainstFirebrickTest < BenchCase
     Dir[File.join(server.run_dir, "firebrick", "*")].find { |path| File.socket?(path) } or flunk "no control socket in #{server.run_dir}"
   end
 
-  # What the app was told, as a server that keeps what it reads.
+  # The response head and body as a capturing server received them.
   def captured(*flags)
     listener = TCPServer.new("127.0.0.1", 0)
     run = Thread.new { bench("http://127.0.0.1:#{listener.local_address.ip_port}/", "-n", 1, "-c", 1, *flags) }
@@ -340,7 +340,7 @@ class BenchAgainstNginxTest < BenchCase
     @nginx&.finish
   end
 
-  it "speaks TLS to those it believes" do
+  it "verifies TLS certificates" do
     _, err, code = bench(@nginx.tls_url, "-n", 10, "-c", 1)
     assert_equal 1, code
     assert_match(/certificate/i, err)
@@ -350,7 +350,7 @@ class BenchAgainstNginxTest < BenchCase
     assert_equal 20, result(@nginx.tls_url, "-n", 20, "-c", 2, "--ca", @nginx.certificate).dig("summary", "requests")
   end
 
-  it "speaks HTTP/2, many requests on few connections" do
+  it "multiplexes HTTP/2 requests on few connections" do
     [[@nginx.h2_url], [@nginx.tls_url, "-k"]].each do |target|
       found = result(*target, "--http", "2", "--streams", 50, "-c", 2, "-n", 2000)
       assert_equal [2000, 2, "HTTP/2"], [found.dig("summary", "requests"), found.dig("outcome", "connections"), found.dig("outcome", "server", "protocol")]
@@ -399,20 +399,20 @@ class BenchAgainstNginxTest < BenchCase
     end
   end
 
-  it "ends in time when a server never answers" do
+  it "stops in time when a server never responds" do
     TCPServer.open("127.0.0.1", 0) do |deaf|
       url = "http://127.0.0.1:#{deaf.local_address.ip_port}/"
       started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       out, err, code = bench(url, "-c", 3, "-d", "1s", "--grace", "500ms", within: 20)
       assert_equal 1, code, out
-      assert_match(/no right answer/, err)
+      assert_match(/no successful response/, err)
       assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 10
       out, = bench(url, "-c", 3, "-n", 6, "--timeout", "200ms", within: 20)
       assert_match(/timeout\s+6 /, out)
     end
   end
 
-  it "says so when nobody listens" do
+  it "reports a refused connection" do
     port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
     _, err, code = bench("http://127.0.0.1:#{port}/", "-n", 5)
     assert_equal 1, code
@@ -421,13 +421,13 @@ class BenchAgainstNginxTest < BenchCase
 
   private
 
-  # The same lines in the same order, each with numbers of the same shape at the same places.
+  # The same lines in the same order, each with numbers of the same format in the same positions.
   def compare(theirs, ours)
     assert_equal shape(theirs), shape(ours), "#{theirs}\n---- and ours ----\n#{ours}"
   end
 
   def shape(text)
-    # The greeting is a program's own, units follow from the figures, and so do ab's doubts about its own.
+    # The greeting differs by program, units depend on the figures, and ab warns about its own statistics.
     text.sub(/\AThis is.*?\n\n\n/m, "").gsub(/^(WARNING|ERROR): The median.*\n.*\n/, "").lines.map do |line|
       line = line.chomp.sub(/Server Software:.*/, "Server Software:").sub(/(Running ).*( test @ )/, '\1T\2')
       line.gsub(/ +-?\d+(\.\d+)?(us|ms|s|k|K|M|G)?(B?)(?= |,|$|%)/) { |found| " #{found.include?('.') ? 'N.N' : 'N'}" }.gsub(/\d+(\.\d+)?/, "N").gsub(/\bN\.N\b/, "N").gsub(/\t\s+N/, "\t N").squeeze(" ")
@@ -442,8 +442,8 @@ class BenchUsageTest < BenchCase
     firebrick_only
   end
 
-  it "explains what is wrong before anything is connected to" do
-    { [] => /no URL is given/, ["h", "-c", "many"] => /--connections: "many"/, ["h", "--rate", "5/s", "--think", "1s"] => /--think does not go with --rate/,
+  it "reports wrong usage before it connects" do
+    { [] => /no URL: expected/, ["h", "-c", "many"] => /--connections: "many"/, ["h", "--rate", "5/s", "--think", "1s"] => /--think cannot be used with --rate/,
       ["h", "-d", "soon"] => /1m30s/, ["ftp://h/"] => /ftp/, ["h", "--nonsense"] => /--nonsense/, ["h", "--json", "/nowhere/x"] => %r{no folder /nowhere} }.each do |args, wanted|
       out, err, code = bench(*args)
       assert_equal [2, ""], [code, out], args.inspect
@@ -451,15 +451,15 @@ class BenchUsageTest < BenchCase
     end
   end
 
-  it "helps" do
+  it "prints help" do
     out, _, code = bench("--help")
     assert_equal 0, code
-    ["When requests are sent", "What counts as right", "Examples:", "--replay", "Exit status"].each { |part| assert_includes out, part }
+    ["Load and duration", "Checks", "Examples:", "--replay", "Exit status"].each { |part| assert_includes out, part }
   end
 end
 
 class BenchAgainstPumaTest < BenchCase
-  it "loads Puma, of which nothing is told from inside" do
+  it "loads Puma, without figures from inside the server" do
     skip "puma is not installed" unless system("which puma >/dev/null")
     in_folder do |dir|
       File.write("#{dir}/config.ru", BENCH_APP)

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# Apps that break the contract. Whatever one answers ends in a correct response or in a closed connection: never in a
-# second response, a hang, a field that the app's data invented, or a dead worker. The server is 1x1, so that the
-# request after each one asks whether the only thread has survived.
+# Apps that break the Rack contract. Every one must end in a correct response or a closed connection: never in a second
+# response, a hang, a field made from the app's data, or a dead worker. The server has one worker with one thread, so the
+# request after each one checks that this thread survived.
 
 require "support/case"
 
@@ -28,7 +28,7 @@ BROKEN_APP = <<~'RUBY'
   def deep(n) = deep(n + 1) + 1
 
   CASES = {
-    # the response as a whole
+    # the whole response
     "nil" => ->(_) { nil }, "a string" => ->(_) { "hello" }, "an integer" => ->(_) { 200 }, "an object" => ->(_) { Object.new },
     "an empty array" => ->(_) { [] }, "two elements" => ->(_) { [200, text] }, "an exception as a value" => ->(_) { RuntimeError.new("x") },
     "a BasicObject" => ->(_) { BasicObject.new }, "a hash" => ->(_) { { status: 200 } },
@@ -67,7 +67,7 @@ BROKEN_APP = <<~'RUBY'
     "header of 1 MB" => ->(_) { with("x-a" => "b" * 1_000_000) }, "headers of 1 MB" => ->(_) { with((1..10_000).to_h { |i| ["x-#{i}", "b" * 100] }) },
     "name of 1 MB" => ->(_) { with("x" * 1_000_000 => "b") }, "header without end" => ->(_) { [200, Headers.new { |b| loop { b.call("x-a", "b" * 100) } }, ["x"]] },
 
-    # lying lengths
+    # wrong lengths
     "length too short" => ->(_) { [200, text.merge("content-length" => "5"), ["0123456789"]] },
     "length too short, streamed" => ->(_) { [200, text.merge("content-length" => "5"), Pieces.new("012", "345", "6789")] },
     "length too long" => ->(_) { [200, text.merge("content-length" => "50"), ["0123456789"]] },
@@ -107,7 +107,7 @@ BROKEN_APP = <<~'RUBY'
     "each kills its thread" => ->(_) { body(Pieces.new("one") { Thread.current.kill }) },
     "each raises with length" => ->(_) { [200, text.merge("content-length" => "6"), Pieces.new("one") { raise "in each" }] },
 
-    # bad manners
+    # misbehaviour
     "env cleared" => ->(env) { env.clear; with({}) }, "env frozen" => ->(env) { env.freeze; with({}) }, "input closed" => ->(env) { env["rack.input"]&.close rescue nil; with({}) },
     "env keys replaced" => ->(env) { env.each_key { |key| env[key] = nil }; with({}) },
     "standard streams closed" => ->(_) { $stdout.close; $stdin.close; $stdout = File.open(IO::NULL, "w"); with({}) }, "ENV cleared" => ->(_) { ENV.clear; with({}) },
@@ -128,17 +128,18 @@ class BrokenAppsTest < Case
   ERROR = [500, 502].freeze
   FINE = [200].freeze
 
-  # what the app does => statuses that are right. :cut allows a response that ends short of its own framing,
-  # because its head had been sent; :none a connection that ends without a response.
+  # what the app does => accepted statuses: the first is Firebrick's, the others are accepted of other servers; a nested list
+  # are statuses that are equally right. :cut allows a response that ends short of its own framing because its head was
+  # already sent; :none allows a connection that ends without a response.
   EXPECTED = {
     ERROR => [
       "nil", "a string", "an integer", "an object", "an empty array", "an exception as a value", "a BasicObject", "a hash",
-      "status nil", "status 0", "status abc", "status 99", "status 100", "status 1000", "status -1", "status huge", "status object",
+      "status nil", "status 0", "status abc", "status 99", "status 1000", "status -1", "status huge", "status object",
       "headers integer", "headers each raises", "header of 1 MB", "headers of 1 MB", "name of 1 MB", "header without end",
       "raise", "raise Exception", "NoMemoryError", "NotImplementedError", "deep recursion", "throw", "exit", "exit 3", "abort", "Interrupt",
       "SignalException", "load error", "no message", "invalid message", "message with CRLF", "class as message", "timeout"
     ],
-    [*ERROR, *FINE] => [
+    [[*ERROR, *FINE]] => [
       "two elements", "status with CRLF", "headers nil", "headers array", "headers string", "headers each yields one", "value nil", "value integer", "value symbol",
       "value object", "value BasicObject", "name nil", "name symbol", "name integer", "length nil", "length integer", "length word",
       "length negative", "length list", "length twice", "length huge", "length and coding", "coding unknown", "coding claimed",
@@ -151,15 +152,15 @@ class BrokenAppsTest < Case
       "each raises at once", "each raises later", "each raises much later", "each throws", "each exits", "each kills its thread", "each raises with length",
       "kill thread"
     ],
-    [*ERROR, 302] => ["location with CRLF"],
-    [*ERROR, 101] => ["status 101"],
+    [500, 502, 302] => ["location with CRLF"],
+    [502, 500, 101] => ["status 100", "status 101"],
     FINE => [
       "close raises", "close throws", "close exits", "thread dies", "env cleared", "env frozen", "input closed", "env keys replaced",
       "standard streams closed", "ENV cleared", "fork and exit", "fork and exit!", "system", "at_exit raises", "trap", "Process.daemon is not"
     ]
   }.flat_map { |statuses, names| names.map { |name| [name, statuses] } }.to_h.freeze
 
-  # Responses that may be cut off, since the fault shows only once they have begun.
+  # Responses that may be cut off, because the fault shows only after the head was sent.
   CUT = /\A(length|each|body|coding|to_path|hijack|headers each|kill thread|status 101)/
 
   shared_server threads: "1:1", app: BROKEN_APP
@@ -173,11 +174,11 @@ class BrokenAppsTest < Case
       check(response, statuses, name) if response
       finish(connection, response)
       after = worker
-      assert_equal before, after, "the worker has been replaced"
+      assert_equal before, after, "the worker was replaced"
     end
   end
 
-  it "survives the same from HTTP/1.0 and HEAD, without a second response" do
+  it "survives the same apps with HTTP/1.0 and HEAD, without a second response" do
     ["length too short", "length too long", "each raises later", "nil", "raise", "close raises", "body of nil"].each do |name|
       path = "/#{name.gsub(' ', '%20').gsub(',', '%2C')}"
       [["GET #{path} HTTP/1.0\r\n\r\n", "GET"], [request("HEAD", path), "HEAD"]].each do |bytes, method|
@@ -193,12 +194,12 @@ class BrokenAppsTest < Case
     end
   end
 
-  it "never completes a body that is too short for its length" do
+  it "never completes a body that is shorter than its Content-Length" do
     connection = connect
     connection.write(request("GET", "/length%20too%20long%2C%20streamed") + request("GET", "/pid"))
     begin
       response = connection.read_response
-      assert_operator response.body.bytesize, :<, 50, "a complete answer can only be an error, or have another length"
+      assert_operator response.body.bytesize, :<, 50, "a complete response can only be an error, or have another length"
     rescue TruncatedResponse
       assert connection.ended?
     end
@@ -214,7 +215,7 @@ class BrokenAppsTest < Case
     end
   end
 
-  it "never sends more than the length it has declared" do
+  it "never sends more than the declared length" do
     ["length%20too%20short", "length%20too%20short%2C%20streamed"].each do |path|
       connection = connect
       connection.write(request("GET", "/#{path}"))
@@ -229,7 +230,7 @@ class BrokenAppsTest < Case
     end
   end
 
-  it "does not wait for a file body that is a pipe nobody writes to" do
+  it "does not wait for a file body that is a pipe without a writer" do
     own = start(threads: "1:1", app: <<~'RUBY')
       File.mkfifo("pipe.log")
       body = Object.new
@@ -241,7 +242,7 @@ class BrokenAppsTest < Case
     assert_equal "fine", get("/", to: own).body
   end
 
-  it "says nothing about the fault to a client in production" do
+  it "does not show the error to clients in production" do
     response = get("/raise")
     assert_status 500, response
     refute_includes response.body, "secret"
@@ -249,7 +250,7 @@ class BrokenAppsTest < Case
     wait_until("the log to say it") { server.stderr.include?("a secret message") && server.stderr.include?("config.ru") }
   end
 
-  it "shows message and backtrace in development, escaped" do
+  it "shows the escaped message and backtrace in development" do
     own = start(app: 'run ->(_) { raise "<b>what happened</b>" }', environment: "development")
     response = get("/", to: own)
     assert_status 500, response
@@ -258,7 +259,7 @@ class BrokenAppsTest < Case
     refute_includes response.body, "<b>what happened</b>" if response["content-type"].to_s.include?("html")
   end
 
-  it "answers 502 when the app ends its process, and goes on with a new worker" do
+  it "responds with 502 when the app exits its process, and starts a new worker" do
     own = start(app: BROKEN_APP.sub("CASES = {", "CASES = { \"exit!\" => ->(_) { exit! 7 }, \"segfault\" => ->(_) { Process.kill(:SEGV, Process.pid); sleep },"), threads: "1:1")
     ["/exit!", "/segfault"].each do |path|
       before = get("/pid", to: own).body
@@ -283,22 +284,22 @@ class BrokenAppsTest < Case
     response.body
   end
 
-  # The response; nil when the connection ended before a response was complete, where that is right.
+  # The response; nil when the connection ended before a complete response, where that is allowed.
   def outcome(connection, name)
     connection.read_response
   rescue TruncatedResponse => e
-    assert_match CUT, name, "a response was due: #{e.message}"
+    assert_match CUT, name, "a response was expected: #{e.message}"
     assert connection.ended?
     nil
   end
 
   def check(response, statuses, name)
-    assert_status statuses, response, name
-    assert_empty response.all("x-injected"), "the app's data became a field"
+    assert_status accepted(*statuses), response, name
+    assert_empty response.all("x-injected"), "the app's data was sent as a field"
     assert_empty response.headers.map(&:first).grep(/[^!-~]|rack/)
   end
 
-  # After the response: the end, or exactly one more answer to one more request.
+  # After the response: the connection ends, or serves exactly one more request.
   def finish(connection, response)
     return assert(connection.ended?) if response.nil?
     return assert_closed(connection) if response.framing == :close || response.connection.include?("close")

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# The control port: its token, whom it answers, the last hour, and the page that shows it in the real Chromium, with a
-# server that has something to do.
+# The control port: authentication, access checks, the last hour's history, and the dashboard in the real Chromium, with a
+# server under load.
 #
-# TEST_SCREENSHOTS names a folder for pictures of the page, light and dark, wide and narrow.
+# TEST_SCREENSHOTS names a directory for screenshots of the page, light and dark, wide and narrow.
 
 require "net/http"
 require "support/browser_case"
@@ -31,10 +31,10 @@ class ControlPortTest < Case
 
   def bearer(token = TOKEN) = { "Authorization" => "Bearer #{token}" }
 
-  it "wants its token, shown in one of two ways" do
+  it "requires its token, in one of two forms" do
     ["/stats", "/history", "/requests", "/puma/stats", "/", "/nothing"].each do |target|
-      answer = fetch(target)
-      assert_equal ["403", "Invalid auth token"], [answer.code, answer.body], target
+      response = fetch(target)
+      assert_equal ["403", "Invalid auth token"], [response.code, response.body], target
     end
     assert_equal "200", fetch("/stats", bearer).code
     assert_equal "200", fetch("/stats?token=#{URI.encode_www_form_component(TOKEN)}").code
@@ -44,21 +44,21 @@ class ControlPortTest < Case
     assert_equal "404", fetch("/nothing", bearer).code
   end
 
-  it "answers nobody who was sent by another name" do
+  it "refuses requests with another Host" do
     ["evil.example", "evil.example:#{port}", "127.0.0.1.evil.example", "localhost.evil.example"].each do |host|
-      answer = fetch("/stats", bearer.merge("Host" => host))
-      assert_equal "403", answer.code, host
-      assert_match(/Host field names another machine/, answer.body)
+      response = fetch("/stats", bearer.merge("Host" => host))
+      assert_equal "403", response.code, host
+      assert_match(/Host field names another machine/, response.body)
       assert_equal "403", fetch("/dashboard", { "Host" => host }).code
     end
     %w[localhost 127.0.0.1 [::1] x.localhost].each { |host| assert_equal "200", fetch("/stats", bearer.merge("Host" => "#{host}:#{port}")).code, host }
   end
 
-  it "lets no other page show or read it" do
-    [fetch("/dashboard"), fetch("/stats", bearer.merge("Origin" => "http://evil.example")), fetch("/stats")].each do |answer|
-      assert_equal %w[DENY nosniff no-store no-referrer], answer.to_hash.values_at("x-frame-options", "x-content-type-options", "cache-control", "referrer-policy").flatten
-      assert_match(/default-src 'none'/, answer["content-security-policy"])
-      assert_empty answer.to_hash.keys.grep(/access-control/)
+  it "cannot be framed or read by other pages" do
+    [fetch("/dashboard"), fetch("/stats", bearer.merge("Origin" => "http://evil.example")), fetch("/stats")].each do |response|
+      assert_equal %w[DENY nosniff no-store no-referrer], response.to_hash.values_at("x-frame-options", "x-content-type-options", "cache-control", "referrer-policy").flatten
+      assert_match(/default-src 'none'/, response["content-security-policy"])
+      assert_empty response.to_hash.keys.grep(/access-control/)
     end
     page = fetch("/dashboard")
     assert_match(/script-src 'sha256-/, page["content-security-policy"])
@@ -66,20 +66,20 @@ class ControlPortTest < Case
     refute_includes page.body, TOKEN
   end
 
-  it "gives browsers the page and programs the list" do
+  it "gives browsers the dashboard and programs the list of endpoints" do
     assert_match(%r{\Atext/html}, fetch("/", { "Accept" => "text/html,*/*;q=0.8" })["content-type"])
     list = fetch("/", bearer)
     assert_equal "application/json", list["content-type"]
     assert_includes JSON.parse(list.body)["endpoints"].map { |endpoint| endpoint["path"] }, "/history"
   end
 
-  it "tells the history" do
-    told = JSON.parse(fetch("/history", bearer).body)
-    assert_equal [10, server.pid], told.values_at("step_s", "pid")
-    assert_kind_of Array, told["points"]
+  it "returns the history" do
+    history = JSON.parse(fetch("/history", bearer).body)
+    assert_equal [10, server.pid], history.values_at("step_s", "pid")
+    assert_kind_of Array, history["points"]
   end
 
-  it "is asked by firebrick's own commands" do
+  it "is used by firebrick's own commands" do
     address = "tcp://127.0.0.1:#{port}"
     [["stats", "--json"], ["top", "--once", "--json", "--interval", "200ms"]].each do |command|
       out, err, code = server.command_line(*command, "--control", address, "--token", TOKEN)
@@ -91,7 +91,7 @@ class ControlPortTest < Case
     end
   end
 
-  it "is understood by pumactl" do
+  it "works with pumactl" do
     skip "pumactl is not installed" unless system("which pumactl", out: File::NULL)
     out, status = Open3.capture2e("pumactl", "-C", "tcp://127.0.0.1:#{port}", "-T", TOKEN, "stats")
     assert status.success?, out
@@ -100,29 +100,29 @@ class ControlPortTest < Case
     assert_match(/Unauthorized|Invalid auth token|wrong token|403/i, out)
   end
 
-  it "keeps the socket of its own, which asks for no token" do
+  it "keeps the control socket, which needs no token" do
     assert_equal server.pid, server.stats["pid"]
   end
 
-  it "never prints a token that was given" do
+  it "never prints a configured token" do
     refute_includes server.stdout + server.stderr, TOKEN
     assert_match(%r{^\* Dashboard: http://127\.0\.0\.1:\d+/dashboard$}, server.stdout)
   end
 
-  it "makes up a token and prints it once, with the link, even when it is quiet" do
+  it "generates a token and prints it once, with the link, even with -q" do
     [[], ["-q"]].each do |quiet|
       own = Server.new(app: APP, args: ["--control", "tcp://127.0.0.1:0", *quiet])
       @own_servers << own.launch
       link = nil
       wait_until(within: 30) { link = own.stdout[%r{^\* Dashboard: (http://127\.0\.0\.1:\d+/dashboard#token=\h{32})$}, 1] } or flunk own.report
       uri = URI(link)
-      answer = wait_until(within: 10) { Net::HTTP.get_response("127.0.0.1", "/stats?#{uri.fragment}", uri.port) rescue nil }
-      assert_equal "200", answer.code
+      response = wait_until(within: 10) { Net::HTTP.get_response("127.0.0.1", "/stats?#{uri.fragment}", uri.port) rescue nil }
+      assert_equal "200", response.code
       assert_equal 1, own.stdout.scan(uri.fragment.delete_prefix("token=")).size
     end
   end
 
-  it "refuses to be open to others without a good token" do
+  it "refuses to listen on other addresses without a strong token" do
     { nil => /no control_token/, "short" => /shorter than 16/ }.each do |token, words|
       %w[serve check].each do |command|
         out, err, status = Open3.capture3({ "FIREBRICK_CONTROL_TOKEN" => token, **Server.ruby_files }, Server.binary, command, server.dir, "--control", "tcp://0.0.0.0:0", "-b", "tcp://127.0.0.1:0")
@@ -135,13 +135,13 @@ class ControlPortTest < Case
     assert_match(%r{^\* Control on tcp://0\.0\.0\.0:\d+$}, open.stdout)
   end
 
-  it "says that another program has its port" do
+  it "reports that its port is in use" do
     out, err, status = Open3.capture3(Server.ruby_files, Server.binary, "serve", server.dir, "--control", "tcp://127.0.0.1:#{port}", "-b", "tcp://127.0.0.1:0")
     assert_equal 1, status.exitstatus, out
     assert_match(/control port .*another program listens there/, err)
   end
 
-  it "survives those who say nothing and those who say nonsense" do
+  it "survives clients that send nothing or garbage" do
     silent = Array.new(40) { TCPSocket.new("127.0.0.1", port) }
     server.stats # at the socket at once
     silent.each(&:close)
@@ -175,13 +175,13 @@ class DashboardTest < BrowserCase
     page.screenshot(File.join(folder, "dashboard-#{name}.png"))
   end
 
-  # Nothing sticks out of the page sideways.
+  # Nothing makes the page scroll sideways.
   def assert_fits(page)
     wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert_operator wide.first, :<=, wide.last, "the page is wider than the screen"
   end
 
-  it "shows a server at work: figures, curves, workers, and where its requests are" do
+  it "shows a busy server: figures, curves, workers, and the state of its requests" do
     loads = %w[/ /broken /missing].zip([6, 1, 1]).map { |path, clients| Load.new(server.address, clients: clients, path: path).start }
     page = open_page(width: 1300, height: 1500)
     assert_equal 200, page.goto(link).status
@@ -206,7 +206,7 @@ class DashboardTest < BrowserCase
     assert_status 200, slow.read_response
     assert_empty page.console
     assert_empty page.failures.map(&:to_s)
-    assert_equal ["127.0.0.1"], page.requests.map { |one| URI(one.url).host }.compact.uniq, "it asks somebody else"
+    assert_equal ["127.0.0.1"], page.requests.map { |one| URI(one.url).host }.compact.uniq, "requests to another host"
     { "dark" => ["dark", 1300], "phone" => ["light", 360], "phone-dark" => ["dark", 390], "tablet" => ["light", 800] }.each do |name, (scheme, width)|
       other = open_page(scheme: scheme, width: width, height: 2400)
       other.goto(link)
@@ -218,7 +218,7 @@ class DashboardTest < BrowserCase
     assert_fits page
   end
 
-  it "asks for the token when it has none, and remembers it for its tab" do
+  it "asks for a missing token, and keeps it for its tab" do
     page = open_page
     page.goto(link.sub(/#.*/, ""))
     page.wait("!document.querySelector('#ask').hidden")
@@ -240,7 +240,7 @@ class DashboardTest < BrowserCase
     assert_equal "", with_query.evaluate("location.search")
   end
 
-  it "says that the server has gone, and that another has come" do
+  it "reports that the server is gone, and that it was restarted" do
     folder = Dir.mktmpdir("firebrick-dashboard")
     port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
     options = { app: APP, args: ["--control", "tcp://127.0.0.1:#{port}", "--control-token", "secret"] }
@@ -279,7 +279,7 @@ class DashboardTest < BrowserCase
     RUBY
     settings = "front_threads = 2\n[mruby]\nheap = \"32MiB\"\nrequest_heap = \"8MiB\"\nmax_tasks = 20\n[routes]\n\"/\" = \"handler.rb\"\n"
     own = start(files: { "handler.rb" => handler }, settings: settings, workers: nil, threads: nil, environment: nil, args: ["--control", "tcp://127.0.0.1:0"])
-    # So many that each thread has some: the kernel decides who gets which.
+    # Enough connections that each thread gets some: the kernel distributes them.
     16.times { connect(own).write(request("GET", "/waits")) }
     loads = %w[/ /fails].map { |path| Load.new(own.address, clients: 1, path: path).start }
     page = open_page(width: 1100, height: 1300)

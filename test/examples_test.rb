@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Each example is started as its README says and used as its users would.
+# Each example is started as its README says, and used like its users would.
 
 require "support/case"
 require "support/redis_server"
@@ -11,7 +11,7 @@ class ExamplesTest < Case
 
   ROOT = File.join(Server::ROOT, "examples")
 
-  # One server, in the example's own folder.
+  # A server in the example's own directory.
   def example(name, **options)
     start(directory: File.join(ROOT, name), **options)
   end
@@ -20,14 +20,14 @@ class ExamplesTest < Case
     fields.map { |name, value| "#{name}=#{value.b.gsub(/[^a-zA-Z0-9]/n) { |byte| format('%%%02X', byte.ord) }}" }.join("&")
   end
 
-  it "tests every example, and each has a README" do
+  it "covers every example, and each has a README" do
     names = Dir.children(ROOT).select { |name| File.directory?(File.join(ROOT, name)) }.sort
-    # Those with handlers on mruby are used by mruby_examples_test.rb.
+    # Examples of mruby handlers are tested by mruby_examples_test.rb.
     names, = names.partition { |name| !name.start_with?("mruby-") }
     assert_equal %w[hello jekyll json-redis sinatra spa websocket-chat], names
     names.each { |name| assert File.file?(File.join(ROOT, name, "README.md")), name }
     apps, sites = names.partition { |name| File.file?(File.join(ROOT, name, "config.ru")) }
-    # The sites are opened by pages_test.rb.
+    # The sites are tested by pages_test.rb.
     assert_equal [%w[hello json-redis sinatra websocket-chat], %w[jekyll spa]], [apps, sites]
   end
 
@@ -77,19 +77,19 @@ class ExamplesTest < Case
     end
   end
 
-  it "runs json-redis without a Redis, and says so" do
+  it "reports a missing Redis in json-redis" do
     own = example("json-redis", env: { "REDIS_URL" => "redis://127.0.0.1:1/0" })
     assert_status 503, get("/notes", to: own)
   end
 
-  it "runs websocket-chat: page, handshake, messages between visitors, goodbye" do
+  it "runs websocket-chat: page, handshake, messages between visitors, close" do
     own = example("websocket-chat", threads: "1:2")
     assert_match(%r{\Atext/html}, get("/", to: own)["content-type"])
     assert_status 426, get("/chat", to: own)
 
     visitors = Array.new(4) { Visitor.new(connect(own)) }
     visitors.each { |visitor| visitor.shake_hands(request("GET", "/chat", visitor.headers)) }
-    wait_until("everybody to be there") { visitors.last.receive["visitors"] == 4 }
+    wait_until("all visitors to join") { visitors.last.receive["visitors"] == 4 }
 
     visitors.first.send_text("hello \u{1f44b}")
     visitors.each { |visitor| assert_equal "hello \u{1f44b}", visitor.receive_until { |message| message["text"].start_with?("hello") }["text"] }
@@ -97,13 +97,13 @@ class ExamplesTest < Case
     assert_equal 3000, visitors[2].receive_until { |message| message["text"].size > 100 }["text"].size
 
     visitors[0].close
-    assert visitors[0].receive_goodbye, "a close frame comes back"
+    assert visitors[0].receive_close, "a close frame is returned"
     visitors[1].connection.close
-    assert_equal 2, visitors[2].receive_until { |message| message["text"].end_with?("out") && message["visitors"] == 2 }["visitors"]
-    assert_status 200, get("/", to: own), "threads are free, whatever the visitors do"
+    assert_equal 2, visitors[2].receive_until { |message| message["text"].end_with?("left") && message["visitors"] == 2 }["visitors"]
+    assert_status 200, get("/", to: own), "visitors occupy no threads"
   end
 
-  # The client's side of a WebSocket (RFC 6455), by hand.
+  # The client side of a WebSocket (RFC 6455).
   class Visitor
     MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -145,8 +145,8 @@ class ExamplesTest < Case
       loop { receive.then { |message| return message if yield message } }
     end
 
-    # Passes over what was said meanwhile.
-    def receive_goodbye
+    # Skips messages received before the close frame.
+    def receive_close
       loop { return true if receive_frame.first == 8 }
     end
 
@@ -160,7 +160,7 @@ class ExamplesTest < Case
 
     private
 
-    # A masked frame, as clients have to send them.
+    # A masked frame, as clients must send them.
     def frame(opcode, payload)
       mask = SecureRandom.bytes(4)
       masked = payload.bytes.each_with_index.map { |byte, i| byte ^ mask.getbyte(i % 4) }.pack("C*")

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Large bodies that an app has in memory: each byte arrives once and in its place, whoever writes it to the client and
-# however the client takes it.
+# Large bodies in the app's memory: each byte arrives once and in order, whichever process writes it to the client, and
+# however slowly the client reads.
 
 require "support/case"
-require "support/bystander"
+require "support/other_clients"
 
 LARGE_BODIES_APP = <<~'RUBY'
   numbers = ->(bytes) { Array.new(bytes / 8) { |i| [i].pack("Q<") }.join }
@@ -36,25 +36,25 @@ module LargeBodies
     (@numbers ||= {})[name] ||= Array.new(SIZES.fetch(name) / 8) { |i| [i].pack("Q<") }.join.freeze
   end
 
-  # The body is the one with that name; where it differs is said without showing it.
+  # The body equals the one with that name; reports the first difference instead of the whole body.
   def assert_numbers(name, body)
     expected = LargeBodies.numbers(name)
     return pass if body == expected
 
     at = body.bytes.zip(expected.bytes).index { |got, wanted| got != wanted }
-    flunk "#{body.bytesize} bytes of #{expected.bytesize}; the first that is wrong: #{at.inspect}"
+    flunk "#{body.bytesize} bytes of #{expected.bytesize}; first difference at #{at.inspect}"
   end
 end
 
 class LargeBodiesTest < Case
-  include Bystander
+  include OtherClients
   include LargeBodies
 
   shared_server threads: "1:1", app: LARGE_BODIES_APP
 
   %w[array string unfrozen parts length].each do |shape|
     LargeBodies::SIZES.each_key do |size|
-      it "sends /#{shape}/#{size} whole and keeps the connection" do
+      it "sends /#{shape}/#{size} completely and keeps the connection" do
         connection = connect
         2.times { assert_numbers size, connection.write(request("GET", "/#{shape}/#{size}")).read_response.body }
         assert_alive connection
@@ -63,38 +63,38 @@ class LargeBodiesTest < Case
   end
 
   %w[one twenty].each do |size|
-    it "answers others while /array/#{size} is taken slowly, and leaves nothing out" do
+    it "serves others while /array/#{size} is read slowly, and sends it completely" do
       slow = Array.new(4) { connect(receive_buffer: 8192).write(request("GET", "/array/#{size}")) }
       heads = slow.map(&:read_head)
-      assert_quick "while #{slow.size} clients hold back"
+      assert_others_served "while #{slow.size} clients hold back"
       assert_numbers size, slow.first.read_body(heads.first).body
-      assert_quick "while #{slow.size - 1} clients hold back"
+      assert_others_served "while #{slow.size - 1} clients hold back"
     end
   end
 
-  it "declines for clients that have not taken what came before" do
+  it "works for clients that have not read the previous response" do
     connection = connect(receive_buffer: 8192)
     8.times { connection.write(request("GET", "/array/one")) }
     connection.write(request("GET", "/quick"))
     sleep 0.3
-    assert_quick "while the client takes nothing"
+    assert_others_served "while the client takes nothing"
     8.times { assert_numbers "one", connection.read_response.body }
     assert_equal "quick", connection.read_response.body
   end
 
-  it "answers what was pipelined behind a large body" do
+  it "responds to requests pipelined behind a large body" do
     connection = connect.write(request("GET", "/array/one") + request("GET", "/array/twenty") + request("GET", "/quick"))
     %w[one twenty].each { |size| assert_numbers size, connection.read_response.body }
     assert_equal "quick", connection.read_response.body
   end
 
-  it "tells HEAD requests the length that the app says, and no body" do
+  it "responds to HEAD with the app's length and no body" do
     connection = connect.write(request("HEAD", "/length/one"))
     assert_equal [(1 << 20).to_s], connection.read_response("HEAD").all("content-length")
     assert_alive connection
   end
 
-  it "tells HTTP/1.0 clients the length too" do
+  it "sends the length to HTTP/1.0 clients, too" do
     connection = connect.write("GET /array/one HTTP/1.0\r\n\r\n")
     response = connection.read_response
     assert_equal (1 << 20).to_s, response["content-length"]
@@ -105,13 +105,13 @@ class LargeBodiesTest < Case
     assert_alive connection
   end
 
-  it "closes after a large body when the app wants that" do
+  it "closes after a large body when the app asks for it" do
     connection = connect.write(request("GET", "/close/one"))
     assert_numbers "one", connection.read_response.body
     assert_closed connection
   end
 
-  it "never sends more than the app's own length, and ends what is shorter" do
+  it "never sends more than the app's Content-Length, and closes after a shorter body" do
     connection = connect.write(request("GET", "/too-short/one") + request("GET", "/quick"))
     assert_equal LargeBodies.numbers("one").byteslice(0, 150_000), connection.read_response.body
     assert_closed connection
@@ -121,34 +121,34 @@ class LargeBodiesTest < Case
     assert_equal LargeBodies.numbers("one"), connection.buffered
   end
 
-  it "goes on when clients disappear in the middle" do
+  it "keeps working when clients disappear midway" do
     10.times do |i|
       connection = connect(receive_buffer: 8192).write(request("GET", "/array/twenty"))
       connection.read_head
       connection.read_exactly(i * 5000)
       connection.reset!
     end
-    assert_quick "after they have gone"
+    assert_others_served "after they have gone"
     assert_numbers "one", get("/array/one").body
   end
 
-  it "goes on when clients disappear at once" do
+  it "keeps working when clients disappear at once" do
     20.times { connect.write(request("GET", "/array/one")).reset! }
-    assert_quick "after they have gone"
+    assert_others_served "after they have gone"
   end
 end
 
 class LargeBodiesOnUnixSocketsTest < Case
-  include Bystander
+  include OtherClients
   include LargeBodies
 
-  it "sends them whole there too, to fast and to slow clients" do
+  it "sends them completely, to fast and to slow clients" do
     server = start(app: LARGE_BODIES_APP, threads: "1:1", binds: ["unix://large.sock"])
     connection = connect(server)
     %w[one twenty one].each { |size| assert_numbers size, connection.write(request("GET", "/array/#{size}")).read_response.body }
     slow = connect(server).write(request("GET", "/array/twenty"))
     head = slow.read_head
-    assert_quick "while a client holds back", to: server
+    assert_others_served "while a client holds back", to: server
     assert_numbers "twenty", slow.read_body(head).body
   end
 end
@@ -170,14 +170,14 @@ class LargeBodiesOfManyThreadsTest < Case
     assert_equal [true], clients.flat_map(&:value).uniq
   end
 
-  it "breaks off when the worker dies while clients read" do
+  it "closes the connection when the worker dies while clients read" do
     server = start(app: LARGE_BODIES_APP, threads: "1:1")
     connection = connect(server, receive_buffer: 8192).write(request("GET", "/array/twenty"))
     head = connection.read_head
     worker = Processes.tree(server.pid).find { |one| Processes.command(one.pid).include?("worker") }
     refute_nil worker, Processes.tree(server.pid).map { |one| Processes.command(one.pid) }.inspect
     Process.kill("KILL", worker.pid)
-    # All that the worker had to say is in the front's hands by now, or the response breaks off: never anything else.
+    # Either the front already has the whole response, or the response is cut off: never anything else.
     body = begin
       connection.read_body(head).body
     rescue TruncatedResponse

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Each bound on size, number and time, and the status in which it ends.
+# Each limit on size, number and time, and the status of a request that exceeds it.
 
 require "support/case"
 
-# The app that the suites of this file share.
+# The app shared by the suites of this file.
 LIMITS_APP = <<~'RUBY'
   SEEN = Queue.new
   run lambda { |env|
@@ -40,36 +40,36 @@ class SizeLimitsTest < Case
     response
   end
 
-  it "answers 414 to a target that is too long" do
+  it "responds with 414 to a target that is too long" do
     refused 414, request("GET", "/refused#{'a' * 512}")
     refused 414, request("GET", "/refused?#{'a' * 512}")
   end
 
-  it "answers 414 before the end of a target that never ends" do
+  it "responds with 414 before the end of an endless target" do
     refused 414, "GET /refused#{'a' * 1500}"
   end
 
-  it "accepts a target of just the length" do
+  it "accepts a target of the maximum length" do
     assert_status 200, get("/#{'a' * 511}")
   end
 
-  it "answers 431 to a field that is too long" do
+  it "responds with 431 to a field that is too long" do
     refused 431, request("GET", "/refused", "X-Long" => "a" * 2048)
   end
 
-  it "answers 431 to many fields that are too long together" do
+  it "responds with 431 to fields that are too long in total" do
     refused 431, request("GET", "/refused", (1..15).to_h { |i| ["X-#{i}", "a" * 150] })
   end
 
-  it "answers 431 before the end of a field that never ends" do
+  it "responds with 431 before the end of an endless field" do
     refused 431, "GET /refused HTTP/1.1\r\nHost: x\r\nX-Long: #{'a' * 4000}"
   end
 
-  it "answers 431 to too many fields" do
+  it "responds with 431 to too many fields" do
     refused 431, request("GET", "/refused", (1..20).to_h { |i| ["X-#{i}", "a"] })
   end
 
-  it "accepts just as many fields" do
+  it "accepts the maximum number of fields" do
     assert_status 200, get("/", headers: (1..19).to_h { |i| ["X-#{i}", "a"] })
   end
 
@@ -77,39 +77,39 @@ class SizeLimitsTest < Case
     refused [400, 413, 431], "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Long: #{'a' * 4000}\r\n\r\n"
   end
 
-  it "refuses chunk extensions without end" do
+  it "refuses endless chunk extensions" do
     refused [400, 413, 431], "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;#{'a' * 100_000}"
   end
 
-  it "answers 413 to a declared body that is too large, without waiting for it" do
+  it "responds with 413 to a declared body that is too large, without waiting for it" do
     refused 413, "POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 10001\r\n\r\n"
   end
 
-  it "answers 413, not 100, to a client that asks first" do
+  it "responds with 413, not 100, to a client that expects 100 Continue" do
     response = refused(413, "POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 10001\r\nExpect: 100-continue\r\n\r\n")
     assert_empty response.interim
   end
 
-  it "answers 413 to a client that sends the whole body before it listens" do
+  it "responds with 413 to a client that sends the whole body before it reads" do
     body = request("GET", "/refused") * 40_000
     refused 413, request("POST", "/refused", {}, body)
   end
 
-  it "answers 413 to a chunked body that grows too large" do
+  it "responds with 413 to a chunked body that grows too large" do
     refused 413, "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + "1000\r\n#{'a' * 4096}\r\n" * 3
   end
 
-  it "answers 413 to a chunk that declares too much" do
+  it "responds with 413 to a chunk that declares too much" do
     refused 413, "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n"
   end
 
-  it "accepts a body of just the size" do
+  it "accepts a body of the maximum size" do
     assert_equal "10000", post("/", "a" * 10_000)["x-size"]
     coded = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked("a" * 5000, "a" * 5000)
     assert_equal "10000", ask(coded)["x-size"]
   end
 
-  it "closes a connection after as many requests as are allowed, and says so in the last answer" do
+  it "closes a connection after the maximum number of requests, and announces it in the last response" do
     connection = connect
     5.times do |i|
       connection.write(request("GET", "/n#{i}"))
@@ -118,7 +118,7 @@ class SizeLimitsTest < Case
     assert_closed connection
   end
 
-  it "does not read beyond the last request allowed" do
+  it "does not read beyond the last allowed request" do
     connection = connect
     connection.write((1..10).map { |i| request("GET", "/pipelined#{i}") }.join)
     5.times { |i| assert_equal "/pipelined#{i + 1}", connection.read_response.body }
@@ -126,15 +126,15 @@ class SizeLimitsTest < Case
     refute_includes get("/seen").body, "/pipelined6"
   end
 
-  it "answers 501 to a coding that it does not know" do
+  it "responds with 501 to an unknown transfer coding" do
     refused 501, "POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
   end
 
-  it "answers 505 to a version that it does not speak" do
+  it "responds with 505 to an unsupported version" do
     refused 505, "GET /refused HTTP/2.0\r\nHost: x\r\n\r\n"
   end
 
-  it "answers 417 to an expectation that it does not know" do
+  it "responds with 417 to an unknown expectation" do
     assert_status 417, ask(request("POST", "/refused", { "Expect" => "wonders" }, "x"))
     refute_includes get("/seen").body, "refused"
   end
@@ -151,14 +151,14 @@ class TimeLimitsTest < Case
     firebrick_only
   end
 
-  it "answers 408 to a head that stops" do
+  it "responds with 408 to a head that stops" do
     connection = connect
     connection.write("GET /refused HTTP/1.1\r\nHost: x\r\n")
     assert_status 408, connection.read_response
     assert_closed connection
   end
 
-  it "counts the time for the whole head, not for each byte" do
+  it "limits the time for the whole head, not for each byte" do
     connection = connect
     sender = Thread.new { connection.write_slowly("GET /refused HTTP/1.1\r\nX-A: #{'a' * 100}\r\n", pause: 0.1) }
     assert_status 408, connection.read_response
@@ -167,7 +167,7 @@ class TimeLimitsTest < Case
     sender&.kill
   end
 
-  it "counts it for later requests of a connection too" do
+  it "limits it for later requests of a connection, too" do
     connection = connect
     connection.write(request("GET", "/first") + "GET /refused HTTP/1.1\r\n")
     assert_status 200, connection.read_response
@@ -175,7 +175,7 @@ class TimeLimitsTest < Case
     assert_closed connection
   end
 
-  it "answers 408 to a body that stops" do
+  it "responds with 408 to a body that stops" do
     connection = connect
     connection.write("POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nabc")
     assert_status 408, connection.read_response
@@ -183,7 +183,7 @@ class TimeLimitsTest < Case
     refute_includes get("/seen").body, "/refused"
   end
 
-  it "answers 408 to a body that trickles" do
+  it "responds with 408 to a body that arrives too slowly" do
     connection = connect
     connection.write("POST /refused HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
     sender = Thread.new { connection.write_slowly("1\r\na\r\n" * 100, pause: 0.02) }
@@ -194,7 +194,7 @@ class TimeLimitsTest < Case
     sender&.kill
   end
 
-  it "lets a body take longer than the grace, as long as it is fast enough" do
+  it "accepts a body that takes longer than the timeout, if its rate is high enough" do
     connection = connect
     connection.write("POST /long HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n")
     20.times do
@@ -206,7 +206,7 @@ class TimeLimitsTest < Case
     assert_equal "20000", response["x-size"]
   end
 
-  it "closes an idle connection without a word" do
+  it "closes an idle connection silently" do
     connection = connect
     connection.write(request("GET", "/"))
     assert_status 200, connection.read_response
@@ -214,13 +214,13 @@ class TimeLimitsTest < Case
     refute connection.reset?
   end
 
-  it "closes a connection on which nothing ever comes" do
+  it "closes a connection on which no request arrives" do
     connection = connect
     assert connection.ended?(within: 10)
     assert_match(%r{\A(HTTP/1\.1 408 .*)?\z}m, connection.buffered)
   end
 
-  it "does not take waiting for the app as idleness" do
+  it "does not count time in the app as idle time" do
     connection = connect
     connection.write(request("GET", "/sleep?2.5"))
     assert_status 200, connection.read_response
@@ -240,11 +240,11 @@ class QueueLimitsTest < Case
     holder
   end
 
-  it "answers 503 with Retry-After when the queue is full, and serves those that are in it" do
+  it "responds with 503 and Retry-After when the queue is full, and serves the requests in it" do
     own = start(threads: "1:1", app: gated_app, settings: { limits: { max_queue: 2 } })
     holder = occupied(own)
     waiting = Array.new(2) { |i| connect(own).write(request("GET", "/waiting#{i}")) }
-    sleep 0.3
+    wait_for_requests(3, on: own)
     refused = get("/too-many", to: own)
     assert_status 503, refused
     assert_match(/\A\d+\z/, refused["retry-after"])
@@ -254,7 +254,7 @@ class QueueLimitsTest < Case
     refute_includes seen(own), "/too-many"
   end
 
-  it "answers 503 with Retry-After to a request that has waited too long, and the app never sees it" do
+  it "responds with 503 and Retry-After to a request that waited too long, and does not pass it to the app" do
     own = start(threads: "1:1", app: gated_app, settings: { timeouts: { queue: 0.5 } })
     holder = occupied(own)
     late = get("/late", to: own)
@@ -265,7 +265,7 @@ class QueueLimitsTest < Case
     refute_includes seen(own), "/late"
   end
 
-  it "keeps the connection of a request that got 503 in order" do
+  it "keeps the connection of a request that got 503 usable" do
     own = start(threads: "1:1", app: gated_app, settings: { timeouts: { queue: 0.3 } })
     holder = occupied(own)
     connection = connect(own)
@@ -280,11 +280,10 @@ class QueueLimitsTest < Case
   it "never serves more than max_connections at a time" do
     own = start(app: LIMITS_APP, settings: { limits: { max_connections: 8 } })
     used = Array.new(8) do
-      connect(own).tap do |connection|
-        connection.write(request("GET", "/"))
-        assert_status 200, connection.read_response
-      end
+      connect(own).tap { |connection| connection.write(request("GET", "/part").delete_suffix("\r\n")) }
     end
+    wait_until("all are open") { own.stats.dig("connections", "open") == 8 }
+    sleep 0.3 # until the heads have begun to arrive
     extra = connect(own)
     extra.write(request("GET", "/extra"))
     if extra.ended?(within: 1) || !extra.buffered.empty?
@@ -297,12 +296,15 @@ class QueueLimitsTest < Case
     rescue Minitest::Assertion, SystemCallError
       false
     end
-    used.drop(1).each { |connection| assert_alive connection }
+    used.drop(1).each do |connection|
+      connection.write("\r\n")
+      assert_status 200, connection.read_response
+    end
   end
 
   private
 
-  # Opened through a file, because the only thread is the one that waits.
+  # Opened through a file, because the only thread is waiting.
   def gated_app
     <<~'RUBY'
       SEEN = []
@@ -330,13 +332,13 @@ end
 class IdleConnectionsTest < Case
   COUNT = Integer(ENV.fetch("TEST_IDLE", "2000"))
 
-  it "holds #{COUNT} idle connections in under 2 KiB each, and answers as fast as without them" do
+  it "holds #{COUNT} idle connections in under 2 KiB each, and responds as fast as without them" do
     firebrick_only
     own = start(app: LIMITS_APP, settings: { limits: { max_connections: COUNT + 1000 }, timeouts: { keep_alive: 120 } })
     allow_open_files(COUNT + 1000)
     measure = connect(own)
     before_time = median_time(measure)
-    # The first few hundred fill the allocator's pools and buffers that are shared by all.
+    # The first few hundred fill the allocator's pools and shared buffers.
     idle = Array.new(500) { opened(own) }
     before_bytes = Processes.private_bytes(own.pid)
     idle.concat(Array.new(COUNT) { opened(own) })

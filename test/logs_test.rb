@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What is written down about requests, what the app is told about them, and the numbers.
+# Access log, error log, request ids and times passed to the app, and statistics.
 
 require "support/case"
 
@@ -23,7 +23,7 @@ class AccessLogTest < Case
     start(app: LOGS_APP, settings: { log: { access: "access.log", format: format } })
   end
 
-  # The line about a path, once it is there.
+  # The log line for a path, once it is written.
   def line(server, path)
     wait_until("a line about #{path}") do
       File.exist?(server.path("access.log")) && File.readlines(server.path("access.log"), chomp: true).find { |one| one.include?(path) && one.end_with?("") }
@@ -62,7 +62,7 @@ class AccessLogTest < Case
     assert_operator total_time, :>=, app_time
   end
 
-  it "writes JSON that any bytes leave valid, on one line each" do
+  it "writes valid JSON for any bytes, one entry per line" do
     own = logging("json")
     ask("GET /bytes\x22\\ HTTP/1.1\r\nHost: x\r\n\r\n".b, to: own)
     ask("GET /latin HTTP/1.1\r\nHost: x\r\nUser-Agent: caf\xE9 \xFF\r\nReferer: \t\x80\r\n\r\n".b, to: own)
@@ -70,7 +70,7 @@ class AccessLogTest < Case
     File.readlines(own.path("access.log")).each { |one| JSON.parse(one) }
   end
 
-  it "writes a line for refused requests, and for those that fail" do
+  it "writes lines for refused and failed requests" do
     own = logging("json")
     assert_status 400, ask("GET /refused HTTP/1.1\r\n\r\n", to: own)
     assert_status 500, get("/raise", to: own)
@@ -102,7 +102,7 @@ class RequestTimeAndIdTest < Case
     firebrick_only
   end
 
-  it "stamps X-Request-Start when it is absent, in a form that APMs read" do
+  it "stamps X-Request-Start when it is absent, in a format that APM agents read" do
     stamp = get("/").json["HTTP_X_REQUEST_START"]
     digits = stamp[/\A(?:t=)?(\d+(?:\.\d+)?)\z/, 1]
     assert digits, stamp.inspect
@@ -111,20 +111,20 @@ class RequestTimeAndIdTest < Case
     assert_in_delta Time.now.to_f, value, 60
   end
 
-  it "leaves the X-Request-Start of a proxy in front alone" do
+  it "keeps the X-Request-Start of a proxy in front" do
     assert_equal "t=1234567890.123", get("/", headers: { "X-Request-Start" => "t=1234567890.123" }).json["HTTP_X_REQUEST_START"]
   end
 
-  it "tells the app how long the request was queued" do
+  it "passes the queue time on to the app" do
     holder = connect.write(request("GET", "/slow"))
-    sleep 0.03
-    told = get("/quick").json.select { |key, _| key.match?(/queue/i) }
-    refute_empty told
-    assert_operator told.values.map(&:to_f).max, :>, 0
+    wait_for_requests(1)
+    queue_times = get("/quick").json.select { |key, _| key.match?(/queue/i) }
+    refute_empty queue_times
+    assert_operator queue_times.values.map(&:to_f).max, :>, 0
     assert_status 200, holder.read_response
   end
 
-  it "gives each request an id, to the app and to the client" do
+  it "gives each request an id, for the app and the client" do
     first, second = Array.new(2) { get("/") }
     [first, second].each do |response|
       id = response.json["HTTP_X_REQUEST_ID"]
@@ -134,7 +134,7 @@ class RequestTimeAndIdTest < Case
     refute_equal first["x-request-id"], second["x-request-id"]
   end
 
-  it "keeps the id that a client has given" do
+  it "keeps a client's id" do
     response = get("/", headers: { "X-Request-Id" => "abc-123" })
     assert_equal "abc-123", response.json["HTTP_X_REQUEST_ID"]
     assert_equal "abc-123", response["x-request-id"]
@@ -148,7 +148,7 @@ class StatsTest < Case
     firebrick_only
   end
 
-  it "counts requests by what became of them" do
+  it "counts requests by outcome" do
     before = server.stats.dig("front", "requests") || server.stats["requests"]
     3.times { get("/") }
     get("/raise")
@@ -160,7 +160,7 @@ class StatsTest < Case
     assert_equal before["5xx"] + 1, after["5xx"]
   end
 
-  it "tells each worker's pid, memory, threads and requests" do
+  it "reports each worker's pid, memory, threads and requests" do
     workers = server.stats["workers"]
     assert_equal 2, workers.size
     workers.each do |worker|
@@ -179,13 +179,13 @@ class StatsTest < Case
     end
   end
 
-  it "prints something for people" do
+  it "prints readable text" do
     out, err, code = server.command_line("stats", server.dir)
     assert_equal [0, ""], [code, err]
     assert_match(/worker/i, out)
   end
 
-  it "answers GET /stats and Puma's shape on the control socket, which only its owner may open" do
+  it "serves GET /stats and Puma's format on the control socket, which only its owner may open" do
     socket = Dir.glob(File.join(server.run_dir, "**", "*")).find { |path| File.socket?(path) } or flunk "no control socket in XDG_RUNTIME_DIR"
     assert_equal 0, File.stat(socket).mode & 0o077
     stats = ask_socket(socket, "/stats").json
@@ -203,7 +203,7 @@ class StatsTest < Case
     assert_status 404, ask_socket(socket, "/nothing")
   end
 
-  it "says that nothing runs, where nothing runs" do
+  it "reports that no server is running" do
     Dir.mktmpdir do |empty|
       File.write(File.join(empty, "config.ru"), "")
       out, err, code = server.command_line("stats", empty, "--json")

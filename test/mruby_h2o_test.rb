@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Handlers as they are written for H2O: every call that its documentation has, used in the way that it shows.
+# Handlers written for H2O: every call in H2O's documentation, used as it shows.
 
 require "support/case"
 require "support/backend"
@@ -16,22 +16,22 @@ class MrubyH2OTest < Case
     mruby_only
   end
 
-  # A server whose handlers are asked in this order.
+  # A server whose handlers run in this order.
   def handlers(*codes, files: {}, toml: "", **options)
     names = codes.each_index.map { |number| "h#{number}.rb" }
     sources = names.zip(codes).to_h
     start(files: sources.merge(files), settings: "#{toml}\n[routes]\n\"/\" = #{names.inspect}\n", workers: nil, threads: nil, **options)
   end
 
-  # The body of what a handler with this code gives.
+  # The body of a response from a handler with this code.
   def body_of(code, path = "/", **options)
     response = get(path, to: handlers("proc {|env|\n#{code}\n}"), **options)
     assert_status 200, response
     response.body
   end
 
-  # The status of a response, and what else is asked for: names of fields, :body.
-  def told(response, *what)
+  # The status of a response, and the given fields; :body for its body.
+  def summary(response, *what)
     [response.status, *what.map { |name| name == :body ? response.body : response[name] }]
   end
 
@@ -39,7 +39,7 @@ class MrubyH2OTest < Case
     "[log]\naccess = \"access.log\"\nformat = \"json\"\n"
   end
 
-  # The line of the access log that tells of a response with this status, as soon as it is there.
+  # The access log line of a response with this status, once it is written.
   def logged(own, status)
     wait_until("a line of #{status} in the access log") do
       lines = File.exist?(own.path("access.log")) ? File.readlines(own.path("access.log")) : []
@@ -47,13 +47,13 @@ class MrubyH2OTest < Case
     end
   end
 
-  it "answers hello" do
+  it "responds with hello" do
     own = handlers('Proc.new do |env| [200, {"content-type" => "text/plain"}, ["Hello world\n"]] end')
     response = get("/", to: own)
     assert_equal [200, "text/plain", "Hello world\n"], [response.status, response["content-type"], response.body]
   end
 
-  it "gives the env as JSON" do
+  it "sends the env as JSON" do
     own = handlers("Proc.new do |env| env['rtt'] = env['h2o.get_rtt'].call; env['ech'] = env['h2o.is_ech'].call; [200, {}, [JSON.generate(env)]] end")
     env = get("/abc%20d?def", to: own, headers: { "User-Agent" => "me", "Cookie" => "a=b" }).json
     expected = { "REQUEST_METHOD" => "GET", "SCRIPT_NAME" => "", "PATH_INFO" => "/abc%20d", "QUERY_STRING" => "def", "SERVER_PROTOCOL" => "HTTP/1.1",
@@ -66,7 +66,7 @@ class MrubyH2OTest < Case
     refute env.key?("rack.version")
   end
 
-  it "restricts access by the address" do
+  it "restricts access by address" do
     code = <<~'RUBY'
       lambda do |env|
         if /\A192\.168\./.match(env["REMOTE_ADDR"])
@@ -79,7 +79,7 @@ class MrubyH2OTest < Case
     assert_equal "behind", get("/", to: handlers(code.sub('192\.168\.', '127\.'), OK)).body
   end
 
-  it "adds fields to what others answer" do
+  it "adds fields to the responses of others" do
     code = <<~'RUBY'
       Proc.new do |env|
         headers = {}
@@ -118,7 +118,7 @@ class MrubyH2OTest < Case
     assert_equal "GET /user.php?user=ann ", post("/user/ann", "data", to: seen).body
   end
 
-  it "delegates to the host that was asked" do
+  it "delegates to the requested host" do
     code = <<~'RUBY'
       Proc.new do |env|
         [307, {"x-reproxy-url" => "http://#{env["HTTP_HOST"]}/dest#{env["PATH_INFO"]}"}, ["should never see this"]]
@@ -134,13 +134,13 @@ class MrubyH2OTest < Case
     assert_equal "/dest/hoge;5", post("/hoge", "hello", to: own).body
   end
 
-  it "ends delegations that never end" do
+  it "stops endless delegations" do
     assert_status 502, get("/", to: handlers('Proc.new { |env| [200, {"x-reproxy-url" => "/"}, []] }'))
     assert_status 502, get("/", to: handlers('Proc.new { |env| [200, {"x-reproxy-url" => "http://example.test/"}, []] }'))
     assert_status 502, get("/", to: handlers("proc {|env| H2O.reprocess.call(env) }"))
   end
 
-  it "sets variables for the log and for those behind" do
+  it "sets variables for the log and for later handlers" do
     code = <<~'RUBY'
       Proc.new do |env|
         input = env["rack.input"] ? env["rack.input"].read : '{"default": "true"}'
@@ -173,10 +173,10 @@ class MrubyH2OTest < Case
     assert_equal '["one\n", "tw", "o\nend", "one\n", "two\n", "end"]11text/x', response.body
   end
 
-  it "has rack.errors and an error log for what is raised" do
+  it "has rack.errors, and logs exceptions" do
     own = handlers("proc {|env| env['rack.errors'].write('said so'); env['rack.errors'].puts('and so'); raise 'hoge' }")
     assert_status 500, get("/", to: own)
-    ["said so", "and so", "hoge (RuntimeError)", "h0.rb:1"].each { |text| assert_includes own.stderr, text }
+    ["said so", "and so", "hoge (RuntimeError)", "h0.rb:1"].each { |text| assert_logged text, on: own }
   end
 
   it "sends early hints" do
@@ -193,14 +193,14 @@ class MrubyH2OTest < Case
     assert_equal [["</index.js>; rel=preload", "</style.css>; rel=preload"], ["bar"]], [response.interim[0].all("link"), response.interim[1].all("foo")]
   end
 
-  it "sleeps, also when it is loaded" do
+  it "sleeps, also at load time" do
     own = handlers("ret = sleep(0.1)\nproc {|env| [200, {}, [ret, ' ', sleep(0.1), ' ', sleep('0.01')]] }")
     assert_equal "0 0 0", get("/", to: own).body
     message = body_of("begin; sleep(Object.new); rescue => e; [200, {}, [e.message]]; end")
     assert_includes message, "time interval"
   end
 
-  it "answers with bodies that respond to each, and closes them" do
+  it "sends bodies that respond to each, and closes them" do
     code = <<~'RUBY'
       is_open = false
       lambda do |env|
@@ -222,7 +222,7 @@ class MrubyH2OTest < Case
     2.times { assert_equal "hello you", get("/", to: own).body }
   end
 
-  it "takes pairs, lists and lines as headers" do
+  it "accepts pairs, lists and lines as headers" do
     own = handlers('proc {|env| [200, [["content-type", "text/plain"], ["a", ["1", "2"]], ["b", "3\n4"], ["c", 5]], nil] }')
     response = get("/", to: own)
     assert_equal ["text/plain", %w[1 2], %w[3 4], "5"], [response["content-type"], response.all("a"), response.all("b"), response["c"]]
@@ -234,7 +234,7 @@ class MrubyH2OTest < Case
     assert_equal "a=b; c=d|1, 2", ask(bytes, to: own).body
   end
 
-  it "runs tasks at once, and hands over through channels" do
+  it "runs tasks concurrently, and communicates through channels" do
     { "ch = H2O::Channel.new\nch.push 1\n[200, {}, [ch.shift]]" => "1",
       "ch = H2O::Channel.new\nres = nil\ntask { res = ch.shift }\nch.push 'value'\n[200, {}, [res]]" => "value",
       <<~'RUBY' => "1234567", <<~'RUBY2' => "1475263", <<~'RUBY3' => "from a constructor" }.each { |code, expected| assert_equal expected, body_of(code), code }
@@ -295,18 +295,18 @@ class MrubyH2OTest < Case
     own = handlers(code, OK, files: { "people" => "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n" })
     from = ->(address, more = {}) { { headers: { "X-Forwarded-For" => address }.merge(more) } }
     assert_equal "behind", get("/moved", to: own, **from.call("192.0.2.1", "User-Agent" => "curl/8")).body
-    assert_equal [403, "Forbidden"], told(get("/", to: own, **from.call("192.0.2.2", "User-Agent" => "curl/8")), :body)
+    assert_equal [403, "Forbidden"], summary(get("/", to: own, **from.call("192.0.2.2", "User-Agent" => "curl/8")), :body)
     assert_equal "behind", get("/", to: own, headers: { "User-Agent" => "other" }).body
-    assert_equal [503, "1", "Service Unavailable"], told(get("/", to: own, **from.call("192.0.2.66")), "retry-after", :body)
-    assert_equal [301, "https://example.com/"], told(get("/a/moved/b", to: own), "location")
-    assert_equal [302, "/found"], told(get("/lost", to: own), "location")
+    assert_equal [503, "1", "Service Unavailable"], summary(get("/", to: own, **from.call("192.0.2.66")), "retry-after", :body)
+    assert_equal [301, "https://example.com/"], summary(get("/a/moved/b", to: own), "location")
+    assert_equal [302, "/found"], summary(get("/lost", to: own), "location")
     ["/admin", "/%61dmin/x", "/y/../admin", "//admin"].each { |path| assert_status 401, get(path, to: own), path }
     assert_equal "behind", get("/admin", to: own, headers: { "Authorization" => "Basic #{['ann:password'].pack('m0')}" }).body
     assert_status 403, ask(request("DELETE", "/"), to: own)
     assert_status 403, get("/", to: own, headers: { "X-Token" => "bad" })
   end
 
-  it "finds H2O's files where H2O's handlers look for them" do
+  it "provides H2O's files where its handlers require them" do
     code = <<~'RUBY'
       require "trie_addr.rb"
       require "htpasswd.rb"
@@ -325,29 +325,29 @@ class MrubyH2OTest < Case
     assert_status 403, get("/", to: own, headers: { "X-Forwarded-For" => "192.0.2.1" })
   end
 
-  it "asks for passwords" do
+  it "requires passwords" do
     code = "require \"htpasswd.rb\"\nHtpasswd.new(\"people\", \"protected space\")"
     behind = 'Proc.new { |env| [200, {}, ["hello ", env["REMOTE_USER"], "\n"]] }'
     own = handlers(code, behind, files: { "people" => "ann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n" }, toml: access_log)
     basic = ->(pair) { { "Authorization" => "Basic #{[pair].pack('m0')}" } }
-    asked = get("/", to: own)
-    assert_status 401, asked
-    assert_match(/\Abasic realm="protected space"/i, asked["www-authenticate"])
+    challenge = get("/", to: own)
+    assert_status 401, challenge
+    assert_match(/\Abasic realm="protected space"/i, challenge["www-authenticate"])
     assert_status 401, get("/", to: own, headers: basic.call("ann:wrong"))
     ["/.htpasswd", "/a/.htaccess", "/%2ehtpasswd"].each { |path| assert_status 404, get(path, to: own), path }
     assert_equal "hello ann\n", get("/", to: own, headers: basic.call("ann:password")).body
     assert_equal "ann", logged(own, 200)["remote_user"]
   end
 
-  it "detects who comes too often, and does as it is told" do
+  it "detects clients that send too many requests, and runs the configured callback" do
     counting = "DoSDetector::CountingStrategy.new({ :period => 1000, :threshold => 2, :ban_period => 1 << 32 })"
     plain = handlers("require \"dos_detector.rb\"\nDoSDetector.new({ :strategy => #{counting.sub('1000', '1001')} })", OK)
-    assert_equal [[200, "behind"], [403, "Forbidden"]], Array.new(2) { told(get("/", to: plain), :body) }
+    assert_equal [[200, "behind"], [403, "Forbidden"]], Array.new(2) { summary(get("/", to: plain), :body) }
 
-    told = handlers("DoSDetector.new({ :strategy => #{counting.sub('1000', '1002')}, :callback => DoSDetector.fallthrough_callback })",
-                    'Proc.new { |env| [200, {}, ["DOS_COUNT is ", env["DOS_COUNT"], ", DOS_IP is ", env["DOS_IP"]]] }')
-    get("/", to: told)
-    assert_equal "DOS_COUNT is 2, DOS_IP is 127.0.0.1", get("/", to: told).body
+    configured = handlers("DoSDetector.new({ :strategy => #{counting.sub('1000', '1002')}, :callback => DoSDetector.fallthrough_callback })",
+                          'Proc.new { |env| [200, {}, ["DOS_COUNT is ", env["DOS_COUNT"], ", DOS_IP is ", env["DOS_IP"]]] }')
+    get("/", to: configured)
+    assert_equal "DOS_COUNT is 2, DOS_IP is 127.0.0.1", get("/", to: configured).body
 
     own = handlers(<<~RUBY, OK)
       DoSDetector.new({
@@ -367,7 +367,7 @@ class MrubyH2OTest < Case
     assert_equal [200, 503], Array.new(2) { get("/", to: own, **from).status }
   end
 
-  it "reads the server's numbers for Prometheus" do
+  it "exports the server's statistics for Prometheus" do
     own = handlers("require 'prometheus.rb'\nH2O::Prometheus.new(H2O.next)",
                    'proc {|env| [200, {}, [JSON.generate({"server-version" => "1", "connections" => 3, "requests" => {"in-flight" => 2}, "name" => "x"})]] }')
     body = get("/", to: own).body
@@ -375,7 +375,7 @@ class MrubyH2OTest < Case
     assert_includes body, "h2o_requests_in_flight{version=\"1\"} 2"
   end
 
-  it "does not start with an acl that is ignored or made twice" do
+  it "refuses to start with an acl that is ignored or defined twice" do
     { "acl { respond(403) }\nproc {|env| [200, {}, []]}" => "the acl is ignored", "acl { respond(403) }\nacl { respond(200) }" => "only once" }.each do |code, why|
       own = Server.new(files: { "h.rb" => code }, workers: nil, threads: nil)
       _, err, status = own.command_line("check", "h.rb", "--mruby")
@@ -385,18 +385,18 @@ class MrubyH2OTest < Case
     end
   end
 
-  # A server behind the handlers.
+  # A backend server.
   def with_backend
-    behind = Backend.new do |visit, asked|
-      visit.read_body(asked)
-      case asked.target
-      when "/index.txt" then visit.answer("hello\n")
-      when "/headers" then visit.answer(JSON.generate(asked.headers))
-      when "/echo" then visit.answer(asked.body)
-      when "/none" then visit.write("HTTP/1.1 204 No Content\r\n\r\n")
-      when "/stream" then visit.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Two: a\r\nX-Two: b\r\n\r\n#{chunked(*('1'..'9'))}")
-      when "/esi" then visit.answer('Hello <esi:include src="index.txt" />, from <esi:include src="missing" />!')
-      else visit.answer("not found", status: "404 Not Found")
+    behind = Backend.new do |conn, req|
+      conn.read_body(req)
+      case req.target
+      when "/index.txt" then conn.respond("hello\n")
+      when "/headers" then conn.respond(JSON.generate(req.headers))
+      when "/echo" then conn.respond(req.body)
+      when "/none" then conn.write("HTTP/1.1 204 No Content\r\n\r\n")
+      when "/stream" then conn.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Two: a\r\nX-Two: b\r\n\r\n#{chunked(*('1'..'9'))}")
+      when "/esi" then conn.respond('Hello <esi:include src="index.txt" />, from <esi:include src="missing" />!')
+      else conn.respond("not found", status: "404 Not Found")
       end
     end
     yield behind.origin
@@ -404,7 +404,7 @@ class MrubyH2OTest < Case
     behind&.close
   end
 
-  it "asks other servers" do
+  it "sends requests to other servers" do
     with_backend do |origin|
       own = handlers(<<~RUBY, 'Proc.new { |env| [200, {}, ["delegated!"]] }')
         cached = http_request("#{origin}/index.txt").join
@@ -480,7 +480,7 @@ class MrubyH2OTest < Case
         "/two" => '"a\nb"', "/esi" => "Hello hello\n, from not found!", "/delegate" => "delegated!", "/refused" => "500 true", "/proxy/index.txt" => "hello\n",
         "/proxy/stream" => "123456789" }.each { |path, expected| assert_equal expected, get(path, to: own).body, path }
       assert_includes get("/invalid", to: own).body, "nonsense"
-      assert_equal [204, ""], told(get("/proxy/none", to: own), :body)
+      assert_equal [204, ""], summary(get("/proxy/none", to: own), :body)
       assert_status 200, get("/head", to: own)
       assert_equal "hello world", post("/proxy/echo", "hello world", to: own).body
       fields = get("/proxy/headers", to: own, headers: { "Accept" => "*/*" }).json.to_h.transform_keys(&:downcase)
@@ -488,12 +488,12 @@ class MrubyH2OTest < Case
     end
   end
 
-  it "asks at the same time what was begun at the same time" do
+  it "sends requests concurrently" do
     together = Queue.new
-    behind = Backend.new do |visit, asked|
-      together << asked.target
+    behind = Backend.new do |conn, req|
+      together << req.target
       wait_until("the others") { together.size == 3 }
-      visit.answer(asked.target)
+      conn.respond(req.target)
     end
     own = handlers(<<~RUBY)
       proc {|env|
@@ -556,7 +556,7 @@ class MrubyH2OTest < Case
     }
   RUBY
 
-  it "is in the middle" do
+  it "works as middleware" do
     other = 'proc {|env| [200, {}, ["other ", env["SCRIPT_NAME"], env["PATH_INFO"], " ", env["NOTE"], " ", env["h2o.remaining_reprocesses"]]] }'
     own = start(files: { "m.rb" => MIDDLEWARE, "b.rb" => BEHIND, "o.rb" => other }, workers: nil, threads: nil,
                 settings: "[routes]\n\"/\" = [\"m.rb\", \"b.rb\"]\n\"/other\" = \"o.rb\"\n")
@@ -564,16 +564,16 @@ class MrubyH2OTest < Case
       "/wrapped" => "behind:none", "/two" => "true", "/parallel" => "11 11 11 ", "/again" => "other /other/again kept 4" }.each do |path, expected|
       assert_equal expected, get(path, to: own).body, path
     end
-    assert_equal [200, "FOO", "11"], told(get("/header", to: own), "foo", "content-length")
+    assert_equal [200, "FOO", "11"], summary(get("/header", to: own), "foo", "content-length")
     assert_equal "1, 2||BAR", get("/fields", to: own, headers: { "X-B" => "1" })["x-said"]
     assert_equal "behind:defg", post("/rest", "abcdefghi", to: own).body
     assert_equal "behind:abc ", post("/short", "abcdefghi", to: own).body
     assert_equal "behind:abcd", post("/header", "abcdefghi", to: own).body
     %w[/moved /bad-length /bad-path /bad-scheme /bad-method /no-query].each { |path| assert_status 500, post(path, "x", to: own), path }
-    ["SCRIPT_NAME", "CONTENT_LENGTH", "PATH_INFO", "rack.url_scheme", "no method", "QUERY_STRING"].each { |word| assert_includes own.stderr, word }
+    ["SCRIPT_NAME", "CONTENT_LENGTH", "PATH_INFO", "rack.url_scheme", "not a method", "QUERY_STRING"].each { |word| assert_logged word, on: own }
   end
 
-  it "truncates to the length that a handler has said" do
+  it "truncates bodies to the handler's Content-Length" do
     own = handlers('proc {|env| [200, {"content-length" => env["PATH_INFO"][1..-1]}, ["abc", "def"]] }')
     assert_equal "abcd", get("/4", to: own).body
     assert_equal "abcdef", get("/6", to: own).body
@@ -622,7 +622,7 @@ class MrubyH2OTest < Case
     end
   end
 
-  it "says that Redis cannot be reached" do
+  it "reports that Redis is unreachable" do
     own = handlers(<<~'RUBY')
       redis = H2O::Redis.new(:host => '127.0.0.1', :port => 1)
       proc {|env|

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Handlers on the mruby inside the server: how they answer, wait, pass on, fail, and are read again.
+# Handlers on the built-in mruby: responses, waiting, delegation, failures, and reloading.
 
 require "support/case"
 
@@ -84,7 +84,7 @@ class MrubyHandlersTest < Case
     start(files: files, settings: toml, workers: options[:app] ? 1 : nil, threads: options[:app] ? "1:1" : nil, **options)
   end
 
-  # The exit status and what was written, of a start that is not meant to succeed.
+  # The exit status and the output of a start that must fail.
   def refused(code, *args)
     server = Server.new(files: { "h.rb" => code }, workers: nil, threads: nil)
     out, err, status = server.command_line(*args, "h.rb", "--mruby")
@@ -92,14 +92,14 @@ class MrubyHandlersTest < Case
     [out, err, status]
   end
 
-  it "answers with what a handler returns" do
+  it "sends what a handler returns" do
     response = get("/hello")
     assert_equal [200, "text/plain", "Hello"], [response.status, response["content-type"], response.body]
     assert_equal "abc", get("/parts").body
     assert_equal 404, get("/none").status
   end
 
-  it "waits without holding others up" do
+  it "waits without blocking other requests" do
     begun = now
     waiting = Array.new(20) { connect.tap { |one| one.write(request("GET", "/sleep")) } }
     assert_equal "Hello", get("/hello").body
@@ -107,61 +107,61 @@ class MrubyHandlersTest < Case
     assert_operator now - begun, :<, 20 * 0.3, "they slept one after the other"
   end
 
-  it "streams bodies that answer to each, and closes them" do
+  it "streams bodies that respond to each, and closes them" do
     assert_equal "abc", get("/stream").body
     empty = get("/empty")
     assert_equal [200, ""], [empty.status, empty.body]
     wait_until(within: 5) { server.stderr.include?("body closed") }
-    assert_includes server.stderr, "body closed"
+    assert_logged "body closed", on: server
   end
 
-  it "never ends a body well that broke" do
+  it "never completes a broken body" do
     connection = connect
     connection.write(request("GET", "/broken"))
     assert_raises(Minitest::Assertion) { connection.read_response("GET") }
   end
 
-  it "takes every shape of headers that Rack knows" do
+  it "accepts every form of headers that Rack allows" do
     response = get("/pairs")
     assert_equal [201, %w[1 2], %w[3 4]], [response.status, response.all("x-a"), response.all("x-b")]
     assert_equal %w[1 2], get("/lines").all("x-a")
   end
 
-  it "answers 500 to what a handler does wrong, and says what in the log" do
+  it "responds with 500 to a handler's mistakes, and logs them" do
     { "/raise" => "boom (ArgumentError)", "/nothing" => "instead of [status, headers, body]", "/status" => "the status 99",
       "/inject" => "control character", "/name" => "X A", "/hash" => "cannot wait here" }.each do |path, reason|
       response = get(path)
       assert_equal 500, response.status, path
       refute_includes response.raw_head, "X-B: 2"
-      assert_includes server.stderr, reason, path
+      assert_logged reason, on: server
     end
-    assert_match(/boom \(ArgumentError\) at \S*kinds\.rb:\d+/, server.stderr)
+    assert_logged(/boom \(ArgumentError\) at \S*kinds\.rb:\d+/, on: server)
   end
 
-  it "ends what takes too much memory, depth or time, and nothing else" do
+  it "stops handlers that take too much memory, depth or time, and no others" do
     { "/bomb" => "NoMemoryError", "/deep" => "SystemStackError", "/busy" => "mruby.step_time" }.each do |path, reason|
       assert_equal 500, get(path).status, path
-      assert_includes server.stderr, reason, path
+      assert_logged reason, on: server
       assert_equal "Hello", get("/hello").body, "after #{path}"
     end
   end
 
-  it "gives no answer up after the deadline but 504" do
+  it "responds with 504 after the deadline" do
     assert_equal 504, get("/never").status
-    assert_includes server.stderr, "mruby.deadline"
+    assert_logged "mruby.deadline", on: server
   end
 
-  it "runs ensure when the client has gone" do
+  it "runs ensure when the client is gone" do
     own = start(files: { "kinds.rb" => KINDS }, settings: LIMITS, workers: nil, threads: nil)
     connection = connect(own)
     connection.write(request("GET", "/ensure"))
-    sleep 0.2
+    wait_for_tasks(1, on: own)
     connection.close
     wait_until(within: 5) { own.stderr.include?("ensured") }
-    assert_includes own.stderr, "ensured"
+    assert_logged "ensured", on: own
   end
 
-  it "gives bodies to handlers, up to max_body" do
+  it "passes bodies to handlers, up to max_body" do
     assert_equal "a=b", post("/echo", "a=b").body
     assert_equal "no body", get("/echo").body
     assert_equal 413, post("/echo", "x" * (65 << 10)).status
@@ -178,11 +178,11 @@ class MrubyHandlersTest < Case
     refute env.key?("rack.input")
   end
 
-  it "joins tasks and hands over through channels" do
+  it "joins tasks and communicates through channels" do
     assert_equal '["from a task", 1, "lost"]', get("/tasks").body
   end
 
-  it "chains handlers: 399 leaves the answer to the next, the site, the app" do
+  it "chains handlers: 399 leaves the response to the next handler, the site or the app" do
     files = { "first.rb" => 'lambda { |env| env["PATH_INFO"] == "/stop" ? [403, {}, ["stopped"]] : [399, { "x-first" => "1" }, []] }',
               "second.rb" => 'lambda { |env| env["PATH_INFO"] == "/second" ? [200, {}, ["second"]] : [399, {}, []] }' }
     app = 'run lambda { |env| [200, {}, ["app ", env["PATH_INFO"], " ", env["rack.input"].read]] }'
@@ -195,12 +195,12 @@ class MrubyHandlersTest < Case
     assert_equal "1", get("/x", to: own)["x-first"]
   end
 
-  it "finds the longest route and tells the handler its mount" do
+  it "uses the longest route and passes its mount to the handler" do
     show = 'lambda { |env| [200, {}, ["NAME ", env["SCRIPT_NAME"], "|", env["PATH_INFO"]]] }'
     own = handlers({ "/api" => '"api.rb"', "/api/v2" => '"v2.rb"' },
                    { "api.rb" => show.sub("NAME", "api"), "v2.rb" => show.sub("NAME", "v2") })
-    answers = %w[/api /api/x /api/v2/y /api/v22].map { |path| get(path, to: own).body }
-    assert_equal ["api /api|", "api /api|/x", "v2 /api/v2|/y", "api /api|/v22"], answers
+    responses = %w[/api /api/x /api/v2/y /api/v22].map { |path| get(path, to: own).body }
+    assert_equal ["api /api|", "api /api|/x", "v2 /api/v2|/y", "api /api|/v22"], responses
     statuses = %w[/apis /].map { |path| get(path, to: own).status }
     assert_equal [404, 404], statuses
   end
@@ -212,7 +212,7 @@ class MrubyHandlersTest < Case
     assert_includes out, "The handler loads on mruby"
   end
 
-  it "does not start on a wrong handler, and shows where" do
+  it "refuses to start with an invalid handler, and shows where" do
     _, err, status = refused("lambda { |env|\n  [200, {}, []\n}\n", "serve", "-b", "tcp://127.0.0.1:0")
     assert_equal 1, status
     assert_match(/h\.rb:3: syntax error.*\n  \}\n\s+\^/, err)
@@ -223,48 +223,47 @@ class MrubyHandlersTest < Case
     assert_includes err, "not callable"
   end
 
-  # Each front thread takes its new handlers over by itself.
+  # Each front thread loads its new handlers by itself.
   def becomes(own, text)
     wait_until("#{text} from all threads", within: 5) { Array.new(8) { get("/", to: own).body }.uniq == [text] }
   end
 
-  it "reads a changed handler again, and keeps the old one when the new one is wrong" do
+  it "reloads a changed handler, and keeps the old one if the new one is invalid" do
     own = handlers({ "/" => '"h.rb"' }, { "h.rb" => 'lambda { |env| [200, {}, ["old"]] }' })
     assert_equal "old", get("/", to: own).body
     File.write(own.path("h.rb"), "lambda { |env| [200, {}, [")
     wait_until(within: 5) { own.stderr.include?("stay in force") }
-    assert_includes own.stderr, "syntax error"
+    assert_logged "syntax error", on: own
     assert_equal "old", get("/", to: own).body
     File.write(own.path("h.rb"), 'lambda { |env| [200, {}, ["new"]] }')
     becomes(own, "new")
   end
 
-  it "reads handlers again when a file that they require changes" do
+  it "reloads handlers when a file that they require changes" do
     own = handlers({ "/" => '"h.rb"' }, { "h.rb" => "require_relative 'word'\nlambda { |env| [200, {}, [WORD]] }",
                                           "word.rb" => "WORD = 'old'" })
     assert_equal "old", get("/", to: own).body
-    # It is looked at from the first look after it was required on.
+    # The file is watched from the first check after it was required.
     sleep 0.6
-    # As an editor writes: an empty file first, which is good Ruby.
+    # As an editor writes: first an empty file, which is valid Ruby.
     File.write(own.path("word.rb"), "")
     File.write(own.path("word.rb"), "WORD = nope")
     wait_until(within: 5) { own.stderr.include?("stay in force") }
-    assert_match(/h\.rb:1: undefined (local variable or )?method .nope/, own.stderr)
+    assert_logged(/h\.rb:1: undefined (local variable or )?method .nope/, on: own)
     assert_equal 1, own.stderr.scan("stay in force").size
     assert_equal "old", get("/", to: own).body
     File.write(own.path("word.rb"), "WORD = 'the new one'")
     becomes(own, "the new one")
   end
 
-  it "names file and route of a handler that fails" do
+  it "logs file and route of a handler that fails" do
     own = handlers({ "/a/b" => '["ok.rb", "boom.rb"]' },
                    { "ok.rb" => "lambda { |env| [399, {}, []] }", "boom.rb" => "lambda { |env| raise 'boom' }" })
     assert_equal 500, get("/a/b/c", to: own).status
-    assert_match(%r{500 for GET /a/b/c: \S*boom\.rb \(route /a/b\): mruby raised: boom \(RuntimeError\) at \S*boom\.rb:1},
-                 own.stderr)
+    assert_logged(%r{500 for GET /a/b/c: \S*boom\.rb \(route /a/b\): mruby raised: boom \(RuntimeError\) at \S*boom\.rb:1}, on: own)
   end
 
-  it "sends requests where x-reproxy-url says: within the server, elsewhere only when it may" do
+  it "follows x-reproxy-url within the server, and elsewhere only if allowed" do
     files = { "to.rb" => 'lambda { |env| [200, { "x-reproxy-url" => env["QUERY_STRING"] }, []] }',
               "here.rb" => 'lambda { |env| [200, {}, ["here ", env["HTTP_HOST"]]] }' }
     other = handlers({ "/" => '"here.rb"' }, files)
@@ -272,18 +271,18 @@ class MrubyHandlersTest < Case
     elsewhere = "http://127.0.0.1:#{other.port}/"
     assert_equal "here example.test", get("/to?/here", to: own).body
     assert_equal 502, get("/to?#{elsewhere}", to: own).status
-    assert_includes own.stderr, "reproxy = true"
+    assert_logged "reproxy = true", on: own
     assert_equal "here 127.0.0.1:#{other.port}", get("/may?#{elsewhere}", to: own).body
   end
 
-  it "takes numbers and Symbols as header values, and leaves out nil" do
+  it "accepts numbers and Symbols as header values, and leaves out nil" do
     own = handlers({ "/" => '"h.rb"' },
                    { "h.rb" => 'lambda { |env| [200, { "Content-Length" => 2, "x-a" => :b, "x-c" => nil }, ["ab"]] }' })
     response = get("/", to: own)
     assert_equal ["2", "b", nil, "ab"], [response["content-length"], response["x-a"], response["x-c"], response.body]
   end
 
-  it "waits for things at load time, and takes requests when they are there" do
+  it "waits at load time, and serves requests afterwards" do
     own = handlers({ "/" => '"h.rb"' }, { "h.rb" => "sleep 0.3\nlambda { |env| [200, {}, ['loaded']] }" })
     assert_equal "loaded", get("/", to: own).body
   end

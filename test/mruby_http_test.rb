@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Handlers on mruby that ask others: servers by http_request, and the rest of this one by H2O.next and H2O.reprocess.
+# HTTP from mruby handlers: other servers by http_request, and this server by H2O.next and H2O.reprocess.
 
 require "support/case"
 require "support/backend"
@@ -23,8 +23,8 @@ class MrubyHttpTest < Case
 
     KINDS = {
       "/fan-out" => lambda { |env|
-        asked = %w[a b c].map { |name| http_request("#{ORIGIN}/#{name}") }
-        [200, {}, asked.map { |one| one.join[2].join + " " }]
+        requests = %w[a b c].map { |name| http_request("#{ORIGIN}/#{name}") }
+        [200, {}, requests.map { |one| one.join[2].join + " " }]
       },
       "/relay" => lambda { |env| http_request("#{ORIGIN}/relay").join },
       "/app" => lambda { |env| H2O.next.call(env) },
@@ -70,16 +70,16 @@ class MrubyHttpTest < Case
   end
 
   def with_backend(**options)
-    behind = Backend.new(**options) do |visit, asked|
-      visit.read_body(asked)
-      visit.answer("#{asked.verb} #{asked.target} #{asked.body}".strip)
+    behind = Backend.new(**options) do |conn, req|
+      conn.read_body(req)
+      conn.respond("#{req.verb} #{req.target} #{req.body}".strip)
     end
     yield behind, server_for(behind.origin)
   ensure
     behind&.close
   end
 
-  it "asks several servers at a time, and hands on what they answer" do
+  it "sends requests concurrently, and passes the responses on" do
     with_backend do |_, own|
       assert_equal "GET /a GET /b GET /c ", get("/fan-out", to: own).body
       response = get("/relay", to: own)
@@ -88,7 +88,7 @@ class MrubyHttpTest < Case
     end
   end
 
-  it "asks the app behind it, whose response goes to the client as it comes" do
+  it "requests the app behind it, whose response streams to the client" do
     with_backend do |_, own|
       response = post("/app", "body", to: own)
       assert_equal [200, "app POST /app body", "1"], [response.status, response.body, response["x-app"]]
@@ -96,7 +96,7 @@ class MrubyHttpTest < Case
     end
   end
 
-  it "asks the server again, by another path" do
+  it "requests another path of the server" do
     with_backend do |_, own|
       assert_equal "other /x 4", get("/again", to: own).body
       assert_equal "other /sent 5", get("/sent", to: own).body
@@ -111,14 +111,14 @@ class MrubyHttpTest < Case
     end
   end
 
-  it "sends requests to other servers only if it may" do
+  it "sends requests to other servers only if allowed" do
     own = server_for("http://127.0.0.1:1", reproxy: false)
     assert_status 502, get("/out", to: own)
-    assert_includes own.stderr, "set reproxy = true"
+    assert_logged "set reproxy = true", on: own
     assert_equal "other /sent 5", get("/sent", to: own).body
   end
 
-  it "says why a server cannot be asked" do
+  it "reports why a request to a server failed" do
     own = server_for("http://127.0.0.1:1")
     response = get("/relay", to: own)
     assert_equal 500, response.status

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What a handler on mruby may take, and what becomes of the others when it takes more: memory, depth, time, places.
+# The limits of an mruby handler, and what happens to other requests when one exceeds them: memory, depth, time, task slots.
 
 require "support/case"
 
@@ -50,42 +50,42 @@ class MrubyLimitsTest < Case
     @own = start(files: { "greedy.rb" => GREEDY }, settings: LIMITS, workers: nil, threads: nil)
   end
 
-  # The VM may be opened anew: then the first who come are refused. Each front thread has places of its own, and a client that has
-  # gone may keep one for a second, because it may only have closed its sending side.
+  # The VM may have been replaced: then the first requests are refused. Each front thread has its own task slots, and a client that
+  # is gone may occupy one for a second, because it may only have closed its sending side.
   def lives_on(after)
-    wait_until("answers after #{after}", within: 10) { Array.new(8) { get("/hello", to: @own).status }.uniq == [200] }
+    wait_until("responses after #{after}", within: 10) { Array.new(8) { get("/hello", to: @own).status }.uniq == [200] }
     assert_equal "Hello", get("/hello", to: @own).body, "after #{after}"
   end
 
-  it "ends what computes without end, and serves on" do
+  it "stops an endless computation, and keeps serving" do
     %w[/spin /count /loop /rescues].each do |path|
       assert_equal 500, get(path, to: @own).status, path
-      assert_match(/500 for GET #{path}: .*greedy\.rb.*mruby\.step_time/, @own.stderr, path)
+      assert_logged(/500 for GET #{path}: .*greedy\.rb.*mruby\.step_time/, on: @own)
       lives_on(path)
     end
   end
 
-  it "answers those at once who waited in a VM that had to be replaced, and those who come meanwhile" do
+  it "responds at once to requests that waited in a replaced VM, and to new ones" do
     waiting = Array.new(3) { connect(@own).tap { |one| one.write(request("GET", "/long")) } }
-    sleep 0.2
+    wait_for_tasks(3, on: @own)
     assert_equal 500, get("/spin", to: @own).status
-    told = now
+    replaced_at = now
     late = get("/hello", to: @own)
-    answers = waiting.map { |one| one.read_response("GET") }
+    responses = waiting.map { |one| one.read_response("GET") }
     assert_equal [200, "Hello"], [late.status, late.body]
-    # With the debug hook nobody is disturbed; without it those of the same thread are answered before their time.
-    assert_empty answers.map(&:status).uniq - [200, 500]
-    lost = answers.count { |answer| answer.status == 500 }
-    assert_operator now - told, :<, 2, "they were told only when their wait was over" if lost == answers.size
+    # With the debug hook no request is affected; without it those of the same thread get an early response.
+    assert_empty responses.map(&:status).uniq - [200, 500]
+    lost = responses.count { |response| response.status == 500 }
+    assert_operator now - replaced_at, :<, 2, "they got a response only after their wait" if lost == responses.size
     assert_equal lost, @own.stderr.scan("in which this one waited").size
   end
 
-  it "ends what takes too much memory or depth, and serves on" do
+  it "stops handlers that take too much memory or depth, and keeps serving" do
     { "/string" => "NoMemoryError", "/array" => "NoMemoryError", "/slowly" => "NoMemoryError",
       "/symbols" => /NoMemoryError|step_time/, "/deep" => "SystemStackError", "/blocks" => "SystemStackError",
       "/fibers" => /SystemStackError|FiberError|NoMemoryError/ }.each do |path, reason|
       assert_equal 500, get(path, to: @own).status, path
-      assert_match reason, @own.stderr, path
+      assert_logged reason, on: @own
       lives_on(path)
     end
   end
@@ -94,27 +94,27 @@ class MrubyLimitsTest < Case
     assert_equal "Hello", get("/streams", to: @own).body
   end
 
-  it "does not fall into a value that holds itself" do
+  it "survives a value that contains itself" do
     assert_equal "Hello", get("/inspect", to: @own).body
   end
 
-  it "gives a handler that waits too long its ensure, and takes one that does not let go" do
+  it "runs the ensure of a handler that waits too long, and stops one that continues to wait" do
     waiting = %w[/never /clings].map { |path| connect(@own).tap { |one| one.write(request("GET", path)) } }
     assert_equal([504, 504], waiting.map { |one| one.read_response("GET").status })
-    assert_includes @own.stderr, "ensured"
+    assert_logged "ensured", on: @own
     lives_on("both")
   end
 
-  it "takes so many at a time and refuses the others" do
+  it "accepts a limited number of tasks and refuses the others" do
     waiting = Array.new(20 * 4) { connect(@own).tap { |one| one.write(request("GET", "/waits")) } }
-    answers = waiting.map { |one| one.read_response("GET") }
-    assert_equal [200, 503], answers.map(&:status).uniq.sort
-    refused = answers.find { |answer| answer.status == 503 }
+    responses = waiting.map { |one| one.read_response("GET") }
+    assert_equal [200, 503], responses.map(&:status).uniq.sort
+    refused = responses.find { |response| response.status == 503 }
     assert refused["retry-after"], "no retry-after"
-    assert_includes @own.stderr, "mruby.max_tasks"
+    assert_logged "mruby.max_tasks", on: @own
   end
 
-  it "survives clients that go away at any point" do
+  it "survives clients that disappear at any point" do
     60.times do |i|
       one = connect(@own)
       one.write(request("GET", %w[/waits /never /streams][i % 3]))

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What an operator sees of handlers on mruby: in /stats, in `firebrick stats`, in `firebrick top`, and in the log when one cannot be
-# stopped.
+# Statistics of mruby handlers: in /stats, in `firebrick stats`, in `firebrick top`, and in the log when one cannot be
+# interrupted.
 
 require "support/case"
 
@@ -45,15 +45,15 @@ class MrubyStatsTest < Case
     start(files: { "handler.rb" => HANDLER }.merge(files), settings: settings(**limits), workers: nil, threads: nil)
   end
 
-  # The field, of a server of this test.
+  # The field for this server.
   def handlers(of)
     of.stats.fetch("handlers")
   end
 
-  # The field as soon as it is as the block wants it.
+  # The field, once the block accepts it.
   def handlers_when(of, what)
     last = nil
-    wait_until(within: 20) { yield(last = handlers(of)) } or flunk "#{what} is not seen in #{last}\n#{of.report}"
+    wait_until(within: 20) { yield(last = handlers(of)) } or flunk "#{what} not seen in #{last}\n#{of.report}"
     last
   end
 
@@ -68,42 +68,42 @@ class MrubyStatsTest < Case
     refute_includes out, "mruby"
   end
 
-  it "counts requests, tells limits, and adds up its threads" do
+  it "counts requests, reports limits, and sums up its threads" do
     own = serve(threads: 2)
     12.times { assert_status 200, get("/hello", to: own) }
     assert_status 500, get("/says-500", to: own)
-    told = handlers(own)
-    assert_equal [13, 0, 0, 0, 0], told.values_at("requests", "failures", "refused", "tasks", "waiting")
-    assert_equal [16, 64 << 20], told.values_at("tasks_max", "heap_max_bytes")
-    threads = told["threads"]
+    figures = handlers(own)
+    assert_equal [13, 0, 0, 0, 0], figures.values_at("requests", "failures", "refused", "tasks", "waiting")
+    assert_equal [16, 64 << 20], figures.values_at("tasks_max", "heap_max_bytes")
+    threads = figures["threads"]
     assert_equal([[0, 8, 32 << 20], [1, 8, 32 << 20]], threads.map { |one| one.values_at("index", "tasks_max", "heap_max_bytes") })
-    %w[requests heap_bytes].each { |name| assert_equal told[name], threads.sum { |one| one[name] }, name }
+    %w[requests heap_bytes].each { |name| assert_equal figures[name], threads.sum { |one| one[name] }, name }
     threads.each { |one| assert_includes (100 << 10)..(32 << 20), one["heap_bytes"] }
   end
 
-  it "tells who waits, and forgets who has gone" do
+  it "counts waiting requests, and forgets disconnected ones" do
     own = serve
     clients = waiting_clients(own, "/waits", 3)
-    told = handlers_when(own, "who waits") { |now| now["waiting"] == 3 }
-    assert_equal [3, 3], told.values_at("tasks", "requests")
+    figures = handlers_when(own, "the waiting requests") { |now| now["waiting"] == 3 }
+    assert_equal [3, 3], figures.values_at("tasks", "requests")
     assert_equal([200] * 3, clients.map { |one| one.read_response("GET").status })
-    told = handlers_when(own, "that they are done") { |now| now["tasks"].zero? }
-    assert_equal [0, 0], told.values_at("waiting", "failures")
-    assert_equal 3, told["threads"].first["tasks_most"]
+    figures = handlers_when(own, "the end of the tasks") { |now| now["tasks"].zero? }
+    assert_equal [0, 0], figures.values_at("waiting", "failures")
+    assert_equal 3, figures["threads"].first["tasks_most"]
 
     waiting_clients(own, "/waits-long", 4).each { |one| handlers_when(own, "one more") { |now| now["waiting"].positive? } && one.close }
-    told = handlers_when(own, "that they have gone") { |now| now["requests"] == 7 && now["tasks"].zero? }
-    assert_equal [0, 0], told.values_at("waiting", "failures"), "a client that has gone is no failure"
+    figures = handlers_when(own, "the disconnects") { |now| now["requests"] == 7 && now["tasks"].zero? }
+    assert_equal [0, 0], figures.values_at("waiting", "failures"), "a disconnected client is not a failure"
   end
 
-  it "counts tasks that belong to no request" do
+  it "counts tasks without a request" do
     own = serve
     2.times { assert_status 200, get("/task", to: own) }
-    told = handlers_when(own, "the tasks") { |now| now["waiting"] == 2 }
-    assert_equal [2, 2], told.values_at("requests", "tasks")
+    figures = handlers_when(own, "the tasks") { |now| now["waiting"] == 2 }
+    assert_equal [2, 2], figures.values_at("requests", "tasks")
   end
 
-  it "counts what fails: exceptions, deadlines, and who finds no place" do
+  it "counts failures: exceptions, deadlines, and refused requests" do
     own = serve(deadline: "1s", max_tasks: 2)
     assert_status 500, get("/fails", to: own)
     assert_equal [1, 1, 0], handlers(own).values_at("requests", "failures", "refused")
@@ -112,11 +112,11 @@ class MrubyStatsTest < Case
     assert_status 503, get("/hello", to: own)
     assert_equal [4, 2, 1], handlers(own).values_at("requests", "failures", "refused")
     assert_equal([504, 504], late.map { |one| one.read_response("GET").status })
-    told = handlers_when(own, "that they are done") { |now| now["tasks"].zero? }
-    assert_equal [4, 4, 1, 0], told.values_at("requests", "failures", "refused", "waiting")
+    figures = handlers_when(own, "the end of the tasks") { |now| now["tasks"].zero? }
+    assert_equal [4, 4, 1, 0], figures.values_at("requests", "failures", "refused", "waiting")
     connect(own).tap { |one| one.write(request("GET", "/fails-late")) }
-    told = handlers_when(own, "a failure behind the head") { |now| now["failures"] == 5 }
-    assert_equal 5, told["requests"]
+    figures = handlers_when(own, "a failure after the head") { |now| now["failures"] == 5 }
+    assert_equal 5, figures["requests"]
   end
 
   it "counts the heap as it grows" do
@@ -126,7 +126,7 @@ class MrubyStatsTest < Case
     assert_operator handlers(own)["heap_bytes"] - before, :>, 5_000_000
   end
 
-  it "goes on counting when a VM is replaced, and forgets those who were lost with it" do
+  it "keeps counting when a VM is replaced, and drops the requests lost with it" do
     own = serve
     first = handlers(own)["heap_bytes"]
     2.times { assert_status 200, get("/keeps", to: own) }
@@ -138,22 +138,22 @@ class MrubyStatsTest < Case
     handlers_when(own, "the new VM") { |now| now["vms_replaced"] == broken }
     skip "this mruby can interrupt it without losing the VM" if broken.zero?
     assert_equal([500] * 3, lost.map { |one| one.read_response("GET").status })
-    told = handlers_when(own, "that those before are forgotten") { |now| now["tasks"].zero? && now["waiting"].zero? }
-    assert_equal [7, 4, 1], told.values_at("requests", "failures", "vms_replaced")
-    told = handlers_when(own, "that the memory of the old VM was given back") { |now| now["heap_bytes"] < first + 3_000_000 }
-    assert_operator told["heap_bytes"], :>, first / 2
+    figures = handlers_when(own, "the old tasks to be gone") { |now| now["tasks"].zero? && now["waiting"].zero? }
+    assert_equal [7, 4, 1], figures.values_at("requests", "failures", "vms_replaced")
+    figures = handlers_when(own, "the old VM's memory to be freed") { |now| now["heap_bytes"] < first + 3_000_000 }
+    assert_operator figures["heap_bytes"], :>, first / 2
   end
 
-  it "counts how often changed handlers came into force" do
+  it "counts reloads of changed handlers" do
     own = serve(threads: 2)
     assert_equal 0, handlers(own)["reloads"]
     File.write(own.path("handler.rb"), "lambda { |env| [200, {}, ['new']] }")
-    told = handlers_when(own, "the new handler") { |now| now["threads"].all? { |one| one["reloads"] == 1 } }
-    assert_equal [1, 0], told.values_at("reloads", "vms_replaced")
+    figures = handlers_when(own, "the new handler") { |now| now["threads"].all? { |one| one["reloads"] == 1 } }
+    assert_equal [1, 0], figures.values_at("reloads", "vms_replaced")
     assert_equal "new", get("/hello", to: own).body
   end
 
-  it "is in the table, with a line for each thread" do
+  it "appears in the table, with a line for each thread" do
     own = serve(threads: 2)
     3.times { get("/hello", to: own) }
     get("/fails", to: own)
@@ -168,7 +168,7 @@ class MrubyStatsTest < Case
     assert_equal %w[all 4 1 0 0/16 0], lines.find { |line| line.first == "all" }.first(6)
   end
 
-  it "is in top's page and JSON" do
+  it "appears in top's page and JSON" do
     own = serve
     waiting_clients(own, "/waits-long", 2)
     handlers_when(own, "who waits") { |now| now["waiting"] == 2 }
@@ -180,20 +180,20 @@ class MrubyStatsTest < Case
     assert_equal [0, 2, 2, 8], JSON.parse(out)["handlers"].values_at("requests_per_s", "tasks", "waiting", "tasks_max")
   end
 
-  it "leaves Puma's shape as it is" do
+  it "leaves Puma's format unchanged" do
     own = serve
     socket = Dir.glob(File.join(own.run_dir, "**", "*")).find { |path| File.socket?(path) }
-    answer = UNIXSocket.open(socket) do |stream|
+    response = UNIXSocket.open(socket) do |stream|
       stream.write("GET /puma/stats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
       stream.read
     end
-    assert_match(%r{\AHTTP/1\.1 200}, answer)
-    refute_match(/handlers|mruby/, answer)
+    assert_match(%r{\AHTTP/1\.1 200}, response)
+    refute_match(/handlers|mruby/, response)
   end
 
-  it "names the handler and the request that cannot be stopped, in the error log" do
-    # A search that takes seconds inside of one function in C, before and after a wait.
-    search = "('a' * 300_000).index('a' * 150_000 + 'b'); [200, {}, ['found nothing']]"
+  it "logs the handler and the request that cannot be interrupted" do
+    # A search that takes many times step_time inside one C function, before and after a wait.
+    search = "('a' * 800_000).index('a' * 400_000 + 'b'); [200, {}, ['found nothing']]"
     files = { "busy.rb" => "lambda { |env| sleep 0.01 if env['QUERY_STRING'] == 'later'; #{search} }" }
     settings = <<~TOML
       front_threads = 1

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# The two static examples as a visitor sees them: served by the real server, opened in the real Chromium. A page counts
-# as right when everything on it has arrived and the console is empty.
+# The two static examples in a browser: served by the real server, opened in the real Chromium. A page passes when
+# everything on it is loaded and the console is empty.
 #
-# TEST_SCREENSHOTS names a folder for pictures of all pages, light and dark.
+# TEST_SCREENSHOTS names a directory for screenshots of all pages, light and dark.
 
 require "support/browser_case"
 
@@ -16,8 +16,8 @@ class PagesTest < BrowserCase
       @blog ||= File.join(File.realpath(@built = Dir.mktmpdir("blog")), "jekyll").tap do |dir|
         FileUtils.cp_r(File.join(EXAMPLES, "jekyll"), dir)
         FileUtils.rm_rf(File.join(dir, "_site"))
-        said, status = Open3.capture2e({ "JEKYLL_ENV" => "production" }, "jekyll", "build", "--disable-disk-cache", chdir: dir)
-        raise Minitest::Assertion, "jekyll build failed:\n#{said}" unless status.success?
+        output, status = Open3.capture2e({ "JEKYLL_ENV" => "production" }, "jekyll", "build", "--disable-disk-cache", chdir: dir)
+        raise Minitest::Assertion, "jekyll build failed:\n#{output}" unless status.success?
       end
     end
 
@@ -29,7 +29,7 @@ class PagesTest < BrowserCase
     end
   end
 
-  it "opens the blog, with all that it needs" do
+  it "opens the blog with all its assets" do
     site = start_blog
     page = open_page
     assert_equal 200, page.goto(site.url).status
@@ -40,7 +40,7 @@ class PagesTest < BrowserCase
     assert_styled page
   end
 
-  it "walks through the blog by its links, back and forward" do
+  it "navigates the blog by its links, back and forward" do
     site = start_blog
     page = open_page
     page.goto(site.url)
@@ -67,7 +67,7 @@ class PagesTest < BrowserCase
     end
   end
 
-  it "shows the blog's own page where there is none, with status 404" do
+  it "shows the blog's own 404 page" do
     site = start_blog
     ["/nowhere", "/posts/nowhere", "/nowhere.html", "/assets/nowhere.css"].each do |path|
       page = open_page
@@ -75,12 +75,12 @@ class PagesTest < BrowserCase
       assert_equal [404, "text/html"], [document.status, document.mime], path
       assert_equal "There is no brick here", page.text("h1")
       assert_styled page
-      assert_equal [document], page.failures, "everything but the document itself is there"
+      assert_equal [document], page.failures, "everything but the document itself is loaded"
       assert_equal ["error: Failed to load resource: the server responded with a status of 404 (Not Found) #{site.url(path)}"], page.console
     end
   end
 
-  it "redirects and lets browsers keep files as the blog's static.json says" do
+  it "redirects and sets caching as the blog's static.json says" do
     site = start_blog
     moved = get("/rss", to: site)
     assert_status 301, moved
@@ -97,7 +97,7 @@ class PagesTest < BrowserCase
     %w[/README.md /static.json /_config.yml /.gitignore].each { |path| assert_status 404, get(path, to: site), path }
   end
 
-  it "shows what has been built anew, without a restart" do
+  it "shows a new build without a restart" do
     with_own_blog do |dir|
       site = start(directory: dir, **plain)
       page = open_page
@@ -110,7 +110,7 @@ class PagesTest < BrowserCase
     end
   end
 
-  it "opens the app at its beginning, with the API's data" do
+  it "opens the app with the API's data" do
     site = start_app
     page = open_page
     assert_equal 200, page.goto(site.url).status
@@ -135,7 +135,7 @@ class PagesTest < BrowserCase
     end
   end
 
-  it "goes through the app without loading another page, back and forward" do
+  it "navigates the app without loading another page, back and forward" do
     site = start_app
     page = open_page
     page.goto(site.url("/tasks/3"))
@@ -157,7 +157,7 @@ class PagesTest < BrowserCase
     assert_equal ["/tasks/3"], page.requests.select { |request| request.type == "Document" }.map(&:path), "documents loaded"
   end
 
-  it "writes through the proxy: a task is added, another is ticked" do
+  it "writes through the proxy: adds a task and ticks another" do
     site = start_app
     page = open_page
     page.goto(site.url("/tasks"))
@@ -179,7 +179,7 @@ class PagesTest < BrowserCase
     assert_equal "no-store", get("/api/tasks", to: site)["cache-control"]
   end
 
-  it "gives no page for an asset that is not there, nor for what the API does not know" do
+  it "responds with 404 to missing assets and unknown API paths" do
     site = start_app
     %w[/assets/nowhere.js /assets/deep/nowhere.css /assets/].each do |path|
       missing = get(path, to: site)
@@ -194,17 +194,17 @@ class PagesTest < BrowserCase
     assert_equal ["/api/tasks/99"], page.failures.map(&:path)
   end
 
-  it "says so when the API is away" do
+  it "shows an error when the API is down" do
     site = start(directory: File.join(EXAMPLES, "spa"), env: { "API_URL" => "http://127.0.0.1:#{unused_port}" }, **plain)
     page = open_page
     page.goto(site.url("/tasks"))
-    arrive(page, "/tasks", "The API does not answer")
+    arrive(page, "/tasks", "The API does not respond")
     assert_equal([["/api/tasks", 502]], page.failures.map { |request| [request.path, request.status] })
     page.click("nav a[href='/about']")
     arrive(page, "/about", "About")
   end
 
-  it "finds nothing to complain about in either, and explains what the READMEs ask" do
+  it "passes check for both, and explains the paths of the READMEs" do
     blog = start_blog
     app = start_app
     { blog => { "/rss" => "/feed.xml", "/posts/lime-mortar-by-hand" => "/posts/lime-mortar-by-hand.html", "/nowhere" => "404" },
@@ -214,12 +214,12 @@ class PagesTest < BrowserCase
       answers.each do |path, answer|
         out, err, code = site.command_line("explain", path)
         assert_equal [0, ""], [code, err], path
-        assert_includes out[/^answer: .*/].to_s, answer, path
+        assert_includes out[/^response: .*/].to_s, answer, path
       end
     end
   end
 
-  it "is light by day and dark by night" do
+  it "follows the light or dark colour scheme" do
     blog = %w[/ /posts/how-a-brick-is-fired /posts/english-and-flemish-bond /about /nowhere]
     app = %w[/ /tasks /tasks/3 /about /nowhere]
     { start_blog => blog, start_app => app }.each do |site, paths|
@@ -235,7 +235,7 @@ class PagesTest < BrowserCase
 
   private
 
-  # Static sites need none of the flags that apps have.
+  # Static sites need none of the flags for apps.
   def plain = { workers: nil, threads: nil, environment: nil }
 
   def start_blog
@@ -255,7 +255,7 @@ class PagesTest < BrowserCase
     skip "jekyll is not installed" unless system("which jekyll > /dev/null")
   end
 
-  # The API first, then the site, told where the API is.
+  # Starts the API, then the site with the API's address.
   def start_app
     api = start(directory: File.join(EXAMPLES, "spa", "api"), workers: 1)
     start(directory: File.join(EXAMPLES, "spa"), env: { "API_URL" => api.url("") }, **plain)
@@ -275,7 +275,7 @@ class PagesTest < BrowserCase
     page.wait("location.pathname === #{JSON.generate(path)} && document.readyState === 'complete'")
   end
 
-  # A view of the app.
+  # Asserts that a view of the app is shown.
   def arrive(page, path, title)
     page.wait("location.pathname === #{JSON.generate(path)} && document.querySelector('h1')?.innerText === #{JSON.generate(title)}")
   end
@@ -284,19 +284,19 @@ class PagesTest < BrowserCase
     assert_empty page.console, "the console"
     assert_empty page.failures.map(&:to_s), "failed requests"
     strange = page.requests.reject { |request| request.abandoned || [200, 201].include?(request.status) }
-    assert_empty strange.map(&:to_s), "requests that were not answered in full"
+    assert_empty strange.map(&:to_s), "requests without a complete response"
     broken = page.evaluate("[...document.images].filter((image) => !image.complete || image.naturalWidth === 0).map((image) => image.src)")
     assert_empty broken, "broken images"
     icon = page.evaluate("fetch(document.querySelector('link[rel=icon]').href).then((icon) => [icon.status, icon.headers.get('content-type')])")
     assert_equal [200, "image/svg+xml"], icon, "the favicon"
   end
 
-  # The style sheet is in force, not only there.
+  # The style sheet applies, not only loads.
   def assert_styled(page)
     assert_equal %w[flex 0px], page.evaluate("[getComputedStyle(document.querySelector('body > header')).display, getComputedStyle(document.body).marginTop]")
   end
 
-  # How light paper and text of each page are, of 255; a picture of the page where one is wanted.
+  # Lightness of background and text of each page, 0 to 255; takes a screenshot where wanted.
   def lightness(site, paths, scheme)
     page = open_page(scheme: scheme)
     paths.to_h do |path|

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `firebrick plan`: from facts that are typed, logged, measured or asked of a running server, to how many and how much.
+# `firebrick plan`: from facts that are given, logged, measured or read from a running server, to sizes and costs.
 
 require "support/case"
 require "rbconfig"
@@ -8,7 +8,7 @@ require "rbconfig"
 class PlanCommandTest < Case
   parallel!
 
-  # Each request waits for 50 ms and computes next to nothing.
+  # Each request waits for 50 ms and uses hardly any CPU.
   SLEEPER = 'run ->(env) { sleep 0.05; [200, { "content-type" => "text/plain" }, ["ok"]] }'
 
   def setup
@@ -37,10 +37,10 @@ class PlanCommandTest < Case
 
   MANUAL = ["--rate", "375/min", "--response-time", "7ms"].freeze
 
-  it "says what matters in its first line" do
+  it "gives the result in its first line" do
     out, err, code = plan(*MANUAL)
     assert_equal [0, ""], [code, err]
-    assert_equal "1 instance is enough: it could take 22 times this rate.", out.lines.first.chomp
+    assert_equal "1 instance is enough: it could handle 22 times this rate.", out.lines.first.chomp
   end
 
   it "fits on a screen" do
@@ -50,10 +50,10 @@ class PlanCommandTest < Case
   end
 
   it "agrees with textbooks" do
-    # Ten servers, 8 Erlang: a request waits with a probability of 0.409.
+    # Ten servers, 8 Erlang: a request waits with probability 0.409.
     answer = planned("--rate", "8/s", "--response-time", "1s", "--threads", "10", "--instances", "1")["answers"].first
     assert_in_delta 0.409, answer["load"]["times"]["waits"], 0.0005
-    # M/M/1, 80 % busy: four times the service is waited, five times in all.
+    # M/M/1 at 80 % load: the wait is four service times, the response time five.
     answer = planned("--rate", "8/s", "--response-time", "100ms", "--instances", "1")["answers"].first
     assert_in_delta 400, answer["load"]["times"]["wait_mean_ms"], 1
     assert_in_delta 500, answer["load"]["times"]["mean_ms"], 1
@@ -68,15 +68,15 @@ class PlanCommandTest < Case
   it "compares sizes, the cheapest first" do
     sizes = ["--size", "large:4x5:25/month", "--size", "small:2x5:7/month"]
     out, = plan("--rate", "100/s", "--response-time", "100ms", *sizes)
-    assert_match(/\A2 instances of `small`.*cost least: 14 a month/, out)
+    assert_match(/\A2 instances of `small`.*enough and cheapest: 14 per month/, out)
     answers = planned("--rate", "100/s", "--response-time", "100ms", *sizes)["answers"]
     assert_equal(%w[small large], answers.map { |answer| answer["size"]["name"] })
   end
 
-  it "fails when instances do not suffice, so that scripts see it" do
+  it "exits with 1 when the instances do not suffice" do
     out, _, code = plan("--rate", "500/s", "--response-time", "7ms", "--instances", "2")
     assert_equal 1, code
-    assert_match(/not enough.*It takes 5/, out)
+    assert_match(/not enough.*5 instances are needed/, out)
     _, _, code = plan(*MANUAL, "--slo", "p99<5ms")
     assert_equal 1, code
   end
@@ -85,25 +85,25 @@ class PlanCommandTest < Case
     "nothing" => [[], %r{--rate 375/min}],
     "no time" => [["--rate", "5/s"], /--response-time 7ms/],
     "no requests" => [["--rate", "0/s", "--response-time", "7ms"], %r{0 requests per second need no server: give the busiest minute's rate, e\.g\. 375/min}],
-    "a negative rate" => [["--rate", "-5/s", "--response-time", "7ms"], %r{--rate: `-5/s`: fewer than no requests}],
+    "a negative rate" => [["--rate", "-5/s", "--response-time", "7ms"], %r{--rate: `-5/s`: a rate cannot be negative}],
     "a rate without a unit" => [["--rate", "375", "--response-time", "7ms"], %r{375/s, 375/min or 375/h}],
     "a time without a unit" => [["--rate", "5/s", "--response-time", "7"], /7ms or 7s/],
-    "no number" => [["--rate", "NaN/s", "--response-time", "7ms"], /no rate/],
-    "an endless number" => [["--rate", "5/s", "--response-time", "inf"], /no time/],
+    "something that is not a number" => [["--rate", "NaN/s", "--response-time", "7ms"], /is not a rate/],
+    "an infinite number" => [["--rate", "5/s", "--response-time", "inf"], /is not a time/],
     "an absurd rate" => [["--rate", "9e9/s", "--response-time", "7ms"], /--rate/],
     "an absurd time" => [["--rate", "5/s", "--response-time", "100h"], /more than a day/],
     "a percentile below the mean" => [[*MANUAL, "--p95", "3ms"], /below the mean/],
-    "an impossible percentile" => [[*MANUAL, "--p95", "7s"], /cannot be/],
+    "an impossible percentile" => [[*MANUAL, "--p95", "7s"], /is impossible/],
     "a negative variation" => [[*MANUAL, "--cv", "-1"], /--cv/],
     "no workers" => [[*MANUAL, "--workers", "0"], /at least 1/],
     "a price without a time" => [[*MANUAL, "--instance-cost", "7"], %r{7/month or 7/h}],
-    "a wrong promise" => [[*MANUAL, "--slo", "fast"], /p95<200ms/],
-    "a wrong size" => [[*MANUAL, "--size", "small"], %r{small:2x5:7/month}],
-    "a share without percent" => [[*MANUAL, "--headroom", "30"], /30%/],
-    "a file that is missing" => [["--from", "nowhere.json"], /there is no nowhere\.json/],
+    "an invalid objective" => [[*MANUAL, "--slo", "fast"], /p95<200ms/],
+    "an invalid size" => [[*MANUAL, "--size", "small"], %r{small:2x5:7/month}],
+    "a percentage without %" => [[*MANUAL, "--headroom", "30"], /30%/],
+    "a missing file" => [["--from", "nowhere.json"], /there is no nowhere\.json/],
     "an unknown flag" => [["--respose-time", "7ms"], /--response-time/]
   }.each do |what, (args, words)|
-    it "explains itself when given #{what}" do
+    it "reports a mistake when given #{what}" do
       out, err, code = plan(*args)
       assert_equal [2, ""], [code, out], err
       assert_match words, err
@@ -129,7 +129,7 @@ class PlanCommandTest < Case
     assert_in_delta 2, planned("--from", "access.log", "--rate", "2/s")["facts"]["rate_per_s"]
   end
 
-  it "says what it cannot read" do
+  it "reports lines that it cannot parse" do
     write("poem.txt", "Tyger Tyger, burning bright\n")
     write("other.json", '{"kind": "something else"}')
     write("broken.json", "{\n\"kind\": \"firebrick bench\",\n")
@@ -141,7 +141,7 @@ class PlanCommandTest < Case
     end
   end
 
-  it "asks a running server what it remembers, and watches it" do
+  it "reads the history of a running server, and watches it" do
     own = start(app: SLEEPER, workers: 2, threads: "3:3")
     120.times.each_slice(6) { |slice| slice.map { Thread.new { get("/", to: own) } }.each(&:join) }
     sleep 1.2 # the time since the start counts from a second on
@@ -162,7 +162,7 @@ class PlanCommandTest < Case
     assert_operator rate, :<=, 20
   end
 
-  it "says when no server runs" do
+  it "reports that no server is running" do
     write("config.ru", SLEEPER)
     _, err, code = plan("--from", ".")
     assert_equal 2, code

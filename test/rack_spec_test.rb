@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-# The contract with the app, as the Rack SPEC writes it (2.2 and 3, whichever the app loads), with Rack::Lint
-# between server and app and without.
+# The contract with the app, as the Rack SPEC defines it (2.2 and 3, whichever the app loads), with and without Rack::Lint
+# between server and app.
 
 require "support/case"
 
-# What an app sees and may answer. Included twice: with Rack::Lint around the app, and without.
+# The environment and the responses of an app. Included twice: with Rack::Lint around the app, and without.
 module RackSpecTests
   APP = <<~'RUBY'
     require "json"
@@ -14,7 +14,7 @@ module RackSpecTests
     NOTES = Queue.new # what happened behind the client's back
     def notes = Array.new(NOTES.size) { NOTES.pop }
 
-    # A body that notes when it is closed.
+    # A body that records when it is closed.
     class Noted
       def initialize(name, *pieces) = (@name, @pieces = name, pieces)
       def each = @pieces.each { |piece| yield piece }
@@ -24,7 +24,7 @@ module RackSpecTests
     class Each < Noted
     end
 
-    # A file body: Rack servers may send the file themselves, or read it by each.
+    # A file body: the server may send the file itself, or read it by each.
     class FileBody < Noted
       def initialize(name, path) = (super(name); @path = path)
       def to_path = @path
@@ -164,7 +164,7 @@ module RackSpecTests
         assert_equal "Hash false nil", get("/env-is").body
       end
 
-      it "gives the request in the keys that the SPEC asks for" do
+      it "gives the request in the keys of the SPEC" do
         env = env_of("POST /env?a=1&b=%20 HTTP/1.1\r\nHost: example.test:8080\r\nContent-Type: text/x\r\nContent-Length: 2\r\n\r\nhi")
         {
           "REQUEST_METHOD" => "POST", "SCRIPT_NAME" => "", "PATH_INFO" => "/env", "QUERY_STRING" => "a=1&b=%20",
@@ -207,7 +207,7 @@ module RackSpecTests
         env.reject { |key, _| key.include?(".") }.each { |key, value| assert_equal "String", value["class"], key }
       end
 
-      it "tells non-ASCII values by their encoding" do
+      it "tags non-ASCII values with the right encoding" do
         env = env_of("GET /env HTTP/1.1\r\nHost: x\r\nX-Latin: caf\xE9\r\n\r\n".b)
         assert_equal "caf\xE9".b, string(env, "HTTP_X_LATIN")
         assert_equal "ASCII-8BIT", env.dig("HTTP_X_LATIN", "encoding")
@@ -228,7 +228,7 @@ module RackSpecTests
         end
       end
 
-      it "takes the default port when Host names none" do
+      it "uses the default port when Host has none" do
         assert_equal "80", string(env_of(request("GET", "/env")), "SERVER_PORT")
         env = env_of("GET /env HTTP/1.1\r\nHost: [::1]:3000\r\n\r\n")
         assert_equal "3000", string(env, "SERVER_PORT")
@@ -249,7 +249,7 @@ module RackSpecTests
 
       # --- rack.input
 
-      it "gives no input as empty" do
+      it "gives an empty input for a request without a body" do
         assert_equal "", get("/input/read").json.last
         assert_equal [], get("/input/each").json
         assert_equal [nil] * 4, get("/input/gets").json
@@ -281,7 +281,7 @@ module RackSpecTests
       end
 
       [1000, 65_535, 65_536, 65_537, 1_000_000, 5_000_000].each do |size|
-        it "gives a body of #{size} bytes whole" do
+        it "gives a body of #{size} bytes completely" do
           body = Random.new(size).bytes(size)
           expected = "#{size} #{Digest::SHA256.hexdigest(body)}"
           assert_equal expected, post("/input/digest", body).body
@@ -308,7 +308,7 @@ module RackSpecTests
         end
       end
 
-      it "sends the length of a file that the app has given" do
+      it "sends the Content-Length that the app gave for a file" do
         assert_equal FILES["data.txt"].bytesize.to_s, get("/body/path-with-length")["content-length"]
       end
 
@@ -323,7 +323,7 @@ module RackSpecTests
         assert_closed_once("path") { ask(request("HEAD", "/body/path")) }
       end
 
-      it "closes a body exactly once when each raises" do
+      it "closes a body exactly once even if each raises" do
         assert_closed_once("raises") do
           connection = connect
           connection.write(request("GET", "/body/raises"))
@@ -367,9 +367,9 @@ module RackSpecTests
 
       # --- around the response
 
-      it "calls rack.after_reply after the answer, one failing or not" do
+      it "calls rack.after_reply after the response, even if one fails" do
         get("/notes")
-        skip "a failing callable ends the list" if Server.puma?
+        skip "Puma stops at a failing callable" if Server.puma?
         assert_equal "ok", get("/after-reply").body
         collected = []
         wait_until("both notes") { collected.concat(get("/notes").body.split("\n")).size >= 2 }
@@ -378,13 +378,13 @@ module RackSpecTests
 
       it "calls rack.response_finished in reverse order, with env, status, headers, error" do
         get("/notes")
-        skip "the server does not offer it" if get("/response-finished").body == "absent" && Server.puma?
+        skip "not supported by this server" if get("/response-finished").body == "absent" && Server.puma?
         collected = []
         wait_until("both notes") { collected.concat(get("/notes").body.split("\n")).size >= 2 }
         assert_equal ["registered last", "registered first: /response-finished 200 text/plain nil"], collected
       end
 
-      it "gives rack.response_finished the error of an app that failed" do
+      it "gives rack.response_finished the error of a failed app" do
         firebrick_only
         get("/notes")
         assert_status 500, get("/response-finished-error")
@@ -401,7 +401,7 @@ module RackSpecTests
         assert_equal ["</a.css>; rel=preload; as=style", "</b.js>; rel=preload; as=script"], response.interim.first.all("link")
       end
 
-      it "does not send early hints to HTTP/1.0" do
+      it "does not send early hints to HTTP/1.0 clients" do
         skip "off by default" if Server.puma?
         response = ask("GET /early-hints HTTP/1.0\r\n\r\n")
         assert_equal "hinted", response.body
@@ -410,14 +410,14 @@ module RackSpecTests
 
       # --- hijacking and streaming
 
-      it "gives the connection away (full hijack)" do
+      it "hands the connection over (full hijack)" do
         connection = connect
         connection.write(request("GET", "/hijack/full"))
         assert_equal "hijacked", connection.read_response.body
         assert_closed connection
       end
 
-      it "lets a hijacked connection be used both ways, bytes sent early included" do
+      it "allows both directions on a hijacked connection, including bytes sent early" do
         connection = connect
         connection.write(request("GET", "/hijack/talk", "Connection" => "Upgrade", "Upgrade" => "echo") + "early ")
         response = connection.read_response
@@ -442,7 +442,7 @@ module RackSpecTests
         end
       end
 
-      it "does not read another request on a connection that was given away" do
+      it "does not read another request on a hijacked connection" do
         connection = connect
         connection.write(request("GET", "/hijack/full") + request("GET", "/smuggled"))
         assert_equal "hijacked", connection.read_response.body
@@ -456,12 +456,12 @@ module RackSpecTests
         assert_equal "later", get("/stream/later").body
       end
 
-      it "gives the stream the request's body to read" do
+      it "lets the stream read the request's body" do
         streaming_only
         assert_equal "HELLO", post("/stream/echo", "hello").body
       end
 
-      it "answers other requests after a streamed one" do
+      it "serves other requests after a streamed one" do
         streaming_only
         connection = connect
         connection.write(request("GET", "/stream"))
@@ -497,7 +497,7 @@ module RackSpecTests
   end
 
   def streaming_only
-    skip "Puma 5 knows no body that responds to call" if Server.puma?
+    skip "Puma 5 does not support bodies that respond to call" if Server.puma?
     skip "Rack::Lint of Rack 2 refuses a body that responds to call" if Server.rack_release < "3" && is_a?(RackSpecWithLintTest)
   end
 end
@@ -506,11 +506,11 @@ class RackSpecTest < Case
   shared_server threads: "1:5", files: RackSpecTests::FILES, settings: { rack: { early_hints: true } }, app: "#{RackSpecTests::APP}\nrun APP\n"
   include RackSpecTests
 
-  it "knows the length of an Array body" do
+  it "sends the Content-Length of an Array body" do
     assert_equal "5", get("/")["content-length"]
   end
 
-  it "sends a String that responds to each, as one piece" do
+  it "sends a String that responds to each, in one piece" do
     own = start(app: <<~'RUBY')
       class OneString < String
         def each = yield(to_s)
@@ -520,7 +520,7 @@ class RackSpecTest < Case
     assert_equal "just a string", get("/", to: own).body
   end
 
-  it "believes X-Forwarded-Proto from a trusted proxy, and from nobody else" do
+  it "trusts X-Forwarded-Proto of trusted proxies only" do
     firebrick_only
     app = 'run ->(env) { [200, { "content-type" => "text/plain" }, [%w[rack.url_scheme SERVER_PORT REMOTE_ADDR HTTPS].map { |k| env[k].to_s }.join(" ")]] }'
     headers = { "X-Forwarded-Proto" => "https" }
@@ -532,7 +532,7 @@ class RackSpecTest < Case
     assert_match(/\Ahttp /, get("/", to: wary, headers: headers).body)
   end
 
-  it "serves an app that is loaded with use, map and run" do
+  it "serves an app built with use, map and run" do
     own = start(app: <<~'RUBY')
       use Rack::Head
       map("/mounted") { run ->(env) { [200, { "content-type" => "text/plain" }, ["#{env["SCRIPT_NAME"]}|#{env["PATH_INFO"]}"]] } }
@@ -542,7 +542,7 @@ class RackSpecTest < Case
     assert_status 404, get("/else", to: own)
   end
 
-  it "says rack.multithread and rack.multiprocess as it is" do
+  it "sets rack.multithread and rack.multiprocess correctly" do
     rack2_only
     app = 'run ->(env) { [200, { "content-type" => "text/plain" }, [[env["rack.multithread"], env["rack.multiprocess"]].join(" ")]] }'
     assert_equal "false true", get("/", to: start(app: app, workers: 2, threads: "1:1")).body
@@ -552,7 +552,7 @@ end
 class RackSpecWithLintTest < Case
   shared_server threads: "1:5", files: RackSpecTests::FILES, settings: { rack: { early_hints: true } }, app: <<~RUBY
     #{RackSpecTests::APP}
-    skipped = %w[/hijack/full /hijack/talk] # Rack::Lint has no answer for a response that is not one
+    skipped = %w[/hijack/full /hijack/talk] # Rack::Lint cannot check a hijacked response
     linted = Rack::Lint.new(APP)
     run ->(env) { (skipped.include?(env["PATH_INFO"]) ? APP : linted).call(env) }
   RUBY

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Pages with plots in the real Chromium: the gallery, which has every kind with realistic data, and plots of odd data.
-# A page counts as right when nothing is loaded, the console is empty, nothing has to be scrolled sideways, and no text
-# is cut or covered by another.
+# Pages with plots in the real Chromium: the gallery, which has every kind with realistic data, and plots of unusual data.
+# A page passes when it loads nothing else, the console is empty, it does not scroll sideways, and no text is cut off or
+# covered by another.
 #
-# TEST_SCREENSHOTS names a folder for pictures.
+# TEST_SCREENSHOTS names a directory for screenshots.
 
 require "support/browser_case"
 
@@ -12,16 +12,16 @@ class ReportPagesTest < BrowserCase
   WIDTHS = [360, 700, 1000, 1400].freeze
 
   class << self
-    # An example of the crate, built once; what it writes.
+    # Runs an example of the crate, built once; returns its output.
     def example(name, *flags, input: "")
       Open3.capture3("cargo", "run", "--quiet", "-p", "report", "--example", name, "--", *flags, stdin_data: input, chdir: Server::ROOT)
     end
 
-    # The address of a page.
+    # The URL of a page.
     def address(flag = nil)
       @addresses ||= Hash.new do |known, key|
-        html, said, status = example("gallery", *key)
-        raise Minitest::Assertion, "the gallery failed:\n#{said}" unless status.success?
+        html, output, status = example("gallery", *key)
+        raise Minitest::Assertion, "the gallery failed:\n#{output}" unless status.success?
 
         known[key] = write("gallery#{key}.html", html)
       end
@@ -43,8 +43,8 @@ class ReportPagesTest < BrowserCase
     end
   end
 
-  # Texts of drawings that reach out of them or into each other. What lies over data has a rim of its own and is asked
-  # as well: the rim covers lines, but must not cover letters.
+  # Texts that leave their drawing or overlap each other. Labels over data have an outline, which is checked as well:
+  # it may cover lines, but not letters.
   COLLISIONS = <<~SCRIPT
     (() => {
       const found = [];
@@ -66,7 +66,7 @@ class ReportPagesTest < BrowserCase
     })()
   SCRIPT
 
-  # Texts on the page's own ground that are hard to read: WCAG 2.2, 1.4.3.
+  # Texts on the page's background with too little contrast: WCAG 2.2, 1.4.3.
   FAINT = <<~SCRIPT
     (() => {
       const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -98,7 +98,7 @@ class ReportPagesTest < BrowserCase
       SCRIPT
     end
 
-    it "shows odd data #{width} pixels wide" do
+    it "shows unusual data #{width} pixels wide" do
       page = open_page(width:)
       page.goto(self.class.address("--odd"))
       picture(page, "odd-#{width}")
@@ -108,7 +108,7 @@ class ReportPagesTest < BrowserCase
   end
 
   %w[light dark].each do |scheme|
-    it "is easy to read when it is #{scheme}" do
+    it "has enough contrast when it is #{scheme}" do
       page = open_page(scheme:)
       page.goto(self.class.address)
       picture(page, "gallery-#{scheme}")
@@ -117,7 +117,7 @@ class ReportPagesTest < BrowserCase
     end
   end
 
-  it "prints black on white, without what only screens can do" do
+  it "prints black on white, without interactive parts" do
     page = open_page(scheme: "dark", width: 680)
     page.goto(self.class.address)
     emulate(page, media: "print")
@@ -131,7 +131,7 @@ class ReportPagesTest < BrowserCase
     assert_equal "visible", page.evaluate("getComputedStyle(document.querySelector('.hatch')).visibility"), "areas differ without colours"
     refute_equal "none", page.evaluate("getComputedStyle(document.querySelector('.s1')).strokeDasharray"), "lines differ without colours"
     paper = self.class.browser.command("Page.printToPDF", { preferCSSPageSize: true }, session: page.session).fetch("data")
-    assert_operator paper.unpack1("m").bytesize, :<, 2_000_000, "nothing is turned into pictures"
+    assert_operator paper.unpack1("m").bytesize, :<, 2_000_000, "nothing is rasterized"
   end
 
   it "shows the figures under the pointer" do
@@ -139,7 +139,7 @@ class ReportPagesTest < BrowserCase
     page.goto(self.class.address)
     point(page, "figure:first-of-type svg.wide", 0.5)
     row = page.evaluate("document.querySelector('figure .tip').innerText").split("\n")
-    assert_match(/\Asince the beginning \d+ s\z/, row.first)
+    assert_match(/\Atime \d+ s\z/, row.first)
     names = row.drop(1).map { |line| line[/\A\w+/] }
     assert_equal %w[p50 p95 p99], names
     assert_match(/\Ap50: [\d.]+ m?s\z/, row[1])
@@ -149,7 +149,7 @@ class ReportPagesTest < BrowserCase
     assert_flawless page
   end
 
-  it "has the data of each plot behind it" do
+  it "includes the data of each plot" do
     page = open_page
     page.goto(self.class.address)
     empty = page.evaluate(<<~SCRIPT)
@@ -158,14 +158,14 @@ class ReportPagesTest < BrowserCase
     assert_equal 0, empty
     page.evaluate("document.querySelectorAll('details').forEach((details) => (details.open = true))")
     assert_flawless page
-    said = page.evaluate("[...document.querySelectorAll('svg.plot')].map((svg) => [svg.getAttribute('role'), svg.getAttribute('aria-label')])")
-    said.each do |role, label|
+    labels = page.evaluate("[...document.querySelectorAll('svg.plot')].map((svg) => [svg.getAttribute('role'), svg.getAttribute('aria-label')])")
+    labels.each do |role, label|
       assert_equal "img", role
-      assert_operator label.length, :>, 30, "a drawing says what it shows"
+      assert_operator label.length, :>, 30, "a drawing describes what it shows"
     end
   end
 
-  it "loses nothing without its script" do
+  it "works without its script" do
     with = open_page
     with.goto(self.class.address)
     without = open_page
@@ -176,13 +176,13 @@ class ReportPagesTest < BrowserCase
     assert_equal with.text, without.text
   end
 
-  it "writes a plot as a file of its own, light and dark" do
-    svg, said, status = self.class.example("plot", input: <<~PLOT)
+  it "writes a plot as a standalone file, light and dark" do
+    svg, errors, status = self.class.example("plot", input: <<~PLOT)
       {"bars": {"title": "Requests <in> a second", "x": {"label": "requests", "unit": "per_second"}, "groups": [
         {"label": "Firebrick", "marked": true, "bars": [{"value": 4210, "low": 4100, "high": 4300}]},
         {"label": "H2O with mruby", "bars": [{"value": null, "note": "not run"}]}]}}
     PLOT
-    assert_predicate status, :success?, said
+    assert_predicate status, :success?, errors
     address = self.class.write("plot.svg", svg)
     grounds = %w[light dark].map do |scheme|
       page = open_page(scheme:)
@@ -194,21 +194,21 @@ class ReportPagesTest < BrowserCase
     assert_equal ["rgb(255, 255, 255)", "rgb(20, 24, 29)"], grounds
   end
 
-  it "says where the data of a plot are wrong" do
+  it "reports where the data of a plot is invalid" do
     { '{"lines": {"lines": [{"name": "p99", "points": [[0, "12"]]}]}}' => /lines\.lines\[0\]\.points\[0\]\[1\]: invalid type: string "12", expected f64 at line 1/,
       '{"pie": {}}' => /unknown variant `pie`, expected one of `lines`/,
       '{"heat": {"colums": []}}' => /heat\.colums: unknown field `colums`, expected one of .*`columns`/,
       "" => /EOF while parsing/ }.each do |input, message|
-      out, said, status = self.class.example("plot", input:)
+      out, errors, status = self.class.example("plot", input:)
       assert_equal 2, status.exitstatus
-      assert_match message, said
+      assert_match message, errors
       assert_empty out
     end
   end
 
   private
 
-  # Only the page itself was asked for, the console is empty, and nothing has to be scrolled sideways.
+  # Only the page itself was requested, the console is empty, and it does not scroll sideways.
   def assert_flawless(page)
     assert_equal [], page.console
     assert_equal 1, page.requests.reject { |request| request.url.start_with?("data:") }.length, page.requests.join("\n")
@@ -219,7 +219,7 @@ class ReportPagesTest < BrowserCase
     self.class.browser.command("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "dark" }], **options }, session: page.session)
   end
 
-  # Moves the mouse over an element, so far from its left edge.
+  # Moves the mouse over an element, at this share of its width.
   def point(page, selector, share)
     x, y = page.evaluate(<<~SCRIPT)
       (() => {

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# static.json in front of a Rack app: gates, files and rules first, then the app. And several sites in one server, chosen by Host.
+# static.json in front of a Rack app: https and host redirects, files and rules first, then the app. And several sites in one server, by Host.
 
 require "support/site_case"
 
@@ -22,14 +22,14 @@ class SiteRackTest < SiteCase
     served({ root: "public_html/" }.merge(rules), files, app: APP, **options)
   end
 
-  it "answers files itself and leaves the rest to the app" do
+  it "serves files itself and passes the rest to the app" do
     own = fronted({}, "style.css" => "a{}", "dir/index.html" => "dir")
     assert_page "a{}", "/style.css", own
     assert_page "dir", "/dir/", own
     ["/x?a=1", "/style.csss?", "/deep/er?", "/other/?"].each { |path| assert_equal "app GET #{path} ", get(path, to: own).body, path }
   end
 
-  it "leaves methods that files do not know to the app" do
+  it "passes methods that files do not support to the app" do
     own = fronted({}, "style.css" => "a{}")
     %w[POST PUT PATCH DELETE OPTIONS].each do |method|
       assert_equal "app #{method} /style.css? body", ask(request(method, "/style.css", {}, "body"), to: own).body
@@ -37,13 +37,13 @@ class SiteRackTest < SiteCase
     end
   end
 
-  it "leaves the app's own 404 alone" do
+  it "leaves the app's own 404 unchanged" do
     own = fronted({ error_page: "404.html" }, "404.html" => "the site's")
     response = get("/gone", to: own)
     assert_equal [404, "app GET /gone? "], [response.status, response.body]
   end
 
-  it "leaves what only an app could know to the app, whatever it looks like" do
+  it "passes unusual paths to the app" do
     own = fronted({ clean_urls: true }, "about.html" => "about")
     assert_page "about", "/about", own
     ["/missing", "/users/1", "/a.json", "/assets/x.js"].each { |path| assert_equal "app GET #{path}? ", get(path, to: own).body, path }
@@ -59,7 +59,7 @@ class SiteRackTest < SiteCase
     assert_equal "app GET /new? ", get("/new", to: own).body
   end
 
-  it "sends headers by rule with the app's answers too" do
+  it "adds headers by rule to the app's responses, too" do
     own = fronted({ headers: { "/**" => { "X-Every" => "1" }, "/app/*" => { "X-App" => "1" } } })
     assert_equal "1", get("/x", to: own)["x-every"]
     special = get("/app/x", to: own)
@@ -67,26 +67,26 @@ class SiteRackTest < SiteCase
     assert_equal "1", get("/gone", to: own)["x-every"]
   end
 
-  it "keeps the gates before the app" do
+  it "applies https and host redirects before the app" do
     own = fronted({ https_only: true })
     assert_status 301, post("/x", "body", to: own)
     assert_equal "app GET /x? ", get("/x", to: own, headers: { "X-Forwarded-Proto" => "https" }).body
   end
 
-  it "asks for passwords before the app" do
+  it "requires passwords before the app" do
     own = fronted({ basic_auth: true }, "/.htpasswd" => "u:{SHA}#{[Digest::SHA1.digest('word')].pack('m0')}\n")
     assert_status 401, post("/x", "body", to: own)
     assert_equal "app GET /x? ", get("/x", to: own, headers: { "Authorization" => "Basic #{['u:word'].pack('m0')}" }).body
   end
 
-  it "follows static.json while the app runs on" do
+  it "follows static.json while the app keeps running" do
     own = fronted({ redirects: { "/old" => { url: "/one" } } })
     own.rules = { root: "public_html/", redirects: { "/old" => { url: "/two" } } }
     wait_until("the new redirect", within: 5) { get("/old", to: own)["location"] == "/two" }
     assert_equal "app GET /x? ", get("/x", to: own).body
   end
 
-  it "answers files while the app is busy" do
+  it "serves files while the app is busy" do
     app = 'run ->(_) { sleep 0.01 until File.exist?("gate.log"); [200, {}, ["app"]] }'
     own = served({ root: "public_html/" }, { "a.css" => "a{}" }, app: app)
     5.times { connect(own).write(request("GET", "/slow")) }
@@ -118,7 +118,7 @@ class SitesByHostTest < SiteCase
     "[sites]\n#{sites.map { |host, dir| "#{host.dump} = #{dir.dump}\n" }.join}"
   end
 
-  it "chooses a site by Host, and the folder's own for others" do
+  it "chooses a site by Host, and the directory's own for others" do
     own = by_host(quoted("one.test" => "one", "two.test" => "two"))
     assert_equal %w[one two default], [home(own, "one.test"), home(own, "two.test"), home(own, "other.test")]
     assert_equal %w[one one], [home(own, "ONE.test"), home(own, "one.test:8080")]
@@ -135,10 +135,10 @@ class SitesByHostTest < SiteCase
     assert_nil get("/", to: own, headers: { "Host" => "two.test" })["x-site"]
   end
 
-  it "does not start with a site whose folder is missing, and names it" do
+  it "refuses to start with a site whose directory is missing, and names it" do
     own = SiteServer.new(files: FILES.merge("firebrick.toml" => quoted("one.test" => "nowhere")), exit_code: :any)
     @own_servers << own.launch
-    assert_includes [1, 2], own.wait_exit
-    assert_match(/firebrick\.toml:2.*nowhere|nowhere.*firebrick\.toml:2/m, own.stderr)
+    assert_equal 2, own.wait_exit
+    assert_logged(/firebrick\.toml:2.*nowhere|nowhere.*firebrick\.toml:2/m, on: own)
   end
 end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# static.json as Heroku's static buildpack read it, case by case: each key alone, then the order between them. Where the
-# buildpack had defects, "compat": "heroku" keeps them; everything else is asked with and without.
+# static.json as Heroku's static buildpack interpreted it, case by case: each key alone, then their order. Where the
+# buildpack had defects, "compat": "heroku" keeps them; everything else is tested with and without it.
 
 require "support/site_case"
 
@@ -13,7 +13,7 @@ class SiteRulesTest < SiteCase
   SHA = "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=" # password
 
   class << self
-    # The same question with the plain keys and with "compat": "heroku".
+    # Runs the same test with the plain keys and with "compat": "heroku".
     def always(sentence, &block)
       it(sentence) { instance_exec({}, &block) }
       it("#{sentence} (compat)") { instance_exec(COMPAT, &block) }
@@ -30,7 +30,7 @@ class SiteRulesTest < SiteCase
 
   # --- root
 
-  always "serves public_html/ when nothing else is said" do |extra|
+  always "serves public_html/ by default" do |extra|
     own = served(extra, "page.html" => "page", "/page.html" => "not this one")
     assert_page "home", "/", own
     assert_page "page", "/page.html", own
@@ -44,7 +44,7 @@ class SiteRulesTest < SiteCase
     end
   end
 
-  it "serves the site's folder itself, but not what is none of the public's business" do
+  it "serves the site's directory itself, except private files" do
     own = site({ root: "." }, files: { "index.html" => "home", ".env" => "secret" })
     assert_page "home", "/", own
     refute_includes get("/.env", to: own).body, "secret"
@@ -52,7 +52,7 @@ class SiteRulesTest < SiteCase
 
   # --- clean_urls
 
-  always "answers /foo with foo.html, and /foo.html too" do |extra|
+  always "serves foo.html at /foo and at /foo.html" do |extra|
     own = served(extra.merge(clean_urls: true), "foo.html" => "foo", "bar/index.html" => "bar", "bar/baz.html" => "baz", "data" => "no suffix")
     assert_page "foo", "/foo", own
     assert_page "foo", "/foo?x=1", own
@@ -65,7 +65,7 @@ class SiteRulesTest < SiteCase
     assert_missing "/fo", own
   end
 
-  always "redirects a folder to its slash with clean_urls" do |extra|
+  always "redirects a directory to its slash with clean_urls" do |extra|
     own = served(extra.merge(clean_urls: true), "bar/index.html" => "bar")
     assert_redirect "/bar/", get("/bar", to: own)
   end
@@ -76,65 +76,65 @@ class SiteRulesTest < SiteCase
     assert_page "folder", "/foo/", own
   end
 
-  always "does not answer /foo with foo.html without clean_urls" do |extra|
+  always "does not serve foo.html at /foo without clean_urls" do |extra|
     own = served(extra.merge(clean_urls: false), "foo.html" => "foo")
     assert_missing "/foo", own
     assert_page "foo", "/foo.html", own
   end
 
-  always "answers 404 at once to a missing .html with clean_urls, whatever else would answer" do |extra|
+  always "responds with 404 at once to a missing .html with clean_urls, whatever other rules match" do |extra|
     behind = backend
     own = served(extra.merge(clean_urls: true, routes: { "/**": "index.html" }, redirects: { "/old.html": { url: "/new" } }, proxies: { "/api": { origin: behind.origin } }), "api/real.html" => "real")
     %w[/old.html /deep/link.html /api/x.html].each { |path| assert_missing path, own }
     assert_page "real", "/api/real.html", own
     assert_page "home", "/old", own
-    assert_empty behind.asked
+    assert_empty behind.requests
   end
 
   # --- routes
 
-  always "answers what is missing with a route's target and 200" do |extra|
+  always "serves a route's target with 200 for missing files" do |extra|
     own = served(extra.merge(routes: { "/**": "index.html" }), "app.js" => "js")
     ["/deep", "/deep/link", "/deep/link/", "/a.b", "/caf%C3%A9"].each { |path| assert_page "home", path, own }
     assert_page "js", "/app.js", own
     assert_match(%r{\Atext/html}, get("/deep/link", to: own)["content-type"])
   end
 
-  always "takes the first route that matches" do |extra|
+  always "uses the first route that matches" do |extra|
     own = served(extra.merge(routes: { "/admin/**": "admin.html", "/*": "one.html", "/**": "any.html" }), "admin.html" => "admin", "one.html" => "one", "any.html" => "any")
     assert_page "admin", "/admin/x", own
     assert_page "one", "/x", own
     assert_page "any", "/x/y", own
   end
 
-  always "matches * within a segment and ** over all" do |extra|
+  always "matches * within a segment and ** across segments" do |extra|
     own = served(extra.merge(routes: { "/*.html": "one.html", "/route/**": "two.html", "/a.c": "three.html", "/x*z/*": "four.html" }), "one.html" => "one", "two.html" => "two", "three.html" => "three", "four.html" => "four")
     { "/baz.html" => "one", "/route/" => "two", "/route/foo/bar" => "two", "/a.c" => "three", "/xyz/q" => "four", "/xz/" => "four" }.each { |path, body| assert_page body, path, own }
     ["/bar/baz.html", "/route", "/abc", "/a.c/d", "/xyz/q/r", "/baz.htmlx"].each { |path| assert_missing path, own }
   end
 
-  always "takes a target that is no file for a trap" do |extra|
+  always "responds with 404 for a route whose target is not a file" do |extra|
     own = served(extra.merge(routes: { "/assets/*": "/assets/", "/**": "index.html" }), "assets/app.js" => "js")
     assert_page "js", "/assets/app.js", own
     assert_missing "/assets/app-old.js", own
     assert_page "home", "/deep", own
   end
 
-  always "hides the indexes of folders behind /** without clean_urls" do |extra|
+  always "hides the indexes of directories behind /** without clean_urls" do |extra|
     own = served(extra.merge(routes: { "/**": "index.html" }), "bar/index.html" => "bar")
     assert_page "home", "/bar/", own
     assert_page "home", "/bar", own
     assert_page "bar", "/bar/index.html", own
   end
 
-  always "shows the indexes of folders behind /** with clean_urls" do |extra|
+  always "serves the indexes of directories behind /** with clean_urls" do |extra|
     own = served(extra.merge(clean_urls: true, routes: { "/**": "index.html" }), "bar/index.html" => "bar", "foo.html" => "foo")
     assert_page "bar", "/bar/", own
     assert_page "foo", "/foo", own
     assert_page "home", "/deep", own
   end
 
-  always "shows the indexes of folders that no route matches" do |extra|
+  always "serves the indexes of directories that no route matches" do |extra|
     own = served(extra.merge(routes: { "/app/**": "index.html" }), "bar/index.html" => "bar")
     assert_page "bar", "/bar/", own
     assert_redirect "/bar/", get("/bar", to: own)
@@ -142,7 +142,7 @@ class SiteRulesTest < SiteCase
 
   # --- redirects
 
-  always "redirects an exact path, with 301 unless told otherwise" do |extra|
+  always "redirects an exact path, with 301 by default" do |extra|
     own = served(extra.merge(redirects: { "/old/gone": { url: "https://new.test/x" }, "/moved": { url: "https://new.test/y", status: 302 } }))
     response = get("/old/gone", to: own)
     assert_equal [301, "https://new.test/x"], [response.status, response["location"]]
@@ -151,7 +151,7 @@ class SiteRulesTest < SiteCase
     ["/old", "/old/gone/", "/old/gone/x", "/moved.html", "/MOVED"].each { |path| assert_missing path, own }
   end
 
-  always "matches redirects on the decoded path, and never carries the query over" do |extra|
+  always "matches redirects on the decoded path, and never keeps the query" do |extra|
     own = served(extra.merge(redirects: { "/old page": { url: "https://new.test/" }, "/caf\u00e9": { url: "https://cafe.test/" } }))
     assert_equal "https://new.test/", get("/old%20page?a=1", to: own)["location"]
     assert_equal "https://cafe.test/", get("/caf%C3%A9", to: own)["location"]
@@ -162,7 +162,7 @@ class SiteRulesTest < SiteCase
     assert_page "page", "/page.html", own
   end
 
-  it "sends relative redirects as they are" do
+  it "sends relative redirects unchanged" do
     own = served(redirects: { "/old": { url: "/new?x=1" } })
     assert_equal "/new?x=1", get("/old", to: own)["location"]
   end
@@ -172,7 +172,7 @@ class SiteRulesTest < SiteCase
     assert_equal "http://example.test/new", get("/old", to: own, headers: { "Host" => "example.test:8080" })["location"]
   end
 
-  always "puts variables of the environment into redirects, and leaves those that are not set" do |extra|
+  always "substitutes environment variables in redirects, and leaves unset ones" do |extra|
     own = served(extra.merge(redirects: { "/a": { url: "${BASE}/x/${BASE}" }, "/b": { url: "https://x.test/${NOT_SET_AT_ALL}" } }), env: { "BASE" => "https://b.test" })
     assert_equal "https://b.test/x/https://b.test", get("/a", to: own)["location"]
     assert_match(%r{\Ahttps://x\.test/(\$|%24)(\{|%7B)NOT_SET_AT_ALL(\}|%7D)\z}, get("/b", to: own)["location"])
@@ -185,7 +185,7 @@ class SiteRulesTest < SiteCase
     assert_equal "https://new.test/7", get("/c?id=7", to: own)["location"]
   end
 
-  always "redirects whatever the method" do |extra|
+  always "redirects requests of any method" do |extra|
     own = served(extra.merge(redirects: { "/old": { url: "https://new.test/" } }))
     assert_status 301, post("/old", "body", to: own)
     assert_status 301, head("/old", to: own)
@@ -202,25 +202,25 @@ class SiteRulesTest < SiteCase
     assert_equal ["8", ""], [head("/missing", to: own)["content-length"], head("/missing", to: own).body]
   end
 
-  always "answers 404 with the error page for a trap route too" do |extra|
+  always "answers 404 with the error page for a route without a target file, too" do |extra|
     own = served(extra.merge(error_page: "error.html", routes: { "/assets/*": "/assets/" }), "error.html" => "sorry")
     response = get("/assets/x.js", to: own)
     assert_equal [404, "sorry"], [response.status, response.body]
   end
 
-  always "has a page of its own when the error page is missing" do |extra|
+  always "sends a built-in page when the error page is missing" do |extra|
     own = served(extra.merge(error_page: "nowhere.html"))
     assert_missing "/missing", own
   end
 
-  it "answers 404 with 404.html when there is one, but not with compat" do
+  it "responds with 404.html to missing paths if it exists, but not with compat" do
     assert_equal "mine", get("/missing", to: served({}, "404.html" => "mine")).body
     refute_equal "mine", get("/missing", to: served(COMPAT, "404.html" => "mine")).body
   end
 
   # --- https_only and canonical_host
 
-  always "redirects to https unless the router says that it is" do |extra|
+  always "redirects to https unless X-Forwarded-Proto is https" do |extra|
     own = served(extra.merge(https_only: true), "page.html" => "page")
     [{}, { "X-Forwarded-Proto" => "http" }].each do |headers|
       response = get("/page.html?a=%20b", to: own, headers: headers)
@@ -230,11 +230,11 @@ class SiteRulesTest < SiteCase
     assert_missing "/missing", own, headers: https
   end
 
-  always "redirects to https before it does anything else" do |extra|
+  always "redirects to https before all other rules" do |extra|
     behind = backend
     own = served(extra.merge(https_only: true, proxies: { "/api": { origin: behind.origin } }, redirects: { "/old": { url: "https://new.test/" } }, routes: { "/**": "index.html" }))
     %w[/api/x /old /deep /missing.html /].each { |path| assert_equal "https://example.test#{path}", get(path, to: own)["location"] }
-    assert_empty behind.asked
+    assert_empty behind.requests
     assert_status 301, post("/api/x", "body", to: own)
   end
 
@@ -252,7 +252,7 @@ class SiteRulesTest < SiteCase
     assert_page "page", "/page.html", own, headers: https("Host" => "www.example.test")
   end
 
-  it "redirects to the canonical host in the real scheme when no router says one" do
+  it "redirects to the canonical host in the real scheme without X-Forwarded-Proto" do
     own = served(canonical_host: "www.example.test")
     assert_equal "http://www.example.test/x", get("/x", to: own)["location"]
     assert_page "home", "/", own, headers: { "Host" => "www.example.test" }
@@ -263,7 +263,7 @@ class SiteRulesTest < SiteCase
     assert_equal "://www.example.test/x", get("/x", to: served(COMPAT.merge(canonical_host: "www.example.test")))["location"]
   end
 
-  always "puts variables into the canonical host" do |extra|
+  always "substitutes variables in the canonical host" do |extra|
     own = served(extra.merge(canonical_host: "${NAME}.test"), env: { "NAME" => "canon" })
     assert_equal "https://canon.test/", get("/", to: own, headers: https)["location"]
     assert_page "home", "/", own, headers: https("Host" => "canon.test")
@@ -276,7 +276,7 @@ class SiteRulesTest < SiteCase
     assert_page "home", "/", own, headers: https("Host" => "www.example.test")
   end
 
-  always "redirects nowhere when canonical_host is false" do |extra|
+  always "does not redirect when canonical_host is false" do |extra|
     assert_page "home", "/", served(extra.merge(canonical_host: false, https_only: false))
   end
 
@@ -292,13 +292,13 @@ class SiteRulesTest < SiteCase
     assert_equal ["1", nil], [get("/dir/deep/a.txt", to: own)["x-every"], get("/dir/deep/a.txt", to: own)["x-dir"]]
   end
 
-  always "lets a later general rule take all from an earlier special one" do |extra|
+  always "replaces the headers of a specific rule by a later general one" do |extra|
     own = served(extra.merge(headers: { "/page.html": { "X-Page" => "2" }, "/**": { "X-Every" => "1" } }), "page.html" => "page")
     page = get("/page.html", to: own)
     assert_equal ["1", nil], [page["x-every"], page["x-page"]]
   end
 
-  always "matches headers on the path as it was asked" do |extra|
+  always "matches headers on the requested path" do |extra|
     own = served(extra.merge(clean_urls: true, headers: { "/": { "X-Root" => "1" }, "/index.html": { "X-Index" => "1" }, "/foo": { "X-Foo" => "1" }, "/foo.html": { "X-Foo-Html" => "1" }, "/a b": { "X-Blank" => "1" } }),
                  "foo.html" => "foo", "a b" => "ab")
     root = get("/", to: own)
@@ -309,7 +309,7 @@ class SiteRulesTest < SiteCase
     assert_equal "1", get("/a%20b?x", to: own)["x-blank"]
   end
 
-  always "sends headers on redirects, errors, 304s and what comes from origins" do |extra|
+  always "sends headers on redirects, errors, 304s and responses of origins" do |extra|
     behind = backend
     own = served(extra.merge(headers: { "/**": { "X-Every" => "1" } }, redirects: { "/old": { url: "/new" } }, proxies: { "/api": { origin: behind.origin } }), "dir/index.html" => "dir")
     %w[/ /old /missing /api/x /dir].each { |path| assert_equal "1", get(path, to: own)["x-every"], path }
@@ -325,13 +325,13 @@ class SiteRulesTest < SiteCase
     assert_equal "1", get("/", to: served(extra.merge(headers).merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "u:#{SHA}\n"))["x-every"]
   end
 
-  always "sends values that are no strings as text" do |extra|
+  always "sends values that are not strings as text" do |extra|
     own = served(extra.merge(headers: { "/**": { "X-Number" => 31_536_000, "X-True" => true, "X-Float" => 0.5 } }))
     response = get("/", to: own)
     assert_equal %w[31536000 true 0.5], [response["x-number"], response["x-true"], response["x-float"]]
   end
 
-  it "replaces what it would have said itself" do
+  it "replaces the server's own fields" do
     own = served(headers: { "/**": { "Content-Type" => "text/x-mine", "Cache-Control" => "no-store" } })
     response = get("/", to: own)
     assert_equal %w[text/x-mine no-store], [response["content-type"], response["cache-control"]]
@@ -356,13 +356,13 @@ class SiteRulesTest < SiteCase
     assert_equal "/a%20b;c", get("/api/a%20b;c", to: own).json["target"]
   end
 
-  always "takes the longest prefix" do |extra|
+  always "uses the longest prefix" do |extra|
     short = backend
     long = backend
     own = served(extra.merge(proxies: { "/api": { origin: short.origin }, "/api/v2": { origin: long.origin } }))
     get("/api/v2/x", to: own)
     get("/api/v1/x", to: own)
-    assert_equal [["/x"], ["/v1/x"]], [long.asked.map(&:target), short.asked.map(&:target)]
+    assert_equal [["/x"], ["/v1/x"]], [long.requests.map(&:target), short.requests.map(&:target)]
   end
 
   it "matches prefixes by whole segments" do
@@ -372,7 +372,7 @@ class SiteRulesTest < SiteCase
     assert_equal "/", get("/api", to: own).json["target"]
   end
 
-  it "matches prefixes by their bytes with compat" do
+  it "matches prefixes by characters with compat" do
     behind = backend
     own = served(COMPAT.merge(proxies: { "/api": { origin: behind.origin } }))
     assert_equal "/foo", get("/apifoo", to: own).json["target"]
@@ -383,16 +383,16 @@ class SiteRulesTest < SiteCase
     own = served(extra.merge(proxies: { "/api": { origin: behind.origin } }))
     response = ask(request("PATCH", "/api/x", { "Content-Type" => "text/plain" }, "body"), to: own)
     assert_equal %w[PATCH body], response.json.values_at("method", "body")
-    assert_equal ["127.0.0.1:#{behind.port}"], behind.asked.first.all("host")
+    assert_equal ["127.0.0.1:#{behind.port}"], behind.requests.first.all("host")
   end
 
-  it "tells the origin who asked, but not with compat" do
+  it "sends forwarded fields to the origin, but not with compat" do
     behind = backend
     get("/api/x", to: served(proxies: { "/api": { origin: behind.origin } }))
     get("/api/x", to: served(COMPAT.merge(proxies: { "/api": { origin: behind.origin } })))
-    told, untold = behind.asked
-    assert_equal(%w[127.0.0.1 http example.test], %w[x-forwarded-for x-forwarded-proto x-forwarded-host].map { |name| told[name] })
-    assert_empty(%w[x-forwarded-for x-forwarded-proto x-forwarded-host forwarded].flat_map { |name| untold.all(name) })
+    plain, with_compat = behind.requests
+    assert_equal(%w[127.0.0.1 http example.test], %w[x-forwarded-for x-forwarded-proto x-forwarded-host].map { |name| plain[name] })
+    assert_empty(%w[x-forwarded-for x-forwarded-proto x-forwarded-host forwarded].flat_map { |name| with_compat.all(name) })
   end
 
   always "prefers files to proxies, proxies to redirects, redirects to routes" do |extra|
@@ -412,7 +412,7 @@ class SiteRulesTest < SiteCase
   end
 
   always "rewrites Location from the origin back to the prefix, in both schemes" do |extra|
-    behind = backend { |visit, asked| visit.answer("", status: "302 Found", headers: { "Location" => asked["x-location"] }) }
+    behind = backend { |conn, req| conn.respond("", status: "302 Found", headers: { "Location" => req["x-location"] }) }
     own = served(extra.merge(proxies: { "/api": { origin: behind.origin("/base") } }))
     { "#{behind.origin('/base')}/x?y=1" => "/api/x?y=1", "https://127.0.0.1:#{behind.port}/base/x" => "/api/x", "https://elsewhere.test/x" => "https://elsewhere.test/x" }.each do |sent, seen|
       response = get("/api/go", to: own, headers: { "X-Location" => sent })
@@ -420,13 +420,13 @@ class SiteRulesTest < SiteCase
     end
   end
 
-  always "puts variables into origins" do |extra|
+  always "substitutes variables in origins" do |extra|
     behind = backend
     own = served(extra.merge(proxies: { "/api": { origin: "http://${API_HOST}:${API_PORT}/v1" } }), env: { "API_HOST" => "127.0.0.1", "API_PORT" => behind.port.to_s })
     assert_equal "/v1/x", get("/api/x", to: own).json["target"]
   end
 
-  always "answers 502 when nobody answers at the origin" do |extra|
+  always "responds with 502 when the origin refuses connections" do |extra|
     gone = backend.tap(&:close)
     assert_status 502, get("/api/x", to: served(extra.merge(proxies: { "/api": { origin: gone.origin } })))
   end
@@ -447,7 +447,7 @@ class SiteRulesTest < SiteCase
   end
 
   %i[apr1 bcrypt sha].each do |kind|
-    always "lets in who knows a password hashed with #{kind}" do |extra|
+    always "accepts a password hashed with #{kind}" do |extra|
       own = served(extra.merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "other:#{hashed(:sha, 'x')}\nada:#{hashed(kind, PASSWORD)}\n", "page.html" => "page")
       assert_page "page", "/page.html", own, headers: basic("ada", PASSWORD)
       [{}, basic("ada", "wrong"), basic("ada", ""), basic("bob", PASSWORD), basic("other", PASSWORD), { "Authorization" => "Basic !!!" }, { "Authorization" => "Bearer x" }, { "Authorization" => "Basic" }].each do |headers|
@@ -460,16 +460,16 @@ class SiteRulesTest < SiteCase
     end
   end
 
-  always "keeps everything behind the password: files, routes, redirects, proxies, what is missing" do |extra|
+  always "keeps everything behind the password: files, routes, redirects, proxies, missing files" do |extra|
     behind = backend
     own = served(extra.merge(basic_auth: true, basic_auth_htpasswd_path: ".htpasswd", proxies: { "/api": { origin: behind.origin } }, redirects: { "/old": { url: "/new" } }, routes: { "/app/**": "index.html" }), "/.htpasswd" => "u:#{SHA}\n")
     ["/", "/index.html", "/old", "/api/x", "/app/x", "/missing"].each { |path| assert_status 401, get(path, to: own), path }
     assert_status 401, post("/api/x", "body", to: own)
-    assert_empty behind.asked
+    assert_empty behind.requests
     assert_status 404, get("/missing", to: own, headers: basic("u", "password"))
   end
 
-  always "redirects to https and to the canonical host before it asks for a password" do |extra|
+  always "redirects to https and to the canonical host before it requires a password" do |extra|
     own = served(extra.merge(https_only: true, canonical_host: "www.example.test", basic_auth: true, basic_auth_htpasswd_path: ".htpasswd"), "/.htpasswd" => "u:#{SHA}\n")
     assert_status 301, get("/", to: own)
     assert_status 301, get("/", to: own, headers: https)
@@ -477,7 +477,7 @@ class SiteRulesTest < SiteCase
     assert_status 200, get("/", to: own, headers: https("Host" => "www.example.test").merge(basic("u", "password")))
   end
 
-  always "takes user and password from the environment, over an explicit false" do |extra|
+  always "uses user and password of the environment, even with an explicit false" do |extra|
     own = served(extra.merge(basic_auth: false), env: { "BASIC_AUTH_USERNAME" => "env", "BASIC_AUTH_PASSWORD" => hashed(:apr1, "from env") })
     assert_status 401, get("/", to: own)
     assert_page "home", "/", own, headers: basic("env", "from env")
@@ -489,13 +489,13 @@ class SiteRulesTest < SiteCase
     assert_page "home", "/", own, headers: basic("u", "password")
   end
 
-  always "finds .htpasswd in the site's folder" do |extra|
+  always "finds .htpasswd in the site's directory" do |extra|
     own = served(extra.merge(basic_auth: true), "/.htpasswd" => "u:#{SHA}\n")
     assert_status 401, get("/", to: own)
     assert_page "home", "/", own, headers: basic("u", "password")
   end
 
-  it "checks passwords on many connections at a time" do
+  it "checks passwords on many connections concurrently" do
     own = served({ basic_auth: true }, "/.htpasswd" => "u:#{hashed(:bcrypt, 'good')}\n")
     threads = Array.new(8) { |i| Thread.new { Array.new(5) { get("/", to: own, headers: basic("u", i.even? ? "good" : "bad#{i}")).status } } }
     threads.each_with_index { |thread, i| assert_equal [i.even? ? 200 : 401], thread.value.uniq }
@@ -503,7 +503,7 @@ class SiteRulesTest < SiteCase
 
   # --- encoding, gzip, and the rest
 
-  always "says the encoding of HTML and plain text, UTF-8 unless told otherwise, and none of JSON" do |extra|
+  always "sends the charset of HTML and plain text, UTF-8 by default, and none for JSON" do |extra|
     files = { "a.txt" => "a", "a.json" => "{}", "a.png" => "png" }
     own = served(extra, files)
     { "/" => %r{\Atext/html; ?charset=utf-8\z}i, "/a.txt" => %r{\Atext/plain; ?charset=utf-8\z}i, "/a.json" => %r{\Aapplication/json\z}, "/a.png" => %r{\Aimage/png\z} }.each { |path, type| assert_match type, get(path, to: own)["content-type"] }
@@ -512,14 +512,14 @@ class SiteRulesTest < SiteCase
     assert_equal "application/json", get("/a.json", to: own)["content-type"]
   end
 
-  it "knows nginx's types with compat" do
+  it "uses nginx's types with compat" do
     own = served(COMPAT, "a.js" => "1", "a.css" => "a{}", "a.xml" => "<a/>")
     assert_match(%r{\Aapplication/javascript; ?charset=utf-8\z}i, get("/a.js", to: own)["content-type"])
     assert_equal "text/css", get("/a.css", to: own)["content-type"]
     assert_match(%r{\Atext/xml; ?charset=utf-8\z}i, get("/a.xml", to: own)["content-type"])
   end
 
-  always "compresses text from 512 bytes on with gzip and says Vary" do |extra|
+  always "compresses text from 512 bytes on with gzip and sends Vary" do |extra|
     own = served(extra, "a.css" => "a{}\n" * 400, "small.css" => "a{}\n" * 10, "a.png" => "\0" * 5000, "a.html" => "<p>" * 400, "a.json" => "[0,\n" * 400)
     headers = { "Accept-Encoding" => "gzip" }
     { "/a.css" => "a{}\n" * 400, "/a.html" => "<p>" * 400, "/a.json" => "[0,\n" * 400 }.each do |path, content|
@@ -532,25 +532,25 @@ class SiteRulesTest < SiteCase
     %w[/small.css /a.png].each { |path| assert_nil get(path, to: own, headers: headers)["content-encoding"], path }
   end
 
-  it "knows gzip only, and no side-cars, with compat" do
+  it "uses only gzip, and no side-cars, with compat" do
     own = served(COMPAT, "a.css" => "a{}\n" * 400, "a.css.gz" => Codings.gzip("side-car"), "a.css.br" => "br", "a.svg" => "<svg>" * 400)
     assert_nil get("/a.css", to: own, headers: { "Accept-Encoding" => "br, zstd" })["content-encoding"]
     assert_equal "a{}\n" * 400, Codings.decode(get("/a.css", to: own, headers: { "Accept-Encoding" => "gzip, br" }))
     assert_nil get("/a.svg", to: own, headers: { "Accept-Encoding" => "gzip" })["content-encoding"]
   end
 
-  always "ignores keys that it does not know" do |extra|
+  always "ignores unknown keys" do |extra|
     own = served(extra.merge(clean_url: true, "https-only": true, nonsense: { a: [1] }))
     assert_page "home", "/", own
   end
 
-  always "takes every key at its default for granted" do |extra|
+  always "accepts every key with its default" do |extra|
     assert_page "home", "/", served(extra)
     defaults = { root: "public_html/", clean_urls: false, https_only: false, canonical_host: false, encoding: "UTF-8", routes: {}, redirects: {}, proxies: {}, headers: {}, basic_auth: false, logging: { access: true, error: "error" } }
     assert_page "home", "/", served(extra.merge(defaults))
   end
 
-  it "listens on the port of the file unless told another" do
+  it "listens on the port of the file unless another is given" do
     port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
     own = served({ port: port }, binds: [], args: ["-o", "127.0.0.1"])
     assert_equal port, own.port
@@ -561,13 +561,13 @@ class SiteRulesTest < SiteCase
     refute_equal port, served({ port: port }).port
   end
 
-  it "explains each request in the error log when asked to debug" do
+  it "explains each request in the error log at the debug level" do
     own = served({ redirects: { "/old": { url: "/new" } } }, env: { "STATIC_DEBUG" => "1" })
     get("/old", to: own)
-    wait_until("the explanation") { own.stderr.include?("debug: GET /old") && own.stderr.include?("answer: 301 to /new") }
+    wait_until("the explanation") { own.stderr.include?("debug: GET /old") && own.stderr.include?("response: 301 to /new") }
   end
 
-  it "logs requests unless told not to" do
+  it "logs requests by default" do
     own = served(logging: { access: true })
     get("/wanted-line", to: own)
     wait_until("the log line") { (own.stdout + own.stderr).include?("/wanted-line") }

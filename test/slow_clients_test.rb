@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Slow clients hold no Ruby: a server with one thread goes on answering others, and memory stays bounded whatever a
-# client sends or does not take.
+# Slow clients occupy no Ruby thread: a server with one thread keeps serving others, and memory stays bounded whatever a
+# client sends or does not read.
 
 require "support/case"
-require "support/bystander"
+require "support/other_clients"
 
 SLOW_CLIENTS_APP = <<~'RUBY'
   require "digest"
@@ -57,17 +57,17 @@ SLOW_CLIENTS_APP = <<~'RUBY'
 RUBY
 
 class SlowReadersTest < Case
-  include Bystander
+  include OtherClients
 
   LARGE = "0123456789" * 500_000
 
   shared_server threads: "1:1", app: SLOW_CLIENTS_APP, files: { "large.log" => LARGE }
 
   %w[large large-each file].each do |path|
-    it "answers others while 5 MB of /#{path} are taken slowly, and leaves nothing out" do
+    it "serves others while 5 MB of /#{path} are read slowly, and sends them completely" do
       slow = Array.new(5) { connect(receive_buffer: 8192).write(request("GET", "/#{path}")) }
       heads = slow.map(&:read_head)
-      assert_quick "while #{slow.size} clients hold back"
+      assert_others_served "while #{slow.size} clients hold back"
       slow.zip(heads).first(2).each do |connection, head|
         body = connection.read_body(head).body
         assert_equal Digest::SHA256.hexdigest(LARGE), Digest::SHA256.hexdigest(body)
@@ -75,30 +75,30 @@ class SlowReadersTest < Case
     end
   end
 
-  it "keeps answering when slow readers disappear" do
+  it "keeps serving when slow readers disappear" do
     Array.new(10) { connect(receive_buffer: 8192).write(request("GET", "/large")) }.each do |connection|
       connection.read_head
       connection.reset!
     end
-    assert_quick "after they have gone"
+    assert_others_served "after they have gone"
   end
 end
 
 class SlowUploadsTest < Case
-  include Bystander
+  include OtherClients
 
   shared_server threads: "1:1", app: SLOW_CLIENTS_APP, settings: { limits: { max_body: 4 << 30 } }
 
-  it "does not enter Ruby before an upload is complete" do
+  it "does not call the app before an upload is complete" do
     body = Random.new(1).bytes(1_000_000)
     slow = Array.new(10) { connect.write(request("POST", "/digest/half", {}, body)[0..-500_001]) }
-    assert_quick "while uploads are half done"
+    assert_others_served "while uploads are half done"
     refute_includes File.read(server.path("seen.log")), "/digest/half"
     slow.each { |connection| connection.write(body[-500_000..]) }
     slow.each { |connection| assert_equal "1000000 #{Digest::SHA256.hexdigest(body)}", connection.read_response.body }
   end
 
-  it "spools a large body to a file without a name" do
+  it "spools a large body to an unlinked file" do
     body = "x" * 3_000_000
     connection = connect
     connection.write(request("POST", "/digest", {}, body)[0..-2])
@@ -108,19 +108,19 @@ class SlowUploadsTest < Case
     assert_match(/\A3000000 /, connection.read_response.body)
   end
 
-  it "drops a half-done upload whose client goes away" do
+  it "drops an incomplete upload when its client disconnects" do
     connection = connect
     connection.write(request("POST", "/never", {}, "x" * 1_000_000)[0..-2])
     connection.reset!
-    assert_quick "after it has gone"
+    assert_others_served "after it has gone"
     refute_includes File.read(server.path("seen.log")), "/never"
   end
 
   megabytes = Integer(ENV.fetch("TEST_UPLOAD_MIB", "200"))
 
   [["of declared length", false], ["in chunks", true]].each do |how, in_chunks|
-    it "takes an upload of #{megabytes} MiB #{how} in bounded memory" do
-      assert_quick "before"
+    it "accepts an upload of #{megabytes} MiB #{how} in bounded memory" do
+      assert_others_served "before"
       memory = watch_memory
       digest = Digest::SHA256.new
       connection = connect(deadline: 120)
@@ -133,13 +133,13 @@ class SlowUploadsTest < Case
       end
       connection.write("0\r\n\r\n") if in_chunks
       assert_equal "#{megabytes << 20} #{digest.hexdigest}", connection.read_response.body
-      assert_operator memory.call, :<, 48 << 20, "bytes by which all processes together grew"
+      assert_operator memory.call, :<, 48 << 20, "memory growth of all processes in bytes"
     end
   end
 
   private
 
-  # Samples the memory of the whole server; the returned lambda ends that and tells the growth.
+  # Samples the memory of the whole server; the returned lambda stops that and returns the growth.
   def watch_memory
     before = most = server.pss
     watching = true
@@ -158,18 +158,18 @@ class SlowUploadsTest < Case
 end
 
 class EndlessResponsesTest < Case
-  include Bystander
+  include OtherClients
 
-  it "holds back an endless response whose client takes nothing, in bounded memory" do
+  it "pauses an endless response whose client does not read, in bounded memory" do
     own = start(threads: "1:1", app: SLOW_CLIENTS_APP, settings: { limits: { response_memory: 1 << 20, response_spool: 8 << 20 } })
-    assert_quick "before", to: own
+    assert_others_served "before", to: own
     before = own.pss
     connection = connect(own, receive_buffer: 8192)
     connection.write(request("GET", "/endless"))
     head = connection.read_head
     assert_status 200, head
     stands_still(own)
-    assert_operator produced(own), :<, 64 << 20, "bytes that the app could write"
+    assert_operator produced(own), :<, 64 << 20, "bytes that the app has written"
     assert_operator own.pss - before, :<, 48 << 20
     halted = produced(own)
     connection.read_exactly(2 << 20)
@@ -177,10 +177,10 @@ class EndlessResponsesTest < Case
     wait_until("the app to go on") { produced(own) > halted }
     connection.reset!
     wait_until("the body to be closed") { File.exist?(own.path("closed.log")) }
-    assert_quick "after the client has gone", to: own
+    assert_others_served "after the client has gone", to: own
   end
 
-  it "closes the body when the client leaves a stream" do
+  it "closes the body when the client disconnects from a stream" do
     own = start(threads: "1:1", app: SLOW_CLIENTS_APP)
     connection = connect(own)
     connection.write(request("GET", "/ticking"))
@@ -188,10 +188,10 @@ class EndlessResponsesTest < Case
     assert_includes connection.read_some, "tick"
     connection.close
     wait_until("the body to be closed") { File.exist?(own.path("closed.log")) }
-    assert_quick "afterwards", to: own
+    assert_others_served "afterwards", to: own
   end
 
-  it "sends each piece of a stream when it is there" do
+  it "sends each piece of a stream at once" do
     own = start(threads: "1:1", app: SLOW_CLIENTS_APP)
     connection = connect(own)
     connection.write(request("GET", "/ticking"))
@@ -199,14 +199,14 @@ class EndlessResponsesTest < Case
     5.times { assert_includes connection.read_some, "tick" }
   end
 
-  it "gives up a client that takes nothing for longer than the send timeout" do
+  it "closes the connection of a client that does not read for the send timeout" do
     firebrick_only
     own = start(threads: "1:1", app: SLOW_CLIENTS_APP, settings: { timeouts: { send: 1 }, limits: { response_spool: 1 << 20 } })
     connection = connect(own, receive_buffer: 8192)
     connection.write(request("GET", "/endless"))
     connection.read_head
     wait_until("the body to be closed") { File.exist?(own.path("closed.log")) }
-    assert_quick "afterwards", to: own
+    assert_others_served "afterwards", to: own
   end
 
   private
@@ -226,28 +226,28 @@ class EndlessResponsesTest < Case
 end
 
 class DisconnectsTest < Case
-  include Bystander
+  include OtherClients
 
-  it "does not give the app a request whose client has gone while it was queued" do
+  it "does not pass on a queued request whose client has disconnected" do
     firebrick_only
     own = start(threads: "1:1", app: SLOW_CLIENTS_APP)
     holder = connect(own).write(request("GET", "/gate"))
     wait_until("it to hold the thread") { seen(own).include?("/gate") }
     gone = Array.new(5) { |i| connect(own).write(request("GET", "/never#{i}")) }
     waiting = connect(own).write(request("GET", "/patient"))
-    sleep 0.2
+    wait_for_requests(7, on: own)
     gone.each_with_index { |connection, i| i.even? ? connection.reset! : connection.close }
-    sleep 0.2
+    wait_for_requests(2, on: own)
     File.write(own.path("gate.log"), "open")
     assert_equal "opened", holder.read_response.body
     assert_equal "quick", waiting.read_response.body
     refute_match(/never/, seen(own))
   end
 
-  it "finishes quietly when the client leaves during its request" do
+  it "finishes silently when the client disconnects during its request" do
     own = start(threads: "1:1", app: SLOW_CLIENTS_APP)
     connect(own).write(request("GET", "/sleep")).tap { wait_until { seen(own).include?("/sleep") } }.reset!
-    assert_quick "afterwards", to: own
+    assert_others_served "afterwards", to: own
     assert_equal 1, seen(own).scan("/sleep").size
   end
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `firebrick top`: the live screen at a real terminal, and one screen as text and as JSON.
+# `firebrick top`: the live screen in a real terminal, and one screen as text and as JSON.
 
 require "support/case"
 require "support/load"
@@ -31,7 +31,7 @@ class TopCommandTest < Case
     @terminals&.each(&:close)
   end
 
-  # Where a server is asked.
+  # The control socket of a server.
   def socket(of = server)
     Dir.glob(File.join(of.run_dir, "**", "*")).find { |path| File.socket?(path) } or flunk "no control socket in #{of.run_dir}"
   end
@@ -40,13 +40,13 @@ class TopCommandTest < Case
     Terminal.new(Server.binary, "top", "--control", control, "--interval", "300ms", *args, **options).tap { |terminal| @terminals << terminal }
   end
 
-  # What `firebrick top` without a terminal says: output, errors, exit code.
+  # Runs `firebrick top` without a terminal: output, errors, exit code.
   def piped(*args, env: {})
     out, err, status = Open3.capture3(env, Server.binary, "top", *args, stdin_data: "")
     [out.force_encoding("UTF-8"), err, status.exitstatus]
   end
 
-  # Requests all the while, from four clients.
+  # Keeps four clients sending requests.
   def under_load(of = server, path: "/")
     load = Load.new(of.address, clients: 4, path: path).start
     yield
@@ -57,11 +57,11 @@ class TopCommandTest < Case
   it "shows figures that move, and quits cleanly" do
     terminal = top
     terminal.wait_for("Requests/s")
-    ["Response time, ms", "Queue 0 of", "CPU", "Memory", "Errors/s", "busy threads", "nothing is in flight", "q quit", /#{Regexp.escape(server.dir[-15..])} +pid/].each { |text| terminal.wait_for(text) }
+    ["Response time, ms", "Queue 0 of", "CPU", "Memory", "Errors/s", "busy threads", "no requests in flight", "q quit", /#{Regexp.escape(server.dir[-15..])} +pid/].each { |text| terminal.wait_for(text) }
     under_load { terminal.wait_for(/│[1-9][\d,.]*  peak/) }
     terminal.press("q")
     assert_equal 0, terminal.wait_exit
-    assert terminal.restored?, "the terminal is not as it was"
+    assert terminal.restored?, "the terminal is not restored"
     refute_match(/panicked/, terminal.sent)
   end
 
@@ -75,7 +75,7 @@ class TopCommandTest < Case
     end
   end
 
-  it "gives the terminal back when it is told to end" do
+  it "restores the terminal on TERM" do
     terminal = top
     terminal.wait_for("Requests/s")
     Process.kill("TERM", terminal.pid)
@@ -83,21 +83,21 @@ class TopCommandTest < Case
     assert terminal.restored?
   end
 
-  it "can be suspended and goes on" do
+  it "can be suspended and resumed" do
     terminal = top
     terminal.wait_for("Requests/s")
     terminal.press("\x1a")
     wait_until(within: 10) { terminal.stopped? } or flunk "it does not stop"
-    wait_until { terminal.restored? } or flunk "the terminal is not as it was while it is suspended"
+    wait_until { terminal.restored? } or flunk "the terminal is not restored while it is suspended"
     Process.kill("CONT", terminal.pid)
-    wait_until(within: 10) { !terminal.restored? } or flunk "it does not go on"
+    wait_until(within: 10) { !terminal.restored? } or flunk "it does not resume"
     terminal.wait_for("Requests/s")
     terminal.press("q")
     assert_equal 0, terminal.wait_exit
     assert terminal.restored?
   end
 
-  it "follows the size of its terminal, and says when it is too small" do
+  it "follows the size of its terminal, and reports when it is too small" do
     terminal = top
     terminal.wait_for("Requests/s")
     refute terminal.shows?("Response time p95"), "too narrow for that"
@@ -123,12 +123,12 @@ class TopCommandTest < Case
     terminal.press("\e")
     terminal.wait_for("Requests/s")
     assert_status 200, slow.read_response
-    terminal.wait_for("nothing is in flight")
+    terminal.wait_for("no requests in flight")
     terminal.press("q")
     assert_equal 0, terminal.wait_exit
   end
 
-  it "pauses, sorts, changes its interval and helps" do
+  it "pauses, sorts, changes its interval and shows help" do
     terminal = top
     terminal.wait_for("Requests/s")
     terminal.press("p")
@@ -140,12 +140,12 @@ class TopCommandTest < Case
     terminal.press("+")
     terminal.wait_for("every 500 ms")
     terminal.press("?")
-    terminal.wait_for("any key closes it")
+    terminal.wait_for("any key closes")
     terminal.press("x")
-    wait_until { !terminal.shows?("any key closes it") } or flunk "help stays"
+    wait_until { !terminal.shows?("any key closes") } or flunk "help stays"
   end
 
-  it "does without colours" do
+  it "works without colours" do
     plain = top(env: { "NO_COLOR" => "1" })
     plain.wait_for("Requests/s")
     refute_match(/\e\[(?:\d+;)*(?:3[0-7]|38;5;\d+|9[0-7])(?:;\d+)*m/, plain.sent)
@@ -154,16 +154,16 @@ class TopCommandTest < Case
     assert_match(/\e\[(?:\d+;)*(?:3[0-7]|38;5;\d+|9[0-7])(?:;\d+)*m/, coloured.sent)
   end
 
-  it "waits for a server that has gone, and says that another has come" do
+  it "waits for a stopped server, and reports a restart" do
     path = File.join(Dir.mktmpdir("firebrick-top"), "c.sock")
     first = start(app: APP, args: ["--control", path])
     terminal = top(control: path)
     terminal.wait_for("Requests/s")
     assert_empty first.finish
-    terminal.wait_for("No answer for")
+    terminal.wait_for("No response for")
     start(app: APP, args: ["--control", path])
-    terminal.wait_for("another server since")
-    refute terminal.shows?("No answer for")
+    terminal.wait_for("server restarted")
+    refute terminal.shows?("No response for")
   ensure
     FileUtils.remove_entry(File.dirname(path), true)
   end
@@ -175,7 +175,7 @@ class TopCommandTest < Case
     ["busy threads", "in flight", "Queue"].each { |text| refute terminal.shows?(text), text }
   end
 
-  it "shows what handlers on mruby do, where there are any" do
+  it "shows mruby handlers, if there are any" do
     skip "built without mruby" unless Server.mruby?
     handler = "lambda { |env| sleep 60 if env['PATH_INFO'] == '/waits'; [200, {}, ['hello']] }"
     own = start(app: APP, files: { "handler.rb" => handler }, settings: "front_threads = 1\n[routes]\n\"/mruby\" = \"handler.rb\"\n")
@@ -192,13 +192,13 @@ class TopCommandTest < Case
     refute other.shows?("Handlers"), "there are none"
   end
 
-  it "asks for a terminal, and says what does without" do
+  it "requires a terminal, and names the modes without one" do
     out, err, code = piped("--control", socket)
     assert_equal ["", 2], [out, code]
-    assert_match(/standard output is no terminal.*firebrick top --once/, err)
+    assert_match(/standard output is not a terminal.*firebrick top --once/, err)
   end
 
-  it "says that nothing runs" do
+  it "reports that no server is running" do
     Dir.mktmpdir do |dir|
       File.write(File.join(dir, "config.ru"), "run App")
       out, err, code = piped(dir, "--once", env: { "XDG_RUNTIME_DIR" => dir })
@@ -211,7 +211,7 @@ class TopCommandTest < Case
     end
   end
 
-  it "explains wrong words" do
+  it "reports invalid arguments" do
     _, err, code = piped("--interval", "soon", "--control", socket)
     assert_equal 2, code
     assert_match(/--interval soon: expected a time such as 500ms/, err)
@@ -229,25 +229,25 @@ class TopCommandTest < Case
     assert_operator out.lines.map { |line| line.chomp.size }.max, :<=, 90
   end
 
-  it "prints one object of JSON, of the interval and not of all time" do
+  it "prints one JSON object, for the interval only" do
     own = start(app: APP, workers: 2, threads: "3")
     10.times { assert_status 200, get("/slow?0", to: own) }
     2.times { assert_status 500, get("/broken", to: own) }
     before = own.stats["requests"]["total"]
     out, err, code = under_load(own) { piped("--once", "--json", "--interval", "2s", "--control", socket(own)) }
     assert_equal ["", 0], [err, code]
-    told = JSON.parse(out)
-    assert_equal ["firebrick top", 1], told.values_at("kind", "version")
-    assert_in_delta 2, told["interval_s"], 1.5
-    assert_operator told["requests_per_s"], :>, 0
-    assert_equal 0, told["errors_per_s"]["5xx"], "errors from before the interval"
-    assert_operator told["total_ms"]["count"], :<=, told["stats"]["requests"]["total"] - before
-    assert_operator told["total_ms"]["p99"], :>=, told["total_ms"]["p50"]
-    assert_equal([0, 1], told["workers"].map { |worker| worker["index"] })
-    assert_in_delta told["requests_per_s"], told["workers"].sum { |worker| worker["requests_per_s"] }, told["requests_per_s"] * 0.5
-    assert_operator told["cpus"], :>, 0
-    assert_operator told["pss_bytes"], :>, 1 << 20
-    assert_kind_of Array, told["requests"]
-    assert_equal 2, told["stats"]["requests"]["5xx"]
+    sample = JSON.parse(out)
+    assert_equal ["firebrick top", 1], sample.values_at("kind", "version")
+    assert_in_delta 2, sample["interval_s"], 1.5
+    assert_operator sample["requests_per_s"], :>, 0
+    assert_equal 0, sample["errors_per_s"]["5xx"], "errors from before the interval"
+    assert_operator sample["total_ms"]["count"], :<=, sample["stats"]["requests"]["total"] - before
+    assert_operator sample["total_ms"]["p99"], :>=, sample["total_ms"]["p50"]
+    assert_equal([0, 1], sample["workers"].map { |worker| worker["index"] })
+    assert_in_delta sample["requests_per_s"], sample["workers"].sum { |worker| worker["requests_per_s"] }, sample["requests_per_s"] * 0.5
+    assert_operator sample["cpus"], :>, 0
+    assert_operator sample["pss_bytes"], :>, 1 << 20
+    assert_kind_of Array, sample["requests"]
+    assert_equal 2, sample["stats"]["requests"]["5xx"]
   end
 end

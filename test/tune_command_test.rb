@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# `firebrick tune` on apps whose nature is known: what it says about them, what it recommends, how it ends.
+# `firebrick tune` on apps of known behaviour: its diagnosis, its recommendation, and how it ends.
 
 require "etc"
 require "open3"
@@ -8,7 +8,7 @@ require "support/case"
 
 class TuneCase < Case
   APPS = File.expand_path("apps/tune", __dir__)
-  # Enough to tell the natures apart, and no more: sixteen users, a table of four cells.
+  # Just enough to tell the apps apart: sixteen users, a table of four cells.
   LOAD = %w[-c 16 -n 160 --repeats 2].freeze
   GRID = %w[-w 1,2 -t 1,8].freeze
   CALM_TRIES = 3
@@ -26,7 +26,7 @@ class TuneCase < Case
     assert_empty left, "processes left behind"
   end
 
-  # A copy of an app of known nature, so that tests do not meet in one folder.
+  # A copy of a test app, so that each test has its own directory.
   def app(name)
     File.join(@folder, name).tap { |copy| FileUtils.cp_r(File.join(APPS, name), copy) unless File.exist?(copy) }
   end
@@ -51,14 +51,14 @@ class TuneCase < Case
     [out, err, status.exitstatus]
   end
 
-  # The JSON of a run that has to go well.
+  # The JSON of a run that must succeed.
   def tuned(*args)
     out, err, code = tune(*args, "--format", "json")
     assert_equal 0, code, "#{err}\n#{out}"
     JSON.parse(out)
   end
 
-  # The same when other programs leave the machine alone; where they do not, again, and then it counts as it is.
+  # The same, repeated once if other programs disturbed the measurement; the second result is used in any case.
   def tuned_calmly(*args)
     figures = nil
     CALM_TRIES.times do
@@ -86,8 +86,8 @@ class TuneCase < Case
   end
 end
 
-class TuneNatureTest < TuneCase
-  it "sees that an app waits, and gives it threads" do
+class TuneProfileTest < TuneCase
+  it "detects an app that waits, and recommends threads" do
     figures = tuned_calmly(app("sleep"), *GRID, *LOAD)
     assert_equal "waiting", figures.dig("nature", "kind"), words(figures)
     assert_equal 8, best(figures).last
@@ -97,19 +97,19 @@ class TuneNatureTest < TuneCase
     assert_in_delta 20, cell(figures, 1, 1)["app_ms"], 10
   end
 
-  it "sees that an app computes, and gives it processes" do
+  it "detects an app that computes, and recommends processes" do
     figures = tuned_calmly(app("cpu"), *GRID, *LOAD)
     assert_equal "computing", figures.dig("nature", "kind"), words(figures)
     assert_equal 2, best(figures).first, figures["recommendation"].inspect if Etc.nprocessors > 1
   end
 
-  it "sees that an app does both" do
+  it "detects an app that does both" do
     figures = tuned_calmly(app("mix"), *GRID, *LOAD)
     assert_equal "mixed", figures.dig("nature", "kind"), words(figures)
     assert_equal 8, best(figures).last
   end
 
-  it "finds a leak" do
+  it "detects a leak" do
     figures = tuned_calmly(app("leak"), "-w", "1", "-t", "4", "-c", "8", "-n", "1600", "--repeats", "2")
     leak = figures.dig("nature", "leak")
     refute_nil leak, words(figures)
@@ -117,17 +117,17 @@ class TuneNatureTest < TuneCase
     assert_match(/leak/, words(figures))
   end
 
-  it "does not find one where there is none" do
+  it "reports no leak for an app without one" do
     assert_nil tuned(app("sleep"), "-w", "1", "-t", "8", "-c", "8", "-n", "800").dig("nature", "leak")
   end
 
-  it "sees that an app holds the lock for nothing, and gives it processes" do
+  it "detects an app that holds the GVL while idle, and recommends processes" do
     figures = tuned_calmly(app("hog"), *GRID, *LOAD)
     assert_equal "lock_hog", figures.dig("nature", "kind"), words(figures)
     assert_equal 2, best(figures).first
   end
 
-  it "goes on when shapes crash, says where and why, and recommends what runs" do
+  it "continues when shapes crash, reports where and why, and recommends one that works" do
     out, err, code = tune(app("crash"), *GRID, *LOAD, "--json", File.join(@folder, "cells.json"))
     assert_equal 0, code, err
     figures = JSON.parse(File.read(File.join(@folder, "cells.json")))
@@ -146,23 +146,23 @@ class TuneSearchTest < TuneCase
     assert_operator best(figures).reduce(:*), :>=, 12, "sixteen users wait at a time: #{best(figures)}"
     refute_empty figures["looks"]
     refute_empty figures["predictions"]
-    refute_nil cell(figures, *best(figures)), "what is recommended was measured"
+    refute_nil cell(figures, *best(figures)), "the recommended shape was measured"
   end
 
-  it "does not try what crashed with fewer processes" do
+  it "does not try shapes larger than one that crashed" do
     figures = tuned(app("crash"), *LOAD)
     assert_equal 1, best(figures).first
     crashed = figures["cells"].select { |one| one["crashed"] }
     assert_equal([2], crashed.map { |one| one["processes"] })
   end
 
-  it "keeps to a budget and says what that rules out" do
+  it "respects a budget and reports what it rules out" do
     figures = tuned(app("sleep"), *GRID, *LOAD, "--db-connections", "8")
     assert_operator best(figures).reduce(:*), :<=, 8
     assert(figures.dig("recommendation", "rejected").any? { |one| one["shape"] == { "processes" => 2, "threads" => 8 } })
   end
 
-  it "keeps the server on fewer CPUs" do
+  it "limits the server to fewer CPUs" do
     figures = tuned(app("cpu"), "-w", "2", "-t", "1", "-c", "4", "-n", "60", "--cpus", "1")
     assert_equal [1.0, 1.0], figures["cells"].map { |one| one["cores"] } + [figures.dig("machine", "cpus_of_server")]
     assert_operator cell(figures, 2, 1)["cpu_cores"], :<, 1.2
@@ -177,7 +177,7 @@ class TuneSearchTest < TuneCase
     assert_empty others["unicorn"]["cells"], "unicorn has no threads"
   end
 
-  it "asks what a file of URLs says, and counts what fails" do
+  it "requests the URLs of a file, and counts failures" do
     dir = own_app(<<~'RUBY')
       run(->(env) { [env["PATH_INFO"] == "/wrong" ? 500 : 200, {}, [env["REQUEST_METHOD"], env["HTTP_X_A"].to_s]] })
     RUBY
@@ -190,14 +190,14 @@ class TuneSearchTest < TuneCase
 end
 
 class TuneEndTest < TuneCase
-  # Runs tune until a row of the table is there, sends it a signal, and waits for its end.
+  # Runs tune until a row of the table is printed, sends it a signal, and waits for its end.
   def interrupted(signal, *args)
     Open3.popen3(environment, Server.binary, "tune", *args, chdir: @folder) do |stdin, out, err, process|
       stdin.close
       text = +""
       text << out.readpartial(4096) until text.match?(/^ +1 +8 +\d/)
       wait_until(within: 20) { serving? }
-      # The guard is told of a server as soon as it runs, which is a moment later.
+      # The guard learns of a server a moment after it has started.
       sleep 0.3
       Process.kill(signal, process.pid)
       begin
@@ -209,7 +209,7 @@ class TuneEndTest < TuneCase
     end
   end
 
-  # A server of the next cell is there.
+  # The server of the next cell is running.
   def serving?
     Processes.in_directory(@folder).any? { |one| Processes.command(one.pid).include?("--workers=2") }
   end
@@ -219,10 +219,10 @@ class TuneEndTest < TuneCase
   end
 
   %w[INT TERM].each do |name|
-    it "ends cleanly with what it has after #{name}" do
+    it "ends cleanly with partial results after #{name}" do
       out, err, status = interrupted(name, app("sleep"), *GRID, "-c", "16", "-d", "2s")
       assert_equal 0, status.exitstatus, err
-      assert_match(/ended early/, out)
+      assert_match(/Stopped early/, out)
       assert_match(/Recommended: 1x8/, out)
       assert gone?
     end
@@ -231,15 +231,15 @@ class TuneEndTest < TuneCase
   it "leaves no server behind when it is killed" do
     _, _, status = interrupted("KILL", app("sleep"), *GRID, "-c", "16", "-d", "2s")
     assert_equal 9, status.termsig
-    assert gone?, "the guard ends what is left"
-    assert wait_until(within: 10) { Dir.empty?(File.join(@folder, "tmp")) }, "and removes what they wrote"
+    assert gone?, "the guard did not stop the server"
+    assert wait_until(within: 10) { Dir.empty?(File.join(@folder, "tmp")) }, "the guard did not remove its files"
   end
 end
 
 class TuneCommandTest < TuneCase
   parallel!
 
-  it "says what is wrong before it starts anything" do
+  it "reports mistakes before it starts anything" do
     out, err, code = tune(app("sleep"), "--memory", "lots", "--slo", "fast", "--workers", "0", "--against", "thin")
     assert_equal [2, ""], [code, out]
     ["--memory", "p95<200ms", "--workers", "1,2,10", "thin", "unicorn"].each { |word| assert_includes err, word }
@@ -257,17 +257,17 @@ class TuneCommandTest < TuneCase
   it "shows the log of an app that does not start" do
     out, _, code = tune(own_app("raise 'no database here'"), "-w", "1", "-t", "1")
     assert_equal 1, code
-    assert_match(/crashed: it ended before it was ready/, out)
+    assert_match(/crashed: exited before it was ready/, out)
     assert_match(/no database here/, out)
   end
 
-  it "does not wait for ever for an app to start" do
+  it "limits the time for an app to start" do
     out, _, code = tune(own_app("sleep 60\nrun ->(_) { [200, {}, []] }"), "-w", "1", "-t", "1", "--boot-timeout", "1s")
     assert_equal 1, code
-    assert_match(/crashed: .*1 s \(--boot-timeout\)|crashed: it ended before it was ready/, out)
+    assert_match(/crashed: .*1 s \(--boot-timeout\)|crashed: exited before it was ready/, out)
   end
 
-  it "refuses to change a file that is broken, before it measures" do
+  it "refuses to change an invalid file, before it measures" do
     dir = app("sleep")
     File.write(File.join(dir, "firebrick.toml"), "workers = = 1\n")
     out, err, code = tune(dir, "--write")
@@ -275,7 +275,7 @@ class TuneCommandTest < TuneCase
     assert_match(/firebrick\.toml/, err)
   end
 
-  it "writes what it recommends and keeps what is there" do
+  it "writes its recommendation and keeps the rest of the file" do
     dir = app("sleep")
     File.write(File.join(dir, "firebrick.toml"), "# ours\nthreads = \"1:5\" # few\n\n[limits]\nmax_body = \"1MB\"\n")
     out, err, code = tune(dir, "-w", "1", "-t", "3", "-c", "3", "-n", "30", "--repeats", "2", "--write", "--html", File.join(@folder, "report.html"))

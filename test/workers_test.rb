@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Workers come, work, die and are replaced; signals; fairness between clients.
+# Workers start, serve, die and are replaced; signals; fairness between clients.
 
 require "support/case"
 require "support/load"
@@ -21,17 +21,17 @@ WORKERS_APP = <<~'RUBY'
 RUBY
 
 class WorkerDeathTest < Case
-  it "answers 502 to the request that killed its worker, and to no other" do
+  it "responds with 502 to the request that killed its worker, and to no other" do
     firebrick_only
     own = start(workers: 6, threads: "1:1", app: WORKERS_APP)
     load = Load.new(own.address, clients: 30, path: "/20ms").start
-    wait_until("load") { load.served.size > 100 }
+    wait_until("load") { load.completed.size > 100 }
     5.times { assert_status 502, get("/suicide", to: own) }
-    so_far = load.served.size
-    wait_until("more load") { load.served.size > so_far + 100 }
+    so_far = load.completed.size
+    wait_until("more load") { load.completed.size > so_far + 100 }
     load.stop
     assert_empty load.errors
-    assert_equal [200], load.served.map(&:status).uniq
+    assert_equal [200], load.completed.map(&:status).uniq
     assert_equal 6, wait_until("six workers") { workers_of(own).size == 6 && workers_of(own) }.size
     wait_until("the log") { own.stderr.scan("/suicide").size >= 5 && own.stderr.match?(/KILL|signal 9/) }
   end
@@ -40,7 +40,7 @@ class WorkerDeathTest < Case
     firebrick_only
     own = start(workers: 6, threads: "1:1", app: WORKERS_APP)
     load = Load.new(own.address, clients: 60, path: "/20ms").start
-    wait_until("load") { load.served.size > 200 }
+    wait_until("load") { load.completed.size > 200 }
     kills = 0
     5.times do
       victim = wait_until("six workers") { workers_of(own).size == 6 && workers_of(own).sample }
@@ -50,26 +50,26 @@ class WorkerDeathTest < Case
     end
     load.stop
     assert_empty load.errors, "no client's connection may break"
-    lost = load.served.count { |one| one.status == 502 }
+    lost = load.completed.count { |one| one.status == 502 }
     assert_operator lost, :<=, kills
-    assert_equal [], load.served.map(&:status).uniq - [200, 502]
+    assert_equal [], load.completed.map(&:status).uniq - [200, 502]
   end
 
-  it "ends a worker that is stuck, with its backtrace in the log and 502 or 504 for the request" do
+  it "kills a stuck worker, logs its backtrace, and responds with 504 to the request" do
     firebrick_only
     own = start(threads: "1:1", app: WORKERS_APP, settings: { timeouts: { worker: 1 } })
     before = get("/pid", to: own).body
-    assert_status [502, 504], get("/stuck", to: own)
+    assert_status 504, get("/stuck", to: own)
     after = get("/pid", to: own)
     assert_status 200, after
     refute_equal before, after.body
     wait_until("the backtrace") { own.stderr.match?(/config\.ru:\d+/) && own.stderr.include?("/stuck") }
   end
 
-  it "shows why a worker dies when it starts, and tries again more slowly" do
+  it "logs why a worker dies at its start, and retries with back-off" do
     firebrick_only
     own = Server.new(exit_code: :any, app: <<~'RUBY')
-      # Every process that is forked from the one that has loaded the app dies at once.
+      # Every process forked from the one that loaded the app dies at once.
       Process.singleton_class.prepend(Module.new do
         def _fork
           pid = super
@@ -85,15 +85,15 @@ class WorkerDeathTest < Case
     @own_servers << own.launch
     starts = -> { File.exist?(own.path("starts.log")) ? File.readlines(own.path("starts.log")).map(&:to_f) : [] }
     wait_until("a few tries, or the end", within: 20) { starts.call.size >= 4 || !own.running? }
-    assert_includes own.stderr, "the reason why it died"
-    assert_match(/\b9\b/, own.stderr)
+    assert_logged "the reason why it died", on: own
+    assert_logged(/\b9\b/, on: own)
     times = starts.call
-    assert_operator times.size, :<, 60, "tries in quick succession"
+    assert_operator times.size, :<, 60, "too many attempts in a short time"
     gaps = times.each_cons(2).map { |a, b| b - a }
     assert_operator gaps.last, :>, gaps.first if gaps.size >= 3
   end
 
-  it "does not start with an app that cannot be loaded, and says where the fault is" do
+  it "refuses to start with an app that cannot be loaded, and shows where it fails" do
     firebrick_only
     { "raise \"the app's own fault\"" => /the app's own fault/, "require 'no/such/library'" => %r{no/such/library}, "run ->(_) { [" => /syntax/i,
       "exit 3" => /exit/i, "# nothing is run" => /run/ }.each do |source, reason|
@@ -101,7 +101,7 @@ class WorkerDeathTest < Case
       @own_servers << own.launch
       assert_equal 1, own.wait_exit, -> { own.report }
       assert_match reason, own.stderr
-      assert_match(/config\.ru(:2)?/, own.stderr)
+      assert_logged(/config\.ru(:2)?/, on: own)
       refute_match(/^\* Listening/, own.stdout)
     end
   end
@@ -117,13 +117,13 @@ class WorkerDeathTest < Case
     wait_until("all processes to end") { family.none? { |one| Processes.alive?(one) } }
   end
 
-  it "boots again when the template is killed" do
+  it "boots a new template when the template is killed" do
     firebrick_only
     own = start(workers: 2, app: WORKERS_APP)
     template = Processes.tree(own.pid).find { |one| one.parent == own.pid }
     Process.kill("KILL", template.pid)
     wait_until("a new template") { Processes.tree(own.pid).any? { |one| one.parent == own.pid && one.pid != template.pid } }
-    wait_until("an answer") { get("/pid", to: own).status == 200 }
+    wait_until("a response") { get("/pid", to: own).status == 200 }
   end
 
   private
@@ -145,7 +145,7 @@ class SignalsTest < Case
   end
 
   %w[TERM INT].each do |signal|
-    it "finishes what is being served at #{signal}, takes nothing new, and exits 0" do
+    it "finishes requests in progress at #{signal}, accepts no new ones, and exits 0" do
       firebrick_only
       own = start(app: WORKERS_APP)
       idle = connect(own)
@@ -162,19 +162,19 @@ class SignalsTest < Case
     end
   end
 
-  it "answers what is queued at TERM" do
+  it "serves queued requests at TERM" do
     firebrick_only
     own = start(threads: "1:1", app: WORKERS_APP)
     slow = in_flight(own)
     queued = Array.new(3) { connect(own).write(request("GET", "/pid")) }
-    sleep 0.2
+    wait_for_requests(4, on: own)
     own.signal("TERM")
     assert_equal "finished", slow.read_response.body
     queued.each { |connection| assert_status 200, connection.read_response }
     assert_equal 0, own.wait_exit
   end
 
-  it "ends at once at the second INT" do
+  it "exits at once at the second INT" do
     firebrick_only
     own = start(app: WORKERS_APP, exit_code: :any)
     slow = in_flight(own, "/slower")
@@ -186,7 +186,7 @@ class SignalsTest < Case
     assert slow.ended?
   end
 
-  it "cuts off what is not finished when the shutdown timeout is over" do
+  it "cuts off unfinished requests after the shutdown timeout" do
     firebrick_only
     own = start(app: WORKERS_APP, settings: { timeouts: { shutdown: 1 } }, exit_code: :any)
     slow = in_flight(own, "/slower")
@@ -195,7 +195,7 @@ class SignalsTest < Case
     assert slow.ended?
   end
 
-  it "does not wait for connections that the app has taken over" do
+  it "does not wait for hijacked connections" do
     firebrick_only
     own = start(settings: { timeouts: { shutdown: 25 } }, app: <<~'RUBY')
       run(lambda do |env|
@@ -222,7 +222,7 @@ class SignalsTest < Case
     end
   end
 
-  it "starts one worker more at TTIN and ends one at TTOU, without losing requests" do
+  it "starts a worker at TTIN and stops one at TTOU, without losing requests" do
     firebrick_only
     own = start(workers: 2, threads: "1:1", app: WORKERS_APP)
     load = Load.new(own.address, clients: 20, path: "/20ms").start
@@ -236,11 +236,11 @@ class SignalsTest < Case
     sleep 0.3
     load.stop
     assert_empty load.errors
-    assert_equal [200], load.served.map(&:status).uniq
-    assert_status 200, get("/pid", to: own), "the last worker stays"
+    assert_equal [200], load.completed.map(&:status).uniq
+    assert_status 200, get("/pid", to: own), "the last worker is kept"
   end
 
-  it "opens its logs again at HUP" do
+  it "reopens its logs at HUP" do
     firebrick_only
     own = start(app: WORKERS_APP, settings: { log: { access: "access.log" } })
     get("/before", to: own)
@@ -255,23 +255,23 @@ class SignalsTest < Case
     assert own.running?
   end
 
-  it "is not disturbed by WINCH, USR1 or a worker that is told to end" do
+  it "survives WINCH, USR1 and a worker that receives TERM" do
     firebrick_only
     own = start(workers: 2, threads: "1:1", app: WORKERS_APP)
     load = Load.new(own.address, clients: 10, path: "/20ms").start
-    wait_until("load") { load.served.size > 50 }
+    wait_until("load") { load.completed.size > 50 }
     own.signal("WINCH")
-    Process.kill("TERM", load.served.last.body.to_i)
-    wait_until("a new worker") { load.served.map(&:body).uniq.size >= 3 }
+    Process.kill("TERM", load.completed.last.body.to_i)
+    wait_until("a new worker") { load.completed.map(&:body).uniq.size >= 3 }
     load.stop
     assert_empty load.errors
-    assert_equal [200], load.served.map(&:status).uniq
+    assert_equal [200], load.completed.map(&:status).uniq
   end
 
   private
 
   def recent_pids(load)
-    load.served.last(60).map(&:body).uniq
+    load.completed.last(60).map(&:body).uniq
   end
 end
 
@@ -279,33 +279,33 @@ class FairnessTest < Case
   CLIENTS = 200
   WORKERS = 6
 
-  it "serves nobody twice before another that has waited longer" do
+  it "serves no client twice before another that waited longer" do
     firebrick_only
     own = start(workers: WORKERS, threads: "1:1", app: WORKERS_APP)
     load = Load.new(own.address, clients: CLIENTS, path: "/20ms").start
-    wait_until("enough answers", within: 60) { load.served.size > CLIENTS * 8 }
+    wait_until("enough responses", within: 60) { load.completed.size > CLIENTS * 8 }
     load.stop
     assert_empty load.errors
-    assert_equal [200], load.served.map(&:status).uniq
-    steady = load.served.drop(CLIENTS).first(CLIENTS * 5)
-    assert_empty steady.flat_map { |waiting| served_twice_before(waiting, steady) }.uniq, "clients that were served twice before another that had waited longer"
+    assert_equal [200], load.completed.map(&:status).uniq
+    steady = load.completed.drop(CLIENTS).first(CLIENTS * 5)
+    assert_empty steady.flat_map { |waiting| served_twice_before(waiting, steady) }.uniq, "clients served twice before another that waited longer"
   end
 
-  it "keeps the slowest near the median" do
+  it "keeps the slowest response near the median" do
     firebrick_only
     own = start(workers: WORKERS, threads: "1:1", app: WORKERS_APP)
     load = Load.new(own.address, clients: CLIENTS, path: "/20ms").start
-    wait_until("enough answers", within: 60) { load.served.size > CLIENTS * 8 }
+    wait_until("enough answers", within: 60) { load.completed.size > CLIENTS * 8 }
     load.stop
-    times = load.served.drop(CLIENTS * 2).first(CLIENTS * 5).map { |one| one.answered - one.asked }.sort
+    times = load.completed.drop(CLIENTS * 2).first(CLIENTS * 5).map { |one| one.received_at - one.sent_at }.sort
     assert_operator times[times.size * 99 / 100], :<, times[times.size / 2] * 1.3, "p99 against the median"
   end
 
   private
 
-  # Clients that asked twice after +waiting+ did, and had both answers before it had its own.
+  # Clients that sent two requests after +waiting+ sent its own, and had both responses first.
   def served_twice_before(waiting, served)
-    overtaking = served.select { |one| one.asked > waiting.asked && one.answered < waiting.answered }
+    overtaking = served.select { |one| one.sent_at > waiting.sent_at && one.received_at < waiting.received_at }
     overtaking.group_by(&:client).select { |_, answers| answers.size > 1 }.keys
   end
 end
@@ -331,7 +331,7 @@ class BurstTest < Case
     assert_match(/^Keep-Alive requests:\s+10000$/, out) unless Server.puma?
   end
 
-  it "answers 2,000 connections that are opened at once" do
+  it "serves 2,000 connections that are opened at once" do
     sockets = Array.new(2000) do
       socket = Socket.new(Socket::AF_INET, Socket::SOCK_STREAM)
       socket.connect_nonblock(Socket.sockaddr_in(server.port, "127.0.0.1"), exception: false)

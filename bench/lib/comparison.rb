@@ -7,7 +7,7 @@ require_relative "redis_server"
 require_relative "server"
 
 module Bench
-  # One figure set of one server in one round. CPU in milliseconds per request, PSS in MiB.
+  # The figures of one server in one round. CPU in milliseconds per request, PSS in MiB.
   Result = Struct.new(:sample, :cpu_ms, :pss, :pss_start, :killed, keyword_init: true) do
     def rate = sample.seconds&.positive? ? sample.requests / sample.seconds : nil
   end
@@ -16,10 +16,10 @@ module Bench
   class Comparison
     SERVER_CPU = 0
     LOAD_CPU = 1
-    # Work that a server put off until after its last answer is its work too.
+    # Work that a server defers until after its last response counts, too.
     SETTLE_SECONDS = 0.1
     BACKEND_SHAPE = [1, 1].freeze
-    # When memory is looked at while a load runs: at this part of its time.
+    # Memory is sampled during a load, at this fraction of its time.
     LATE = 0.8
 
     def initialize(scenario, options, dir)
@@ -28,12 +28,12 @@ module Bench
       @dir = dir
       @pinned = options.pin && scenario.pinned
       @servers = options.servers_for(scenario)
-      @folder = scenario.site ? Sites.folder(scenario.site, dir) : File.expand_path("../apps/#{scenario.app}", __dir__)
+      @folder = scenario.folder(dir)
     end
 
     def shape = (@options.shape unless @scenario.peers) || @scenario.shape
 
-    # { server name => [Result or Failure per round] }; the block is told the name before each.
+    # Returns { server name => [Result or Failure per round] }; the block gets the name before each measurement.
     def run
       redis = RedisServer.new(@dir, cpu: (LOAD_CPU if @pinned)) if @scenario.redis
       backend = start_backend if @scenario.backend
@@ -58,7 +58,7 @@ module Bench
                                home: File.join(@dir, "home-#{@scenario.name}-#{name}"), **rest)
     end
 
-    # What the proxies ask, on the load's processor: its CPU is nobody's.
+    # The backend of the proxies, on the load generator's processor; its CPU is not counted.
     def start_backend
       backend = server("backend", @scenario.backend, cpu: LOAD_CPU)
       backend.start(@folder, BACKEND_SHAPE) { |port| check(port) }
@@ -88,29 +88,29 @@ module Bench
       sample = @scenario.load.run(url, setting)
       sleep SETTLE_SECONDS
       cpu = server.tree.cpu_seconds - before
-      raise Failure, "no request of the load was answered (#{sample.errors} errors)" if sample.requests.zero?
+      raise Failure, "no request of the load got a response (#{sample.errors} errors)" if sample.requests.zero?
 
       Result.new(sample: sample, cpu_ms: cpu * 1000 / sample.requests, pss: [server.tree.pss_mib, *late&.value].max, pss_start: pss_start)
     ensure
       late&.kill
     end
 
-    # With all connections open: what a server lets go with its clients counts too.
+    # Sampled with all connections open: memory that a server frees when clients disconnect counts, too.
     def pss_late(server)
       sleep LATE * @options.seconds
       server.tree.pss_mib
     end
 
-    # True when the app gave the one correct answer; a wrong one is a Failure, not a reason to wait.
+    # True when the app sent the one correct body; a wrong one is a Failure, not a reason to wait.
     def check(port)
       response = Net::HTTP.start("127.0.0.1", port, read_timeout: 10) { |http| http.request(request) }
       return true if response.code == "200" && response.body.bytesize == @scenario.bytes &&
                      Digest::SHA256.hexdigest(response.body) == @scenario.sha256
 
-      raise Failure, "wrong answer: status #{response.code}, #{response.body.bytesize} bytes, SHA-256 " \
+      raise Failure, "wrong response: status #{response.code}, #{response.body.bytesize} bytes, SHA-256 " \
                      "#{Digest::SHA256.hexdigest(response.body)}; expected 200, #{@scenario.bytes} bytes, #{@scenario.sha256}"
     rescue Net::ReadTimeout, Net::HTTPBadResponse => e
-      raise Failure, "no correct answer: #{e.class}: #{e.message}"
+      raise Failure, "no correct response: #{e.class}: #{e.message}"
     end
 
     def request

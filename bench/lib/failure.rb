@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Bench
-  # What a person can put right: the message says what was expected and what to do.
+  # An error that the user can fix: the message says what was expected and what to do.
   class Failure < StandardError
-    # A number of an option that has to be one at least.
+    # Raises unless an option's number is at least 1.
     def self.unless_positive(flag, number)
       raise self, "#{flag} #{number}: expected a whole number of at least 1, such as #{flag} 3" if number < 1
 
@@ -11,6 +11,6 @@ module Bench
     end
   end
 
-  # A load generator that did not come to its end, as siege does now and then: worth another try.
+  # A load generator that did not finish, as siege sometimes does: worth another attempt.
   class Late < Failure; end
 end

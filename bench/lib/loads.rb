@@ -6,18 +6,18 @@ require_relative "failure"
 require_relative "machine"
 
 module Bench
-  # Load generators. Each answers `program`, `to_s` (for the report), `warm_up` and `run`.
+  # Load generators. Each has `program`, `to_s` (for the report), `warm_up` and `run`.
   #
-  # 1. `run` answers a Sample, or raises Failure when the program gives no result in time.
-  # 2. A request that was not answered with 2xx or 3xx counts as an error, one never sent too.
+  # 1. `run` returns a Sample, or raises Failure when the program gives no result in time.
+  # 2. A request without a 2xx or 3xx response counts as an error, and so does one that was never sent.
   module Loads
-    # requests answered, seconds taken, latencies in milliseconds (nil where the program tells none).
+    # responses, seconds taken, latencies in milliseconds (nil where the program does not report them).
     Sample = Struct.new(:requests, :seconds, :errors, :p50, :p99, :longest, keyword_init: true)
 
-    # Where and how a generator runs: seconds for those that run by time, its processor, a folder for its files.
+    # How a generator runs: seconds for those that run by time, its processor, a directory for its files.
     Setting = Struct.new(:seconds, :cpu, :dir, keyword_init: true)
 
-    # Runs a command on the generator's processor and answers what it printed.
+    # Runs a command on the generator's processor and returns its output.
     def self.capture(words, setting, limit:, env: {})
       IO.popen([env, *Machine.pinned(setting.cpu, words), { in: File::NULL, err: %i[child out] }]) do |io|
         ended = false
@@ -34,7 +34,7 @@ module Bench
       SCRIPT = File.expand_path("../wrk.lua", __dir__)
       WARM_UP_SECONDS = 1
 
-      # files and folders: how many there are to be asked for at random, see Sites.many_path; 0: the URL alone.
+      # files and folders: how many random files to request, see Sites.many_path; 0: only the URL.
       def initialize(connections:, headers: {}, upload: 0, files: 0, folders: 0)
         @connections = connections
         @headers = headers
@@ -89,7 +89,7 @@ module Bench
       # Reads ab's text and its CSV of percentiles ("50,1.234" per line, milliseconds).
       def self.parse(text, csv, requests)
         done = text[/^Complete requests:\s+(\d+)/, 1]
-        # When ab gives up it prints no summary, only how far it came.
+        # When ab gives up it prints no summary, only its progress.
         done ||= text[/^Total of (\d+) requests completed/, 1] || 0
         failed = [/^Failed requests:\s+(\d+)/, /^Non-2xx responses:\s+(\d+)/].sum { |line| text[line, 1].to_i }
         times = csv.lines.drop(1).to_h { |line| line.split(",").then { |percent, ms| [percent.to_i, ms.to_f] } }
@@ -109,7 +109,7 @@ module Bench
       end
     end
 
-    # Users who each send a number of requests, one connection per request.
+    # Users that each send a number of requests, one connection per request.
     class Siege
       CONFIG = File.expand_path("../siege.conf", __dir__)
 
@@ -126,7 +126,7 @@ module Bench
 
       def run(url, setting)
         words = %W[siege -R #{CONFIG} -b -c#{@users} -r#{@repeats} #{url}]
-        # siege writes a configuration of its own into HOME when it finds none.
+        # siege writes a configuration into HOME if there is none.
         text = Loads.capture(words, setting, limit: 300, env: { "HOME" => setting.dir })
         self.class.parse(text, @users * @repeats)
       end

@@ -5,7 +5,7 @@ require "socket"
 require_relative "failure"
 
 module Bench
-  # The machine that measures: its programs, its processors, a free port, whether it is quiet.
+  # The measuring machine: its programs, its processors, a free port, its idle state.
   module Machine
     PACKAGES = { "wrk" => "wrk", "ab" => "apache2-utils", "siege" => "siege",
                  "redis-server" => "redis-server", "taskset" => "util-linux", "puma" => "puma",
@@ -31,17 +31,17 @@ module Bench
       ENV.fetch("PATH", "").split(":").any? { |folder| File.executable?(File.join(folder, program)) }
     end
 
-    # Command words that start `words` on one processor, or the words as they are when cpu is nil.
+    # The command words to start `words` on one processor; unchanged if cpu is nil.
     def pinned(cpu, words)
       cpu ? ["taskset", "-c", cpu.to_s, *words] : words
     end
 
-    # A TCP port that nothing listens on just now.
+    # A TCP port that is free at the moment.
     def free_port
       Socket.tcp_server_sockets("127.0.0.1", 0) { |sockets| return sockets.first.local_address.ip_port }
     end
 
-    # Share of the processors' time (0.0 to 1.0) that others use just now.
+    # Share of the processors' time (0.0 to 1.0) that other programs use at the moment.
     def busy_share(seconds = 0.5)
       before = cpu_times
       sleep seconds

@@ -10,18 +10,18 @@ require_relative "scenarios"
 require_relative "server"
 
 module Bench
-  # What a person asked for on the command line, checked.
+  # The command line's options, validated.
   class Options
     ROOT = File.expand_path("../..", __dir__)
     PUMA = "puma -b tcp://127.0.0.1:{port} -w {cluster} -t {threads}:{threads} -e production {preload}"
     FIREBRICK = "{firebrick} -p {port} -w {workers} -t {threads}:{threads} -e production -q {dir}"
-    HINT = "; build it with `cargo build --release`, name another with FIREBRICK=PATH, " \
+    HINT = "; build it with `make dist`, name another with FIREBRICK=PATH, " \
            "or leave it out with --without firebrick"
 
     attr_reader :servers, :scenarios, :rounds, :seconds, :json, :pin, :shape
 
     def initialize(words, env: ENV)
-      @firebrick = env.fetch("FIREBRICK") { File.join(ROOT, "target/release/firebrick") }
+      @firebrick = env.fetch("FIREBRICK") { File.join(ROOT, "target/dist/firebrick") }
       @servers = { "puma" => PUMA, "firebrick" => with_path(FIREBRICK) }
       @left_out = []
       @pin = true
@@ -37,7 +37,7 @@ module Bench
       raise Failure, "#{e.message}; --help lists the options"
     end
 
-    # Raises Failure when a program that these scenarios and servers need is missing.
+    # Raises Failure if a program that these scenarios and servers need is missing.
     def need_programs
       if pin && Etc.nprocessors < 2
         raise Failure, "servers and load generators are kept apart on processors 0 and 1, but there is one: give --no-pin"
@@ -53,8 +53,8 @@ module Bench
       end
     end
 
-    # { name => Peer }: those of the command line for an app, the installed ones of the scenario's own otherwise; none when
-    # what stands behind them is not installed.
+    # { name => Peer }: the command line's servers for an app, otherwise the installed ones of the scenario; none if their backend is
+    # not installed.
     def servers_for(scenario)
       return servers.transform_values { |template| Peer.new(command: template) } unless scenario.peers
       return {} if absent?("backend", scenario.backend)
@@ -63,7 +63,7 @@ module Bench
               .transform_values { |peer| Peer.new(command: with_path(peer.command), config: peer.config) }
     end
 
-    # A line for each program that is not installed: what was left out of which scenarios.
+    # A line for each missing program, with what was left out of which scenarios.
     def notes
       left_out = scenarios.select(&:peers).flat_map do |one|
         everybody = one.peers.except(*@left_out).to_a << ["backend", one.backend]
@@ -76,7 +76,7 @@ module Bench
 
     private
 
-    # Firebrick is never absent: without it there is nothing to compare, `need_programs` says so.
+    # Firebrick is never absent: without it there is nothing to compare, and `need_programs` fails.
     def absent?(name, peer)
       peer && name != "firebrick" && !Machine.there?(program(peer))
     end

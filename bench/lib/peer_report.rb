@@ -3,8 +3,8 @@
 require_relative "report"
 
 module Bench
-  # The table of the scenarios without an app. They are about a few microseconds each, and about one question: what part of
-  # a peer's CPU Firebrick takes, beside the part that it should take at most; so each peer's row has the answer.
+  # The table of the scenarios without an app. Requests take a few microseconds each, and the table is about the ratio of
+  # Firebrick's CPU to a peer's, next to the goal for it; so each peer's row has that ratio.
   class PeerReport < Report
     HEAD = ["scenario", "server", "requests/s", "CPU µs/request", "firebrick's part of it", "at most", "p50 ms", "p99 ms",
             "max ms", "errors", "PSS MiB at start", "PSS MiB"].freeze
@@ -12,7 +12,7 @@ module Bench
 
     def self.head(_first) = "| #{HEAD.join(' | ')} |\n|#{'---|' * 2}#{'---:|' * (HEAD.size - 2)}"
 
-    # wanted: { peer => the part of its CPU that is ours at most }; limits: { start:, load: } in MiB for Firebrick.
+    # wanted: { peer => the largest ratio of our CPU to its CPU }; limits: { start:, load: } in MiB for Firebrick.
     def initialize(name, shape, results, wanted: {}, limits: {})
       super(name, shape, results)
       @wanted = wanted

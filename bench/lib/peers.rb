@@ -3,20 +3,20 @@
 require "etc"
 
 module Bench
-  # How a server is started: command line, and files of configuration (name => text) that are written into its own folder
-  # `{home}` first. Both have placeholders, see Server.command.
+  # How a server is started: its command line, and configuration files (name => text) that are first written into its own
+  # directory `{home}`. Both have placeholders, see Server.command.
   Peer = Struct.new(:command, :config, keyword_init: true) do
     def initialize(config: {}, **rest) = super
   end
 
-  # The servers of scenarios without an app: one process and one thread each, no access log, connections kept for as long
-  # as the load lasts, and what their own manuals advise for speed.
+  # The servers of scenarios without an app: one process and one thread each, no access log, connections kept as long as the
+  # load lasts, and the settings that their manuals recommend for speed.
   module Peers
-    # Whom a server that root starts shall be: otherwise somebody who may not read the folder of the bench.
+    # The user of servers started by root; their default user may not be able to read the bench's directory.
     USER = Process.uid.zero? ? Etc.getpwuid(0).name : nil
     FIREBRICK = "{firebrick} serve {home} -p {port} --control off --front-threads 1 -q"
 
-    # The files that nginx would otherwise keep where only root may write.
+    # Paths that nginx would otherwise place where only root may write.
     NGINX = <<~CONF.freeze
       daemon off; worker_processes 1; worker_rlimit_nofile 20000; #{"user #{USER};" if USER}
       pid {home}/nginx.pid; error_log {home}/error.log;
@@ -30,7 +30,7 @@ module Bench
 
     def self.nginx(http) = Peer.new(command: "nginx -c {home}/nginx.conf", config: { "nginx.conf" => "#{NGINX}#{http}}\n" })
 
-    # H2O with the files that its configuration names; `paths` is what it answers there, as YAML on one line.
+    # H2O with the files that its configuration needs; `paths` is the configuration of its paths, as YAML on one line.
     def self.h2o(paths, program: "h2o", files: {})
       Peer.new(command: "#{program} -c {home}/h2o.yaml", config: { "h2o.yaml" => <<~YAML, **files })
         num-threads: 1
@@ -43,7 +43,7 @@ module Bench
       YAML
     end
 
-    # H2O with a handler on its mruby.
+    # H2O with an mruby handler.
     def self.h2o_mruby(handler, program: "h2o")
       h2o('{ "/": { mruby.handler-file: "{home}/handler.rb" } }', program: program, files: { "handler.rb" => handler })
     end
@@ -68,13 +68,13 @@ module Bench
           location / { proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection ""; }
         }
       CONF
-      # What a configuration of one line gives: HTTP/1.0, a connection for each request.
+      # The result of a one-line configuration: HTTP/1.0, a connection for each request.
       "nginx-plain" => nginx(<<~CONF)
         server { listen 127.0.0.1:{port}; location / { proxy_pass http://127.0.0.1:{backend}; } }
       CONF
     }.freeze
 
-    # What stands behind the proxies: the body comes from the configuration, no file is read.
+    # The backend of the proxies: the body comes from the configuration, no file is read.
     BACKEND_BODY = "#{'0123456789abcde ' * 64}\n".freeze
     BACKEND = nginx(%(server { listen 127.0.0.1:{port}; default_type text/plain; return 200 "#{BACKEND_BODY}"; }\n))
   end

@@ -3,16 +3,16 @@
 require "etc"
 
 module Bench
-  # What a server costs: CPU time and memory of a process and everything under it.
+  # The cost of a server: CPU time and memory of a process and all its descendants.
   #
   # 1. The tree is the root, its descendants, and every process of the root's session
-  #    (which also holds those whose parent has gone).
+  #    (including orphaned ones).
   # 2. CPU of a living process comes from its CPU clock (nanoseconds, threads that
   #    ended included); CPU of processes that ended comes from cutime + cstime of the
   #    parent that reaped them. A difference of two totals is therefore complete as
   #    long as dead children were reaped by a member of the tree.
   # 3. Memory is PSS: pages shared by n processes count 1/n each, so the sum over a
-  #    tree is what it takes from the machine.
+  #    tree is the memory that it uses.
   class ProcessTree
     TICKS = Etc.sysconf(Etc::SC_CLK_TCK).to_f
     Entry = Struct.new(:pid, :state, :ppid, :session, :reaped_seconds)
@@ -32,7 +32,7 @@ module Bench
       found.each { |entry| found.concat(children.fetch(entry.pid, []) - found) }
     end
 
-    # Members that still run.
+    # Running members.
     def living
       members.reject { |entry| %w[Z X].include?(entry.state) }
     end
@@ -47,7 +47,7 @@ module Bench
       members.sum { |entry| self.class.pss_kib(entry.pid) } / 1024.0
     end
 
-    # Kills what is left of the tree and answers how many processes that were.
+    # Kills the rest of the tree and returns the number of processes killed.
     def kill
       living.count do |entry|
         Process.kill(:KILL, entry.pid)
@@ -56,7 +56,7 @@ module Bench
       end
     end
 
-    # One parsed /proc/PID/stat (see proc(5)), or nil when the process has gone.
+    # One parsed /proc/PID/stat (see proc(5)), or nil when the process is gone.
     def self.stat(pid)
       fields = File.read("/proc/#{pid}/stat").rpartition(") ").last.split
       Entry.new(pid.to_i, fields[0], fields[1].to_i, fields[3].to_i, fields.values_at(13, 14).sum(&:to_i) / TICKS)

@@ -5,14 +5,14 @@ require_relative "failure"
 require_relative "machine"
 
 module Bench
-  # A real Redis on a free port, in memory only, with the keys that the apps and handlers read.
+  # A real Redis on a free port, without persistence, with the keys that the apps and handlers read.
   class RedisServer
     SET = %(MSET greeting "Hello from Redis" foo bar\r\n)
     BOOT_SECONDS = 10
 
     attr_reader :port, :url
 
-    # dir: folder for its log; cpu: processor to run on, or nil for any.
+    # dir: directory for its log; cpu: processor to run on, nil for any.
     def initialize(dir, cpu: nil)
       Machine.need("redis-server")
       @port = Machine.free_port
@@ -30,10 +30,10 @@ module Bench
     private
 
     def seed(deadline)
-      answer = Socket.tcp("127.0.0.1", @port) { |socket| socket.write(SET) && socket.gets }
-      answer == "+OK\r\n" or give_up("answered #{answer.inspect} to MSET")
+      reply = Socket.tcp("127.0.0.1", @port) { |socket| socket.write(SET) && socket.gets }
+      reply == "+OK\r\n" or give_up("replied #{reply.inspect} to MSET")
     rescue Errno::ECONNREFUSED
-      give_up("did not answer within #{BOOT_SECONDS} s") if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+      give_up("did not reply within #{BOOT_SECONDS} s") if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
       sleep 0.05
       retry
     end

@@ -6,8 +6,8 @@ require_relative "failure"
 module Bench
   # Turns the results of a comparison into rows of a Markdown table.
   #
-  # A figure is the median of the rounds. A ratio is the median of the rounds' own ratios
-  # to the first server: what disturbs the machine for a while disturbs both sides of it.
+  # A figure is the median of the rounds. A ratio is the median of each round's ratio to the first
+  # server, so that a temporary disturbance of the machine affects both sides.
   class Report
     HEAD = ["scenario", "shape", "server", "requests/s", "CPU ms/request", "x CPU", "p50 ms", "p99 ms", "p99/p50",
             "max ms", "errors", "PSS MiB", "x PSS"].freeze
@@ -31,7 +31,7 @@ module Bench
       end
     end
 
-    # Lines about what went wrong, for below the table.
+    # Lines about failures, below the table.
     def notes
       @results.flat_map do |server, rounds|
         failures = rounds.grep(Failure).map(&:message).uniq.map { |message| "#{@name}, #{server}: #{message}" }
@@ -41,7 +41,7 @@ module Bench
       end
     end
 
-    # True when some request or a whole round failed.
+    # True if any request or round failed.
     def failed? = @results.values.flatten.any? { |one| one.is_a?(Failure) || one.sample.errors.positive? }
 
     def to_h
@@ -79,7 +79,7 @@ module Bench
       number(self.class.median(pairs.filter_map { |own, other| own.fdiv(other) if other.positive? }), 2)
     end
 
-    # Fixed places for small numbers, thousands separated for large ones.
+    # Fixed decimals for small numbers, thousands separators for large ones.
     def number(value, places)
       return "–" unless value
       return value.round.to_s.gsub(/(\d)(?=(\d{3})+\z)/, '\1,') if value >= 1_000

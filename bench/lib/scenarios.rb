@@ -6,26 +6,29 @@ require_relative "peers"
 require_relative "sites"
 
 module Bench
-  # What is measured: one entry per row group of the report.
+  # The scenarios: one entry per group of rows of the report.
   #
-  # name: what a person types; app: folder under apps/; load: a load generator;
-  # shape: [workers, threads]; pinned: server and generator each on a processor of its own
+  # name: for the command line; app: directory under apps/; load: a load generator;
+  # shape: [workers, threads]; pinned: server and generator each on its own processor
   # (otherwise both use all); redis: needs a Redis; upload: bytes of the POST, or 0;
-  # bytes and sha256: the one correct body; path: where it is.
-  # Without an app: site: a folder of Sites; peers: the servers; backend: the Peer behind the proxies; wanted: for a peer,
-  # the part of its CPU that Firebrick takes at most; limits: Firebrick's memory at most, in MiB, at the start and under load.
+  # bytes and sha256: of the one correct body; path: its URL path.
+  # Without an app: site: a directory of Sites; peers: the servers; backend: the Peer behind the proxies; wanted: for each
+  # peer, the largest ratio of Firebrick's CPU to its CPU; limits: Firebrick's memory limits in MiB, at the start and under load.
   Scenario = Struct.new(:name, :app, :load, :shape, :pinned, :redis, :upload, :bytes, :sha256, :path,
                         :site, :peers, :backend, :wanted, :limits, keyword_init: true) do
     def initialize(pinned: true, redis: false, upload: 0, shape: [1, 5], path: "/", wanted: {}, limits: {}, **rest) = super
 
     def shape_name = shape.join("x")
+
+    # The folder that servers start in: an app's, or that of a site made below `dir`.
+    def folder(dir) = site ? Sites.folder(site, dir) : File.expand_path("../apps/#{app}", __dir__)
   end
 
   SHAPES = %w[1x1 1x10 1x100 2x1 2x10 10x1 10x10].freeze
   QUICK = %w[hello-64 page-200 redis-64 page-ab].freeze
   UPLOAD_BYTES = 65_536
 
-  # What a browser sends with a navigation besides Host.
+  # The headers of a browser's navigation besides Host.
   BROWSER_HEADERS = {
     "Accept" => "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
     "Accept-Encoding" => "gzip, deflate, br, zstd",

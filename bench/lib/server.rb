@@ -9,20 +9,20 @@ require_relative "process_tree"
 module Bench
   # One run of one server: started from its command template, checked, stopped.
   #
-  # 1. It runs in the folder of the app or site, as leader of its own session, its output in a log file.
-  # 2. `start` returns once the app has answered correctly, or raises Failure with the log's end.
-  # 3. `stop` asks with TERM, waits, then kills what is left; it touches no other process.
+  # 1. It runs in the directory of the app or site, as leader of its own session, with its output in a log file.
+  # 2. `start` returns once the app's response is correct, or raises Failure with the end of the log.
+  # 3. `stop` sends TERM, waits, then kills the rest of the tree; no other process is affected.
   class Server
     BOOT_SECONDS = 30
     STOP_SECONDS = 10
-    # Settings that servers read from the environment and that would change the comparison.
+    # Environment variables that servers read and that would change the comparison.
     UNSET = %w[PORT WEB_CONCURRENCY RAILS_ENV RAILS_MAX_THREADS RAILS_MIN_THREADS
                MIN_THREADS MAX_THREADS PUMA_MIN_THREADS PUMA_MAX_THREADS THREADS WORKERS].freeze
 
     attr_reader :port, :tree
 
-    # template: command line with placeholders; log: path of the log file; config: files to write into the folder `home`
-    # first (name => text with placeholders); values: placeholders besides those of every server.
+    # template: command line with placeholders; log: path of the log file; config: files to write into the directory `home`
+    # first (name => text with placeholders); values: additional placeholders.
     def initialize(template, log:, cpu: nil, env: {}, config: {}, home: nil, values: {})
       @template = template
       @config = config
@@ -32,7 +32,7 @@ module Bench
       @env = UNSET.to_h { |name| [name, nil] }.merge("RACK_ENV" => "production", **env)
     end
 
-    # shape: [workers, threads]; the block gets the port and says whether the app answers correctly.
+    # shape: [workers, threads]; the block gets the port and returns whether the app's response is correct.
     def start(dir, shape)
       @port = Machine.free_port
       values = self.class.values(port: @port, dir: dir, shape: shape).merge(@values)
@@ -44,19 +44,19 @@ module Bench
       self
     end
 
-    # Answers the number of processes that had to be killed.
-    def stop(patience: STOP_SECONDS)
+    # Returns the number of processes that had to be killed.
+    def stop(timeout: STOP_SECONDS)
       return 0 unless @pid
 
       Process.kill(:TERM, @pid) unless exited?
-      wait(patience) { exited? && @tree.living.empty? }
+      wait(timeout) { exited? && @tree.living.empty? }
       killed = @tree.kill
       wait(STOP_SECONDS) { exited? && @tree.living.empty? }
       @pid = nil
       killed
     end
 
-    # Words of the command: the template split as a shell would, then filled in.
+    # The words of the command: the template split like a shell does, then filled in.
     def self.command(template, port:, dir:, shape:)
       words(template, values(port: port, dir: dir, shape: shape))
     end
@@ -65,7 +65,7 @@ module Bench
       template.shellsplit.map { |word| fill(word, values, template) }.reject(&:empty?)
     end
 
-    # What every server may ask for.
+    # The placeholders of every server.
     def self.values(port:, dir:, shape:)
       workers, threads = shape
       { "port" => port, "dir" => dir, "workers" => workers, "threads" => threads,
@@ -104,7 +104,7 @@ module Bench
 
     def wait_until_ready
       ready = wait(BOOT_SECONDS) do
-        raise Failure, "the server ended before it answered: #{tail}" if exited?
+        raise Failure, "the server exited before it responded: #{tail}" if exited?
 
         begin
           yield
@@ -112,7 +112,7 @@ module Bench
           false
         end
       end
-      raise Failure, "no answer within #{BOOT_SECONDS} s: #{tail}" unless ready
+      raise Failure, "no response within #{BOOT_SECONDS} s: #{tail}" unless ready
     end
 
     def wait(seconds)

@@ -3,21 +3,21 @@
 require "fileutils"
 
 module Bench
-  # Folders of files for the scenarios without an app, made when they are asked for.
+  # Directories of files for the scenarios without an app, created on demand.
   module Sites
     LINE = "<p>The quick brown fox jumps over the lazy dog.</p>\n"
-    # The body of apps/page as well.
+    # Also the body of apps/page.
     PAGE = "<!doctype html>\n<title>Page</title>\n#{LINE * 80}"[0, 3_936].freeze
     LARGE_PIECE = ("0123456789abcdef" * 65_536).freeze
     LARGE_PIECES = 100
-    # Of 100 pieces of 1 MiB; checked against what is served.
+    # 100 pieces of 1 MiB; compared with the served file.
     LARGE_SHA256 = "5bd62fc9bf2d86651969d44c6a68d4cb2be54a240353ad78465bee731da7cd64"
     FILES = 10_000
     FOLDERS = 100
 
     module_function
 
-    # The folder of the site of that name below `dir`.
+    # The directory of the site of that name below `dir`.
     def folder(name, dir)
       path = File.join(dir, "site-#{name}")
       return path if File.directory?(path)
@@ -36,10 +36,10 @@ module Bench
       FILES.times { |index| File.write(File.join(path, many_path(index)), many_body(index)) }
     end
 
-    # Where a file of the site "many" is; ../wrk.lua knows it too.
+    # The path of a file of the site "many"; ../wrk.lua uses the same scheme.
     def many_path(index) = format("/%02d/%d.html", index % FOLDERS, index)
 
-    # 1 to 8 KiB, spread evenly.
+    # 1 to 8 KiB, evenly distributed.
     def many_body(index) = "<!doctype html>\n<title>#{index}</title>\n#{LINE * 160}"[0, 1_024 + (index * 7_919 % 7_169)]
   end
 end

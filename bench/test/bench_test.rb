@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The judge is judged: parsing, accounting and clean-up. Run: ruby bench/test/bench_test.rb
+# Tests of the bench: parsing, accounting and clean-up. Run: ruby bench/test/bench_test.rb
 require "minitest/autorun"
 require "rack"
 require "tmpdir"
@@ -27,7 +27,7 @@ class CommandTest < Minitest::Test
 end
 
 class OptionsTest < Minitest::Test
-  def test_quick_is_one_short_round_unless_told_otherwise
+  def test_quick_is_one_short_round_by_default
     quick = Bench::Options.new(%w[quick])
     assert_equal [1, 2], [quick.rounds, quick.seconds]
     assert_equal 4, Bench::Options.new(%w[--rounds 4 quick]).rounds
@@ -37,7 +37,7 @@ class OptionsTest < Minitest::Test
     assert_equal %w[hello-64 hello-200], Bench::Options.new(%w[hello-*]).scenarios.map(&:name)
   end
 
-  def test_bad_words_are_refused
+  def test_invalid_arguments_are_refused
     [%w[nosuch], %w[--server x], %w[--rounds 0], %w[--shape 2], %w[--without nosuch], %w[--without puma --without firebrick]].each do |words|
       assert_raises(Bench::Failure, words.join(" ")) { Bench::Options.new(words) }
     end
@@ -45,7 +45,7 @@ class OptionsTest < Minitest::Test
 end
 
 class PeersTest < Minitest::Test
-  # Options where only these programs are installed.
+  # Options with only these programs installed.
   def options(words, programs)
     Dir.mktmpdir do |dir|
       programs.each { |program| FileUtils.touch(File.join(dir, program)) && FileUtils.chmod(0o755, File.join(dir, program)) }
@@ -59,7 +59,7 @@ class PeersTest < Minitest::Test
 
   def servers(options) = options.scenarios.to_h { |one| [one.name, options.servers_for(one).keys] }
 
-  def test_what_is_not_installed_is_left_out_and_told_once
+  def test_missing_programs_are_left_out_and_noted_once
     options(%w[static-page-* static-large-4], %w[nginx]) do |options|
       assert_equal({ "static-page-64" => %w[firebrick nginx], "static-page-200" => %w[firebrick nginx],
                      "static-large-4" => %w[firebrick nginx] }, servers(options))
@@ -68,7 +68,7 @@ class PeersTest < Minitest::Test
     end
   end
 
-  def test_proxies_without_a_backend_are_left_out_whole
+  def test_proxies_without_a_backend_are_left_out_entirely
     options(%w[proxy-64], []) do |options|
       assert_equal({ "proxy-64" => [] }, servers(options))
       assert_match(/\Anginx was not found.*left out: .*backend of proxy-64\z/, options.notes.join("|"))
@@ -119,7 +119,7 @@ class ParsingTest < Minitest::Test
     assert_equal [1000, 0.5, 5, 1.25, 7.5, 9.0], sample.to_a
   end
 
-  def test_ab_that_gave_up_counts_what_was_not_sent
+  def test_ab_that_gave_up_counts_requests_not_sent
     sample = Bench::Loads::Ab.parse("apr_socket_recv: Connection reset by peer (104)\nTotal of 40 requests completed\n", "", 1000)
     assert_equal [40, 960, nil], [sample.requests, sample.errors, sample.seconds]
   end
@@ -163,7 +163,7 @@ class PeerReportTest < Minitest::Test
     Bench::PeerReport.new("page", [1, 1], results, wanted: { "nginx" => 0.65 }, limits: { start: 10, load: 25 }).rows
   end
 
-  def test_a_peers_row_has_our_part_of_its_cpu_beside_what_is_wanted
+  def test_a_peers_row_has_the_ratio_of_cpu_and_its_goal
     found = rows("firebrick" => [result(0.005, 20), result(0.02, 20)], "h2o" => [result(0.01, 10), result(0.04, 10)], "nginx" => [result(0.02, 10)])
     assert_equal ["| page | firebrick | 2,500 | 12.50 | – | – | 2.00 | 3.00 | 4.00 | 0 | 10.0 (at most 10) | 20.0 (at most 25) |",
                   "| page | h2o | 2,500 | 25.00 | 0.50 | – | 2.00 | 3.00 | 4.00 | 0 | 5.0 | 10.0 |",
@@ -213,7 +213,7 @@ class ProcessTreeTest < Minitest::Test
 end
 
 class ServerTest < Minitest::Test
-  def test_a_server_that_ends_at_once_shows_its_log
+  def test_a_server_that_exits_at_once_shows_its_log
     Dir.mktmpdir do |dir|
       server = Bench::Server.new("ruby -e 'abort %q(no such app)'", log: File.join(dir, "log"))
       error = assert_raises(Bench::Failure) { server.start(dir, [1, 1]) { false } }
@@ -227,14 +227,14 @@ class ServerTest < Minitest::Test
       code = "fork { trap(:TERM, %q(IGNORE)); File.write(%q(up), %q()); sleep }; sleep"
       server = Bench::Server.new("ruby -e '#{code}'", log: File.join(dir, "log"))
       server.start(dir, [1, 1]) { File.exist?(File.join(dir, "up")) }
-      assert_equal 1, server.stop(patience: 0.2)
+      assert_equal 1, server.stop(timeout: 0.2)
       assert_empty server.tree.living
     end
   end
 end
 
 class AppsTest < Minitest::Test
-  def test_each_app_answers_the_body_that_its_scenarios_expect
+  def test_each_app_sends_the_body_that_its_scenarios_expect
     Bench::SCENARIOS.reject(&:peers).uniq(&:app).reject(&:redis).each do |scenario|
       app, = Rack::Builder.parse_file(File.expand_path("../apps/#{scenario.app}/config.ru", __dir__))
       response = Rack::MockRequest.new(app).post("/", input: "x" * scenario.upload) if scenario.upload.positive?
@@ -245,7 +245,7 @@ class AppsTest < Minitest::Test
   end
 end
 
-# One short round of each scenario without an app: that it runs and gives every figure, not what the figures are.
+# One short round of each scenario without an app: checks that it runs and gives every figure, not the figures themselves.
 class WithoutAppTest < Minitest::Test
   Bench::WITHOUT_APP.each do |scenario|
     define_method("test_#{scenario.name}") do

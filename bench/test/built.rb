@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# For tests that run the Firebrick that was built: FIREBRICK, or the newest one in target/.
+# For tests that run a built Firebrick: FIREBRICK, or the newest one in target/.
 module Built
   ROOT = File.expand_path("../..", __dir__)
-  BINARY = ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{release,debug}/firebrick")].max_by { |path| File.mtime(path) }
+  BINARY = ENV["FIREBRICK"] || Dir[File.join(ROOT, "target/{dist,release,debug}/firebrick")].max_by { |path| File.mtime(path) }
 
   def need_firebrick
     skip "no firebrick: build it, or set FIREBRICK to its path" unless BINARY

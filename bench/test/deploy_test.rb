@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What stands in deploy/ works as it stands there: the Job's own command line is run, twice at the same time as two pods would, and
-# the results are joined. Run: ruby bench/test/deploy_test.rb (with FIREBRICK=PATH for another binary than target/'s).
+# Tests deploy/ as it is: runs the Job's own command line twice concurrently, like two pods, and merges the results.
+# Run: ruby bench/test/deploy_test.rb (with FIREBRICK=PATH for another binary than target/'s).
 require "json"
 require "minitest/autorun"
 require "open3"
@@ -28,7 +28,7 @@ class DeployTest < Minitest::Test
 
   def given = @container.fetch("env").to_h { |entry| [entry.fetch("name"), entry.fetch("value")] }
 
-  def test_the_job_is_indexed_and_says_its_number_of_pods_once_more
+  def test_the_job_is_indexed_and_repeats_its_number_of_pods
     spec = @job.fetch("spec")
     assert_equal ["batch/v1", "Job", "Indexed"], [@job["apiVersion"], @job["kind"], spec["completionMode"]]
     assert_equal [spec["completions"]] * 2, [spec["parallelism"], Integer(given.fetch("PODS"))]
@@ -51,7 +51,7 @@ class DeployTest < Minitest::Test
     assert_equal 0, joined.dig("summary", "errors")
   end
 
-  # README's words are the program's.
+  # Flags in the README exist in the program.
   def test_flags_of_the_readme_are_known
     need_firebrick
     help, status = Open3.capture2e(BINARY, "bench", "--help")
@@ -65,7 +65,7 @@ class DeployTest < Minitest::Test
 
   def result(index) = File.join(@dir, "#{index}.json")
 
-  # The container's command as Kubernetes would run it; only what has to be different here is.
+  # The container's command as Kubernetes would run it; changed only where needed here.
   def pod(index, port)
     log = File.join(@dir, "#{index}.log")
     bin = File.join(@dir, "bin")
@@ -83,7 +83,7 @@ class DeployTest < Minitest::Test
     JSON.parse(out)
   end
 
-  # A server that answers everybody, whatever was asked.
+  # A server that responds to every request.
   def answering
     server = TCPServer.new("127.0.0.1", 0)
     clients = []

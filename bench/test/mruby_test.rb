@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# bench/mruby in small: its goals, its options, and one short run. Run: ruby bench/test/mruby_test.rb
-# The run needs a Firebrick with mruby (FIREBRICK, or built in target/); H2O takes part where it is installed.
+# bench/mruby on a small scale: its goals, its options, and one short run. Run: ruby bench/test/mruby_test.rb
+# The run needs a Firebrick with mruby (FIREBRICK, or built in target/); H2O takes part if installed.
 require "minitest/autorun"
 require "open3"
 require "tmpdir"
@@ -16,7 +16,7 @@ module MrubyTest
   end
 
   class GoalsTest < Case
-    # Two servers in two tables, three rounds; the last of b has failed.
+    # Two servers in two tables, three rounds; the last round of b failed.
     def document(goal)
       table = ->(name, *rounds) { { "rows" => [{ "name" => name, "rounds" => rounds }] } }
       { "goals" => [{ "text" => "a beside b", "metric" => "cpu", "of" => "a", "to" => "b" }.merge(goal)],
@@ -29,20 +29,20 @@ module MrubyTest
       refute Goals.missed?(reached)
     end
 
-    def test_what_is_missed_is_said
+    def test_missed_goals_are_reported
       [{ "at_most" => 0.6 }, { "at_least" => 0.7 }].each do |limit|
         assert_match(/\A- \*\*missed\*\*: .* #{limit.values.first}\)\z/, Goals.lines(document(limit)))
         assert Goals.missed?(document(limit))
       end
     end
 
-    def test_without_one_of_the_two_nothing_is_claimed
+    def test_without_one_of_the_two_no_result_is_claimed
       absent = document("at_most" => 0.6, "to" => "nobody")
       assert_equal "- **not measured**: a beside b: – (at most 0.6)", Goals.lines(absent)
       refute Goals.missed?(absent)
     end
 
-    def test_results_from_before_there_were_goals_can_be_read
+    def test_results_without_goals_can_be_read
       assert_equal "", Goals.lines("tables" => [])
     end
   end
@@ -61,13 +61,13 @@ module MrubyTest
       assert_equal Mruby::Options::QUICK, Mruby::Options.new(%w[--quick]).output
     end
 
-    def test_bad_words_are_refused_with_an_example
+    def test_invalid_arguments_are_refused_with_an_example
       { %w[hello] => /--rounds 3/, %w[--seconds 0] => /--seconds 3/, %w[--nosuch] => /--help/ }.each do |words, text|
         assert_match text, assert_raises(Failure) { Mruby::Options.new(words) }.message
       end
     end
 
-    def test_each_goal_compares_rows_that_there_are
+    def test_each_goal_compares_existing_rows
       Dir.mktmpdir do |dir|
         handlers = Mruby::Handlers.new(Setup.new(Size.quick, dir, env: {}))
         names = handlers.trials.map(&:name)
@@ -77,7 +77,7 @@ module MrubyTest
     end
   end
 
-  # The command itself, with a second for each load.
+  # The command itself, with loads of one second.
   class CommandTest < Case
     include Built
 
@@ -88,12 +88,12 @@ module MrubyTest
 
     def measured(env, output)
       out, status = Open3.capture2e({ "FIREBRICK" => BINARY, **env }, File.join(ROOT, "bench/mruby"), "--rounds", "1", "--seconds", "1", "--output", output)
-      # A goal may be missed: with a machine that is not calm, and a second of load, that says nothing.
+      # A goal may be missed: on a busy machine, with a second of load, that means nothing.
       assert_includes [0, 1], status.exitstatus, out
       [out, File.read(File.join(output, "RESULTS.md"))]
     end
 
-    def test_handlers_are_measured_and_written_down
+    def test_handlers_are_measured_and_stored
       Dir.mktmpdir do |dir|
         out, text = measured({ "H2O_HEAD" => nil }, dir)
         assert_equal 2, text.scan(/^\| firebrick \| [\d,.]+ \|/).size, text
@@ -106,7 +106,7 @@ module MrubyTest
       end
     end
 
-    def test_an_h2o_that_is_not_there_is_named
+    def test_a_missing_h2o_is_named
       Dir.mktmpdir do |dir|
         _, text = measured({ "H2O_HEAD" => File.join(dir, "nosuch") }, dir)
         assert_match(/H2O_HEAD is no program/, text)

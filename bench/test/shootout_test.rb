@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The shoot-out in small: what it computes, what it writes, that it ends cleanly. Run: ruby bench/test/shootout_test.rb
+# The shoot-out on a small scale: its figures, its files, its clean end. Run: ruby bench/test/shootout_test.rb
 # With a Firebrick (FIREBRICK, or built in target/) it also measures one scenario with the peers that are installed.
 require "minitest/autorun"
 require "open3"
@@ -15,7 +15,7 @@ module ShootoutTest
     include Bench::Shootout
   end
 
-  # A table as it is stored: rates of three servers, two rounds; the last is apart.
+  # A stored table: rates of three servers, two rounds; the last is apart.
   def self.table(**changes)
     columns = [{ "title" => "requests/s", "metric" => "rate", "better" => "more" }, { "title" => "CPU", "metric" => "cpu", "better" => "less" },
                { "title" => "CPU, a = 1", "metric" => "cpu", "to" => "a" }, { "title" => "errors", "metric" => "errors" }]
@@ -37,12 +37,12 @@ module ShootoutTest
   end
 
   class MarkdownTest < Case
-    def test_the_best_stand_first_with_medians_and_ratios_of_rounds
+    def test_the_best_come_first_with_medians_and_ratios_of_rounds
       lines = Markdown.grid(ShootoutTest.table).lines(chomp: true).drop(2)
       assert_equal ["| bound | 9,000 | 0.500 | 0.188 | 0 |", "| b | 1,500 | 4.50 | 1.25 | 3 |", "| a | 200 | 3.00 | 1.00 | 0 |"], lines
     end
 
-    def test_whoever_leads_is_named_and_what_is_apart_is_not
+    def test_the_leader_is_named_unless_it_is_apart
       assert_equal "Most requests/s: **b** (1,500); least CPU: **a** (3.00).", Markdown.best(ShootoutTest.table)
     end
 
@@ -72,7 +72,7 @@ module ShootoutTest
       assert_equal({ "value" => 1500.0, "low" => 1000, "high" => 2000 }, bars["groups"][1]["bars"].first)
     end
 
-    def test_series_stand_together
+    def test_series_are_grouped
       groups = { "a" => %w[1x1 puma], "b" => %w[1x1 firebrick], "bound" => %w[2x1 puma] }
       bars = Plots.bars(PLOT.merge("groups" => groups), ShootoutTest.table("comparable" => false)).fetch("bars")
       assert_equal [%w[puma firebrick], [2, 1]], [bars["series"], bars["groups"].map { |group| group["bars"].size }]
@@ -80,7 +80,7 @@ module ShootoutTest
   end
 
   class GeneratorsTest < Case
-    def test_h2load_is_understood
+    def test_h2load_is_parsed
       sample = Generators::H2load.parse(<<~TEXT)
         finished in 2.00s, 51234.50 req/s, 9.24MB/s
         requests: 102469 total, 102533 started, 102469 done, 102469 succeeded, 3 failed, 0 errored, 2 timeout
@@ -90,12 +90,12 @@ module ShootoutTest
       assert_equal [102_469, 2.0, 5, 13.5], [sample.requests, sample.seconds, sample.errors, sample.longest]
     end
 
-    def test_firebrick_bench_is_understood
+    def test_firebrick_bench_is_parsed
       json = '{"summary": {"requests": 10, "errors": 1, "seconds": 2.0, "latency_ms": {"p50": 1, "p95": 2, "p99": 3, "max": 4}, "corrected_ms": {"p99": 9}}}'
       assert_equal [10, 2.0, 1, 1, 2, 3, 9, 4], Generators::Firebrick.parse(json).to_a
     end
 
-    def test_what_is_no_result_is_shown
+    def test_output_without_a_result_is_shown
       [Generators::H2load, Generators::Firebrick].each do |generator|
         assert_match(/went wrong/, assert_raises(Failure) { generator.parse("went wrong") }.message)
       end
@@ -112,13 +112,13 @@ module ShootoutTest
       assert_equal Shootout::Options::QUICK, Shootout::Options.new(%w[--quick]).output
     end
 
-    def test_bad_words_are_refused_with_an_example
+    def test_invalid_arguments_are_refused_with_an_example
       { %w[nosuch] => /static-page/, %w[--rounds 0] => /--rounds 3/, %w[--seconds x] => /--help/ }.each do |words, text|
         assert_match text, assert_raises(Failure) { Shootout::Options.new(words) }.message
       end
     end
 
-    def test_seconds_shorten_what_is_longer_and_lengthen_only_the_siege
+    def test_seconds_shorten_longer_loads_and_lengthen_only_the_siege
       short = Shootout::Options.new(%w[--seconds 3]).size
       assert_equal [3, 3, 3, 6], [short.siege, short.timed, short.sleep, short.stall]
       long = Shootout::Options.new(%w[--seconds 120]).size
@@ -127,7 +127,7 @@ module ShootoutTest
 
     def full(dir) = CHAPTER.scenarios.map { |one| one.new(Setup.new(Size.full, dir)).trials }
 
-    def test_each_trial_of_a_scenario_has_a_name_of_its_own
+    def test_each_trial_of_a_scenario_has_a_unique_name
       Dir.mktmpdir { |dir| full(dir).each { |trials| assert_equal trials.map(&:name).uniq, trials.map(&:name) } }
     end
 
@@ -148,7 +148,7 @@ module ShootoutTest
 
     def stored(dir) = JSON.parse(File.read(Store.path(dir, "x")))["tables"][0]["rows"].map { |row| row["rounds"].size }
 
-    def test_an_earlier_result_stays_until_everybody_was_measured_again
+    def test_an_earlier_result_stays_until_every_server_was_measured_again
       Dir.mktmpdir do |dir|
         trials = [trial("a"), trial("b")]
         make = -> { Store.new(FakeScenario.new("x", "X"), [Table.new(title: "", heads: ["server"], columns: [], trials: trials)], Size.quick, dir) }
@@ -165,7 +165,7 @@ module ShootoutTest
     end
   end
 
-  # The command itself, with a second for each load.
+  # The command itself, with loads of one second.
   class CommandTest < Case
     include Built
 
@@ -181,11 +181,11 @@ module ShootoutTest
     end
 
     def env
-      # Drawing is tested beside it; cargo might have to build for a minute.
+      # Drawing is tested separately; cargo might have to build for a minute.
       { "FIREBRICK" => BINARY, "TMPDIR" => @dir, "PLOT" => "/bin/false", "RUBYOPT" => "-W:no-deprecated" }
     end
 
-    # Processes that were started with this test's folder for temporary files.
+    # Processes started with this test's temporary directory.
     def left_behind
       Dir["/proc/[0-9]*/environ"].select do |path|
         File.binread(path).include?("TMPDIR=#{@dir}\0")
@@ -196,7 +196,7 @@ module ShootoutTest
 
     def rows(text) = text.scan(/^\| ([^|]+?) \| ([^|]+?) \|/).to_h
 
-    def test_a_scenario_is_measured_and_written_down
+    def test_a_scenario_is_measured_and_stored
       out, status = Open3.capture2e(env, File.join(ROOT, "bench/shootout"), "static-page", "--rounds", "1", "--seconds", "1", "--output", @output)
       assert_equal 0, status.exitstatus, out
       text = File.read(File.join(@output, "RESULTS.md"))
@@ -210,7 +210,7 @@ module ShootoutTest
       assert_empty left_behind
     end
 
-    def test_an_interrupted_run_keeps_what_it_has_and_leaves_nobody_behind
+    def test_an_interrupted_run_keeps_its_results_and_leaves_no_process_behind
       Open3.popen2e(env, File.join(ROOT, "bench/shootout"), "static-page", "--rounds", "50", "--seconds", "1", "--output", @output) do |_in, out, thread|
         path = Store.path(@output, "static-page")
         sleep 0.1 until File.exist?(path) || !thread.alive?

@@ -1,8 +1,8 @@
-//! Finds libmruby and compiles the shim against it. Without one the crate is built so that no VM can be opened, and knows why.
+//! Finds libmruby and compiles the shim against it. Without libmruby the crate is built so that no VM can be opened, with the reason.
 //!
-//! `MRUBY_DIR` names an mruby of one's own (its `include` and `lib`, or the directory that it was built in); otherwise the
-//! system's is taken. What a library was built with is in the file of flags beside it, if there is one. Debian 13's library has
-//! the debug hook although its headers do not say so: which of the two it is, is tried (`src/probe.c`).
+//! `MRUBY_DIR` names another mruby (its `include` and `lib`, or the directory that it was built in); otherwise the
+//! system's is used. The options a library was built with are in the file of flags beside it, if there is one. Debian 13's library has
+//! the debug hook although its headers do not say so: `src/probe.c` finds out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +10,13 @@ use std::process::Command;
 struct Found {
     lib: PathBuf,
     include: PathBuf,
-    /// Where the names of Symbols are, of a library that was not installed.
+    /// Folder of the symbol names of a library that was not installed.
     names: Option<PathBuf>,
     /// Whether it was built with MRB_USE_DEBUG_HOOK.
     has_hook: bool,
 }
 
-/// What was there to be found.
+/// The result of the search.
 enum Library {
     Fit(Found),
     /// Why there is none, or why it cannot be used.
@@ -45,11 +45,11 @@ const SHIM: [&str; 8] = [
     "src/vm.c",
 ];
 
-/// Releases that all tests have passed on.
+/// Releases on which all tests have passed.
 const SUPPORTED: &str = "3.1, 3.3, 3.4 and 4.0 are supported";
 
 fn main() {
-    // All of the folder: C, its headers and the probe.
+    // The whole folder: C, its headers and the probe.
     println!("cargo:rerun-if-changed=src");
     println!("cargo:rerun-if-env-changed=MRUBY_DIR");
     println!("cargo:rustc-check-cfg=cfg(mruby)");
@@ -58,7 +58,7 @@ fn main() {
     }
     match find() {
         Library::Fit(found) => compile(&found),
-        // Whoever names a library wants that one.
+        // A library that was named explicitly must be usable.
         Library::None(why) if std::env::var_os("MRUBY_DIR").is_some() => panic!("MRUBY_DIR: {why}"),
         Library::None(why) => {
             println!("cargo:warning=built without handlers on mruby: {why}");
@@ -67,14 +67,14 @@ fn main() {
     }
 }
 
-/// The program says so when a handler is to be served.
+/// The program reports it when a handler is configured.
 fn without(why: &str) {
     println!("cargo:rustc-env=FIREBRICK_WITHOUT_MRUBY={why}");
 }
 
 fn compile(found: &Found) {
     let mut build = cc::Build::new();
-    // For sigsetjmp, and for the registers of a thread that was interrupted.
+    // For sigsetjmp, and for the registers of an interrupted thread.
     build.define("_GNU_SOURCE", None);
     build.files(SHIM).std("c11").warnings(true).includes(found.includes());
     for (name, value) in found.options() {
@@ -95,7 +95,7 @@ impl Found {
         std::iter::once(&self.include).chain(&self.names)
     }
 
-    /// What the library was built with and its headers have to know: `-DMRB_…` of `libmruby.flags.mak`.
+    /// Options of the library that its headers need: `-DMRB_…` of `libmruby.flags.mak`.
     fn options(&self) -> Vec<(String, Option<String>)> {
         let text = std::fs::read_to_string(self.lib.join("libmruby.flags.mak")).unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("MRUBY_CFLAGS")).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Found {
                 Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
                 None => (option.to_owned(), None),
             });
-        // Debian's headers lack the file with the names of Symbols, and nothing needs it.
+        // Debian's headers lack the file with the symbol names; nothing needs it.
         options.chain([("MRB_NO_PRESYM".to_owned(), None)]).collect()
     }
 }
@@ -137,7 +137,7 @@ fn find() -> Library {
         return Library::None(why);
     }
     let mut found = Found { lib, include, names, has_hook: false };
-    // When programs for the target cannot be run here, the headers are believed; the check at start remains.
+    // If programs for the target cannot run here, the headers are trusted; the check at start remains.
     if std::env::var("HOST").ok() == std::env::var("TARGET").ok() {
         match [false, true].map(|hook| fits(&found, hook)) {
             [Ok(true), _] => {}
@@ -154,7 +154,7 @@ fn find() -> Library {
     Library::Fit(found)
 }
 
-/// Why this release cannot be used.
+/// Why this release is not supported.
 fn unfit(include: &Path) -> Option<String> {
     let header = include.join("mruby/version.h");
     let Ok(text) = std::fs::read_to_string(&header) else {
@@ -183,7 +183,7 @@ fn unfit(include: &Path) -> Option<String> {
     Some(format!("{} is of mruby {major}.{minor}.{teeny}{why}; {SUPPORTED}: {advice}", header.display()))
 }
 
-/// Whether a program that is built with these options, and with or without MRB_USE_DEBUG_HOOK, gets on with the library.
+/// Whether a program built with these options, and with or without MRB_USE_DEBUG_HOOK, works with the library.
 ///
 /// # Errors
 /// It cannot be built at all.

@@ -1,5 +1,5 @@
 # frozen_string_literal: true
 
-# The smallest app there is: what every server can serve.
+# The smallest Rack app.
 
 run ->(_env) { [200, { "content-type" => "text/plain" }, ["Hello from Firebrick\n"]] }

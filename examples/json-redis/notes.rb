@@ -10,13 +10,13 @@
 require "json"
 require "redis"
 
-# The app: finds out what is asked and answers it from Redis.
+# The app: routes requests and stores the notes in Redis.
 class Notes
-  LONGEST_BODY = 64 * 1024
+  MAX_BODY = 64 * 1024
   LISTED = 50
 
-  # Each thread has a connection of its own, made when it is first needed: workers are forked from a process that has
-  # loaded the app, and a connection made there would be shared by all of them.
+  # Each thread opens its own connection on first use: workers are forked from a process that has loaded the app, and a
+  # connection opened there would be shared by all of them.
   def initialize(url)
     @url = url
     @key = :"notes_redis_#{object_id}"
@@ -25,7 +25,7 @@ class Notes
   def call(env)
     route(env)
   rescue Redis::BaseConnectionError
-    fault(503, "the database cannot be reached")
+    error(503, "the database is unreachable")
   end
 
   private
@@ -33,11 +33,11 @@ class Notes
   def route(env)
     id = env["PATH_INFO"][%r{\A/notes/(\d{1,18})\z}, 1]
     case [env["REQUEST_METHOD"], id ? :note : env["PATH_INFO"]]
-    in ["GET", "/notes"] then answer(200, list)
+    in ["GET", "/notes"] then json(200, list)
     in ["POST", "/notes"] then create(env)
-    in ["GET", :note] then (note = read(id)) ? answer(200, note) : missing
+    in ["GET", :note] then (note = read(id)) ? json(200, note) : missing
     in ["DELETE", :note] then delete(id) ? [204, {}, []] : missing
-    in [_, "/notes" | :note] then fault(405, "this cannot be done here")
+    in [_, "/notes" | :note] then error(405, "method not allowed")
     else missing
     end
   end
@@ -48,13 +48,13 @@ class Notes
   end
 
   def create(env)
-    body = env["rack.input"]&.read(LONGEST_BODY + 1).to_s
-    return fault(413, "a note has at most #{LONGEST_BODY} bytes") if body.bytesize > LONGEST_BODY
+    body = env["rack.input"]&.read(MAX_BODY + 1).to_s
+    return error(413, "a note has at most #{MAX_BODY} bytes") if body.bytesize > MAX_BODY
 
-    text = text_in(body) or return fault(422, 'expected a JSON object such as {"text": "hello"}')
+    text = text_in(body) or return error(422, 'expected a JSON object such as {"text": "hello"}')
     note = { "id" => redis.incr("notes:last"), "text" => text, "at" => Time.now.utc.strftime("%FT%TZ") }
     write(note)
-    answer(201, note, "location" => "/notes/#{note['id']}")
+    json(201, note, "location" => "/notes/#{note['id']}")
   end
 
   def write(note)
@@ -86,11 +86,11 @@ class Notes
     redis.del("notes:#{id}").positive?
   end
 
-  def missing = fault(404, "there is no such note")
+  def missing = error(404, "there is no such note")
 
-  def fault(status, message) = answer(status, { "error" => message })
+  def error(status, message) = json(status, { "error" => message })
 
-  def answer(status, data, headers = {})
+  def json(status, data, headers = {})
     [status, { "content-type" => "application/json" }.merge(headers), [JSON.generate(data), "\n"]]
   end
 end

@@ -2,7 +2,7 @@
 
 require "sinatra/base"
 
-# An app that leaves passwords to the handler in front of it.
+# An app that leaves authentication to the handler in front of it.
 class Members < Sinatra::Base
   set :show_exceptions, false
 

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# GET /events/NAME listens to a channel, POST /events/NAME publishes the body to it.
+# GET /events/NAME subscribes to a channel, POST /events/NAME publishes the body to it.
 
 REDIS = Redis.new(url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379/0"))
 
-# A response that goes on: what is yielded is sent at once. When the browser has gone, the subscription ends with it.
+# An open-ended response: each yielded String is sent at once. When the browser disconnects, the subscription ends.
 class Events
   def initialize(channel)
     @channel = channel
@@ -23,8 +23,8 @@ lambda do |env|
   next [404, {}, ["not found\n"]] if channel.empty? || channel.include?("/")
 
   if env["REQUEST_METHOD"] == "POST"
-    heard = REDIS.publish("events:#{channel}", env["rack.input"] ? env["rack.input"].read : "")
-    next [200, { "content-type" => "text/plain" }, ["#{heard}\n"]]
+    listeners = REDIS.publish("events:#{channel}", env["rack.input"] ? env["rack.input"].read : "")
+    next [200, { "content-type" => "text/plain" }, ["#{listeners}\n"]]
   end
 
   [200, { "content-type" => "text/event-stream", "cache-control" => "no-store" }, Events.new("events:#{channel}")]

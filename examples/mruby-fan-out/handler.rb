@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A page's data from three services. The requests are under way together: it takes as long as the slowest.
+# A page's data from three services. The requests run concurrently: together they take as long as the slowest.
 class Product
   PARTS = %w[products prices reviews].freeze
 
@@ -10,18 +10,18 @@ class Product
 
   def call(env)
     number = env["PATH_INFO"].delete_prefix("/products/")
-    return answer(404, error: "ask for /products/NUMBER") unless number.match?(/\A\d{1,9}\z/)
+    return json(404, error: "expected /products/NUMBER") unless number.match?(/\A\d{1,9}\z/)
 
-    asked = PARTS.map { |part| http_request("#{@services}/#{part}/#{number}") }
-    product, price, reviews = asked.map { |request| read(request) }
-    return answer(502, error: "the products cannot be reached") unless product
+    requests = PARTS.map { |part| http_request("#{@services}/#{part}/#{number}") }
+    product, price, reviews = requests.map { |request| read(request) }
+    return json(502, error: "the product service is unreachable") unless product
 
-    answer(200, product: product, price: price, reviews: reviews || [])
+    json(200, product: product, price: price, reviews: reviews || [])
   end
 
   private
 
-  # What a service said; nil when it failed.
+  # A service's JSON; nil if the request failed.
   def read(request)
     status, _, body = request.join
     JSON.parse(body.join) if status == 200
@@ -29,7 +29,7 @@ class Product
     nil
   end
 
-  def answer(status, data)
+  def json(status, data)
     [status, { "content-type" => "application/json" }, [JSON.generate(data), "\n"]]
   end
 end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A JSON API over Redis inside the server: while Redis is asked, the thread serves others.
+# A JSON API over Redis inside the server: while it waits for Redis, the thread serves other requests.
 class JsonApi
   def initialize
     @storage = Redis.new

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# In front of the API: so many requests for each key, or for each address that has none.
+# In front of the API: a limited number of requests per key, or per address for requests without a key.
 
 url = ENV["REDIS_URL"]
 

@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
-# A guestbook: a page, a form, and the same entries as JSON. Entries live in the memory of a worker, so with several
-# workers each has a book of its own; a real app keeps them in a database.
+# A guestbook: a page, a form, and the same entries as JSON. Entries are kept in the memory of a worker, so with
+# several workers each has its own book; a real app keeps them in a database.
 
 require "json"
 require "sinatra/base"
 
-# The app: its settings, what its pages may call, its routes.
+# The app: settings, helpers of its pages, routes.
 class Guestbook < Sinatra::Base
   Entry = Struct.new(:name, :text, :at, keyword_init: true)
 
-  LONGEST_NAME = 40
-  LONGEST_TEXT = 500
+  MAX_NAME = 40
+  MAX_TEXT = 500
   KEPT = 100
 
   set :root, __dir__
@@ -25,27 +25,27 @@ class Guestbook < Sinatra::Base
     def entries = settings.lock.synchronize { settings.entries.dup }
 
     def write(name, text)
-      entry = Entry.new(name: name.strip[0, LONGEST_NAME], text: text.strip[0, LONGEST_TEXT], at: Time.now.utc)
+      entry = Entry.new(name: name.strip[0, MAX_NAME], text: text.strip[0, MAX_TEXT], at: Time.now.utc)
       settings.lock.synchronize { settings.entries.unshift(entry).slice!(KEPT..) }
       entry
     end
 
-    # What is missing from an entry; nil when nothing is.
-    def complaint(name, text)
-      return "Please tell your name." if name.to_s.strip.empty?
+    # What is missing in an entry; nil if it is complete.
+    def problem(name, text)
+      return "Please enter your name." if name.to_s.strip.empty?
 
-      "Please write something." if text.to_s.strip.empty?
+      "Please enter a message." if text.to_s.strip.empty?
     end
   end
 
   get "/" do
-    erb :book, locals: { complaint: nil, name: "", text: "" }
+    erb :book, locals: { problem: nil, name: "", text: "" }
   end
 
   post "/entries" do
     name, text = params.values_at("name", "text").map(&:to_s)
-    fault = complaint(name, text)
-    halt 422, erb(:book, locals: { complaint: fault, name: name, text: text }) if fault
+    problem = problem(name, text)
+    halt 422, erb(:book, locals: { problem: problem, name: name, text: text }) if problem
 
     write(name, text)
     redirect to("/"), 303
@@ -63,6 +63,6 @@ class Guestbook < Sinatra::Base
 
   not_found do
     content_type :text
-    "There is no such page.\n"
+    "Not found.\n"
   end
 end

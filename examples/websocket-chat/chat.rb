@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# A chat room over WebSocket, in plain Ruby: `rack.hijack` gives the connection, websocket-driver speaks the protocol,
-# and each visitor has a thread that waits for what comes in. The app's own threads are free at once.
+# A chat room over WebSocket, in plain Ruby: `rack.hijack` hands over the connection, websocket-driver implements the
+# protocol, and each visitor has a thread that waits for messages. The server's threads are free at once.
 
 require "json"
 require "websocket/driver"
 
-# Everybody who is there.
+# All connected visitors.
 class Room
   def initialize
     @visitors = []
@@ -15,16 +15,16 @@ class Room
 
   def join(visitor)
     @lock.synchronize { @visitors << visitor }
-    say("somebody came in")
+    say("a visitor joined")
   end
 
   def leave(visitor)
-    say("somebody went out") if @lock.synchronize { @visitors.delete(visitor) }
+    say("a visitor left") if @lock.synchronize { @visitors.delete(visitor) }
   end
 
   def say(text)
     message = JSON.generate(text: text, visitors: visitors.size)
-    visitors.each { |visitor| visitor.tell(message) }
+    visitors.each { |visitor| visitor.deliver(message) }
   end
 
   private
@@ -34,7 +34,7 @@ end
 
 # One connection.
 class Visitor
-  LONGEST_MESSAGE = 4096
+  MAX_MESSAGE = 4096
 
   attr_reader :env, :url
 
@@ -46,11 +46,11 @@ class Visitor
     @writing = Mutex.new
   end
 
-  # Takes the connection over and answers the handshake.
+  # Takes the connection over and completes the handshake.
   def start
     hijacked = @env["rack.hijack"].call
     @io = @env["rack.hijack_io"] || hijacked
-    @driver = WebSocket::Driver.rack(self, max_length: LONGEST_MESSAGE)
+    @driver = WebSocket::Driver.rack(self, max_length: MAX_MESSAGE)
     @driver.on(:open) { @room.join(self) }
     @driver.on(:message) { |event| @room.say(event.data) }
     @driver.on(:close) { @closed = true }
@@ -58,11 +58,11 @@ class Visitor
   end
 
   # Sends a message to this visitor.
-  def tell(message)
+  def deliver(message)
     @driver.text(message)
   end
 
-  # What the driver calls to send bytes; several visitors' threads may do so at once.
+  # Called by the driver to send bytes, possibly from several visitors' threads at once.
   def write(bytes)
     @writing.synchronize { @io.write(bytes) }
   rescue IOError, SystemCallError
@@ -75,7 +75,7 @@ class Visitor
     @driver.start
     @driver.parse(@io.readpartial(4096)) until @closed
   rescue IOError, SystemCallError
-    nil # gone without a goodbye
+    nil # disconnected without a close frame
   ensure
     @room.leave(self)
     @io.close

@@ -11,11 +11,11 @@ run lambda { |env|
   when "/" then [200, { "content-type" => "text/html; charset=utf-8" }, [page]]
   when "/chat"
     unless WebSocket::Driver.websocket?(env)
-      next [426, text.merge("upgrade" => "websocket"), ["This is a WebSocket.\n"]]
+      next [426, text.merge("upgrade" => "websocket"), ["This is a WebSocket endpoint.\n"]]
     end
 
     Visitor.new(env, room).start
     [-1, {}, []] # ignored: the connection has been taken over
-  else [404, text, ["There is no such page.\n"]]
+  else [404, text, ["Not found.\n"]]
   end
 }

@@ -11,6 +11,9 @@ root = File.expand_path("../..", __dir__)
 library = RUBY_PLATFORM.include?("darwin") ? "libfirebrick_worker.dylib" : "libfirebrick_worker.so"
 target = ENV["CARGO_TARGET_DIR"] || File.join(root, "target")
 
+# An installed program is compiled for speed, which takes minutes. FIREBRICK_PROFILE=release takes a third of that.
+profile = ENV.fetch("FIREBRICK_PROFILE", "dist")
+
 # An installed gem keeps what it runs with, not half a gigabyte of what that was made from.
 own_target = target == File.join(root, "target") && !File.exist?(File.join(root, ".git"))
 tidy = own_target ? 'rm -rf "$(TARGET)"' : "@true"
@@ -24,10 +27,10 @@ File.write("Makefile", <<~MAKEFILE)
   sitearchdir = #{RbConfig::CONFIG['sitearchdir']}
 
   all:
-  \tcd "$(ROOT)" && RUBY="$(RUBY)" "$(CARGO)" build --release --locked --target-dir "$(TARGET)" -p worker -p cli
+  \tcd "$(ROOT)" && RUBY="$(RUBY)" "$(CARGO)" build --profile #{profile} --locked --target-dir "$(TARGET)" -p worker -p cli
   \tmkdir -p "$(ROOT)/libexec"
-  \tcp "$(TARGET)/release/#{library}" "$(ROOT)/lib/firebrick/native.#{RbConfig::CONFIG['DLEXT']}"
-  \tcp "$(TARGET)/release/firebrick" "$(ROOT)/libexec/firebrick"
+  \tcp "$(TARGET)/#{profile}/#{library}" "$(ROOT)/lib/firebrick/native.#{RbConfig::CONFIG['DLEXT']}"
+  \tcp "$(TARGET)/#{profile}/firebrick" "$(ROOT)/libexec/firebrick"
 
   install:
   \tmkdir -p "$(DESTDIR)$(sitearchdir)/firebrick"

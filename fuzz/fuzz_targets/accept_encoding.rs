@@ -1,6 +1,6 @@
 //! Accept-Encoding: no value makes the reader panic, what it ranks is what it accepts, and neither the order of the items, nor
 //! their case, nor how they are spread over fields changes anything. Lines of the input are fields.
-//! Run with `cargo +nightly fuzz run accept_encoding`.
+//! Run with `make fuzz FUZZ=accept_encoding`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
 //! What is typed after `firebrick bench`: no URL, rate, duration or condition makes a reader panic or comes out as something that
-//! cannot be used. Run with `cargo +nightly fuzz run bench_words`.
+//! cannot be used. Run with `make fuzz FUZZ=bench_words`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

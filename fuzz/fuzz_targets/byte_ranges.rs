@@ -1,5 +1,5 @@
 //! Range: no value makes the reader panic or overflow, and every part that it gives is inside of the file and apart from the
-//! others. The first nine bytes say how long the file is. Run with `cargo +nightly fuzz run byte_ranges`.
+//! others. The first nine bytes say how long the file is. Run with `make fuzz FUZZ=byte_ranges`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
 //! Chunked bodies: no input makes the decoder panic or give more than it was given, and none means something else when it
-//! comes in two pieces. The first byte says where to cut. Run with `cargo +nightly fuzz run h1_chunked`.
+//! comes in two pieces. The first byte says where to cut. Run with `make fuzz FUZZ=h1_chunked`.
 #![no_main]
 
-use http::h1::chunked::{Bounds, Decoder};
+use h1::chunked::{Bounds, Decoder};
 use libfuzzer_sys::fuzz_target;
 
 /// Data and whether it was all, or `None` for a refusal.

@@ -1,9 +1,9 @@
 //! htpasswd files: no text makes the reader panic, every mistake names a line that is there in one line of its own, and what was
-//! read once is not changed by reading it again. Run with `cargo +nightly fuzz run htpasswd`.
+//! read once is not changed by reading it again. Run with `make fuzz FUZZ=htpasswd`.
 #![no_main]
 
+use auth::Users;
 use libfuzzer_sys::fuzz_target;
-use site::auth::Users;
 
 fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);

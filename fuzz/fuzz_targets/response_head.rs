@@ -1,9 +1,9 @@
 //! Response heads of upstreams: no input makes the parser panic, and none means something else when it comes in two pieces.
-//! The first two bytes say where to cut. Run with `cargo +nightly fuzz run response_head`.
+//! The first two bytes say where to cut. Run with `make fuzz FUZZ=response_head`.
 #![no_main]
 
+use h1::judge_response_head;
 use libfuzzer_sys::fuzz_target;
-use proxy::judge_response_head;
 
 fuzz_target!(|input: &[u8]| {
     let [high, low, text @ ..] = input else { return };

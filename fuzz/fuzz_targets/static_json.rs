@@ -1,16 +1,16 @@
 //! static.json: no text makes the reader panic or exhaust the stack, every refusal can be shown, and what was accepted answers every
-//! path. The first line of the input is the path, the rest the file. Run with `cargo +nightly fuzz run static_json`.
+//! path. The first line of the input is the path, the rest the file. Run with `make fuzz FUZZ=static_json`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use site::rules::{Asked, Kind, Rules, Step, Tree, explain, lint};
+use site::rules::{FileKind, FileTree, RequestView, Rules, Step, explain, lint};
 
 /// Files by the length of their path: enough for every step to be there sometimes.
 struct Lengths;
 
-impl Tree for Lengths {
-    fn kind(&self, path: &str) -> Kind {
-        [Kind::Missing, Kind::File, Kind::Directory][path.len() % 3]
+impl FileTree for Lengths {
+    fn kind(&self, path: &str) -> FileKind {
+        [FileKind::Missing, FileKind::File, FileKind::Directory][path.len() % 3]
     }
 }
 
@@ -34,7 +34,7 @@ fuzz_target!(|input: &[u8]| {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty() && !segment.contains("..") && *segment != ".").collect();
     let path = format!("/{}", segments.join("/"));
     let fields = handler::Fields::default();
-    let asked = Asked {
+    let request = RequestView {
         path: &path,
         raw_path: path.as_bytes(),
         query: path.as_bytes(),
@@ -45,20 +45,20 @@ fuzz_target!(|input: &[u8]| {
         fields: &fields,
     };
     let visible = |location: &[u8]| assert!(location.iter().all(u8::is_ascii_graphic), "{location:?}");
-    if let Some(redirect) = rules.gate(&asked) {
+    if let Some(redirect) = rules.gate(&request) {
         visible(&redirect.location);
     }
     let steps = rules.steps(&path);
     match steps.last() {
-        Some(Step::Redirect { id, captures, .. }) => visible(&rules.redirect(*id, captures, &asked).location),
+        Some(Step::Redirect { id, captures, .. }) => visible(&rules.redirect(*id, captures, &request).location),
         Some(Step::Proxy { id, .. }) => {
-            assert!(rules.upstream_target(*id, &asked).starts_with(b"/"));
+            assert!(rules.upstream_target(*id, &request).starts_with(b"/"));
             rules.location_back(*id, path.as_bytes());
         }
         Some(Step::Missing { .. }) => {}
         last => panic!("{last:?}"),
     }
     rules.headers(&path);
-    drop(explain(&rules, &asked, &Lengths).to_string());
+    drop(explain(&rules, &request, &Lengths).to_string());
     lint(&rules, &Lengths);
 });

@@ -1,9 +1,9 @@
 //! Files of URLs: no text makes the reader panic, every mistake names a line that is there, and what is taken can be sent. Run
-//! with `cargo +nightly fuzz run urls_file`.
+//! with `make fuzz FUZZ=urls_file`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use load::inputs::urls_file::{Surroundings, urls_file};
+use load::inputs::urls_file::{Resolver, urls_file};
 
 fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);
@@ -12,7 +12,7 @@ fuzz_target!(|input: &[u8]| {
         if name.len() % 2 == 0 { Ok(name.as_bytes().to_vec()) } else { Err(format!("{name}: no such file")) }
     };
     let variable = |name: &str| (name == "HOME").then(|| "http://localhost:1/$(HOME)".to_owned());
-    match urls_file("urls.txt", &text, &mut Surroundings { file: &mut file, variable: &variable }) {
+    match urls_file("urls.txt", &text, &mut Resolver { file: &mut file, variable: &variable }) {
         Ok(read) => {
             assert!(!read.is_empty());
             for line in read {

@@ -1,5 +1,5 @@
 //! Frames between front and worker: no bytes from the other side make a decoder panic or read beyond its payload.
-//! Run with `cargo +nightly fuzz run wire_frames`.
+//! Run with `make fuzz FUZZ=wire_frames`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

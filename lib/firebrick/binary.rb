@@ -4,16 +4,16 @@ module Firebrick
   # Where the `firebrick` program is: in an installed gem, or in a checkout.
   module Binary
     ROOT = File.expand_path("../..", __dir__)
-    PLACES = %w[libexec/firebrick target/release/firebrick target/debug/firebrick].freeze
+    LOCATIONS = %w[libexec/firebrick target/release/firebrick target/debug/firebrick].freeze
 
     module_function
 
     def path
-      found = PLACES.map { |place| File.join(ROOT, place) }.find { |file| File.executable?(file) }
+      found = LOCATIONS.map { |location| File.join(ROOT, location) }.find { |file| File.executable?(file) }
       found || abort("firebrick: the program is missing from #{ROOT}/libexec; try: gem pristine firebrick")
     end
 
-    # Becomes the server.
+    # Replaces this process by the server.
     def exec(*arguments)
       Kernel.exec({ "FIREBRICK_LIB" => File.join(ROOT, "lib") }, [path, "firebrick"], *arguments)
     end

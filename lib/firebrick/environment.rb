@@ -4,7 +4,7 @@ require "firebrick/exchange"
 require "firebrick/null_input"
 
 module Firebrick
-  # The env that all requests start from. The native worker copies it and adds what a request brings.
+  # The env that every request starts from. The native worker copies it and adds what is specific to the request.
   module Environment
     module_function
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # What a client sees when the app raised: a line in production, the exception in development.
+  # The response when the app has raised: one line in production, the exception in development.
   module ErrorPage
     ESCAPES = { "&" => "&amp;", "<" => "&lt;", ">" => "&gt;", '"' => "&quot;", "'" => "&#39;" }.freeze
 

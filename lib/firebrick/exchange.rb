@@ -5,29 +5,29 @@ require "firebrick/error_page"
 require "firebrick/report"
 
 module Firebrick
-  # The parts of serving a request that are rare enough to be written in Ruby. Called by the native worker, from the
-  # thread that serves the request; what they raise is treated like an exception of the app.
+  # The rare parts of serving a request, in Ruby. The native worker calls them on the thread that serves the request
+  # and treats what they raise as an exception of the app.
   module Exchange
     class << self
-      # Whether clients see exceptions.
+      # Whether responses show exceptions.
       attr_accessor :detailed_errors
-      # Which process speaks in the error log.
+      # The process's name in the error log.
       attr_accessor :name
 
-      # `rack.input` of a request with a body: its bytes, or the number of a descriptor.
+      # `rack.input` of a request with a body, given its bytes or the number of a descriptor.
       def input(body)
         return StringIO.new(body) if body.is_a?(String)
 
         File.for_fd(body, "rb").binmode
       end
 
-      # The app raised: reports it and returns what to answer. `error` is nil when the thread was killed.
+      # The app has raised: logs it and returns the response. `error` is nil when the thread was killed.
       def failed(error, env)
         Report.log("firebrick: #{name}: #{error ? Report.text(error, env) : 'the app killed the serving thread'}")
-        own_answer(error, env) || ErrorPage.response(error, env, detailed: detailed_errors)
+        custom_response(error, env) || ErrorPage.response(error, env, detailed: detailed_errors)
       end
 
-      # Something was raised in a serving thread, but not by a request.
+      # Logs what was raised in a serving thread while it served no request.
       def interrupted(error)
         return unless error
 
@@ -51,7 +51,7 @@ module Firebrick
         io
       end
 
-      # `rack.response_finished`, in reverse order. One that raises does not keep the others from running.
+      # `rack.response_finished`, in reverse order. The others run also when one raises.
       def finished(env, status, headers, error)
         env["rack.response_finished"].reverse_each do |callable|
           contain(env) { callable.call(env, status, headers, error) }
@@ -65,11 +65,12 @@ module Firebrick
 
       private
 
-      def own_answer(error, env)
-        answer = Firebrick.error_handler&.call(error, env)
-        return answer if answer.is_a?(Array) && answer.length == 3 && answer[0].to_i.between?(100, 599)
+      # The response of `Firebrick.on_error`, if there is one and it is valid.
+      def custom_response(error, env)
+        response = Firebrick.error_handler&.call(error, env)
+        return response if response.is_a?(Array) && response.length == 3 && response[0].to_i.between?(100, 599)
 
-        Report.log("firebrick: #{name}: on_error did not answer [status, headers, body]") if answer
+        Report.log("firebrick: #{name}: on_error did not return [status, headers, body]") if response
       rescue StandardError, ScriptError, SystemExit => e
         Report.log("firebrick: #{name}: on_error: #{Report.text(e, env)}")
         nil
@@ -82,10 +83,9 @@ module Firebrick
       end
 
       def open_stream(descriptor, input)
-        return socket(descriptor) if input.nil? || input.is_a?(NullInput)
-
         require "firebrick/stream"
-        Stream.new(socket(descriptor), input)
+        socket = StreamSocket.for_fd(descriptor)
+        input.nil? || input.is_a?(NullInput) ? socket : Stream.new(socket, input)
       end
 
       def socket(descriptor)

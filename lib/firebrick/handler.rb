@@ -4,30 +4,30 @@ require "firebrick/binary"
 
 module Firebrick
   # `rackup -s firebrick`, `rails server -u firebrick`: turns the options of Rack handlers into arguments of the
-  # program, and becomes it. The program loads the app again, from its `config.ru`.
+  # program and replaces this process by it. The program loads the app again, from its `config.ru`.
   module Handler
-    # Option of the handler, and the flag whose value it is.
+    # Options of the handler that become the value of a flag.
     FLAGS = { Port: "--port", environment: "--environment", Threads: "--threads" }.freeze
 
-    # Option of the handler, and the flag that it is.
+    # Options of the handler that become a flag without a value.
     SWITCHES = { early_hints: "--early-hints", Silent: "--quiet" }.freeze
 
-    # Replaces the process, so the server object that other handlers yield does not come.
+    # Replaces the process, so unlike other handlers it yields no server object.
     def run(_app, **options)
       Binary.exec(*Handler.arguments(options))
     end
 
     def valid_options
       {
-        "Host=HOST" => "Host to listen on, or the path of a Unix socket (default: as firebrick.toml says)",
+        "Host=HOST" => "Host to listen on, or the path of a Unix socket (default: from firebrick.toml)",
         "Port=PORT" => "Port to listen on (default: 9292)",
-        "Threads=MIN:MAX" => "Threads of a worker"
+        "Threads=MIN:MAX" => "Threads per worker"
       }
     end
 
     module_function
 
-    # What was not typed by the user is a default, and loses to the configuration file.
+    # Options that the user has not typed are defaults: the configuration file takes precedence over them.
     def arguments(options)
       typed = options[:user_supplied_options]
       options = options.slice(*typed, :config) if typed

@@ -1,29 +1,29 @@
 # frozen_string_literal: true
 
-# What an app hangs into the life of template and workers. Hooks run in the order in which they were given.
+# Callbacks of the app for the start and end of template and workers. They run in the order of registration.
 module Firebrick
   @hooks = { before_fork: [], after_fork: [], before_worker_exit: [] }
   @error_handler = nil
 
   class << self
-    # In the template, once, when the app is loaded and warm and before the first worker is forked. An exception
-    # means that the app cannot start.
+    # Runs in the template, once, after the app has been loaded and warmed up and before the first worker is forked.
+    # If it raises, the server does not start.
     def before_fork(&block)
       add_hook(:before_fork, block)
     end
 
-    # In each worker, before it takes requests. Gets the worker's index. An exception ends the worker.
+    # Runs in each worker before it takes requests, with the worker's index. If it raises, the worker exits.
     def after_fork(&block)
       add_hook(:after_fork, block)
     end
     alias on_worker_boot after_fork
 
-    # In each worker, when it has answered its last request. Gets the worker's index.
+    # Runs in each worker after its last response, with the worker's index.
     def before_worker_exit(&block)
       add_hook(:before_worker_exit, block)
     end
 
-    # Answers for requests whose app raised: gets the exception and the env (nil if there is none), returns status,
+    # Makes the response when the app has raised: gets the exception and the env (nil if there is none), returns status,
     # headers and body. If it raises itself, or returns something else, the standard page is sent.
     def on_error(&block)
       raise ArgumentError, "Firebrick.on_error needs a block" unless block

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # The `rack.input` of all requests without a body. Has no state, so one serves them all.
+  # The `rack.input` of requests without a body. It has no state, so all of them share one.
   class NullInput
     def read(length = nil, buffer = nil)
       buffer&.clear

@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
 module Firebrick
-  # Exceptions as text: for the error log and the development page. Never raises, whatever the exception's own
-  # methods do.
+  # Exceptions as text, for the error log and the development page. Does not raise, even if methods of the exception do.
   module Report
     class << self
       def text(error, env = nil)
@@ -14,7 +13,7 @@ module Firebrick
         "#{error.class} (its report failed: #{e.class})"
       end
 
-      # Writes to the standard error in one piece, so that lines of several processes do not mix.
+      # Writes to standard error in one write, so that lines of several processes do not mix.
       def log(text)
         $stderr.write("#{clean(text).chomp}\n")
       rescue IOError, SystemCallError

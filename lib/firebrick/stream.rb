@@ -1,7 +1,15 @@
 # frozen_string_literal: true
 
+require "socket"
+
 module Firebrick
-  # The stream of a Rack 3 streaming body whose request had a body: reads that first, then what the client sends.
+  # The stream of a Rack 3 streaming body, or of `rack.hijack` in the headers.
+  class StreamSocket < UNIXSocket
+    # The Rack SPEC gives `close` no argument; libraries pass the reason.
+    def close(*) = super()
+  end
+
+  # The stream of a Rack 3 streaming body whose request has a body: reads the body first, then what the client sends.
   class Stream
     def initialize(socket, input)
       @socket = socket
@@ -25,7 +33,15 @@ module Firebrick
       @input = nil unless length.zero?
       @socket.read_nonblock(length, buffer, exception:)
     end
-    alias readpartial read_nonblock
+
+    # As IO#readpartial: waits until there is something, raises EOFError at the end.
+    def readpartial(length, buffer = nil)
+      bytes = @input&.read(length)
+      return replace(buffer, bytes) if bytes && !bytes.empty?
+
+      @input = nil unless length.zero?
+      @socket.readpartial(length, *buffer)
+    end
 
     def gets(*arguments)
       @input&.gets(*arguments) || begin

@@ -5,11 +5,11 @@ require "firebrick/version"
 require "firebrick/template/control"
 
 module Firebrick
-  # The process that loads the app once and then only forks workers, as docs/processes.md says. Until Bundler has
-  # had its say nothing is loaded here that could be a gem.
+  # The process that loads the app once and then only forks workers (docs/processes.md). Before Bundler is set up it
+  # loads nothing that could be a gem.
   class Template
-    # Mean nothing to template and workers. A handler, not "IGNORE": what the app starts must not inherit it.
-    DEAF_TO = %w[INT HUP USR1 USR2 TTIN TTOU WINCH].freeze
+    # Ignored by template and workers. By a handler, not "IGNORE", which processes that the app starts would inherit.
+    IGNORED = %w[INT HUP USR1 USR2 TTIN TTOU WINCH].freeze
 
     def self.run
       new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD")))).run
@@ -22,13 +22,13 @@ module Firebrick
     end
 
     def run
-      # While the app loads nobody looks at the control socket.
+      # While the app loads, the control socket is not read.
       Native.parent_death_signal(Signal.list["KILL"])
-      ignore_signals(*DEAF_TO, "TERM")
+      ignore_signals(*IGNORED, "TERM")
       boot(*@control.wait)
       Native.parent_death_signal(0)
       ignore_signals("INT", "TERM")
-      obey
+      serve_commands
     end
 
     private
@@ -47,19 +47,19 @@ module Firebrick
 
     def load_app(settings, scoreboard)
       require "firebrick/template/boot"
-      same_wire(settings.fetch("wire", []).last)
+      check_wire(settings.fetch("wire", []).last)
       @boot = Boot.new(settings, scoreboard)
       facts = @boot.run
       require "firebrick/template/children"
       @children = Children.new(@control)
-      @control.tell("booted", *facts.flatten)
+      @control.send_message("booted", *facts.flatten)
     rescue Exception => e # rubocop:disable Lint/RescueException
-      @control.tell("failed", Boot.explain(e))
+      @control.send_message("failed", Boot.explain(e))
       exit!(1)
     end
 
-    # Frames of another version would only show as workers that die.
-    def same_wire(wanted)
+    # Frames of another version would show only as workers that exit.
+    def check_wire(wanted)
       ours = Native.respond_to?(:wire) ? Native.wire.to_s : "1"
       return if ours == wanted
 
@@ -67,15 +67,15 @@ module Firebrick
                        "they are of different builds. Build both (`make build`), or install the gem again"
     end
 
-    def obey
+    def serve_commands
       loop do
         messages = @control.read(@children.bell)
         @children.reap
         break if messages.nil?
 
-        messages.each { |message| follow(*message) }
+        messages.each { |message| execute(*message) }
       end
-      @children.outlive_nobody
+      @children.stop_all
       unlink_all
       exit!(0)
     end
@@ -84,12 +84,12 @@ module Firebrick
       @unlink.each do |path|
         File.unlink(path)
       rescue SystemCallError
-        # Gone already, or not ours to remove.
+        # Removed already, or not permitted.
         next
       end
     end
 
-    def follow(verb, arguments, descriptors)
+    def execute(verb, arguments, descriptors)
       case verb
       when "fork" then @children.fork_worker(Integer(arguments.first), descriptors, @boot)
       when "kill" then @children.kill(Integer(arguments[0]), arguments[1])

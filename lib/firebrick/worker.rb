@@ -3,9 +3,9 @@
 require "firebrick/worker/fork_guard"
 
 module Firebrick
-  # A forked process that serves requests. The serving is native (ext/worker); this is its frame.
+  # A forked process that serves requests. The serving itself is native (ext/worker).
   class Worker
-    # Backtraces name this library's files so.
+    # How the paths of this library begin in backtraces.
     OWN = "#{__dir__}/".freeze
 
     def self.run(index, links, boot)
@@ -20,7 +20,7 @@ module Firebrick
     end
 
     def run(links)
-      introduce
+      name_process
       listen_to_signals
       hooks(:after_fork)
       Process.singleton_class.prepend(ForkGuard)
@@ -32,7 +32,7 @@ module Firebrick
 
     private
 
-    def introduce
+    def name_process
       Exchange.name = "worker #{@index} (pid #{Process.pid})"
       Process.setproctitle(["firebrick: worker #{@index}", *("[#{@boot.tag}]" unless @boot.tag.empty?)].join(" "))
     end
@@ -42,7 +42,7 @@ module Firebrick
         @stopping = true
         Native.stopping
       end
-      trap("URG") { tell_traces }
+      trap("URG") { send_traces }
       trap(Signal.list.key?("PWR") ? "PWR" : "INFO") { Report.log(backtraces) }
     end
 
@@ -53,16 +53,16 @@ module Firebrick
       exit 1
     end
 
-    # Where the threads are that serve requests, for the front. Runs in whatever the main thread is at, so nothing may
-    # come out of it.
-    def tell_traces
+    # Sends the front the backtraces of the threads that serve requests. Runs inside whatever the main thread is doing,
+    # so it must not raise.
+    def send_traces
       Native.traces(Native.serving.map { |thread, link, id| [link, id, app_lines(thread.backtrace.to_a)] })
     rescue StandardError, SystemStackError
       nil
     end
 
-    # What is the app's: neither this handler, at the inner end, nor what has called the app. Paths begin at the
-    # app's folder.
+    # The lines of the app: without this handler, at the inner end, and without what has called the app. Paths are
+    # relative to the app's folder.
     def app_lines(lines)
       own = ->(line) { line.start_with?(OWN) }
       lines.drop_while(&own).take_while { |line| !own[line] }.map do |line|

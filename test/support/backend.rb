@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A server behind a proxy that does exactly as it is told: what it read is kept as it came, what it sends is written byte
-# by byte by a script. Without a script it is polite and answers with what it was asked, as JSON.
+# A backend server with scripted behaviour: it records each request as received, and a script writes the response byte by
+# byte. Without a script it responds with a JSON description of the request.
 
 require "json"
 require "openssl"
@@ -11,7 +11,7 @@ require "support/clock"
 class Backend
   include Clock
 
-  Asked = Struct.new(:verb, :target, :version, :headers, :raw_head, :body, :visit, keyword_init: true) do
+  Request = Struct.new(:verb, :target, :version, :headers, :raw_head, :body, :connection, keyword_init: true) do
     def [](name)
       all(name).first
     end
@@ -21,12 +21,12 @@ class Backend
     end
 
     def describe
-      JSON.generate("method" => verb, "target" => target, "headers" => headers, "body" => body.to_s, "visit" => visit)
+      JSON.generate("method" => verb, "target" => target, "headers" => headers, "body" => body.to_s, "connection" => connection)
     end
   end
 
   # One connection from the proxy.
-  class Visit
+  class ProxyConnection
     attr_reader :number, :socket
 
     def initialize(socket, number)
@@ -35,21 +35,21 @@ class Backend
       @buffer = +"".b
     end
 
-    # The next request's head, nil at the end of the connection.
+    # Reads the next request's head; nil at the end of the connection.
     def read_head
       head = read_until("\r\n\r\n") or return
       lines = head.split("\r\n")
       verb, target, version = lines.shift.split(" ", 3)
       headers = lines.map { |line| line.split(/:[ \t]*/, 2) }
-      Asked.new(verb: verb, target: target, version: version, headers: headers, raw_head: head, body: +"".b, visit: @number)
+      Request.new(verb: verb, target: target, version: version, headers: headers, raw_head: head, body: +"".b, connection: @number)
     end
 
-    # The whole body; a block gets its pieces instead.
-    def read_body(asked, &block)
-      block ||= ->(piece) { asked.body << piece }
-      return read_chunks(&block) if asked["transfer-encoding"]
+    # Reads the whole body; a block gets its pieces instead.
+    def read_body(req, &block)
+      block ||= ->(piece) { req.body << piece }
+      return read_chunks(&block) if req["transfer-encoding"]
 
-      left = asked["content-length"].to_i
+      left = req["content-length"].to_i
       while left.positive?
         piece = take(left) or raise EOFError, "the request's body ended early"
         left -= piece.bytesize
@@ -61,7 +61,7 @@ class Backend
       @socket.write(bytes)
     end
 
-    def answer(body, status: "200 OK", headers: {})
+    def respond(body, status: "200 OK", headers: {})
       fields = { "Content-Length" => body.bytesize, "Content-Type" => "text/plain" }.merge(headers).compact
       write("HTTP/1.1 #{status}\r\n#{fields.map { |name, value| "#{name}: #{value}\r\n" }.join}\r\n#{body}".b)
     end
@@ -70,7 +70,7 @@ class Backend
       write("#{bytes.bytesize.to_s(16)}\r\n#{bytes}\r\n")
     end
 
-    # Whatever comes next, nil at the end.
+    # The next bytes; nil at the end of the connection.
     def read_some
       return @buffer.slice!(0, @buffer.bytesize) unless @buffer.empty?
 
@@ -79,7 +79,7 @@ class Backend
       nil
     end
 
-    # True when the proxy ends the connection within that time.
+    # True when the proxy closes the connection within that time.
     def ended?(within: 10)
       loop do
         return false unless @socket.to_io.wait_readable(within)
@@ -139,8 +139,8 @@ class Backend
 
   # unix::     path of a socket to listen on, instead of a port of 127.0.0.1
   # tls::      an OpenSSL::SSL::SSLContext
-  # greeting:: called with each new Visit before anything is read
-  # script::   called with the Visit and each request's head; reads the body itself
+  # greeting:: called with each new ProxyConnection before anything is read
+  # script::   called with the ProxyConnection and each request's head; reads the body itself
   def initialize(port: 0, unix: nil, tls: nil, greeting: nil, &script)
     @listener = unix ? UNIXServer.new(unix) : TCPServer.new("127.0.0.1", port)
     @port = @listener.local_address.ip_port unless unix
@@ -148,7 +148,7 @@ class Backend
     @greeting = greeting
     @script = script || method(:describe)
     @lock = Mutex.new
-    @asked = []
+    @req = []
     @visits = []
     @errors = []
     @thread = Thread.new { accept }
@@ -159,15 +159,15 @@ class Backend
   end
 
   # The requests so far.
-  def asked
-    @lock.synchronize { @asked.dup }
+  def requests
+    @lock.synchronize { @req.dup }
   end
 
-  def visits
+  def connections
     @lock.synchronize { @visits.dup }
   end
 
-  # Ends as a killed process does: nobody listens, connections are gone.
+  # Closes the listener and all connections, as if the process was killed.
   def close
     @thread.kill
     @thread.join
@@ -179,9 +179,9 @@ class Backend
 
   private
 
-  def describe(visit, asked)
-    visit.read_body(asked)
-    visit.answer(asked.describe, headers: { "Content-Type" => "application/json" })
+  def describe(conn, req)
+    conn.read_body(req)
+    conn.respond(req.describe, headers: { "Content-Type" => "application/json" })
   end
 
   def accept
@@ -193,16 +193,16 @@ class Backend
 
   def serve(socket)
     socket = OpenSSL::SSL::SSLSocket.new(socket, @tls).tap { |secure| secure.sync_close = true }.accept if @tls
-    visit = @lock.synchronize { Visit.new(socket, @visits.size).tap { |one| @visits << one } }
-    @greeting&.call(visit)
+    conn = @lock.synchronize { ProxyConnection.new(socket, @visits.size).tap { |one| @visits << one } }
+    @greeting&.call(conn)
     until socket.closed?
-      asked = visit.read_head or break
-      @lock.synchronize { @asked << asked }
-      @script.call(visit, asked)
+      req = conn.read_head or break
+      @lock.synchronize { @req << req }
+      @script.call(conn, req)
     end
   rescue SystemCallError, IOError, OpenSSL::SSL::SSLError => e
     @lock.synchronize { @errors << e }
   ensure
-    visit ? visit.close : socket.close
+    conn ? conn.close : socket.close
   end
 end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# The real Chromium, headless, driven over its DevTools pipe: JSON messages ended by NUL, commands into its descriptor 3,
-# answers and events out of its descriptor 4. Everything waits with a deadline, and nothing of it is left after `close`.
+# The real Chromium, headless, driven over its DevTools pipe: NUL-terminated JSON messages, commands to its descriptor 3,
+# replies and events from its descriptor 4. All waits have a deadline, and `close` leaves nothing behind.
 
 require "fileutils"
 require "io/nonblock"
@@ -15,7 +15,7 @@ require "support/processes"
 class Browser
   include Clock
 
-  # Chromium said no, or nothing.
+  # Chromium reported an error, or did not reply.
   class Refusal < StandardError; end
 
   PROGRAM = ENV.fetch("CHROMIUM", "/usr/bin/chromium")
@@ -25,7 +25,7 @@ class Browser
     --disable-sync --disable-extensions --disable-crash-reporter --no-proxy-server --password-store=basic
     --hide-scrollbars --force-color-profile=srgb
   ].freeze
-  START_WITHIN = 60 # seconds; as the next two, only so that nothing waits for ever
+  START_WITHIN = 60 # seconds; these three only prevent endless waits
   ANSWER_WITHIN = 30
   CLOSE_WITHIN = 10
 
@@ -48,7 +48,7 @@ class Browser
     raise
   end
 
-  # A page that shares nothing with other pages: no cache, no cookies. +scheme+ is light or dark.
+  # A page with its own cache and cookies. +scheme+ is light or dark.
   def page(scheme: "light", width: 1000, height: 800)
     context = command("Target.createBrowserContext").fetch("browserContextId")
     target = command("Target.createTarget", { url: "about:blank", browserContextId: context, width:, height: }).fetch("targetId")
@@ -62,30 +62,30 @@ class Browser
     command("Target.disposeBrowserContext", { browserContextId: page.context })
   end
 
-  # Sends a command and waits for its result. Events that come meanwhile reach their pages.
+  # Sends a command and waits for its result. Events received meanwhile are delivered to their pages.
   def command(method, params = {}, session: nil, within: ANSWER_WITHIN)
     number = send_out({ method:, params:, sessionId: session }.compact)
-    listen("the answer to #{method}", within:) { @answers.key?(number) }
+    listen("the reply to #{method}", within:) { @answers.key?(number) }
     answer = @answers.delete(number)
     raise Refusal, "#{method}: #{answer['error']['message']}" if answer["error"]
 
     answer.fetch("result")
   rescue Errno::EPIPE
-    raise Refusal, "Chromium has ended before #{method}:\n#{log}"
+    raise Refusal, "Chromium exited before #{method}:\n#{log}"
   end
 
-  # Takes in messages until the block is true.
+  # Processes messages until the block is true.
   def listen(what, within: ANSWER_WITHIN)
     stop = now + within
     until yield
       left = stop - now
-      raise Refusal, "no sign of #{what} within #{within} s:\n#{log}" unless left.positive?
+      raise Refusal, "waited #{within} s for #{what}:\n#{log}" unless left.positive?
 
       take_in(left)
     end
   end
 
-  # Asks it to end, and makes it end if it does not.
+  # Asks Chromium to exit, and kills it if it does not.
   def close
     return unless @pid
 
@@ -106,17 +106,16 @@ class Browser
 
     theirs_in, @to = IO.pipe(binmode: true)
     @from, theirs_out = IO.pipe(binmode: true)
-    [theirs_in, theirs_out].each { |io| io.nonblock = false } # Ruby makes them so; Chromium takes EAGAIN for the end
-    # A home of its own, so that it neither finds nor leaves anything in the user's; in a group of its own, so that all
-    # its processes can be found.
-    surroundings = { "HOME" => @home, "TMPDIR" => @home, "XDG_CONFIG_HOME" => nil, "XDG_CACHE_HOME" => nil, "XDG_RUNTIME_DIR" => @home,
-                     "DBUS_SESSION_BUS_ADDRESS" => "unix:path=/dev/null" }
-    @pid = Process.spawn(surroundings, PROGRAM, *FLAGS, "--user-data-dir=#{File.join(@home, 'profile')}", "about:blank",
+    [theirs_in, theirs_out].each { |io| io.nonblock = false } # Ruby's default is non-blocking; Chromium treats EAGAIN as end of file
+    # A home directory of its own keeps it out of the user's; a process group of its own makes all its processes findable.
+    environment = { "HOME" => @home, "TMPDIR" => @home, "XDG_CONFIG_HOME" => nil, "XDG_CACHE_HOME" => nil, "XDG_RUNTIME_DIR" => @home,
+                    "DBUS_SESSION_BUS_ADDRESS" => "unix:path=/dev/null" }
+    @pid = Process.spawn(environment, PROGRAM, *FLAGS, "--user-data-dir=#{File.join(@home, 'profile')}", "about:blank",
                          3 => theirs_in, 4 => theirs_out, in: File::NULL, %i[out err] => log_path, pgroup: true, chdir: @home)
     [theirs_in, theirs_out].each(&:close)
   end
 
-  # Returns the number by which the answer will be known.
+  # Returns the command's id, which the reply repeats.
   def send_out(message)
     number = @last += 1
     bytes = "#{JSON.generate(message.merge(id: number))}\0".b
@@ -136,7 +135,7 @@ class Browser
     *messages, @buffer = @buffer.split("\0", -1)
     messages.each { |message| hand_out(JSON.parse(message)) }
   rescue EOFError
-    raise Refusal, "Chromium has ended:\n#{log}"
+    raise Refusal, "Chromium exited:\n#{log}"
   end
 
   def hand_out(message)
@@ -152,7 +151,7 @@ class Browser
     Process.wait(@pid)
   end
 
-  # Its processes that still run: most are in its group, all were started in its home.
+  # Its processes that are still running: most are in its group, all were started in its home directory.
   def leftovers
     group = Processes.all.keys.select { |pid| Process.getpgid(pid) == @pid rescue SystemCallError }
     group | Processes.in_directory(@home).map(&:pid)
@@ -160,7 +159,7 @@ class Browser
 
   def log_path = File.join(@home, "chromium.log")
 
-  # What it complained of last; that there is no desktop is nothing new.
+  # The last lines of its log, without the complaints about a missing desktop session.
   def log
     File.exist?(log_path) ? File.readlines(log_path).grep_v(/dbus/).last(20).join : ""
   end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# The base of the questions that a browser answers: one browser for all tests of a class; each page in it is a stranger
-# to the others and is closed after its test.
+# The base of the tests that need a browser: one browser for all tests of a class; each page in it has its own profile
+# and is closed after its test.
 
 require "support/browser"
 require "support/case"

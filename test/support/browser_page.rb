@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A page in the browser: goes to addresses, runs scripts, and remembers every request with what became of it and
-# everything that anybody would see in the console.
+# A page in the browser: navigates, runs scripts, and records every request with its outcome and everything that the
+# console shows.
 
 require "json"
 require "support/clock"
@@ -9,14 +9,14 @@ require "support/clock"
 class BrowserPage
   include Clock
 
-  # One request; +status+ is nil until there is an answer, +error+ says why there was none. It is +abandoned+ when the
-  # document that asked (its +loader+) was left before: the browser does not always tell what becomes of those.
+  # One request; +status+ is nil until there is a response, +error+ is the network error. It is +abandoned+ when its document
+  # (the +loader+) was left before it ended: the browser does not always report the end of such requests.
   Request = Struct.new(:id, :loader, :url, :type, :verb, :status, :error, :mime, :ended, :abandoned, keyword_init: true) do
     def path = url[%r{\Ahttps?://[^/]+(/[^?#]*)}, 1] || url
 
     def failed? = !!error || (status || 0) >= 400
 
-    def to_s = "#{verb} #{url} (#{type}): #{error || status || 'no answer'}"
+    def to_s = "#{verb} #{url} (#{type}): #{error || status || 'no response'}"
   end
 
   attr_reader :session, :context, :requests, :console
@@ -38,8 +38,8 @@ class BrowserPage
     self
   end
 
-  # Loads an address as if it had been typed, and waits until the document and all that it asked for are there.
-  # Returns the document's own request, the last one where there were redirects.
+  # Loads an address as if typed, and waits until the document and everything that it requests is loaded.
+  # Returns the document's own request; after redirects, the last one.
   def goto(url)
     forget
     answer = command("Page.navigate", { url: })
@@ -51,12 +51,12 @@ class BrowserPage
     requests.reverse.find { |request| request.id == loader }
   end
 
-  # Until every request has ended.
+  # Waits until every request has ended.
   def settle
     @browser.listen("the end of #{requests.reject(&:ended).join(', ')}") { requests.all?(&:ended) }
   end
 
-  # The value of a JavaScript expression; a promise is waited for.
+  # The value of a JavaScript expression; promises are awaited.
   def evaluate(script)
     answer = command("Runtime.evaluate", { expression: script, awaitPromise: true, returnByValue: true, userGesture: true })
     fault = answer["exceptionDetails"]
@@ -65,12 +65,12 @@ class BrowserPage
     answer["result"]["value"]
   end
 
-  # Until an expression is true; returns its value.
+  # Waits until an expression is true; returns its value.
   def wait(script, within: 15)
-    wait_until(within: within) { evaluate(script) } || raise(Browser::Refusal, "waited #{within} s in vain for #{script}; the page is:\n#{text}")
+    wait_until(within: within) { evaluate(script) } || raise(Browser::Refusal, "waited #{within} s for #{script}; the page is:\n#{text}")
   end
 
-  # The text that is seen.
+  # The visible text.
   def text(selector = "body")
     evaluate("document.querySelector(#{JSON.generate(selector)})?.innerText")
   end
@@ -91,7 +91,7 @@ class BrowserPage
     end
   end
 
-  # Types into what has the focus.
+  # Types into the focused element.
   def type(text)
     command("Input.insertText", { text: })
   end
@@ -104,12 +104,12 @@ class BrowserPage
     evaluate("document.title")
   end
 
-  # Requests that got an error, from the server or on the way.
+  # Requests that failed or got an error status.
   def failures
     requests.select(&:failed?)
   end
 
-  # A PNG of what is seen.
+  # Writes a PNG of the visible page.
   def screenshot(file)
     data = command("Page.captureScreenshot", { format: "png" }).fetch("data")
     File.binwrite(file, data.unpack1("m"))
@@ -119,7 +119,7 @@ class BrowserPage
     @browser.forget(self)
   end
 
-  # What the browser tells about this page.
+  # Handles an event of the browser for this page.
   def notice(event, params)
     case event
     when "Network.requestWillBeSent" then sent(params)
@@ -144,7 +144,7 @@ class BrowserPage
     @loaded = []
   end
 
-  # A redirect is told as a second request of the same id.
+  # A redirect is reported as a second request of the same id.
   def sent(params)
     redirect = params["redirectResponse"]
     open_request(params)&.then { |before| before.status = redirect["status"] and before.ended = true } if redirect
@@ -173,7 +173,7 @@ class BrowserPage
     @requests.reverse.find { |request| request.id == params["requestId"] && !request.ended }
   end
 
-  # Warnings, errors and exceptions, as the console shows them.
+  # Collects the console's warnings, errors and exceptions.
   def heard(event, params)
     case event
     when "Runtime.consoleAPICalled"

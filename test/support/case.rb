@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# The base of every end-to-end test: servers that are started for a test or shared by a class, a vocabulary for
-# raw HTTP, and the rule that each server must end cleanly, whatever the test was about.
+# The base of all end-to-end tests: servers for one test or for a whole class, helpers for raw HTTP, and a check that
+# every server ends cleanly, whatever the test was about.
 
 require "minitest"
 require "minitest/test"
@@ -19,15 +19,15 @@ class Case < Minitest::Test
   include Clock
 
   class << self
-    # Names a test with a sentence, so that `-v` reads like a specification.
+    # Names a test by a sentence, so that `-v` reads like a specification.
     def it(sentence, &block)
       name = "test_#{sentence}"
-      raise ArgumentError, "#{self} already says: #{sentence}" if method_defined?(name, false)
+      raise ArgumentError, "#{self} already has the test: #{sentence}" if method_defined?(name, false)
 
       define_method(name, &block)
     end
 
-    # Declares the server that all tests of the class share; started by the first test that asks for it.
+    # Declares the server that all tests of the class share; the first test that needs it starts it.
     def shared_server(**options)
       @shared_options = options
     end
@@ -41,7 +41,7 @@ class Case < Minitest::Test
       SharedServers.fetch(self) { Server.new(**shared_options) }
     end
 
-    # Tests of the class may run at the same time as others.
+    # The class's tests may run in parallel with others.
     def parallel!
       parallelize_me!
     end
@@ -70,19 +70,19 @@ class Case < Minitest::Test
     self.class.server
   end
 
-  # Starts a server for this test alone; it is ended, and judged on how it ends, after the test.
+  # Starts a server for this test alone; after the test it is stopped and checked for a clean end.
   def start(**options)
     own = Server.new(**options)
     @own_servers << own
     own.start
   end
 
-  # An open connection that is closed after the test.
+  # Opens a connection that is closed after the test.
   def connect(to = server, **options)
     Connection.new(to.address, **options).tap { |connection| @connections << connection }
   end
 
-  # One request on a connection of its own.
+  # Sends one request on a connection of its own and returns the response.
   def ask(bytes, to: server, method: nil)
     connection = connect(to)
     connection.write(bytes)
@@ -107,29 +107,52 @@ class Case < Minitest::Test
     "#{method} #{path} HTTP/1.1\r\n#{head}\r\n".b + body.to_s.b
   end
 
-  # The chunked coding of some pieces.
+  # The pieces in chunked transfer coding.
   def chunked(*pieces)
     pieces.map { |piece| "#{piece.bytesize.to_s(16)}\r\n#{piece}\r\n" }.join + "0\r\n\r\n"
   end
 
-  def assert_status(expected, response, message = nil)
-    expected = Array(expected)
-    assert_includes expected, response.status, "#{message || 'status'}; the answer was:\n#{response.raw_head}#{response.body.byteslice(0, 500)}"
+  # The values that a test accepts: of Firebrick only its own (one, or an Array of several that are equally right); of
+  # another server (TEST_SERVER) also the +others+ that the standards allow.
+  def accepted(own, *others)
+    own = [own] unless own.is_a?(Array)
+    ENV["TEST_SERVER"] ? own + others : own
   end
 
-  # The server has closed the connection and sent nothing more.
+  def assert_status(expected, response, message = nil)
+    expected = Array(expected)
+    assert_includes expected, response.status, "#{message || 'status'}; the response was:\n#{response.raw_head}#{response.body.byteslice(0, 500)}"
+  end
+
+  # The server closed the connection and sent nothing more.
   def assert_closed(connection, message = "the connection should be closed", within: 5)
     assert connection.ended?(within: within), message
     assert_equal "", connection.buffered, "bytes after the last response"
   end
 
-  # The connection is open, silent, and still answers.
+  # Waits until that many requests for the app are queued or being served.
+  def wait_for_requests(count, on: server)
+    wait_until("#{count} requests in progress") { on.control("/requests").length == count }
+  end
+
+  # Waits until at least that many tasks of mruby handlers wait for something.
+  def wait_for_tasks(count, on: server)
+    wait_until("#{count} waiting tasks") { on.control("/stats").dig("handlers", "waiting") >= count }
+  end
+
+  # The error log has this text, or a line that matches; it may be written after the response.
+  def assert_logged(expected, on: server)
+    found = -> { expected.is_a?(Regexp) ? on.stderr.match?(expected) : on.stderr.include?(expected) }
+    assert wait_until(&found), "not in the error log: #{expected.inspect}\n#{on.stderr}"
+  end
+
+  # The connection is open, idle, and still serves requests.
   def assert_alive(connection, path = "/alive")
     connection.write(request("GET", path))
     assert_status 200, connection.read_response("GET"), "a later request on the same connection"
   end
 
-  def firebrick_only(reason = "asks about Firebrick's own ways")
+  def firebrick_only(reason = "specific to Firebrick")
     skip reason if Server.puma? && !ENV["TEST_EVERYTHING"]
   end
 

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# Certificates for servers of a test, made here: with their own keys, and for one hour.
+# Certificates for test servers, generated with their own keys and valid for one hour.
 
 require "openssl"
 
 module Certificates
-  # A certificate and its key; signed by +issuer+ (a pair like the one returned), or an authority that signs itself, as
-  # `openssl req -x509` makes it.
+  # A certificate and its key; signed by +issuer+ (a pair as returned by this method), or self-signed as `openssl req -x509`
+  # makes it.
   def certificate(issuer: nil, subject_alt_name: "IP:127.0.0.1", from: Time.now - 3600, to: Time.now + 3600)
     key = OpenSSL::PKey::RSA.new(2048)
     cert = OpenSSL::X509::Certificate.new
@@ -24,7 +24,7 @@ module Certificates
     [cert, key]
   end
 
-  # One whose time is over.
+  # An expired one.
   def expired_certificate(**options)
     certificate(from: Time.now - 7200, to: Time.now - 3600, **options)
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Waiting with a deadline. Deadlines are generous: they tell "never" from "slowly", they measure nothing.
+# Waiting with a deadline. Deadlines are generous: they tell a hang from a slow machine, and measure nothing.
 
 module Clock
   module_function
@@ -9,14 +9,14 @@ module Clock
     Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 
-  # Seconds that the block took.
+  # Seconds that the block takes.
   def elapsed
     began = now
     yield
     now - began
   end
 
-  # Polls until the block is true and returns its value; nil (or a failure that says +what+) after +within+ seconds.
+  # Polls until the block is true and returns its value; after +within+ seconds nil, or a failure that mentions +what+.
   def wait_until(what = nil, within: 10, every: 0.02)
     deadline = now + within
     loop do
@@ -26,6 +26,6 @@ module Clock
 
       sleep every
     end
-    raise Minitest::Assertion, "waited #{within} s in vain: #{what}" if what
+    raise Minitest::Assertion, "waited #{within} s for: #{what}" if what
   end
 end

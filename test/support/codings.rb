@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Content codings, undone by the tools that everybody has, so that the judge shares no library with what is judged.
+# Content codings, decoded by the standard tools, so that the tests share no library with the server.
 
 require "open3"
 require "stringio"
@@ -26,7 +26,7 @@ module Codings
     end
   end
 
-  # The body of a response as it was before it was coded.
+  # The decoded body of a response.
   def decode(response)
     case coding = response["content-encoding"]
     when nil, "identity" then response.body
@@ -44,7 +44,7 @@ module Codings
     out.string
   end
 
-  # Strictly: one member, checked to its end, and nothing after it.
+  # Strict: one member, verified to its end, and nothing after it.
   def gunzip(bytes)
     reader = Zlib::GzipReader.new(StringIO.new(bytes))
     plain = reader.read.b

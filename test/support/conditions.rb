@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What a client has of a file, and the dates and tags that it may say so with.
+# The validators of a file that a client has, in all the forms that it may send.
 
 require "time"
 
@@ -13,7 +13,7 @@ Validators = Struct.new(:etag, :modified) do
     "W/#{etag.delete_prefix('W/')}"
   end
 
-  # Last-Modified, shifted by seconds, as RFC 9110 wants dates to be sent.
+  # Last-Modified, shifted by seconds, in the preferred format of RFC 9110.
   def date(offset = 0)
     (modified + offset).httpdate
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A raw client connection: bytes out, strictly parsed responses in, every wait with a deadline.
+# A raw client connection: writes bytes, parses responses strictly, and every wait has a deadline.
 
 require "socket"
 require "support/clock"
@@ -11,8 +11,8 @@ class Connection
 
   attr_reader :socket, :buffered
 
-  # +address+ is [host, port] or the path of a Unix socket. +receive_buffer+ (bytes) makes a client that can hold
-  # back; it has to be set before the connection is made.
+  # +address+ is [host, port] or the path of a Unix socket. +receive_buffer+ (bytes) makes a client that can stop
+  # reading; it has to be set before connecting.
   def initialize(address, deadline: 15, receive_buffer: nil)
     @deadline = deadline
     @buffered = +"".b
@@ -26,7 +26,7 @@ class Connection
     @socket.write(bytes)
     self
   rescue Errno::EPIPE, Errno::ECONNRESET
-    self # the server may refuse before it has read all; what it answered can still be read
+    self # the server may refuse the request early; its response can still be read
   end
 
   # Sends each byte in a packet of its own.
@@ -50,19 +50,19 @@ class Connection
     @reader.read_body(response, method)
   end
 
-  # True when the server was heard to cut the connection off rather than to close it.
+  # True when the server reset the connection instead of closing it.
   def reset?
     @reset
   end
 
-  # True when the connection ends within that time; bytes that came before stay in +buffered+.
+  # True when the connection ends within that time; bytes received before stay in +buffered+.
   def ended?(within: 5)
     stop = now + within
     fill(stop - now) until @ended || now >= stop
     @ended
   end
 
-  # True when nothing comes, and the connection stays open, for that time.
+  # True when nothing arrives, and the connection stays open, for that time.
   def silent?(seconds = 0.15)
     fill(seconds) if @buffered.empty? && !@ended
     @buffered.empty? && !@ended
@@ -76,7 +76,7 @@ class Connection
     need("#{count} bytes") { @buffered.slice!(0, count) if @buffered.bytesize >= count }
   end
 
-  # Whatever has come, at least one byte.
+  # The bytes received so far, at least one.
   def read_some
     need("some bytes") { @buffered.slice!(0, @buffered.bytesize) unless @buffered.empty? }
   end
@@ -85,7 +85,7 @@ class Connection
     need("the end") { @buffered.slice!(0, @buffered.bytesize) if @ended }
   end
 
-  # Ends the connection the hard way (RST).
+  # Resets the connection (RST).
   def reset!
     @socket.setsockopt(Socket::SOL_SOCKET, Socket::SO_LINGER, [1, 0].pack("ii"))
     @socket.close
@@ -116,8 +116,8 @@ class Connection
     loop do
       value = yield
       return value if value
-      raise TruncatedResponse, "the connection #{@reset ? 'was reset' : 'ended'} before #{what}; there was #{shown}" if @ended
-      raise Minitest::Assertion, "no answer within #{@deadline} s: expected #{what}, there was #{shown}" if now >= stop
+      raise TruncatedResponse, "the connection #{@reset ? 'was reset' : 'ended'} before #{what}; received #{shown}" if @ended
+      raise Minitest::Assertion, "no response within #{@deadline} s: expected #{what}, received #{shown}" if now >= stop
 
       fill(stop - now)
     end

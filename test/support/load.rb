@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Many keep-alive clients in few threads: each sends its next request as soon as it has its answer.
+# Many keep-alive clients in one thread: each sends its next request as soon as it has the response.
 
 require "support/clock"
 require "support/connection"
@@ -8,17 +8,17 @@ require "support/connection"
 class Load
   include Clock
 
-  Served = Struct.new(:client, :asked, :answered, :status, :body, keyword_init: true)
+  Completed = Struct.new(:client, :sent_at, :received_at, :status, :body, keyword_init: true)
 
-  # Every answer in the order in which it came, and what went wrong.
-  attr_reader :served, :errors
+  # All responses in the order of arrival, and all errors.
+  attr_reader :completed, :errors
 
   def initialize(address, clients:, path: "/", keep_alive: true)
     @address = address
     @count = clients
     @path = path
     @keep_alive = keep_alive
-    @served = []
+    @completed = []
     @errors = []
     @stopping = false
   end
@@ -29,16 +29,16 @@ class Load
     self
   end
 
-  # Lets the requests that are under way finish.
+  # Waits for the requests in progress.
   def stop
     @stopping = true
-    @thread.join(30) or raise Minitest::Assertion, "#{@open.size} clients still wait for an answer"
+    @thread.join(30) or raise Minitest::Assertion, "#{@open.size} clients still wait for a response"
     self
   end
 
   private
 
-  Client = Struct.new(:number, :socket, :asked, :buffer)
+  Client = Struct.new(:number, :socket, :sent_at, :buffer)
 
   def run
     @open = {}
@@ -58,7 +58,7 @@ class Load
   end
 
   def ask(client)
-    client.asked = now
+    client.sent_at = now
     client.socket.write("GET #{@path} HTTP/1.1\r\nHost: x\r\n#{"Connection: close\r\n" unless @keep_alive}\r\n")
   end
 
@@ -68,21 +68,21 @@ class Load
     return lost(client) if piece.nil?
 
     client.buffer << piece
-    answered(client) if complete?(client.buffer)
+    complete(client) if complete?(client.buffer)
   rescue SystemCallError => e
     @errors << "client #{client.number}: #{e.message}"
     forget(client)
   end
 
-  # Answers of these tests have a length or end the connection.
+  # Responses of these tests have a Content-Length or end the connection.
   def complete?(buffer)
     head, body = buffer.split("\r\n\r\n", 2)
     body && (length = head[/^content-length: (\d+)/i, 1]) && body.bytesize >= length.to_i
   end
 
-  def answered(client)
-    @served << Served.new(client: client.number, asked: client.asked, answered: now, status: client.buffer[9, 3].to_i,
-                          body: client.buffer.split("\r\n\r\n", 2).last)
+  def complete(client)
+    @completed << Completed.new(client: client.number, sent_at: client.sent_at, received_at: now, status: client.buffer[9, 3].to_i,
+                                body: client.buffer.split("\r\n\r\n", 2).last)
     ends = client.buffer.match?(/^connection: close/i)
     client.buffer.clear
     if @stopping || ends || !@keep_alive
@@ -94,7 +94,7 @@ class Load
   end
 
   def lost(client)
-    @errors << "client #{client.number}: closed without an answer; there was #{client.buffer.inspect}"
+    @errors << "client #{client.number}: closed without a response; received #{client.buffer.inspect}"
     forget(client)
   end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Other people's servers, asked the same questions to learn whether the questions are right: TEST_SERVER=nginx, h2o or
-# haproxy. Each is started from a configuration that its manual would recommend for the job, in a folder of its own.
+# Other servers that run the same tests, to check the tests themselves: TEST_SERVER=nginx, h2o or haproxy. Each one gets
+# the configuration that its manual recommends, and a directory of its own.
 
 require "fileutils"
 require "socket"
@@ -9,14 +9,14 @@ require "tmpdir"
 require "support/clock"
 
 module Peers
-  # What all of them have in common, and what tests ask of a server.
+  # The interface that tests use, with what all of them have in common.
   class Peer
     include Clock
 
     attr_reader :base, :dir, :pid, :port
 
     # files:: prepare:: as in SiteServer. proxies:: path prefix => port of a backend on 127.0.0.1.
-    # Everything else is a matter of Firebrick's alone and is left out of account.
+    # All other options concern only Firebrick and are ignored.
     def initialize(files: {}, prepare: nil, proxies: {}, **)
       @base = File.realpath(Dir.mktmpdir("firebrick-peer"))
       @dir = File.join(@base, "app")
@@ -185,7 +185,7 @@ module Peers
 
   KINDS = { "nginx" => Nginx, "h2o" => H2o, "haproxy" => Haproxy }.freeze
 
-  # The class of the peer that is to be asked, nil for Firebrick.
+  # The class of the peer to test; nil for Firebrick.
   def self.chosen
     KINDS[ENV.fetch("TEST_SERVER", nil)]
   end

@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-# What /proc knows about a server's processes.
+# Information about processes from /proc.
 
 module Processes
   Info = Struct.new(:pid, :parent, :started, :state, keyword_init: true)
 
   module_function
 
-  # Everything that runs now, by pid. Zombies count as ended.
+  # All running processes, by pid. Zombies count as ended.
   def all
     Dir.children("/proc").grep(/\A\d+\z/).filter_map { |pid| info(pid.to_i) }.to_h { |info| [info.pid, info] }
   end
@@ -36,7 +36,7 @@ module Processes
     found
   end
 
-  # Processes whose working directory is +dir+ or below: catches those that were given to another parent.
+  # Processes whose working directory is +dir+ or below; includes those that were reparented.
   def in_directory(dir)
     all.values.select do |one|
       cwd = File.readlink("/proc/#{one.pid}/cwd")

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# A Redis for a test: on a free port, kept in memory, ended afterwards.
+# A Redis for one test: on a free port, without persistence, stopped afterwards.
 
 require "socket"
 require "tmpdir"

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# A response as it was on the wire. Headers keep their order and repetition; +framing+ says how its end was found.
+# A response as received. Headers keep their order and repetition; +framing+ tells how the end of the body was found.
 
 Response = Struct.new(:version, :status, :reason, :headers, :body, :framing, :trailers, :interim, :raw_head,
                       keyword_init: true) do
-  # The value of the only field of that name, nil when absent.
+  # The value of the only field of that name; nil when absent.
   def [](name)
     values = all(name)
     raise Minitest::Assertion, "#{name} occurs #{values.size} times:\n#{raw_head}" if values.size > 1

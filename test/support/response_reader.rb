@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Reads responses strictly as RFC 9112 writes them. Anything a second reader could take otherwise is a failure of
-# the test: a bare LF, two lengths, a body where none may be, a length that does not fit.
+# Reads responses strictly by RFC 9112. Anything that another parser could read differently fails the test: a bare LF, two
+# lengths, a body where none is allowed, a wrong length.
 
 require "support/response"
 
@@ -20,7 +20,7 @@ class ResponseReader
     @source = source
   end
 
-  # The final response to a request with +method+; 1xx responses before it are kept in +interim+.
+  # The final response to a request with +method+; 1xx responses before it are in +interim+.
   def read(method)
     interim = []
     loop do
@@ -42,7 +42,7 @@ class ResponseReader
                  trailers: [], interim: [], raw_head: raw)
   end
 
-  # Reads the body that belongs to a head.
+  # Reads the body for a head.
   def read_body(response, method)
     response.framing = framing(response, method)
     case response.framing
@@ -74,8 +74,8 @@ class ResponseReader
   def check_lengths(response, lengths, codings)
     malformed "both a length and a transfer coding", response if lengths.any? && codings.any?
     malformed "#{lengths.size} lengths", response if lengths.size > 1
-    malformed "a length that is no number", response if lengths.any? && lengths.first !~ /\A[0-9]+\z/
-    malformed "a strange transfer coding", response if codings.any? && codings != ["chunked"]
+    malformed "an invalid length", response if lengths.any? && lengths.first !~ /\A[0-9]+\z/
+    malformed "an unknown transfer coding", response if codings.any? && codings != ["chunked"]
     malformed "a length in a 204", response if response.status == 204 && (lengths + codings).any?
   end
 

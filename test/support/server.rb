@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
-# A real server in a fresh directory. It counts as started when it has printed one `* Listening on` line per
-# listener, and as cleanly ended when TERM makes it exit 0 and nothing of it is left: no process, socket or file.
+# A real server in a fresh directory. It has started when it has printed one `* Listening on` line per listener. It has
+# ended cleanly when TERM makes it exit 0 and no process, socket or file is left.
 
 require "fileutils"
+require "json"
 require "open3"
+require "socket"
 require "tmpdir"
 require "support/clock"
 require "support/processes"
@@ -27,13 +29,13 @@ class Server
                   abort("No firebrick binary: build it with `cargo build -p cli`, or set FIREBRICK to its path.")
     end
 
-    # A build outside the checkout's own target directory does not find the checkout's Ruby files by itself.
+    # A binary outside the checkout's own target directory does not find the checkout's Ruby files by itself.
     def ruby_files
-      built_by_cargo = !puma? && binary.match?(%r{/(release|debug)/firebrick\z})
+      built_by_cargo = !puma? && binary.match?(%r{/(release|debug|dist)/firebrick\z})
       built_by_cargo && !ENV["FIREBRICK_LIB"] ? { "FIREBRICK_LIB" => File.join(ROOT, "lib") } : {}
     end
 
-    # The Rack that apps load, for questions whose answer depends on it.
+    # The Rack version that apps load, for tests that depend on it.
     def rack_release
       @rack_release ||= begin
         out, status = Open3.capture2e(ENV.fetch("RUBY", "ruby"), "-e", 'require "rack"; print Rack.release')
@@ -41,7 +43,7 @@ class Server
       end
     end
 
-    # Whether the binary has mruby inside.
+    # Whether the binary was built with mruby.
     def mruby?
       @mruby ||= begin
         probe = new(files: { "x.rb" => "lambda { |env| [200, {}, []] }" })
@@ -69,7 +71,7 @@ class Server
   # binds::       addresses for -b; by default a free port of 127.0.0.1; [] leaves the flag out
   # directory::   serve this existing directory instead (nothing is written into it)
   # args:: env::  added to the command line and to the environment
-  # exit_code::   what a clean end looks like
+  # exit_code::   the exit code of a clean end; :any for any
   def initialize(app: nil, files: {}, settings: {}, workers: 1, threads: "1:5", environment: "production", binds: nil,
                  directory: nil, args: [], env: {}, exit_code: 0)
     @base = File.realpath(Dir.mktmpdir("firebrick-test"))
@@ -87,7 +89,7 @@ class Server
     @left_behind_before = listing
   end
 
-  # Starts and waits until it listens.
+  # Starts the server and waits until it listens.
   def start
     launch
     wait_until(within: 30) { !running? || listening.size >= [@binds&.size || 1, 1].max }
@@ -99,14 +101,14 @@ class Server
     raise Minitest::Assertion, failed
   end
 
-  # Starts without waiting, for servers that are not meant to come up.
+  # Starts without waiting, for servers that are expected to fail.
   def launch
     @pid = Process.spawn(environment, *command, chdir: @dir, pgroup: true, in: File::NULL,
                                                 out: [stdout_path, "w"], err: [stderr_path, "w"], unsetenv_others: false)
     self
   end
 
-  # [host, port] of the first TCP listener, or the path of the Unix socket when there is no other.
+  # [host, port] of the first TCP listener, or the path of the Unix socket if there is no other.
   def address
     uri = listeners.first
     return uri.delete_prefix("unix://") if uri.start_with?("unix://")
@@ -154,24 +156,24 @@ class Server
     @status.nil?
   end
 
-  # Waits for the end; the exit code, or -signal.
+  # Waits for the exit; returns the exit code, or -signal.
   def wait_exit(within: 20)
     wait_until(within: within) { !running? } or raise Minitest::Assertion, "the server is still running after #{within} s\n#{report}"
     @status.exitstatus || -@status.termsig
   end
 
-  # The front and everything below it, and what has been orphaned.
+  # The front and all its descendants, including orphaned ones.
   def processes
     found = running? ? Processes.tree(@pid) : []
     (found + Processes.in_directory(@base)).uniq(&:pid)
   end
 
-  # Proportional memory of all processes together, in bytes.
+  # Proportional set size of all processes together, in bytes.
   def pss
     Processes.pss(processes)
   end
 
-  # A `firebrick` sub-command run beside this server: [stdout, stderr, exit code].
+  # Runs a `firebrick` subcommand in the server's environment: [stdout, stderr, exit code].
   def command_line(*args, input: "")
     out, err, status = Open3.capture3(environment, self.class.binary, *args, stdin_data: input, chdir: @dir)
     [out, err, status.exitstatus]
@@ -184,7 +186,16 @@ class Server
     JSON.parse(out)
   end
 
-  # Ends the server and says what was not clean about it.
+  # The JSON of an endpoint of the control socket.
+  def control(target)
+    socket = UNIXSocket.new(Dir[File.join(run_dir, "firebrick", "*.sock")].first)
+    socket.write("GET #{target} HTTP/1.0\r\nHost: localhost\r\n\r\n")
+    JSON.parse(socket.read.split("\r\n\r\n", 2).last)
+  ensure
+    socket&.close
+  end
+
+  # Stops the server and returns what was not clean about its end.
   def finish
     return [] if @finished
 
@@ -194,15 +205,15 @@ class Server
     problems
   end
 
-  # Both logs, for a failure's message; also keeps the directory.
+  # Both logs, for failure messages; also keeps the directory.
   def report
     @keep = true
     "#{Server.puma? ? 'puma' : 'firebrick'} in #{@base}\n" \
       "stdout:\n#{stdout.gsub(/^/, '  ')}stderr (tail):\n#{stderr.lines.last(60).join.gsub(/^/, '  ')}"
   end
 
-  # A second server of the same folder: its output, as it comes.
-  def twin
+  # Starts a second server for the same directory; returns an IO of its output.
+  def second_instance
     IO.popen([environment, *command, { err: %i[child out] }])
   end
 
@@ -231,10 +242,10 @@ class Server
 
   def kill_remains(known)
     remains = (known + processes).uniq(&:pid).select { |one| Processes.alive?(one) }
-    said = remains.map { |one| "process left behind: #{one.pid} #{Processes.command(one.pid)}" }
+    problems = remains.map { |one| "process left behind: #{one.pid} #{Processes.command(one.pid)}" }
     remains.each { |one| Process.kill("KILL", one.pid) rescue Errno::ESRCH }
     wait_until(within: 5) { !running? }
-    said
+    problems
   end
 
   def files_left

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-# Writes a firebrick.toml: one table per topic, plain values. Durations are seconds.
+# Writes a firebrick.toml: a table per topic, plain values. Durations are in seconds.
 
 module SettingsFile
   module_function
 
-  # { limits: { max_uri: 512 } } as TOML; keys outside a table come first. A String is taken as it is.
+  # { limits: { max_uri: 512 } } as TOML; keys outside a table come first. A String is used unchanged.
   def render(settings)
     return settings if settings.is_a?(String)
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Servers that a class of tests shares. How each one ends is a test of its own, recorded under the class's name:
-# at once for classes that run alone, after all others for those that run in parallel.
+# Servers shared by a class of tests. The clean end of each one is recorded as a test of its own under the class's name:
+# right after classes that run alone, and after all tests for those that run in parallel.
 
 require "support/server"
 
@@ -10,10 +10,10 @@ module SharedServers
   @failures = {}
   @lock = Mutex.new
 
-  # One test per ended server; its instances are made by hand, so that minitest does not list it twice.
+  # The test of a server's end; instances are made by hand, so that minitest does not list it twice.
   class CleanEnd < Minitest::Test
     class << self
-      attr_accessor :judged, :title
+      attr_accessor :server, :title
 
       def name
         title || super
@@ -25,14 +25,14 @@ module SharedServers
     end
 
     def test_the_shared_server_shuts_down_cleanly
-      problems = self.class.judged.finish
-      assert_empty problems, problems.empty? ? nil : self.class.judged.report
+      problems = self.class.server.finish
+      assert_empty problems, problems.empty? ? nil : self.class.server.report
     end
   end
 
   module_function
 
-  # The owner's server, started at the first call. One that failed to start fails each of the owner's tests at once.
+  # The owner's server, started at the first call. If it fails to start, every test of the owner fails.
   def fetch(owner)
     @lock.synchronize do
       raise @failures[owner] if @failures[owner]
@@ -50,13 +50,13 @@ module SharedServers
 
   def finish(owner, reporter)
     server = @lock.synchronize { @servers.delete(owner) } or return
-    judge = Class.new(CleanEnd)
-    judge.judged = server
-    judge.title = owner.name
+    test = Class.new(CleanEnd)
+    test.server = server
+    test.title = owner.name
     method = "test_the_shared_server_shuts_down_cleanly"
     reporter.synchronize do
-      reporter.prerecord judge, method
-      reporter.record Minitest.run_one_method(judge, method)
+      reporter.prerecord test, method
+      reporter.record Minitest.run_one_method(test, method)
     end
   end
 
@@ -64,7 +64,7 @@ module SharedServers
     @lock.synchronize { @servers.keys }.each { |owner| finish(owner, reporter) }
   end
 
-  # Ends the parallel classes' servers once their tests are done and before the summary is printed.
+  # Stops the servers of parallel classes once their tests are done, before the summary is printed.
   module AfterParallelTests
     def __run(reporter, options)
       super.tap do

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The base of the questions about static sites and proxies. A shared site may also be a peer's (see peers.rb).
+# The base of the tests of static sites and proxies. A shared site may also be served by a peer (see peers.rb).
 
 require "support/case"
 require "support/site_server"
@@ -45,7 +45,7 @@ class SiteCase < Case
     own.start
   end
 
-  # A site for this test alone that may be a peer's.
+  # A site for this test alone that a peer may serve.
   def another_site(**options)
     own = (Peers.chosen || SiteServer).new(**options)
     @own_servers << own
@@ -60,8 +60,8 @@ class SiteCase < Case
     ask(request("OPTIONS", path), to: to)
   end
 
-  # A site whose files are given below public_html/; names that begin with / are below the site's folder. Rules and files
-  # may be given without braces: what is no option of the server is a rule, and names in quotes are files.
+  # A site with files below public_html/; names that begin with / are relative to the site's directory. Rules and files may
+  # be given without braces: keywords that are not options of the server are rules, and String keys are files.
   def served(rules = {}, files = {}, **more)
     options, more = more.partition { |name, _| SERVER_OPTIONS.include?(name) }.map(&:to_h)
     named, keys = more.partition { |name, _| name.is_a?(String) }.map(&:to_h)
@@ -82,8 +82,8 @@ class SiteCase < Case
     assert_status 404, get(path, to: on, **options), path
   end
 
-  # Questions that other servers cannot be asked.
-  def firebrick_only(reason = "asks about Firebrick's own ways")
+  # Skips tests that do not apply to other servers.
+  def firebrick_only(reason = "specific to Firebrick")
     skip reason if Server.puma? || Peers.chosen
   end
 
@@ -91,15 +91,15 @@ class SiteCase < Case
     !Peers.chosen.nil?
   end
 
-  # A 3xx with this Location; an absolute one on the request's own host counts as the relative one.
+  # A 3xx with this Location; an absolute one on the request's own host is treated as relative.
   def assert_redirect(location, response, status: 301, message: nil)
     assert_status status, response, message
     assert_equal location, response["location"].sub(%r{\Ahttp://(example\.test|127\.0\.0\.1)(:\d+)?(?=/)}, ""), message
   end
 
-  # Neither the file's content nor a hint that it is there.
+  # Neither the file's content nor a hint that it exists.
   def assert_hidden(response, secret, message = nil)
-    assert_status [400, 403, 404], response, message
+    assert_status accepted([400, 404], 403), response, message
     refute_includes response.body, secret, message
   end
 end

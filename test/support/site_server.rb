@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
-# The real program in front of a folder of files: a static site, with or without static.json and a Rack app behind it.
+# The real program serving a directory of files: a static site, with or without static.json and a Rack app behind it.
 
 require "support/server"
 
 class SiteServer < Server
-  # files::    path => content, below the site's folder
-  # rules::    static.json: a Hash, or its text; nil for a folder without one
-  # prepare::  called with the folder before the start, for what is no ordinary file
-  # proxies::  what peers are told of the rules' proxies
+  # files::    path => content, below the site's directory
+  # rules::    static.json: a Hash, or its text; nil for a directory without one
+  # prepare::  called with the directory before the start, to create special files
+  # proxies::  proxies of the rules, for peers
   # app::      source of config.ru, for a site in front of a Rack app
   def initialize(files: {}, rules: nil, prepare: nil, app: nil, workers: nil, threads: nil, environment: nil, env: {}, **options)
     files = files.merge("static.json" => rules.is_a?(String) ? rules : JSON.generate(rules)) if rules
@@ -20,12 +20,12 @@ class SiteServer < Server
     prepare&.call(@dir)
   end
 
-  # A new static.json for a server that runs.
+  # Replaces the static.json of a running server.
   def rules=(rules)
     write("static.json", rules.is_a?(String) ? rules : JSON.generate(rules))
   end
 
-  # Puts a file in place at once, as an editor does.
+  # Replaces a file atomically, as an editor does.
   def write(name, content)
     File.binwrite(path("#{name}.new.log"), content)
     File.rename(path("#{name}.new.log"), path(name))
@@ -33,7 +33,7 @@ class SiteServer < Server
 
   private
 
-  # Tests change the sites that they own; what the program leaves elsewhere is still its fault.
+  # Tests change the sites that they own; files that the program leaves elsewhere still count.
   def files_left
     super.grep_v(%r{\Afile left behind: /app/})
   end

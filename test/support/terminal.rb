@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# A program at a terminal of its own: what it draws is kept as a screen of characters, as a person would see it, and
-# everything that it sent is kept as well. Knows the few sequences that full-screen programs send.
+# A program in a terminal of its own: its output is kept as a screen of characters, and as raw bytes. Understands the few
+# escape sequences that full-screen programs use.
 
 require "io/console"
 require "pty"
@@ -18,7 +18,7 @@ class Terminal
     @rest = +"".b
     resize_screen(rows, columns)
     @lock = Mutex.new
-    # Started stopped at its first line, so that the size is right before it is asked for.
+    # The shell waits for a line before it runs the program, so that the size is set before the program reads it.
     @reader, @writer, @pid = PTY.spawn({ "TERM" => "xterm-256color", "NO_COLOR" => nil, **env }, "sh", "-c", 'read -r _ && exec "$@"', "sh", *command)
     @reader.winsize = [rows, columns]
     @mode = mode
@@ -50,12 +50,12 @@ class Terminal
     @reader.winsize = [rows, columns]
   end
 
-  # The terminal's own settings, as stty tells them.
+  # The terminal's settings, in stty's format.
   def mode
     IO.popen(["stty", "-g", "-F", @reader.path], err: File::NULL, &:read).strip
   end
 
-  # Whether it is as it was before: its settings, its usual screen, its cursor.
+  # Whether settings, screen and cursor are as they were before.
   def restored?
     mode == @mode && (@sent.rindex("\e[?1049l") || -1) > (@sent.rindex("\e[?1049h") || -1) && (@sent.rindex("\e[?25h") || -1) > (@sent.rindex("\e[?25l") || -1)
   end
@@ -72,7 +72,7 @@ class Terminal
   end
 
   def wait_exit(within: 10)
-    wait_until(within: within) { !running? } or raise Minitest::Assertion, "it still runs after #{within} s; the screen is:\n#{screen.join("\n")}"
+    wait_until(within: within) { !running? } or raise Minitest::Assertion, "still running after #{within} s; the screen is:\n#{screen.join("\n")}"
     @thread.join(2)
     @status.exitstatus || -@status.termsig
   end
@@ -92,7 +92,7 @@ class Terminal
   def listen
     loop { take_in(@reader.readpartial(65_536)) }
   rescue SystemCallError, IOError
-    nil # the other side has gone
+    nil # the program closed its side
   end
 
   def resize_screen(rows, columns)
@@ -111,12 +111,12 @@ class Terminal
     end
   end
 
-  # Takes one character or sequence; false when the rest of it is still to come.
+  # Draws one character or sequence; false when it is incomplete.
   def draw_next
     text = @rest.dup.force_encoding("UTF-8")
     if text.start_with?("\e")
       match = SEQUENCE.match(text.scrub("?")) or return false
-      obey(match[1], match[2])
+      execute(match[1], match[2])
       @rest = @rest.byteslice(match[0].bytesize..)
     else
       character = text[0]
@@ -128,7 +128,7 @@ class Terminal
     true
   end
 
-  def obey(numbers, letter)
+  def execute(numbers, letter)
     first, second = numbers.to_s.split(";").map(&:to_i)
     case letter
     when "H"

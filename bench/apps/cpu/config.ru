@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# An app that computes: sorts 100,000 random numbers under the GVL.
+# A CPU-bound app: sorts 100,000 random numbers under the GVL.
 headers = { "content-type" => "text/plain" }.freeze
 body = ["sorted"].freeze
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The smallest answer: what is left is the server's own work.
+# The smallest response, which leaves only the server's own work.
 headers = { "content-type" => "text/plain" }.freeze
 body = ["Hello, World!"].freeze
 

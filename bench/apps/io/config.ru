@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# An app that waits: 40 to 200 ms, as for a database or a remote service.
+# An I/O-bound app: waits 40 to 200 ms, as for a database or a remote service.
 headers = { "content-type" => "text/plain" }.freeze
 body = ["waited"].freeze
 

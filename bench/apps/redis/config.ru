@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# JSON made from one Redis GET; one connection per thread, opened after any fork.
+# JSON from one Redis GET; one connection per thread, opened after the fork.
 require "json"
 require "redis"
 

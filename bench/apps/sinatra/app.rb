@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# An app of ordinary weight for the memory comparison: a framework, a handful of
-# standard libraries and some data that lives as long as the process.
+# A typical app for the memory comparison: a framework, a few standard libraries and
+# some data that lives as long as the process.
 require "digest"
 require "erb"
 require "json"

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Sleeps SLEEP seconds (10), whoever asks; /now does not.
+# Sleeps SLEEP seconds (10) for every path but /now.
 seconds = Float(ENV.fetch("SLEEP", "10"))
 headers = { "content-type" => "text/plain" }.freeze
 body = ["slept"].freeze

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Answers at once, but for STALL_FOR seconds (1) in every STALL_EVERY seconds (10), when everybody waits for the end of the stall, as
-# while garbage is collected or a disk hangs.
+# Responds at once, except for STALL_FOR seconds (1) in every STALL_EVERY seconds (10): then all requests wait for the end of the
+# stall, as during a garbage collection or when a disk hangs.
 every = Float(ENV.fetch("STALL_EVERY", "10"))
 lasting = Float(ENV.fetch("STALL_FOR", "1"))
 headers = { "content-type" => "text/plain" }.freeze

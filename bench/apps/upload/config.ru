@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Reads the whole request body and answers its SHA-256.
+# Reads the whole request body and returns its SHA-256.
 require "digest"
 
 headers = { "content-type" => "text/plain" }.freeze

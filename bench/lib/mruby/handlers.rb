@@ -6,9 +6,9 @@ require_relative "../shootout/scenario"
 
 module Bench
   module Mruby
-    # Handlers inside the server, under wrk: the same Ruby in Firebrick and in H2O, one thread each.
+    # Handlers inside the server, under wrk: the same Ruby code in Firebrick and in H2O, one thread each.
     #
-    # One scenario, so that all of its servers take turns in the same rounds: what is asked of Firebrick compares them all.
+    # One scenario, so that all servers take turns in the same rounds: the goals compare all of them.
     class Handlers < Shootout::Scenario
       called "mruby", "Handlers on mruby under wrk"
       CONNECTIONS = 64
@@ -24,10 +24,10 @@ module Bench
         end
       RUBY
 
-      # Unchanged, as people read it.
+      # Unchanged from the example.
       JSON_HANDLER = File.read(File.join(Shootout::Setup::ROOT, "examples/mruby-json-redis/handler.rb"))
 
-      # The same for H2O: its Redis, whose answers are asked for with `join`.
+      # The same for H2O: its Redis client, whose replies are fetched with `join`.
       JSON_H2O = <<~RUBY
         class JsonApi
           def initialize
@@ -61,7 +61,7 @@ module Bench
       end
 
       def versions
-        @setup.h2o_head && Machine.there?(@setup.h2o_head) ? { HEAD => Shootout::Programs.told([@setup.h2o_head, "--version"]) } : {}
+        @setup.h2o_head && Machine.there?(@setup.h2o_head) ? { HEAD => Shootout::Programs.version_line([@setup.h2o_head, "--version"]) } : {}
       end
 
       def around
@@ -82,14 +82,14 @@ module Bench
         ours = "#{name}: firebrick"
         relative = Shootout::Column.new(title: "CPU, firebrick = 1", metric: :cpu_us, to: ours)
         Shootout::Table.new(title: title, text: "#{text} `#{wrk.to_s { @size.timed }}`, connections kept.", heads: ["server"], columns: [RATE, CPU, relative, *TIMES, LONGEST, ERRORS, PSS, BUSY],
-                            trials: contestants.map { |server, contestant| trial(name, server, contestant, Shootout::Stack::Answer.of(body)) })
+                            trials: contestants.map { |server, contestant| trial(name, server, contestant, Shootout::Stack::Expected.of(body)) })
       end
 
-      # Redis's port is known only once it runs.
-      def trial(name, server, contestant, answer)
+      # Redis's port is known only once it is running.
+      def trial(name, server, contestant, expected)
         work = lambda do
-          place = @setup.place(@setup.dir, SHAPE, answer, env: { "REDIS_URL" => @redis.url }, placeholders: { "redis" => @redis.port })
-          @setup.measure(contestant.layers, place, wrk, @setup.generator(@size.timed)) { |stack| wrk.run(stack.url, @setup.generator(1)) }
+          target = @setup.target(@setup.dir, SHAPE, expected, env: { "REDIS_URL" => @redis.url }, placeholders: { "redis" => @redis.port })
+          @setup.measure(contestant.layers, target, wrk, @setup.generator(@size.timed)) { |stack| wrk.run(stack.url, @setup.generator(1)) }
         end
         Shootout::Trial.new(name: "#{name}: #{server}", cells: [server], needs: contestant.needs, seconds: @size.timed + 3, work: work, apart: server == "nginx",
                             configuration: Shootout::Contestants.written_down(contestant), absent: contestant.layers.empty? ? contestant.why : nil)

@@ -6,10 +6,10 @@ require_relative "handlers"
 
 module Bench
   module Mruby
-    # What a person asked for on the command line, checked.
+    # The command line's options, validated.
     class Options
       OUTPUT = File.join(Shootout::Setup::ROOT, "bench")
-      # Quick figures are not for publishing.
+      # Figures of quick runs are not for publication.
       QUICK = File.join(Shootout::Setup::ROOT, "tmp/mruby")
 
       attr_reader :size, :output

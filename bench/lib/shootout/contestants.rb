@@ -6,14 +6,14 @@ require_relative "stack"
 
 module Bench
   module Shootout
-    # The servers, each with the best configuration that its manual or measuring taught for the load it meets here, and why.
-    # What stands here is printed with the results.
+    # The servers, each with the best configuration found in its manual or by measuring for the load here, and why.
+    # This is printed with the results.
     module Contestants
-      # layers: see Stack; needs: names of Programs; why: a line for readers.
+      # layers: see Stack; needs: names of Programs; why: one line for readers.
       Contestant = Struct.new(:layers, :needs, :why, keyword_init: true)
 
-      # nginx in front of an app: a connection per request to the app, or connections that are kept, whichever is better for it.
-      # Kept ones are bad for Puma, whose processes take as many connections as they get and leave the others idle (p99 of 900 ms
+      # nginx in front of an app: a connection per request to the app, or kept connections, whichever is better for it.
+      # Kept ones are bad for Puma, whose processes accept as many connections as they get and leave the others idle (p99 of 900 ms
       # instead of 50); Unicorn keeps none.
       FRONT = <<~CONF
         upstream app { server unix:{socket} fail_timeout=0; %<upstream>s}
@@ -47,10 +47,10 @@ module Bench
 
       module_function
 
-      # Firebrick's path has to be filled in by whoever knows it.
+      # Fills in the path of Firebrick.
       def firebrick_command(setup, text) = text.sub("{firebrick}", setup.firebrick)
 
-      # Servers of a folder with files.
+      # Servers of a directory of files.
       def files(setup)
         nginx = "sendfile on; tcp_nopush on; %sserver { listen 127.0.0.1:{port} backlog=4096; root \"{dir}\"; }\n"
         {
@@ -65,7 +65,7 @@ module Bench
         }
       end
 
-      # Servers of a Rack app that listen on a port.
+      # Servers of a Rack app, listening on a port.
       def bare(setup)
         tcp = "-b tcp://127.0.0.1:{port}"
         {
@@ -77,7 +77,7 @@ module Bench
         }
       end
 
-      # The same behind nginx, by Unix socket.
+      # The same behind nginx, connected by a Unix socket.
       def behind_nginx(setup)
         back = {
           "firebrick" => [firebrick(setup, "-b unix://{socket}"), []],

@@ -2,7 +2,7 @@
 
 module Bench
   module Shootout
-    # Medians, ratios, and numbers as they are printed.
+    # Medians, ratios, and the formatting of numbers.
     module Figures
       DIGITS = 3
 
@@ -15,7 +15,7 @@ module Bench
         (sorted[(sorted.size - 1) / 2] + sorted[sorted.size / 2]) / 2.0
       end
 
-      # Three significant digits, thousands apart; a dash for what is not known.
+      # Three significant digits, thousands separated; a dash for unknown.
       def number(value)
         return "–" unless value
         return value.to_s.gsub(/(\d)(?=(\d{3})+\z)/, '\1,') if value.is_a?(Integer)

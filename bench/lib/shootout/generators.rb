@@ -5,13 +5,13 @@ require_relative "../loads"
 
 module Bench
   module Shootout
-    # The load generators as their users run them, beside those of `bench/run` (Loads). Each answers `program`, `to_s` and
-    # `run(url, setting)` with a Sample.
+    # The load generators as their users run them, in addition to those of `bench/run` (Loads). Each has `program`, `to_s` and
+    # `run(url, setting)`, which returns a Sample.
     module Generators
-      # Percentiles that only some tell. filled: the 99th, with what was not asked while waiting for answers filled in.
+      # Percentiles that only some report. filled: the 99th, corrected for requests not sent while waiting for responses.
       Sample = Struct.new(:requests, :seconds, :errors, :p50, :p95, :p99, :filled, :longest, keyword_init: true)
 
-      # A copy of the bench's siege.conf that says what happens to a connection after an answer.
+      # A copy of the bench's siege.conf that sets what happens to a connection after a response.
       def self.siege_conf(setting, keep_alive)
         path = File.join(setting.dir, "siege-#{keep_alive ? 'keep-alive' : 'close'}.conf")
         text = File.read(Loads::Siege::CONFIG).sub(/^connection = .*/, "connection = #{keep_alive ? 'keep-alive' : 'close'}")
@@ -19,9 +19,9 @@ module Bench
         path
       end
 
-      # Users without a pause for a while.
+      # Users without pauses, for a fixed time.
       class TimedSiege
-        # siege sometimes waits for itself for ever when its time is up.
+        # siege sometimes hangs when its time is up.
         PATIENCE = 10
 
         def initialize(users:, keep_alive: false)
@@ -43,16 +43,16 @@ module Bench
         end
       end
 
-      # ab, a number of requests or a time, with the 95th percentile.
+      # ab, with a number of requests or a time, and the 95th percentile.
       class Ab
-        # ab keeps a record of each request in memory and wants to know at the start how many.
+        # ab keeps a record of each request in memory and needs the number at the start.
         MOST = 3_000_000
 
-        def initialize(concurrency:, requests: nil, keep_alive: false, patience: 60)
+        def initialize(concurrency:, requests: nil, keep_alive: false, timeout: 60)
           @concurrency = concurrency
           @requests = requests
           @keep_alive = keep_alive
-          @patience = patience
+          @timeout = timeout
         end
 
         def program = "ab"
@@ -63,7 +63,7 @@ module Bench
           csv = File.join(setting.dir, "ab.csv")
           File.write(csv, "")
           amount = @requests ? ["-n", @requests.to_s] : ["-t", setting.seconds.to_s, "-n", MOST.to_s]
-          words = ["ab", "-q", "-s", @patience.to_s, *("-k" if @keep_alive), *amount, "-c", @concurrency.to_s, "-e", csv, url]
+          words = ["ab", "-q", "-s", @timeout.to_s, *("-k" if @keep_alive), *amount, "-c", @concurrency.to_s, "-e", csv, url]
           text = Loads.capture(words, setting, limit: setting.seconds + 240)
           sample(text, File.read(csv))
         end
@@ -79,7 +79,7 @@ module Bench
         end
       end
 
-      # wrk by the bench's own script, whose figures are exact.
+      # wrk with the bench's own script, whose figures are exact.
       class Wrk
         def initialize(connections:)
           @connections = connections
@@ -93,7 +93,7 @@ module Bench
         def run(url, setting) = Sample.new(**@wrk.run(url, setting).to_h)
       end
 
-      # h2load over HTTP/1.1 or, with streams, over HTTP/2. It tells no percentiles.
+      # h2load over HTTP/1.1 or, with streams, over HTTP/2. It reports no percentiles.
       class H2load
         UNITS = { "us" => 0.001, "ms" => 1, "s" => 1000 }.freeze
 
@@ -122,11 +122,11 @@ module Bench
         end
       end
 
-      # `firebrick bench`, any model: words are its flags.
+      # `firebrick bench`, any model; words are its flags.
       class Firebrick
         attr_reader :program
 
-        # program: path of the binary; words: what to type besides the duration and the format.
+        # program: path of the binary; words: the arguments besides the duration and the format.
         def initialize(program, words)
           @program = program
           @words = words
@@ -146,7 +146,7 @@ module Bench
           Sample.new(requests: summary.fetch("requests"), seconds: summary.fetch("seconds"), errors: summary.fetch("errors"),
                      p50: latency["p50"], p95: latency["p95"], p99: latency["p99"], filled: summary.dig("corrected_ms", "p99"), longest: latency["max"])
         rescue JSON::ParserError, KeyError => e
-          raise Failure, "firebrick bench gave no result that is understood (#{e.message}):\n#{text[0, 2000]}"
+          raise Failure, "firebrick bench gave an unexpected result (#{e.message}):\n#{text[0, 2000]}"
         end
       end
     end

@@ -4,7 +4,7 @@ require_relative "figures"
 
 module Bench
   module Shootout
-    # Whether a scenario did what was aimed at: reads the goals and the rounds of what is stored (see Store).
+    # Whether a scenario reached its goals: compares the goals with the stored rounds (see Store).
     module Goals
       module_function
 
@@ -13,7 +13,7 @@ module Bench
         document["goals"].to_a.map { |goal| line(goal, ratio(goal, document)) }.join("\n")
       end
 
-      # True when some goal was measured, and not reached.
+      # True if some goal was measured and missed.
       def missed?(document)
         document["goals"].to_a.any? { |goal| ratio(goal, document)&.then { |value| !reached?(goal, value) } }
       end
@@ -28,7 +28,7 @@ module Bench
 
       def reached?(goal, value) = goal["at_most"] ? value <= goal["at_most"] : value >= goal["at_least"]
 
-      # Median of the rounds' own ratios; nil where one of the two was not measured.
+      # Median of the rounds' ratios; nil if one of the two was not measured.
       def ratio(goal, document)
         pairs = rounds(goal["of"], document).zip(rounds(goal["to"], document)).map { |pair| pair.map { |round| round && round[goal["metric"].to_s] } }
         Figures.median(pairs.filter_map { |own, base| own.fdiv(base) if own && base&.positive? })

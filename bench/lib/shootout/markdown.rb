@@ -7,10 +7,10 @@ require_relative "store"
 
 module Bench
   module Shootout
-    # A chapter of RESULTS.md, written from what is stored.
+    # A chapter of RESULTS.md, written from the stored results.
     module Markdown
       BUSY = 0.1
-      # Placeholders of commands and files, for readers.
+      # Readable names for placeholders in commands and files.
       LEGEND = "`{port}` a free port of 127.0.0.1, `{socket}` a Unix socket, `{workers}` processes (`{cluster}` 0 instead of 1), `{threads}` in each, " \
                "`{preload}` `--preload` with more than one process, `{dir}` the app's folder, `{home}` a folder of the server's own, `{redis}` Redis's port. Processes of Ruby " \
                "have `RACK_ENV=production`."
@@ -71,7 +71,7 @@ module Bench
         [*head, *sorted(table).map { |row| "| #{[*row['cells'], *figures(row, table)].join(' | ')} |" }].join("\n")
       end
 
-      # Best first by the first column that has a good direction, or by another one; rows without a figure last.
+      # Best first, by the first column with a good direction or by the given one; rows without a figure last.
       def sorted(table, column = table["columns"].find { |one| one["better"] })
         return table["rows"] unless table["comparable"] && column
 
@@ -100,7 +100,7 @@ module Bench
         Figures.number(value(row, column, table))
       end
 
-      # Errors add up, a round that failed is one.
+      # Errors add up; a failed round counts as one.
       def errors(row)
         Figures.number(row["rounds"].sum { |round| round["failure"] ? 1 : round["errors"].to_i })
       end
@@ -116,7 +116,7 @@ module Bench
         Figures.median(pairs.filter_map { |own, base| own.fdiv(base) if own && base&.positive? })
       end
 
-      # Who leads, whoever it is.
+      # The leader, whichever it is.
       def best(table)
         leaders = table["columns"].select { |column| column["better"] }.filter_map do |column|
           direction = column["better"] == "more" ? :max_by : :min_by
@@ -153,7 +153,7 @@ module Bench
         "<details>\n<summary>Commands and configurations</summary>\n\n#{LEGEND}\n\n#{texts.join("\n\n")}\n\n</details>"
       end
 
-      # shown: { text => where it stands }: what was printed once is not printed again.
+      # shown: { text => where it is printed }: nothing is printed twice.
       def configuration(row, shown)
         why, *texts = row["configuration"].to_a
         name = row["cells"].first

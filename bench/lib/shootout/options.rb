@@ -7,10 +7,10 @@ require_relative "setup"
 
 module Bench
   module Shootout
-    # What a person asked for on the command line, checked.
+    # The command line's options, validated.
     class Options
       BENCH = File.join(Setup::ROOT, "bench")
-      # Quick figures are not for publishing.
+      # Figures of quick runs are not for publication.
       QUICK = File.join(Setup::ROOT, "tmp/shootout")
 
       attr_reader :size, :scenarios, :output
@@ -55,7 +55,7 @@ module Bench
 
         found = names.flat_map do |name|
           CHAPTER.scenarios.select { |one| File.fnmatch(name, one.key) }.tap do |matching|
-            raise Failure, "no scenario is called #{name}: there are #{CHAPTER.keys.join(', ')}" if matching.empty?
+            raise Failure, "no scenario is called #{name}: available are #{CHAPTER.keys.join(', ')}" if matching.empty?
           end
         end
         CHAPTER.scenarios & found

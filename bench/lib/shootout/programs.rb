@@ -6,9 +6,9 @@ require_relative "../machine"
 
 module Bench
   module Shootout
-    # The programs that take part: which Debian package has each, whether it is here, what version it says it is.
+    # The programs that take part: their Debian packages, whether they are installed, their versions.
     module Programs
-      # package: Debian's; version: what to ask; where the program is a Ruby library there is no file of that name.
+      # package: Debian's; version: the command that prints it; a Ruby library has no executable of that name.
       Program = Struct.new(:package, :version, :library, keyword_init: true)
 
       ALL = {
@@ -31,12 +31,12 @@ module Bench
         "taskset" => Program.new(package: "util-linux", version: %w[taskset --version])
       }.freeze
 
-      # The line of a program's answer that has its version: the first with a number such as 1.2.
+      # The line of the output that has the version: the first with a number such as 1.2.
       NUMBERED = /\d+\.\d/
 
       module_function
 
-      # Names of ALL that are not on this machine.
+      # Names of ALL that are not installed.
       def missing(names = ALL.keys) = names.reject { |name| there?(name) }
 
       def there?(name)
@@ -49,12 +49,12 @@ module Bench
         library ? system("ruby", "-r#{library}", "-e", "", %i[out err] => File::NULL) == true : Machine.there?(name)
       end
 
-      # What a person types to get them.
+      # The command that installs them.
       def apt(names)
         "apt-get install --no-install-recommends #{names.map { |name| ALL.fetch(name).package }.join(' ')}"
       end
 
-      # Asks apt for what is missing, in plain view; raises Failure when it refuses.
+      # Installs missing packages with apt, with its output shown; raises Failure when apt fails.
       def install
         names = missing
         return puts("Everything is installed.") if names.empty?
@@ -66,11 +66,11 @@ module Bench
         @there = {}
       end
 
-      # One line, or nil for a program that is not here.
-      def version(name) = there?(name) ? told(ALL.fetch(name).version) : nil
+      # One line; nil for a program that is not installed.
+      def version(name) = there?(name) ? version_line(ALL.fetch(name).version) : nil
 
-      # The line with a number in what a command answers.
-      def told(words)
+      # The line with a number in a command's output.
+      def version_line(words)
         text, = Open3.capture2e(*words)
         text.lines.map(&:strip).find { |line| line.match?(NUMBERED) }&.slice(0, 100)
       end

@@ -8,9 +8,9 @@ require_relative "store"
 
 module Bench
   module Shootout
-    # Measures scenario after scenario, round after round, and writes down what came out.
+    # Measures scenario after scenario, round after round, and stores the results.
     class Runner
-      # options: size, scenarios, output and chapter, see Options; dir: a folder for everything that is written meanwhile; out: where a person reads along.
+      # options: size, scenarios, output and chapter, see Options; dir: a directory for temporary files; out: progress output.
       def initialize(options, dir, out: $stdout)
         @options = options
         @setup = Setup.new(options.size, dir)
@@ -18,7 +18,7 @@ module Bench
         @out = out
       end
 
-      # Answers whether everything could be measured, and no goal was missed.
+      # Returns whether everything could be measured, and no goal was missed.
       def run
         check_firebrick
         make_output
@@ -30,7 +30,7 @@ module Bench
         end
       end
 
-      # Writes RESULTS.md and the plots from what is stored; also after an interruption.
+      # Writes RESULTS.md and the plots from the stored results; also after an interruption.
       def report
         documents = Store.read(@options.output, chapter)
         return @out.puts("Nothing was measured yet.") if documents.empty?
@@ -47,10 +47,10 @@ module Bench
       def check_firebrick
         return if File.executable?(@setup.firebrick)
 
-        raise Failure, "#{@setup.firebrick} was not found: build it with `cargo build --release`, or name another with FIREBRICK=PATH"
+        raise Failure, "#{@setup.firebrick} was not found: build it with `make dist`, or name another with FIREBRICK=PATH"
       end
 
-      # Better now than after an hour.
+      # Fail now rather than after an hour.
       def make_output
         FileUtils.mkdir_p(File.join(@options.output, Store::FOLDER))
       rescue SystemCallError => e
@@ -72,7 +72,7 @@ module Bench
         trial.seconds * (trial.once_over && trial.seconds > trial.once_over ? 1 : @options.size.rounds)
       end
 
-      # True when every figure is there and no request failed.
+      # True if every figure was measured and no request failed.
       def measure(scenario)
         tables = scenario.tables
         store = Store.new(scenario, tables, @options.size, @options.output)
@@ -93,7 +93,7 @@ module Bench
         false
       end
 
-      # Those that can be measured; the others are named.
+      # The trials that can be measured; the others are recorded as missing.
       def present(trials, store)
         trials.reject { |trial| absence(trial)&.then { |text| store.missing(trial, text) } }
       end
@@ -119,24 +119,24 @@ module Bench
         progress("")
       end
 
-      # The figures of a trial, or why there are none. A load generator that hangs gets another try, which is said.
+      # The figures of a trial, or a Failure. A load generator that hangs is tried once more, which is noted.
       def attempt(trial)
         trial.work.call
       rescue Late
         again = once_more(trial)
         again.is_a?(Failure) ? again : again.merge(repeated: 1)
       rescue Failure => e
-        told(e)
+        message_of(e)
       end
 
       def once_more(trial)
         trial.work.call
       rescue Failure => e
-        told(e)
+        message_of(e)
       end
 
-      # Without the paths of this machine.
-      def told(failure)
+      # The message without paths of this machine.
+      def message_of(failure)
         Failure.new(failure.message.gsub(@setup.dir, "{work}").gsub(@setup.firebrick, "firebrick").gsub("#{Setup::ROOT}/", ""))
       end
 

@@ -7,7 +7,7 @@ require_relative "trial"
 
 module Bench
   module Shootout
-    # What scenarios have in common: `name`, `title` and `about` of the class, `tables` with their trials.
+    # The base of all scenarios: `name`, `title` and `about` of the class, `tables` with their trials.
     class Scenario
       class << self
         attr_reader :key, :title
@@ -18,7 +18,7 @@ module Bench
         end
       end
 
-      # What a load of a server is told by.
+      # The columns of a load on a server.
       RATE = Column.new(title: "requests/s", metric: :rate, better: "more")
       CPU = Column.new(title: "CPU µs/request", metric: :cpu_us, better: "less")
       TO_FIREBRICK = Column.new(title: "CPU, firebrick = 1", metric: :cpu_us, to: "firebrick")
@@ -39,13 +39,13 @@ module Bench
 
       def tables = raise(NotImplementedError)
 
-      # What was aimed at.
+      # The goals.
       def goals = []
 
-      # Versions of what is no Program: { name => text }.
+      # Versions of things that are not a Program: { name => text }.
       def versions = {}
 
-      # Whatever has to run beside; the block is the measuring.
+      # Starts whatever has to run beside; the block does the measuring.
       def around = yield
 
       # Names of programs that all trials need.
@@ -55,12 +55,12 @@ module Bench
 
       private
 
-      # A row for each contestant, loaded by the generator in the same place.
-      def rows(contestants, place, generator, seconds:, lasting:, warm_up: nil)
+      # A row for each contestant, loaded by the generator in the same setting.
+      def rows(contestants, target, generator, seconds:, lasting:, warm_up: nil)
         contestants.map do |name, contestant|
           work = lambda do
             setting = @setup.generator(seconds)
-            @setup.measure(contestant.layers, place, generator, setting) { |stack| warm_up&.run(stack.url, @setup.generator([seconds, 1].min)) }
+            @setup.measure(contestant.layers, target, generator, setting) { |stack| warm_up&.run(stack.url, @setup.generator([seconds, 1].min)) }
           end
           Trial.new(name: name, cells: [name], needs: contestant.needs, configuration: Contestants.written_down(contestant), seconds: lasting, work: work)
         end

@@ -9,33 +9,33 @@ require_relative "../server"
 
 module Bench
   module Shootout
-    # A server, or one behind another, as one thing: started back to front, its cost added up.
+    # A server, or one behind another, as a unit: started back to front, with the cost added up.
     #
-    # 1. `layers` come back to front: each a Layer. All have `{socket}`, the path of a Unix socket between them.
+    # 1. `layers` are in order from back to front: each is a Layer. All have `{socket}`, the path of a Unix socket between them.
     # 2. Processes that leave the session of the command that started them are found by their `pid_files` (patterns, in
-    #    `{home}`), and their trees count too. Such a layer has `{home}` as its TMPDIR.
-    # 3. `stop` ends every layer, front first, and answers how many processes had to be killed. No Interrupt keeps it from that.
+    #    `{home}`), and their trees count, too. Such a layer has `{home}` as its TMPDIR.
+    # 3. `stop` stops every layer, front first, and returns how many processes had to be killed. An Interrupt does not stop it.
     class Stack
-      # name: for its folder; peer: command and files; pid_files: see above; on_socket: listens on {socket} instead of
+      # name: for its directory; peer: command and files; pid_files: see above; on_socket: listens on {socket} instead of
       # {port}; env: may have {home} in its values.
       Layer = Struct.new(:name, :peer, :pid_files, :on_socket, :env, keyword_init: true) do
         def initialize(env: {}, pid_files: [], **rest) = super
       end
 
-      # What the right answer is: path, bytes and SHA-256.
-      Answer = Struct.new(:path, :bytes, :sha256) do
+      # The correct response: path, bytes and SHA-256.
+      Expected = Struct.new(:path, :bytes, :sha256) do
         def self.of(body, path = "/") = new(path, body.bytesize, Digest::SHA256.hexdigest(body))
       end
 
-      # Where the app is and what a right answer is like; shape: [workers, threads]; cpu: the processor of all, nil: any;
-      # placeholders: more of them, { name => value }.
-      Place = Struct.new(:dir, :shape, :answer, :cpu, :env, :work, :placeholders, keyword_init: true)
+      # Where the app is and its correct response; shape: [workers, threads]; cpu: the processor of all, nil: any;
+      # placeholders: additional ones, { name => value }.
+      Target = Struct.new(:dir, :shape, :expected, :cpu, :env, :work, :placeholders, keyword_init: true)
 
-      def initialize(layers, place)
+      def initialize(layers, target)
         @layers = layers
-        @place = place
+        @target = target
         @servers = []
-        @socket = File.join(place.work, "app.sock")
+        @socket = File.join(target.work, "app.sock")
       end
 
       def start
@@ -45,7 +45,7 @@ module Bench
 
       def port = @servers.last[1].port
 
-      def url = "http://127.0.0.1:#{port}#{@place.answer.path}"
+      def url = "http://127.0.0.1:#{port}#{@target.expected.path}"
 
       def cpu_seconds = trees.sum(&:cpu_seconds)
 
@@ -63,16 +63,16 @@ module Bench
       private
 
       def start_layer(layer)
-        server = Server.new(layer.peer.command, log: File.join(@place.work, "#{layer.name}.log"), cpu: @place.cpu, config: layer.peer.config,
-                                                home: home(layer), env: env(layer), values: { "socket" => @socket, **@place.placeholders.to_h })
+        server = Server.new(layer.peer.command, log: File.join(@target.work, "#{layer.name}.log"), cpu: @target.cpu, config: layer.peer.config,
+                                                home: home(layer), env: env(layer), values: { "socket" => @socket, **@target.placeholders.to_h })
         @servers << [layer, server]
-        server.start(@place.dir, @place.shape) { |port| layer.on_socket ? listening? : right?(port) }
+        server.start(@target.dir, @target.shape) { |port| layer.on_socket ? listening? : right?(port) }
       end
 
-      def home(layer) = File.join(@place.work, "home-#{layer.name}")
+      def home(layer) = File.join(@target.work, "home-#{layer.name}")
 
       def env(layer)
-        @place.env.to_h.merge(layer.env.transform_values { |value| value.sub("{home}", home(layer)) })
+        @target.env.to_h.merge(layer.env.transform_values { |value| value.sub("{home}", home(layer)) })
       end
 
       def trees
@@ -87,12 +87,12 @@ module Bench
         end
       end
 
-      # Its command is asked to end everything; whoever is left then is asked, and then killed.
+      # Its command is asked to stop everything; processes left then get TERM, and then KILL.
       def stop_layer(layer, server)
         server.stop + strays(layer).sum { |tree| stop_tree(tree) }
       end
 
-      # Who has left the session, whether or not there is a pid file yet: known by the folder for temporary files.
+      # Processes that have left the session, with or without a pid file: identified by their directory for temporary files.
       def strays(layer)
         return [] if layer.pid_files.empty?
 
@@ -122,17 +122,17 @@ module Bench
         false
       end
 
-      # True when it answered right; something else is a Failure, as a wrong answer would be the fastest. A server whose
-      # app is still starting may say so (5xx): that is waited for.
+      # True if the response is correct; a wrong one is a Failure, because a wrong response could be the fastest. While the app is
+      # starting, its server may respond with 5xx: that is waited for.
       def right?(port)
-        expected = @place.answer
+        expected = @target.expected
         response = Net::HTTP.start("127.0.0.1", port, read_timeout: 30) { |http| http.get(expected.path, "Accept-Encoding" => "identity") }
         return false if response.code.start_with?("5")
         return true if response.code == "200" && response.body.bytesize == expected.bytes && Digest::SHA256.hexdigest(response.body) == expected.sha256
 
-        raise Failure, "wrong answer: status #{response.code}, #{response.body.bytesize} bytes; expected 200, #{expected.bytes} bytes, SHA-256 #{expected.sha256}"
+        raise Failure, "wrong response: status #{response.code}, #{response.body.bytesize} bytes; expected 200, #{expected.bytes} bytes, SHA-256 #{expected.sha256}"
       rescue Net::ReadTimeout, Net::HTTPBadResponse => e
-        raise Failure, "no right answer: #{e.class}: #{e.message}"
+        raise Failure, "no correct response: #{e.class}: #{e.message}"
       end
     end
   end

@@ -9,14 +9,14 @@ require_relative "programs"
 
 module Bench
   module Shootout
-    # What a scenario has measured, as plain data: written to a file after every trial, so that an interrupted run loses
-    # nothing, and read again for the report.
+    # The results of a scenario as plain data: written to a file after every trial, so that an interrupted run loses nothing,
+    # and read again for the report.
     #
-    # A file of an earlier run is replaced only once every trial of a new one was measured once.
+    # The file of an earlier run is replaced only once every trial of the new one was measured once.
     class Store
       FOLDER = "plots"
 
-      # All that was measured before for a chapter, in its order.
+      # All stored results of a chapter, in its order.
       def self.read(output, chapter)
         chapter.keys.filter_map do |key|
           path = path(output, key)
@@ -55,12 +55,12 @@ module Bench
         save unless @earlier && !once_around?
       end
 
-      # Share of the processors that other programs took before a round.
+      # The processors' share that other programs used before a round.
       def busy(share) = @data["busy"] = [@data["busy"], share].max
 
-      # firebrick: path of the binary; others: { name => version } of what is no Program.
+      # firebrick: path of the binary; others: { name => version } of things that are not a Program.
       def versions(names, firebrick, others = {})
-        @data["versions"] = { "firebrick" => Programs.told([firebrick, "--version"]), **names.to_h { |name| [name, Programs.version(name)] }, **others }.compact
+        @data["versions"] = { "firebrick" => Programs.version_line([firebrick, "--version"]), **names.to_h { |name| [name, Programs.version(name)] }, **others }.compact
       end
 
       def complete
@@ -88,7 +88,7 @@ module Bench
           "rows" => table.trials.map { |trial| { "name" => trial.name, "cells" => trial.cells, "configuration" => trial.configuration, "apart" => trial.apart, "rounds" => [] } } }
       end
 
-      # groups: which bar stands where, by the name of the trial.
+      # groups: the position of each bar, by the name of the trial.
       def plot_data(plot, trials)
         groups = trials.to_h { |trial| [trial.name, plot.groups&.call(trial) || [trial.cells.first, nil]] }
         plot.to_h.transform_keys(&:to_s).merge("metric" => plot.metric.to_s, "groups" => groups)

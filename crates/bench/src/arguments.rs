@@ -1,4 +1,4 @@
-//! What can be typed after `firebrick bench`.
+//! Command-line arguments of `firebrick bench`.
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Command, ValueHint};
@@ -7,16 +7,16 @@ const EXAMPLES: &str = "\
 Examples:
   firebrick bench http://localhost:9292/                       10 s, 50 users
   firebrick bench http://localhost:9292/ -c 200 -n 10000       until 10,000 requests are done
-  firebrick bench http://localhost:9292/ --rate 500/s -d 1m    500 requests per second, come what may
-  firebrick bench http://localhost:9292/ --rate 100..2000/s:30s   from 100 to 2,000 per second within 30 s
-  firebrick bench -f urls.txt -c 20 --think 0..2s              siege's file of URLs, users who pause
+  firebrick bench http://localhost:9292/ --rate 500/s -d 1m    500 requests per second, whatever the server does
+  firebrick bench http://localhost:9292/ --rate 100..2000/s:30s   from 100 to 2,000 per second in 30 s
+  firebrick bench -f urls.txt -c 20 --think 0..2s              URLs from a file (siege's format), with pauses
   firebrick bench http://localhost:9292 --replay access.log --speed 2x
   firebrick bench http://localhost:9292/ --html report.html --fail-if 'p99>200ms' --fail-if 'errors>0'
-  firebrick bench --merge a.json b.json                        one result of several machines'
+  firebrick bench --merge a.json b.json                        merge the results of several machines
 
 Times: 30, 30s, 500ms, 1m30s. Rates: 500/s, 375/min. Counts: 600, 10k.
-Exit status: 0 done, 1 a condition of --fail-if is met or nothing answered, 2 wrong usage.
-docs/bench.md explains the figures.";
+Exit status: 0 success; 1 a --fail-if condition holds, or no successful response; 2 wrong usage.
+docs/bench.md explains the output.";
 
 /// Adds the arguments.
 pub(crate) fn arguments(command: Command) -> Command {
@@ -27,13 +27,13 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .value_name("URL")
                 .num_args(0..)
                 .value_hint(ValueHint::Url)
-                .help("Whom to ask: http://localhost:9292/, https://…, unix:/run/app.sock:/path; several are asked in turn"),
+                .help("Where to send requests: http://localhost:9292/, https://…, unix:/run/app.sock:/path; several URLs are used in turn"),
         )
-        .args(how_much())
-        .args(how_often())
-        .args(what_is_sent())
-        .args(how_it_travels());
-    command.args(what_is_right()).args(what_is_shown()).args(how_it_joins())
+        .args(amount())
+        .args(timing())
+        .args(requests())
+        .args(transport());
+    command.args(checks()).args(output()).args(other())
 }
 
 fn valued(name: &'static str, value: &'static str, heading: &'static str, help: impl Into<StyledStr>) -> Arg {
@@ -48,40 +48,40 @@ fn path(arg: Arg) -> Arg {
     arg.value_hint(ValueHint::FilePath)
 }
 
-fn how_much() -> [Arg; 6] {
-    const H: &str = "How much and how long";
+fn amount() -> [Arg; 6] {
+    const H: &str = "Load and duration";
     [
-        valued("connections", "N", H, "Users, each with a connection of its own who waits for the answer before it asks again [default: 50]; with --rate or --replay: connections at most [default: 1000]")
+        valued("connections", "N", H, "Concurrent users, each with its own connection; a user waits for the response before sending the next request [default: 50]. With --rate or --replay: most connections [default: 1000]")
             .short('c')
             .visible_alias("users"),
-        valued("requests", "N", H, "End after so many requests").short('n'),
-        valued("duration", "TIME", H, "End after this time [default: 10s, when nothing else ends the run]").short('d'),
-        valued("reps", "N", H, "End when each user has asked so many times (siege's -r)").short('r'),
-        valued("warm-up", "TIME", H, "Ask for this long before anything is counted"),
+        valued("requests", "N", H, "Stop after N requests").short('n'),
+        valued("duration", "TIME", H, "Stop after this time [default: 10s if nothing else ends the run]").short('d'),
+        valued("reps", "N", H, "Stop after N requests per user (siege's -r)").short('r'),
+        valued("warm-up", "TIME", H, "Send requests for this long before counting"),
         valued("threads", "N", H, "Threads of the load generator [default: half of the cores, at most 4]").short('t'),
     ]
 }
 
-fn how_often() -> [Arg; 8] {
-    const H: &str = "When requests are sent";
+fn timing() -> [Arg; 8] {
+    const H: &str = "Timing requests are sent";
     [
         valued(
             "rate",
             "RATE",
             H,
-            "Send at this rate, whether or not answers come (open model): 500/s, 375/min, a ramp 100..2000/s:30s, steps 100/s:10s,200/s:10s",
+            "Send at this rate, whether or not responses arrive (open model): 500/s, 375/min, a ramp 100..2000/s:30s, steps 100/s:10s,200/s:10s",
         ),
         valued(
             "arrivals",
             "HOW",
             H,
-            "With --rate: even, or random[:SEED] as independent people come (Poisson) [default: even]",
+            "With --rate: even, or random[:SEED] for Poisson arrivals, as of independent users [default: even]",
         ),
         valued(
             "think",
             "TIME",
             H,
-            "What users wait between an answer and the next question: 2s, or 0..2s for a random time up to it",
+            "Pause of a user between a response and the next request: 2s, or 0..2s for a random time",
         ),
         valued(
             "order",
@@ -93,125 +93,115 @@ fn how_often() -> [Arg; 8] {
             "replay",
             "FILE",
             H,
-            "Send what an access log says, with its gaps, to URL; - reads standard input",
+            "Send the requests of an access log to URL, with the same gaps; - reads standard input",
         )),
-        valued(
-            "speed",
-            "FACTOR",
-            H,
-            "With --replay: so many times as fast, such as 2x or 0.5x [default: 1x]",
-        ),
-        flag("replay-unsafe", H, "With --replay: send POST, PUT, PATCH and DELETE too, without bodies"),
+        valued("speed", "FACTOR", H, "With --replay: speed factor, such as 2x or 0.5x [default: 1x]"),
+        flag("replay-unsafe", H, "With --replay: also send POST, PUT, PATCH and DELETE, without bodies"),
         path(
-            valued("urls", "FILE", H, "URLs, one per line: siege's format, and weight=3 at a line's end")
-                .short('f'),
+            valued(
+                "urls",
+                "FILE",
+                H,
+                "File of URLs, one per line: siege's format, optionally with weight=3 at the end of a line",
+            )
+            .short('f'),
         ),
     ]
 }
 
-fn what_is_sent() -> [Arg; 8] {
-    const H: &str = "What is sent";
+fn requests() -> [Arg; 8] {
+    const H: &str = "Requests";
     [
-        valued("method", "METHOD", H, "[default: GET, or POST with a body]").short('X'),
+        valued("method", "METHOD", H, "Request method [default: GET, or POST with a body]").short('X'),
         valued(
             "header",
             "NAME: VALUE",
             H,
-            "A header field; may be repeated; replaces what would be sent otherwise",
+            "Header field; may be repeated; replaces the default field of the same name",
         )
         .short('H')
         .action(ArgAction::Append),
-        valued("body", "TEXT", H, "The body").conflicts_with("body-file"),
-        path(valued("body-file", "FILE", H, "The body is what is in FILE")),
+        valued("body", "TEXT", H, "Request body").conflicts_with("body-file"),
+        path(valued("body-file", "FILE", H, "Read the request body from FILE")),
         valued(
             "content-type",
             "TYPE",
             H,
-            "What the body is [default: by the file's name, else application/x-www-form-urlencoded]",
+            "Content type of the body [default: by the file name, otherwise application/x-www-form-urlencoded]",
         ),
         valued("user", "NAME:PASSWORD", H, "Basic authentication"),
-        valued("cookie", "NAME=VALUE", H, "A cookie that is always sent; may be repeated")
+        valued("cookie", "NAME=VALUE", H, "Cookie to send with every request; may be repeated")
             .short('b')
             .action(ArgAction::Append),
-        flag("cookies", H, "Send back the cookies that the server sets, for each user its own"),
+        flag("cookies", H, "Keep cookies that the server sets, separately for each user"),
     ]
 }
 
-fn how_it_travels() -> [Arg; 11] {
-    const H: &str = "How it travels";
+fn transport() -> [Arg; 11] {
+    const H: &str = "Transport";
     [
         valued(
             "http",
             "VERSION",
             H,
-            "1 or 2; 2 is agreed upon with TLS, and simply spoken without [default: 1]",
+            "HTTP version: 1, or 2 (by ALPN over TLS, otherwise with prior knowledge) [default: 1]",
         ),
-        valued(
-            "streams",
-            "N",
-            H,
-            "Requests under way on each connection of HTTP/2; implies --http 2 [default: 1]",
-        ),
-        valued("pipeline", "N", H, "Requests under way on each connection of HTTP/1.1 [default: 1]"),
-        flag("no-keep-alive", H, "A new connection for each request"),
-        valued("connect-to", "PLACE", H, "Connect to HOST:PORT or unix:PATH instead of where the URL says"),
-        flag("insecure", H, "Believe every certificate").short('k'),
-        path(valued("ca", "FILE", H, "Believe the certificates in FILE (PEM), besides the system's")),
-        valued("timeout", "TIME", H, "How long an answer may take [default: 30s]"),
-        valued("connect-timeout", "TIME", H, "How long connecting may take, TLS included [default: 5s]"),
-        valued(
-            "grace",
-            "TIME",
-            H,
-            "After the end, how long to wait for answers that are under way [default: 5s]",
-        ),
-        flag("no-stages", H, "Do not ask a Firebrick where the time went"),
+        valued("streams", "N", H, "Concurrent requests per HTTP/2 connection; implies --http 2 [default: 1]"),
+        valued("pipeline", "N", H, "Pipelined requests per HTTP/1.1 connection [default: 1]"),
+        flag("no-keep-alive", H, "Open a new connection for each request"),
+        valued("connect-to", "ADDRESS", H, "Connect to HOST:PORT or unix:PATH instead of the URL's host"),
+        flag("insecure", H, "Trust every certificate").short('k'),
+        path(valued("ca", "FILE", H, "Trust the certificates in FILE (PEM) besides the system's")),
+        valued("timeout", "TIME", H, "Time limit for a response [default: 30s]"),
+        valued("connect-timeout", "TIME", H, "Time limit for connecting, including TLS [default: 5s]"),
+        valued("grace", "TIME", H, "How long to wait for outstanding responses at the end [default: 5s]"),
+        flag("no-stages", H, "Do not ask a Firebrick server where the time went"),
     ]
 }
 
-fn what_is_right() -> [Arg; 5] {
-    const H: &str = "What counts as right";
+fn checks() -> [Arg; 5] {
+    const H: &str = "Checks";
     [
-        valued("expect-status", "SET", H, "Such as 200, 200,300-399 or 2xx [default: 100-399; every status with the formats of ab, siege and wrk]"),
-        valued("expect-length", "BYTES", H, "Length of the body: a size, or same for as long as the first one [default: same with --format ab, else any]"),
-        valued("expect-sha256", "HASH", H, "SHA-256 of the body, 64 hexadecimal digits"),
-        valued("expect-body", "REGEX", H, "A regular expression that the body has to match"),
-        valued("fail-if", "CONDITION", H, "Exit with status 1 if this is so: p99>200ms, errors>0, errors%>0.1, rate<500/s; may be repeated. Times: p50 p90 p95 p99 p999 max mean, also service.p99, corrected.p99; counts: errors timeouts requests").action(ArgAction::Append),
+        valued("expect-status", "SET", H, "Statuses that count as success, such as 200, 200,300-399 or 2xx [default: 100-399; all with the formats of ab, siege and wrk]"),
+        valued("expect-length", "BYTES", H, "Expected body length: a size, or same as the first response [default: same with --format ab, otherwise any]"),
+        valued("expect-sha256", "HASH", H, "Expected SHA-256 of the body, 64 hexadecimal digits"),
+        valued("expect-body", "REGEX", H, "Regular expression that the body must match"),
+        valued("fail-if", "CONDITION", H, "Exit with status 1 if this holds: p99>200ms, errors>0, errors%>0.1, rate<500/s; may be repeated. Times: p50 p90 p95 p99 p999 max mean, also service.p99, corrected.p99; counts: errors timeouts requests").action(ArgAction::Append),
     ]
 }
 
-fn what_is_shown() -> [Arg; 7] {
-    const H: &str = "What is shown";
+fn output() -> [Arg; 7] {
+    const H: &str = "Output";
     [
         valued(
             "format",
             "FORMAT",
             H,
-            "human, json, csv (one line per second), or what other tools print: ab, ab-csv, siege, siege-json, wrk [default: human]",
+            "Output format: human, json, csv (one line per second), or that of another tool: ab, ab-csv, siege, siege-json, wrk [default: human]",
         ),
         path(valued(
             "json",
             "FILE",
             H,
-            "Write everything that was seen, for programs, --merge and `firebrick plan --from`",
+            "Write the complete results as JSON, for programs, --merge and `firebrick plan --from`",
         )),
         path(valued("csv", "FILE", H, "Write one line per second")),
-        path(valued("html", "FILE", H, "Write a page with plots")),
-        valued("name", "TEXT", H, "What to call this run"),
-        flag("quiet", H, "Print no summary; files are written and --fail-if speaks").short('q'),
-        flag("no-progress", H, "No live screen"),
+        path(valued("html", "FILE", H, "Write an HTML report with plots")),
+        valued("name", "TEXT", H, "Title of this run"),
+        flag("quiet", H, "Print no summary; still write files and report --fail-if").short('q'),
+        flag("no-progress", H, "Show no live progress"),
     ]
 }
 
-fn how_it_joins() -> [Arg; 2] {
-    const H: &str = "Together with others";
+fn other() -> [Arg; 2] {
+    const H: &str = "Merging and server statistics";
     [
         path(
-            valued("merge", "FILE", H, "Load nothing: join the files of --json that several machines have written")
+            valued("merge", "FILE", H, "Send nothing; merge the --json files of several machines")
                 .num_args(1..)
                 .action(ArgAction::Append),
         ),
-        valued("control", "PLACE", H, "The Firebrick that is asked for its CPU time and memory: its control socket, or the folder of its app")
+        valued("control", "ADDRESS", H, "Firebrick server to ask for its CPU time and memory: its control socket, or the folder of its app")
             .value_hint(ValueHint::AnyPath),
     ]
 }
@@ -221,12 +211,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clap_finds_no_fault() {
+    fn arguments_are_valid() {
         arguments(Command::new("bench")).debug_assert();
     }
 
     #[test]
-    fn each_flag_has_a_heading_and_a_word_about_it() {
+    fn every_flag_has_a_heading_and_a_help_text() {
         for arg in arguments(Command::new("bench")).get_arguments() {
             assert!(arg.get_help().is_some(), "{}", arg.get_id());
             assert!(arg.get_help_heading().is_some() || arg.get_id() == "url", "{}", arg.get_id());

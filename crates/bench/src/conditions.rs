@@ -1,4 +1,4 @@
-//! Whether a run is as it has to be.
+//! Evaluation of the --fail-if conditions.
 
 use load::Outcome;
 use load::inputs::condition::{Condition, Figure, Metric, View};
@@ -6,7 +6,7 @@ use report::Unit;
 
 use crate::figures::per_second;
 
-/// A line for each condition that is met, which makes the run a failure, and for each that nothing can be said about.
+/// A line for each condition that holds, which makes the run a failure, and for each that cannot be evaluated.
 pub(crate) fn met(conditions: &[Condition], outcome: &Outcome) -> Vec<String> {
     conditions.iter().filter_map(|condition| verdict(condition, outcome)).collect()
 }
@@ -14,7 +14,7 @@ pub(crate) fn met(conditions: &[Condition], outcome: &Outcome) -> Vec<String> {
 fn verdict(condition: &Condition, outcome: &Outcome) -> Option<String> {
     let text = &condition.text;
     let Some(found) = figure(condition.metric, outcome) else {
-        return Some(format!("{text}: there is no such figure, because {}", missing(condition.metric)));
+        return Some(format!("{text}: no value, because {}", missing(condition.metric)));
     };
     let holds = condition.operator.holds(found, condition.limit);
     holds.then(|| format!("{text}: it is {}", shown(condition.metric, found)))
@@ -56,9 +56,9 @@ fn time(view: View, figure: Figure, outcome: &Outcome) -> Option<f64> {
 
 fn missing(metric: Metric) -> &'static str {
     match metric {
-        Metric::Time(View::Corrected, _) => "only users who wait for answers have it",
-        Metric::Time(View::Connect, _) => "no connection was opened while the run was counted",
-        _ => "there was no right answer",
+        Metric::Time(View::Corrected, _) => "only the closed model has it",
+        Metric::Time(View::Connect, _) => "no connection was opened in the counted part",
+        _ => "there was no successful response",
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_met_is_told_with_its_figure() {
+    fn conditions_that_hold_are_shown_with_the_value() {
         let all = [
             "p50>499ms",
             "p50>501ms",
@@ -110,11 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_missing_breaks_its_condition() {
+    fn a_condition_without_a_value_fails() {
         let found = verdicts(&["p99>1s", "connect.p99>1s", "errors%>50"], &nothing());
-        assert!(found[0].contains("no right answer") && found[1].contains("no connection"), "{found:?}");
+        assert!(
+            found[0].contains("no successful response") && found[1].contains("no connection"),
+            "{found:?}"
+        );
         assert_eq!(found[2], "errors%>50: it is 100 %");
         let open = Outcome { corrected: None, ..outcome() };
-        assert!(verdicts(&["corrected.p99>1s"], &open)[0].contains("only users who wait"));
+        assert!(verdicts(&["corrected.p99>1s"], &open)[0].contains("only the closed model"));
     }
 }

@@ -1,4 +1,4 @@
-//! What `--json` writes and `--merge` reads.
+//! The format that `--json` writes and `--merge` reads.
 
 use std::path::Path;
 
@@ -6,36 +6,37 @@ use load::Outcome;
 use serde::{Deserialize, Serialize};
 use stats::ServerSnapshot;
 
+use crate::description::Description;
 use crate::figures::Summary;
-use crate::told::Told;
 
 const KIND: &str = "firebrick bench";
 const VERSION: u32 = 1;
 
-/// A run that is over.
+/// The results of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Document {
     /// Always `firebrick bench`.
     pub kind: String,
-    /// Of this format.
+    /// Version of this format.
     pub version: u32,
-    /// What it was called.
+    /// Title of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What was asked.
-    pub plan: Told,
-    /// What it came to; follows from `outcome`.
+    /// What was run.
+    #[serde(rename = "plan")]
+    pub description: Description,
+    /// The main results; computed from `outcome`.
     pub summary: Summary,
-    /// Everything that was seen.
+    /// The complete results.
     pub outcome: Outcome,
-    /// The server's own figures, when it was asked.
+    /// The server's own statistics, if requested.
     pub server: Option<Server>,
-    /// Of how many runs this is the sum.
+    /// Number of runs merged into this one.
     #[serde(default = "one")]
     pub runs: usize,
 }
 
-/// A Firebrick before and after the run.
+/// Statistics of a Firebrick server before and after the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Server {
     pub before: ServerSnapshot,
@@ -47,12 +48,17 @@ fn one() -> usize {
 }
 
 impl Document {
-    pub fn new(name: Option<String>, plan: Told, outcome: Outcome, server: Option<Server>) -> Document {
+    pub fn new(
+        name: Option<String>,
+        description: Description,
+        outcome: Outcome,
+        server: Option<Server>,
+    ) -> Document {
         Document {
             kind: KIND.to_owned(),
             version: VERSION,
             name,
-            plan,
+            description,
             summary: Summary::of(&outcome),
             outcome,
             server,
@@ -60,47 +66,48 @@ impl Document {
         }
     }
 
-    /// The JSON, with a line's end.
+    /// The JSON, followed by a newline.
     pub fn to_json(&self) -> Result<String, String> {
-        let text = serde_json::to_string(self)
-            .map_err(|why| format!("the result cannot be written as JSON: {why}"))?;
+        let text =
+            serde_json::to_string(self).map_err(|why| format!("cannot write the result as JSON: {why}"))?;
         Ok(text + "\n")
     }
 
-    /// Reads a file of `--json`; `name` is for the mistakes.
+    /// Parses a `--json` file; `name` is used in messages.
     pub fn parse(name: &str, text: &str) -> Result<Document, String> {
         let wrong = |why: String| format!("{name} is not a result of `firebrick bench --json`: {why}");
         let value: serde_json::Value = serde_json::from_str(text).map_err(|why| wrong(why.to_string()))?;
         match value.get("kind").and_then(serde_json::Value::as_str) {
             Some(KIND) => {}
-            Some(other) => return Err(wrong(format!("it is one of `{other}`"))),
-            None => return Err(wrong("it does not say what it is".to_owned())),
+            Some(other) => return Err(wrong(format!("it is a result of `{other}`"))),
+            None => return Err(wrong("it has no kind".to_owned())),
         }
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}
             Some(version) => {
                 return Err(wrong(format!(
-                    "it has version {version} of the format, this Firebrick reads {VERSION}"
+                    "it has version {version} of the format; this Firebrick reads version {VERSION}"
                 )));
             }
-            None => return Err(wrong("it does not say which version of the format it has".to_owned())),
+            None => return Err(wrong("it has no format version".to_owned())),
         }
         serde_json::from_value(value).map_err(|why| wrong(why.to_string()))
     }
 
-    /// Adds another run of the same kind.
+    /// Adds another run.
     pub fn merge(&mut self, other: Document) {
-        if self.plan.whom() != other.plan.whom() {
-            for url in other.plan.urls {
-                if !self.plan.urls.contains(&url) {
-                    self.plan.urls.push(url);
+        if self.description.target() != other.description.target() {
+            for url in other.description.urls {
+                if !self.description.urls.contains(&url) {
+                    self.description.urls.push(url);
                 }
             }
-            self.plan.url_count = self.plan.urls.len().max(self.plan.url_count).max(other.plan.url_count);
+            self.description.url_count =
+                self.description.urls.len().max(self.description.url_count).max(other.description.url_count);
         }
-        self.plan.traffic.join(self.runs, &other.plan.traffic, other.runs);
-        self.plan.connections += other.plan.connections;
-        self.plan.threads += other.plan.threads;
+        self.description.traffic.join(self.runs, &other.description.traffic, other.runs);
+        self.description.connections += other.description.connections;
+        self.description.threads += other.description.threads;
         self.outcome.merge(other.outcome);
         self.summary = Summary::of(&self.outcome);
         self.server = match (self.server.take(), other.server) {
@@ -111,7 +118,7 @@ impl Document {
     }
 }
 
-/// From the first look at the server to the last one.
+/// From the earliest snapshot to the latest.
 fn longest(one: Server, two: Server) -> Server {
     Server {
         before: if one.before.taken_at <= two.before.taken_at { one.before } else { two.before },
@@ -119,10 +126,10 @@ fn longest(one: Server, two: Server) -> Server {
     }
 }
 
-/// Reads and joins files.
+/// Reads and merges files.
 ///
 /// # Errors
-/// Every file that cannot be taken, with the reason.
+/// Every file that cannot be used, with the reason.
 pub(crate) fn joined(files: &[impl AsRef<Path>]) -> Result<Document, Vec<String>> {
     let (mut documents, mut mistakes) = (Vec::new(), Vec::new());
     for file in files {
@@ -138,7 +145,7 @@ pub(crate) fn joined(files: &[impl AsRef<Path>]) -> Result<Document, Vec<String>
         sum.merge(next);
         sum
     });
-    joined.ok_or_else(|| vec!["--merge: no file is named".to_owned()])
+    joined.ok_or_else(|| vec!["--merge: no file".to_owned()])
 }
 
 fn read(file: &Path) -> Result<Document, String> {
@@ -149,23 +156,23 @@ fn read(file: &Path) -> Result<Document, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::{document, outcome, told};
+    use crate::samples::{description, document, outcome};
 
     #[test]
-    fn what_is_written_is_read() {
+    fn documents_are_read_back() {
         let text = document().to_json().unwrap();
         let read = Document::parse("a.json", &text).unwrap();
         assert_eq!(read.summary, document().summary);
-        assert_eq!(read.plan, told());
+        assert_eq!(read.description, description());
         assert_eq!(read.to_json().unwrap(), text);
     }
 
     #[test]
-    fn others_are_refused_with_the_reason() {
+    fn other_files_are_rejected_with_the_reason() {
         let text = document().to_json().unwrap();
         for (text, why) in [
             ("hello".to_owned(), "a.json is not a result"),
-            ("{}".to_owned(), "does not say what it is"),
+            ("{}".to_owned(), "no kind"),
             ("{\"kind\":\"firebrick tune\",\"version\":1}".to_owned(), "`firebrick tune`"),
             (text.replacen("\"version\":1", "\"version\":2", 1), "version 2"),
             (text.replacen("\"outcome\"", "\"outgo\"", 1), "outcome"),
@@ -177,19 +184,19 @@ mod tests {
     }
 
     #[test]
-    fn joined_runs_are_added_up() {
+    fn merged_runs_are_added_up() {
         let dir = tempfile::tempdir().unwrap();
         let files = ["a.json", "b.json"].map(|name| dir.path().join(name));
         for file in &files {
             std::fs::write(file, document().to_json().unwrap()).unwrap();
         }
         let sum = joined(&files).unwrap();
-        assert_eq!((sum.runs, sum.plan.connections, sum.outcome.ok), (2, 20, 2_000));
+        assert_eq!((sum.runs, sum.description.connections, sum.outcome.ok), (2, 20, 2_000));
         assert_eq!(sum.summary.latency_ms.p50, document().summary.latency_ms.p50);
         assert_eq!(sum.summary.rate_per_s, 2.0 * document().summary.rate_per_s);
-        assert_eq!(sum.plan.whom(), told().whom());
+        assert_eq!(sum.description.target(), description().target());
         assert_eq!(outcome().sent * 2, sum.outcome.sent);
-        assert_eq!(sum.plan.sentence(), told().sentence().replacen("10 users", "20 users", 1));
+        assert_eq!(sum.description.sentence(), description().sentence().replacen("10 users", "20 users", 1));
         let missing = joined(&[dir.path().join("c.json"), files[0].clone()]).unwrap_err();
         assert!(missing.len() == 1 && missing[0].contains("c.json"), "{missing:?}");
     }

@@ -1,9 +1,9 @@
-//! The figures of a histogram that people ask for, in milliseconds.
+//! Statistics of a histogram, in milliseconds.
 
 use load::{Histogram, Outcome};
 use serde::{Deserialize, Serialize};
 
-/// Figures of a distribution, in milliseconds; all 0 when nothing was counted.
+/// Statistics of a distribution, in milliseconds; all 0 if it is empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub mean: f64,
@@ -43,7 +43,7 @@ impl Figures {
     }
 }
 
-/// A percentile in milliseconds. The histogram tells the upper end of a bucket, which must not pass the maximum.
+/// A percentile in milliseconds. The histogram returns the upper end of a bucket, which may exceed the maximum.
 pub(crate) fn percentile_ms(histogram: &Histogram, percentile: f64) -> f64 {
     ms(histogram.value_at_percentile(percentile).min(histogram.max()))
 }
@@ -52,18 +52,18 @@ pub(crate) fn ms(us: u64) -> f64 {
     us as f64 / 1e3
 }
 
-/// What a run comes to.
+/// The main results of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
-    /// Right answers.
+    /// Successful responses.
     pub requests: u64,
     pub errors: u64,
     pub seconds: f64,
-    /// Right answers per second.
+    /// Successful responses per second.
     pub rate_per_s: f64,
     pub latency_ms: Figures,
     pub service_ms: Figures,
-    /// Closed models: what users would have seen who do not wait for each other.
+    /// Closed models: as users who do not wait for each other would have seen it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected_ms: Option<Figures>,
 }
@@ -82,7 +82,7 @@ impl Summary {
     }
 }
 
-/// How many per second; 0 for no time.
+/// A rate per second; 0 if `seconds` is 0.
 pub(crate) fn per_second(count: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_a_distribution() {
+    fn statistics_of_a_distribution() {
         let mut histogram = Histogram::default();
         for us in 1..=1_000 {
             histogram.record(us * 10).unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_per_no_time() {
+    fn no_rate_without_time() {
         assert_eq!(per_second(5, 0.0), 0.0);
         assert_eq!(per_second(5, 2.0), 2.5);
     }

@@ -1,28 +1,28 @@
-//! Ctrl-C: once ends the run and keeps what was seen, twice leaves at once.
+//! Ctrl-C: the first one ends the run and keeps the results, the second exits at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// As shells have it for a program that was interrupted.
+/// The exit status that shells use for an interrupted program.
 const INTERRUPTED: i32 = 130;
 
-/// Whether the user wants the run to end.
+/// Whether the user asked to end the run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on. Where signals cannot be had the system's own way stays: the program ends.
+    /// Starts listening. If signals cannot be handled, the default remains: the program is killed.
     pub fn listen() -> Interrupt {
         let interrupt = Interrupt::default();
         let flag = interrupt.clone();
-        // A thread of its own: it has to answer while the engine is busy, and dies with the process.
+        // On its own thread, because it must react while the engine is busy. It ends with the process.
         let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(move || flag.wait());
         interrupt
     }
 
-    pub fn came(&self) -> bool {
+    pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 

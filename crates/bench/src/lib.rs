@@ -1,125 +1,125 @@
-//! `firebrick bench`: loads a server and says what came back.
+//! `firebrick bench`: loads a server and reports the results.
 //!
-//! From flags to a [`load::Plan`] (`asked`), to a run (`load::run`), to a document of everything that was seen
-//! (`document`), to whatever shows it (`text`, `page`). Nothing is connected to before everything that was typed has
-//! been judged.
+//! The path of a run: flags become a [`load::Scenario`] (`invocation`), which is run (`load::run`); the results become
+//! a document (`document`), which is printed (`text`, `page`). No connection is opened before the whole command line is
+//! validated.
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod asked;
 mod conditions;
+mod description;
 mod document;
 mod figures;
 mod interrupt;
-mod join;
-mod limit;
+mod invocation;
 mod live;
 mod page;
 #[cfg(test)]
 mod samples;
+mod server_stats;
 mod stages;
 mod text;
-mod told;
+mod validity;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 use load::inputs::condition::{Condition, Metric, View};
-use load::{Outcome, Verdict};
+use load::{Flow, Outcome};
 
-use asked::{Asked, Run, Shown};
 use document::{Document, Server};
 use interrupt::Interrupt;
+use invocation::{Invocation, Output, Run};
 use live::Live;
 
-/// What can be typed after `firebrick bench`; the caller gives it its name and one line about it.
+/// Adds the arguments of `firebrick bench`; the caller sets name and description.
 pub fn arguments(command: Command) -> Command {
     arguments::arguments(command)
 }
 
-/// Does what was typed.
+/// Runs the command.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    match asked::read(matches) {
-        Ok(Asked::Run(run)) => load_server(*run),
-        Ok(Asked::Merge { files, shown, conditions }) => match document::joined(&files) {
+    match invocation::read(matches) {
+        Ok(Invocation::Run(run)) => load_server(*run),
+        Ok(Invocation::Merge { files, output, conditions }) => match document::joined(&files) {
             Ok(mut document) => {
-                document.name = shown.name.clone().or(document.name);
-                finish(&document, &shown, &conditions, &[])
+                document.name = output.name.clone().or(document.name);
+                finish(&document, &output, &conditions, &[])
             }
-            Err(mistakes) => complain(&mistakes, 2),
+            Err(mistakes) => fail(&mistakes, 2),
         },
-        Err(mistakes) => complain(&mistakes, 2),
+        Err(mistakes) => fail(&mistakes, 2),
     }
 }
 
-fn complain(mistakes: &[String], code: u8) -> ExitCode {
+fn fail(mistakes: &[String], code: u8) -> ExitCode {
     for mistake in mistakes {
-        say(&format!("firebrick bench: {mistake}"));
+        print_error(&format!("firebrick bench: {mistake}"));
     }
     if code == 2 {
-        say("`firebrick bench --help` shows what can be given.");
+        print_error("See `firebrick bench --help`.");
     }
     ExitCode::from(code)
 }
 
-/// A line on standard error. Whoever has closed it does not want to know.
-fn say(line: &str) {
+/// Writes a line to standard error, ignoring errors.
+fn print_error(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 fn load_server(run: Run) -> ExitCode {
-    let client = match run.control.as_deref().map(join::client).transpose() {
+    let client = match run.control.as_deref().map(server_stats::client).transpose() {
         Ok(client) => client,
-        Err(why) => return complain(&[why], 2),
+        Err(why) => return fail(&[why], 2),
     };
-    let before = match client.as_ref().map(join::snapshot).transpose() {
+    let before = match client.as_ref().map(server_stats::snapshot).transpose() {
         Ok(before) => before,
-        Err(why) => return complain(&[why], 1),
+        Err(why) => return fail(&[why], 1),
     };
-    let outcome = match watched(&run) {
+    let outcome = match load_with_progress(&run) {
         Ok(outcome) => outcome,
-        Err(why) => return complain(&[why], 1),
+        Err(why) => return fail(&[why], 1),
     };
-    // A server that did not survive the run is worth a word, and the run still counts.
+    // If the server did not survive the run, that is remarked, and the run still counts.
     let mut remarks = run.remarks;
-    let after = client.as_ref().map(join::snapshot).transpose().unwrap_or_else(|why| {
-        remarks.push(format!("the server could not be asked after the run: {why}"));
+    let after = client.as_ref().map(server_stats::snapshot).transpose().unwrap_or_else(|why| {
+        remarks.push(format!("cannot read the server's statistics after the run: {why}"));
         None
     });
     let server = before.zip(after).map(|(before, after)| Server { before, after });
-    let document = Document::new(run.shown.name.clone(), run.told, outcome, server);
-    finish(&document, &run.shown, &run.conditions, &remarks)
+    let document = Document::new(run.output.name.clone(), run.description, outcome, server);
+    finish(&document, &run.output, &run.conditions, &remarks)
 }
 
-/// The run, with a live screen where there is one.
-fn watched(run: &Run) -> Result<Outcome, String> {
+/// Runs the load, with live progress on a terminal.
+fn load_with_progress(run: &Run) -> Result<Outcome, String> {
     let interrupt = Interrupt::listen();
-    let mut live = Live::new(run.shown.progress);
-    load::run(&run.plan, &mut |progress| {
+    let mut live = Live::new(run.output.progress);
+    load::run(&run.scenario, &mut |progress| {
         live.draw(progress);
-        if interrupt.came() { Verdict::End } else { Verdict::Go }
+        if interrupt.requested() { Flow::Stop } else { Flow::Continue }
     })
 }
 
-/// Shows and writes what came back, and judges it.
-fn finish(document: &Document, shown: &Shown, conditions: &[Condition], remarks: &[String]) -> ExitCode {
+/// Prints and writes the results, and determines the exit status.
+fn finish(document: &Document, output: &Output, conditions: &[Condition], remarks: &[String]) -> ExitCode {
     let broken = conditions::met(conditions, &document.outcome);
-    if let Err(mistakes) = write_files(document, shown, conditions, &broken, remarks) {
-        return complain(&mistakes, 1);
+    if let Err(mistakes) = write_files(document, output, conditions, &broken, remarks) {
+        return fail(&mistakes, 1);
     }
-    if !shown.quiet {
-        match text::render(document, shown.format, remarks) {
-            // Whoever reads may have seen enough (`| head`): that is no failure.
+    if !output.quiet {
+        match text::render(document, output.format, remarks) {
+            // The reader may have closed the pipe (`| head`); that is not a failure.
             Ok(text) => drop(io::stdout().lock().write_all(text.as_bytes())),
-            Err(why) => return complain(&[why], 1),
+            Err(why) => return fail(&[why], 1),
         }
     }
     for line in &broken {
-        say(&format!("firebrick bench: failed: {line}"));
+        print_error(&format!("firebrick bench: failed: {line}"));
     }
     if document.outcome.ok == 0 {
-        say(&format!("firebrick bench: there was no right answer{}", first_error(&document.outcome)));
+        print_error(&format!("firebrick bench: no successful response{}", first_error(&document.outcome)));
         return ExitCode::FAILURE;
     }
     if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -132,7 +132,7 @@ fn first_error(outcome: &Outcome) -> String {
 
 fn write_files(
     document: &Document,
-    shown: &Shown,
+    output: &Output,
     conditions: &[Condition],
     broken: &[String],
     remarks: &[String],
@@ -146,13 +146,13 @@ fn write_files(
             .and_then(|text| std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display())));
         mistakes.extend(written.err());
     };
-    write(&shown.json, &|| document.to_json());
-    write(&shown.csv, &|| Ok(text::csv_lines(document)));
-    write(&shown.html, &|| Ok(page::page(document, &limits(conditions), broken, remarks)));
+    write(&output.json, &|| document.to_json());
+    write(&output.csv, &|| Ok(text::csv_lines(document)));
+    write(&output.html, &|| Ok(page::page(document, &limits(conditions), broken, remarks)));
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
 }
 
-/// The times among the conditions, in milliseconds: they are drawn as lines.
+/// The latency limits among the conditions, in milliseconds, to be drawn as lines.
 fn limits(conditions: &[Condition]) -> Vec<(f64, String)> {
     let times =
         conditions.iter().filter(|condition| matches!(condition.metric, Metric::Time(View::Latency, _)));

@@ -1,4 +1,4 @@
-//! The live screen: two lines on a terminal, drawn anew several times a second, and gone at the end.
+//! Live progress: two lines on a terminal, redrawn several times a second and removed at the end.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use load::Progress;
 use report::Unit;
 
-/// Columns of the bar.
+/// Width of the bar.
 const BAR: usize = 20;
-/// Columns when the terminal does not tell; nothing is drawn wider, or lines would wrap and could not be redrawn.
+/// Width if the terminal does not report one. Lines are cut to the width, because wrapped lines could not be redrawn.
 const COLUMNS: u16 = 80;
 
 /// Draws a run's progress on standard error.
@@ -18,14 +18,13 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Draws only where somebody looks, and if it is wanted.
+    /// Draws only on a terminal, and if wanted.
     pub fn new(wanted: bool) -> Live {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Live { on: wanted && io::stderr().is_terminal() && !dumb, drawn: false }
     }
 
-    /// Draws, in place of what was drawn before. The cursor rests at the beginning of the first line, so that whatever
-    /// is written next, by whomever, begins there.
+    /// Redraws. The cursor stays at the start of the first line, so that any other output starts there.
     pub fn draw(&mut self, progress: &Progress) {
         if !self.on {
             return;
@@ -34,12 +33,12 @@ impl Live {
         let [first, second] =
             lines(progress).map(|line| line.chars().take(columns.saturating_sub(1)).collect::<String>());
         let text = format!("\r\x1b[2K{first}\n\r\x1b[2K{second}\r\x1b[1A");
-        // A screen that cannot be written to is nobody's loss.
+        // Errors are ignored: progress is not essential.
         let _ = io::stderr().write_all(text.as_bytes());
         self.drawn = true;
     }
 
-    /// Leaves the terminal as it was.
+    /// Clears both lines.
     pub fn clear(&mut self) {
         if self.drawn {
             let _ = io::stderr().write_all(b"\r\x1b[J");
@@ -74,7 +73,7 @@ fn lines(progress: &Progress) -> [String; 2] {
     let first = format!("[{bar}] {state}  {} done, {errors} errors", Unit::Count.show(progress.ok as f64));
     let time = |us: u64| Unit::Milliseconds.show(us as f64 / 1e3);
     let second = format!(
-        "{:>10}   p50 {:>8}   p99 {:>8}   max {:>8}   {} under way",
+        "{:>10}   p50 {:>8}   p99 {:>8}   max {:>8}   {} in flight",
         Unit::PerSecond.show(progress.rate),
         time(progress.p50_us),
         time(progress.p99_us),
@@ -84,7 +83,7 @@ fn lines(progress: &Progress) -> [String; 2] {
     [first, second]
 }
 
-/// How long it will take, by what is done so far.
+/// Estimated remaining time.
 fn left(elapsed: Duration, done: f64) -> String {
     if done <= 0.0 {
         return String::new();
@@ -112,7 +111,7 @@ mod tests {
         };
         let [first, second] = lines(&progress);
         assert_eq!(first, "[##########..........]  50 %  5 s left  12,345 done, 0 errors");
-        assert!(second.contains("p50   812 µs   p99   4.1 ms   max    1.2 s   50 under way"), "{second}");
+        assert!(second.contains("p50   812 µs   p99   4.1 ms   max    1.2 s   50 in flight"), "{second}");
         assert!(lines(&Progress { done: 7.0, ..Progress::default() })[0].contains("warming up"));
     }
 }

@@ -1,12 +1,12 @@
-//! Outcomes for tests.
+//! Sample outcomes for tests.
 
 use std::collections::BTreeMap;
 
-use load::outcome::{Band, Bytes, Errors, RequestOutcome, Second, Seen, Stages};
+use load::outcome::{Band, Bytes, Errors, RequestOutcome, Second, ServerInfo, Stages};
 use load::{Histogram, Outcome};
 
+use crate::description::Description;
 use crate::document::Document;
-use crate::told::Told;
 
 pub(crate) fn histogram(us: impl IntoIterator<Item = u64>) -> Histogram {
     let mut histogram = Histogram::default();
@@ -16,7 +16,7 @@ pub(crate) fn histogram(us: impl IntoIterator<Item = u64>) -> Histogram {
     histogram
 }
 
-/// A thousand answers between 1 and 1000 ms within two seconds.
+/// A thousand responses between 1 and 1000 ms within two seconds.
 pub(crate) fn outcome() -> Outcome {
     let latency = histogram((1..=1_000).map(|ms| ms * 1_000));
     let band = |upto_us, count, each| Band {
@@ -61,7 +61,7 @@ pub(crate) fn outcome() -> Outcome {
             })
             .to_vec(),
         stages: Some(Stages {
-            told: 1_000,
+            reported: 1_000,
             bands: vec![band(500_000, 500, 100_000), band(1_000_000, 500, 300_000)],
         }),
         cpu_seconds: 0.5,
@@ -80,7 +80,7 @@ pub(crate) fn outcome() -> Outcome {
                 latency: histogram([2_000]),
             },
         ],
-        server: Seen {
+        server: ServerInfo {
             software: Some("nginx/1.22.1".to_owned()),
             protocol: "HTTP/1.1".to_owned(),
             tls: None,
@@ -89,7 +89,7 @@ pub(crate) fn outcome() -> Outcome {
     }
 }
 
-/// Nothing came back.
+/// A run without any response.
 pub(crate) fn nothing() -> Outcome {
     let empty = Histogram::default;
     Outcome {
@@ -106,13 +106,13 @@ pub(crate) fn nothing() -> Outcome {
         course: Vec::new(),
         stages: None,
         requests: Vec::new(),
-        server: Seen::default(),
+        server: ServerInfo::default(),
         ..outcome()
     }
 }
 
-pub(crate) fn told() -> Told {
-    Told {
+pub(crate) fn description() -> Description {
+    Description {
         urls: vec!["http://h:9292/a".to_owned()],
         url_count: 1,
         method: "GET".to_owned(),
@@ -126,10 +126,10 @@ pub(crate) fn told() -> Told {
         keep_alive: true,
         depth: 1,
         timeout_ms: 30_000.0,
-        ..Told::default()
+        ..Description::default()
     }
 }
 
 pub(crate) fn document() -> Document {
-    Document::new(None, told(), outcome(), None)
+    Document::new(None, description(), outcome(), None)
 }

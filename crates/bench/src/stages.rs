@@ -1,4 +1,4 @@
-//! Where the time of a percentile went: what the server told of answers that took about as long.
+//! Where the time of a percentile went: the mean of the server's timings for responses of similar latency.
 
 use load::outcome::{Band, Stages};
 
@@ -11,7 +11,7 @@ pub(crate) struct Split {
     pub unsent: f64,
     /// Waiting for a worker.
     pub queue: f64,
-    /// Waiting for the GVL; `None` when the server did not tell it apart.
+    /// Waiting for the GVL; `None` if the server did not report it.
     pub gvl: Option<f64>,
     /// In the app, without `gvl`.
     pub app: f64,
@@ -19,19 +19,19 @@ pub(crate) struct Split {
     pub network: f64,
 }
 
-/// Of how many answers around a rank the average is taken, as a share of all: enough to be calm, few enough to be
-/// about this percentile.
+/// Share of responses on each side of a rank that are averaged: enough to reduce noise, few enough to be specific to
+/// this percentile.
 const AROUND: f64 = 0.005;
-/// A GVL figure counts when most of the answers told it.
+/// The GVL part is shown if more than this share of the responses reported it.
 const MOST: f64 = 0.5;
 
-/// Splits the latency `total_ms`, which is the one at `percentile`.
+/// Splits the latency `total_ms` at `percentile`.
 pub(crate) fn split(stages: &Stages, percentile: f64, total_ms: f64) -> Option<Split> {
     let sum = around(&stages.bands, percentile / 100.0)?;
     if sum.latency == 0 {
         return None;
     }
-    // The band is as wide as it is; the percentile is exact. The parts keep their shares.
+    // A band is wider than the percentile, so its sums are scaled to the exact latency.
     let scale = total_ms / sum.latency as f64;
     let part = |us: u64| us as f64 * scale;
     let gvl = (sum.gvl.1 as f64 > sum.count as f64 * MOST).then(|| {
@@ -39,7 +39,7 @@ pub(crate) fn split(stages: &Stages, percentile: f64, total_ms: f64) -> Option<S
         (mean * sum.count as f64 * scale).min(part(sum.app))
     });
     let (unsent, queue, app) = (part(sum.unsent), part(sum.queue), part(sum.app));
-    // Clocks of two processes: what the server says may be a little longer than what the client saw.
+    // Two clocks are involved: the server's times may slightly exceed the client's.
     let known = unsent + queue + app;
     let shrink = if known > total_ms { total_ms / known } else { 1.0 };
     let (unsent, queue, app, gvl) =
@@ -48,13 +48,13 @@ pub(crate) fn split(stages: &Stages, percentile: f64, total_ms: f64) -> Option<S
     Some(Split { total: total_ms, unsent, queue, gvl, app: app - gvl.unwrap_or(0.0), network })
 }
 
-/// The sum of the bands whose ranks lie around `share`; at least the one that `share` itself lies in.
+/// The sum of the bands whose ranks lie around `share`; at least the band that contains `share`.
 fn around(bands: &[Band], share: f64) -> Option<Band> {
-    let told: u64 = bands.iter().map(|band| band.count).sum();
-    if told == 0 {
+    let count: u64 = bands.iter().map(|band| band.count).sum();
+    if count == 0 {
         return None;
     }
-    let rank = |share: f64| share.clamp(0.0, 1.0) * told as f64;
+    let rank = |share: f64| share.clamp(0.0, 1.0) * count as f64;
     let (from, at, to) = (rank(share - AROUND), rank(share), rank(share + AROUND));
     let mut sum = Band::default();
     let mut before = 0.0;
@@ -81,7 +81,7 @@ fn add(sum: &mut Band, band: &Band) {
 }
 
 impl Split {
-    /// The parts that matter, with their names, in the order in which they happen.
+    /// The nonzero parts with their names, in chronological order.
     pub fn parts(&self) -> Vec<(&'static str, f64)> {
         let all = [
             ("waiting to be sent", Some(self.unsent)),
@@ -93,7 +93,8 @@ impl Split {
         all.into_iter().filter_map(|(name, ms)| ms.filter(|ms| *ms > 0.0).map(|ms| (name, ms))).collect()
     }
 
-    /// `412 ms = 301 queue + 64 waiting for the GVL + 40 app + 7 network and sending`: rounded so that it adds up.
+    /// `412 ms = 301 queue + 64 waiting for the GVL + 40 app + 7 network and sending`, rounded so that the sum is
+    /// exact.
     pub fn sentence(&self) -> String {
         let (one, unit) = unit(self.total);
         let digits = digits(self.total / one);
@@ -124,7 +125,7 @@ fn unit(ms: f64) -> (f64, &'static str) {
     }
 }
 
-/// Decimals that leave three significant digits.
+/// Decimals for three significant digits.
 fn digits(value: f64) -> i32 {
     match value {
         value if value >= 100.0 => 0,
@@ -151,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_split_by_what_was_told_around_it() {
+    fn a_percentile_is_split_by_the_responses_around_it() {
         let bands = vec![band(50_000, 985, 0, 40_000, 1_000), band(412_000, 15, 301_000, 104_000, 64_000)];
-        let stages = Stages { told: 1000, bands };
+        let stages = Stages { reported: 1000, bands };
         let p99 = split(&stages, 99.0, 412.0).unwrap();
         assert_eq!(
             p99.sentence(),
@@ -166,10 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_tells_no_gvl() {
+    fn a_server_that_does_not_report_the_gvl() {
         let mut one = band(900, 10, 100, 500, 0);
         one.gvl = (0, 0);
-        let found = split(&Stages { told: 10, bands: vec![one] }, 99.0, 0.9).unwrap();
+        let found = split(&Stages { reported: 10, bands: vec![one] }, 99.0, 0.9).unwrap();
         assert_eq!(found.gvl, None);
         assert_eq!(found.sentence(), "900 µs = 100 queue + 500 app + 300 network and sending");
     }
@@ -186,7 +187,7 @@ mod tests {
                 .map(|(step, count, queue, app, gvl)| { upto += step; band(upto, *count, *queue, *app, *gvl) })
                 .collect();
             let total = upto as f64 / 1e3;
-            let found = split(&Stages { told: 1, bands }, percentile, total).unwrap();
+            let found = split(&Stages { reported: 1, bands }, percentile, total).unwrap();
             let sum: f64 = found.parts().iter().map(|(_, ms)| ms).sum();
             prop_assert!((sum - total).abs() < 1e-6 * total, "{} {}", sum, total);
             let text = found.sentence();

@@ -1,4 +1,4 @@
-//! `firebrick check`: what would be done, why, and what is wrong with it.
+//! `firebrick check`: the resulting settings, where they come from, and what is wrong.
 
 use std::fmt::{self, Write};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use crate::print::print;
 /// Tries to load the app once: a line to print about it, or why it does not load.
 pub type Trial<'a> = &'a dyn Fn(&Settings) -> Result<String, String>;
 
-/// Prints what would be done, and tries the app when there is a way to; fails when it could not be served.
+/// Prints the settings, and loads the app if `trial` can; fails when it could not be served.
 pub fn check(loaded: &Loaded, trial: Option<Trial<'_>>) -> ExitCode {
     let warnings: String = loaded.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     // Printed before the app is tried, which may take a while or print lines of its own.
@@ -32,7 +32,7 @@ pub(crate) fn try_app(settings: &Settings, trial: Option<Trial<'_>>) -> Result<S
     trial.map_or_else(|| Ok("The configuration is right.".to_owned()), |trial| trial(settings))
 }
 
-/// Prints which rule answers a request; fails when that cannot be said.
+/// Prints which rule responds to a request; fails when there is none to show.
 pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
     match explain(&loaded.settings) {
         Ok(text) => print(text.as_bytes()),
@@ -43,7 +43,7 @@ pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
     }
 }
 
-/// What would be done, for people.
+/// The settings, for people.
 pub(crate) struct Plan<'a>(pub(crate) &'a Loaded);
 
 impl fmt::Display for Plan<'_> {
@@ -69,7 +69,7 @@ impl Plan<'_> {
             path.as_ref().map_or_else(|| none.to_owned(), |path| path.display().to_string())
         };
         let mut lines = vec![
-            ("environment", self.with_origin("environment", &settings.environment)),
+            ("environment", self.with_origin("environment", &settings.process.environment)),
             ("configuration", path(&settings.config, "no file")),
         ];
         for (index, bind) in settings.binds.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What was typed, checked.
+//! The command that was typed, with its settings.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -8,26 +8,26 @@ use std::process::ExitCode;
 use clap::ArgMatches;
 use clap_complete::Shell;
 use control::client::Client;
-use front::explain::Asked;
+use front::explain::Question;
 use settings::{Environment, Errors, Loaded};
 
 use crate::arguments::arguments;
 use crate::grammar::grammar;
 
-/// Something that can be done.
+/// What the program is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Serve the app.
     Serve(Box<Loaded>),
-    /// Say what would be done.
+    /// Check the configuration.
     Check(Box<Loaded>),
-    /// Say which rule answers a request.
-    Explain(Box<Loaded>, Asked),
+    /// Show which rule responds to a request.
+    Explain(Box<Loaded>, Question),
     /// Print the numbers of a running server.
     Stats {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// Who asks the server.
+        /// The connection to the server.
         client: Client,
         /// As JSON rather than for people.
         json: bool,
@@ -42,7 +42,7 @@ pub enum Command {
     Top {
         /// The app's directory, for messages.
         dir: PathBuf,
-        /// Who asks the server.
+        /// The connection to the server.
         client: Client,
         /// What else was typed.
         given: ArgMatches,
@@ -56,7 +56,7 @@ pub enum Command {
 /// Reads the command line (the program's name first) and loads the settings that it asks for.
 ///
 /// # Errors
-/// How to exit, when help or the version was asked for or something is wrong; it has been printed.
+/// The exit code, after help, the version or an error was printed.
 pub fn parse<Word: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = Word>,
     environment: &dyn Environment,
@@ -67,27 +67,27 @@ pub fn parse<Word: Into<OsString> + Clone>(
             eprintln!("warning: {warning}");
         }
     }
-    command.map_err(Answer::print)
+    command.map_err(Output::print)
 }
 
-/// What is answered instead of doing something.
+/// What is printed instead of running a command.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// Clap answers: help, version, or a wrong option.
+pub(crate) enum Output {
+    /// From clap: help, version, or a wrong option.
     Clap(clap::Error),
-    /// The settings are wrong; `code` says for whom.
+    /// The settings are wrong; exit with `code`.
     Wrong { errors: Vec<String>, code: u8 },
 }
 
-impl Answer {
+impl Output {
     fn print(self) -> ExitCode {
         match self {
-            Answer::Clap(error) => {
-                // Nobody is left to tell when standard output is closed.
+            Output::Clap(error) => {
+                // Standard output may be closed.
                 let _ = error.print();
                 ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
             }
-            Answer::Wrong { errors, code } => {
+            Output::Wrong { errors, code } => {
                 let mut stderr = std::io::stderr().lock();
                 for error in errors {
                     let _ = writeln!(stderr, "error: {error}");
@@ -101,12 +101,12 @@ impl Answer {
 pub(crate) fn interpret<Word: Into<OsString> + Clone>(
     words: impl IntoIterator<Item = Word>,
     environment: &dyn Environment,
-) -> Result<Command, Answer> {
-    let matches = grammar().try_get_matches_from(words).map_err(Answer::Clap)?;
+) -> Result<Command, Output> {
+    let matches = grammar().try_get_matches_from(words).map_err(Output::Clap)?;
     let load = |code| settings::load(&arguments(&matches), environment).map_err(|errors| wrong(errors, code));
     match matches.subcommand() {
         Some(("check", _)) => Ok(Command::Check(Box::new(load(1)?))),
-        Some(("explain", given)) => Ok(Command::Explain(Box::new(load(2)?), asked(given))),
+        Some(("explain", given)) => Ok(Command::Explain(Box::new(load(2)?), question(given))),
         Some(("stats", given)) => {
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Stats { dir, client, json: given.get_flag("json") })
@@ -124,26 +124,25 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
     }
 }
 
-fn wrong(errors: Errors, code: u8) -> Answer {
-    Answer::Wrong { errors: errors.0.iter().map(ToString::to_string).collect(), code }
+fn wrong(errors: Errors, code: u8) -> Output {
+    Output::Wrong { errors: errors.0.iter().map(ToString::to_string).collect(), code }
 }
 
-/// Who asks a server that runs, and the app's directory.
-fn running(loaded: Loaded) -> Result<(PathBuf, Client), Answer> {
+/// The app's directory and a client of the server that runs there.
+fn running(loaded: Loaded) -> Result<(PathBuf, Client), Output> {
     let off = || {
         let choice = loaded.choices.iter().find(|choice| choice.key == "control");
         let place = choice.map(|choice| format!(" by {}", choice.origin)).unwrap_or_default();
-        let error =
-            format!("the control socket is turned off{place}, so there is nothing to ask for numbers");
-        Answer::Wrong { errors: vec![error], code: 2 }
+        let error = format!("the control socket is turned off{place}, so the server cannot be reached");
+        Output::Wrong { errors: vec![error], code: 2 }
     };
     let address = loaded.settings.control.ask.clone().ok_or_else(off)?;
     Ok((loaded.settings.dir, Client::new(address, loaded.settings.control.token)))
 }
 
-fn asked(matches: &clap::ArgMatches) -> Asked {
+fn question(matches: &clap::ArgMatches) -> Question {
     let texts = |id: &str| matches.get_many::<String>(id).into_iter().flatten().cloned();
-    Asked {
+    Question {
         target: texts("path").next().unwrap_or_default(),
         host: texts("for-host").next(),
         headers: texts("header").collect(),

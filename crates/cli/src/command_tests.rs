@@ -19,7 +19,7 @@ impl Shelf {
         Shelf { folder, vars: Vec::new() }
     }
 
-    fn type_in(&self, words: &str) -> Result<Command, Answer> {
+    fn type_in(&self, words: &str) -> Result<Command, Output> {
         interpret(["firebrick"].into_iter().chain(words.split_whitespace()), self)
     }
 
@@ -32,8 +32,8 @@ impl Shelf {
 
     fn refused(&self, words: &str) -> (String, u8) {
         match self.type_in(words) {
-            Err(Answer::Clap(error)) => (error.to_string(), u8::try_from(error.exit_code()).expect("a code")),
-            Err(Answer::Wrong { errors, code }) => (errors.join("\n"), code),
+            Err(Output::Clap(error)) => (error.to_string(), u8::try_from(error.exit_code()).expect("a code")),
+            Err(Output::Wrong { errors, code }) => (errors.join("\n"), code),
             Ok(command) => panic!("{words}: {command:?}"),
         }
     }
@@ -79,18 +79,18 @@ fn every_flag_reaches_its_setting() {
     assert_eq!(settings.binds, [Bind::tcp("h", 1), unix, Bind::tcp("h", 3)]);
     assert_eq!((settings.workers, settings.threads.to_string().as_str()), (7, "2:4"));
     assert_eq!(
-        (settings.environment.as_str(), settings.tag.as_str(), settings.quiet),
+        (settings.process.environment.as_str(), settings.tag.as_str(), settings.process.quiet),
         ("production", "t", true)
     );
-    assert_eq!(settings.logs.access_log, settings::AccessLog::Stdout);
-    assert_eq!(settings.logs.log_format, settings::LogFormat::Json);
-    assert!(!settings.rack.early_hints && !settings.rack.compact && settings.rack.allow_underscore_headers);
+    assert_eq!(settings.logs.access, settings::AccessLog::Stdout);
+    assert_eq!(settings.logs.format, settings::LogFormat::Json);
+    assert!(!settings.rack.early_hints && !settings.rack.compact && settings.limits.allow_underscore_headers);
     assert_eq!((settings.files.public, settings.control), (None, settings::Control::default()));
-    assert_eq!((settings.limits.max_body, settings.timeouts.worker_timeout), (Some(10_000_000), None));
+    assert_eq!((settings.limits.max_body, settings.timeouts.worker), (Some(10_000_000), None));
     assert_eq!(settings.rack.warmup, ["/", "/up"]);
     assert_eq!(settings.rack.ruby, Path::new("r"));
     assert!(!settings.rack.trusted_proxies.unix);
-    assert!(settings.pidfile.is_some_and(|path| path.ends_with("p")));
+    assert!(settings.process.pidfile.is_some_and(|path| path.ends_with("p")));
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn the_last_of_contradicting_flags_wins() {
     assert_eq!(shelf.settings("-w 1 -w 2").workers, 2);
     assert!(!shelf.settings("--early-hints --no-early-hints").rack.early_hints);
     assert!(shelf.settings("--no-early-hints --early-hints").rack.early_hints);
-    assert_eq!(shelf.settings("-v --access-log off").logs.access_log, settings::AccessLog::Off);
-    assert_eq!(shelf.settings("--access-log off -v").logs.access_log, settings::AccessLog::Stdout);
+    assert_eq!(shelf.settings("-v --access-log off").logs.access, settings::AccessLog::Off);
+    assert_eq!(shelf.settings("--access-log off -v").logs.access, settings::AccessLog::Stdout);
     assert_eq!(shelf.settings("-w 1 serve -w 2").workers, 2);
 }
 

@@ -1,4 +1,4 @@
-//! The command line as clap knows it, made from the table.
+//! The command line for clap, made from the table.
 //!
 //! Options may stand before or after the command. Clap splits words into options and counts them; whether a value
 //! is right is judged by `settings`, together with variables and the file, so that all mistakes are shown at once.
@@ -7,15 +7,9 @@ use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, StyledStr, TypedValueParser};
 use clap::{Arg, ArgAction, Command, ValueHint};
-use clap_complete::Shell;
 use settings::Completion;
+use settings::table::commands::{Form, Own};
 use settings::table::{self, About, AnyEntry, COMMANDS, Flag, Takes};
-
-/// Keys of the options that `stats` and `top` take.
-const STATS_KEYS: [&str; 4] = ["dir", "config", "control", "control_token"];
-
-/// Keys of the options that `explain` takes.
-const EXPLAIN_KEYS: [&str; 5] = ["dir", "config", "site.root", "site.static_json", "files.public"];
 
 /// The whole grammar.
 pub(crate) fn grammar() -> Command {
@@ -24,7 +18,7 @@ pub(crate) fn grammar() -> Command {
         .about("Web server for Ruby (Rack) apps and static sites that needs nothing in front of it")
         .after_help(
             "Values come from flags, then variables, then firebrick.toml, then defaults. \
-             --help says more about each option.",
+             --help shows more about each option.",
         )
         .after_long_help(
             "Values come from flags, then variables, then firebrick.toml, then defaults.\n\
@@ -32,58 +26,36 @@ pub(crate) fn grammar() -> Command {
         )
         .args(arguments(|_| true))
         .disable_help_subcommand(true);
-    COMMANDS.iter().fold(root, |root, (name, doc)| root.subcommand(command(name, doc)))
+    COMMANDS.iter().fold(root, |root, described| root.subcommand(command(described)))
 }
 
-fn command(name: &'static str, doc: &'static str) -> Command {
-    let command = Command::new(name).about(doc);
-    match name {
-        "completions" => command.arg(
-            Arg::new("shell")
-                .required(true)
-                .value_parser([Shell::Bash, Shell::Zsh, Shell::Fish].map(|shell| shell_name(&shell)))
-                .help("The shell to complete for"),
-        ),
-        "man" => command,
-        "explain" => command
-            .arg(
-                Arg::new("path")
-                    .required(true)
-                    .value_name("PATH")
-                    .help("The path, and query, of the request: /some/path"),
-            )
-            .args(arguments(|about| EXPLAIN_KEYS.contains(&about.key)))
-            .arg(
-                Arg::new("header")
-                    .long("header")
-                    .value_name("NAME: VALUE")
-                    .action(ArgAction::Append)
-                    .help("A header field of the request; may be repeated"),
-            )
-            .arg(
-                Arg::new("for-host")
-                    .long("for-host")
-                    .value_name("HOST")
-                    .help("The host that the request is for [default: localhost]"),
-            )
-            .arg(Arg::new("https").long("https").action(ArgAction::SetTrue).help("The client uses https")),
-        "stats" => command.args(arguments(|about| STATS_KEYS.contains(&about.key))).arg(
-            Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print JSON, for programs to read"),
-        ),
+fn command(described: &'static table::commands::Command) -> Command {
+    let options = arguments(|about| described.options.include(about.key));
+    let command = Command::new(described.name).about(described.doc).args(described.arguments.iter().map(own));
+    let command = command.args(options);
+    match described.name {
         "bench" => bench::arguments(command),
         "tune" => tuner::arguments(command),
         "plan" => plan::arguments(command),
-        "top" => top::arguments(command.args(arguments(|about| STATS_KEYS.contains(&about.key)))),
-        _ => command.args(arguments(|_| true)),
+        "top" => top::arguments(command),
+        _ => command,
     }
 }
 
-fn shell_name(shell: &Shell) -> PossibleValue {
-    PossibleValue::new(match shell {
-        Shell::Bash => "bash",
-        Shell::Zsh => "zsh",
-        _ => "fish",
-    })
+/// An argument of one command.
+fn own(own: &'static Own) -> Arg {
+    let arg = Arg::new(own.name).help(own.doc);
+    match own.form {
+        Form::Positional { value, words: [] } => arg.required(true).value_name(value),
+        Form::Positional { value, words } => {
+            arg.required(true).value_name(value).value_parser(words.to_vec())
+        }
+        Form::Value { value, repeated } => {
+            let action = if repeated { ArgAction::Append } else { ArgAction::Set };
+            arg.long(own.name).value_name(value).action(action)
+        }
+        Form::Switch => arg.long(own.name).action(ArgAction::SetTrue),
+    }
 }
 
 /// The arguments of the options that are wanted.
@@ -175,7 +147,7 @@ fn long_help(entry: &dyn AnyEntry) -> StyledStr {
     format!("{}{} Expected: {}.", about.doc, details(about), entry.expected()).into()
 }
 
-/// A paragraph of its own for what there is more to say, one for the facts.
+/// One paragraph with more about the option, one with its default, variables and key.
 fn details(about: &About) -> String {
     let mut facts = Vec::new();
     if let Some(default) = about.shown_default() {
@@ -259,12 +231,13 @@ mod tests {
 
     #[test]
     fn help_of_each_command_is_its_own() {
-        for (name, doc) in COMMANDS {
+        for described in COMMANDS {
+            let (name, doc) = (described.name, described.doc);
             let mut grammar = grammar();
             let command = grammar.find_subcommand_mut(name).expect("each command is in the grammar");
             let text = command.render_help().to_string();
             assert!(text.contains(doc), "{name}");
-            let takes_all = ["serve", "check"].contains(name);
+            let takes_all = ["serve", "check"].contains(&name);
             assert_eq!(text.contains("--max-body"), takes_all, "{name}");
         }
     }

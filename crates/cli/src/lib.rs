@@ -1,10 +1,10 @@
-//! What people type: the command line made from the table of options, and what is printed in answer.
+//! The command line: made from the table of options, parsed, and what is printed instead of serving.
 //!
 //! Contract:
-//! 1. Nothing about an option is written here; names, help and completions come from [`settings::table`].
-//! 2. [`parse`] prints what was asked for (help, version) or what is wrong, and says how to exit; what it returns
-//!    can be done.
-//! 3. Exit codes: 0 done, 1 `check` found something wrong, 2 the command line or configuration is wrong.
+//! 1. No option and no argument is written here: names, help and completions come from [`settings::table`], those of the
+//!    measuring commands from their crates.
+//! 2. [`parse`] prints help, the version or what is wrong, and returns the exit code; a command that it returns is valid.
+//! 3. Exit codes: 0 done, 1 `check` found a mistake, 2 the command line or configuration is wrong.
 
 #![forbid(unsafe_code)]
 

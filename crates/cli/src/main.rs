@@ -13,8 +13,8 @@ fn main() -> ExitCode {
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {
         Ok(Command::Serve(loaded)) => front::serve(*loaded),
         Ok(Command::Check(loaded)) => cli::check(&loaded, Some(&front::check)),
-        Ok(Command::Explain(loaded, asked)) => {
-            cli::explain(&loaded, &|settings| front::explain(settings, &asked))
+        Ok(Command::Explain(loaded, question)) => {
+            cli::explain(&loaded, &|settings| front::explain(settings, &question))
         }
         Ok(Command::Stats { dir, client, json }) => control::client::stats_command(&dir, &client, json),
         Ok(Command::Bench(given)) => bench::run(&given),

@@ -39,33 +39,33 @@ pub(crate) fn manual() -> io::Result<Vec<u8>> {
     man.render_synopsis_section(&mut page)?;
     man.render_description_section(&mut page)?;
     // Clap's own section would refer to a page for each command; there is only this one.
-    section("COMMANDS", COMMANDS).to_writer(&mut page)?;
+    section("COMMANDS", COMMANDS.iter().map(|command| (command.name, command.doc))).to_writer(&mut page)?;
     man.render_options_section(&mut page)?;
     man.render_extra_section(&mut page)?;
-    section("EXIT STATUS", EXIT_CODES).to_writer(&mut page)?;
-    section("FILES", FILES).to_writer(&mut page)?;
+    section("EXIT STATUS", EXIT_CODES.iter().copied()).to_writer(&mut page)?;
+    section("FILES", FILES.iter().copied()).to_writer(&mut page)?;
     Ok(page)
 }
 
 const EXIT_CODES: &[(&str, &str)] = &[
-    ("0", "What was asked for is done; a server drained and stopped."),
-    ("1", "check found something wrong, or the server failed."),
+    ("0", "Success; a server has finished its requests and stopped."),
+    ("1", "check found a mistake, or the server failed."),
     ("2", "The command line or the configuration is wrong."),
 ];
 
 const FILES: &[(&str, &str)] =
-    &[(CONFIG_FILE, "Configuration in the app's directory, in TOML; the keys stand with the options.")];
+    &[(CONFIG_FILE, "Configuration in the app's directory, in TOML; the options name their keys.")];
 
-fn section(title: &str, rows: &[(&str, &str)]) -> Roff {
+fn section<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a str)>) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", [title]);
     for (name, text) in rows {
-        roff.control("TP", []).text([bold(*name)]).text([roman(*text)]);
+        roff.control("TP", []).text([bold(name)]).text([roman(text)]);
     }
     roff
 }
 
-/// Writes to standard output; a reader that has gone is no failure.
+/// Writes to standard output; a closed pipe is no failure.
 pub(crate) fn print(text: &[u8]) -> ExitCode {
     match io::stdout().write_all(text).and_then(|()| io::stdout().flush()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -95,8 +95,8 @@ mod tests {
             for flag in flags() {
                 assert!(script.contains(flag), "{shell} does not know --{flag}");
             }
-            for (command, _) in COMMANDS {
-                assert!(script.contains(command), "{shell} does not know {command}");
+            for command in COMMANDS {
+                assert!(script.contains(command.name), "{shell} does not know {}", command.name);
             }
             assert!(script.contains("combined"), "{shell} does not know the words of an option");
         }
@@ -109,7 +109,8 @@ mod tests {
             // Roff writes a hyphen that may not break a line as \-.
             assert!(page.contains(&flag.replace('-', "\\-")), "--{flag} is missing");
         }
-        for (name, _) in COMMANDS.iter().chain(EXIT_CODES) {
+        let commands = COMMANDS.iter().map(|command| command.name);
+        for name in commands.chain(EXIT_CODES.iter().map(|(code, _)| *code)) {
             assert!(page.contains(&format!("\\fB{name}\\fR")), "{name} is missing");
         }
         assert!(page.contains(".TH firebrick 1"), "{page}");

@@ -53,7 +53,7 @@ fn take(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, SocketFile { path: path.to_owned(), identity }))
 }
 
-/// Removes a socket file on which nobody listens.
+/// Removes a socket file on which no server listens.
 fn clear(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -74,7 +74,7 @@ fn clear(path: &Path) -> io::Result<()> {
 }
 
 fn alive() -> io::Error {
-    let message = "another server answers there; stop it or set `control` to another path";
+    let message = "another server listens there; stop it or set `control` to another path";
     io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 

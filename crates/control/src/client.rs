@@ -1,4 +1,4 @@
-//! The asking side: what `firebrick stats` and its like are made of. Blocking, and never for long.
+//! The client side, for `firebrick stats` and others. Blocking, with timeouts.
 
 use crate::socket::connect_to;
 use crate::table;
@@ -12,20 +12,20 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long the server may take for each step.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// An answer that is larger is not ours.
-const MAX_ANSWER: u64 = 16 << 20;
+/// How long the server may take for each read or write.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// A larger response is not from a control server.
+const MAX_RESPONSE: u64 = 16 << 20;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub enum Error {
-    /// Nobody listens on the address, or there is no such socket.
+    /// No server listens on the address, or there is no such socket.
     NotRunning(ControlAddress),
     /// The address could not be used.
     Io(ControlAddress, io::Error),
-    /// What came back is not an answer of a control server.
-    Nonsense(ControlAddress, String),
+    /// The response is not that of a control server.
+    NotControl(ControlAddress, String),
     /// The server wants another token than was shown, or one at all.
     Token(ControlAddress),
     /// The server refused: status and text.
@@ -38,28 +38,28 @@ impl fmt::Display for Error {
             Error::NotRunning(address) => write!(f, "nothing listens on {address}"),
             Error::Io(address, error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    write!(f, "the server that listens on {address} does not answer")
+                    write!(f, "the server that listens on {address} does not respond")
                 }
                 io::ErrorKind::PermissionDenied => {
                     write!(f, "{address} may be used by its owner only: run this as the server's user")
                 }
                 _ => write!(f, "{address}: {error}"),
             },
-            Error::Nonsense(address, what) => {
-                write!(f, "what listens on {address} is no Firebrick of this version: {what}")
+            Error::NotControl(address, what) => {
+                write!(f, "what listens on {address} is not Firebrick, or another version: {what}")
             }
             Error::Token(address) => write!(
                 f,
-                "{address} wants its token: Invalid auth token; give it with --token or FIREBRICK_CONTROL_TOKEN"
+                "{address} requires its token: Invalid auth token; give it with --token or FIREBRICK_CONTROL_TOKEN"
             ),
-            Error::Refused(status, text) => write!(f, "the server answered {status}: {}", text.trim()),
+            Error::Refused(status, text) => write!(f, "the server responded with {status}: {}", text.trim()),
         }
     }
 }
 
 impl std::error::Error for Error {}
 
-/// Somebody who asks one server.
+/// A client of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     address: ControlAddress,
@@ -67,28 +67,28 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks at `address`, showing `token` if that is a port.
+    /// A client of the server at `address`; it sends `token` if that is a port.
     pub fn new(address: ControlAddress, token: Option<String>) -> Client {
         Client { address, token }
     }
 
-    /// Where it asks.
+    /// The server's address.
     pub fn address(&self) -> &ControlAddress {
         &self.address
     }
 
-    /// The body of the answer to `target`, such as `/stats`.
+    /// The body of the response to `target`, such as `/stats`.
     ///
     /// # Errors
     /// See [`Error`]; any status but 200 is [`Error::Refused`] or [`Error::Token`].
     pub fn get(&self, target: &str) -> Result<String, Error> {
-        let answer = self.exchange(target).map_err(|error| match error.kind() {
+        let response = self.exchange(target).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 Error::NotRunning(self.address.clone())
             }
             _ => Error::Io(self.address.clone(), error),
         })?;
-        match parse(&answer).map_err(|what| Error::Nonsense(self.address.clone(), what))? {
+        match parse(&response).map_err(|what| Error::NotControl(self.address.clone(), what))? {
             (200, body) => Ok(body),
             (403, text) if text.trim() == "Invalid auth token" => Err(Error::Token(self.address.clone())),
             (status, text) => Err(Error::Refused(status, text)),
@@ -114,12 +114,13 @@ impl Client {
 
     fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, Error> {
         let text = self.get(target)?;
-        serde_json::from_str(&text).map_err(|error| Error::Nonsense(self.address.clone(), error.to_string()))
+        serde_json::from_str(&text)
+            .map_err(|error| Error::NotControl(self.address.clone(), error.to_string()))
     }
 
     fn exchange(&self, target: &str) -> io::Result<Vec<u8>> {
         match &self.address {
-            ControlAddress::Unix(path) => talk(connect_to(path, PATIENCE)?, target, "firebrick", None),
+            ControlAddress::Unix(path) => talk(connect_to(path, STEP_TIMEOUT)?, target, "firebrick", None),
             ControlAddress::Tcp { host, port } => {
                 let named =
                     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
@@ -129,7 +130,7 @@ impl Client {
     }
 }
 
-/// Asks the server that listens on the socket `path` for `target`, such as `/stats`, and gives the body of its answer.
+/// Requests `target`, such as `/stats`, from the server that listens on the socket `path`, and returns the body.
 ///
 /// # Errors
 /// See [`Client::get`].
@@ -141,7 +142,7 @@ pub fn get(path: &Path, target: &str) -> Result<String, Error> {
 pub fn stats_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
     match report(dir, client, json) {
         Ok(text) => {
-            // Whoever reads may have seen enough (`| head`): that is no failure.
+            // A closed pipe (`| head`) is no failure.
             let _ = io::stdout().lock().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -158,11 +159,11 @@ fn report(dir: &Path, client: &Client, json: bool) -> Result<String, String> {
         return Ok(text);
     }
     let server: ServerSnapshot = serde_json::from_str(&text)
-        .map_err(|error| Error::Nonsense(client.address.clone(), error.to_string()).to_string())?;
+        .map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())?;
     Ok(table::stats(&server))
 }
 
-/// An error in words for whoever asked about the app in `dir`: with what to do when no server runs.
+/// An error in words, with what to do when no server runs for the app in `dir`.
 pub fn explain(error: &Error, dir: &Path) -> String {
     match error {
         Error::NotRunning(ControlAddress::Unix(_)) => {
@@ -179,10 +180,10 @@ pub fn explain(error: &Error, dir: &Path) -> String {
 fn connect_port(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
+        match TcpStream::connect_timeout(&address, STEP_TIMEOUT) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(STEP_TIMEOUT))?;
+                stream.set_write_timeout(Some(STEP_TIMEOUT))?;
                 return Ok(stream);
             }
             Err(error) => last = error,
@@ -196,27 +197,27 @@ fn talk(mut stream: impl Read + Write, target: &str, host: &str, token: Option<&
     stream.write_all(
         format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{shown}Connection: close\r\n\r\n").as_bytes(),
     )?;
-    let mut answer = Vec::new();
-    stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
-    Ok(answer)
+    let mut response = Vec::new();
+    stream.take(MAX_RESPONSE).read_to_end(&mut response)?;
+    Ok(response)
 }
 
-/// Status and body of an answer with a `Content-Length`, which is how the server answers.
-fn parse(answer: &[u8]) -> Result<(u16, String), String> {
+/// Status and body of a response with a `Content-Length`, which the server always sends.
+fn parse(response: &[u8]) -> Result<(u16, String), String> {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);
-    let length = match head.parse(answer) {
+    let length = match head.parse(response) {
         Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) => return Err("its answer breaks off".to_owned()),
-        Err(error) => return Err(format!("its answer is not HTTP ({error})")),
+        Ok(httparse::Status::Partial) => return Err("its response is cut off".to_owned()),
+        Err(error) => return Err(format!("its response is not HTTP ({error})")),
     };
-    let body = &answer[length..];
+    let body = &response[length..];
     let announced = head.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
     let announced = announced.and_then(|field| std::str::from_utf8(field.value).ok()?.parse::<usize>().ok());
     if announced != Some(body.len()) {
-        return Err("its answer is not complete".to_owned());
+        return Err("its response is not complete".to_owned());
     }
-    let body = String::from_utf8(body.to_vec()).map_err(|_| "its answer is not UTF-8".to_owned())?;
+    let body = String::from_utf8(body.to_vec()).map_err(|_| "its response is not UTF-8".to_owned())?;
     Ok((head.code.unwrap_or_default(), body))
 }
 
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_names_folder_socket_and_remedy() {
+    fn no_server_names_folder_socket_and_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("control.sock");
         for stale in [false, true] {
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_at_a_port_names_the_port() {
+    fn no_server_at_a_port_names_the_port() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("tcp://{}", listener.local_addr().unwrap());
         drop(listener);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_whole_or_refused() {
+    fn responses_are_complete_or_refused() {
         let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}\n";
         assert_eq!(parse(whole), Ok((200, "{}\n".to_owned())));
         for cut in 0..whole.len() {
@@ -283,7 +284,7 @@ mod tests {
             stream.write_all(b"hello\r\n").unwrap();
         });
         let error = unix(&path).get("/stats").unwrap_err();
-        assert!(matches!(error, Error::Nonsense(..)), "{error}");
+        assert!(matches!(error, Error::NotControl(..)), "{error}");
         stranger.join().unwrap();
     }
 }

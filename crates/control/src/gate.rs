@@ -1,10 +1,10 @@
-//! Who may ask at a TCP port. Pure.
+//! Access control of TCP ports. Pure.
 //!
 //! A Unix socket has its permissions. A port is open to every process of the machine, and by DNS rebinding to every page
 //! in a browser on it: a name that first led to the page's own server may lead to 127.0.0.1 a minute later, and then the
-//! browser takes our answers for that page's own. Hence:
+//! browser takes our responses for that page's own. Hence:
 //! 1. The `Host` field must name this machine: what was bound, or a loopback name. Only names can be rebound, so that on
-//!    all interfaces any address will do. Browsers always send the field; who sends none is not asked for it.
+//!    all interfaces any address will do. Browsers always send the field; clients that send none are accepted.
 //! 2. The token must be shown, as `Authorization: Bearer` or `?token=`; it is compared in constant time.
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap};
@@ -12,7 +12,7 @@ use hyper::http::request::Parts;
 use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
-/// What is asked of whoever comes to one port.
+/// What clients of one port must send.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     /// Host as it was written, and what it is.
@@ -21,7 +21,7 @@ pub(crate) struct Gate {
     token: String,
 }
 
-/// Why somebody may not ask.
+/// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The `Host` field names another machine.
@@ -49,7 +49,7 @@ impl Gate {
         let query = head.uri.query().unwrap_or_default();
         let in_query = query.split('&').filter_map(|pair| pair.strip_prefix("token=")).map(decoded);
         let shown = bearer(&head.headers).map(|token| token.as_bytes().to_vec()).into_iter().chain(in_query);
-        // All that is shown is looked at, so that time does not tell which of two was right.
+        // All tokens are compared, so that timing does not reveal which one was right.
         let right = shown.fold(false, |right, token| right | bool::from(token.ct_eq(self.token.as_bytes())));
         if right { Ok(()) } else { Err(Refusal::Token) }
     }
@@ -77,7 +77,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// Without percent-encoding. A `+` stays one: nobody writes a blank into a token.
+/// Without percent-encoding. A `+` stays one: tokens have no blanks.
 fn decoded(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

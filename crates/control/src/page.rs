@@ -1,6 +1,6 @@
-//! The dashboard: one page that asks for nothing but the answers of this server.
+//! The dashboard: one page that requests nothing but this server's statistics.
 //!
-//! It holds no numbers itself, so it is given to anybody; what it asks for needs the token. Its script and style are
+//! It holds no figures itself, so it is served without the token; what it requests needs the token. Its script and style are
 //! named by their hashes, and nothing else may run.
 
 use base64::Engine;
@@ -49,7 +49,7 @@ pub(crate) fn dashboard() -> Response<Full<Bytes>> {
     response
 }
 
-/// What every answer says to browsers: no other page may show, read or keep it.
+/// Header fields of every response for browsers: no other page may show, read or keep it.
 pub(crate) fn guard(response: &mut Response<Full<Bytes>>) {
     let fields = response.headers_mut();
     for (name, value) in [
@@ -74,10 +74,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_whole_and_asks_nobody_else() {
+    fn the_page_is_complete_and_requests_nothing_elsewhere() {
         let html = std::str::from_utf8(&PAGE.html).unwrap();
         assert!(!html.contains("{{") && html.contains(STYLE) && html.contains(SCRIPT));
-        // The one address in it names the dialect of its pictures and is never asked.
+        // The one address in it is the SVG name space, which is never requested.
         let outside = html.replace("http://www.w3.org/2000/svg", "");
         assert!(
             !outside.contains("http://") && !outside.contains("https://") && !outside.contains("@import")

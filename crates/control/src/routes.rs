@@ -1,4 +1,4 @@
-//! What can be asked, and the answers. Pure but for asking the provider.
+//! Requests and their responses. Pure but for the provider's figures.
 
 use crate::gate::{Gate, Refusal};
 use crate::page;
@@ -21,7 +21,7 @@ const ENDPOINTS: [(&str, &str); 6] = [
     ),
     (
         "/requests",
-        "requests under way, slowest first; ?limit=N (20), &backtraces asks the workers where in the app they are",
+        "requests under way, slowest first; ?limit=N (20), &backtraces adds where in the app they are",
     ),
     ("/history", "the last hour in steps of 10 s"),
     ("/dashboard", "a page that shows all of this"),
@@ -51,22 +51,22 @@ enum Route {
     MethodNotAllowed,
 }
 
-/// Whom the answers come from.
-pub(crate) struct Told<P> {
+/// Where responses get their figures from.
+pub(crate) struct Source<P> {
     pub(crate) provider: P,
     pub(crate) history: RefCell<History>,
 }
 
-/// Answers one request, which has to pass the gate if there is one.
-pub(crate) async fn answer<B, P: Provider>(
+/// Responds to one request, which has to pass the gate if there is one.
+pub(crate) async fn respond<B, P: Provider>(
     request: Request<B>,
-    told: &Told<P>,
+    source: &Source<P>,
     gate: Option<&Gate>,
 ) -> Response<Full<Bytes>> {
     let (head, _body) = request.into_parts();
     let route = route(&head);
     let mut response = match gate.map_or(Ok(()), |gate| admit(gate, &head, &route)) {
-        Ok(()) => reply(route, told).await,
+        Ok(()) => reply(route, source).await,
         Err(refusal) => refused(&refusal),
     };
     page::guard(&mut response);
@@ -79,12 +79,12 @@ fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
     if *route == Route::Dashboard { Ok(()) } else { gate.admits_token(head) }
 }
 
-async fn reply<P: Provider>(route: Route, told: &Told<P>) -> Response<Full<Bytes>> {
+async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<Bytes>> {
     match route {
         Route::Index => json_response(StatusCode::OK, pretty(&json!({ "endpoints": endpoints() }))),
         Route::Dashboard => page::dashboard(),
         Route::Stats(buckets) => {
-            let mut snapshot = told.provider.stats().await;
+            let mut snapshot = source.provider.stats().await;
             snapshot.front = match buckets {
                 Buckets::None => snapshot.front.without_buckets(),
                 Buckets::Coarse => snapshot.front.with_coarse_buckets(),
@@ -94,17 +94,17 @@ async fn reply<P: Provider>(route: Route, told: &Told<P>) -> Response<Full<Bytes
             let fine = buckets == Buckets::Fine;
             written(if fine { serde_json::to_string(&snapshot) } else { snapshot.to_json() })
         }
-        Route::PumaStats => written(told.provider.stats().await.to_puma_json()),
+        Route::PumaStats => written(source.provider.stats().await.to_puma_json()),
         Route::Requests { limit, backtraces } => {
-            written(serde_json::to_string_pretty(&told.provider.requests(limit, backtraces).await))
+            written(serde_json::to_string_pretty(&source.provider.requests(limit, backtraces).await))
         }
         Route::History => {
-            if told.history.borrow().is_empty() {
-                // Whoever asks in the first moment begins it.
-                let picture = told.provider.stats().await;
-                told.history.borrow_mut().add(picture, Instant::now());
+            if source.history.borrow().is_empty() {
+                // The history may not have begun.
+                let snapshot = source.provider.stats().await;
+                source.history.borrow_mut().add(snapshot, Instant::now());
             }
-            written(told.history.borrow().to_json())
+            written(source.history.borrow().to_json())
         }
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
@@ -117,7 +117,7 @@ async fn reply<P: Provider>(route: Route, told: &Told<P>) -> Response<Full<Bytes
     }
 }
 
-/// Requests that `/requests` shows when it is not told how many.
+/// Requests that `/requests` shows without `limit`.
 const SHOWN: usize = 20;
 
 fn route(head: &Parts) -> Route {
@@ -170,7 +170,7 @@ fn refuse(status: StatusCode, error: &str) -> Response<Full<Bytes>> {
     json_response(status, pretty(&json!({ "error": error, "endpoints": endpoints() })))
 }
 
-/// What is said about the token is what Puma's control server says, because its tools know it.
+/// The text about the token is that of Puma's control server, because its tools know it.
 fn refused(refusal: &Refusal) -> Response<Full<Bytes>> {
     let text = match refusal {
         Refusal::Token => "Invalid auth token",
@@ -205,14 +205,14 @@ fn json_response(status: StatusCode, mut text: String) -> Response<Full<Bytes>> 
 mod tests {
     use super::*;
 
-    fn asked(method: &Method, path: &str, accept: &str) -> Route {
+    fn requested(method: &Method, path: &str, accept: &str) -> Route {
         let request = Request::builder().method(method).uri(path).header(ACCEPT, accept);
         route(&request.body(()).unwrap().into_parts().0)
     }
 
     #[test]
     fn routes() {
-        let get = |path: &str| asked(&Method::GET, path, "*/*");
+        let get = |path: &str| requested(&Method::GET, path, "*/*");
         assert_eq!(get("/"), Route::Index);
         assert_eq!(get("/dashboard?token=x"), Route::Dashboard);
         assert_eq!(get("/history"), Route::History);
@@ -227,15 +227,15 @@ mod tests {
         assert_eq!(get("/requests?limit=3&backtraces"), Route::Requests { limit: 3, backtraces: true });
         assert_eq!(get("/requests?limit=three"), Route::BadLimit);
         assert_eq!(get("/stats/"), Route::NotFound);
-        assert_eq!(asked(&Method::HEAD, "/stats", "*/*"), Route::Stats(Buckets::None));
-        assert_eq!(asked(&Method::POST, "/stats", "*/*"), Route::MethodNotAllowed);
-        assert_eq!(asked(&Method::POST, "/halt", "*/*"), Route::NotFound);
+        assert_eq!(requested(&Method::HEAD, "/stats", "*/*"), Route::Stats(Buckets::None));
+        assert_eq!(requested(&Method::POST, "/stats", "*/*"), Route::MethodNotAllowed);
+        assert_eq!(requested(&Method::POST, "/halt", "*/*"), Route::NotFound);
     }
 
     #[test]
     fn browsers_get_the_page() {
         let chrome = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-        assert_eq!(asked(&Method::GET, "/", chrome), Route::Dashboard);
-        assert_eq!(asked(&Method::GET, "/stats", chrome), Route::Stats(Buckets::None));
+        assert_eq!(requested(&Method::GET, "/", chrome), Route::Dashboard);
+        assert_eq!(requested(&Method::GET, "/stats", chrome), Route::Stats(Buckets::None));
     }
 }

@@ -1,12 +1,13 @@
 //! The listening side.
 
 use crate::bind::{SocketFile, bind};
+use crate::connections::{Client, Connections, Requested};
 use crate::gate::Gate;
 use crate::provider::Provider;
-use crate::routes::{Told, answer};
+use crate::routes::{Source, respond};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use settings::ControlAddress;
 use stats::History;
 use std::cell::RefCell;
@@ -18,15 +19,15 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
-/// Connections served at a time at each address; more wait in the backlog.
-const MAX_CONNECTIONS: usize = 32;
-/// From accepting a connection to the end of its one answer.
+/// From accepting a connection to the end of its request's head.
+const HEAD_DEADLINE: Duration = Duration::from_secs(2);
+/// From accepting a connection to the end of its one response.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Pause after a failure to accept: descriptors may be short for a while.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// Bytes of a token that the server makes up.
+/// Bytes of a generated token.
 const TOKEN_BYTES: usize = 16;
 
 /// Sockets and ports that listen. Dropping it, or the future of [`Server::run`], removes the sockets' files.
@@ -47,13 +48,13 @@ struct Port {
 #[derive(Debug)]
 struct Token {
     text: String,
-    made_up: bool,
+    generated: bool,
 }
 
 impl Server {
-    /// A server that listens nowhere yet. Its ports want `token` to be shown; without one they want a token that is made up.
+    /// A server that listens nowhere yet. Clients of its ports must send `token`; without one the server generates a token.
     pub fn new(token: Option<String>) -> Server {
-        let token = token.map(|text| Token { text, made_up: false });
+        let token = token.map(|text| Token { text, generated: false });
         Server { token, ..Server::default() }
     }
 
@@ -61,7 +62,7 @@ impl Server {
     /// runtime.
     ///
     /// # Errors
-    /// `AddrInUse` when a living server answers there; `AlreadyExists` when there is a file that is not a socket;
+    /// `AddrInUse` when a running server listens there; `AlreadyExists` when there is a file that is not a socket;
     /// `InvalidInput` when the path is too long for a socket; and whatever the system says. The text names the address.
     pub fn listen(&mut self, address: &ControlAddress) -> io::Result<()> {
         match address {
@@ -73,7 +74,7 @@ impl Server {
                 let listener = TcpListener::bind((host.as_str(), *port)).map_err(named)?;
                 let bound = listener.local_addr().map_err(named)?;
                 if self.token.is_none() {
-                    self.token = Some(Token { text: random_token().map_err(named)?, made_up: true });
+                    self.token = Some(Token { text: random_token().map_err(named)?, generated: true });
                 }
                 self.ports.push(Port { listener, host: host.clone(), address: bound });
             }
@@ -93,17 +94,17 @@ impl Server {
             .map(|port| ControlAddress::Tcp { host: port.host.clone(), port: port.address.port() })
     }
 
-    /// Addresses of the dashboard for people: with the token if it was made up, since they cannot know it otherwise. It stands
-    /// behind a `#`, which browsers keep to themselves.
+    /// Addresses of the dashboard for people: with the token if it was generated, since they cannot know it otherwise. It stands
+    /// behind a `#`, which browsers do not send.
     pub fn dashboards(&self) -> impl Iterator<Item = String> {
-        let made_up = self.token.as_ref().filter(|token| token.made_up);
-        let token = made_up.map(|token| format!("#token={}", token.text)).unwrap_or_default();
+        let generated = self.token.as_ref().filter(|token| token.generated);
+        let token = generated.map(|token| format!("#token={}", token.text)).unwrap_or_default();
         self.ports.iter().map(move |port| format!("http://{}/dashboard{token}", reachable(port.address)))
     }
 
-    /// Whether the token was made up, so that nobody knows it who has not been told.
-    pub fn made_up_its_token(&self) -> bool {
-        self.token.as_ref().is_some_and(|token| token.made_up)
+    /// Whether the token was generated, so that it has to be printed.
+    pub fn has_generated_token(&self) -> bool {
+        self.token.as_ref().is_some_and(|token| token.generated)
     }
 
     /// The files of its sockets.
@@ -111,16 +112,16 @@ impl Server {
         self.unix.iter().map(|(_, file)| file.path())
     }
 
-    /// Answers with what `provider` tells, until the future is dropped, and keeps its last hour. For a `LocalSet` or
+    /// Serves the figures of `provider` until the future is dropped, and keeps its last hour. For a `LocalSet` or
     /// `LocalRuntime`.
     ///
-    /// `provider` is asked once for each request; it should leave what takes long (PSS) to `spawn_blocking`.
+    /// `provider` is called once for each request; it should leave what takes long (PSS) to `spawn_blocking`.
     ///
     /// # Errors
     /// When a socket cannot be registered with the runtime.
     pub async fn run(self, provider: impl Provider + 'static) -> io::Result<Infallible> {
         let Server { unix, ports, token } = self;
-        let told = Rc::new(Told { provider, history: RefCell::new(History::default()) });
+        let source = Rc::new(Source { provider, history: RefCell::new(History::default()) });
         let mut tasks: JoinSet<Infallible> = JoinSet::new();
         // The files go when this future is dropped, not when a task gets to it.
         let mut files = Vec::new();
@@ -128,67 +129,99 @@ impl Server {
             files.push(file);
             listener.set_nonblocking(true)?;
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            let accept = async move || listener.accept().await.map(|(stream, _)| stream);
-            tasks.spawn_local(accept_all(accept, Rc::clone(&told), None));
+            let accept = async move || {
+                let (stream, _) = listener.accept().await?;
+                let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
+                Ok((stream, Client::Process(process)))
+            };
+            tasks.spawn_local(accept_all(accept, Rc::clone(&source), None));
         }
         for port in ports {
             port.listener.set_nonblocking(true)?;
             let listener = tokio::net::TcpListener::from_std(port.listener)?;
             let token = token.as_ref().map(|token| token.text.as_str()).unwrap_or_default();
             let gate = Gate::new(&port.host, port.address.ip(), token);
-            let accept = async move || listener.accept().await.map(|(stream, _)| stream);
-            tasks.spawn_local(accept_all(accept, Rc::clone(&told), Some(Rc::new(gate))));
+            let accept = async move || {
+                let (stream, peer) = listener.accept().await?;
+                Ok((stream, Client::Address(peer.ip().to_canonical())))
+            };
+            tasks.spawn_local(accept_all(accept, Rc::clone(&source), Some(Rc::new(gate))));
         }
-        sample(&told).await
+        sample(&source).await
     }
 }
 
 async fn accept_all<S, P>(
-    accept: impl AsyncFn() -> io::Result<S>,
-    told: Rc<Told<P>>,
+    accept: impl AsyncFn() -> io::Result<(S, Client)>,
+    source: Rc<Source<P>>,
     gate: Option<Rc<Gate>>,
 ) -> Infallible
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
     P: Provider + 'static,
 {
-    let mut connections = JoinSet::new();
+    let mut tasks = JoinSet::new();
+    let mut connections = Connections::new();
     loop {
-        while connections.try_join_next().is_some() {}
-        if connections.len() >= MAX_CONNECTIONS {
-            connections.join_next().await;
-        }
-        match accept().await {
-            Ok(stream) => {
-                connections.spawn_local(serve(stream, Rc::clone(&told), gate.clone()));
+        let (stream, client) = match accept().await {
+            Ok(accepted) => accepted,
+            Err(_) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
             }
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        };
+        make_room(&mut connections, &mut tasks).await;
+        let requested = Requested::default();
+        let task = tasks.spawn_local(serve(stream, Rc::clone(&source), gate.clone(), requested.clone()));
+        connections.add(client, Instant::now(), requested, task);
+    }
+}
+
+/// Waits until there is room for one more connection: one has ended, or may be ended.
+async fn make_room(connections: &mut Connections<AbortHandle>, tasks: &mut JoinSet<()>) {
+    loop {
+        while tasks.try_join_next().is_some() {}
+        connections.retain(|task| !task.is_finished());
+        match connections.give_way(Instant::now()) {
+            None => return,
+            Some(Ok(task)) => task.abort(),
+            Some(Err(at)) => {
+                tokio::select! {
+                    _ = tasks.join_next() => {}
+                    () = tokio::time::sleep_until(at.into()) => {}
+                }
+            }
         }
     }
 }
 
-async fn serve<S, P>(stream: S, told: Rc<Told<P>>, gate: Option<Rc<Gate>>)
+async fn serve<S, P>(stream: S, source: Rc<Source<P>>, gate: Option<Rc<Gate>>, requested: Requested)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
     P: Provider + 'static,
 {
     let service = service_fn(move |request| {
-        let (told, gate) = (Rc::clone(&told), gate.clone());
-        async move { Ok::<_, Infallible>(answer(request, &*told, gate.as_deref()).await) }
+        requested.set(Some(Instant::now()));
+        let (source, gate) = (Rc::clone(&source), gate.clone());
+        async move { Ok::<_, Infallible>(respond(request, &*source, gate.as_deref()).await) }
     });
-    let connection = http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service);
-    // A client that sends nonsense or goes away has seen the end of it; there is nobody left to tell.
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_DEADLINE)
+        .serve_connection(TokioIo::new(stream), service);
+    // The client's mistakes are its own: hyper has responded where that is possible.
     let _ = tokio::time::timeout(DEADLINE, connection).await;
 }
 
-/// Adds a step to the history every now and then, for ever.
-async fn sample<P: Provider>(told: &Told<P>) -> io::Result<Infallible> {
+/// Adds a step to the history at its interval.
+async fn sample<P: Provider>(source: &Source<P>) -> io::Result<Infallible> {
     let mut clock = tokio::time::interval(History::STEP);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         clock.tick().await;
-        let picture = told.provider.stats().await;
-        told.history.borrow_mut().add(picture, Instant::now());
+        let snapshot = source.provider.stats().await;
+        source.history.borrow_mut().add(snapshot, Instant::now());
     }
 }
 
@@ -224,14 +257,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_up_tokens_are_long_and_never_the_same() {
+    fn generated_tokens_are_long_and_differ() {
         let (one, other) = (random_token().unwrap(), random_token().unwrap());
         assert_eq!(one.len(), 2 * TOKEN_BYTES);
         assert_ne!(one, other);
     }
 
     #[test]
-    fn a_port_of_the_systems_choice_is_told_with_a_link() {
+    fn a_port_that_the_system_chose_is_known_with_a_link() {
         let mut server = Server::new(None);
         server.listen(&"tcp://127.0.0.1:0".parse().unwrap()).unwrap();
         let port = server.ports[0].address.port();
@@ -242,9 +275,9 @@ mod tests {
         );
         let link = server.dashboards().next().unwrap();
         assert!(link.starts_with(&format!("http://127.0.0.1:{port}/dashboard#token=")), "{link}");
-        let mut told = Server::new(Some("secret".to_owned()));
-        told.listen(&"tcp://0.0.0.0:0".parse().unwrap()).unwrap();
-        let link = told.dashboards().next().unwrap();
+        let mut given = Server::new(Some("secret".to_owned()));
+        given.listen(&"tcp://0.0.0.0:0".parse().unwrap()).unwrap();
+        let link = given.dashboards().next().unwrap();
         assert!(link.starts_with("http://127.0.0.1:") && !link.contains("secret"), "{link}");
     }
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 const BACKLOG: i32 = 64;
 
-/// Connects, waiting no longer than `patience` for a place in the other side's backlog, nor later for bytes.
-pub(crate) fn connect_to(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+/// Connects, waiting no longer than `timeout` for room in the other side's backlog, nor later for bytes.
+pub(crate) fn connect_to(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let socket = new_socket()?;
-    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(patience))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(timeout))?;
     connect(&socket, &address(path)?)?;
     Ok(socket.into())
 }

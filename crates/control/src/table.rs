@@ -157,8 +157,8 @@ fn times(server: &ServerSnapshot) -> Vec<Vec<String>> {
     let titles = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max".split('|').map(str::to_owned).collect();
     let front = &server.front;
     let rows = [("queue", &front.queue_ms), ("app", &front.app_ms), ("total", &front.total_ms)];
-    let told = &rows[if has_app(server) { 0 } else { 2 }..];
-    std::iter::once(titles).chain(told.iter().map(|(name, summary)| time_row(name, summary))).collect()
+    let shown = &rows[if has_app(server) { 0 } else { 2 }..];
+    std::iter::once(titles).chain(shown.iter().map(|(name, summary)| time_row(name, summary))).collect()
 }
 
 fn time_row(name: &str, summary: &DurationSummary) -> Vec<String> {

@@ -33,7 +33,7 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             tokio::task::LocalSet::new().block_on(&runtime, async {
                 tokio::select! {
-                    _ = server.run(Told) => unreachable!("the server gave up"),
+                    _ = server.run(Figures) => unreachable!("the server gave up"),
                     _ = stopped => {}
                 }
             });
@@ -58,9 +58,9 @@ impl Drop for Running {
     }
 }
 
-struct Told;
+struct Figures;
 
-impl Provider for Told {
+impl Provider for Figures {
     async fn stats(&self) -> ServerSnapshot {
         snapshot()
     }

@@ -1,18 +1,19 @@
-//! Connections in: accepted, counted, handed to the protocol.
+//! Connections: accepted, admitted or refused, handed to the protocol.
 
+use crate::admission::Admission;
 use crate::listen::{Address, Listener};
 use crate::pipeline::Pipeline;
-use handler::{Peer, PeerAddr};
-use http::{Context, Transport};
+use handler::{Failure, Peer, PeerAddr};
+use http::Context;
+use net::Transport;
+use settings::Current;
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::spawn_local;
 
@@ -20,28 +21,16 @@ use tokio::task::spawn_local;
 pub(crate) struct Acceptor {
     pub(crate) context: Rc<Context<Pipeline>>,
     pub(crate) recorder: stats::Recorder,
-    pub(crate) open: Arc<AtomicUsize>,
-    pub(crate) max_connections: usize,
-    pub(crate) complain: Box<dyn Fn(&str)>,
-    pub(crate) complained: Cell<Option<std::time::Instant>>,
+    /// The front thread.
+    pub(crate) index: u16,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) settings: Current,
+    pub(crate) log: Box<dyn Fn(&str)>,
+    pub(crate) logged: Cell<Option<std::time::Instant>>,
 }
 
-/// A connection counts as open until this is dropped.
-struct Place {
-    open: Arc<AtomicUsize>,
-    _counted: stats::Connection,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Pause after the system refused a connection: descriptors may be short for a while.
+/// Pause after accept(2) failed: descriptors may be short for a while.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection that is one too many may take to read its 503.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Accepts on `listener` until the future is dropped.
 pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Result<()> {
@@ -90,63 +79,47 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener, _path: Path
 }
 
 impl Acceptor {
-    fn admit<S>(self: Rc<Self>, stream: S, peer: Peer)
-    where
-        S: Transport + AsyncRead + AsyncWrite + Unpin + 'static,
-    {
-        match self.place() {
-            Some(place) => {
-                spawn_local(async move {
-                    http::h1::serve(stream, Rc::new(peer), self.context.clone()).await;
-                    drop(place);
-                });
-            }
-            None => {
-                spawn_local(turn_away(stream));
-            }
+    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer) {
+        let max = self.settings.get().limits.max_connections;
+        let (admitted, room) = self.admission.count(max);
+        let room = room || self.context.close_longest_idle();
+        let counted = self.recorder.connection();
+        let (context, peer) = (self.context.clone(), Rc::new(peer));
+        if room {
+            // An idle connection costs the size of this task: it holds nothing but what serving needs.
+            spawn_local(async move {
+                http::one::serve(stream, peer, context).await;
+                drop((admitted, counted));
+            });
+            return;
         }
-    }
-
-    fn place(&self) -> Option<Place> {
-        if self.open.fetch_add(1, Ordering::Relaxed) >= self.max_connections {
-            self.open.fetch_sub(1, Ordering::Relaxed);
-            self.recorder.failed(stats::Fault::Server);
-            self.complain("max_connections are open; new ones are answered with 503");
-            return None;
-        }
-        Some(Place { open: self.open.clone(), _counted: self.recorder.connection() })
+        spawn_local(async move {
+            if Box::pin(self.admission.close_elsewhere(self.index)).await {
+                http::one::serve(stream, peer, context).await;
+                drop(admitted);
+            } else {
+                drop(admitted);
+                let why = format!("max_connections ({max}) are open, and none of them is idle");
+                Box::pin(http::one::refuse(stream, peer, context, Failure::busy(why))).await;
+            }
+            drop(counted);
+        });
     }
 
     async fn refused(&self, error: &io::Error) {
-        // A client that gave up before it was accepted is no news; being out of descriptors is.
+        // A client that gave up before it was accepted is not worth a line; being out of descriptors is.
         if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
-            self.complain(&format!("cannot accept a connection: {error}"));
+            self.log(&format!("cannot accept a connection: {error}"));
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// At most one such line a second: what is full stays full for a while.
-    fn complain(&self, what: &str) {
+    /// Writes at most one line a second: a shortage lasts for a while.
+    fn log(&self, what: &str) {
         let now = std::time::Instant::now();
-        if self.complained.get().is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1)) {
-            self.complained.set(Some(now));
-            (self.complain)(what);
+        if self.logged.get().is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1)) {
+            self.logged.set(Some(now));
+            (self.log)(what);
         }
     }
-}
-
-/// Tells a client that it is one too many. Waiting a little for it to read that, because closing at once would reset
-/// the connection and take the answer away.
-async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let text = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\
-                Content-Length: 24\r\n\r\n503 Service Unavailable\n";
-    let farewell = async {
-        stream.write_all(text.as_bytes()).await?;
-        stream.shutdown().await?;
-        let mut sink = [0; 1024];
-        while stream.read(&mut sink).await? > 0 {}
-        io::Result::Ok(())
-    };
-    // Whether it was read is the client's affair.
-    let _ = tokio::time::timeout(FAREWELL, farewell).await;
 }

@@ -1,4 +1,4 @@
-//! What a start prints: who, with what, where, how long it took.
+//! The banner: what a start prints.
 
 use crate::VERSION;
 use crate::listen::Address;
@@ -6,70 +6,79 @@ use crate::sites::Sites;
 use pool::supervisor::AppFacts;
 use settings::Settings;
 use std::io::{self, Write};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
 
-/// Prints the banner; `asked_at` says where the server can be asked what it does; addresses come one a line, last, so that a script can wait for them.
-pub(crate) fn print(
-    settings: &Settings,
-    facts: Option<&AppFacts>,
-    sites: &Sites,
-    asked_at: &[String],
-    addresses: &[Address],
-    took: Duration,
-) {
-    let mut out = io::stdout().lock();
-    // Nobody may be reading; the server serves all the same.
-    let _ = write(&mut out, settings, facts, sites, asked_at, addresses, took);
+/// What the banner says, but for what is known only when the port is open.
+pub(crate) struct Banner {
+    settings: Arc<Settings>,
+    facts: Option<AppFacts>,
+    /// Where the control server listens.
+    control: Vec<String>,
+    begun: Instant,
 }
 
-fn write(
-    out: &mut impl Write,
-    settings: &Settings,
-    facts: Option<&AppFacts>,
-    sites: &Sites,
-    asked_at: &[String],
-    addresses: &[Address],
-    took: Duration,
-) -> io::Result<()> {
-    if settings.quiet {
-        return out.flush();
+impl Banner {
+    pub(crate) fn new(
+        settings: &Arc<Settings>,
+        facts: Option<&AppFacts>,
+        control: Vec<String>,
+        begun: Instant,
+    ) -> Banner {
+        Banner { settings: settings.clone(), facts: facts.cloned(), control, begun }
     }
-    match facts {
-        Some(facts) => writeln!(out, "Firebrick {VERSION} ({}, Rack {})", facts.ruby, facts.rack)?,
-        None => writeln!(out, "Firebrick {VERSION}")?,
-    }
-    if let Some(site) = &sites.main {
-        writeln!(out, "* Static site: {}, rules: {}", site.plan.root.display(), rules(settings))?;
-    }
-    for (host, site) in &sites.hosts {
-        writeln!(out, "* Static site for {host}: {}", site.plan.root.display())?;
-    }
-    let version = script::version().unwrap_or_default();
-    for route in settings.mruby.routes.iter().rev() {
-        writeln!(out, "* mruby {version}: {}", route.describe(&settings.dir))?;
-    }
-    let process = format!("{} front threads, pid {}", settings.front_threads, std::process::id());
-    match facts {
-        Some(facts) => {
-            writeln!(out, "* Environment: {}", settings.environment)?;
-            writeln!(out, "* {} x {} threads, {process}", workers(settings), settings.threads)?;
-            writeln!(
-                out,
-                "* Ready in {:.2} s, of which the app took {:.2} s",
-                took.as_secs_f64(),
-                facts.took.as_secs_f64()
-            )?;
+
+    /// Prints it, unless it is off. The addresses come last, one a line, so that a script can wait for them.
+    pub(crate) fn print(&self, sites: &Sites, addresses: &[Address]) {
+        if self.settings.process.quiet {
+            return;
         }
-        None => writeln!(out, "* {process}")?,
+        // A closed standard output does not stop the server.
+        let _ = self.write(&mut io::stdout().lock(), sites, addresses);
     }
-    for line in asked_at {
-        writeln!(out, "* {line}")?;
+
+    fn write(&self, out: &mut impl Write, sites: &Sites, addresses: &[Address]) -> io::Result<()> {
+        let settings = &self.settings;
+        match &self.facts {
+            Some(facts) => writeln!(out, "Firebrick {VERSION} ({}, Rack {})", facts.ruby, facts.rack)?,
+            None => writeln!(out, "Firebrick {VERSION}")?,
+        }
+        if let Some(site) = &sites.main {
+            writeln!(out, "* Static site: {}, rules: {}", site.plan.root.display(), rules(settings))?;
+        }
+        for (host, site) in &sites.hosts {
+            writeln!(out, "* Static site for {host}: {}", site.plan.root.display())?;
+        }
+        let version = script::version().unwrap_or_default();
+        for route in settings.mruby.routes.iter().rev() {
+            writeln!(out, "* mruby {version}: {}", route.describe(&settings.dir))?;
+        }
+        let process = format!("{}, pid {}", front_threads(settings), std::process::id());
+        match &self.facts {
+            Some(facts) => {
+                writeln!(out, "* Environment: {}", settings.process.environment)?;
+                writeln!(out, "* {} x {} threads, {process}", workers(settings), settings.threads)?;
+                let (all, app) = (self.begun.elapsed().as_secs_f64(), facts.took.as_secs_f64());
+                writeln!(out, "* Ready in {all:.2} s, of which the app took {app:.2} s")?;
+            }
+            None => writeln!(out, "* {process}")?,
+        }
+        for line in &self.control {
+            writeln!(out, "* {line}")?;
+        }
+        for address in addresses {
+            writeln!(out, "* Listening on {address}")?;
+        }
+        writeln!(out, "Use Ctrl-C to stop")?;
+        out.flush()
     }
-    for address in addresses {
-        writeln!(out, "* Listening on {address}")?;
+}
+
+fn front_threads(settings: &Settings) -> String {
+    match settings.front_threads {
+        1 => "1 front thread".to_owned(),
+        threads => format!("{threads} front threads"),
     }
-    writeln!(out, "Use Ctrl-C to stop")?;
-    out.flush()
 }
 
 fn workers(settings: &Settings) -> String {

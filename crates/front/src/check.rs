@@ -1,11 +1,12 @@
 //! Loading the app once without serving it: the last line of `firebrick check`.
 
-use crate::{log_file, plan, scripts, sites};
-use pool::supervisor::{BootError, Supervisor};
+use crate::{boot, log_file, scripts, sites};
 use settings::Settings;
+use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::watch;
 
-/// Loads once what would be served: the app in a template, handlers in a VM. What to say about it.
+/// Loads once what would be served: the app in a template, handlers in a VM. Returns what to print about it.
 ///
 /// # Errors
 /// Why it cannot be served: the exception that loading raised, with its backtrace; a log without a folder.
@@ -39,36 +40,14 @@ fn event_loop() -> Result<LocalRuntime, String> {
 
 /// Boots the app in a template and lets it go.
 fn app(settings: &Settings) -> Result<String, String> {
-    let options = plan::options(settings, Vec::new())?;
-    let boot_timeout = settings.timeouts.worker_boot_timeout;
+    let (_, unchanging) = watch::channel(Arc::new(settings.clone()));
     event_loop()?.block_on(async {
-        match tokio::time::timeout(boot_timeout, Supervisor::boot(options)).await {
-            Ok(Ok(supervisor)) => {
-                let facts = supervisor.facts().clone();
-                supervisor.abandon().await;
-                Ok(format!(
-                    "The app loads in {:.2} s ({}, Rack {}).",
-                    facts.took.as_secs_f64(),
-                    facts.ruby,
-                    facts.rack
-                ))
-            }
-            Ok(Err(error)) => Err(explain(&error, settings)),
-            Err(_) => Err(format!(
-                "the app did not load within worker_boot_timeout ({} s)",
-                boot_timeout.as_secs_f64()
-            )),
-        }
+        let supervisor = boot::boot(unchanging, Vec::new()).await?;
+        let facts = supervisor.facts().cloned();
+        supervisor.abandon().await;
+        Ok(facts.map_or("The app loads.".to_owned(), |facts| {
+            let seconds = facts.took.as_secs_f64();
+            format!("The app loads in {seconds:.2} s ({}, Rack {}).", facts.ruby, facts.rack)
+        }))
     })
-}
-
-/// A failure to boot, in words.
-pub(crate) fn explain(error: &BootError, settings: &Settings) -> String {
-    match error {
-        BootError::App(text) => {
-            let app = settings.app.as_deref().unwrap_or(&settings.dir).display();
-            format!("{app} cannot be loaded:\n{}", text.trim_end())
-        }
-        BootError::Template(error) => error.to_string(),
-    }
 }

@@ -1,7 +1,7 @@
-//! Where this server is asked what it does.
+//! Binding the control socket.
 //!
 //! By default the path of the socket follows from the app's folder, so that `firebrick stats` finds it. A second server of
-//! the same folder (another port, a test run) gets one beside it and says so; a path that was asked for is used or refused.
+//! the same folder (another port, a test run) gets one beside it and logs where; a path that the settings name is used or refused.
 
 use crate::error_log::ErrorLog;
 use control::{ControlAddress, Server};
@@ -9,7 +9,7 @@ use settings::{ProcessEnvironment, Settings, control_path};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Listens where the settings say; `None` when that is nowhere.
+/// Listens where the settings say; `None` when it is off.
 ///
 /// # Errors
 /// The text names the address and what is wrong with it.
@@ -41,14 +41,14 @@ pub(crate) fn lines(server: &Server) -> Vec<String> {
     ports.chain(server.dashboards().map(|link| format!("Dashboard: {link}"))).collect()
 }
 
-/// Tells a token that was made up when there is no banner to do it: nobody could ask without it.
-pub(crate) fn tell_token(server: &Server) {
-    if !server.made_up_its_token() {
+/// Prints the link with a generated token when there is no banner to do it: the control port is of no use without it.
+pub(crate) fn print_token(server: &Server) {
+    if !server.has_generated_token() {
         return;
     }
     let mut out = io::stdout().lock();
     for link in server.dashboards() {
-        // Nobody may be reading; the server serves all the same.
+        // A closed standard output does not stop the server.
         let _ = writeln!(out, "* Dashboard: {link}").and_then(|()| out.flush());
     }
 }

@@ -1,4 +1,4 @@
-//! The error log: what an operator should read, one entry a line, each with the time.
+//! The error log: one entry a line, each with the time.
 //!
 //! Shared by all threads; written at once and whole, because the next line may be the last.
 
@@ -30,7 +30,7 @@ impl ErrorLog {
         Ok(ErrorLog { path, file: Mutex::new(file) })
     }
 
-    /// Opens the file anew, after somebody has moved the old one away.
+    /// Opens the file anew, after the old one was moved away.
     pub(crate) fn reopen(&self) {
         let Some(path) = &self.path else { return };
         match append(path) {
@@ -43,7 +43,7 @@ impl ErrorLog {
     pub(crate) fn write(&self, text: &str) {
         let line = format!("[{}] firebrick[{}]: {}\n", now(), std::process::id(), text.trim_end());
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // There is nowhere left to complain to.
+        // An error of the error log cannot be logged.
         let _ = match &mut *file {
             Some(file) => file.write_all(line.as_bytes()),
             None => io::stderr().lock().write_all(line.as_bytes()),

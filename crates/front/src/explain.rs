@@ -1,13 +1,13 @@
-//! `firebrick explain`: which rule answers a request, without a server.
+//! `firebrick explain`: which rule responds to a request, without a server.
 
 use crate::sites::{load, of_host};
 use handler::Fields;
 use settings::Settings;
-use site::Question;
+use site::ExplainRequest;
 
-/// A request as it was typed.
+/// A request, as it was typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct Question {
     /// Path and query.
     pub target: String,
     /// Host, if it was given.
@@ -18,51 +18,51 @@ pub struct Asked {
     pub https: bool,
 }
 
-/// What would answer, why, and with which fields.
+/// What would respond, why, and with which header fields.
 ///
 /// # Errors
-/// There is no site, its rules are wrong, or the request is none.
-pub fn explain(settings: &Settings, asked: &Asked) -> Result<String, String> {
+/// There is no site, its rules are wrong, or the request is malformed.
+pub fn explain(settings: &Settings, question: &Question) -> Result<String, String> {
     settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
     let mut fields = Fields::default();
-    for header in &asked.headers {
+    for header in &question.headers {
         let (name, value) = header
             .split_once(':')
             .filter(|(name, _)| !name.trim().is_empty())
             .ok_or_else(|| format!("--header {header:?}: expected \"Name: value\""))?;
         fields.push(name.trim().as_bytes(), value.trim().as_bytes());
     }
-    Ok(first(settings, &asked.target) + &behind(settings, asked, &fields)?)
+    Ok(first(settings, &question.target) + &behind(settings, question, &fields)?)
 }
 
-/// Who is asked before all others: the handlers of a route, if there are any.
+/// What comes before all else: the handlers of a route, if there are any.
 fn first(settings: &Settings, target: &str) -> String {
     let path = target.split(['?', '#']).next().unwrap_or_default().as_bytes();
     let mut routes = settings.mruby.routes.iter();
     match routes.find(|route| script::is_below(path, route.path.as_bytes())) {
         Some(route) => {
             let handlers = route.describe(&settings.dir);
-            format!("First {handlers} on mruby; when they leave it to others (399):\n\n")
+            format!("First {handlers} on mruby; if they pass it on (399):\n\n")
         }
         None => String::new(),
     }
 }
 
-/// What would answer behind all handlers.
-fn behind(settings: &Settings, asked: &Asked, fields: &Fields) -> Result<String, String> {
+/// What responds after all handlers.
+fn behind(settings: &Settings, question: &Question, fields: &Fields) -> Result<String, String> {
     let (sites, _) = load::load(settings)?;
     let of_field = fields.get("host").map(|host| String::from_utf8_lossy(host).into_owned());
-    let host = asked.host.clone().or(of_field).unwrap_or_else(|| "localhost".to_owned());
+    let host = question.host.clone().or(of_field).unwrap_or_else(|| "localhost".to_owned());
     let plan = match of_host(&sites.hosts, host.as_bytes()) {
         Some(index) => &sites.hosts[index].1,
         None => match &sites.main {
             Some(site) => site,
             None if settings.app.is_some() => {
-                return Ok("There is no static site here: the app answers.\n".to_owned());
+                return Ok("There is no static site here: the app responds.\n".to_owned());
             }
-            None => return Ok(format!("No site answers for the host {host}: 404.\n")),
+            None => return Ok(format!("There is no site for the host {host}: 404.\n")),
         },
     };
-    let question = Question { target: &asked.target, host: &host, https: asked.https, fields };
-    site::explain(&plan.plan, &question)
+    let input = ExplainRequest { target: &question.target, host: &host, https: question.https, fields };
+    site::explain(&plan.plan, &input)
 }

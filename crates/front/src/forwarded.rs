@@ -1,4 +1,4 @@
-//! What a proxy in front says about the client's connection, believed only from proxies that are trusted.
+//! The client's scheme as a proxy in front reports it; accepted from trusted proxies only.
 
 use handler::{PeerAddr, Request};
 use settings::TrustedProxies;
@@ -9,14 +9,14 @@ pub(crate) struct Forwarded {
 }
 
 impl Forwarded {
-    /// Believes `trusted`.
+    /// Accepts the fields of `trusted`.
     pub(crate) fn new(trusted: TrustedProxies) -> Forwarded {
         Forwarded { trusted }
     }
 
-    /// Sets the request's scheme to what the client used.
+    /// Sets the request's scheme to the client's.
     pub(crate) fn apply(&self, request: &mut Request) {
-        let Some(https) = said(request) else { return };
+        let Some(https) = reported_https(request) else { return };
         let peer = match request.peer.remote {
             PeerAddr::Inet(address) => Some(address.ip()),
             PeerAddr::Unix => None,
@@ -27,10 +27,10 @@ impl Forwarded {
     }
 }
 
-/// Whether the request claims `https`; `None` when it claims nothing.
-fn said(request: &Request) -> Option<bool> {
+/// Whether the fields say `https`; `None` if they say nothing.
+fn reported_https(request: &Request) -> Option<bool> {
     if let Some(proto) = request.fields.get("x-forwarded-proto") {
-        // Of a list the first is the client's.
+        // The first of a list is the client's.
         let first = proto.split(|&byte| byte == b',').next().unwrap_or_default().trim_ascii();
         return scheme(first);
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn trusted_proxies_are_believed() {
+    fn fields_of_trusted_proxies_are_accepted() {
         for fields in [
             [("X-Forwarded-Proto", "https")],
             [("X-Forwarded-Proto", "HTTPS, http")],

@@ -1,36 +1,36 @@
 //! The front: everything between the network and the workers, in one process that never runs Ruby. A static site needs no
 //! workers.
 //!
-//! [`serve`] is the whole program, read from top to bottom: bind, boot the app, fork workers, open the port, look after
-//! things, drain, leave nothing behind. [`pipeline`] is the life of one request.
+//! [`serve`] is the whole program, read from top to bottom: read, bind, boot, start threads, serve until a signal, drain.
+//! [`pipeline`] is the life of one request.
 //!
 //! Contract:
-//! 1. The port opens only when the app can answer.
-//! 2. TERM, QUIT and the first INT finish what has been asked and end with exit code 0; a second INT ends at once.
+//! 1. The port opens only when the app can respond.
+//! 2. TERM, QUIT and the first INT finish the requests that have arrived and end with exit code 0; a second INT ends at once.
 //! 3. However it ends, no process, socket file, pid file or temporary file of ours stays behind.
 #![forbid(unsafe_code)]
 
 mod accept;
 pub mod access_log;
+mod admission;
 mod banner;
+mod boot;
 mod check;
 mod control_socket;
 mod error_log;
 pub mod explain;
+mod failure_log;
 mod forwarded;
-mod in_flight;
 mod leftovers;
 mod listen;
 mod log_file;
 mod pipeline;
-mod plan;
 mod request_id;
 mod scripts;
 mod serve;
 mod server_timing;
 mod signals;
 mod sites;
-mod snapshot;
 mod stamp;
 mod thread;
 

@@ -1,7 +1,7 @@
-//! Addresses to sockets: bound early, so that mistakes show at once; listening late, when the app can answer.
+//! Addresses to sockets: bound early, so that mistakes show at once; listening late, when the app can respond.
 //!
-//! Every front thread has a TCP socket of its own (`SO_REUSEPORT`), so that the kernel spreads connections and no
-//! thread wakes for another's; a Unix socket has no such thing and is shared.
+//! Every front thread has a TCP socket of its own (`SO_REUSEPORT`), so that the kernel spreads connections and wakes
+//! only one thread for each; Unix sockets cannot do that and are shared.
 
 use rustix::fs::Mode;
 use settings::Bind;
@@ -91,7 +91,7 @@ fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses: Vec<SocketAddr> = (bare, port).to_socket_addrs()?.collect();
     addresses.dedup();
-    // With port 0 two families would get two ports: one is what was asked for.
+    // With port 0 two families would get two ports; one address is enough.
     if port == 0 {
         addresses.truncate(1);
     }
@@ -153,7 +153,7 @@ fn bind_unix(
     Ok(Bound { address: Address::Unix(path.to_owned()), backlog, sockets })
 }
 
-/// Removes the socket file of a server that is gone; a living server's, or a file of another kind, is left alone.
+/// Removes the socket file of a server that has ended; that of a running server, or another file, is left alone.
 fn clear_stale(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !found.file_type().is_socket() {

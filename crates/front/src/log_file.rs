@@ -20,11 +20,11 @@ pub(crate) fn append(what: &str, path: &Path) -> io::Result<File> {
 /// # Errors
 /// As of [`append`].
 pub(crate) fn check(settings: &Settings) -> Result<(), String> {
-    let access = match &settings.logs.access_log {
+    let access = match &settings.logs.access {
         AccessLog::File(path) => Some(path),
         AccessLog::Off | AccessLog::Stdout => None,
     };
-    let errors = match &settings.logs.error_log {
+    let errors = match &settings.logs.error {
         ErrorLog::File(path) => Some(path),
         ErrorLog::Stderr => None,
     };

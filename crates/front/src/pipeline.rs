@@ -1,23 +1,26 @@
 //! A request's life, from top to bottom.
+//!
+//! Contract: failures of requests are counted and logged by [`Pipeline::report`] and nowhere else.
 
 use crate::access_log::AccessLog;
+use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
 use crate::request_id::RequestIds;
-use crate::scripts::local::LocalScripts;
+use crate::scripts::local::{Found, LocalScripts};
 use crate::server_timing::Timing;
 use crate::sites::local::{LocalSite, LocalSites};
 use crate::stamp::Stamp;
-use handler::{Ending, Exchange, Fault, Handler, Request, Response};
+use handler::{Ending, Exchange, Failure, Fault, Handler, Request, Response, Trace};
 use pool::Rack;
 use script::{Hops, Next};
-use site::{Answer, PublicFiles};
+use site::{Outcome, PublicFiles};
 use stats::Finished;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The app and what stands before it.
+/// The app and what is tried before it.
 pub(crate) struct App {
     pub(crate) stamp: Stamp,
     /// Its `public` directory, unless a site serves it.
@@ -33,32 +36,56 @@ pub(crate) struct Pipeline {
     pub(crate) content: Rc<Content>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,
-    pub(crate) complain: Box<dyn Fn(&str)>,
+    pub(crate) failures: FailureLog,
 }
 
-/// Whoever answers requests; handlers may ask it again, within the server.
+/// Everything that serves requests; handlers on mruby may pass requests to it again.
 pub(crate) struct Content {
     /// Handlers on mruby, before everything else.
     pub(crate) scripts: Option<Rc<LocalScripts>>,
     pub(crate) sites: Rc<LocalSites>,
     pub(crate) app: Option<App>,
-    pub(crate) complain: Box<dyn Fn(&str)>,
+    pub(crate) log: Box<dyn Fn(&str)>,
+}
+
+/// What serves a request after the handlers on mruby.
+enum Target<'a> {
+    Site(Rc<LocalSite>),
+    App(&'a App),
+    Nothing,
 }
 
 impl Handler for Pipeline {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         self.forwarded.apply(&mut exchange.request);
-        let timed = self.timing.is_due(&exchange.request).then(|| exchange.trace.clone());
-        if let Some(trace) = &timed {
+        let timed = self.timing.is_due(&exchange.request);
+        let trace = exchange.trace.clone();
+        if timed {
             trace.measure.set(true);
         }
-        let mut response = Content::answer(&self.content, exchange, Hops::default()).await;
+        // The way to the app is written out here: nothing on it is boxed or handed from future to future.
+        let content = &self.content;
+        let mut response = match content.script(&exchange.request) {
+            Some(found) => found.handle(exchange, content.clone(), Hops::default()).await,
+            None => match content.target(&exchange.request) {
+                Target::App(app) => match app.before(&mut exchange).await {
+                    Some(response) => response,
+                    None => app.rack.handle(exchange).await,
+                },
+                other => Box::pin(content.serve(other, exchange)).await,
+            },
+        };
         if let (Some(ids), Some(id)) = (&self.ids, id) {
             ids.mark(&mut response.fields, &id);
         }
-        if let Some(trace) = &timed {
-            Timing::mark(&mut response.fields, trace);
+        if timed {
+            Timing::mark(&mut response.fields, &trace);
+        }
+        if response.failure.is_some() || trace.has_failures() {
+            // Logged before the client sees it. What fails later arrives in `finished`.
+            let failure = response.failure.take();
+            self.report(trace.request().as_deref(), &trace, failure.as_deref());
         }
         response
     }
@@ -76,101 +103,106 @@ impl Handler for Pipeline {
                 .unwrap_or(u64::MAX),
             hijacked: ending.hijacked,
         });
-        if let Some(failure) = ending.failure {
-            self.recorder.failed(fault(failure.fault()));
-            // What clients do wrong is theirs to find in the status; what we do wrong is the operator's to read.
-            if failure.fault() != Fault::Client {
-                (self.complain)(&format!(
-                    "{} for {}: {}",
-                    failure.status(),
-                    name(ending.request),
-                    failure.reason
-                ));
-            }
-        }
+        self.report(ending.request, ending.trace, ending.failure);
         if let Some(log) = &self.access_log {
             log.record(ending);
         }
     }
 }
 
-/// What a handler leaves to others.
+impl Pipeline {
+    /// Counts and logs failures of a request: those that handlers have replaced, and the one that became of it.
+    fn report(&self, request: Option<&Request>, trace: &Trace, failure: Option<&Failure>) {
+        let replaced = trace.take_failures();
+        for failure in replaced.iter().chain(failure) {
+            self.recorder.failed(fault(failure.fault));
+            self.failures.write(failure, request);
+        }
+    }
+}
+
+/// What follows the handlers on mruby.
 impl Next for Content {
-    fn answer(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
-        Box::pin(async move { self.behind(exchange).await })
+    fn respond(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+        Box::pin(async move { self.serve(self.target(&exchange.request), exchange).await })
     }
 
-    fn again(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
-        Box::pin(async move { Content::answer(&self, exchange, hops).await })
+    fn reprocess(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        match self.script(&exchange.request) {
+            Some(found) => Box::pin(found.handle(exchange, self, hops)),
+            None => self.respond(exchange),
+        }
     }
 }
 
 impl Content {
-    /// The handlers of the request's route, else those behind them.
-    async fn answer(self: &Rc<Self>, exchange: Exchange, hops: Hops) -> Response {
-        if let Some(scripts) = &self.scripts
-            && let Some(found) = scripts.find(&exchange.request)
-        {
-            return found.handle(exchange, self.clone(), hops).await;
-        }
-        // In a box of its own: a connection whose handler waits, perhaps one of ten thousand, has no room for it.
-        Box::pin(self.behind(exchange)).await
+    /// The handlers on mruby of the request's route.
+    fn script(&self, request: &Request) -> Option<Found> {
+        self.scripts.as_ref()?.find(request)
     }
 
     /// The site of the request's host, else the app.
-    async fn behind(&self, exchange: Exchange) -> Response {
-        match self.sites.of(&exchange.request) {
-            Some(site) => self.site(&site, exchange).await,
-            None => self.app(exchange).await,
+    fn target(&self, request: &Request) -> Target<'_> {
+        match (self.sites.of(request), &self.app) {
+            (Some(site), _) => Target::Site(site),
+            (None, Some(app)) => Target::App(app),
+            (None, None) => Target::Nothing,
         }
     }
 
-    /// The site answers, or says who does.
+    async fn serve(&self, target: Target<'_>, exchange: Exchange) -> Response {
+        match target {
+            Target::Site(site) => self.site(&site, exchange).await,
+            Target::App(app) => app.serve(exchange).await,
+            // Only hosts have sites, and this is none of them.
+            Target::Nothing => Response::text(404, "text/plain; charset=utf-8", "404 Not Found\n"),
+        }
+    }
+
+    /// The site serves the request, or names what does.
     async fn site(&self, local: &LocalSite, exchange: Exchange) -> Response {
         if let Some(explained) = local.explain(&exchange.request) {
-            (self.complain)(&explained);
+            (self.log)(&explained);
         }
-        let (mut response, after) = match local.site.answer(&exchange.request).await {
-            Answer::Response(response) => return response,
-            Answer::Proxy(forwarding) => {
+        let (mut response, edits) = match local.site.respond(&exchange.request).await {
+            Outcome::Response(response) => return response,
+            Outcome::Proxy(forwarding) => {
                 let proxy = &local.proxies[forwarding.id];
-                (Box::pin(proxy.forward(exchange, forwarding.target)).await, forwarding.after)
+                (Box::pin(proxy.forward(exchange, forwarding.target)).await, forwarding.edits)
             }
-            Answer::App(after) => (self.app(exchange).await, after),
+            Outcome::App(edits) => {
+                let target = self.app.as_ref().map_or(Target::Nothing, Target::App);
+                (Box::pin(self.serve(target, exchange)).await, edits)
+            }
         };
-        local.site.finish(&after, &mut response);
+        local.site.finish(&edits, &mut response);
         response
     }
+}
 
+impl App {
     /// A file of the app's `public` directory, else the app.
-    async fn app(&self, mut exchange: Exchange) -> Response {
-        let Some(app) = &self.app else {
-            // Only hosts have sites, and this is none of them.
-            return Response::text(404, "text/plain; charset=utf-8", "404 Not Found\n");
-        };
-        app.stamp.apply(&mut exchange.request);
-        if let Some(files) = &app.files
-            && let Some(file) = files.find(&exchange.request)
-            && let Some(response) = Box::pin(files.answer(&exchange.request, file)).await
-        {
-            return response;
+    async fn serve(&self, mut exchange: Exchange) -> Response {
+        match self.before(&mut exchange).await {
+            Some(response) => response,
+            None => self.rack.handle(exchange).await,
         }
-        app.rack.handle(exchange).await
+    }
+
+    /// Stamps the request; a file of the `public` directory if it is one.
+    async fn before(&self, exchange: &mut Exchange) -> Option<Response> {
+        self.stamp.apply(&mut exchange.request);
+        let files = self.files.as_ref()?;
+        let file = files.find(&exchange.request)?;
+        Box::pin(files.respond(&exchange.request, file)).await
     }
 }
 
 /// The statistics' word for a fault.
-pub(crate) fn fault(fault: Fault) -> stats::Fault {
+fn fault(fault: Fault) -> stats::Fault {
     match fault {
         Fault::Client => stats::Fault::Client,
         Fault::App => stats::Fault::App,
         Fault::Server => stats::Fault::Server,
     }
-}
-
-/// A request as an error log names it.
-pub(crate) fn name(request: Option<&Request>) -> String {
-    request.map_or("a request that could not be read".to_owned(), |request| {
-        format!("{} {}", request.method().escape_ascii(), request.target().escape_ascii())
-    })
 }

@@ -1,25 +1,23 @@
-//! Request ids: taken from the request when it has a sane one, made here when not.
+//! Request ids: taken from the request if it has a valid one, otherwise made here.
 
 use handler::{Fields, Request};
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
-/// Longest id that is taken over; what is longer is somebody's mistake and would fill the log.
+/// Longest id that is accepted from a request; longer ones would fill the log.
 const LONGEST: usize = 255;
 
 /// Makes and finds request ids.
 pub(crate) struct RequestIds {
     header: String,
-    state: Cell<u64>,
-    stream: u64,
+    random: RefCell<fastrand::Rng>,
 }
 
 impl RequestIds {
     /// Ids in the field `header`, different in every thread and process.
     pub(crate) fn new(header: &str) -> RequestIds {
-        let random =
-            |salt: u64| RandomState::new().hash_one((salt, std::process::id(), std::time::SystemTime::now()));
-        RequestIds { header: header.to_owned(), state: Cell::new(random(1)), stream: random(2) }
+        let seed = RandomState::new().hash_one((std::process::id(), std::time::SystemTime::now()));
+        RequestIds { header: header.to_owned(), random: RefCell::new(fastrand::Rng::with_seed(seed)) }
     }
 
     /// The request's id: its own, or a new one that is added to its fields.
@@ -47,21 +45,11 @@ impl RequestIds {
     /// [`DIGITS`] digits to the base 32: unique, not secret.
     fn next(&self) -> Id {
         let mut digits = [0; DIGITS];
-        let words = u128::from(self.step()) << 64 | u128::from(self.step());
+        let words = self.random.borrow_mut().u128(..);
         for (at, digit) in digits.iter_mut().enumerate() {
             *digit = BASE32[(words >> (5 * at)) as usize & 31];
         }
         Id::Made(digits)
-    }
-
-    /// SplitMix64: every number once before the first comes again.
-    fn step(&self) -> u64 {
-        let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.state.set(state);
-        let mut z = state ^ self.stream;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }
 
@@ -106,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_ids_are_not_taken_over() {
+    fn invalid_ids_are_replaced() {
         assert!(is_sane(b"4f1c-Ab_9"));
         for odd in [&b""[..], b"a b", b"a\"b", b"a\x7f", &[b'a'; 256]] {
             assert!(!is_sane(odd), "{odd:?}");

@@ -1,23 +1,23 @@
-//! `Server-Timing`: tells who asks where the time of a request went.
+//! `Server-Timing`: where the time of a request was spent, on request.
 //!
-//! A request with `Firebrick-Timing: 1` is answered with `Server-Timing: queue;dur=0.301, app;dur=64.120, cpu;dur=12.003,
-//! gvl;dur=5.120`, milliseconds each. What is not known is left out, so the field may be empty; it is there all the same, because
-//! it tells that a Firebrick has answered. Fields of that name from the app stay beside it.
+//! The response to a request with `Firebrick-Timing: 1` has `Server-Timing: queue;dur=0.301, app;dur=64.120, cpu;dur=12.003,
+//! gvl;dur=5.120`, milliseconds each. Unknown values are left out. The field is present even if it is empty, so that
+//! clients recognise a Firebrick. The app's own fields of that name are kept.
 
 use handler::{Fields, PeerAddr, Request, Trace};
 use settings::ServerTiming;
 use std::io::Write;
 
-/// Whose questions are answered.
+/// Which clients get the field.
 pub(crate) struct Timing(ServerTiming);
 
 impl Timing {
-    /// Answers those whom `answered` says.
+    /// For the clients that `answered` names.
     pub(crate) fn new(answered: ServerTiming) -> Timing {
         Timing(answered)
     }
 
-    /// Whether the request asks and will be answered.
+    /// Whether the request asks for the field and may have it.
     #[inline]
     pub(crate) fn is_due(&self, request: &Request) -> bool {
         self.0 != ServerTiming::Off
@@ -31,7 +31,7 @@ impl Timing {
     }
 }
 
-/// Whether the client is on this machine. A proxy on this machine that says for whom it asks is not.
+/// Whether the client is on this machine. A local proxy that forwards for another client does not count.
 fn is_local(request: &Request) -> bool {
     let near = match request.peer.remote {
         PeerAddr::Inet(address) => address.ip().to_canonical().is_loopback(),
@@ -43,7 +43,7 @@ fn is_local(request: &Request) -> bool {
 }
 
 fn text(trace: &Trace) -> Vec<u8> {
-    // A worker takes some microseconds for anything, so a request that it has answered has an app time.
+    // Every request takes a worker some microseconds, so one that it has served has an app time.
     let app = Some(trace.app_us.get()).filter(|&us| us > 0);
     let queue = Some(trace.queue_us.get()).filter(|&us| us > 0 || app.is_some());
     let stages = [("queue", queue), ("app", app), ("cpu", trace.cpu_us.get()), ("gvl", trace.gvl_us.get())];
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_may_ask_are_answered() {
+    fn only_allowed_clients_get_the_field() {
         const ASKS: (&str, &str) = ("Firebrick-Timing", "1");
         let at = |address: &str| PeerAddr::Inet(address.parse().unwrap());
         let (near, far) = (at("127.0.0.1:1"), at("192.0.2.1:1"));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_values_are_left_out() {
         let trace = Trace::default();
         assert_eq!(text(&trace), b"");
         trace.queue_us.set(301);

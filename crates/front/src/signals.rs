@@ -1,30 +1,30 @@
-//! Signals, as one stream of wishes.
+//! Signals, as one stream of actions.
 
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// What a signal means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Finish and end (TERM, QUIT).
+pub(crate) enum SignalAction {
+    /// Finish requests and end (TERM, QUIT).
     Stop,
-    /// Finish and end; the second time, end at once (INT).
+    /// Finish requests and end; the second time, end at once (INT).
     Interrupt,
     /// Reopen the logs (HUP).
-    Reopen,
+    ReopenLogs,
     /// One worker more (TTIN).
-    More,
+    AddWorker,
     /// One worker fewer (TTOU).
-    Fewer,
-    /// Restart in place (USR1, USR2 to other servers); not ours yet, and must not kill us.
-    Restart,
+    RemoveWorker,
+    /// A restart for other servers (USR1, USR2). It must not kill this one.
+    Unsupported,
 }
 
 /// All signals that we listen to.
 pub(crate) struct Signals {
-    all: Vec<(Signal, Wish)>,
+    all: Vec<(Signal, SignalAction)>,
 }
 
 impl Signals {
@@ -33,27 +33,29 @@ impl Signals {
     /// # Errors
     /// The system refuses a handler.
     pub(crate) fn listen() -> io::Result<Signals> {
-        let wishes = [
-            (SignalKind::terminate(), Wish::Stop),
-            (SignalKind::quit(), Wish::Stop),
-            (SignalKind::interrupt(), Wish::Interrupt),
-            (SignalKind::hangup(), Wish::Reopen),
-            (SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()), Wish::More),
-            (SignalKind::from_raw(rustix::process::Signal::TTOU.as_raw()), Wish::Fewer),
-            (SignalKind::user_defined1(), Wish::Restart),
-            (SignalKind::user_defined2(), Wish::Restart),
+        let actions = [
+            (SignalKind::terminate(), SignalAction::Stop),
+            (SignalKind::quit(), SignalAction::Stop),
+            (SignalKind::interrupt(), SignalAction::Interrupt),
+            (SignalKind::hangup(), SignalAction::ReopenLogs),
+            (SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()), SignalAction::AddWorker),
+            (SignalKind::from_raw(rustix::process::Signal::TTOU.as_raw()), SignalAction::RemoveWorker),
+            (SignalKind::user_defined1(), SignalAction::Unsupported),
+            (SignalKind::user_defined2(), SignalAction::Unsupported),
         ];
-        let all =
-            wishes.into_iter().map(|(kind, wish)| Ok((signal(kind)?, wish))).collect::<io::Result<_>>()?;
+        let all = actions
+            .into_iter()
+            .map(|(kind, action)| Ok((signal(kind)?, action)))
+            .collect::<io::Result<_>>()?;
         Ok(Signals { all })
     }
 
-    /// The next wish. Safe to drop and call again.
-    pub(crate) async fn next(&mut self) -> Wish {
+    /// The next action. Safe to drop and call again.
+    pub(crate) async fn next(&mut self) -> SignalAction {
         poll_fn(|cx| {
-            for (signal, wish) in &mut self.all {
+            for (signal, action) in &mut self.all {
                 if signal.poll_recv(cx).is_ready() {
-                    return Poll::Ready(*wish);
+                    return Poll::Ready(*action);
                 }
             }
             Poll::Pending

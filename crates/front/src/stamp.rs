@@ -1,6 +1,6 @@
-//! `X-Request-Start`: tells the app when its request came in, as a proxy in front would.
+//! `X-Request-Start`: the time of arrival for the app, as a proxy in front would add it.
 //!
-//! `t=` and milliseconds since the epoch. What a proxy has said already stays.
+//! `t=` and milliseconds since the epoch. A proxy's own field is kept.
 
 use handler::Request;
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Adds the field unless it is there.
+    /// Adds the field unless the request has one.
     pub(crate) fn apply(&self, request: &mut Request) {
         if request.fields.get("x-request-start").is_some() {
             return;

@@ -1,5 +1,6 @@
-//! Bodies: what comes in, and what goes out in parts.
+//! Request bodies, and response bodies that come in pieces.
 
+use crate::Failure;
 use std::fs::File;
 use std::future::poll_fn;
 use std::os::fd::BorrowedFd;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll};
 pub enum BodyError {
     /// The client closed or reset the connection.
     Gone,
-    /// It came slower than `body_min_rate` allows.
+    /// It arrived slower than `body_min_rate`.
     TooSlow,
     /// It is larger than `max_body`.
     TooLarge,
@@ -24,22 +25,22 @@ pub trait IncomingBody {
     /// The next bytes; `None` at the end. The first call tells a client that expects it to continue (100).
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<bytes::Bytes, BodyError>>>;
 
-    /// Length in bytes, if the client said.
+    /// Length in bytes, if the client has declared it.
     fn length(&self) -> Option<u64>;
 }
 
-/// The body of a request: most have none.
+/// The body of a request.
 pub enum Incoming {
     /// No body.
     Empty,
-    /// All of it was there already.
+    /// All of it has arrived.
     Ready(bytes::Bytes),
-    /// It is to be read.
+    /// The rest is still to be read.
     Arriving(Box<dyn IncomingBody>),
 }
 
 impl Incoming {
-    /// Length in bytes; `None` when the client did not say.
+    /// Length in bytes; `None` if the client has not declared it.
     pub fn length(&self) -> Option<u64> {
         match self {
             Incoming::Empty => Some(0),
@@ -62,7 +63,7 @@ impl Incoming {
     }
 }
 
-/// A part of a regular file. The file may shrink meanwhile: what is missing breaks the response off.
+/// A part of a regular file. If the file shrinks before it is sent, the response is cut off.
 #[derive(Debug, Clone)]
 pub struct FileRegion {
     /// The file.
@@ -80,7 +81,7 @@ pub enum Chunk {
     Bytes(bytes::Bytes),
     /// A part of a file.
     File(FileRegion),
-    /// Bytes that are somewhere else, whose owner can write them to the client by itself.
+    /// Bytes in another process, which can write them to the client itself.
     Offer(Box<dyn Lender>),
 }
 
@@ -100,7 +101,7 @@ impl Chunk {
     }
 }
 
-/// Bytes of a body that their owner offers to write to the client's socket, so that nobody copies them.
+/// Body bytes that their owner offers to write to the client's socket, so that they are not copied.
 ///
 /// Contract:
 /// 1. [`Lender::poll_lend`] is called soon, whatever the client does: the owner waits for the answer. It is polled until it
@@ -117,24 +118,23 @@ pub trait Lender: std::fmt::Debug {
     /// Lends the client's socket, or declines the offer.
     ///
     /// # Errors
-    /// The owner is gone; how many bytes it has written is not known.
+    /// The owner has failed; how many bytes it has written is not known.
     fn poll_lend(
         &mut self,
         cx: &mut Context<'_>,
         socket: Option<BorrowedFd<'_>>,
-    ) -> Poll<Result<u64, Broken>>;
+    ) -> Poll<Result<u64, Failure>>;
 }
-
-/// The source of a body broke off: the response cannot be completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Broken;
 
 /// A response body that comes in pieces.
 pub trait BodyStream {
     /// The next piece; `None` at the end.
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>>;
+    ///
+    /// # Errors
+    /// Why the body cannot be completed. The client sees that it broke off; the failure is counted and logged. Nothing follows.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>>;
 
-    /// The client has closed its sending side. Most have gone then, which only writing would show: a stream that may be silent
-    /// for long breaks off here. It is polled again afterwards.
+    /// The client has closed its sending side. Most clients that do so have gone, which only a write would show: a stream that
+    /// may be silent for long ends with a failure here. It is polled again afterwards.
     fn half_closed(&mut self) {}
 }

@@ -1,142 +1,87 @@
-//! What can go wrong with a request, whose fault it is, and what becomes of it: status, text, retry.
+//! What went wrong with a request: the status for the client, whose fault it is, whether a retry may help, and the reason
+//! for the log.
+//!
+//! Contract:
+//! 1. A failure is built where it arises, with everything that is known there. Nothing is derived from the status.
+//! 2. It becomes a response in one place: [`Failure::into_response`].
+//! 3. It travels in [`Response::failure`], or as the error of a body stream, to `Ending::failure`; only the pipeline counts
+//!    and logs it.
 
-use crate::{Body, BodyError, Fields, Response};
+use crate::{After, Body, BodyError, Fields, Response};
+use std::borrow::Cow;
 
-/// Whose fault a failure is: decides its place in the log and the statistics.
+/// Whose fault a failure is: where it is counted, and whether it is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The request is wrong.
     Client,
-    /// The app or its worker broke.
+    /// The app, its worker or an origin failed.
     App,
-    /// We are at a limit of our own.
+    /// The server failed or has reached a limit.
     Server,
 }
 
-/// What went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// The message can be read in two ways or not at all (400).
-    BadRequest,
-    /// The head or body came too slowly (408).
-    RequestTimeout,
-    /// The body is larger than `max_body` (413).
-    ContentTooLarge,
-    /// The target is longer than `max_uri` (414).
-    UriTooLong,
-    /// An expectation other than 100-continue (417).
-    ExpectationFailed,
-    /// More or larger header fields than allowed (431).
-    FieldsTooLarge,
-    /// A method or transfer coding that we do not know (501).
-    NotImplemented,
-    /// Not HTTP/1.0 or HTTP/1.1 (505).
-    VersionNotSupported,
-    /// `max_connections` are open (503).
-    TooManyConnections,
-    /// `max_queue` requests are waiting (503).
-    QueueFull,
-    /// The request waited `queue_timeout` (503).
-    QueueTimeout,
-    /// No worker is there and none will come soon (503).
-    NoWorker,
-    /// The worker died while it served the request (502).
-    WorkerDied,
-    /// The worker served the request for longer than `worker_timeout` (504).
-    WorkerStuck,
-    /// The app's response makes no sense (502).
-    BadResponse,
-    /// No connection to an upstream could be made (502).
-    UpstreamUnreachable,
-    /// What the upstream answered makes no sense, or it closed without an answer (502).
-    BadUpstream,
-    /// The upstream took longer than its timeouts allow (504).
-    UpstreamTimeout,
-    /// Health checks say that no upstream can answer (503).
-    NoUpstream,
-    /// The client went away before it was served (499, as nginx logs it; nobody reads it).
-    ClientGone,
-    /// We failed ourselves (500).
-    Internal,
-}
-
-/// A failure with its reason, which goes to the log and never to the client.
+/// Why a request has no regular response, or its response was cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What went wrong.
-    pub kind: Kind,
-    /// Details for the log.
-    pub reason: std::borrow::Cow<'static, str>,
+    /// The status for the client (RFC 9110 section 15, RFC 6585).
+    pub status: u16,
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// Whether the client may send the same request again at once: nothing has been done for it.
+    pub retry: bool,
+    /// Details for the log; never sent to the client.
+    pub reason: Cow<'static, str>,
 }
 
 impl Failure {
-    /// A failure with its reason for the log.
-    pub fn new(kind: Kind, reason: impl Into<std::borrow::Cow<'static, str>>) -> Failure {
-        Failure { kind, reason: reason.into() }
+    /// The request is wrong, or its client has gone.
+    pub fn client(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
+        Failure { status, fault: Fault::Client, retry: false, reason: reason.into() }
     }
 
-    /// The status that the client sees (RFC 9110 section 15, RFC 6585).
-    pub fn status(&self) -> u16 {
-        match self.kind {
-            Kind::BadRequest => 400,
-            Kind::RequestTimeout => 408,
-            Kind::ContentTooLarge => 413,
-            Kind::UriTooLong => 414,
-            Kind::ExpectationFailed => 417,
-            Kind::FieldsTooLarge => 431,
-            Kind::ClientGone => 499,
-            Kind::Internal => 500,
-            Kind::NotImplemented => 501,
-            Kind::WorkerDied | Kind::BadResponse | Kind::UpstreamUnreachable | Kind::BadUpstream => 502,
-            Kind::TooManyConnections
-            | Kind::QueueFull
-            | Kind::QueueTimeout
-            | Kind::NoWorker
-            | Kind::NoUpstream => 503,
-            Kind::WorkerStuck | Kind::UpstreamTimeout => 504,
-            Kind::VersionNotSupported => 505,
-        }
+    /// The app, its worker or an origin failed.
+    pub fn app(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
+        Failure { status, fault: Fault::App, retry: false, reason: reason.into() }
     }
 
-    /// Whose fault it is.
-    pub fn fault(&self) -> Fault {
-        match self.status() {
-            400..=499 | 501 | 505 => Fault::Client,
-            502 | 504 => Fault::App,
-            _ => Fault::Server,
-        }
+    /// The server failed.
+    pub fn server(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
+        Failure { status, fault: Fault::Server, retry: false, reason: reason.into() }
     }
 
-    /// Whether the client may send the same request again at once: nothing has been done for it.
-    pub fn may_retry(&self) -> bool {
-        // These are the reasons for 503.
-        self.status() == 503
+    /// The server has reached a limit for now (503): the client may try again.
+    pub fn busy(reason: impl Into<Cow<'static, str>>) -> Failure {
+        Failure { status: 503, fault: Fault::Server, retry: true, reason: reason.into() }
     }
 
-    /// The response that tells the client. The only place where a failure becomes one.
+    /// The client went away before its response (499, as nginx logs it; nobody reads the response).
+    pub fn client_gone(reason: impl Into<Cow<'static, str>>) -> Failure {
+        Failure::client(499, reason)
+    }
+
+    /// The response for the client.
     pub fn into_response(self) -> Response {
-        let status = self.status();
+        let status = self.status;
         let mut fields = Fields::default();
         fields.push(b"Content-Type", b"text/plain; charset=utf-8");
-        if self.may_retry() {
+        if self.retry {
             fields.push(b"Retry-After", b"1");
         }
         let text = format!("{status} {}\n", reason_phrase(status));
-        // What follows a request that was refused as a message cannot be told from its body: never read on.
-        Response { status, fields, body: Body::Bytes(text.into()), close: self.fault() == Fault::Client }
+        // The rest of a refused request may be anything: it is not read.
+        let after = if self.fault == Fault::Client { After::EndStream } else { After::Reuse };
+        Response { status, fields, body: Body::Bytes(text.into()), after, failure: Some(Box::new(self)) }
     }
 }
 
 impl From<BodyError> for Failure {
-    /// What a client is told whose body did not arrive whole.
     fn from(error: BodyError) -> Failure {
         match error {
-            BodyError::Gone => Failure::new(Kind::BadRequest, "the client ended inside the body"),
-            BodyError::TooSlow => {
-                Failure::new(Kind::RequestTimeout, "the body came slower than body_min_rate")
-            }
-            BodyError::TooLarge => Failure::new(Kind::ContentTooLarge, "the body is larger than max_body"),
-            BodyError::Malformed(reason) => Failure::new(Kind::BadRequest, reason),
+            BodyError::Gone => Failure::client(400, "the client closed the connection inside the body"),
+            BodyError::TooSlow => Failure::client(408, "the body came slower than body_min_rate"),
+            BodyError::TooLarge => Failure::client(413, "the body is larger than max_body"),
+            BodyError::Malformed(reason) => Failure::client(400, reason),
         }
     }
 }
@@ -214,19 +159,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_knows_its_status_fault_and_retry() {
-        let full = Failure::new(Kind::QueueFull, "10000 requests are waiting");
-        assert_eq!((full.status(), full.fault(), full.may_retry()), (503, Fault::Server, true));
-        let response = full.into_response();
-        assert_eq!(response.fields.get("retry-after"), Some(&b"1"[..]));
-        assert!(!response.close);
-        let bad = Failure::new(Kind::BadRequest, "two lengths").into_response();
-        assert!(bad.close && bad.fields.get("retry-after").is_none());
+    fn a_failure_becomes_a_response_that_carries_it() {
+        let full = Failure::busy("10000 requests are waiting");
+        let response = full.clone().into_response();
+        assert_eq!((response.status, response.fields.get("retry-after")), (503, Some(&b"1"[..])));
+        assert_eq!((response.after, response.failure.as_deref()), (After::Reuse, Some(&full)));
+        let bad = Failure::client(400, "two lengths").into_response();
+        assert!(bad.after == After::EndStream && bad.fields.get("retry-after").is_none());
     }
 
     #[test]
-    fn the_reason_stays_in_the_log() {
-        let response = Failure::new(Kind::WorkerDied, "secret").into_response();
+    fn the_client_does_not_see_the_reason() {
+        let response = Failure::app(502, "secret").into_response();
         let Body::Bytes(text) = response.body else { panic!("a body in memory") };
         assert_eq!(&text[..], b"502 Bad Gateway\n");
     }

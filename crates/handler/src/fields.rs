@@ -1,8 +1,9 @@
 //! Header fields as spans into one block of text.
 //!
-//! Why: a request has ten to twenty fields of which a handler looks at two or three. One block and a list of offsets is
-//! two allocations, can be grown in place (`X-Request-Id`), and is encoded for a worker by walking it once.
+//! Why: a request has ten to twenty fields, of which a handler reads two or three. One block and a list of offsets are two
+//! allocations, can grow in place (`X-Request-Id`), and are encoded for a worker in one pass.
 
+use crate::Cache;
 use std::rc::Rc;
 
 /// A part of a block of text: start and length in bytes.
@@ -37,23 +38,28 @@ impl Span {
 pub struct Fields {
     text: Vec<u8>,
     slots: Vec<(Span, Span)>,
-    /// Fields in front of the others that many responses share, as they are written: `Name: value` and CRLF. One block
-    /// and nothing else, because it is seldom in the processor's cache.
-    frozen: Option<Rc<[u8]>>,
+    /// Fields before the others, shared by many responses.
+    frozen: Option<Rc<Frozen>>,
 }
 
-/// Names and values of field lines that were made from fields.
-struct Lines<'a>(&'a [u8]);
+/// Fields that do not change any more.
+#[derive(Debug)]
+pub struct Frozen {
+    text: Box<[u8]>,
+    slots: Box<[(Span, Span)]>,
+    cache: Cache,
+}
 
-impl<'a> Iterator for Lines<'a> {
-    type Item = (&'a [u8], &'a [u8]);
+impl Frozen {
+    /// Names and values in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.slots.iter().map(|(name, value)| (name.slice(&self.text), value.slice(&self.text)))
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let end = self.0.iter().position(|&byte| byte == b'\r')?;
-        let (line, rest) = self.0.split_at(end);
-        self.0 = &rest[2..];
-        let colon = line.iter().position(|&byte| byte == b':')?;
-        Some((&line[..colon], &line[colon + 2..]))
+    /// What protocols keep beside them: their encoded form.
+    #[inline]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
     }
 }
 
@@ -68,24 +74,20 @@ impl Fields {
         Fields { text, slots, frozen: None }
     }
 
-    /// The same fields, so that a copy of them costs next to nothing and they are written in one piece: for responses that
-    /// are sent often. Fields that the protocol side has to judge each time (framing, connection, date, anything odd)
-    /// are left as they are.
+    /// The same fields in a form that is cheap to clone and that protocols encode only once: for responses that are sent often.
+    /// Fields that the protocol must judge in each response (framing, connection, date, anything malformed) are not frozen.
     pub fn freeze(self) -> Fields {
         if self.frozen.is_some() || !self.iter().all(|(name, value)| is_plain(name, value)) {
             return self;
         }
-        let mut text = Vec::with_capacity(self.text.len() + 4 * self.slots.len());
-        for (name, value) in self.iter() {
-            [name, b": ", value, b"\r\n"].iter().for_each(|part| text.extend_from_slice(part));
-        }
-        Fields { frozen: Some(text.into()), ..Fields::default() }
+        let frozen = Frozen { text: self.text.into(), slots: self.slots.into(), cache: Cache::default() };
+        Fields { frozen: Some(Rc::new(frozen)), ..Fields::default() }
     }
 
-    /// The frozen fields as field lines; they are clean and say nothing about framing or the connection.
+    /// The frozen fields. Names are tokens, values have no control bytes, and none is about framing or the connection.
     #[inline]
-    pub fn frozen_lines(&self) -> &[u8] {
-        self.frozen.as_deref().unwrap_or_default()
+    pub fn frozen(&self) -> Option<&Frozen> {
+        self.frozen.as_deref()
     }
 
     /// The fields that are not frozen.
@@ -112,7 +114,7 @@ impl Fields {
     /// Names and values in order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        Lines(self.frozen_lines()).chain(self.fresh())
+        self.frozen.iter().flat_map(|frozen| frozen.iter()).chain(self.fresh())
     }
 
     /// The value of the first field of that name, in any case.
@@ -134,7 +136,7 @@ impl Fields {
             .any(|item| item.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
     }
 
-    /// The same of the fields that are not frozen, for names that never are.
+    /// Like [`Fields::lists`] without the frozen fields: for names that are never frozen.
     pub fn fresh_lists(&self, name: &str, token: &str) -> bool {
         self.fresh()
             .filter(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes()))
@@ -142,10 +144,10 @@ impl Fields {
             .any(|item| item.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
     }
 
-    /// Keeps the fields for which `keep` says so.
+    /// Keeps the fields for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         if self.frozen.is_some() {
-            let mut kept = Fields::with_capacity(self.len(), self.text.len() + self.frozen_lines().len());
+            let mut kept = Fields::default();
             self.iter()
                 .filter(|(name, value)| keep(name, value))
                 .for_each(|(name, value)| kept.push(name, value));
@@ -158,7 +160,7 @@ impl Fields {
 
     /// Number of fields.
     pub fn len(&self) -> usize {
-        self.slots.len() + Lines(self.frozen_lines()).count()
+        self.slots.len() + self.frozen.as_ref().map_or(0, |frozen| frozen.slots.len())
     }
 
     /// Whether there are none.
@@ -167,7 +169,7 @@ impl Fields {
     }
 }
 
-/// Whether a field may be written as it is without another look.
+/// Whether a field may be written unchanged in every response.
 fn is_plain(name: &[u8], value: &[u8]) -> bool {
     const JUDGED: [&str; 9] = [
         "date",
@@ -210,17 +212,17 @@ mod tests {
         fields.push(b"ETag", b"\"1\"");
         fields.push(b"X-One", b"1");
         let mut frozen = fields.clone().freeze();
-        assert_eq!(frozen.frozen_lines(), b"ETag: \"1\"\r\nX-One: 1\r\n");
+        assert!(frozen.frozen().is_some_and(|frozen| frozen.iter().eq(fields.iter())));
         frozen.push(b"X-Two", b"2");
         fields.push(b"X-Two", b"2");
         assert!(frozen.iter().eq(fields.iter()) && frozen.len() == 3 && frozen.fresh().count() == 1);
         assert_eq!((frozen.get("etag"), frozen.get("x-two")), (Some(&b"\"1\""[..]), Some(&b"2"[..])));
         frozen.retain(|name, _| name != b"ETag");
-        assert!(frozen.frozen_lines().is_empty() && frozen.len() == 2 && frozen.get("x-one").is_some());
+        assert!(frozen.frozen().is_none() && frozen.len() == 2 && frozen.get("x-one").is_some());
     }
 
     #[test]
-    fn what_has_to_be_judged_is_not_frozen() {
+    fn fields_that_need_judging_are_not_frozen() {
         let odd: [(&[u8], &[u8]); 5] = [
             (b"Content-Length", b"1"),
             (b"CONNECTION", b"close"),
@@ -231,12 +233,12 @@ mod tests {
         for (name, value) in odd {
             let mut fields = Fields::default();
             fields.push(name, value);
-            assert!(fields.freeze().frozen_lines().is_empty(), "{}", name.escape_ascii());
+            assert!(fields.freeze().frozen().is_none(), "{}", name.escape_ascii());
         }
     }
 
     #[test]
-    fn spans_of_parts_and_strangers() {
+    fn spans_of_parts_and_of_other_text() {
         let text = b"GET /path".to_vec();
         let span = Span::of(&text, &text[4..]);
         assert_eq!(span.slice(&text), b"/path");

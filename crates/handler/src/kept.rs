@@ -1,22 +1,22 @@
-//! A body that is sent often, with the message that it was sent in.
+//! A response body that is sent often.
 //!
-//! Why: the same file is asked for thousands of times a second, and all that differs from one response to the next is the
-//! `Date`. The protocol side may keep what it has written for a second, and need not put it together again.
+//! Why: a hot file is requested thousands of times a second, and its responses differ by little but the `Date`. The
+//! protocol may keep the encoded response for a while instead of building it again.
 
+use crate::Cache;
 use bytes::Bytes;
-use std::cell::RefCell;
 
 /// A body in memory that always comes with the same status and the same frozen fields (see [`crate::Fields::freeze`]).
 #[derive(Debug)]
 pub struct Kept {
     body: Bytes,
-    written: RefCell<Option<(u64, Bytes)>>,
+    cache: Cache,
 }
 
 impl Kept {
     /// Keeps a body.
     pub fn new(body: Bytes) -> Kept {
-        Kept { body, written: RefCell::default() }
+        Kept { body, cache: Cache::default() }
     }
 
     /// The body.
@@ -24,14 +24,8 @@ impl Kept {
         &self.body
     }
 
-    /// The message that was written in that second, counted from 1970. For the protocol side.
-    pub fn written(&self, second: u64) -> Option<Bytes> {
-        let written = self.written.borrow();
-        written.as_ref().filter(|(then, _)| *then == second).map(|(_, message)| message.clone())
-    }
-
-    /// Keeps the message that is written in that second. For the protocol side.
-    pub fn keep(&self, second: u64, message: Bytes) {
-        self.written.replace(Some((second, message)));
+    /// What protocols keep beside it.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
     }
 }

@@ -1,13 +1,13 @@
-//! A request on loan to a handler.
+//! A request that returns to its exchange when the handler drops it.
 //!
-//! Why: the log wants the request after the handler has finished with it, with what filters added, and nobody wants to
-//! copy it for that. So a handler owns it for as long as it likes, and dropping it gives it back to the exchange's [`Trace`].
+//! Why: the log needs the request after the handler has finished with it, with what filters have added, without a copy. So
+//! the handler owns it, and dropping it moves it to the exchange's [`Trace`].
 
 use crate::{Request, Trace};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// A request that goes back to its exchange's [`Trace`] when it is dropped.
+/// A request that moves to its exchange's [`Trace`] when it is dropped.
 #[derive(Debug)]
 pub struct Lent {
     request: Option<Box<Request>>,
@@ -15,14 +15,14 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Lends `request`; it comes back to `home`.
+    /// Lends `request`; it returns to `home`.
     pub fn new(request: Box<Request>, home: Rc<Trace>) -> Lent {
         Lent { request: Some(request), home: Some(home) }
     }
 }
 
 impl From<Request> for Lent {
-    /// A request that goes nowhere when it is dropped: for tests and for requests of our own making.
+    /// A request that is freed when it is dropped: for tests and for requests made by the server itself.
     fn from(request: Request) -> Lent {
         Lent { request: Some(Box::new(request)), home: None }
     }
@@ -33,14 +33,14 @@ impl Deref for Lent {
 
     #[inline]
     fn deref(&self) -> &Request {
-        self.request.as_ref().expect("a request is given back only by drop")
+        self.request.as_ref().expect("only drop takes the request")
     }
 }
 
 impl DerefMut for Lent {
     #[inline]
     fn deref_mut(&mut self) -> &mut Request {
-        self.request.as_mut().expect("a request is given back only by drop")
+        self.request.as_mut().expect("only drop takes the request")
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-/// HTTP version of a request.
+/// HTTP version of a request. Handlers match it exhaustively, so that a new version is decided on everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// HTTP/1.0
@@ -14,7 +14,17 @@ pub enum Version {
     Http11,
 }
 
-/// Where the other end of a connection is.
+impl Version {
+    /// As CGI's and Rack's `SERVER_PROTOCOL`, and in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// Address of one end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerAddr {
     /// TCP.
@@ -23,14 +33,14 @@ pub enum PeerAddr {
     Unix,
 }
 
-/// A connection's two ends, shared by all its requests.
+/// Both ends of a connection, shared by all its requests.
 #[derive(Debug)]
 pub struct Peer {
     /// The client.
     pub remote: PeerAddr,
     /// The client's address as text, for `REMOTE_ADDR`; empty for a Unix socket.
     pub remote_text: String,
-    /// Our end: the address that was connected to.
+    /// The server's end: the address that the client connected to.
     pub local: PeerAddr,
     /// Whether the connection itself is encrypted.
     pub tls: bool,
@@ -52,16 +62,16 @@ pub struct Request {
     pub path: Span,
     /// Its query without `?`.
     pub query: Span,
-    /// The authority that the request is for: of an absolute form, else the Host field; may be empty in HTTP/1.0.
+    /// The requested authority: from an absolute form, else from Host; may be empty in HTTP/1.0.
     pub authority: Span,
     /// Header fields.
     pub fields: Fields,
-    /// What handlers found out about the request, for those after them and for the log; see [`Request::set_variable`]. Most
-    /// requests have none. Nothing that a client sends gets in here.
+    /// What handlers have found out about the request, for later handlers and the log; see [`Request::set_variable`]. Most
+    /// requests have none. Nothing that a client sends ends up here.
     pub variables: Vec<Variable>,
     /// The connection's ends.
     pub peer: Rc<Peer>,
-    /// Whether the client used `https`, as far as the connection or a trusted proxy says.
+    /// Whether the client used `https`, according to the connection or a trusted proxy.
     pub https: bool,
     /// Wall-clock time at which the head was complete.
     pub received: SystemTime,
@@ -105,7 +115,7 @@ impl Request {
         self.variables.iter().find(|(known, _)| **known == *name.as_bytes()).map(|(_, value)| &**value)
     }
 
-    /// Sets a variable, which apps find in their env under this name.
+    /// Sets a variable; apps find it in their env under this name.
     pub fn set_variable(&mut self, name: &[u8], value: &[u8]) {
         match self.variables.iter_mut().find(|(known, _)| **known == *name) {
             Some((_, known)) => *known = value.into(),
@@ -113,7 +123,7 @@ impl Request {
         }
     }
 
-    /// `SERVER_NAME` and `SERVER_PORT` of CGI and Rack: what the client asked for, else the scheme's port.
+    /// `SERVER_NAME` and `SERVER_PORT` of CGI and Rack: from the authority, else the scheme's port.
     pub fn server(&self) -> (&[u8], &[u8]) {
         let default: &[u8] = if self.https { b"443" } else { b"80" };
         let authority = self.authority();
@@ -129,7 +139,7 @@ impl Request {
         }
     }
 
-    /// Whether sending the request twice does no more than sending it once (RFC 9110 section 9.2.2).
+    /// Whether sending the request twice has the same effect as sending it once (RFC 9110 section 9.2.2).
     pub fn is_idempotent(&self) -> bool {
         matches!(self.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE" | b"PUT" | b"DELETE")
     }

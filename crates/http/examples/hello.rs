@@ -1,7 +1,8 @@
 //! A server of one fixed response, for profiling the engine alone: `hello [ADDRESS]`.
 
 use handler::{Exchange, Handler, Peer, PeerAddr, Response};
-use http::{Context, Limits, Timers, h1};
+use http::{Context, Limits, one};
+use net::Timers;
 use std::rc::Rc;
 use tokio::net::TcpListener;
 
@@ -30,7 +31,7 @@ fn main() -> std::io::Result<()> {
             let (stream, remote) = listener.accept().await?;
             let remote_text = remote.ip().to_string();
             let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false };
-            tokio::task::spawn_local(h1::serve(stream, Rc::new(peer), context.clone()));
+            tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
         }
     })
 }

@@ -1,15 +1,15 @@
-//! Whole request bodies: in memory as long as they are small, else in a file without a name.
+//! Complete request bodies: small ones in memory, others in an unnamed file.
 //!
-//! Why: an app is given complete requests, so that slow clients never hold it, and memory stays bounded however much is
-//! uploaded.
+//! Why: an app gets complete requests, so that slow clients never hold it, and memory stays bounded however large the upload
+//! is.
 //!
 //! Contract:
-//! 1. At most `memory_limit` bytes and one block are in memory for a body at a time.
+//! 1. A body occupies at most `memory_limit` bytes and one block of memory.
 //! 2. The event loop never waits for the file system: files are opened and written on the blocking pool.
-//! 3. A spool file has no name by the time its first byte is written: nothing remains, whatever happens.
+//! 3. A spool file has no name by the time its first byte is written: nothing remains after a crash.
 
 use bytes::Bytes;
-use handler::{Failure, FailureKind as Kind, Incoming};
+use handler::{Failure, Incoming};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes written to a spool file at a time.
 const BLOCK: usize = 256 << 10;
-/// Bytes reserved in advance on the word of a client.
+/// Most bytes reserved in advance for a declared length.
 const TRUSTED_LENGTH: u64 = 64 << 10;
 
 /// A body that has arrived whole.
@@ -56,19 +56,19 @@ impl Collected {
 /// Reads a body to its end. More than `memory_limit` bytes go to a file in `temp_dir`.
 ///
 /// # Errors
-/// What the client did wrong ([`Kind::BadRequest`], [`Kind::RequestTimeout`], [`Kind::ContentTooLarge`]), or
-/// [`Kind::Internal`] when the file cannot be written.
-pub async fn collect(
-    mut incoming: Incoming,
-    memory_limit: usize,
-    temp_dir: &Path,
-) -> Result<Collected, Failure> {
-    let length = match &incoming {
-        Incoming::Empty => return Ok(Collected::Empty),
-        Incoming::Ready(bytes) if bytes.is_empty() => return Ok(Collected::Empty),
-        Incoming::Ready(bytes) if bytes.len() <= memory_limit => return Ok(Collected::Memory(bytes.clone())),
-        other => other.length(),
-    };
+/// 400, 408 or 413 for the client's mistakes, or 500 if the file cannot be written.
+pub async fn collect(incoming: Incoming, memory_limit: usize, temp_dir: &Path) -> Result<Collected, Failure> {
+    match incoming {
+        Incoming::Empty => Ok(Collected::Empty),
+        Incoming::Ready(bytes) if bytes.is_empty() => Ok(Collected::Empty),
+        Incoming::Ready(bytes) if bytes.len() <= memory_limit => Ok(Collected::Memory(bytes)),
+        // Boxed: the futures of requests whose body has arrived stay small.
+        incoming => Box::pin(read(incoming, memory_limit, temp_dir)).await,
+    }
+}
+
+async fn read(mut incoming: Incoming, memory_limit: usize, temp_dir: &Path) -> Result<Collected, Failure> {
+    let length = incoming.length();
     let mut held = Vec::new();
     let mut spool: Option<Spool> = None;
     while let Some(data) = incoming.data().await {
@@ -141,7 +141,7 @@ async fn blocking<R: Send + 'static>(
 ) -> Result<R, Failure> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(_) => Err(Failure::new(Kind::Internal, "writing a request body was cut short")),
+        Err(_) => Err(Failure::server(500, "writing a request body was cut short")),
     }
 }
 
@@ -150,7 +150,7 @@ fn unusable(dir: &Path, error: &io::Error) -> Failure {
         "cannot keep a request body in {}: {error}; check that it exists, is writable and has room",
         dir.display()
     );
-    Failure::new(Kind::Internal, text)
+    Failure::server(500, text)
 }
 
 /// A file in `dir` that has no name, or loses it at once where the file system knows no unnamed files.
@@ -256,15 +256,15 @@ mod tests {
         ] {
             let pieces = VecDeque::from([Ok(Bytes::from_static(b"some")), Err(error)]);
             let failure = collected(Incoming::Arriving(Box::new(Pieces(pieces, None))), 2, &dir).unwrap_err();
-            assert_eq!(failure.status(), status);
+            assert_eq!(failure.status, status);
         }
         let failure = collected(arriving(&[9], true), 2, Path::new("/nonexistent/spool")).unwrap_err();
-        assert_eq!(failure.status(), 500);
+        assert_eq!(failure.status, 500);
         assert!(failure.reason.contains("/nonexistent/spool"), "{}", failure.reason);
     }
 
     #[test]
-    fn where_files_need_names_they_lose_them_at_once() {
+    fn named_spool_files_are_unlinked_at_once() {
         let dir = std::env::temp_dir().join(format!("firebrick-spool-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         let mut file = unlinked_file(&dir).unwrap();

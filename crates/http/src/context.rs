@@ -1,8 +1,11 @@
-//! What the connections of a thread share: handler, limits, clocks, buffers, and whether they are to end.
+//! What the connections of a thread share: handler, limits, clocks, buffers, and whether they drain.
 
 use crate::date::DateCache;
-use crate::h1::Output;
-use crate::{Limits, Timers};
+use crate::idle::Idle;
+use crate::output::Output;
+use h1::HeadLimits;
+use net::Timers;
+use settings::{Current, Settings};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -13,40 +16,42 @@ use std::time::{Instant, SystemTime};
 const SCRATCH: usize = 64 << 10;
 /// A write buffer that has grown beyond this is not kept.
 const KEPT_OUTPUT: usize = 32 << 10;
-/// So many write buffers are kept: as many as responses leave together.
+/// Most write buffers that are kept: as many as responses are sent together.
 const KEPT_OUTPUTS: usize = 64;
-/// One in so many responses looks for others while there are none.
-const ALONE: u32 = 16;
-/// So many meet nobody before it is believed that there are none.
-const COMPANY: u32 = 8;
+/// While requests arrive one by one, probe for others once per 16 responses.
+const PROBE_EVERY: u32 = 16;
+/// Stop yielding after 8 responses that were alone.
+const GIVE_UP_AFTER: u32 = 8;
 
 /// How many connections there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Connections {
     /// All that are open.
     pub open: usize,
-    /// Those that wait for a request, or for their end.
+    /// Those without a request in progress.
     pub idle: usize,
-    /// Those with a request under way, tunnels among them.
+    /// Those with a request in progress, tunnels included.
     pub active: usize,
-    /// Those that were taken over or upgraded: they end when their ends do, not after a response.
+    /// Those that were taken over or upgraded: they do not end with a response.
     pub tunnels: usize,
 }
 
 /// What the connections of one thread share.
 pub struct Context<H> {
-    /// Who answers.
+    /// The handler of all requests.
     pub handler: H,
     pub(crate) shared: Rc<Shared>,
 }
 
 impl<H> Context<H> {
-    /// A context whose `timers` are run by the caller on the same thread.
-    pub fn new(handler: H, limits: Limits, timers: Rc<Timers>) -> Rc<Context<H>> {
+    /// A context whose `timers` are run by the caller on the same thread. Connections read `settings` anew for each
+    /// request and deadline, so they follow what is replaced there.
+    pub fn new(handler: H, settings: impl Into<Current>, timers: Rc<Timers>) -> Rc<Context<H>> {
         let shared = Shared {
-            limits,
+            settings: settings.into(),
             timers,
             date: DateCache::new(),
+            idle: Idle::default(),
             draining: Cell::new(false),
             open: Cell::new(0),
             active: Cell::new(0),
@@ -54,12 +59,12 @@ impl<H> Context<H> {
             scratch: RefCell::new(vec![0; SCRATCH]),
             outputs: RefCell::default(),
             answered: Cell::new(0),
-            company: Cell::new(0),
+            yielding: Cell::new(0),
         };
         Rc::new(Context { handler, shared: Rc::new(shared) })
     }
 
-    /// From now on idle connections close, and the others after the response they are at.
+    /// Closes idle connections now, and the others after their current response.
     pub fn drain(&self) {
         self.shared.draining.set(true);
         self.shared.timers.wake_all();
@@ -70,38 +75,71 @@ impl<H> Context<H> {
         self.shared.draining.get()
     }
 
+    /// Closes the connection that has been idle for the longest time; `false` if none is idle. Connections with a request
+    /// in progress, or with a part of one, are not idle.
+    pub fn close_longest_idle(&self) -> bool {
+        self.shared.close_longest_idle()
+    }
+
     /// How many connections there are now.
     pub fn connections(&self) -> Connections {
         let (open, active) = (self.shared.open.get(), self.shared.active.get());
         Connections { open, idle: open - active, active, tunnels: self.shared.tunnels.get() }
     }
 
-    /// The limits in force.
-    pub fn limits(&self) -> &Limits {
-        &self.shared.limits
+    /// The settings in force.
+    pub fn settings(&self) -> Rc<Settings> {
+        self.shared.settings()
     }
 }
 
 /// The part that does not depend on the handler.
 pub(crate) struct Shared {
-    pub(crate) limits: Limits,
+    settings: Current,
     pub(crate) timers: Rc<Timers>,
     pub(crate) date: DateCache,
+    /// Connections that wait for a request.
+    pub(crate) idle: Idle,
     pub(crate) draining: Cell<bool>,
     open: Cell<usize>,
     active: Cell<usize>,
     tunnels: Cell<usize>,
-    /// Where bytes from sockets land; borrowed only between two awaits.
+    /// The read buffer; never borrowed across an await.
     pub(crate) scratch: RefCell<Vec<u8>>,
-    /// Write buffers at rest.
+    /// Write buffers for reuse.
     outputs: RefCell<Vec<Output>>,
-    /// Responses so far, and for how many more of them others are believed to be on their way: see [`Shared::gather`].
+    /// Responses so far; see [`Shared::gather`].
     answered: Cell<u32>,
-    company: Cell<u32>,
+    /// How many more responses yield to others.
+    yielding: Cell<u32>,
 }
 
 impl Shared {
-    /// A write buffer, warm if there is one.
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Rc<Settings> {
+        self.settings.get()
+    }
+
+    /// The bounds on request heads in force.
+    pub(crate) fn head_limits(&self) -> HeadLimits {
+        let settings = self.settings();
+        let limits = &settings.limits;
+        HeadLimits {
+            max_header_bytes: limits.max_header_bytes,
+            max_headers: limits.max_headers,
+            max_uri: limits.max_uri,
+            allow_underscore_headers: limits.allow_underscore_headers,
+        }
+    }
+
+    /// See [`Context::close_longest_idle`].
+    pub(crate) fn close_longest_idle(&self) -> bool {
+        let chosen = self.idle.choose();
+        chosen.into_iter().for_each(|key| self.timers.wake(key));
+        chosen.is_some()
+    }
+
+    /// A write buffer, a used one if possible.
     pub(crate) fn take_output(&self) -> Output {
         self.outputs.borrow_mut().pop().unwrap_or_default()
     }
@@ -115,20 +153,20 @@ impl Shared {
         }
     }
 
-    /// Lets the requests that have come together with this one go first, so that their responses leave together.
+    /// Yields once, so that requests that have arrived together are answered before their responses are sent.
     ///
-    /// Why: a client that sleeps is woken by the first response and finds the others when it looks for them, where each one by
-    /// itself would find it asleep again; and the code that answers is not driven out of the caches between two of them. Who is
-    /// alone does not wait; whether others are about is tried now and then.
+    /// Why: a client that sleeps is woken by the first response and finds the others when it reads, instead of being woken
+    /// for each; and the code that answers stays in the processor's caches. A lone request does not yield, except for a
+    /// probe now and then.
     pub(crate) async fn gather(&self) {
         let before = self.answered.get();
         self.answered.set(before.wrapping_add(1));
-        if self.company.get() == 0 && !before.is_multiple_of(ALONE) {
+        if self.yielding.get() == 0 && !before.is_multiple_of(PROBE_EVERY) {
             return;
         }
-        let mut others_were_asked = false;
+        let mut yielded = false;
         poll_fn(|cx| {
-            if std::mem::replace(&mut others_were_asked, true) {
+            if std::mem::replace(&mut yielded, true) {
                 return Poll::Ready(());
             }
             cx.waker().wake_by_ref();
@@ -136,8 +174,8 @@ impl Shared {
         })
         .await;
         let alone = self.answered.get() == before.wrapping_add(1);
-        // The last one of many meets nobody either.
-        self.company.set(if alone { self.company.get().saturating_sub(1) } else { COMPANY });
+        // The last of many is alone too.
+        self.yielding.set(if alone { self.yielding.get().saturating_sub(1) } else { GIVE_UP_AFTER });
     }
 
     pub(crate) fn wall(&self, now: Instant) -> SystemTime {
@@ -160,7 +198,7 @@ impl Shared {
     }
 }
 
-/// One more in a count, for as long as it lives.
+/// Counts one until it is dropped.
 pub(crate) struct Counted {
     shared: Rc<Shared>,
     of: fn(&Shared) -> &Cell<usize>,

@@ -50,9 +50,9 @@ fn format(seconds: u64) -> [u8; DATE_LEN] {
     text
 }
 
-fn two(place: &mut [u8], number: u64) {
-    place[0] = b'0' + (number / 10) as u8;
-    place[1] = b'0' + (number % 10) as u8;
+fn two(digits: &mut [u8], number: u64) {
+    digits[0] = b'0' + (number / 10) as u8;
+    digits[1] = b'0' + (number % 10) as u8;
 }
 
 /// Year, month and day of a day since 1970-01-01: counts 400-year cycles from 1 March of year 0, so that leap days come last.

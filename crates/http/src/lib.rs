@@ -1,24 +1,21 @@
-//! Bytes to exchanges: the HTTP versions, their limits and timeouts.
+//! HTTP connections: bytes to exchanges, with their limits and timeouts.
 //!
-//! Why: what comes from the internet is read in one place that refuses everything that could be read in two ways, so that
-//! nothing behind a [`handler::Exchange`] has to ask where a message ends or which version it came by.
+//! Why: what arrives from the internet is read in one place that refuses everything ambiguous, so that handlers behind a
+//! [`handler::Exchange`] need not know where a message ends or which version it used.
 //!
 //! Contract:
-//! 1. [`h1::serve`] owns one connection until it ends; what a handler sees of it is a [`handler::Exchange`] at a time.
-//! 2. A refused message is answered with its status where that is safe, and no later byte of its connection is parsed.
+//! 1. [`one::serve`] owns one connection until it ends; a handler sees it as one [`handler::Exchange`] at a time.
+//! 2. A refused message gets a response with its status where that is safe, and no later byte of its connection is parsed.
 //! 3. An idle connection owns no buffer.
-//! 4. Everything happens on one thread, the one that polls; one [`Context`] per thread.
+//! 4. Everything happens on the thread that polls; one [`Context`] per thread.
 #![forbid(unsafe_code)]
 
 pub mod body;
 mod context;
 mod date;
-pub mod h1;
-mod limits;
-mod timers;
-mod transport;
+mod idle;
+pub mod one;
+mod output;
 
 pub use context::{Connections, Context};
-pub use limits::Limits;
-pub use timers::{Lane, Timer, Timers};
-pub use transport::Transport;
+pub use settings::{Current, Limits, Timeouts};

@@ -2,7 +2,7 @@
 
 mod support;
 
-use http::Limits;
+use http::{Limits, Timeouts};
 use std::time::{Duration, Instant};
 use support::{Server, get, post};
 
@@ -68,7 +68,7 @@ fn requests_per_connection() {
     assert_eq!(client.get("/a").field("connection"), None);
     assert_eq!(client.get("/b").field("connection"), Some("close"));
     assert!(client.is_closed());
-    let server = Server::start(Limits { keep_alive_timeout: Duration::ZERO, ..Limits::default() });
+    let server = Server::start(Timeouts { keep_alive: Duration::ZERO, ..Timeouts::default() });
     assert_eq!(server.connect().get("/a").field("connection"), Some("close"));
 }
 
@@ -83,8 +83,7 @@ fn underscores() {
 
 #[test]
 fn a_head_that_takes_too_long() {
-    let server =
-        Server::start(Limits { header_timeout: SHORT, keep_alive_timeout: SHORT, ..Limits::default() });
+    let server = Server::start(Timeouts { header: SHORT, keep_alive: SHORT, ..Timeouts::default() });
     let mut slow = server.connect();
     let start = Instant::now();
     slow.send("GET / HT");
@@ -103,7 +102,8 @@ fn a_head_that_takes_too_long() {
 
 #[test]
 fn a_body_that_comes_too_slowly() {
-    let rate = Limits { body_min_rate: Some(1000), body_grace: Duration::from_secs(1), ..Limits::default() };
+    let rate =
+        Timeouts { body_min_rate: Some(1000), body_grace: Duration::from_secs(1), ..Timeouts::default() };
     let server = Server::start(rate);
     let mut slow = server.connect();
     slow.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n");
@@ -124,7 +124,7 @@ fn a_body_that_comes_too_slowly() {
 
 #[test]
 fn a_client_that_takes_nothing() {
-    let server = Server::start(Limits { send_timeout: SHORT, ..Limits::default() });
+    let server = Server::start(Timeouts { send: SHORT, ..Timeouts::default() });
     for path in ["/endless", "/big", "/file-big"] {
         let mut client = server.connect();
         client.send(get(path).repeat(8));

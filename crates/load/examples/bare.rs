@@ -1,11 +1,12 @@
-//! The engine without the command around it, to measure what it costs:
-//! `bare URL CONNECTIONS SECONDS THREADS [key=value…]` with `pipeline=16`, `streams=100` (HTTP/2), `rate=500` (open model).
-//! Prints requests per second and CPU time per request; `pidstat`, `perf` and `strace` see nothing but the engine.
+//! The engine without the command resolver it, to measure its own cost:
+//! `bare URL CONNECTIONS SECONDS THREADS [key=value…]` with `pipeline=16`, `streams=100` (HTTP/2), `rate=500` (open
+//! model).
+//! Prints requests per second and CPU time per request. Use it under `pidstat`, `perf` or `strace`.
 
 use std::time::Duration;
 
-use load::plan::{
-    Arrivals, Checks, Order, Origin, Plan, Protocol, Request, Stage, Stop, Think, Timeouts, Traffic,
+use load::scenario::{
+    Arrivals, Checks, Order, Origin, Protocol, Request, Scenario, Stage, Stop, Think, Timeouts, Traffic,
     Transport,
 };
 
@@ -24,14 +25,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => Traffic::Closed { users: connections, think: Think::None },
         Some(rate) => {
             let rate = rate.parse()?;
-            let stages = vec![Stage { from: rate, to: rate, lasting: None }];
+            let stages = vec![Stage { from: rate, to: rate, duration: None }];
             Traffic::Open { stages, arrivals: Arrivals::Even, connections }
         }
     };
     let address = url.strip_prefix("http://").ok_or("the URL has to begin with http://")?;
     let (authority, path) = address.split_once('/').ok_or("the URL has to have a path")?;
     let (host, port) = authority.rsplit_once(':').ok_or("the URL has to have a port")?;
-    let plan = Plan {
+    let scenario = Scenario {
         requests: vec![Request {
             origin: Origin { tls: false, host: host.to_owned(), port: port.parse()? },
             method: "GET".to_owned(),
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         traffic,
         stop: Stop { after: Some(Duration::from_secs_f64(seconds.parse()?)), ..Stop::default() },
         warm_up: Duration::ZERO,
-        transport: Transport { protocol, to: None, tls: load::plan::Tls::default() },
+        transport: Transport { protocol, to: None, tls: load::scenario::Tls::default() },
         timeouts: Timeouts {
             connect: Duration::from_secs(5),
             request: Duration::from_secs(30),
@@ -55,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         cookies: false,
         stages: false,
     };
-    let outcome = load::run(&plan, &mut |_| load::Verdict::Go)?;
+    let outcome = load::run(&scenario, &mut |_| load::Flow::Continue)?;
     #[allow(clippy::cast_precision_loss)]
     let (rate, cost) = (outcome.ok as f64 / outcome.seconds, outcome.cpu_seconds * 1e6 / outcome.ok as f64);
     println!("{rate:.0} requests/s, {cost:.2} us CPU per request, busy {:.0} %", outcome.busy * 100.0);

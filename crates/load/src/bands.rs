@@ -1,9 +1,9 @@
-//! Durations in bands of like width: whole microseconds when short, then `2^STEPS` bands for each doubling.
+//! Durations in bands of similar relative width: whole microseconds when short, then `2^STEPS` bands per doubling.
 //!
-//! Why beside [`crate::Histogram`]: a run keeps one distribution for each of its seconds, so they must be small. 32 bands
-//! for each doubling tell a value to within 1.6 %, 64 to within 0.8 %.
+//! Why not [`crate::Histogram`]: a run keeps one distribution per second, so each must be small. With 32 bands per
+//! doubling the error is at most 1.6 %, with 64 at most 0.8 %.
 
-/// The band of a duration in microseconds; `STEPS` is the logarithm of bands per doubling.
+/// The band of a duration in microseconds. `STEPS` is the base-2 logarithm of the number of bands per doubling.
 pub fn index<const STEPS: u32>(us: u64) -> usize {
     let linear = 2u64 << STEPS;
     if us < linear {
@@ -24,8 +24,8 @@ pub fn upto<const STEPS: u32>(index: usize) -> u64 {
     ((base + 1) << shift) - 1
 }
 
-/// The value below or at which `share` (0 to 1) of what was counted lies: the middle of its band. Each pair is the
-/// longest duration of a band and how often it was seen, in order. 0 when nothing was counted.
+/// The quantile `share` (0 to 1) of a distribution: the middle of the band that it falls into. `spread` lists, in
+/// order, the longest duration of each band and its count. 0 if nothing was counted.
 pub fn quantile<const STEPS: u32>(spread: &[(u64, u64)], share: f64) -> u64 {
     let total: u64 = spread.iter().map(|(_, count)| count).sum();
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -53,7 +53,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_band_holds_what_is_sorted_into_it(us in 0u64..3_600_000_000) {
+        fn a_value_lies_within_its_band(us in 0u64..3_600_000_000) {
             let band = index::<5>(us);
             prop_assert!(us <= upto::<5>(band));
             prop_assert!(band == 0 || us > upto::<5>(band - 1));

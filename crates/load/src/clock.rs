@@ -1,11 +1,11 @@
-//! Time within a run: nanoseconds since it was started.
+//! Time within a run: nanoseconds since its start.
 
 use std::time::{Duration, Instant};
 
-/// Nanoseconds since the run was started.
+/// Nanoseconds since the start of the run.
 pub(crate) type Moment = u64;
 
-/// Later than everything.
+/// Later than any other moment.
 pub(crate) const NEVER: Moment = u64::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ impl Clock {
         nanoseconds(self.0.elapsed())
     }
 
-    /// When that is for timers.
+    /// The same moment as an [`Instant`], for timers.
     pub(crate) fn instant(self, moment: Moment) -> Instant {
         self.0
             .checked_add(Duration::from_nanos(moment))
@@ -28,12 +28,12 @@ impl Clock {
     }
 }
 
-/// At most five hundred years.
+/// Saturates at about 500 years.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
 }
 
-/// Microseconds between two moments, rounded to the nearest, and at least one.
+/// Microseconds between two moments, rounded to the nearest, at least 1.
 pub(crate) fn micros(from: Moment, to: Moment) -> u64 {
     ((to.saturating_sub(from) + 500) / 1000).max(1)
 }

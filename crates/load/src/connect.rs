@@ -1,4 +1,4 @@
-//! Opening a connection in time, and pausing when that is in vain.
+//! Opening a connection within the timeout, and backing off after failures.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -12,20 +12,20 @@ use crate::job::Failure;
 use crate::lane::{Lane, Slot};
 use crate::stream::Stream;
 
-/// After failures: twice as long each time.
+/// Back-off after failures: doubles each time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How a user's connecting has gone so far.
+/// A user's connection attempts so far.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     tried: Cell<bool>,
-    /// In vain, one after the other.
+    /// Consecutive failures.
     failures: Cell<u32>,
 }
 
 impl Attempts {
-    /// Opens a connection, or says in time that there will be none.
+    /// Opens a connection, or fails within the connect timeout.
     pub(crate) async fn open(
         &self,
         lane: &Lane,
@@ -34,10 +34,10 @@ impl Attempts {
     ) -> Result<Stream, (Failure, String)> {
         self.settle(lane, async {
             let begin = lane.now();
-            slot.deadline.set(begin.saturating_add(nanoseconds(lane.run.plan.timeouts.connect)));
-            let target = &lane.run.targets[origin];
+            slot.deadline.set(begin.saturating_add(nanoseconds(lane.run.scenario.timeouts.connect)));
+            let target = &lane.run.endpoints[origin];
             let late = || format!("no connection to {} in time", target.name());
-            // In a box: a TLS handshake is large, and there may be 100,000 users.
+            // Boxed: a TLS handshake is large, and there may be 100,000 users.
             let opened = match in_time(lane, slot, Box::pin(target.open())).await {
                 Ok(opened) => opened.map_err(|text| (Failure::Connect, text)),
                 Err(Failure::Timeout) => Err((Failure::ConnectTimeout, late())),
@@ -51,7 +51,7 @@ impl Attempts {
         .await
     }
 
-    /// Tells the run how a user's first attempt has gone: when all fail, there is no point in going on.
+    /// Records how a user's first attempt went. If all first attempts fail, the run is aborted.
     pub(crate) async fn settle<T>(
         &self,
         lane: &Lane,
@@ -79,12 +79,12 @@ impl Attempts {
         result
     }
 
-    /// An answer has come: the next failure is the first one again.
+    /// A response arrived: the back-off starts over.
     pub(crate) fn succeeded(&self) {
         self.failures.set(0);
     }
 
-    /// A server that is gone is not asked as fast as we can.
+    /// Backs off, so that a server that is down is not flooded with connection attempts.
     pub(crate) async fn pause(&self, lane: &Lane) {
         let failures = self.failures.replace((self.failures.get() + 1).min(16));
         let pause = (SHORTEST_PAUSE * 2u32.saturating_pow(failures)).min(LONGEST_PAUSE);
@@ -97,10 +97,10 @@ impl Attempts {
     }
 }
 
-/// What is said of requests that the end of the run cut off.
-pub(crate) const CUT_OFF: &str = "not answered when the run was over";
+/// Error text for requests that the end of the run cut off.
+pub(crate) const CUT_OFF: &str = "no response when the run ended";
 
-/// Waits for something, but not longer than the slot's deadline or the run's end; then it says `Timeout` or `CutOff`.
+/// Waits for a future, but not past the slot's deadline (`Timeout`) or the end of the run (`CutOff`).
 pub(crate) async fn in_time<T>(
     lane: &Lane,
     slot: &Slot,

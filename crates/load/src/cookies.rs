@@ -1,38 +1,38 @@
-//! A user's cookies: what `Set-Cookie` fields asked for, sent back where they belong (RFC 6265, a subset).
+//! A user's cookies: stored from `Set-Cookie`, sent back where they apply (a subset of RFC 6265).
 //!
-//! Heeded: `Domain` (when the host lies within it and it has a dot; there is no list of public suffixes), `Path`, `Secure`,
-//! `Max-Age`, `Expires`. Not heeded: `HttpOnly` and `SameSite`, which are for scripts and other sites.
+//! Supported: `Domain` (if the host lies within it and it contains a dot; there is no public suffix list), `Path`,
+//! `Secure`, `Max-Age`, `Expires`. Ignored: `HttpOnly` and `SameSite`, which concern scripts and other sites.
 
 use std::time::{Duration, SystemTime};
 
-use crate::plan::Origin;
+use crate::scenario::Origin;
 
-/// A user has no more; the oldest go first.
+/// Cookies kept per user; the oldest are dropped first.
 const MOST_COOKIES: usize = 50;
-/// Longer ones are not kept.
+/// Longest `Set-Cookie` field that is stored, in bytes.
 const LONGEST: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cookie {
     name: String,
     value: String,
-    /// The host that set it, or the domain that it named.
+    /// The host that set it, or its `Domain` attribute.
     domain: String,
-    /// Only the very host.
+    /// Sent to exactly this host only.
     host_only: bool,
     path: String,
     secure: bool,
     expires: Option<SystemTime>,
 }
 
-/// All of one user.
+/// All cookies of one user.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Jar {
     cookies: Vec<Cookie>,
 }
 
 impl Jar {
-    /// Takes one `Set-Cookie` field of an answer to a request for `path`. What makes no sense is ignored, as browsers do.
+    /// Stores one `Set-Cookie` field of a response to a request for `path`. Invalid fields are ignored, as browsers do.
     pub(crate) fn set(&mut self, field: &[u8], origin: &Origin, path: &str, now: SystemTime) {
         let Some(cookie) = read(field, origin, path, now) else { return };
         self.cookies.retain(|known| {
@@ -46,7 +46,7 @@ impl Jar {
         }
     }
 
-    /// The value of `Cookie` for a request, `given` in front; `None` for none.
+    /// The value of the `Cookie` field for a request, starting with `given`; `None` if there are no cookies.
     pub(crate) fn line(
         &self,
         given: Option<&str>,
@@ -129,7 +129,7 @@ fn is_within(host: &str, domain: &str) -> bool {
     host == domain || (!is_address && host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// The path up to its last slash; that alone when it is the first.
+/// The path up to its last slash, or `/` (RFC 6265, 5.1.4).
 fn folder(path: &str) -> &str {
     match path.rfind('/') {
         Some(at @ 1..) => &path[..at],
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn where_they_belong() {
+    fn cookies_are_sent_where_they_apply() {
         for (fields, host, path, expected) in [
             (&["a=1"][..], "www.example.com", "/shop/x", Some("a=1")),
             (&["a=1"], "www.example.com", "/shop", Some("a=1")),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn they_do_not_pile_up() {
+    fn the_number_of_cookies_is_bounded() {
         let now = SystemTime::now();
         let mut jar = Jar::default();
         let local = origin("localhost", false);

@@ -1,23 +1,23 @@
-//! An answer while it comes in, and whether it is right.
+//! A response while it is being received, and whether it passes the checks.
 
 use sha2::{Digest, Sha256};
 
 use crate::clock::Moment;
 use crate::h1::head::Head;
 use crate::h1::reader::Sink;
-use crate::job::{Answer, Failure, Job};
+use crate::job::{Failure, Job, Response};
 use crate::lane::Lane;
-use crate::outcome::Seen;
-use crate::plan::{Checks, Length};
+use crate::outcome::ServerInfo;
+use crate::scenario::{Checks, Length};
 use crate::timing;
 
-/// Bodies that a regular expression looks at are kept up to here; what follows is not looked at.
+/// Longest prefix of a body that is kept for the regular expression, in bytes; the rest is not matched.
 const LONGEST_KEPT: usize = 16 * 1024 * 1024;
 
-/// What has come of an answer.
+/// What has been received of a response.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    pub answer: Answer,
+    pub response: Response,
     hash: Option<Sha256>,
     kept: Vec<u8>,
     software: Option<String>,
@@ -26,9 +26,9 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Begins anew.
+    /// Clears everything for the next response.
     pub(crate) fn reset(&mut self) {
-        self.answer = Answer::default();
+        self.response = Response::default();
         self.hash = None;
         self.kept.clear();
         self.cookies.clear();
@@ -36,7 +36,7 @@ impl Incoming {
 
     pub(crate) fn field(&mut self, name: &str, value: &[u8]) {
         if name.eq_ignore_ascii_case("server-timing") {
-            self.answer.timing = timing::parse(value).or(self.answer.timing);
+            self.response.timing = timing::parse(value).or(self.response.timing);
         } else if name.eq_ignore_ascii_case("set-cookie") {
             self.cookies.push(value.to_vec());
         } else if name.eq_ignore_ascii_case("server") {
@@ -45,7 +45,7 @@ impl Incoming {
     }
 
     pub(crate) fn body(&mut self, bytes: &[u8], checks: &Checks) {
-        self.answer.length += bytes.len() as u64;
+        self.response.length += bytes.len() as u64;
         if checks.sha256.is_some() {
             self.hash.get_or_insert_default().update(bytes);
         }
@@ -55,36 +55,36 @@ impl Incoming {
         }
     }
 
-    /// The answer is whole: judges and counts it.
+    /// The response is complete: checks and records it.
     pub(crate) fn finish(&mut self, lane: &Lane, job: &Job, sent: Moment, now: Moment, protocol: &str) {
-        self.answer.sent = sent;
-        self.answer.end = now;
+        self.response.sent = sent;
+        self.response.end = now;
         let verdict = self.judge(lane, job);
         let mut recorder = lane.recorder.borrow_mut();
         match verdict {
             None => {
-                recorder.right(job, &self.answer);
-                if recorder.seen.is_none() {
-                    recorder.seen = Some(Seen {
+                recorder.succeeded(job, &self.response);
+                if recorder.server.is_none() {
+                    recorder.server = Some(ServerInfo {
                         software: self.software.take(),
                         protocol: protocol.to_owned(),
                         tls: lane.tls(),
-                        length: self.answer.length,
+                        length: self.response.length,
                     });
                 }
             }
-            Some((failure, text)) => recorder.wrong(job, &self.answer, failure, &text),
+            Some((failure, text)) => recorder.rejected(job, &self.response, failure, &text),
         }
     }
 
     fn judge(&mut self, lane: &Lane, job: &Job) -> Option<(Failure, String)> {
-        let checks = &lane.run.plan.checks;
-        let Answer { status, length, .. } = self.answer;
-        let right = match checks.statuses.as_slice() {
+        let checks = &lane.run.scenario.checks;
+        let Response { status, length, .. } = self.response;
+        let accepted = match checks.statuses.as_slice() {
             [] => status < 400,
             ranges => ranges.iter().any(|(first, last)| (*first..=*last).contains(&status)),
         };
-        if !right {
+        if !accepted {
             return Some((Failure::Status, format!("status {status}")));
         }
         let expected = match checks.length {
@@ -93,7 +93,7 @@ impl Incoming {
             Some(Length::Same) => lane.run.first_length(job.kind, length),
         };
         if length != expected {
-            return Some((Failure::Length, format!("body of {length} bytes instead of {expected}")));
+            return Some((Failure::Length, format!("body of {length} bytes, expected {expected}")));
         }
         if let Some(expected) = &checks.sha256 {
             let hash = self.hash.take().unwrap_or_default().finalize();
@@ -108,15 +108,15 @@ impl Incoming {
     }
 }
 
-/// Incoming HTTP/1 bytes on their way into an [`Incoming`].
-pub(crate) struct Receiving<'a> {
+/// Feeds parsed HTTP/1 responses into an [`Incoming`].
+pub(crate) struct ResponseSink<'a> {
     pub incoming: &'a mut Incoming,
     pub checks: &'a Checks,
     pub to_head: bool,
     pub wants_fields: bool,
 }
 
-impl Sink for Receiving<'_> {
+impl Sink for ResponseSink<'_> {
     fn to_head(&self) -> bool {
         self.to_head
     }
@@ -130,7 +130,7 @@ impl Sink for Receiving<'_> {
     }
 
     fn head(&mut self, head: &Head) {
-        self.incoming.answer.status = head.status;
+        self.incoming.response.status = head.status;
     }
 
     fn body(&mut self, bytes: &[u8]) {

@@ -1,4 +1,4 @@
-//! What one user is to send next.
+//! The source of one user's next request.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,37 +13,37 @@ use crate::cookies::Jar;
 use crate::exchange::Incoming;
 use crate::job::Job;
 use crate::lane::{Lane, Slot};
-use crate::plan::{Think, Traffic};
 use crate::prepare::Kind;
+use crate::scenario::{Think, Traffic};
 
 pub(crate) struct Feed {
     lane: Rc<Lane>,
     pub slot: Rc<Slot>,
-    /// Begun and not answered, through no fault of the server: sent again.
-    again: VecDeque<Job>,
+    /// Sent but not processed, through no fault of the server: sent again.
+    retries: VecDeque<Job>,
     rounds_left: u64,
     think: Option<Think>,
     thinking: Option<Pin<Box<Sleep>>>,
-    /// When cookies are kept.
+    /// Set if cookies are kept.
     jar: Option<Jar>,
 }
 
 impl Feed {
     pub(crate) fn new(lane: Rc<Lane>) -> Feed {
         let slot = lane.enter();
-        let plan = &lane.run.plan;
-        let think = match &plan.traffic {
+        let scenario = &lane.run.scenario;
+        let think = match &scenario.traffic {
             Traffic::Closed { think, .. } => Some(*think),
             _ => None,
         };
-        let rounds_left = plan.stop.rounds.filter(|_| think.is_some()).unwrap_or(u64::MAX);
-        let jar = plan.cookies.then(Jar::default);
-        Feed { jar, slot, again: VecDeque::new(), rounds_left, think, thinking: None, lane }
+        let rounds_left = scenario.stop.rounds.filter(|_| think.is_some()).unwrap_or(u64::MAX);
+        let jar = scenario.cookies.then(Jar::default);
+        Feed { jar, slot, retries: VecDeque::new(), rounds_left, think, thinking: None, lane }
     }
 
-    /// The next request, as soon as it is due; `None` when there will be none.
+    /// The next request, as soon as it is due; `None` if there will be no more.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, now: Moment) -> Poll<Option<Job>> {
-        if let Some(job) = self.again.pop_front() {
+        if let Some(job) = self.retries.pop_front() {
             return Poll::Ready(Some(job));
         }
         let job = match self.think {
@@ -63,7 +63,7 @@ impl Feed {
         }
         let began = run.began();
         if began == NEVER {
-            // The others are still connecting; the thread wakes us when all have begun.
+            // The others are still connecting; the thread wakes this user when all have begun.
             return Poll::Pending;
         }
         if let Some(sleep) = &mut self.thinking {
@@ -81,8 +81,8 @@ impl Feed {
         Poll::Ready(Some(Job { kind, due: now, counted }))
     }
 
-    /// There was an answer, or none: now the user thinks.
-    pub(crate) fn answered(&mut self) {
+    /// A request has ended, with or without a response: start the think time.
+    pub(crate) fn finished(&mut self) {
         let pause = match self.think {
             None | Some(Think::None) => return,
             Some(Think::Fixed(pause)) => pause,
@@ -93,14 +93,14 @@ impl Feed {
         }
     }
 
-    /// The `Cookie` line for a request; `None` when it has none but its own, or none at all.
+    /// The value of the `Cookie` field for a request; `None` if the prepared message is right as it is.
     pub(crate) fn cookie(&self, kind: &Kind) -> Option<String> {
         let jar = self.jar.as_ref()?;
         let origin = &self.lane.run.prepared.origins[kind.origin];
         jar.line(kind.cookie.as_deref(), origin, &kind.path, SystemTime::now())
     }
 
-    /// Takes the cookies that an answer sets.
+    /// Stores the cookies that a response sets.
     pub(crate) fn keep_cookies(&mut self, kind: &Kind, incoming: &Incoming) {
         let Some(jar) = &mut self.jar else { return };
         let origin = &self.lane.run.prepared.origins[kind.origin];
@@ -109,9 +109,9 @@ impl Feed {
         }
     }
 
-    /// To be sent before anything else.
-    pub(crate) fn again(&mut self, job: Job) {
-        self.again.push_back(job);
+    /// Queues a request to be sent before any other.
+    pub(crate) fn retry(&mut self, job: Job) {
+        self.retries.push_back(job);
     }
 }
 

@@ -1,23 +1,23 @@
-//! The threads' shares put together.
+//! Combines the results of all threads.
 
 use std::time::Duration;
 
 use crate::clock::{Moment, NEVER};
 use crate::histogram::Histogram;
-use crate::outcome::{Bytes, Errors, Outcome, Seen};
-use crate::plan::{Think, Traffic};
+use crate::outcome::{Bytes, Errors, Outcome, ServerInfo};
 use crate::recorder::MOST_KINDS;
+use crate::scenario::{Think, Traffic};
 use crate::shared::Shared;
-use crate::thread::Left;
+use crate::thread::ThreadResult;
 
 /// The outcome of a run whose counted part began at `began`.
 pub(crate) fn outcome(
     shared: &Shared,
-    left: Vec<Left>,
+    results: Vec<ThreadResult>,
     started_at: jiff::Timestamp,
     began: Moment,
 ) -> Outcome {
-    let last = left.iter().map(|left| left.recorder.last_answer).max().unwrap_or(began).max(began);
+    let last = results.iter().map(|result| result.recorder.last_response).max().unwrap_or(began).max(began);
     let now = shared.clock.now();
     let last = match shared.end() {
         NEVER if last > began => last,
@@ -26,9 +26,9 @@ pub(crate) fn outcome(
     let seconds = Duration::from_nanos(last.saturating_sub(began)).as_secs_f64();
     let threads = shared.published.len();
     let names = names(shared);
-    let shares = left.into_iter().map(|left| {
+    let shares = results.into_iter().map(|result| {
         let mut one = empty(started_at, seconds);
-        add(&mut one, left, &names);
+        add(&mut one, result, &names);
         one
     });
     let merged = shares.reduce(|mut all, one| {
@@ -42,9 +42,9 @@ pub(crate) fn outcome(
     all
 }
 
-fn add(outcome: &mut Outcome, mut left: Left, names: &[String]) {
-    let record = left.recorder.finish(names);
-    let recorder = left.recorder;
+fn add(outcome: &mut Outcome, mut result: ThreadResult, names: &[String]) {
+    let record = result.recorder.finish(names);
+    let recorder = result.recorder;
     outcome.sent = recorder.sent;
     outcome.ok = recorder.ok;
     outcome.statuses = record.statuses;
@@ -57,12 +57,12 @@ fn add(outcome: &mut Outcome, mut left: Left, names: &[String]) {
     outcome.first_byte = record.first_byte;
     outcome.course = record.course;
     outcome.stages = record.stages;
-    outcome.cpu_seconds = left.cpu.as_secs_f64();
+    outcome.cpu_seconds = result.cpu.as_secs_f64();
     outcome.requests = record.requests;
-    outcome.server = recorder.seen.unwrap_or_default();
+    outcome.server = recorder.server.unwrap_or_default();
 }
 
-/// One name for each kind that is kept apart.
+/// One name for each kind of request that is reported separately.
 fn names(shared: &Shared) -> Vec<String> {
     let kinds = &shared.prepared.kinds;
     if kinds.len() == 1 {
@@ -75,9 +75,9 @@ fn names(shared: &Shared) -> Vec<String> {
     names
 }
 
-/// Closed models: what users would have seen who do not wait for each other.
+/// Closed models: adds the distribution that users who do not wait for each other would have seen.
 fn correct(outcome: &mut Outcome, shared: &Shared) {
-    let Traffic::Closed { think, .. } = &shared.plan.traffic else { return };
+    let Traffic::Closed { think, .. } = &shared.scenario.traffic else { return };
     let think = match think {
         Think::None => Duration::ZERO,
         Think::Fixed(pause) => *pause,
@@ -109,6 +109,6 @@ fn empty(started_at: jiff::Timestamp, seconds: f64) -> Outcome {
         cpu_seconds: 0.0,
         busy: 0.0,
         requests: Vec::new(),
-        server: Seen::default(),
+        server: ServerInfo::default(),
     }
 }

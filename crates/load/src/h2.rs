@@ -1,4 +1,4 @@
-//! HTTP/2 by the `h2` crate: each stream is a user of its own; those of one connection share it.
+//! HTTP/2 by the `h2` crate: each stream is a user; the streams of one connection share it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,108 +22,108 @@ use crate::job::{Failure, Job};
 use crate::lane::Lane;
 use crate::stream::Stream;
 
-/// What a server may send before we take it: no answer waits for our leave.
+/// Flow control windows large enough that no response waits for a window update.
 const STREAM_WINDOW: u32 = 16 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
 const LARGEST_FRAME: u32 = 64 << 10;
-/// A request that a server refuses to look at is sent again so often.
+/// How often a request is sent again after the server refused it unprocessed.
 const MOST_REFUSALS: u32 = 5;
 
-/// The connection that some streams share: one to each origin.
+/// The connections that some streams share, one per origin.
 #[derive(Default)]
-pub(crate) struct Link(RefCell<HashMap<usize, Rc<Shared>>>);
+pub(crate) struct SharedConnections(RefCell<HashMap<usize, Rc<SharedConnection>>>);
 
 #[derive(Default)]
-struct Shared {
-    /// Held while a connection is opened, so that the others wait for it.
+struct SharedConnection {
+    /// Locked while a connection is opened, so that the others wait for it.
     sender: Mutex<Option<SendRequest<Bytes>>>,
 }
 
-/// Asks on one stream after the other until there is nothing more to ask.
-pub(crate) async fn stream(lane: Rc<Lane>, link: Rc<Link>) {
+/// Sends one request after the other until there are no more.
+pub(crate) async fn stream(lane: Rc<Lane>, shared: Rc<SharedConnections>) {
     let feed = Feed::new(lane.clone());
-    feed.slot.watched().await;
+    feed.slot.register_waker().await;
     let mut user = User {
         lane,
         feed,
-        link,
+        shared,
         senders: HashMap::new(),
         attempts: Attempts::default(),
         incoming: Incoming::default(),
     };
     if user.lane.run.is_closed() {
         let origin = user.lane.run.prepared.kinds[0].origin;
-        // Whoever fails here tries again when there is something to ask, and then it counts.
+        // If this fails, the first request tries again and counts the failure.
         let _ = user.sender(origin).await;
     }
-    user.ask().await;
+    user.run().await;
 }
 
 struct User {
     lane: Rc<Lane>,
     feed: Feed,
-    link: Rc<Link>,
+    shared: Rc<SharedConnections>,
     /// By origin.
     senders: HashMap<usize, SendRequest<Bytes>>,
     attempts: Attempts,
     incoming: Incoming,
 }
 
-/// What became of a request.
-enum Fate {
-    /// A whole answer.
-    Whole,
-    /// The server says that it has not looked at it.
+/// The result of a request.
+enum Exchanged {
+    /// A complete response.
+    Complete,
+    /// The server did not process it.
     Refused(String),
     Failed(Failure, String),
 }
 
 impl User {
-    async fn ask(&mut self) {
+    async fn run(&mut self) {
         while let Some(job) = poll_fn(|cx| self.feed.poll(cx, self.lane.now())).await {
             let mut refusals = 0;
-            let fate = loop {
+            let result = loop {
                 match self.exchange(&job).await {
-                    Fate::Refused(why) if refusals == MOST_REFUSALS => {
-                        break Fate::Failed(Failure::Read, why);
+                    Exchanged::Refused(why) if refusals == MOST_REFUSALS => {
+                        break Exchanged::Failed(Failure::Read, why);
                     }
-                    Fate::Refused(_) => refusals += 1,
-                    fate => break fate,
+                    Exchanged::Refused(_) => refusals += 1,
+                    result => break result,
                 }
             };
-            self.feed.answered();
-            match fate {
-                Fate::Failed(failure, text) => {
+            self.feed.finished();
+            match result {
+                Exchanged::Failed(failure, text) => {
                     self.lane.recorder.borrow_mut().failed(&job, failure, &text, self.lane.now());
                     self.feed.slot.unavailable();
                     if !matches!(failure, Failure::Timeout | Failure::CutOff) {
                         self.attempts.pause(&self.lane).await;
                     }
                 }
-                Fate::Whole | Fate::Refused(_) => self.attempts.succeeded(),
+                Exchanged::Complete | Exchanged::Refused(_) => self.attempts.succeeded(),
             }
         }
     }
 
-    async fn exchange(&mut self, job: &Job) -> Fate {
+    async fn exchange(&mut self, job: &Job) -> Exchanged {
         let lane = self.lane.clone();
         let kind = &lane.run.prepared.kinds[job.kind];
         let sender = match self.sender(kind.origin).await {
             Ok(sender) => sender,
-            Err((failure, text)) => return Fate::Failed(failure, text),
+            Err((failure, text)) => return Exchanged::Failed(failure, text),
         };
-        let patience = nanoseconds(lane.run.plan.timeouts.request);
+        let timeout = nanoseconds(lane.run.scenario.timeouts.request);
         let slot = self.feed.slot.clone();
-        slot.deadline.set(lane.now().saturating_add(patience));
+        slot.deadline.set(lane.now().saturating_add(timeout));
         let mut sender = match in_time(&lane, &slot, sender.ready()).await {
             Ok(Ok(sender)) => sender,
             Ok(Err(error)) => return self.lost(kind.origin, &error),
             Err(failure) => return late(failure),
         };
         let sent = lane.now();
-        slot.deadline.set(sent.saturating_add(patience));
+        slot.deadline.set(sent.saturating_add(timeout));
         let Some(mut request) = kind.request.clone() else {
-            return Fate::Failed(Failure::Write, "a request that HTTP/2 cannot carry".to_owned());
+            return Exchanged::Failed(Failure::Write, "a request that HTTP/2 cannot carry".to_owned());
         };
         if let Some(line) = self.feed.cookie(kind)
             && let Ok(value) = http_types::HeaderValue::try_from(line)
@@ -131,23 +131,23 @@ impl User {
             request.headers_mut().insert(http_types::header::COOKIE, value);
         }
         self.incoming.reset();
-        let answered = match sender.send_request(request, kind.body.is_empty()) {
+        let result = match sender.send_request(request, kind.body.is_empty()) {
             Err(error) => return self.lost(kind.origin, &error),
             Ok((response, mut body)) => {
                 if !kind.body.is_empty()
                     && let Err(error) = body.send_data(kind.body.clone(), true)
                 {
-                    return Fate::Failed(Failure::Write, describe(&error));
+                    return Exchanged::Failed(Failure::Write, describe(&error));
                 }
                 self.senders.insert(kind.origin, sender);
                 in_time(&lane, &slot, receive(&lane, &mut self.incoming, response)).await
             }
         };
-        match answered {
+        match result {
             Ok(Ok(())) => {
                 self.feed.keep_cookies(kind, &self.incoming);
                 self.incoming.finish(&lane, job, sent, lane.now(), "HTTP/2");
-                Fate::Whole
+                Exchanged::Complete
             }
             Ok(Err(error)) => self.lost(kind.origin, &error),
             Err(failure) => late(failure),
@@ -155,7 +155,7 @@ impl User {
     }
 
     /// An error of the connection or of the stream alone.
-    fn lost(&mut self, origin: usize, error: &h2::Error) -> Fate {
+    fn lost(&mut self, origin: usize, error: &h2::Error) -> Exchanged {
         let text = describe(error);
         if !error.is_reset() {
             self.senders.remove(&origin);
@@ -163,48 +163,48 @@ impl User {
         let refused = error.reason() == Some(Reason::REFUSED_STREAM)
             || (error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::NO_ERROR));
         match refused {
-            true => Fate::Refused(text),
-            false => Fate::Failed(Failure::Read, text),
+            true => Exchanged::Refused(text),
+            false => Exchanged::Failed(Failure::Read, text),
         }
     }
 
-    /// The connection to an origin, which is opened by whoever needs it first.
+    /// The connection to an origin; the first user that needs it opens it.
     async fn sender(&mut self, origin: usize) -> Result<SendRequest<Bytes>, (Failure, String)> {
         match self.senders.remove(&origin) {
             Some(sender) => Ok(sender),
-            // In a box: opening takes much memory for a short time, and there may be 100,000 streams.
+            // Boxed: opening takes much memory for a short time, and there may be 100,000 streams.
             None => Box::pin(self.shared_sender(origin)).await,
         }
     }
 
     async fn shared_sender(&self, origin: usize) -> Result<SendRequest<Bytes>, (Failure, String)> {
         let (lane, slot) = (&self.lane, &self.feed.slot);
-        let shared = self.link.0.borrow_mut().entry(origin).or_default().clone();
-        let deadline = lane.now().saturating_add(nanoseconds(lane.run.plan.timeouts.connect));
+        let shared = self.shared.0.borrow_mut().entry(origin).or_default().clone();
+        let deadline = lane.now().saturating_add(nanoseconds(lane.run.scenario.timeouts.connect));
         let attempt = async {
             slot.deadline.set(deadline);
-            let mut place = match in_time(lane, slot, shared.sender.lock()).await {
-                Ok(place) => place,
+            let mut current = match in_time(lane, slot, shared.sender.lock()).await {
+                Ok(current) => current,
                 Err(Failure::Timeout) => {
-                    let name = lane.run.targets[origin].name();
+                    let name = lane.run.endpoints[origin].name();
                     return Err((Failure::ConnectTimeout, format!("no connection to {name} in time")));
                 }
                 Err(failure) => return Err((failure, CUT_OFF.to_owned())),
             };
-            if let Some(sender) = place.clone()
+            if let Some(sender) = current.clone()
                 && is_open(sender.clone()).await
             {
                 return Ok(sender);
             }
             let sender = open(lane, &self.feed, &Attempts::default(), origin).await?;
-            *place = Some(sender.clone());
+            *current = Some(sender.clone());
             Ok(sender)
         };
         self.attempts.settle(lane, attempt).await
     }
 }
 
-/// Whether a connection still takes requests.
+/// Whether a connection still accepts requests.
 async fn is_open(mut sender: SendRequest<Bytes>) -> bool {
     poll_fn(|cx| Poll::Ready(!matches!(sender.poll_ready(cx), Poll::Ready(Err(_))))).await
 }
@@ -216,7 +216,7 @@ async fn open(
     origin: usize,
 ) -> Result<SendRequest<Bytes>, (Failure, String)> {
     let stream = attempts.open(lane, &feed.slot, origin).await?;
-    let name = lane.run.targets[origin].name();
+    let name = lane.run.endpoints[origin].name();
     if matches!(&stream, Stream::Tls(_)) && stream.alpn() != Some(b"h2") {
         return Err((
             Failure::Connect,
@@ -224,7 +224,7 @@ async fn open(
         ));
     }
     lane.note_tls(&stream);
-    let counted = Counted { stream, lane: lane.clone() };
+    let stream = CountingStream { stream, lane: lane.clone() };
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -232,8 +232,8 @@ async fn open(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(LARGEST_FRAME)
         .max_concurrent_reset_streams(1024);
-    feed.slot.deadline.set(lane.now().saturating_add(nanoseconds(lane.run.plan.timeouts.connect)));
-    let opened = in_time(lane, &feed.slot, builder.handshake(counted)).await;
+    feed.slot.deadline.set(lane.now().saturating_add(nanoseconds(lane.run.scenario.timeouts.connect)));
+    let opened = in_time(lane, &feed.slot, builder.handshake(stream)).await;
     let (sender, connection) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => {
@@ -244,7 +244,7 @@ async fn open(
         }
         Err(failure) => return Err((failure, CUT_OFF.to_owned())),
     };
-    // Its errors reach each of its streams.
+    // Its errors also reach each of its streams.
     spawn_local(async move {
         let _ = connection.await;
     });
@@ -257,8 +257,8 @@ async fn receive(
     response: h2::client::ResponseFuture,
 ) -> Result<(), h2::Error> {
     let (head, mut body) = response.await?.into_parts();
-    incoming.answer.first_byte = lane.now();
-    incoming.answer.status = head.status.as_u16();
+    incoming.response.first_byte = lane.now();
+    incoming.response.status = head.status.as_u16();
     for (name, value) in &head.headers {
         incoming.field(name.as_str(), value.as_bytes());
     }
@@ -268,34 +268,34 @@ async fn receive(
 async fn take_body(lane: &Lane, incoming: &mut Incoming, body: &mut RecvStream) -> Result<(), h2::Error> {
     while let Some(data) = body.data().await {
         let data = data?;
-        incoming.body(&data, &lane.run.plan.checks);
+        incoming.body(&data, &lane.run.scenario.checks);
         body.flow_control().release_capacity(data.len())?;
     }
     body.trailers().await?;
     Ok(())
 }
 
-fn late(failure: Failure) -> Fate {
+fn late(failure: Failure) -> Exchanged {
     match failure {
-        Failure::CutOff => Fate::Failed(failure, CUT_OFF.to_owned()),
-        failure => Fate::Failed(failure, "no whole answer in time".to_owned()),
+        Failure::CutOff => Exchanged::Failed(failure, CUT_OFF.to_owned()),
+        failure => Exchanged::Failed(failure, "no complete response in time".to_owned()),
     }
 }
 
 fn describe(error: &h2::Error) -> String {
     match error.get_io() {
-        Some(error) => crate::target::describe(error),
+        Some(error) => crate::endpoint::describe(error),
         None => error.to_string(),
     }
 }
 
-/// Counts the bytes of a connection.
-struct Counted {
+/// A stream that counts its bytes.
+struct CountingStream {
     stream: Stream,
     lane: Rc<Lane>,
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountingStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -308,7 +308,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl Counted {
+impl CountingStream {
     fn count(&self, written: &Poll<std::io::Result<usize>>) {
         if let Poll::Ready(Ok(written)) = written {
             self.lane.recorder.borrow_mut().bytes.sent += *written as u64;
@@ -316,7 +316,7 @@ impl Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountingStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,5 +1,5 @@
-//! A histogram of microseconds that travels as text: base64 of HdrHistogram's own compressed format (V2), which the
-//! tools of that family read.
+//! A histogram of microseconds that is serialized as text: base64 of HdrHistogram's compressed format (V2), which the
+//! HdrHistogram tools can read.
 
 use std::io::Cursor;
 use std::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use serde::ser::Error as _;
 const LONGEST_US: u64 = 3_600_000_000;
 const DIGITS: u8 = 3;
 
-/// Microseconds from 1 to an hour, three significant digits; more counts as an hour.
+/// Microseconds from 1 to one hour, three significant digits; longer values count as one hour.
 #[derive(Debug, Clone)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
 
@@ -25,16 +25,16 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Adds what another one counted.
+    /// Adds the counts of another histogram.
     pub fn take(&mut self, other: &Histogram) {
-        // Same bounds on both sides, so nothing can be refused.
+        // Both have the same bounds, so this cannot fail.
         if let Err(error) = self.0.add(&other.0) {
-            unreachable!("histograms of like bounds: {error}");
+            unreachable!("histograms of equal bounds: {error}");
         }
     }
 
-    /// With what stalls kept from being sent filled in: behind every value longer than `interval_us` come those of the requests
-    /// that would have followed at that distance. An interval of 0 changes nothing.
+    /// Corrects for coordinated omission: for every value longer than `interval_us`, adds the values that requests sent
+    /// at that interval meanwhile would have had. An interval of 0 changes nothing.
     #[must_use]
     pub fn corrected(&self, interval_us: u64) -> Histogram {
         Histogram(self.0.clone_correct(interval_us))
@@ -75,7 +75,7 @@ impl<'de> serde::Deserialize<'de> for Histogram {
         let bytes = STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)?;
         let read: hdrhistogram::Histogram<u64> =
             Deserializer::new().deserialize(&mut Cursor::new(bytes)).map_err(D::Error::custom)?;
-        // Ours has bounds of its own, so that whatever is read can be merged.
+        // Copied into our own bounds, so that any histogram that was read can be merged.
         let mut histogram = Histogram::default();
         histogram.0.add(read).map_err(D::Error::custom)?;
         Ok(histogram)

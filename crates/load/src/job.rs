@@ -1,19 +1,19 @@
-//! A request on its way, and what became of it.
+//! A request to be sent and its result.
 
 use crate::clock::Moment;
 
-/// A request that is to be sent.
+/// A request to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Job {
     /// Which of [`crate::prepare::Prepared::kinds`].
     pub kind: usize,
-    /// When it was meant to be sent.
+    /// When it should be sent.
     pub due: Moment,
-    /// It is no part of the warm-up.
+    /// It is not part of the warm-up.
     pub counted: bool,
 }
 
-/// Why there was no right answer.
+/// Why a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
     Connect,
@@ -27,18 +27,18 @@ pub(crate) enum Failure {
     CutOff,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub status: u16,
-    /// Of the body, its coding undone.
+    /// Length of the decoded body.
     pub length: u64,
     /// When its request was sent.
     pub sent: Moment,
-    /// When its first byte came.
+    /// When its first byte was received.
     pub first_byte: Moment,
-    /// When its last byte came.
+    /// When its last byte was received.
     pub end: Moment,
-    /// What the server says of where the time went.
+    /// The server's own account of where the time went.
     pub timing: Option<crate::timing::Timing>,
 }

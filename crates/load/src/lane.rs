@@ -1,4 +1,4 @@
-//! One thread of a run: what its users share, who waits for work, and whose time is up.
+//! One thread of a run: what its users share, its queue, and its timeouts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,46 +13,46 @@ use crate::recorder::Recorder;
 use crate::shared::Shared;
 use crate::stream::Stream;
 
-/// Read at once from a connection at most.
+/// Size of the read buffer in bytes.
 const BUFFER: usize = 64 * 1024;
 
 pub(crate) struct Lane {
     pub run: Arc<Shared>,
     pub recorder: RefCell<Recorder>,
-    /// What was just read; nobody keeps anything in it between two polls.
+    /// Holds the bytes of one read; empty between two polls.
     pub buffer: RefCell<Box<[u8]>>,
     pub last_head: RefCell<LastHead>,
     slots: RefCell<slab::Slab<Rc<Slot>>>,
-    /// Open models: what is due and waits for a connection.
+    /// Open models: requests that are due and wait for a connection.
     pub queue: RefCell<VecDeque<Job>>,
     idle: RefCell<Vec<Rc<Slot>>>,
-    /// Nothing more will come into the queue.
+    /// The queue will not grow any more.
     pub drained: Cell<bool>,
-    /// The run is over for what is still under way.
+    /// Requests in flight are to be cut off.
     pub cut: Cell<bool>,
-    /// No request begins any more.
+    /// No more requests are started.
     pub ended: tokio::sync::Notify,
-    /// The last slot is gone.
-    pub deserted: tokio::sync::Notify,
-    /// What TLS was agreed on first.
+    /// The last slot was removed.
+    pub empty: tokio::sync::Notify,
+    /// TLS version and cipher of the first connection.
     tls: RefCell<Option<String>>,
 }
 
-/// Where a task of a user (or of a stream) can be found: coarse timers instead of one for each request.
+/// The handle of a user's (or stream's) task: one coarse timer for all instead of a timer per request.
 #[derive(Debug)]
 pub(crate) struct Slot {
     key: Cell<usize>,
-    /// When what is under way has taken too long.
+    /// When the current operation times out.
     pub deadline: Cell<Moment>,
-    /// It has.
+    /// It has timed out.
     pub expired: Cell<bool>,
     idle: Cell<bool>,
     waker: RefCell<Waker>,
 }
 
 impl Slot {
-    /// Notes the task that it is called in as the one to be woken.
-    pub(crate) async fn watched(&self) {
+    /// Registers the current task as the one to wake.
+    pub(crate) async fn register_waker(&self) {
         std::future::poll_fn(|cx| {
             self.waker.borrow_mut().clone_from(cx.waker());
             Poll::Ready(())
@@ -60,7 +60,7 @@ impl Slot {
         .await;
     }
 
-    /// No work is taken for the time being.
+    /// Takes this slot out of the list of idle ones.
     pub(crate) fn unavailable(&self) {
         self.idle.set(false);
     }
@@ -83,7 +83,7 @@ impl Lane {
             drained: Cell::new(false),
             cut: Cell::new(false),
             ended: tokio::sync::Notify::new(),
-            deserted: tokio::sync::Notify::new(),
+            empty: tokio::sync::Notify::new(),
             tls: RefCell::default(),
         }
     }
@@ -92,7 +92,7 @@ impl Lane {
         self.run.clock.now()
     }
 
-    /// Notes how a connection is encrypted.
+    /// Records how a connection is encrypted.
     pub(crate) fn note_tls(&self, stream: &Stream) {
         let mut tls = self.tls.borrow_mut();
         if tls.is_none() {
@@ -100,12 +100,12 @@ impl Lane {
         }
     }
 
-    /// How connections are encrypted.
+    /// TLS version and cipher of the first connection.
     pub(crate) fn tls(&self) -> Option<String> {
         self.tls.borrow().clone()
     }
 
-    /// A place for a task; given back by [`Lane::leave`].
+    /// A new slot for a task; removed by [`Lane::leave`].
     pub(crate) fn enter(&self) -> Rc<Slot> {
         let slot = Rc::new(Slot {
             key: Cell::new(0),
@@ -122,7 +122,7 @@ impl Lane {
         let mut slots = self.slots.borrow_mut();
         slots.remove(slot.key.get());
         if slots.is_empty() {
-            self.deserted.notify_one();
+            self.empty.notify_one();
         }
     }
 
@@ -130,8 +130,8 @@ impl Lane {
         self.slots.borrow().len()
     }
 
-    /// Wakes whoever waits for longer than he may.
-    pub(crate) fn sweep(&self, now: Moment) {
+    /// Wakes every task whose deadline has passed.
+    pub(crate) fn expire(&self, now: Moment) {
         for (_, slot) in self.slots.borrow().iter() {
             if slot.deadline.get() <= now {
                 slot.deadline.set(NEVER);
@@ -141,15 +141,15 @@ impl Lane {
         }
     }
 
-    /// Something has changed that concerns all.
+    /// Wakes all tasks after a change that concerns them all.
     pub(crate) fn wake_all(&self) {
         for (_, slot) in self.slots.borrow().iter() {
             slot.wake();
         }
     }
 
-    /// A request is due. Whether somebody was waiting for it.
-    pub(crate) fn hand_over(&self, job: Job) -> bool {
+    /// Queues a request that is due. Returns whether an idle task was woken for it.
+    pub(crate) fn enqueue(&self, job: Job) -> bool {
         self.queue.borrow_mut().push_back(job);
         while let Some(slot) = self.idle.borrow_mut().pop() {
             if slot.idle.take() {
@@ -160,7 +160,7 @@ impl Lane {
         false
     }
 
-    /// The longest waiting request of an open model. `None` when there will be none.
+    /// The oldest request in the queue of an open model; `None` if there will be no more.
     pub(crate) fn poll_queue(&self, slot: &Rc<Slot>, now: Moment) -> Poll<Option<Job>> {
         if now < self.run.end()
             && !self.cut.get()

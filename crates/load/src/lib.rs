@@ -1,6 +1,6 @@
-//! The load generator: Pacer x Stop x Transport x Recorder.
+//! The load generator: pacing, stop conditions, transports and recording.
 //!
-//! Shares no HTTP code with `http`: the judge does not use the judged's parser.
+//! Shares no HTTP code with `http`: a server must not be measured with its own parser.
 #![forbid(unsafe_code)]
 
 mod arrivals;
@@ -8,6 +8,7 @@ pub mod bands;
 mod clock;
 mod connect;
 mod cookies;
+mod endpoint;
 mod exchange;
 mod feed;
 mod finish;
@@ -20,14 +21,13 @@ mod lane;
 mod merge;
 mod order;
 pub mod outcome;
-pub mod plan;
 mod prepare;
 mod recorder;
 mod run;
+pub mod scenario;
 mod schedule;
 mod shared;
 mod stream;
-mod target;
 mod thread;
 mod timer;
 mod timing;
@@ -37,67 +37,67 @@ mod validate;
 
 pub use histogram::Histogram;
 pub use outcome::Outcome;
-pub use plan::Plan;
+pub use scenario::Scenario;
 
 use std::time::Duration;
 
-/// How a run stands, for those who watch it.
+/// The state of a run, for live display.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
-    /// Since the counted part began; `None` during the warm-up.
+    /// Time since the counted part began; `None` during the warm-up.
     pub elapsed: Option<Duration>,
-    /// How much of the run is over, from 0 to 1.
+    /// The completed part of the run, from 0 to 1.
     pub done: f64,
-    /// Requests begun so far.
+    /// Requests started so far.
     pub sent: u64,
-    /// Right answers so far.
+    /// Successful responses so far.
     pub ok: u64,
-    /// Wrong or missing ones so far.
+    /// Failed requests so far.
     pub errors: u64,
-    /// Under way now.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// Since the last look: right answers per second, and percentiles of their latency in microseconds.
+    /// Successful responses per second since the last report; the times below cover the same period.
     pub rate: f64,
-    /// Median.
+    /// Median latency in microseconds.
     pub p50_us: u64,
-    /// 99th percentile.
+    /// 99th percentile of the latency in microseconds.
     pub p99_us: u64,
-    /// The longest.
+    /// Longest latency in microseconds.
     pub max_us: u64,
 }
 
-/// What a watcher says to a run.
+/// Whether a run goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Go on.
-    Go,
-    /// End now as if the time were up; what was seen is kept.
-    End,
+pub enum Flow {
+    /// Continue.
+    Continue,
+    /// Stop now, as at the end of the run; results so far are kept.
+    Stop,
 }
 
-/// Runs `plan` and blocks until it is over, at the latest `timeouts.grace` after its end. A run that ends by count and has no
-/// end in time waits for its last answers as long as `timeouts.request` allows; in an open model what was due and found no
-/// connection by then is `unsent`. `watch` is called about ten times a second on
-/// the calling thread.
+/// Runs `scenario` and blocks until it is over, at most `timeouts.grace` after its end. A run that ends by count and
+/// has no time limit waits for its last responses up to `timeouts.request`; requests of an open model that were due but
+/// found no free connection by then count as `unsent`. `watch` is called about ten times a second on the calling
+/// thread.
 ///
 /// Precision: open models send within some 50 µs of the intended time as long as the load generator has CPU to spare
-/// (`Outcome::busy`); latency counts from the intended time, so what it was late by is in it. Timeouts are looked at ten times
-/// in their length, at least every 100 ms.
+/// (`Outcome::busy`). Latency counts from the intended time, so delays in sending are included. Timeouts are checked
+/// ten times within their length, at least every 100 ms.
 ///
-/// Users of the closed model have their connections (keep-alive, HTTP/2) before the counted part begins, unless there is a
-/// warm-up; connections opened later count as latency of the request that needed them.
+/// Users of the closed model open their connections (keep-alive, HTTP/2) before the counted part begins, unless there
+/// is a warm-up. Connections opened later count in the latency of the request that needed them.
 ///
 /// # Errors
-/// When the plan makes no sense, a name cannot be resolved, or not one connection can be opened at the start; the
-/// text says what to do.
-pub fn run(plan: &Plan, watch: &mut dyn FnMut(&Progress) -> Verdict) -> Result<Outcome, String> {
-    run::run(plan, watch)
+/// If the scenario is invalid, a name cannot be resolved, or none of the first connections can be opened. The text says
+/// what to do.
+pub fn run(scenario: &Scenario, watch: &mut dyn FnMut(&Progress) -> Flow) -> Result<Outcome, String> {
+    run::run(scenario, watch)
 }
 
-/// Reads an answer in one piece and cut in two; for fuzzing.
+/// Reads a response in one piece and cut in two; for fuzzing.
 ///
 /// # Panics
-/// When the two differ.
+/// If the results differ.
 #[doc(hidden)]
 pub fn fuzz(bytes: &[u8], cut: usize) {
     h1::reader::fuzz(bytes, cut);

@@ -1,15 +1,15 @@
-//! Outcomes joined: of the threads of a run, and of several machines. In whatever order and grouping they are joined,
-//! the result is the same.
+//! Merging outcomes: of the threads of a run, and of several machines. Associative and commutative: order and grouping
+//! do not change the result.
 
 use std::collections::BTreeMap;
 
 use crate::bands::quantile;
-use crate::outcome::{Band, Bytes, Errors, Outcome, RequestOutcome, Second, Seen, Stages};
+use crate::outcome::{Band, Bytes, Errors, Outcome, RequestOutcome, Second, ServerInfo, Stages};
 use crate::recorder::COURSE;
 
 impl Outcome {
-    /// Adds another run that went on at the same time, or nearly: counts and histograms are added, seconds are put beside each
-    /// other by the clock, `seconds` becomes the longest of both and so does `busy`.
+    /// Adds a run of about the same time: counts and histograms are added, seconds are aligned by the clock, and
+    /// `seconds` and `busy` become the larger of both.
     pub fn merge(&mut self, mut other: Outcome) {
         self.align(&mut other);
         self.seconds = self.seconds.max(other.seconds);
@@ -28,7 +28,7 @@ impl Outcome {
                 one.take(&two);
                 Some(one)
             }
-            // One of them cannot be corrected, so the sum cannot.
+            // If one of them cannot be corrected, neither can the sum.
             _ => None,
         };
         self.expected_interval_us = self.expected_interval_us.max(other.expected_interval_us);
@@ -43,7 +43,7 @@ impl Outcome {
         self.requests = merge_requests(std::mem::take(&mut self.requests), other.requests);
     }
 
-    /// Puts the courses of both beside each other, and keeps the earlier beginning.
+    /// Aligns the seconds of both by the clock, and keeps the earlier start.
     fn align(&mut self, other: &mut Outcome) {
         let (mine, theirs) = (begin(&self.started_at), begin(&other.started_at));
         if other.started_at < self.started_at {
@@ -62,12 +62,12 @@ impl Outcome {
     }
 }
 
-/// The second in which a run began, since 1970; 0 for what is no time.
+/// The second in which a run began, since 1970; 0 if the text is not a time.
 fn begin(started_at: &str) -> i64 {
     started_at.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second)
 }
 
-/// Clocks that are a day apart are wrong: then nothing can be put beside each other, and seconds are taken as they are.
+/// Clocks that are further apart are wrong: such seconds are merged without alignment.
 const MOST_SECONDS_APART: i64 = 86_400;
 
 fn pad(course: &mut Vec<Second>, seconds: i64) {
@@ -86,7 +86,7 @@ impl Second {
         self.add_spread(&other.spread);
     }
 
-    /// Adds latencies in bands, and reads the percentiles anew.
+    /// Adds latencies in bands and recomputes the percentiles.
     pub(crate) fn add_spread(&mut self, spread: &[(u64, u64)]) {
         let mut sums: BTreeMap<u64, u64> = self.spread.iter().copied().collect();
         for (upto, count) in spread {
@@ -99,7 +99,7 @@ impl Second {
 }
 
 impl Errors {
-    /// Adds another's.
+    /// Adds another's counts.
     pub fn merge(&mut self, other: Errors) {
         self.connect += other.connect;
         self.connect_timeout += other.connect_timeout;
@@ -116,7 +116,7 @@ impl Errors {
         }
     }
 
-    /// All of them.
+    /// The sum of all errors.
     pub fn total(&self) -> u64 {
         self.connect
             + self.connect_timeout
@@ -155,13 +155,13 @@ impl Stages {
             sum.cpu = (sum.cpu.0 + band.cpu.0, sum.cpu.1 + band.cpu.1);
             sum.gvl = (sum.gvl.0 + band.gvl.0, sum.gvl.1 + band.gvl.1);
         }
-        Stages { told: self.told + other.told, bands: bands.into_values().collect() }
+        Stages { reported: self.reported + other.reported, bands: bands.into_values().collect() }
     }
 }
 
-impl Seen {
-    /// One of two that tells something; the same one whichever comes first.
-    fn or(self, other: Seen) -> Seen {
+impl ServerInfo {
+    /// The one of two that is known; does not depend on the order.
+    fn or(self, other: ServerInfo) -> ServerInfo {
         match (self.protocol.is_empty(), other.protocol.is_empty()) {
             (true, false) => other,
             (false, true) => self,
@@ -170,7 +170,7 @@ impl Seen {
     }
 }
 
-/// Of the same plan: one by one. Otherwise: by name, sorted.
+/// Requests of the same scenario are merged one by one, others by name, sorted.
 fn merge_requests(mut mine: Vec<RequestOutcome>, theirs: Vec<RequestOutcome>) -> Vec<RequestOutcome> {
     let same = mine.len() == theirs.len() && mine.iter().zip(&theirs).all(|(a, b)| a.name == b.name);
     if same {

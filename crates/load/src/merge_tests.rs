@@ -11,7 +11,7 @@ fn histogram(values: &[u64]) -> Histogram {
     histogram
 }
 
-fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, told: bool) -> Outcome {
+fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, reported: bool) -> Outcome {
     let started = jiff::Timestamp::from_second(1_700_000_000 + second).expect("a time");
     let count = values.len() as u64;
     let mut one = Second {
@@ -26,7 +26,7 @@ fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, t
     let bands = values.iter().map(|value| {
         let upto_us = bands::upto::<STAGES>(bands::index::<STAGES>(*value));
         Stages {
-            told: 1,
+            reported: 1,
             bands: vec![Band { upto_us, count: 1, latency: *value, cpu: (1, 1), ..Band::default() }],
         }
     });
@@ -50,16 +50,16 @@ fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, t
         connect: histogram(&values),
         first_byte: histogram(&values),
         course: vec![one; values.len() % 4],
-        stages: bands.reduce(Stages::merge).filter(|_| told),
+        stages: bands.reduce(Stages::merge).filter(|_| reported),
         cpu_seconds: count as f64,
         busy: 1.0 / (count + 1) as f64,
         requests: names
             .into_iter()
             .map(|name| RequestOutcome { name, ok: count, errors: 1, latency: histogram(&values) })
             .collect(),
-        server: Seen {
-            software: told.then(|| format!("{count}")),
-            protocol: if told { "HTTP/1.1".to_owned() } else { String::new() },
+        server: ServerInfo {
+            software: reported.then(|| format!("{count}")),
+            protocol: if reported { "HTTP/1.1".to_owned() } else { String::new() },
             tls: None,
             length: count,
         },
@@ -69,8 +69,9 @@ fn outcome(second: i64, values: Vec<u64>, corrected: bool, names: Vec<String>, t
 fn outcomes() -> impl Strategy<Value = Outcome> {
     let values = prop::collection::vec(1u64..100_000_000, 0..8);
     let names = prop::collection::btree_set("[abc]", 0..3).prop_map(|names| names.into_iter().collect());
-    (0i64..5, values, any::<bool>(), names, any::<bool>())
-        .prop_map(|(second, values, corrected, names, told)| outcome(second, values, corrected, names, told))
+    (0i64..5, values, any::<bool>(), names, any::<bool>()).prop_map(
+        |(second, values, corrected, names, reported)| outcome(second, values, corrected, names, reported),
+    )
 }
 
 fn sum(mut one: Outcome, two: &Outcome) -> Outcome {
@@ -78,7 +79,7 @@ fn sum(mut one: Outcome, two: &Outcome) -> Outcome {
     one
 }
 
-/// Histograms are compared as histograms: the same counts can be written in more than one way.
+/// Compares histograms as histograms: the same counts can be serialized in more than one way.
 fn assert_same(one: &Outcome, two: &Outcome) {
     for (one, two) in [
         (&one.latency, &two.latency),
@@ -121,7 +122,7 @@ proptest! {
 }
 
 #[test]
-fn seconds_are_put_beside_each_other_by_the_clock() {
+fn seconds_are_aligned_by_the_clock() {
     let early = outcome(0, vec![100, 200], false, Vec::new(), true);
     let late = outcome(1, vec![300, 400], false, Vec::new(), true);
     let both = sum(late, &early);
@@ -134,7 +135,7 @@ fn seconds_are_put_beside_each_other_by_the_clock() {
 }
 
 #[test]
-fn what_is_written_can_be_read_again() {
+fn serialized_outcomes_are_read_back() {
     let outcome = outcome(3, vec![5, 70, 900_000], true, vec!["a".to_owned(), "b".to_owned()], true);
     let text = serde_json::to_string(&outcome).expect("it can be written");
     assert_same(&serde_json::from_str(&text).expect("it can be read"), &outcome);

@@ -1,4 +1,4 @@
-//! What came back: counts, histograms, the course of time. Plain data that can be written, read again and merged.
+//! The result of a run: counts, histograms, one record per second. Plain data that can be serialized and merged.
 
 use std::collections::BTreeMap;
 
@@ -6,54 +6,54 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// Everything that was seen during a run (the warm-up left out).
+/// The result of a run, without the warm-up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     /// When the counted part began, RFC 3339 in UTC.
     pub started_at: String,
-    /// Length of the counted part in seconds: as long as requests could begin, or up to the last answer or error when that
-    /// came later or there was no such limit.
+    /// Length of the counted part in seconds: the time in which requests could be started, or up to the last response
+    /// or error if that came later or there was no time limit.
     pub seconds: f64,
-    /// Requests begun.
+    /// Requests started.
     pub sent: u64,
-    /// Whole answers that passed the checks.
+    /// Complete responses that passed the checks.
     pub ok: u64,
-    /// Whole answers by status, right or wrong.
+    /// Complete responses by status, whether or not they passed the checks.
     pub statuses: BTreeMap<u16, u64>,
-    /// What went wrong; a request counts once.
+    /// Errors; a request counts once.
     pub errors: Errors,
     /// Connections opened.
     pub connections: u64,
-    /// Bytes.
+    /// Bytes on the wire.
     pub bytes: Bytes,
-    /// From the intended send time to the end of the answer; microseconds; of right answers.
+    /// From the intended send time to the end of the response; microseconds; successful responses only.
     pub latency: Histogram,
-    /// From the actual send time; the same as `latency` but for open models that fell behind.
+    /// From the actual send time; differs from `latency` only in open models that fell behind.
     pub service: Histogram,
-    /// Closed models: `latency` as users would have seen it who do not wait for each other (what a stall kept from being
-    /// sent is filled in, at the distance `expected_interval_us`).
+    /// Closed models: `latency` corrected for coordinated omission, as users who do not wait for each other would have
+    /// seen it (requests that a stall delayed are filled in at intervals of `expected_interval_us`).
     pub corrected: Option<Histogram>,
-    /// The distance that `corrected` assumes.
+    /// The interval that `corrected` assumes.
     pub expected_interval_us: u64,
-    /// Opening a connection, TLS included.
+    /// Time to open a connection, including TLS.
     pub connect: Histogram,
-    /// From the actual send time to the first byte of the answer.
+    /// From the actual send time to the first byte of the response.
     pub first_byte: Histogram,
-    /// Second by second.
+    /// One record per second.
     pub course: Vec<Second>,
-    /// Where the time went, as the server tells it: `None` when no answer told.
+    /// Where the time went, as reported by the server; `None` if no response reported it.
     pub stages: Option<Stages>,
     /// CPU time of the load generator.
     pub cpu_seconds: f64,
-    /// `cpu_seconds` over what its threads could have used: near 1 the load generator was the limit.
+    /// `cpu_seconds` divided by the CPU time available to its threads. Near 1, the load generator was the bottleneck.
     pub busy: f64,
-    /// Each kind of request; as many as the plan's when there is more than one.
+    /// One per kind of request, if there is more than one.
     pub requests: Vec<RequestOutcome>,
-    /// First bytes of the first answer, for those who print what they talked to.
-    pub server: Seen,
+    /// What the first successful response showed of the server.
+    pub server: ServerInfo,
 }
 
-/// What went wrong.
+/// Errors by cause.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
     /// No connection (refused, unreachable, name unknown, TLS failed).
@@ -62,45 +62,45 @@ pub struct Errors {
     pub connect_timeout: u64,
     /// The connection broke while a request was sent.
     pub write: u64,
-    /// It broke, or nonsense came, before the answer was whole.
+    /// It broke, or sent invalid data, before the response was complete.
     pub read: u64,
-    /// No whole answer in time.
+    /// No complete response in time.
     pub timeout: u64,
-    /// Whole, but a wrong status.
+    /// Complete response, unexpected status.
     pub status: u64,
-    /// Whole, but a wrong length.
+    /// Complete response, unexpected length.
     pub length: u64,
-    /// Whole, but a wrong body (hash, regular expression).
+    /// Complete response, unexpected body (hash, regular expression).
     pub body: u64,
-    /// Under way when the run ended and not answered within the grace.
+    /// In flight when the run ended, and not completed within the grace period.
     pub cut_off: u64,
     /// Due in an open model and never sent, because no connection was free before the end.
     pub unsent: u64,
-    /// The first few texts of errors, with how often each came.
+    /// The first distinct error texts, with their counts.
     pub texts: BTreeMap<String, u64>,
 }
 
-/// Bytes as the sockets saw them (inside TLS).
+/// Bytes on the wire (inside TLS).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Sent.
     pub sent: u64,
     /// Received.
     pub received: u64,
-    /// Received as bodies, transfer coding not counted.
+    /// Received as bodies, without transfer coding.
     pub bodies: u64,
 }
 
 /// One second of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Second {
-    /// Requests that were due or begun.
+    /// Requests that were due or started.
     pub sent: u64,
-    /// Right answers.
+    /// Successful responses.
     pub ok: u64,
-    /// Wrong or missing ones.
+    /// Failed requests.
     pub errors: u64,
-    /// Percentiles and maximum of `latency`, microseconds; 0 without answers.
+    /// Percentiles and maximum of `latency`, microseconds; 0 without responses.
     pub p50: u64,
     /// 95th.
     pub p95: u64,
@@ -108,8 +108,8 @@ pub struct Second {
     pub p99: u64,
     /// The longest.
     pub max: u64,
-    /// How `latency` was spread: the longest of a band (see [`crate::bands`]) in microseconds and how many were in it, in
-    /// order, bands without any left out. The percentiles above come from it, to within 1.6 %.
+    /// Distribution of `latency`: the longest duration of a band (see [`crate::bands`]) in microseconds and its count,
+    /// in order, without empty bands. The percentiles above are computed from it, to within 1.6 %.
     #[serde(default)]
     pub spread: Vec<(u64, u64)>,
 }
@@ -119,53 +119,54 @@ pub struct Second {
 pub struct RequestOutcome {
     /// Such as `GET http://127.0.0.1:9292/a`.
     pub name: String,
-    /// Right answers.
+    /// Successful responses.
     pub ok: u64,
-    /// Wrong or missing ones.
+    /// Failed requests.
     pub errors: u64,
-    /// Of right answers.
+    /// Of successful responses.
     pub latency: Histogram,
 }
 
-/// The server's own account, joined request by request.
+/// The server's own timings, joined with the latencies request by request.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Stages {
-    /// Answers that told.
-    pub told: u64,
-    /// Sums over answers of like latency; their `upto_us` increases. Fine enough to read any percentile from.
+    /// Responses with timings.
+    #[serde(rename = "told")]
+    pub reported: u64,
+    /// Sums over responses of similar latency, by increasing `upto_us`. Fine enough to compute any percentile.
     pub bands: Vec<Band>,
 }
 
-/// Answers of like latency. Sums in microseconds.
+/// Responses of similar latency. Sums in microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Band {
     /// Latencies up to this one, above that of the band before.
     pub upto_us: u64,
-    /// How many told.
+    /// Responses with timings.
     pub count: u64,
     /// Latency as the client saw it.
     pub latency: u64,
-    /// Of which: waiting to be sent (open model that fell behind).
+    /// Of which: waiting to be sent (in an open model that fell behind).
     pub unsent: u64,
     /// Of which: waiting for a worker.
     pub queue: u64,
-    /// Of which: in the app (its CPU and waits included).
+    /// Of which: in the app (CPU and waits included).
     pub app: u64,
-    /// Of `app`: running on a CPU; together with how many answers told it.
+    /// Of `app`: on a CPU; and the number of responses that reported it.
     pub cpu: (u64, u64),
-    /// Of `app`: waiting for the GVL; together with how many answers told it.
+    /// Of `app`: waiting for the GVL; and the number of responses that reported it.
     pub gvl: (u64, u64),
 }
 
-/// What the server looks like.
+/// What a response shows of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Seen {
+pub struct ServerInfo {
     /// Its `Server` field.
     pub software: Option<String>,
     /// `HTTP/1.1`, `HTTP/2`.
     pub protocol: String,
     /// Cipher and version, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
     pub tls: Option<String>,
-    /// Body length of the first right answer.
+    /// Body length of the first successful response.
     pub length: u64,
 }

@@ -1,8 +1,8 @@
-//! Requests as they are sent: bytes put together once, before the run.
+//! Serializes the requests once, before the run.
 
 use std::collections::HashMap;
 
-use crate::plan::{Origin, Plan, Protocol, Request};
+use crate::scenario::{Origin, Protocol, Request, Scenario};
 
 /// One kind of request, ready to be sent.
 #[derive(Debug)]
@@ -13,52 +13,52 @@ pub(crate) struct Kind {
     pub origin: usize,
     /// The whole HTTP/1.1 message.
     pub message: Box<[u8]>,
-    /// Length of its head without the empty line: here further fields go.
+    /// Length of its head without the empty line: further fields are inserted here.
     pub fields_end: usize,
-    /// The answer has no body.
+    /// A HEAD request: the response has no body.
     pub to_head: bool,
-    /// Without the query.
+    /// The path without the query.
     pub path: String,
-    /// Its own `Cookie`, which is left out of `message` and `request` when cookies are kept.
+    /// The request's own `Cookie`, which is left out of `message` and `request` if cookies are kept.
     pub cookie: Option<String>,
-    /// For HTTP/2: everything but the body.
+    /// For HTTP/2: the request without its body.
     pub request: Option<http_types::Request<()>>,
-    /// For HTTP/2.
+    /// For HTTP/2: the body.
     pub body: bytes::Bytes,
 }
 
-/// All of them.
+/// All requests of a scenario.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub kinds: Vec<Kind>,
-    /// Each once.
+    /// The distinct origins.
     pub origins: Vec<Origin>,
 }
 
 impl Prepared {
     /// # Errors
-    /// A request that cannot be sent as it is.
-    pub(crate) fn new(plan: &Plan) -> Result<Prepared, String> {
+    /// A request that cannot be sent.
+    pub(crate) fn new(scenario: &Scenario) -> Result<Prepared, String> {
         let mut origins: Vec<Origin> = Vec::new();
         let mut known: HashMap<&Origin, usize> = HashMap::new();
-        let mut kinds = Vec::with_capacity(plan.requests.len());
-        for request in &plan.requests {
+        let mut kinds = Vec::with_capacity(scenario.requests.len());
+        for request in &scenario.requests {
             let origin = *known.entry(&request.origin).or_insert_with(|| {
                 origins.push(request.origin.clone());
                 origins.len() - 1
             });
-            kinds.push(kind(request, origin, plan)?);
+            kinds.push(kind(request, origin, scenario)?);
         }
         Ok(Prepared { kinds, origins })
     }
 }
 
-fn kind(request: &Request, origin: usize, plan: &Plan) -> Result<Kind, String> {
+fn kind(request: &Request, origin: usize, scenario: &Scenario) -> Result<Kind, String> {
     let name = format!("{} {}{}", request.method, url(&request.origin), request.target);
     check(request).map_err(|why| format!("{name}: {why}"))?;
-    let fields = fields(request, plan);
-    let cookie = plan.cookies.then(|| request.headers.iter().find(|(name, _)| is_cookie(name))).flatten();
-    let http2 = matches!(plan.transport.protocol, Protocol::Http2 { .. });
+    let fields = fields(request, scenario);
+    let cookie = scenario.cookies.then(|| request.headers.iter().find(|(name, _)| is_cookie(name))).flatten();
+    let http2 = matches!(scenario.transport.protocol, Protocol::Http2 { .. });
     let mut message = format!("{} {} HTTP/1.1\r\n", request.method, request.target).into_bytes();
     for (name, value) in &fields {
         message.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
@@ -81,14 +81,14 @@ fn kind(request: &Request, origin: usize, plan: &Plan) -> Result<Kind, String> {
     })
 }
 
-/// The fields of a request: those given, and those that the engine sets where none is given.
-fn fields(request: &Request, plan: &Plan) -> Vec<(String, String)> {
+/// The fields of a request: those given, and those that the engine adds where none is given.
+fn fields(request: &Request, scenario: &Scenario) -> Vec<(String, String)> {
     let given = |name: &str| request.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
     let mut fields = Vec::with_capacity(request.headers.len() + 3);
     if !given("Host") {
         fields.push(("Host".to_owned(), authority(&request.origin)));
     }
-    let kept = request.headers.iter().filter(|(name, _)| !(plan.cookies && is_cookie(name)));
+    let kept = request.headers.iter().filter(|(name, _)| !(scenario.cookies && is_cookie(name)));
     fields.extend(kept.cloned());
     let meant_to_have_one = matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
     if (!request.body.is_empty() || meant_to_have_one)
@@ -97,10 +97,12 @@ fn fields(request: &Request, plan: &Plan) -> Vec<(String, String)> {
     {
         fields.push(("Content-Length".to_owned(), request.body.len().to_string()));
     }
-    if matches!(plan.transport.protocol, Protocol::Http1 { keep_alive: false, .. }) && !given("Connection") {
+    if matches!(scenario.transport.protocol, Protocol::Http1 { keep_alive: false, .. })
+        && !given("Connection")
+    {
         fields.push(("Connection".to_owned(), "close".to_owned()));
     }
-    if plan.stages && !given("Firebrick-Timing") {
+    if scenario.stages && !given("Firebrick-Timing") {
         fields.push(("Firebrick-Timing".to_owned(), "1".to_owned()));
     }
     fields
@@ -110,7 +112,8 @@ fn is_cookie(name: &str) -> bool {
     name.eq_ignore_ascii_case("cookie")
 }
 
-/// Fields that belong to an HTTP/1.1 connection and have no place in HTTP/2 (RFC 9113, 8.2.2).
+/// Connection-specific fields, which are not allowed in HTTP/2 (RFC 9113, 8.2.2), and `Host`, which becomes
+/// `:authority`.
 const OF_CONNECTIONS: [&str; 6] =
     ["connection", "host", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
@@ -124,16 +127,16 @@ fn http2_request(request: &Request, fields: &[(String, String)]) -> Result<http_
     let mut built = http_types::Request::builder()
         .version(http_types::Version::HTTP_2)
         .method(request.method.as_str())
-        .uri(uri.map_err(|error| format!("HTTP/2 cannot carry it: {error}"))?);
+        .uri(uri.map_err(|error| format!("it cannot be sent over HTTP/2: {error}"))?);
     for (name, value) in fields {
-        if !OF_CONNECTIONS.iter().any(|left_out| name.eq_ignore_ascii_case(left_out)) {
+        if !OF_CONNECTIONS.iter().any(|skipped| name.eq_ignore_ascii_case(skipped)) {
             built = built.header(name.to_ascii_lowercase(), value);
         }
     }
-    built.body(()).map_err(|error| format!("HTTP/2 cannot carry it: {error}"))
+    built.body(()).map_err(|error| format!("it cannot be sent over HTTP/2: {error}"))
 }
 
-/// Host and port as `Host` has them: the scheme's own port is left out.
+/// Host and port as in the `Host` field: the scheme's default port is left out.
 pub(crate) fn authority(origin: &Origin) -> String {
     let host = match origin.host.contains(':') {
         true => format!("[{}]", origin.host),
@@ -152,27 +155,27 @@ pub(crate) fn url(origin: &Origin) -> String {
 
 fn check(request: &Request) -> Result<(), String> {
     if request.method.is_empty() || !request.method.bytes().all(is_token) {
-        return Err(format!("{:?} is no method; one is a word such as GET", request.method));
+        return Err(format!("{:?} is not a method; expected one such as GET", request.method));
     }
     let target = request.target.as_bytes();
     if !(target.starts_with(b"/") || target == b"*") || !target.iter().all(u8::is_ascii_graphic) {
         return Err(
-            "the path must begin with / and have no space or control character in it; write a space as %20"
+            "the path must begin with / and contain no blank or control character; write a blank as %20"
                 .to_owned(),
         );
     }
     if request.origin.host.is_empty() || !request.origin.host.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("the URL has no host that could be sent; write one as http://127.0.0.1:9292/".to_owned());
+        return Err("the URL has no valid host; expected one such as http://127.0.0.1:9292/".to_owned());
     }
     if request.weight == 0 {
         return Err("its weight is 0; it must be at least 1".to_owned());
     }
     for (name, value) in &request.headers {
         if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(format!("{name:?} is no name of a header; one is a word such as Accept"));
+            return Err(format!("{name:?} is not a header name; expected one such as Accept"));
         }
         if value.bytes().any(|byte| byte < b' ' && byte != b'\t' || byte == 0x7f) {
-            return Err(format!("the header {name} has a line break or control character in its value"));
+            return Err(format!("the header {name} contains a line break or control character"));
         }
     }
     Ok(())

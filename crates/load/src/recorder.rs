@@ -1,21 +1,22 @@
-//! What a thread saw. Nothing here allocates per request, and the usual answer costs one entry in one histogram.
+//! Records the results of a thread. Nothing here allocates per request, and a usual response costs one entry in one
+//! histogram.
 
 use std::collections::BTreeMap;
 
 use crate::bands;
 use crate::clock::{Moment, NEVER, micros};
 use crate::histogram::Histogram;
-use crate::job::{Answer, Failure, Job};
-use crate::outcome::{Band, Bytes, Errors, RequestOutcome, Second, Seen, Stages};
+use crate::job::{Failure, Job, Response};
+use crate::outcome::{Band, Bytes, Errors, RequestOutcome, Second, ServerInfo, Stages};
 use crate::timing::Timing;
 
-/// Kinds of requests that are kept apart; the others are taken together.
+/// Most kinds of requests that are recorded separately; the rest are combined.
 pub(crate) const MOST_KINDS: usize = 200;
-/// Texts of errors that are kept.
+/// Most distinct error texts that are kept.
 const MOST_TEXTS: usize = 20;
-/// Bands of the course of time.
+/// `STEPS` of the bands per second.
 pub(crate) const COURSE: u32 = 5;
-/// Bands of the stages.
+/// `STEPS` of the bands of the stages.
 pub(crate) const STAGES: u32 = 6;
 
 #[derive(Debug)]
@@ -24,16 +25,16 @@ pub(crate) struct Recorder {
     began: Moment,
     pub sent: u64,
     pub ok: u64,
-    pub wrong: u64,
+    pub failures: u64,
     pub in_flight: u64,
     pub errors: Errors,
     pub connections: u64,
     pub bytes: Bytes,
-    pub seen: Option<Seen>,
-    /// The last whole answer, right or wrong, or the last failure to get one.
-    pub last_answer: Moment,
+    pub server: Option<ServerInfo>,
+    /// When the last response was complete, or the last request failed.
+    pub last_response: Moment,
     statuses: Vec<u64>,
-    /// Right answers whose latency, service time and first byte are the same.
+    /// Successful responses with equal latency, service time and first byte time.
     usual: Histogram,
     latency: Histogram,
     service: Histogram,
@@ -58,13 +59,13 @@ impl Recorder {
             began: NEVER,
             sent: 0,
             ok: 0,
-            wrong: 0,
+            failures: 0,
             in_flight: 0,
             errors: Errors::default(),
             connections: 0,
             bytes: Bytes::default(),
-            seen: None,
-            last_answer: 0,
+            server: None,
+            last_response: 0,
             statuses: vec![0; 1000],
             usual: Histogram::default(),
             latency: Histogram::default(),
@@ -77,11 +78,11 @@ impl Recorder {
         }
     }
 
-    /// The counted part began.
+    /// Starts the counted part.
     pub(crate) fn begin(&mut self, moment: Moment, warmed_up: bool) {
         self.began = moment;
-        self.last_answer = self.last_answer.max(moment);
-        // Without a warm-up the first bytes may have come and gone before this thread looked at the clock.
+        self.last_response = self.last_response.max(moment);
+        // Without a warm-up, bytes may have been sent and received before this thread noticed the start.
         if warmed_up {
             self.bytes = Bytes::default();
         }
@@ -91,7 +92,7 @@ impl Recorder {
         usize::try_from(moment.saturating_sub(self.began) / 1_000_000_000).unwrap_or(usize::MAX)
     }
 
-    /// A request was begun.
+    /// Counts a request that is started.
     pub(crate) fn begun(&mut self, job: &Job) {
         self.in_flight += 1;
         if job.counted {
@@ -101,30 +102,30 @@ impl Recorder {
         }
     }
 
-    /// A whole and right answer.
-    pub(crate) fn right(&mut self, job: &Job, answer: &Answer) {
+    /// Records a successful response.
+    pub(crate) fn succeeded(&mut self, job: &Job, response: &Response) {
         self.in_flight -= 1;
         if !job.counted {
             return;
         }
-        self.whole(answer);
+        self.received(response);
         self.ok += 1;
-        let latency = micros(job.due, answer.end);
-        if job.due == answer.sent && answer.first_byte == answer.end {
+        let latency = micros(job.due, response.end);
+        if job.due == response.sent && response.first_byte == response.end {
             self.usual.saturating_record(latency);
         } else {
             self.latency.saturating_record(latency);
-            self.service.saturating_record(micros(answer.sent, answer.end));
-            self.first_byte.saturating_record(micros(answer.sent, answer.first_byte));
+            self.service.saturating_record(micros(response.sent, response.end));
+            self.first_byte.saturating_record(micros(response.sent, response.first_byte));
         }
-        let second = self.second(answer.end);
-        self.course.right(second, latency);
+        let second = self.second(response.end);
+        self.course.succeeded(second, latency);
         if let Some(kind) = self.kind(job.kind) {
             kind.ok += 1;
             kind.latency.saturating_record(latency);
         }
-        if let Some(timing) = &answer.timing {
-            self.told(job, answer, latency, timing);
+        if let Some(timing) = &response.timing {
+            self.record_stages(job, response, latency, timing);
         }
     }
 
@@ -132,46 +133,46 @@ impl Recorder {
         self.kinds.get_mut(kind.min(MOST_KINDS))
     }
 
-    fn whole(&mut self, answer: &Answer) {
-        if let Some(count) = self.statuses.get_mut(usize::from(answer.status)) {
+    fn received(&mut self, response: &Response) {
+        if let Some(count) = self.statuses.get_mut(usize::from(response.status)) {
             *count += 1;
         }
-        self.last_answer = self.last_answer.max(answer.end);
-        self.bytes.bodies += answer.length;
+        self.last_response = self.last_response.max(response.end);
+        self.bytes.bodies += response.length;
     }
 
-    fn told(&mut self, job: &Job, answer: &Answer, latency: u64, timing: &Timing) {
+    fn record_stages(&mut self, job: &Job, response: &Response, latency: u64, timing: &Timing) {
         let index = bands::index::<STAGES>(latency);
         let band = self.stages.entry(index).or_default();
         band.upto_us = bands::upto::<STAGES>(index);
         band.count += 1;
         band.latency += latency;
-        band.unsent += answer.sent.saturating_sub(job.due) / 1000;
+        band.unsent += response.sent.saturating_sub(job.due) / 1000;
         band.queue += timing.queue;
         band.app += timing.app;
-        for (sum, told) in [(&mut band.cpu, timing.cpu), (&mut band.gvl, timing.gvl)] {
-            sum.0 += told.unwrap_or(0);
-            sum.1 += u64::from(told.is_some());
+        for (sum, time) in [(&mut band.cpu, timing.cpu), (&mut band.gvl, timing.gvl)] {
+            sum.0 += time.unwrap_or(0);
+            sum.1 += u64::from(time.is_some());
         }
     }
 
-    /// A whole answer that is not right.
-    pub(crate) fn wrong(&mut self, job: &Job, answer: &Answer, failure: Failure, text: &str) {
+    /// Records a complete response that failed a check.
+    pub(crate) fn rejected(&mut self, job: &Job, response: &Response, failure: Failure, text: &str) {
         if job.counted {
-            self.whole(answer);
+            self.received(response);
         }
-        self.failed(job, failure, text, answer.end);
+        self.failed(job, failure, text, response.end);
     }
 
-    /// No right answer, whatever the reason.
+    /// Records a failed request.
     pub(crate) fn failed(&mut self, job: &Job, failure: Failure, text: &str, now: Moment) {
         self.in_flight -= 1;
         if !job.counted {
             return;
         }
-        self.wrong += 1;
+        self.failures += 1;
         if failure != Failure::CutOff {
-            self.last_answer = self.last_answer.max(now);
+            self.last_response = self.last_response.max(now);
         }
         *match failure {
             Failure::Connect => &mut self.errors.connect,
@@ -192,16 +193,16 @@ impl Recorder {
         }
     }
 
-    /// Due, and never sent.
+    /// Counts requests that were due but not sent.
     pub(crate) fn unsent(&mut self, count: u64) {
         if count > 0 {
             self.errors.unsent += count;
-            self.wrong += count;
+            self.failures += count;
             self.text("due before the end, but no connection was free to send it", count);
         }
     }
 
-    /// Notes what went wrong.
+    /// Counts an error text.
     pub(crate) fn text(&mut self, text: &str, count: u64) {
         if let Some(known) = self.errors.texts.get_mut(text) {
             *known += count;
@@ -210,31 +211,32 @@ impl Recorder {
         }
     }
 
-    /// A connection was opened.
+    /// Records a new connection.
     pub(crate) fn connected(&mut self, took_us: u64) {
         self.connections += 1;
         self.connect.saturating_record(took_us);
     }
 
-    /// Right answers by band since the last look.
-    pub(crate) fn look(&mut self, spread: &mut Vec<u64>) {
+    /// Adds the counts of successful responses by band since the last call to `spread`.
+    pub(crate) fn sample(&mut self, spread: &mut Vec<u64>) {
         self.course.flush();
-        let looked = &mut self.course.since_look;
-        spread.resize(spread.len().max(looked.len()), 0);
-        for (sum, count) in spread.iter_mut().zip(looked.iter_mut()) {
+        let sampled = &mut self.course.since_sample;
+        spread.resize(spread.len().max(sampled.len()), 0);
+        for (sum, count) in spread.iter_mut().zip(sampled.iter_mut()) {
             *sum += u64::from(std::mem::take(count));
         }
     }
 }
 
-/// The course of time. Answers go into bands, which are moved on when a second ends or somebody looks.
+/// One record per second. Responses are counted in `fresh`, which is moved on when a second ends or progress is
+/// reported.
 #[derive(Debug, Default)]
 struct Course {
     seconds: Vec<Second>,
     second: usize,
     fresh: Vec<u32>,
     this_second: Vec<u32>,
-    since_look: Vec<u32>,
+    since_sample: Vec<u32>,
 }
 
 impl Course {
@@ -245,7 +247,7 @@ impl Course {
         &mut self.seconds[second]
     }
 
-    fn right(&mut self, second: usize, latency: u64) {
+    fn succeeded(&mut self, second: usize, latency: u64) {
         if second != self.second {
             self.end_second();
             self.second = second;
@@ -263,10 +265,10 @@ impl Course {
     fn flush(&mut self) {
         let length = self.fresh.len();
         self.this_second.resize(length, 0);
-        self.since_look.resize(length, 0);
+        self.since_sample.resize(length, 0);
         for (band, count) in self.fresh.iter_mut().enumerate() {
             self.this_second[band] += *count;
-            self.since_look[band] += *count;
+            self.since_sample[band] += *count;
             *count = 0;
         }
     }
@@ -298,7 +300,7 @@ pub(crate) struct Record {
 }
 
 impl Recorder {
-    /// Everything that is kept in another form than an outcome has it.
+    /// Converts the records into the form of an outcome.
     pub(crate) fn finish(&mut self, names: &[String]) -> Record {
         self.course.end_second();
         for histogram in [&mut self.latency, &mut self.service, &mut self.first_byte] {
@@ -320,7 +322,7 @@ impl Recorder {
             connect: std::mem::take(&mut self.connect),
             course: std::mem::take(&mut self.course.seconds),
             stages: (!bands.is_empty())
-                .then(|| Stages { told: bands.iter().map(|band| band.count).sum(), bands }),
+                .then(|| Stages { reported: bands.iter().map(|band| band.count).sum(), bands }),
             requests: requests.collect(),
         }
     }

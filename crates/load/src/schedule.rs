@@ -1,19 +1,19 @@
-//! When requests of an open model are due: the moment at which the integral of the rate reaches their number. So nothing
-//! drifts, however long it takes.
+//! When requests of an open model are due: request number n is due when the integral of the rate reaches n. So errors
+//! do not accumulate, however long the run is.
 
 use crate::clock::{Moment, nanoseconds};
-use crate::plan::{Arrivals, Plan, Stage, Traffic};
+use crate::scenario::{Arrivals, Scenario, Stage, Traffic};
 use std::time::Duration;
 
-/// Moments since the counted part began, one after the other.
+/// An iterator over send times since the start of the counted part.
 #[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     stages: Vec<Stage>,
-    /// The stage we are in, when it began (seconds) and how many were due before it.
+    /// The current stage, when it began (seconds), and how many requests were due before it.
     stage: usize,
     began: f64,
     before: f64,
-    /// How many (with Poisson: how much of the integral) are due before the next one.
+    /// Number (for Poisson arrivals: value of the integral) at which the next request is due.
     next: f64,
     random: Option<fastrand::Rng>,
 }
@@ -32,7 +32,7 @@ impl Schedule {
         schedule
     }
 
-    /// Distance to the next one, in numbers.
+    /// The distance to the next request, in units of the integral.
     fn gap(&mut self) -> f64 {
         match &mut self.random {
             None => 1.0,
@@ -48,17 +48,17 @@ impl Iterator for Schedule {
         loop {
             let stage = self.stages.get(self.stage)?;
             let number = self.next - self.before;
-            let lasting = stage.lasting.map(|lasting| lasting.as_secs_f64());
-            let all = lasting.map_or(f64::INFINITY, |lasting| (stage.from + stage.to) / 2.0 * lasting);
+            let duration = stage.duration.map(|duration| duration.as_secs_f64());
+            let all = duration.map_or(f64::INFINITY, |duration| (stage.from + stage.to) / 2.0 * duration);
             if number < all {
-                let into = when(stage, lasting, number);
+                let into = when(stage, duration, number);
                 let gap = self.gap();
                 self.next += gap;
                 return Some(nanoseconds(
                     Duration::try_from_secs_f64(self.began + into).unwrap_or(Duration::MAX),
                 ));
             }
-            self.began += lasting?;
+            self.began += duration?;
             self.before += all;
             self.stage += 1;
         }
@@ -66,9 +66,9 @@ impl Iterator for Schedule {
 }
 
 /// Seconds into a stage at which the integral of its rate is `number`.
-fn when(stage: &Stage, lasting: Option<f64>, number: f64) -> f64 {
-    let slope = lasting.map_or(0.0, |lasting| (stage.to - stage.from) / lasting);
-    // Of the two forms of the root this is the one that holds for a slope of 0.
+fn when(stage: &Stage, duration: Option<f64>, number: f64) -> f64 {
+    let slope = duration.map_or(0.0, |duration| (stage.to - stage.from) / duration);
+    // This form of the root also holds for a slope of 0.
     let root = (stage.from * stage.from + 2.0 * slope * number).max(0.0).sqrt();
     match number == 0.0 {
         true => 0.0,
@@ -76,20 +76,20 @@ fn when(stage: &Stage, lasting: Option<f64>, number: f64) -> f64 {
     }
 }
 
-/// Stages with their lengths filled in, and how long all of them last: `None` for ever. A last stage without a length
-/// lasts as long as the run; when that has no end either, its rate stays what it begins with.
-pub(crate) fn stages(plan: &Plan) -> (Vec<Stage>, Option<Duration>) {
-    let Traffic::Open { stages, .. } = &plan.traffic else { return (Vec::new(), None) };
+/// The stages with their durations filled in, and their total: `None` if unlimited. A last stage without a duration
+/// lasts as long as the run; if the run is unlimited too, the rate stays at the stage's first value.
+pub(crate) fn stages(scenario: &Scenario) -> (Vec<Stage>, Option<Duration>) {
+    let Traffic::Open { stages, .. } = &scenario.traffic else { return (Vec::new(), None) };
     let mut stages = stages.clone();
-    let before: Duration = stages.iter().filter_map(|stage| stage.lasting).sum();
-    if let Some(last) = stages.last_mut().filter(|stage| stage.lasting.is_none()) {
-        last.lasting = plan.stop.after.map(|after| after.saturating_sub(before));
-        if last.lasting.is_none() {
+    let before: Duration = stages.iter().filter_map(|stage| stage.duration).sum();
+    if let Some(last) = stages.last_mut().filter(|stage| stage.duration.is_none()) {
+        last.duration = scenario.stop.after.map(|after| after.saturating_sub(before));
+        if last.duration.is_none() {
             last.to = last.from;
         }
     }
-    let endless = stages.last().is_some_and(|stage| stage.lasting.is_none());
-    let total = stages.iter().filter_map(|stage| stage.lasting).sum();
+    let endless = stages.last().is_some_and(|stage| stage.duration.is_none());
+    let total = stages.iter().filter_map(|stage| stage.duration).sum();
     (stages, (!endless).then_some(total))
 }
 
@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn stage(from: f64, to: f64, seconds: f64) -> Stage {
-        Stage { from, to, lasting: Some(Duration::from_secs_f64(seconds)) }
+        Stage { from, to, duration: Some(Duration::from_secs_f64(seconds)) }
     }
 
     fn times(stages: &[Stage]) -> Vec<f64> {
@@ -115,7 +115,7 @@ mod tests {
             times(&[stage(2.0, 2.0, 1.0), stage(0.0, 0.0, 5.0), stage(1.0, 1.0, 1.0)]),
             [0.0, 0.5, 6.0]
         );
-        // 0 to 8 per second within a second: the square root of k / 4.
+        // 0 to 8 per second within one second: the square root of k / 4.
         let expected: Vec<f64> = (0..4u32).map(|number| (f64::from(number) / 4.0).sqrt()).collect();
         for (time, expected) in times(&[stage(0.0, 8.0, 1.0)]).iter().zip(&expected) {
             assert!((time - expected).abs() < 1e-9);
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_drifts() {
-        let stages = [Stage { from: 3.0, to: 3.0, lasting: None }];
+    fn errors_do_not_accumulate() {
+        let stages = [Stage { from: 3.0, to: 3.0, duration: None }];
         let time = Schedule::new(&stages, Arrivals::Even).nth(30_000_000).expect("it goes on");
         assert_eq!(time, 10_000_000 * 1_000_000_000);
     }
 
     #[test]
-    fn poisson_gaps_vary_as_they_should() {
+    fn poisson_gaps_have_the_expected_mean_and_variance() {
         let stages = [stage(1000.0, 1000.0, 20.0)];
         let times: Vec<Moment> = Schedule::new(&stages, Arrivals::Random(5)).collect();
         let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect();
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_many_as_the_integral_of_the_rate_at_the_right_times(
+        fn count_and_times_match_the_integral_of_the_rate(
             stages in prop::collection::vec((0.0..500.0f64, 0.0..500.0f64, 0.01..3.0f64), 1..5)
         ) {
             let stages: Vec<Stage> = stages.into_iter().map(|(from, to, seconds)| stage(from, to, seconds)).collect();
@@ -152,10 +152,10 @@ mod tests {
                 let mut left = until;
                 let mut sum = 0.0;
                 for stage in &stages {
-                    let lasting = stage.lasting.expect("a length").as_secs_f64();
-                    let here = left.clamp(0.0, lasting);
-                    sum += stage.from * here + (stage.to - stage.from) / lasting * here * here / 2.0;
-                    left -= lasting;
+                    let duration = stage.duration.expect("a length").as_secs_f64();
+                    let here = left.clamp(0.0, duration);
+                    sum += stage.from * here + (stage.to - stage.from) / duration * here * here / 2.0;
+                    left -= duration;
                 }
                 sum
             };

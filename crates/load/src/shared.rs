@@ -1,53 +1,53 @@
-//! What the threads of a run share: the plan, the clock, and a few numbers that all may look at without waiting.
+//! State shared by the threads of a run: the scenario, the clock, and a few atomics.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::clock::{Clock, Moment, NEVER};
+use crate::endpoint::Endpoint;
 use crate::order::Sequence;
-use crate::plan::{Plan, Traffic};
 use crate::prepare::Prepared;
-use crate::target::Target;
+use crate::scenario::{Scenario, Traffic};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub plan: Plan,
+    pub scenario: Scenario,
     pub prepared: Prepared,
-    /// Beside [`Prepared::origins`].
-    pub targets: Vec<Target>,
+    /// Parallel to [`Prepared::origins`].
+    pub endpoints: Vec<Endpoint>,
     pub sequence: Sequence,
     pub clock: Clock,
-    /// When the counted part begins; [`NEVER`] while that is open.
+    /// When the counted part begins; [`NEVER`] until that is known.
     began: AtomicU64,
-    /// No request begins from here on.
+    /// No request is started from here on.
     end: AtomicU64,
-    /// What is under way from here on is cut off.
+    /// Requests in flight are cut off here.
     cut: AtomicU64,
-    /// Numbers given to requests: counted ones, and those of the warm-up.
-    tickets: AtomicU64,
-    warm_tickets: AtomicU64,
-    /// Connections that were tried for the first time by their users, with what result.
+    /// Next numbers of counted requests and of warm-up requests.
+    next_number: AtomicU64,
+    next_warm_up_number: AtomicU64,
+    /// Results of the users' first connection attempts.
     pub first_tries: FirstTries,
-    /// Of each kind of request: length of its first answer and one, or 0 before that. For `Length::Same`.
+    /// For each kind of request: length of its first response plus one, or 0 before that. For `Length::Same`.
     lengths: Vec<AtomicU64>,
-    /// Of each thread.
+    /// Per thread.
     pub published: Vec<Mutex<Published>>,
 }
 
-/// How the first connections went.
+/// Results of the first connection attempts.
 #[derive(Debug, Default)]
 pub(crate) struct FirstTries {
     pub begun: AtomicUsize,
     pub failed: AtomicUsize,
-    /// Somebody has got a connection.
+    /// At least one connection was opened.
     pub opened: AtomicBool,
     pub settled: AtomicUsize,
-    /// Why the first one that failed did so.
+    /// The error of the first one that failed.
     pub why: Mutex<Option<String>>,
 }
 
 impl FirstTries {
-    /// All that were tried have failed: why.
+    /// The error, if all attempts so far have failed.
     pub(crate) fn all_failed(&self) -> Option<String> {
         let failed = self.failed.load(Relaxed);
         if failed == 0 || self.opened.load(Relaxed) || failed < self.begun.load(Relaxed) {
@@ -57,38 +57,43 @@ impl FirstTries {
     }
 }
 
-/// What a thread tells those who watch.
+/// A thread's state for progress reports.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     pub sent: u64,
     pub ok: u64,
     pub errors: u64,
     pub in_flight: u64,
-    /// Right answers by band since the last look.
+    /// Successful responses by band since the last report.
     pub spread: Vec<u64>,
 }
 
 impl Shared {
-    pub(crate) fn new(plan: Plan, prepared: Prepared, targets: Vec<Target>, threads: usize) -> Shared {
+    pub(crate) fn new(
+        scenario: Scenario,
+        prepared: Prepared,
+        endpoints: Vec<Endpoint>,
+        threads: usize,
+    ) -> Shared {
         Shared {
-            sequence: Sequence::new(&plan),
+            sequence: Sequence::new(&scenario),
             lengths: prepared.kinds.iter().map(|_| AtomicU64::new(0)).collect(),
-            plan,
+            scenario,
             prepared,
-            targets,
+            endpoints,
             clock: Clock::start(),
             began: AtomicU64::new(NEVER),
             end: AtomicU64::new(NEVER),
             cut: AtomicU64::new(NEVER),
-            tickets: AtomicU64::new(0),
-            warm_tickets: AtomicU64::new(0),
+            next_number: AtomicU64::new(0),
+            next_warm_up_number: AtomicU64::new(0),
             first_tries: FirstTries::default(),
             published: (0..threads).map(|_| Mutex::default()).collect(),
         }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.plan.traffic, Traffic::Closed { .. })
+        matches!(self.scenario.traffic, Traffic::Closed { .. })
     }
 
     pub(crate) fn began(&self) -> Moment {
@@ -103,38 +108,38 @@ impl Shared {
         self.cut.load(Relaxed)
     }
 
-    /// The counted part begins then.
+    /// Sets the start of the counted part.
     pub(crate) fn begin(&self, moment: Moment) {
         self.began.store(moment, Relaxed);
     }
 
-    /// No request begins from `end` on, and what is under way at `cut` is cut off.
+    /// Starts no request from `end` on, and cuts off requests in flight at `cut`. Never moves either to a later time.
     pub(crate) fn set_end(&self, end: Moment, cut: Moment) {
         self.end.fetch_min(end, Relaxed);
         self.cut.fetch_min(cut, Relaxed);
     }
 
-    /// The kind of the next request; `None` when so many as asked for were begun.
+    /// The kind of the next request; `None` if the requested number was started.
     pub(crate) fn next_kind(&self, counted: bool) -> Option<usize> {
-        let limit = self.plan.stop.requests.filter(|_| counted);
+        let limit = self.scenario.stop.requests.filter(|_| counted);
         if limit.is_none() && self.sequence.is_single() {
             return Some(0);
         }
-        let tickets = if counted { &self.tickets } else { &self.warm_tickets };
-        let number = tickets.fetch_add(1, Relaxed);
+        let next_number = if counted { &self.next_number } else { &self.next_warm_up_number };
+        let number = next_number.fetch_add(1, Relaxed);
         match limit.is_some_and(|limit| number >= limit) {
             true => None,
             false => Some(self.sequence.kind(number)),
         }
     }
 
-    /// How many counted requests were begun of those that are limited, between 0 and 1.
+    /// The completed share of a limited number of requests, between 0 and 1.
     #[allow(clippy::cast_precision_loss)]
     pub(crate) fn share_begun(&self, sent: u64) -> f64 {
-        self.plan.stop.requests.map_or(0.0, |limit| sent as f64 / limit.max(1) as f64)
+        self.scenario.stop.requests.map_or(0.0, |limit| sent as f64 / limit.max(1) as f64)
     }
 
-    /// The length that answers to this kind have to have: that of the first one.
+    /// The length that responses of this kind must have: that of the first one.
     pub(crate) fn first_length(&self, kind: usize, length: u64) -> u64 {
         let Some(first) = self.lengths.get(kind) else { return length };
         match first.compare_exchange(0, length + 1, Relaxed, Relaxed) {

@@ -1,4 +1,4 @@
-//! A connection's bytes, wherever they go and however they are wrapped.
+//! A connection's byte stream: TCP or Unix socket, plain or TLS.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,14 +8,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
-/// What the kernel knows.
+/// A socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// What requests are written to.
+/// A connection that requests are written to.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(Socket),
@@ -31,7 +31,7 @@ impl Stream {
         Some(format!("{} {:?}", version, connection.negotiated_cipher_suite()?.suite()))
     }
 
-    /// What was agreed on by ALPN.
+    /// The protocol selected by ALPN.
     pub(crate) fn alpn(&self) -> Option<&[u8]> {
         match self {
             Stream::Plain(_) => None,
@@ -40,8 +40,8 @@ impl Stream {
     }
 }
 
-/// Both enums hand everything on to what is in them.
-macro_rules! hand_on {
+/// Both enums delegate to their inner streams.
+macro_rules! delegate {
     ($type:ty: $($variant:path),+) => {
         impl AsyncRead for $type {
             fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -77,5 +77,5 @@ macro_rules! hand_on {
     };
 }
 
-hand_on!(Socket: Socket::Tcp, Socket::Unix);
-hand_on!(Stream: Stream::Plain, Stream::Tls);
+delegate!(Socket: Socket::Tcp, Socket::Unix);
+delegate!(Stream: Stream::Plain, Stream::Tls);

@@ -1,4 +1,4 @@
-//! A thread of the load generator: starts its users, keeps the pace, looks whose time is up, and ends in time.
+//! A thread of the load generator: starts its users, paces requests, enforces timeouts, and ends the run.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -12,60 +12,60 @@ use tokio::task::spawn_local;
 
 use crate::arrivals::Arrivals;
 use crate::clock::{Moment, NEVER, nanoseconds};
-use crate::h2::{self, Link};
+use crate::h2::{self, SharedConnections};
 use crate::lane::Lane;
-use crate::plan::{Protocol, Traffic};
 use crate::recorder::Recorder;
+use crate::scenario::{Protocol, Traffic};
 use crate::shared::Shared;
 use crate::timer::Timer;
 use crate::user::user;
 
-/// What is due sooner waits this long, so that high rates do not cost a timer for each request.
+/// Shortest wait: at high rates, several requests share one timer.
 const FINEST_WAIT: Duration = Duration::from_micros(50);
-const LOOK: Duration = Duration::from_millis(100);
-/// Before the counted part begins, which must not begin late.
-const EARLY_LOOK: Duration = Duration::from_millis(1);
+const TICK: Duration = Duration::from_millis(100);
+/// Before the counted part begins, which must not start late.
+const EARLY_TICK: Duration = Duration::from_millis(1);
 
-/// What a thread leaves behind.
+/// The result of a thread.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct ThreadResult {
     pub recorder: Recorder,
-    /// Of the counted part.
+    /// CPU time of the counted part.
     pub cpu: Duration,
 }
 
-/// Runs a thread's share of the run, until it is over.
+/// Runs a thread's share of the run.
 ///
 /// # Errors
-/// The system refuses an event loop.
-pub(crate) fn run(shared: Arc<Shared>, thread: usize) -> io::Result<Left> {
+/// If the event loop cannot be created.
+pub(crate) fn run(shared: Arc<Shared>, thread: usize) -> io::Result<ThreadResult> {
     let threads = shared.published.len();
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     runtime.block_on(async move {
         let lane = Rc::new(Lane::new(shared));
-        let starter = Starter::new(&lane, share(connections(&lane.run.plan.traffic), thread, threads));
+        let starter = Starter::new(&lane, share(connections(&lane.run.scenario.traffic), thread, threads));
         let paced = match lane.run.is_closed() {
             true => {
                 while starter.start() {
-                    // Not all at once: a server's queue of new connections is short.
+                    // Not all at once: a server's accept queue is short.
                     tokio::task::yield_now().await;
                 }
                 None
             }
             false => Some(spawn_local(pace(lane.clone(), thread, threads, starter))),
         };
-        let cpu = Watch { lane: lane.clone(), thread, cpu_at_begin: None }.until_over().await;
+        let cpu = Monitor { lane: lane.clone(), thread, cpu_at_begin: None }.until_over().await;
         if let Some(paced) = paced {
             paced.abort();
         }
         let waiting = lane.queue.borrow().iter().filter(|job| job.counted).count();
         let mut recorder = lane.recorder.replace(Recorder::new(0));
         recorder.unsent(waiting as u64);
-        Ok(Left { recorder, cpu })
+        Ok(ThreadResult { recorder, cpu })
     })
 }
 
-/// How many connections there may be.
+/// Most connections.
 pub(crate) fn connections(traffic: &Traffic) -> usize {
     match traffic {
         Traffic::Closed { users, .. } => *users,
@@ -78,19 +78,19 @@ fn share(all: usize, thread: usize, threads: usize) -> usize {
     all / threads + usize::from(thread < all % threads)
 }
 
-/// Starts users (over HTTP/2: streams), as many as there may be.
+/// Starts users (with HTTP/2: streams) as needed, up to the limit.
 struct Starter {
     lane: Rc<Lane>,
     started: Cell<usize>,
     most: usize,
-    /// Over HTTP/2: so many share a connection, the latest of which is this.
+    /// With HTTP/2: streams per connection; `shared` is the latest connection.
     streams: Option<usize>,
-    link: RefCell<Rc<Link>>,
+    shared: RefCell<Rc<SharedConnections>>,
 }
 
 impl Starter {
     fn new(lane: &Rc<Lane>, connections: usize) -> Starter {
-        let streams = match lane.run.plan.transport.protocol {
+        let streams = match lane.run.scenario.transport.protocol {
             Protocol::Http2 { streams } => Some(streams.max(1)),
             Protocol::Http1 { .. } => None,
         };
@@ -99,11 +99,11 @@ impl Starter {
             started: Cell::new(0),
             most: connections.saturating_mul(streams.unwrap_or(1)),
             streams,
-            link: RefCell::default(),
+            shared: RefCell::default(),
         }
     }
 
-    /// Whether there was one more to be started.
+    /// Starts one more; false at the limit.
     fn start(&self) -> bool {
         let started = self.started.get();
         if started >= self.most {
@@ -114,19 +114,19 @@ impl Starter {
             None => spawn_local(user(self.lane.clone())),
             Some(streams) => {
                 if started.is_multiple_of(streams) {
-                    *self.link.borrow_mut() = Rc::default();
+                    *self.shared.borrow_mut() = Rc::default();
                 }
-                spawn_local(h2::stream(self.lane.clone(), self.link.borrow().clone()))
+                spawn_local(h2::stream(self.lane.clone(), self.shared.borrow().clone()))
             }
         };
         true
     }
 }
 
-/// Hands over what is due when it is due.
+/// Queues requests when they are due.
 async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
     let run = &lane.run;
-    let mut arrivals = Arrivals::new(&run.plan, thread, threads);
+    let mut arrivals = Arrivals::new(&run.scenario, thread, threads);
     let timer = match Timer::new() {
         Ok(timer) => timer,
         Err(error) => {
@@ -136,7 +136,7 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
         }
     };
     while run.began() == NEVER && !lane.cut.get() {
-        tokio::time::sleep(EARLY_LOOK).await;
+        tokio::time::sleep(EARLY_TICK).await;
     }
     while let Some(job) = arrivals.next(run, run.began()) {
         if job.due >= run.end() {
@@ -153,40 +153,40 @@ async fn pace(lane: Rc<Lane>, thread: usize, threads: usize, starter: Starter) {
                 break;
             }
         }
-        if !lane.hand_over(job) {
+        if !lane.enqueue(job) {
             starter.start();
         }
     }
-    if run.plan.stop.requests.is_some() {
-        // All were due, so this ends too, even when the server answers none of those that wait.
-        let timeouts = &run.plan.timeouts;
+    if run.scenario.stop.requests.is_some() {
+        // All were due, so the run ends even if the server responds to none of the waiting ones.
+        let timeouts = &run.scenario.timeouts;
         run.set_end(NEVER, lane.now().saturating_add(nanoseconds(timeouts.request + timeouts.grace)));
     }
     lane.drained.set(true);
     lane.wake_all();
     if lane.slots() == 0 {
-        lane.deserted.notify_one();
+        lane.empty.notify_one();
     }
 }
 
-/// Looks after the users of a thread.
-struct Watch {
+/// Enforces timeouts and reports progress of a thread.
+struct Monitor {
     lane: Rc<Lane>,
     thread: usize,
     cpu_at_begin: Option<Duration>,
 }
 
-impl Watch {
-    /// Says how much CPU time the counted part took.
+impl Monitor {
+    /// Returns the CPU time of the counted part.
     async fn until_over(mut self) -> Duration {
-        let mut told_end = false;
+        let mut end_announced = false;
         loop {
             let lane = self.lane.clone();
             let now = lane.now();
             self.note_begin(now);
-            lane.sweep(now);
-            if now >= lane.run.end() && !told_end {
-                told_end = true;
+            lane.expire(now);
+            if now >= lane.run.end() && !end_announced {
+                end_announced = true;
                 lane.ended.notify_one();
                 lane.wake_all();
             }
@@ -200,8 +200,8 @@ impl Watch {
                 break;
             }
             tokio::select! {
-                () = lane.deserted.notified() => {}
-                () = tokio::time::sleep_until(self.next_look(now).into()) => {}
+                () = lane.empty.notified() => {}
+                () = tokio::time::sleep_until(self.next_tick(now).into()) => {}
             }
         }
         self.publish();
@@ -212,22 +212,22 @@ impl Watch {
         let began = self.lane.run.began();
         if began <= now && self.cpu_at_begin.is_none() {
             self.cpu_at_begin = Some(cpu());
-            let warmed_up = !self.lane.run.plan.warm_up.is_zero();
+            let warmed_up = !self.lane.run.scenario.warm_up.is_zero();
             self.lane.recorder.borrow_mut().begin(began, warmed_up);
             self.lane.wake_all();
         }
     }
 
-    fn next_look(&self, now: Moment) -> std::time::Instant {
+    fn next_tick(&self, now: Moment) -> std::time::Instant {
         let run = &self.lane.run;
-        let timeouts = &run.plan.timeouts;
+        let timeouts = &run.scenario.timeouts;
         let finest = timeouts.connect.min(timeouts.request) / 10;
-        let look = match run.began() {
-            NEVER => EARLY_LOOK,
-            _ => LOOK.min(finest).max(EARLY_LOOK),
+        let tick = match run.began() {
+            NEVER => EARLY_TICK,
+            _ => TICK.min(finest).max(EARLY_TICK),
         };
         let next = [run.began(), run.end(), run.cut()].into_iter().filter(|moment| *moment > now).min();
-        run.clock.instant((now + nanoseconds(look)).min(next.unwrap_or(NEVER)))
+        run.clock.instant((now + nanoseconds(tick)).min(next.unwrap_or(NEVER)))
     }
 
     fn publish(&self) {
@@ -236,13 +236,13 @@ impl Watch {
         let Ok(mut published) = published.lock() else { return };
         published.sent = recorder.sent;
         published.ok = recorder.ok;
-        published.errors = recorder.wrong;
+        published.errors = recorder.failures;
         published.in_flight = recorder.in_flight;
-        recorder.look(&mut published.spread);
+        recorder.sample(&mut published.spread);
     }
 }
 
-/// CPU time of this thread, the kernel's part included.
+/// CPU time of this thread, including kernel time.
 fn cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

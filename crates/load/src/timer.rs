@@ -1,4 +1,5 @@
-//! Waiting to within some ten microseconds: a timerfd in the event loop, because tokio's own timers count milliseconds.
+//! A timer precise to about ten microseconds: a timerfd in the event loop, because tokio's timers have a resolution of
+//! one millisecond.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,22 +14,22 @@ pub(crate) struct Timer(AsyncFd<OwnedFd>);
 
 impl Timer {
     /// # Errors
-    /// The system has none left.
+    /// If no timer can be created.
     pub(crate) fn new() -> io::Result<Timer> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        // Deprecated for types that might close their descriptor while it is registered; an owned one does not.
+        // Deprecated for types that might close their descriptor while registered; an owned descriptor does not.
         #[allow(deprecated)]
         Ok(Timer(AsyncFd::with_interest(timer, tokio::io::Interest::READABLE)?))
     }
 
     /// # Errors
-    /// The system's, when the timer cannot be used.
+    /// The system's, if the timer cannot be used.
     pub(crate) async fn sleep(&self, duration: Duration) -> io::Result<()> {
         let value = Timespec::try_from(duration.max(Duration::from_nanos(1)))
             .map_err(|_| io::ErrorKind::InvalidInput)?;
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-        // Setting it also takes back an expiry that nobody has read.
+        // Setting it also clears an expiration that was not read.
         timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::empty(), &once)?;
         loop {
             let mut guard = self.0.readable().await?;

@@ -1,4 +1,4 @@
-//! `Server-Timing` as a Firebrick sends it: where the time of an answer went.
+//! Parses Firebrick's `Server-Timing`: where the time of a response went.
 
 /// Microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct Timing {
     pub gvl: Option<u64>,
 }
 
-/// Reads one `Server-Timing` field; `None` when it is not Firebrick's, which tells at least `queue` and `app`.
+/// Parses one `Server-Timing` field; `None` if it is not Firebrick's, which has at least `queue` and `app`.
 pub(crate) fn parse(value: &[u8]) -> Option<Timing> {
     let text = std::str::from_utf8(value).ok()?;
     let (mut queue, mut app) = (None, None);
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_firebrick_says() {
+    fn firebrick_fields() {
         let timing = parse(b"queue;dur=0.301, app;dur=64.120, cpu;dur=12.003, gvl;dur=5.120");
         assert_eq!(timing, Some(Timing { queue: 301, app: 64_120, cpu: Some(12_003), gvl: Some(5120) }));
         assert_eq!(
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say() {
+    fn other_fields() {
         for value in [
             "db;dur=53",
             "app;dur=5",

@@ -1,24 +1,24 @@
-//! TLS to servers. Sessions are never resumed, so that each connection costs a server what that of a new visitor does.
+//! TLS client configuration. Sessions are never resumed, so every connection costs the server what a new visitor costs.
 
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::client::Resumption;
-use trust::{Unusable, Whom};
+use trust::{Error, Trusted};
 
-use crate::plan::{Protocol, Tls, Transport};
+use crate::scenario::{Protocol, Tls, Transport};
 
-/// What all connections of a run agree on.
+/// The configuration for all connections of a run.
 ///
 /// # Errors
-/// Certificates cannot be read, or there are none to believe.
+/// Certificates cannot be read, or none are trusted.
 pub(crate) fn config(transport: &Transport) -> Result<Arc<ClientConfig>, String> {
-    let whom = match &transport.tls {
-        Tls { insecure: true, .. } => Whom::Anybody,
-        Tls { ca: Some(file), .. } => Whom::SystemAndFile(file),
-        Tls { ca: None, .. } => Whom::System,
+    let trusted = match &transport.tls {
+        Tls { insecure: true, .. } => Trusted::Any,
+        Tls { ca: Some(file), .. } => Trusted::SystemAndFile(file),
+        Tls { ca: None, .. } => Trusted::System,
     };
-    let mut config = trust::client(whom, None).map_err(told)?;
+    let mut config = trust::client(trusted, None).map_err(message)?;
     config.resumption = Resumption::disabled();
     config.alpn_protocols = match transport.protocol {
         Protocol::Http1 { .. } => vec![b"http/1.1".to_vec()],
@@ -27,16 +27,16 @@ pub(crate) fn config(transport: &Transport) -> Result<Arc<ClientConfig>, String>
     Ok(Arc::new(config))
 }
 
-fn told(unusable: Unusable) -> String {
-    match unusable {
-        Unusable::NobodyBelieved(_) => {
-            "there are no certificates to verify https servers by: install ca-certificates, set SSL_CERT_FILE, name a \
-             file of certificates, or have every certificate believed"
+fn message(error: Error) -> String {
+    match error {
+        Error::NoTrustedCertificates(_) => {
+            "there are no trusted certificates to verify https servers: install ca-certificates, set SSL_CERT_FILE, name a \
+             certificate file, or trust every certificate"
                 .to_owned()
         }
-        Unusable::Tls(why) => why,
-        Unusable::File { path, why, .. } => {
-            format!("{}: {why}; a PEM file with at least one certificate was expected", path.display())
+        Error::Tls(why) => why,
+        Error::File { path, why, .. } => {
+            format!("{}: {why}; expected a PEM file with at least one certificate", path.display())
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A user over HTTP/1.1: gets something to ask, has a connection to whom he asks, waits for the answer.
+//! A user over HTTP/1.1: takes the next request, opens a connection if needed, waits for the response.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -9,39 +9,39 @@ use crate::connect::Attempts;
 use crate::feed::Feed;
 use crate::h1::connection::{Connection, Exit};
 use crate::lane::Lane;
-use crate::plan::Protocol;
+use crate::scenario::Protocol;
 
-/// Asks until there is nothing more to ask.
+/// Sends requests until there are no more.
 pub(crate) async fn user(lane: Rc<Lane>) {
     let feed = Feed::new(lane.clone());
-    feed.slot.watched().await;
-    let mut user = User { lane, feed, parked: HashMap::new(), attempts: Attempts::default() };
+    feed.slot.register_waker().await;
+    let mut user = User { lane, feed, idle: HashMap::new(), attempts: Attempts::default() };
     user.connect_first().await;
-    user.ask().await;
+    user.run().await;
 }
 
 struct User {
     lane: Rc<Lane>,
     feed: Feed,
-    /// Connections at rest, by origin.
-    parked: HashMap<usize, Connection>,
+    /// Idle connections, by origin.
+    idle: HashMap<usize, Connection>,
     attempts: Attempts,
 }
 
 impl User {
-    /// Users of the closed model have their connections before the run begins: then opening them is in nobody's latency.
+    /// Users of the closed model connect before the run begins, so that connecting is not part of any latency.
     async fn connect_first(&mut self) {
         let run = &self.lane.run;
-        let keeps = !matches!(run.plan.transport.protocol, Protocol::Http1 { keep_alive: false, .. });
+        let keeps = !matches!(run.scenario.transport.protocol, Protocol::Http1 { keep_alive: false, .. });
         if run.is_closed() && keeps {
             let origin = run.prepared.kinds[0].origin;
             if let Ok(stream) = Box::pin(self.attempts.open(&self.lane, &self.feed.slot, origin)).await {
-                self.parked.insert(origin, Connection::new(stream, origin, &self.lane));
+                self.idle.insert(origin, Connection::new(stream, origin, &self.lane));
             }
         }
     }
 
-    async fn ask(&mut self) {
+    async fn run(&mut self) {
         let mut next = None;
         loop {
             let job = match next.take() {
@@ -52,8 +52,8 @@ impl User {
                 },
             };
             let origin = self.lane.run.prepared.kinds[job.kind].origin;
-            let parked = self.parked.remove(&origin);
-            let mut connection = match self.rested(parked).await {
+            let idle = self.idle.remove(&origin);
+            let mut connection = match self.still_open(idle).await {
                 Some(connection) => connection,
                 None => match Box::pin(self.attempts.open(&self.lane, &self.feed.slot, origin)).await {
                     Ok(stream) => Connection::new(stream, origin, &self.lane),
@@ -68,14 +68,14 @@ impl User {
             connection.push(job, self.lane.now(), &self.lane, &self.feed);
             match poll_fn(|cx| connection.poll(cx, &self.lane, &mut self.feed)).await {
                 Exit::Done => return,
-                Exit::Elsewhere(job) => {
-                    self.parked.insert(origin, connection);
+                Exit::OtherOrigin(job) => {
+                    self.idle.insert(origin, connection);
                     next = Some(job);
                 }
-                Exit::Gone { failed, useful } => {
+                Exit::Closed { failed, responded } => {
                     drop(connection);
                     self.feed.slot.unavailable();
-                    if useful {
+                    if responded {
                         self.attempts.succeeded();
                     }
                     if failed {
@@ -86,10 +86,10 @@ impl User {
         }
     }
 
-    /// A connection that was at rest, unless it was closed meanwhile.
-    async fn rested(&self, connection: Option<Connection>) -> Option<Connection> {
+    /// An idle connection, unless it was closed meanwhile.
+    async fn still_open(&self, connection: Option<Connection>) -> Option<Connection> {
         let mut connection = connection?;
-        let quiet = poll_fn(|cx| Poll::Ready(connection.is_quiet(cx, &self.lane))).await;
+        let quiet = poll_fn(|cx| Poll::Ready(connection.is_idle(cx, &self.lane))).await;
         quiet.then_some(connection)
     }
 }

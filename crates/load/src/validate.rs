@@ -1,98 +1,95 @@
-//! Whether a plan makes sense, before anything is sent.
+//! Validates a scenario before anything is sent.
 
 use std::time::Duration;
 
-use crate::plan::{Plan, Protocol, Stage, Traffic};
+use crate::scenario::{Protocol, Scenario, Stage, Traffic};
 
 /// # Errors
-/// What does not, and what would.
-pub(crate) fn validate(plan: &Plan) -> Result<(), String> {
-    if plan.requests.is_empty() {
-        return Err(
-            "there is nothing to ask: give at least one URL, such as http://127.0.0.1:9292/".to_owned()
-        );
+/// What is invalid, and what would be valid.
+pub(crate) fn validate(scenario: &Scenario) -> Result<(), String> {
+    if scenario.requests.is_empty() {
+        return Err("no request: give at least one URL, such as http://127.0.0.1:9292/".to_owned());
     }
-    if plan.threads == 0 {
-        return Err("0 threads cannot send anything: at least 1".to_owned());
+    if scenario.threads == 0 {
+        return Err("threads must be at least 1".to_owned());
     }
-    if plan.timeouts.connect.is_zero() || plan.timeouts.request.is_zero() {
-        return Err("with a timeout of 0 nothing could be answered in time: at least 1ms".to_owned());
+    if scenario.timeouts.connect.is_zero() || scenario.timeouts.request.is_zero() {
+        return Err("timeouts must be at least 1ms".to_owned());
     }
-    match plan.transport.protocol {
+    match scenario.transport.protocol {
         Protocol::Http1 { pipeline: 0, .. } => {
-            return Err("a pipeline of depth 0 holds no request: at least 1".to_owned());
+            return Err("the pipeline depth must be at least 1".to_owned());
         }
         Protocol::Http1 { keep_alive: false, pipeline: 2.. } => {
             return Err(
-                "pipelining needs keep-alive: without it each connection carries one request".to_owned()
+                "pipelining requires keep-alive: without it, each connection carries one request".to_owned()
             );
         }
-        Protocol::Http2 { streams: 0 } => return Err("0 streams carry no request: at least 1".to_owned()),
+        Protocol::Http2 { streams: 0 } => return Err("streams must be at least 1".to_owned()),
         _ => {}
     }
-    if plan.stop.requests == Some(0) || plan.stop.rounds == Some(0) {
-        return Err("0 requests measure nothing: at least 1".to_owned());
+    if scenario.stop.requests == Some(0) || scenario.stop.rounds == Some(0) {
+        return Err("the number of requests must be at least 1".to_owned());
     }
-    traffic(plan)
+    traffic(scenario)
 }
 
-fn traffic(plan: &Plan) -> Result<(), String> {
-    let stop = &plan.stop;
-    match &plan.traffic {
-        Traffic::Closed { users: 0, .. } => Err("0 users ask for nothing: at least 1".to_owned()),
+fn traffic(scenario: &Scenario) -> Result<(), String> {
+    let stop = &scenario.stop;
+    match &scenario.traffic {
+        Traffic::Closed { users: 0, .. } => Err("users must be at least 1".to_owned()),
         Traffic::Closed { .. } => match (stop.requests, stop.rounds, stop.after) {
             (None, None, None) => {
-                Err("the run would never end: give a number of requests, rounds of each user, or a duration"
+                Err("the run would never end: give a number of requests, rounds per user, or a duration"
                     .to_owned())
             }
             _ => Ok(()),
         },
         Traffic::Open { connections: 0, .. } | Traffic::Replay { connections: 0, .. } => {
-            Err("0 connections carry nothing: at least 1".to_owned())
+            Err("connections must be at least 1".to_owned())
         }
         Traffic::Open { stages, .. } => open(stages, stop.requests.is_some() || stop.after.is_some()),
-        Traffic::Replay { arrivals, .. } => replay(plan, arrivals),
+        Traffic::Replay { arrivals, .. } => replay(scenario, arrivals),
     }
 }
 
 fn open(stages: &[Stage], ends: bool) -> Result<(), String> {
     let Some((last, before)) = stages.split_last() else {
-        return Err("there is no rate: give one, such as 500 per second".to_owned());
+        return Err("no rate: give one, such as 500 per second".to_owned());
     };
     for stage in stages {
         for rate in [stage.from, stage.to] {
             if !(0.0..=1e9).contains(&rate) {
                 return Err(format!(
-                    "a rate of {rate} per second is not possible: between 0 and 1,000,000,000"
+                    "a rate of {rate} per second is out of range: expected 0 to 1,000,000,000"
                 ));
             }
         }
     }
-    if before.iter().any(|stage| stage.lasting.is_none()) {
-        return Err("only the last stage of a rate may last as long as the run: give the others a duration"
-            .to_owned());
+    if before.iter().any(|stage| stage.duration.is_none()) {
+        return Err("only the last stage may have no duration".to_owned());
     }
-    if last.lasting.is_none() && !ends {
+    if last.duration.is_none() && !ends {
         return Err("the run would never end: give a number of requests or a duration".to_owned());
     }
-    let silent = |stage: &Stage| stage.from + stage.to <= 0.0 || stage.lasting == Some(Duration::ZERO);
+    let silent = |stage: &Stage| stage.from + stage.to <= 0.0 || stage.duration == Some(Duration::ZERO);
     if stages.iter().all(silent)
-        || (last.lasting.is_none() && stages.len() == 1 && last.from + last.to <= 0.0)
+        || (last.duration.is_none() && stages.len() == 1 && last.from + last.to <= 0.0)
     {
-        return Err("with a rate of 0 nothing is ever sent: give one above 0".to_owned());
+        return Err("the rate is always 0: give one above 0".to_owned());
     }
     Ok(())
 }
 
-fn replay(plan: &Plan, arrivals: &[(Duration, usize)]) -> Result<(), String> {
+fn replay(scenario: &Scenario, arrivals: &[(Duration, usize)]) -> Result<(), String> {
     if arrivals.is_empty() {
         return Err("there is nothing to replay".to_owned());
     }
     if !arrivals.is_sorted_by_key(|(due, _)| *due) {
-        return Err("the times to replay decrease somewhere: sort them".to_owned());
+        return Err("the times to replay are not sorted".to_owned());
     }
-    match arrivals.iter().any(|(_, kind)| *kind >= plan.requests.len()) {
-        true => Err("a replayed request is not among the requests of the plan".to_owned()),
+    match arrivals.iter().any(|(_, kind)| *kind >= scenario.requests.len()) {
+        true => Err("a replayed request is not among the requests of the scenario".to_owned()),
         false => Ok(()),
     }
 }

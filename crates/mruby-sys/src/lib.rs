@@ -1,4 +1,4 @@
-//! The shim's declarations: see `shim.h` for what they promise. Nothing else of mruby is visible from Rust.
+//! The shim's declarations; their contract is in `shim.h`. Nothing else of mruby is visible from Rust.
 #![allow(non_camel_case_types, missing_docs)]
 
 #[cfg(mruby)]
@@ -11,7 +11,7 @@ pub struct fb_vm {
     _private: [u8; 0],
 }
 
-/// Bytes that belong to somebody else.
+/// Borrowed bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct fb_bytes {
@@ -52,6 +52,15 @@ unsafe extern "C" {
     pub fn fb_discard(vm: *mut fb_vm);
     pub fn fb_version() -> *const c_char;
     pub fn fb_has_hook() -> c_int;
+    pub fn fb_can_stop() -> c_int;
+    pub fn stop_nearest(begin: usize, others: *const usize, count: usize) -> usize;
+    pub fn stop_plausible(
+        begin: usize,
+        end: usize,
+        call_site: usize,
+        others: *const usize,
+        count: usize,
+    ) -> c_int;
     pub fn fb_out(vm: *mut fb_vm) -> fb_bytes;
     pub fn fb_eval(vm: *mut fb_vm, code: *const u8, length: usize, file: *const c_char) -> c_int;
     pub fn fb_check(vm: *mut fb_vm, code: *const u8, length: usize, file: *const c_char) -> c_int;

@@ -1,4 +1,4 @@
-/* How much a VM and a step may take: memory, which is counted where mruby asks for it, and time, which ends there, too. */
+/* Limits of a VM and a step: memory, counted at each allocation, and time, which is checked there, too. */
 #include "vm.h"
 
 #include <stdlib.h>
@@ -33,8 +33,8 @@ static void *allocate(fb_vm *vm, void *old, size_t size) {
   if (size > before) {
     if (vm->heap + (size - before) > vm->ceiling) return NULL;
 #ifndef MRB_USE_DEBUG_HOOK
-    /* Without the hook this is the only place where code that runs away can be interrupted. mruby tries again after a
-     * collection, so it takes two failures to raise; not more, so that what rescues has memory to do so. */
+    /* Without the hook this is the only place where code can be interrupted. mruby tries again after a
+     * collection, so it takes two failures to raise; not more, so that `rescue` clauses have memory. */
     if (atomic_load_explicit(&vm->interrupted, memory_order_relaxed) > 0) {
       atomic_fetch_sub_explicit(&vm->interrupted, 1, memory_order_relaxed);
       return NULL;
@@ -54,8 +54,8 @@ static void *allocate(fb_vm *vm, void *old, size_t size) {
 }
 
 #if MRUBY_RELEASE_NO >= 40000
-/* Since 4.0 all VMs of a process share one allocator, which a program may bring along: whose memory it is, is known by what
- * this thread entered last. */
+/* Since 4.0 all VMs of a process share one allocator, which a program may replace. The memory belongs to the VM that this thread
+ * entered last. */
 static _Thread_local fb_vm *owner;
 
 void *mrb_basic_alloc_func(void *old, size_t size) { return allocate(owner, old, size); }
@@ -65,7 +65,7 @@ mrb_state *memory_open(fb_vm *vm) {
   return mrb_open();
 }
 
-static void own(fb_vm *vm) { owner = vm; }
+static void set_owner(fb_vm *vm) { owner = vm; }
 #else
 static void *allocate_for(mrb_state *mrb, void *old, size_t size, void *user) {
   (void)mrb;
@@ -74,7 +74,7 @@ static void *allocate_for(mrb_state *mrb, void *old, size_t size, void *user) {
 
 mrb_state *memory_open(fb_vm *vm) { return mrb_open_allocf(allocate_for, vm); }
 
-static void own(fb_vm *vm) { (void)vm; }
+static void set_owner(fb_vm *vm) { (void)vm; }
 #endif
 
 void memory_for_task(fb_vm *vm) {
@@ -83,9 +83,9 @@ void memory_for_task(fb_vm *vm) {
   atomic_store_explicit(&vm->interrupted, 0, memory_order_relaxed);
 }
 
-/* The driver may always finish what it does: refusing memory here would break the VM, not the task. */
+/* The driver is not limited: a failure here would break the VM, not the task. */
 void memory_for_driver(fb_vm *vm) {
-  own(vm);
+  set_owner(vm);
   vm->ceiling = SIZE_MAX;
   atomic_store_explicit(&vm->interrupted, 0, memory_order_relaxed);
 }

@@ -1,9 +1,9 @@
-/* What Ruby can ask of the shim: the methods of Rt. */
+/* The methods of Rt that are written in C. */
 #include "vm.h"
 
 #include <mruby/class.h>
 
-/* Rt.call(op, *args): the host answers at once. */
+/* Rt.call(op, *args): runs a call of the host. */
 static mrb_value rt_call(mrb_state *mrb, mrb_value self) {
   fb_vm *vm = mrb->ud;
   mrb_int op, count;
@@ -14,13 +14,13 @@ static mrb_value rt_call(mrb_state *mrb, mrb_value self) {
   tape_counted(mrb, &vm->out, '[', count);
   for (mrb_int i = 0; i < count; i++) tape_value(mrb, &vm->out, args[i], 1);
   fb_bytes given = {vm->out.data, vm->out.length};
-  mrb_value answer = tape_take(mrb, vm->config.call(vm->config.host, (uint32_t)op, given));
-  if (mrb_type(answer) == MRB_TT_EXCEPTION) mrb_exc_raise(mrb, answer);
-  return answer;
+  mrb_value result = tape_take(mrb, vm->config.call(vm->config.host, (uint32_t)op, given));
+  if (mrb_type(result) == MRB_TT_EXCEPTION) mrb_exc_raise(mrb, result);
+  return result;
 }
 
-/* The frame that a task must not leave because a C function stands between it and its fiber. NULL when it may leave. */
-static mrb_callinfo *what_holds(mrb_state *mrb) {
+/* The frame that a task cannot suspend, because a C function is between it and its fiber. NULL if the task can wait. */
+static mrb_callinfo *blocking_frame(mrb_state *mrb) {
   struct mrb_context *c = mrb->c;
   for (mrb_callinfo *ci = c->ci; ci > c->cibase; ci--) {
     if (ci->cci > 0) return ci;
@@ -28,41 +28,41 @@ static mrb_callinfo *what_holds(mrb_state *mrb) {
   return NULL;
 }
 
-/* The method whose frame it is; a block is its method's. */
+/* The method of a frame; for a block, the method that it is in. */
 static mrb_sym name_of(mrb_state *mrb, const mrb_callinfo *ci) {
   return ci->mid ? ci->mid : mrb_intern_lit(mrb, "main");
 }
 
 static int is_c(const mrb_callinfo *ci) { return !ci->proc || MRB_PROC_CFUNC_P(ci->proc); }
 
-/* Methods and lambdas are strict about their arguments. */
+/* Methods and lambdas are strict about their arguments; blocks are not. */
 static int is_block(const mrb_callinfo *ci) { return !is_c(ci) && !MRB_PROC_STRICT_P(ci->proc); }
 
-/* Says who called what waits, in the words of the handler: `to_s' by String interpolation, a block by `each_object'. */
+/* Raises a FiberError that names the method or block that cannot wait, and its caller. */
 static void refuse(mrb_state *mrb, mrb_callinfo *held) {
   const mrb_callinfo *caller = held - 1;
-  const char *way_out = "; wait before, and use what came";
+  const char *way_out = "; wait first, then use the result";
   if (is_block(held)) {
     int of_hash = strcmp(mrb_sym_name(mrb, name_of(mrb, caller)), "[]") == 0;
-    mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: %s was called by `%n', which mruby cannot leave in the middle%s",
+    mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: %s was called by `%n', which mruby cannot suspend%s",
                of_hash ? "the default block of a Hash" : "this block", name_of(mrb, caller), way_out);
   }
   if (is_c(caller) && caller->mid) {
-    mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: `%n' was called by `%n', which mruby cannot leave in the middle%s",
+    mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: `%n' was called by `%n', which mruby cannot suspend%s",
                name_of(mrb, held), name_of(mrb, caller), way_out);
   }
   mrb_raisef(mrb, E_FIBER_ERROR, "cannot wait here: `%n' was called by mruby itself (in `%n')%s", name_of(mrb, held),
              name_of(mrb, caller), way_out);
 }
 
-/* Rt.wait(op, *args): hands the task back to the event loop. Must stay the last act. */
+/* Rt.wait(op, *args): suspends the task. Nothing may follow the yield. */
 static mrb_value rt_wait(mrb_state *mrb, mrb_value self) {
   fb_vm *vm = mrb->ud;
   mrb_int count;
   const mrb_value *args;
   (void)self;
   mrb_get_args(mrb, "*", &args, &count);
-  mrb_callinfo *held = what_holds(mrb);
+  mrb_callinfo *held = blocking_frame(mrb);
   if (held) refuse(mrb, held);
   vm->out.length = 0;
   tape_counted(mrb, &vm->out, '[', count);
@@ -70,8 +70,8 @@ static mrb_value rt_wait(mrb_state *mrb, mrb_value self) {
   return mrb_fiber_yield(mrb, 1, &vm->marker);
 }
 
-/* Rt.globals(names, values, known): sets global variables that Ruby cannot assign to ($1, $&): the values in turn, then nil
- * up to the number that was set before. */
+/* Rt.globals(names, values, known): sets global variables that Ruby cannot assign to ($1, $&). Those without a value become nil, up
+ * to the number that was set before (`known`). */
 static mrb_value rt_globals(mrb_state *mrb, mrb_value self) {
   mrb_value names, values;
   mrb_int known;
@@ -85,7 +85,7 @@ static mrb_value rt_globals(mrb_state *mrb, mrb_value self) {
   return mrb_nil_value();
 }
 
-/* Rt.env(hash): what the env of every request begins as from now on; its values are shared by all. */
+/* Rt.env(hash): sets the template of all envs; its values are shared by all requests. */
 static mrb_value rt_env(mrb_state *mrb, mrb_value self) {
   fb_vm *vm = mrb->ud;
   mrb_value template;
@@ -102,10 +102,10 @@ static mrb_value rt_apps(mrb_state *mrb, mrb_value self) {
   return ((fb_vm *)mrb->ud)->apps;
 }
 
-/* Whether its text can be had without calling Ruby. */
+/* Whether it can be converted to text without calling Ruby. */
 static int has_text(mrb_value value) { return mrb_string_p(value) || mrb_symbol_p(value) || mrb_integer_p(value); }
 
-/* The text of what has one, as a String of the tape. */
+/* Writes its text as a String. */
 static void put_as_text(mrb_state *mrb, buffer *to, mrb_value value) {
   if (mrb_string_p(value)) {
     tape_text(mrb, to, 's', RSTRING_PTR(value), RSTRING_LEN(value));
@@ -141,9 +141,9 @@ static int put_header(mrb_state *mrb, mrb_value key, mrb_value value, void *user
   return 0;
 }
 
-/* Rt.plain(response): writes [status, [name, value ...], [parts ...]] as the task's result when it is of the usual shape
- * (Integer, Hash of Strings, Symbols and Integers, Array of Strings) and says whether it was. A field whose value is nil is left
- * out. */
+/* Rt.plain(response): writes [status, [name, value ...], [parts ...]] as the task's result if the response has the usual shape
+ * (Integer, Hash of Strings, Symbols and Integers, Array of Strings), and returns whether it has. Fields whose value is nil are
+ * left out. */
 static mrb_value rt_plain(mrb_state *mrb, mrb_value self) {
   fb_vm *vm = mrb->ud;
   mrb_value response;

@@ -1,4 +1,4 @@
-//! The same functions for a program without mruby: no VM can be opened, so the others are never called.
+//! The same functions for a program without mruby. No VM can be opened, so those that take one are never called.
 
 use crate::{fb_bytes, fb_config, fb_field, fb_vm};
 use std::ffi::{c_char, c_int, c_uint};
@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_uint};
 const REASON: &str = concat!("this program was built without mruby: ", env!("FIREBRICK_WITHOUT_MRUBY"), "\0");
 
 /// # Safety
-/// `reason` is a place for a pointer.
+/// `reason` must be valid for a write.
 pub unsafe extern "C" fn fb_open(_: *const fb_config, reason: *mut *const c_char) -> *mut fb_vm {
     // SAFETY: see above.
     unsafe { *reason = REASON.as_ptr().cast() };
@@ -26,10 +26,16 @@ pub unsafe extern "C" fn fb_has_hook() -> c_int {
     0
 }
 
+/// # Safety
+/// None is needed.
+pub unsafe extern "C" fn fb_can_stop() -> c_int {
+    0
+}
+
 macro_rules! never {
     ($($name:ident($($kind:ty),*) $(-> $result:ty)?;)*) => { $(
         /// # Safety
-        /// Needs a VM, which there is none of.
+        /// Needs a VM.
         pub unsafe extern "C" fn $name($(_: $kind),*) $(-> $result)? {
             unreachable!("there is no VM without mruby")
         }

@@ -1,5 +1,5 @@
-/* Says by its exit status whether libmruby is what it was compiled for: the first thing that the library asks memory for is its
- * state, which must be as large as the headers say, and values of every kind must mean the same on both sides. */
+/* Exit status: whether libmruby matches the headers and options that this was compiled with. The library's first allocation is its
+ * state, which must have the size in the headers, and values of every type must be the same on both sides. */
 #include <mruby.h>
 #include <mruby/array.h>
 #include <mruby/string.h>
@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the first request; nothing is given then. */
+/* Size of the first allocation. While measuring, all allocations fail. */
 static size_t first;
-static int is_asking = 1;
+static int is_measuring = 1;
 
 static void *allocate(void *old, size_t size) {
   if (first == 0) first = size;
-  if (is_asking) return NULL;
+  if (is_measuring) return NULL;
   if (size == 0) {
     free(old);
     return NULL;
@@ -40,7 +40,7 @@ static mrb_state *begin(void) { return mrb_open_allocf(allocate_for, NULL); }
 int main(void) {
   begin();
   if (first != sizeof(mrb_state)) return 1;
-  is_asking = 0;
+  is_measuring = 0;
   mrb_state *mrb = begin();
   if (!mrb) return 1;
   const mrb_value values[] = {mrb_int_value(mrb, 1 << 29),

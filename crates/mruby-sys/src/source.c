@@ -1,4 +1,4 @@
-/* Code that is read, and run outside of any task. */
+/* Parses code, and runs it outside of tasks. */
 #include "vm.h"
 
 #include <mruby/compile.h>

@@ -1,7 +1,11 @@
-/* See stop.c. A step that may be stopped runs like this:
+/* Ends a step in the middle, at the cost of its VM. How and why it is safe: stop.c.
+ *
+ * Contract: a step that may be stopped runs like this:
  *
  *   if (sigsetjmp(vm->leave, 0)) return FB_STOPPED;   (where CAN_STOP)
  *   stop_running = vm; ...; stop_running = NULL;
+ *
+ * No local variable of that function is read after the jump, and the VM is only discarded.
  */
 #ifndef FIREBRICK_STOP_H
 #define FIREBRICK_STOP_H
@@ -14,10 +18,21 @@
 #define CAN_STOP 0
 #endif
 
-/* The VM that this thread runs a step of. */
+/* The interpreter's loop has some 100 instructions; on the tested platforms it takes 15 to 60 KiB. */
+#define STOP_MIN_EXTENT ((uintptr_t)1 << 12)
+#define STOP_MAX_EXTENT ((uintptr_t)1 << 18)
+
+/* The VM that runs a step on this thread. */
 extern _Thread_local fb_vm *volatile stop_running;
 
-/* Once before the first step of any VM. */
-void stop_prepare(void);
+/* Verifies, once per process, that the extent of the interpreter is known; until then, and if it is not, fb_stop does nothing. */
+void stop_verify(fb_vm *vm);
+
+/* The first of these addresses after `begin`; 0 if there is none. */
+uintptr_t stop_nearest(uintptr_t begin, const uintptr_t *others, size_t count);
+
+/* Whether [begin, end) can be the interpreter's loop: neither too small nor too large, the place where the interpreter calls a
+ * method is in it, and none of the other functions is. */
+int stop_plausible(uintptr_t begin, uintptr_t end, uintptr_t call_site, const uintptr_t *others, size_t count);
 
 #endif

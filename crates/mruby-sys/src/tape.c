@@ -1,9 +1,9 @@
-/* Values on their way: tapes, as shim.h describes them. */
+/* Values to tapes and back; the format is in shim.h. */
 #include "vm.h"
 
 #include <stdlib.h>
 
-/* Deeper values are refused on the way out and on the way in. */
+/* Deeper values are refused in both directions. */
 #define MAX_DEPTH 100
 
 void tape_grow(mrb_state *mrb, buffer *to, size_t length) {
@@ -68,7 +68,7 @@ void tape_value(mrb_state *mrb, buffer *to, mrb_value value, int depth) {
     return;
   }
   default:
-    mrb_raisef(mrb, E_TYPE_ERROR, "%C cannot be handed to the server", mrb_obj_class(mrb, value));
+    mrb_raisef(mrb, E_TYPE_ERROR, "%C cannot be passed to the server", mrb_obj_class(mrb, value));
   }
 }
 
@@ -77,14 +77,14 @@ typedef struct {
 } reader;
 
 static void take(mrb_state *mrb, reader *from, void *into, size_t length) {
-  if ((size_t)(from->end - from->at) < length) mrb_raise(mrb, E_RUNTIME_ERROR, "a tape breaks off");
+  if ((size_t)(from->end - from->at) < length) mrb_raise(mrb, E_RUNTIME_ERROR, "a tape is incomplete");
   memcpy(into, from->at, length);
   from->at += length;
 }
 
 static const char *take_text(mrb_state *mrb, reader *from, uint32_t *length) {
   take(mrb, from, length, sizeof *length);
-  if ((size_t)(from->end - from->at) < *length) mrb_raise(mrb, E_RUNTIME_ERROR, "a tape breaks off");
+  if ((size_t)(from->end - from->at) < *length) mrb_raise(mrb, E_RUNTIME_ERROR, "a tape is incomplete");
   const char *text = (const char *)from->at;
   from->at += *length;
   return text;

@@ -1,4 +1,4 @@
-/* Tasks: steps of fibers, and the envs that requests begin with. */
+/* Tasks: steps of fibers, and the envs of requests. */
 #include "stop.h"
 
 typedef struct {
@@ -7,7 +7,7 @@ typedef struct {
   fb_bytes bytes;        /* start: arguments; resume: the value */
   const fb_field *fields;
   size_t count;
-  int more;              /* request: whether the env needs more than its fields */
+  int more;              /* request: whether Ruby has to convert some fields */
   enum { START, REQUEST, RESUME } kind;
 } step;
 
@@ -80,10 +80,10 @@ static mrb_value take_step(mrb_state *mrb, void *user) {
   memory_for_task(vm);
   mrb_value result = mrb_fiber_resume(mrb, fiber, count, args);
   memory_for_driver(vm);
-  /* Its env is the task's alone from here on. */
+  /* From here on only the task has its env. */
   if (s->kind == REQUEST) mrb_ary_set(mrb, vm->request, 1, mrb_nil_value());
   if (mrb_obj_eq(mrb, result, vm->marker)) return result;
-  /* Rt.plain has written a usual response already, and says so by true; everything else is written here. */
+  /* true: Rt.plain has already written the response. Everything else is written here. */
   if (!mrb_true_p(result)) {
     vm->out.length = 0;
     tape_value(mrb, &vm->out, result, 0);

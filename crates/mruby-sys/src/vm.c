@@ -1,9 +1,10 @@
-/* A VM from its opening to its end, and how anything in it is entered. */
+/* Opening and closing a VM, and entering it protected. */
 #include "stop.h"
 
 #include <stdlib.h>
 
-static void complain(fb_vm *vm, const char *name, const char *message) {
+/* Writes an exception to `out` without calling Ruby. */
+static void write_error(fb_vm *vm, const char *name, const char *message) {
   mrb_state *mrb = vm->mrb;
   vm->out.length = 0;
   tape_counted(mrb, &vm->out, '[', 3);
@@ -12,6 +13,7 @@ static void complain(fb_vm *vm, const char *name, const char *message) {
   tape_counted(mrb, &vm->out, '[', 0);
 }
 
+/* Writes an exception to `out`: class, message, backtrace. */
 static mrb_value describe(mrb_state *mrb, void *user) {
   fb_vm *vm = mrb->ud;
   mrb_value exception = *(mrb_value *)user;
@@ -27,7 +29,6 @@ static mrb_value describe(mrb_state *mrb, void *user) {
   return mrb_nil_value();
 }
 
-/* Runs `body` protected, with the arena as it was before; what it raises is described in `out`. */
 int vm_enter(fb_vm *vm, mrb_protect_error_func *body, void *user, mrb_value *result) {
   mrb_state *mrb = vm->mrb;
   int arena = mrb_gc_arena_save(mrb);
@@ -39,7 +40,7 @@ int vm_enter(fb_vm *vm, mrb_protect_error_func *body, void *user, mrb_value *res
     memory_for_driver(vm);
     mrb_protect_error(mrb, describe, &value, &again);
     mrb->exc = NULL;
-    if (again) complain(vm, "Exception", "an exception that cannot be described");
+    if (again) write_error(vm, "Exception", "an exception that cannot be described");
   }
   if (result) *result = value;
   mrb_gc_arena_restore(mrb, arena);
@@ -47,7 +48,7 @@ int vm_enter(fb_vm *vm, mrb_protect_error_func *body, void *user, mrb_value *res
 }
 
 mrb_value vm_interned(mrb_state *mrb, fb_vm *vm, uint32_t number) {
-  if (number >= RARRAY_LEN(vm->interned)) mrb_raise(mrb, E_RUNTIME_ERROR, "no such vm_interned text");
+  if (number >= RARRAY_LEN(vm->interned)) mrb_raise(mrb, E_RUNTIME_ERROR, "no such interned text");
   return RARRAY_PTR(vm->interned)[number];
 }
 
@@ -77,7 +78,8 @@ fb_bytes fb_out(fb_vm *vm) {
   return out;
 }
 
-static mrb_value furnish(mrb_state *mrb, void *user) {
+/* Defines Rt and the objects that the shim keeps. */
+static mrb_value define_runtime(mrb_state *mrb, void *user) {
   fb_vm *vm = user;
   struct RClass *rt = mrb_define_module(mrb, "Rt");
   vm->interrupted_class = mrb_define_class_under(mrb, rt, "Interrupted", mrb->eException_class);
@@ -110,12 +112,11 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
   vm->ceiling = SIZE_MAX;
   vm->blocks.next = vm->blocks.previous = &vm->blocks;
   vm->thread = pthread_self();
-  stop_prepare();
   vm->mrb = memory_open(vm);
   if (vm->first_allocation && vm->first_allocation != sizeof(mrb_state)) {
-    /* Its size is the first thing that the library asks memory for. Using it through other headers would corrupt it. */
+    /* The library's first allocation is the mrb_state. Using it through headers with another size would corrupt it. */
     *reason = "libmruby was built with other options than its headers say (compile with or without MRB_USE_DEBUG_HOOK)";
-    /* The state itself cannot be trusted enough to be closed. */
+    /* Closing the state would use it. */
     return NULL;
   }
   if (!vm->mrb) {
@@ -123,11 +124,12 @@ fb_vm *fb_open(const fb_config *config, const char **reason) {
     return NULL;
   }
   vm->mrb->ud = vm;
-  if (vm_enter(vm, furnish, vm, NULL) != FB_DONE) {
+  if (vm_enter(vm, define_runtime, vm, NULL) != FB_DONE) {
     fb_close(vm);
     return NULL;
   }
   memory_watch(vm);
+  stop_verify(vm);
   *reason = NULL;
   return vm;
 }

@@ -1,4 +1,4 @@
-//! What a step costs without any network: `cargo run --release -p mruby --example cost`.
+//! Cost of a step without a network: `cargo run --release -p mruby --example cost`.
 
 use mruby::{Interned, Limits, Step, Tape, Text, Value, Vm};
 use std::error::Error;
@@ -28,7 +28,7 @@ const APPS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Answers whatever it is asked.
+/// A host that returns nil.
 const RESPOND: &str = "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let job = vm.intern(b"load_app").ok_or("no memory")?;
     let keys: Option<Vec<Interned>> = KEYS.iter().map(|key| vm.intern(key.as_bytes())).collect();
     let keys = keys.ok_or("no memory")?;
-    let env = || keys.iter().map(|key| (Text::Kept(*key), Text::Bytes(b"/some/value")));
+    let env = || keys.iter().map(|key| (Text::Interned(*key), Text::Bytes(b"/some/value")));
     let mut answer = Tape::new();
     answer.int(1);
     let rounds = 300_000;

@@ -1,6 +1,6 @@
-//! How long one step takes while many tasks wait, for choosing the collector's settings: `pause [WAITING [STEPS [RUBY]]]`.
+//! How long a step takes while many tasks wait, for choosing the collector's settings: `pause [WAITING [STEPS [RUBY]]]`.
 //!
-//! Why in-process: a pause of the collector is hidden by the network's own scatter. RUBY is run first, for example
+//! In one process, because the network's variance would hide the collector's pauses. RUBY is evaluated first, for example
 //! `GC.generational_mode=true; GC.step_ratio=400`.
 
 use mruby::{Limits, Step, Tape, Text, Vm};
@@ -12,7 +12,7 @@ module Rt
     app.call(env)
   end
   apps << lambda { |env| [200, { 'Content-Type' => 'text/plain' }, ['Hello ' + env['PATH_INFO']]] }
-  apps << lambda { |env| sleep 1; [200, {}, []] }
+  apps << lambda { |env| Rt.wait!(:sleep, 1); [200, {}, []] }
 end
 ";
 
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "HTTP_ACCEPT",
     ];
     let keys: Vec<_> = keys.iter().filter_map(|key| vm.intern(key.as_bytes())).collect();
-    let env = || keys.iter().map(|key| (Text::Kept(*key), Text::Bytes(b"some text")));
+    let env = || keys.iter().map(|key| (Text::Interned(*key), Text::Bytes(b"some text")));
     let mut nil = Tape::new();
     nil.nil();
 

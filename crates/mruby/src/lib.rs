@@ -1,9 +1,9 @@
-//! Ruby inside the server: mruby, made safe to use from one thread of the event loop.
+//! mruby with a safe interface, for one thread of the event loop.
 //!
-//! Why: a handler in straight-line Ruby that waits (for time, Redis, another server) must suspend only itself. Every
-//! wait hands a note to Rust and yields the fiber; Rust does what the note says and resumes it with the answer.
+//! A handler in straight-line Ruby that waits (for time, Redis, another server) must suspend only itself. Every
+//! wait passes its arguments to Rust and yields the fiber; Rust does the work and resumes the fiber with the result.
 //!
-//! No `mrb_value` exists in Rust: what crosses is a [`Tape`].
+//! No `mrb_value` exists in Rust: values cross as a [`Tape`].
 
 mod tape;
 mod vm;

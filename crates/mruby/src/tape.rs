@@ -1,6 +1,6 @@
-//! Values on their way between Ruby and the server, as `mruby-sys/src/shim.h` writes them.
+//! Values passed between Ruby and the server, in the format of `mruby-sys/src/shim.h`.
 //!
-//! Reading borrows: a [`Value`] points into the tape and costs nothing until it is looked at.
+//! Reading borrows: the texts of a [`Value`] point into the tape.
 
 /// Deeper values are refused.
 const MAX_DEPTH: usize = 100;
@@ -16,7 +16,7 @@ pub enum Value<'a> {
     Int(i64),
     /// Float
     Float(f64),
-    /// String: bytes, whatever they mean
+    /// String: bytes of any encoding
     Str(&'a [u8]),
     /// Symbol
     Sym(&'a [u8]),
@@ -27,7 +27,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads the one value of a tape. `None` when it is not well-formed.
+    /// Reads the one value of a tape. `None` if it is malformed.
     pub fn read(tape: &'a [u8]) -> Option<Value<'a>> {
         let mut reader = Reader { rest: tape };
         let value = reader.value(0)?;
@@ -69,29 +69,29 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Reads a tape from its front on, where building a [`Value`] would cost more than it is worth.
+/// Reads a tape from its start, where building a [`Value`] would cost too much.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// At the beginning of a tape.
+    /// A reader at the start of a tape.
     pub fn new(tape: &'a [u8]) -> Reader<'a> {
         Reader { rest: tape }
     }
 
-    /// How many elements the Array has that comes next; they follow. `None`, and nothing is read, when it is no Array.
+    /// The number of elements of the Array that comes next; the elements follow. `None`, without reading, if it is not an Array.
     pub fn array(&mut self) -> Option<usize> {
         self.tagged(b'[', Reader::count)
     }
 
-    /// The Integer that comes next; `None`, and nothing is read, when it is none.
+    /// The Integer that comes next; `None`, without reading, if it is not one.
     pub fn int(&mut self) -> Option<i64> {
         self.tagged(b'i', |reader| reader.eight().map(i64::from_ne_bytes))
     }
 
-    /// The bytes of the String or Symbol that comes next; `None`, and nothing is read, when it is neither.
+    /// The bytes of the String or Symbol that comes next; `None`, without reading, if it is neither.
     pub fn text(&mut self) -> Option<&'a [u8]> {
         let tag = *self.rest.first().filter(|tag| matches!(tag, b's' | b':'))?;
         self.tagged(tag, |reader| {
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Whatever comes next.
+    /// The next value.
     pub fn any(&mut self) -> Option<Value<'a>> {
         self.value(0)
     }
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
             }
             b'[' => {
                 let count = self.count()?;
-                // A count says nothing about how much is really there.
+                // The count may be larger than what follows.
                 let mut values = Vec::with_capacity(count.min(self.rest.len()));
                 for _ in 0..count {
                     values.push(self.value(depth + 1)?);
@@ -166,30 +166,30 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A tape that is written.
+/// A tape to write on.
 #[derive(Debug, Default, Clone)]
 pub struct Tape {
     bytes: Vec<u8>,
 }
 
 impl Tape {
-    /// Nothing on it yet.
+    /// An empty tape.
     pub fn new() -> Tape {
         Tape::default()
     }
 
-    /// What has been written.
+    /// The bytes written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Forgets what has been written; keeps the memory.
+    /// Removes what was written; keeps the memory.
     pub fn clear(&mut self) -> &mut Tape {
         self.bytes.clear();
         self
     }
 
-    /// Ends a chain where its value is not wanted.
+    /// Ends a chain of calls.
     pub fn done(&mut self) {}
 
     /// `nil`
@@ -218,7 +218,7 @@ impl Tape {
         self
     }
 
-    /// String. What exceeds 4 GiB is cut off.
+    /// String. Bytes beyond 4 GiB are cut off.
     pub fn str(&mut self, text: impl AsRef<[u8]>) -> &mut Tape {
         self.text(b's', text.as_ref())
     }

@@ -1,10 +1,10 @@
-//! One VM, safe to use: [`Vm`].
+//! A VM with a safe interface: [`Vm`].
 //!
 //! Contract:
-//! 1. A VM and what it gives stay on the thread that opened it (`!Send`); [`Interrupt`] alone may leave.
-//! 2. A task is a number. It is idle, or it waits; [`Step`] says which. Starting a busy one or resuming an idle one is
-//!    refused here and never reaches Ruby.
-//! 3. After [`Step::Broken`] nothing runs any more, every further step gives the same: open another VM.
+//! 1. A VM and everything borrowed from it stay on the thread that opened it (`!Send`); only [`Interrupt`] may be sent.
+//! 2. A task is a number. It is idle, or it waits; [`Step`] says which. Starting a waiting task or resuming an idle one
+//!    panics here and never reaches Ruby.
+//! 3. After [`Step::Broken`] every further step returns the same: open another VM.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -16,15 +16,15 @@ use mruby_sys as sys;
 
 use crate::tape::{Tape, Value};
 
-/// What `Rt.call(op, *args)` does: args in, an answer on the tape. A leaf: it must not use the VM.
+/// Runs `Rt.call(op, *args)` and writes its result to the tape. It must not use the VM.
 pub type Host = Box<dyn FnMut(u32, &[Value<'_>], &mut Tape)>;
 
-/// How much a VM and a task may take, in bytes.
+/// Limits of a VM and a step, bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The whole heap.
+    /// Largest heap.
     pub heap: usize,
-    /// What one step of one task may add to it.
+    /// Most that one step may add to it.
     pub step: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Exception {
     pub class: String,
     /// Its message.
     pub message: String,
-    /// Where: innermost first; `file:line` of a syntax error.
+    /// Innermost frame first; `file:line` for a syntax error.
     pub backtrace: Vec<String>,
     /// Line and column of a syntax error.
     pub place: Option<(i64, i64)>,
@@ -50,29 +50,29 @@ impl std::fmt::Display for Exception {
     }
 }
 
-/// Where a task stands.
+/// The result of a step.
 #[derive(Debug)]
 pub enum Step {
-    /// It is over; [`Vm::out`] is what it gave.
+    /// The task has ended; [`Vm::out`] is its result.
     Done,
-    /// It waits; [`Vm::out`] is the Array of what for.
+    /// It waits; [`Vm::out`] is the Array of the wait and its arguments.
     Wait,
-    /// It ended in an exception.
+    /// It raised.
     Raised(Exception),
-    /// The VM is beyond use.
+    /// The VM cannot be used any more.
     Broken(Exception),
 }
 
-/// A text that is in the VM for good.
+/// A text that is kept in the VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interned(u32);
 
 /// Key or value of an env.
 #[derive(Debug, Clone, Copy)]
 pub enum Text<'a> {
-    /// In the VM already.
-    Kept(Interned),
-    /// To be copied.
+    /// A text of the VM.
+    Interned(Interned),
+    /// A text that is copied.
     Bytes(&'a [u8]),
 }
 
@@ -96,25 +96,25 @@ struct Raw(*mut sys::fb_vm);
 // VM and its thread live; the mutex around it is emptied on that thread before the VM is closed.
 unsafe impl Send for Raw {}
 
-/// Stops what a VM runs, from another thread.
+/// Interrupts or stops a VM from another thread.
 #[derive(Clone)]
 pub struct Interrupt(Arc<Mutex<Option<Raw>>>);
 
 impl Interrupt {
-    /// Ends the step that runs now, as soon as it allocates, or at once with a library that has the debug hook.
+    /// Raises in the current step as soon as it allocates, or at its next instruction if the library has the debug hook.
     pub fn now(&self) {
         // SAFETY: the VM is open as long as the pointer is there.
         self.with((), |vm| unsafe { sys::fb_interrupt(vm) });
     }
 
-    /// Which step runs now, or ran last: for [`Interrupt::stop`].
+    /// Number of the current or last step: for [`Interrupt::stop`].
     pub fn serial(&self) -> u32 {
         // SAFETY: the VM is open as long as the pointer is there.
         self.with(0, |vm| unsafe { sys::fb_serial(vm) })
     }
 
-    /// Ends that step at the cost of its VM: it gives [`Step::Broken`] with an exception of [`STOPPED`]. Nothing happens when
-    /// another step runs by now, or when Ruby is not what its thread is at just then: ask again.
+    /// Ends that step at the cost of its VM: it returns [`Step::Broken`] with an exception of [`STOPPED`]. Has no effect if
+    /// another step runs by now, or if the thread is outside of the interpreter at that moment: try again.
     pub fn stop(&self, serial: u32) {
         // SAFETY: the VM is open as long as the pointer is there, and its thread with it.
         self.with((), |vm| unsafe { sys::fb_stop(vm, serial) });
@@ -128,13 +128,13 @@ impl Interrupt {
     }
 }
 
-/// Class of the exception of a step that [`Interrupt::stop`] has ended.
+/// Class of the exception of a step that [`Interrupt::stop`] ended.
 pub const STOPPED: &str = "Rt::Stopped";
 
 unsafe extern "C" fn answer(host: *mut c_void, op: u32, args: sys::fb_bytes) -> sys::fb_bytes {
     // SAFETY: `host` is the `HostCell` that `Vm::open` made and that lives as long as the VM.
     let cell = unsafe { &*host.cast::<HostCell>() };
-    // SAFETY: the shim's buffer, which nobody changes before the next entry.
+    // SAFETY: the shim's buffer, which does not change before the next entry.
     let given = unsafe { slice(args) };
     let mut host = cell.host.borrow_mut();
     let (host, tape) = &mut *host;
@@ -168,10 +168,10 @@ fn lent(bytes: &[u8]) -> sys::fb_bytes {
 const TASK: &str = include_str!("ruby/task.rb");
 
 impl Vm {
-    /// Opens one with the prelude of tasks in it.
+    /// Opens a VM with the prelude of tasks.
     ///
     /// # Errors
-    /// When there is no memory, or the library does not fit its headers.
+    /// There is not enough memory, or the library does not match its headers.
     pub fn open(limits: Limits, host: Host) -> Result<Vm, String> {
         let cell = Box::new(HostCell { host: RefCell::new((host, Tape::new())) });
         let host = NonNull::from(Box::leak(cell));
@@ -185,9 +185,9 @@ impl Vm {
         // SAFETY: both pointers are valid for the call; the host outlives the VM.
         let raw = unsafe { sys::fb_open(&config, &mut reason) };
         let Some(raw) = NonNull::new(raw) else {
-            // SAFETY: nobody uses the host: there is no VM.
+            // SAFETY: there is no VM that uses the host.
             drop(unsafe { Box::from_raw(host.as_ptr()) });
-            // SAFETY: the shim gives static texts.
+            // SAFETY: the shim returns static texts.
             return Err(unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned());
         };
         let mut vm = Vm {
@@ -203,34 +203,40 @@ impl Vm {
         Ok(vm)
     }
 
-    /// Which mruby this is: `3.1.0`; `None` when there is none in this program.
+    /// The version of mruby: `3.1.0`; `None` if this program was built without it.
     pub fn version() -> Option<String> {
         // SAFETY: no conditions.
         let text = unsafe { sys::fb_version() };
-        // SAFETY: the shim gives static texts.
+        // SAFETY: the shim returns static texts.
         (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     }
 
-    /// Whether code that neither waits nor allocates can be stopped.
+    /// Whether the library has the debug hook, so that any code can be interrupted.
     pub fn has_hook() -> bool {
         // SAFETY: no conditions.
         unsafe { sys::fb_has_hook() != 0 }
     }
 
-    /// For a watchdog.
+    /// Whether [`Interrupt::stop`] has an effect. Known after the first VM has been opened.
+    pub fn can_stop() -> bool {
+        // SAFETY: no conditions.
+        unsafe { sys::fb_can_stop() != 0 }
+    }
+
+    /// A handle for a watchdog.
     pub fn interrupt(&self) -> Interrupt {
         Interrupt(Arc::clone(&self.shared))
     }
 
-    /// Runs code that cannot wait: preludes.
+    /// Evaluates code that cannot wait, such as preludes.
     ///
     /// # Errors
-    /// What it raised.
+    /// The exception that it raised.
     pub fn eval(&mut self, code: &str, file: &str) -> Result<(), Exception> {
         self.source(code, file, sys::fb_eval)
     }
 
-    /// Whether it is Ruby.
+    /// Parses code without running it.
     ///
     /// # Errors
     /// The first syntax error.
@@ -270,7 +276,7 @@ impl Vm {
     /// Starts `Rt.<job>(*args)`; `args` is a tape of an Array.
     ///
     /// # Panics
-    /// When the task waits.
+    /// The task waits.
     pub fn start(&mut self, task: u32, job: Interned, args: &Tape) -> Step {
         if let Some(why) = &self.broken {
             return Step::Broken(why.clone());
@@ -281,11 +287,11 @@ impl Vm {
         self.step(task, state)
     }
 
-    /// Gives a request to handler number `app`: `Rt.respond(handler, env, more)`, where the env is what `Rt.env` was given and
-    /// these pairs, and `more` is 2 or, if not, 1.
+    /// Gives a request to handler number `app`: `Rt.respond(handler, env, more)`. The env is the template of `Rt.env` with
+    /// these pairs; `more` is passed as 2 or 1.
     ///
     /// # Panics
-    /// When the task waits.
+    /// The task waits.
     pub fn request<'a>(
         &mut self,
         task: u32,
@@ -308,10 +314,10 @@ impl Vm {
         self.step(task, state)
     }
 
-    /// Goes on with a task that waits.
+    /// Continues a task that waits.
     ///
     /// # Panics
-    /// When it does not wait.
+    /// The task does not wait.
     pub fn resume(&mut self, task: u32, value: &Tape) -> Step {
         if let Some(why) = &self.broken {
             return Step::Broken(why.clone());
@@ -322,7 +328,7 @@ impl Vm {
         self.step(task, state)
     }
 
-    /// Leaves a task that waits to the collector: its place may be used again, its `ensure` clauses never run.
+    /// Drops the fiber of a task that waits: its number may be used again, its `ensure` clauses never run.
     pub fn abandon(&mut self, task: u32) {
         if self.broken.is_some() {
             return;
@@ -334,30 +340,30 @@ impl Vm {
         }
     }
 
-    /// What the last step gave.
+    /// The result of the last step.
     pub fn out(&self) -> Value<'_> {
         Value::read(self.tape()).unwrap_or(Value::Nil)
     }
 
-    /// The same as it is on the tape.
+    /// The result of the last step as a tape.
     pub fn tape(&self) -> &[u8] {
         // SAFETY: the buffer changes with the next entry only, which needs `&mut self`.
         unsafe { slice(sys::fb_out(self.raw.as_ptr())) }
     }
 
-    /// What one step may add to the heap from now on, bytes.
+    /// Bytes that a step may add to the heap from now on.
     pub fn limit_step(&mut self, bytes: usize) {
         // SAFETY: the VM is open.
         unsafe { sys::fb_limit(self.raw.as_ptr(), bytes) };
     }
 
-    /// Bytes of the heap.
+    /// Size of the heap, bytes.
     pub fn heap(&self) -> usize {
         // SAFETY: the VM is open.
         unsafe { sys::fb_heap(self.raw.as_ptr()) }
     }
 
-    /// Collects all garbage.
+    /// Runs a full collection.
     pub fn collect(&mut self) {
         if self.broken.is_some() {
             return;
@@ -407,7 +413,7 @@ fn stopped() -> Exception {
 
 fn raw_text(text: Text<'_>) -> (*const u8, u32) {
     match text {
-        Text::Kept(Interned(number)) => (std::ptr::null(), number),
+        Text::Interned(Interned(number)) => (std::ptr::null(), number),
         Text::Bytes(bytes) => (bytes.as_ptr(), bytes.len() as u32),
     }
 }
@@ -428,9 +434,9 @@ fn exception(value: Value<'_>) -> Exception {
     }
 }
 
-/// The exception that a task ended in: `[:raised, class, message, backtrace]`.
+/// The exception that ended a task: `[:raised, class, message, backtrace]`.
 fn raised(tape: &[u8]) -> Option<Exception> {
-    // Nearly every task ends otherwise: its tape is not read here.
+    // Nearly all results start otherwise and are not read here.
     tape.get(ARRAY_HEAD).filter(|tag| **tag == b':')?;
     match Value::read(tape)? {
         Value::Array(parts) => match parts.as_slice() {
@@ -448,8 +454,8 @@ impl Drop for Vm {
     fn drop(&mut self) {
         *self.shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
         if self.broken.is_some() {
-            // It would trip over itself when it is taken apart.
-            // SAFETY: nobody else has it: interrupts were cut off above, and no step runs.
+            // mruby could not close it.
+            // SAFETY: nothing else uses it: interrupts were cut off above, and no step runs.
             unsafe { sys::fb_discard(self.raw.as_ptr()) };
         } else {
             // SAFETY: as above.

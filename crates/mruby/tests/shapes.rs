@@ -1,4 +1,4 @@
-//! Envs of requests whose keys have been seen before are the ones that would have been made the long way.
+//! Envs made from a cached shape are equal to those made without the cache.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use mruby::{Interned, Limits, Step, Tape, Text, Vm};
@@ -26,7 +26,7 @@ impl Envs {
         let limits = Limits { heap: 64 << 20, step: 32 << 20 };
         let mut vm = Vm::open(limits, Box::new(|_, _, _| {})).unwrap();
         vm.eval(RUBY, "respond.rb").unwrap();
-        // Collections while a Hash is being filled.
+        // Collect while a Hash is being filled.
         vm.eval("GC.interval_ratio = 101; GC.step_ratio = 1000", "gc.rb").unwrap();
         let job = vm.intern(b"load_app").unwrap();
         let mut args = Tape::new();
@@ -43,13 +43,13 @@ impl Envs {
         Some(Envs { vm, app, names })
     }
 
-    /// Asks with these keys and values of this round; what the env said.
+    /// Sends a request with these keys and the values of this round; returns the env.
     fn ask(&mut self, keys: &[usize], round: usize) -> String {
         let values: Vec<String> =
             keys.iter().map(|key| format!("{key}-{round}-{}", "x".repeat(round))).collect();
         let pairs: Vec<_> = keys
             .iter()
-            .map(|key| Text::Kept(self.names[*key].1))
+            .map(|key| Text::Interned(self.names[*key].1))
             .zip(values.iter().map(|value| Text::Bytes(value.as_bytes())))
             .collect();
         let step = self.vm.request(1, self.app, pairs, false);
@@ -59,7 +59,7 @@ impl Envs {
         String::from_utf8(body[0].text().unwrap().to_vec()).unwrap()
     }
 
-    /// What it must say: the template's keys first, then the others in their order; of equal keys the last value.
+    /// The expected env: the template's keys first, then the others in order; of equal keys the last value.
     fn wanted(&self, keys: &[usize], round: usize) -> String {
         let mut pairs = vec![
             ("A".to_owned(), "a0".to_owned()),
@@ -78,9 +78,9 @@ impl Envs {
 }
 
 #[test]
-fn known_or_not_the_env_is_the_same() {
+fn an_env_is_the_same_with_and_without_the_cache() {
     let Some(mut envs) = Envs::open(80) else { return };
-    // Short and long lists, the template's keys among them, twice the same key, and more shapes than are kept.
+    // Short and long lists, keys of the template, the same key twice, and more shapes than are cached.
     let mut lists: Vec<Vec<usize>> =
         vec![vec![], vec![0], vec![1, 0], vec![5, 0, 5], (0..20).collect(), (0..80).collect()];
     for seed in 0..60usize {
@@ -95,7 +95,7 @@ fn known_or_not_the_env_is_the_same() {
 }
 
 #[test]
-fn what_a_handler_does_to_an_env_is_no_concern_of_the_next() {
+fn changes_to_an_env_do_not_affect_the_next() {
     let Some(mut envs) = Envs::open(30) else { return };
     envs.vm
         .eval(

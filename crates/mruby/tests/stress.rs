@@ -1,4 +1,4 @@
-//! Tasks under a collector that never rests: whatever is interleaved with whatever, each gets its own answers.
+//! Tasks while the collector runs all the time: however they are interleaved, each gets its own results.
 #![cfg(test)]
 
 use mruby::{Exception, Interned, Limits, Step, Tape, Value, Vm};
@@ -48,7 +48,7 @@ module Rt
 end
 ";
 
-/// What the job gives when each wait gives what it names.
+/// The result of the job if each wait returns its argument.
 fn wanted(job: usize, n: i64) -> String {
     match job {
         0 => format!("[{n}, {}, \"text text text \"]", n + 1),
@@ -58,7 +58,7 @@ fn wanted(job: usize, n: i64) -> String {
     }
 }
 
-/// Numbers that look like chance and are the same each time.
+/// Pseudo-random numbers, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -68,11 +68,11 @@ impl Dice {
     }
 }
 
-/// Where a task stands, as far as the test knows.
+/// The state of a task, as the test knows it.
 struct Task {
     job: usize,
     n: i64,
-    /// What its last wait asked for; `None` when it is idle.
+    /// The argument of its last wait; `None` if it is idle.
     asked: Option<i64>,
     given_up: bool,
 }
@@ -170,19 +170,19 @@ fn stress(settings: &str, turns: usize, collect_each: u64) {
 }
 
 #[test]
-fn tasks_keep_their_own_under_whole_collections() {
+fn tasks_keep_their_state_during_full_collections() {
     stress("", 3_000, 3);
 }
 
 #[test]
-fn tasks_keep_their_own_under_a_collector_that_never_rests() {
+fn tasks_keep_their_state_while_the_collector_always_runs() {
     stress("GC.interval_ratio = 100; GC.step_ratio = 1", 30_000, 1_000);
     stress("GC.generational_mode = true; GC.interval_ratio = 100", 30_000, 1_000);
     stress("GC.generational_mode = false; GC.step_ratio = 10_000", 30_000, 1_000);
 }
 
 #[test]
-fn a_vm_is_given_back_with_tasks_that_wait_in_it() {
+fn a_vm_with_waiting_tasks_can_be_closed() {
     for _ in 0..20 {
         stress("", 150, 40);
     }

@@ -1,4 +1,4 @@
-//! Tasks on a real VM: what they give, how they wait, and what they cannot break.
+//! Tasks on a real VM: their results, their waits, and their limits.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use mruby::{Exception, Interned, Limits, Step, Tape, Text, Value, Vm};
@@ -7,7 +7,7 @@ const RESPOND: &str =
     "module Rt; def self.respond(app, env, _); response = app.call(env); plain(response) || response; end; end
      module Kernel; def sleep(n); Rt.wait!(:sleep, n); end; end";
 
-/// A VM whose host gives back what it is given; `None` in a build without mruby.
+/// A VM whose host returns its arguments; `None` in a build without mruby.
 fn open() -> Option<Vm> {
     Vm::version()?;
     let limits = Limits { heap: 64 << 20, step: 32 << 20 };
@@ -46,13 +46,13 @@ fn body(vm: &Vm) -> String {
 }
 
 #[test]
-fn a_handler_answers() {
+fn a_handler_responds() {
     let Some(mut vm) = open() else { return };
     let code = "class App; def call(env); [200, {'a' => 'b'}, [env['PATH_INFO'], 'x']]; end; end; App.new";
     let app = app(&mut vm, code);
     let key = vm.intern(b"PATH_INFO").unwrap();
     for _ in 0..3 {
-        let step = vm.request(1, app, [(Text::Kept(key), Text::Bytes(b"/a"))], false);
+        let step = vm.request(1, app, [(Text::Interned(key), Text::Bytes(b"/a"))], false);
         assert!(matches!(step, Step::Done), "{step:?}");
         let [fields, parts] = [["a", "b"], ["/a", "x"]]
             .map(|texts| Value::Array(texts.iter().map(|text| Value::Str(text.as_bytes())).collect()));
@@ -61,7 +61,7 @@ fn a_handler_answers() {
 }
 
 #[test]
-fn tasks_wait_side_by_side_and_get_their_own_answers() {
+fn concurrent_tasks_get_their_own_results() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env| a = sleep(0.5); [200, {}, [a.to_s]] }");
     for task in 0..3 {
@@ -77,7 +77,7 @@ fn tasks_wait_side_by_side_and_get_their_own_answers() {
 }
 
 #[test]
-fn what_a_wait_fails_with_is_raised_where_it_waits() {
+fn an_exception_is_raised_where_the_task_waits() {
     let Some(mut vm) = open() else { return };
     let app =
         app(&mut vm, "lambda { |env| begin; sleep 1; rescue KeyError => e; [200, {}, [e.message]]; end }");
@@ -93,7 +93,7 @@ fn what_a_wait_fails_with_is_raised_where_it_waits() {
 }
 
 #[test]
-fn fibers_and_enumerators_of_the_handler_do_not_get_in_the_way() {
+fn tasks_can_wait_in_fibers_and_enumerators_of_the_handler() {
     let Some(mut vm) = open() else { return };
     let code = "lambda { |env|
         f = Fiber.new { |x| y = sleep(x); Fiber.yield(y + 1); y + 2 }
@@ -113,7 +113,7 @@ fn fibers_and_enumerators_of_the_handler_do_not_get_in_the_way() {
 }
 
 #[test]
-fn where_nothing_can_wait_there_is_a_clear_error() {
+fn a_wait_in_a_c_call_raises_a_clear_error() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env| Hash.new { |_, _| sleep 1 }[1] }");
     let error = raised(vm.request(1, app, [], false));
@@ -123,7 +123,7 @@ fn where_nothing_can_wait_there_is_a_clear_error() {
 }
 
 #[test]
-fn exceptions_tell_class_message_and_place() {
+fn exceptions_have_class_message_and_backtrace() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env|\n  raise ArgumentError, 'boom'\n}");
     let error = raised(vm.request(1, app, [], false));
@@ -142,7 +142,7 @@ fn exceptions_tell_class_message_and_place() {
 }
 
 #[test]
-fn bombs_cost_only_their_own_task() {
+fn exceeding_limits_affects_only_the_own_task() {
     let Some(mut vm) = open() else { return };
     let bomb = app(&mut vm, "lambda { |env| a = []; while true; a << 'x' * 1000; end }");
     let deep = app(&mut vm, "def deep; deep; end; lambda { |env| deep }");
@@ -157,7 +157,7 @@ fn bombs_cost_only_their_own_task() {
 }
 
 #[test]
-fn more_tasks_wait_than_mruby_counts_procs() {
+fn more_tasks_can_wait_than_mruby_counts_procs() {
     let Some(vm) = open() else { return };
     drop(vm);
     let nothing = |_: u32, _: &[Value<'_>], tape: &mut Tape| {
@@ -179,7 +179,7 @@ fn more_tasks_wait_than_mruby_counts_procs() {
 }
 
 #[test]
-fn fibers_in_fibers_have_an_end() {
+fn the_depth_of_nested_fibers_is_limited() {
     let Some(mut vm) = open() else { return };
     let code = "lambda do |env|
                   nest = lambda { |n| n == 0 ? Rt.wait!(:there) : Fiber.new { nest.call(n - 1) }.resume }
@@ -205,7 +205,7 @@ fn fibers_in_fibers_have_an_end() {
 }
 
 #[test]
-fn a_task_that_is_left_leaves_its_place_to_another() {
+fn the_slot_of_an_abandoned_task_can_be_reused() {
     let Some(mut vm) = open() else { return };
     let app = app(&mut vm, "lambda { |env| sleep 1; [200, {}, ['woken']] }");
     assert!(matches!(vm.request(1, app, [], false), Step::Wait));
@@ -217,7 +217,7 @@ fn a_task_that_is_left_leaves_its_place_to_another() {
 }
 
 #[test]
-fn values_come_back_as_they_went() {
+fn values_survive_the_round_trip() {
     let Some(mut vm) = open() else { return };
     let code = "lambda { |env| v = [nil, true, false, -7, 1.5, 'a\\0b', :sym, {'k' => [1, {}]}]
         [200, {}, [Rt.call(0, *v) == v ? 'same' : Rt.call(0, *v).inspect]] }";
@@ -226,7 +226,7 @@ fn values_come_back_as_they_went() {
     assert_eq!(body(&vm), "same");
 }
 
-/// The heap after so many requests of which this many wait at a time, each with an env of `keys`.
+/// The heap after this many requests, of which `waiting` wait at a time, each with an env of `keys`.
 fn heap_after(vm: &mut Vm, app: u32, keys: &[Interned], requests: u32, waiting: u32) -> usize {
     let mut answer = Tape::new();
     answer.nil();
@@ -235,7 +235,7 @@ fn heap_after(vm: &mut Vm, app: u32, keys: &[Interned], requests: u32, waiting: 
         if number >= waiting {
             assert!(matches!(vm.resume(task, &answer), Step::Done));
         }
-        let env = keys.iter().map(|key| (Text::Kept(*key), Text::Bytes(b"value")));
+        let env = keys.iter().map(|key| (Text::Interned(*key), Text::Bytes(b"value")));
         let env: Vec<_> = env.collect();
         assert!(matches!(vm.request(task, app, env, false), Step::Wait));
     }
@@ -243,7 +243,7 @@ fn heap_after(vm: &mut Vm, app: u32, keys: &[Interned], requests: u32, waiting: 
 }
 
 #[test]
-fn requests_that_wait_do_not_make_the_heap_grow() {
+fn waiting_requests_do_not_make_the_heap_grow() {
     for count in [6, 40] {
         let Some(mut vm) = open() else { return };
         let shared: String = (0..20).map(|number| format!("'SHARED_{number}' => 'value'.freeze, ")).collect();

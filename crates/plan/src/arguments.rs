@@ -1,36 +1,36 @@
-//! What can be typed after `firebrick plan`.
+//! Command-line arguments of `firebrick plan`.
 
 use clap::{Arg, ArgAction, Command};
 
 const EXAMPLES: &str = "\
 Examples:
   firebrick plan --rate 375/min --response-time 7ms
-      how many instances, how far they go, what a burst does
+      number of instances, their headroom, the effect of a burst
   firebrick plan --rate 200/s --response-time 80ms --workers 2 --threads 5 \\
                  --p95 250ms --slo 'p95<400ms'
-      the same for a promise about response times
+      the same for a response time objective
   firebrick plan --rate 200/s --response-time 80ms --cpu-time 30ms \\
                  --size 'small:2x5:1core:7/month' --size 'large:4x5:2cores:12/month'
-      which size of instance costs least
+      the cheapest size of instance
   firebrick plan --from log/access.log --slo 'p99<1s' --instance-cost 7/month
-  firebrick plan --from .                  the server that runs in this folder
+  firebrick plan --from .                  the server running in this folder
   firebrick plan --from bench.json --rate 50/s --explain
 
-Exit status: 0; 1 when the instances of --instances cannot keep up or the promise
-of --slo is not kept; 2 when something typed makes no sense.";
+Exit status: 0; 1 if the instances given by --instances cannot keep up or --slo
+is not met; 2 on wrong usage.";
 
 pub(crate) fn arguments(command: Command) -> Command {
     command
-        .args(visitors())
+        .args(traffic())
         .args(app())
         .args(instance())
-        .args(wanted())
-        .args(events())
+        .args(requirements())
+        .args(what_if())
         .args(output())
         .after_help(EXAMPLES)
 }
 
-/// A flag with a value. Values may begin with a hyphen, so that `-5/s` is answered in words.
+/// A flag with a value. Values may begin with a hyphen, so that `-5/s` gets a proper error message.
 fn value(name: &'static str, placeholder: &'static str, heading: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
@@ -44,95 +44,90 @@ fn flag(name: &'static str, heading: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help_heading(heading).help(help).action(ArgAction::SetTrue)
 }
 
-fn visitors() -> [Arg; 3] {
-    const HEADING: &str = "Visitors";
+fn traffic() -> [Arg; 3] {
+    const HEADING: &str = "Traffic";
     [
-        value("rate", "RATE", HEADING, "Requests of the busiest minute: 375/min, 6.25/s, 20k/h"),
+        value("rate", "RATE", HEADING, "Request rate in the busiest minute: 375/min, 6.25/s, 20k/h"),
         value(
             "average-rate",
             "RATE",
             HEADING,
-            "Requests over days and nights, for costs [default: the busiest minute's]",
+            "Average request rate, for costs [default: the busiest minute's]",
         ),
         value(
             "from",
             "FROM",
             HEADING,
-            "Take facts from a JSON of bench or tune, an access log (- for standard input), a folder whose server runs, a control socket or tcp://HOST:PORT; flags override them",
+            "Take facts from the JSON of bench or tune, an access log (- for standard input), the folder of a running server, a control socket or tcp://HOST:PORT; flags override them",
         ),
     ]
 }
 
 fn app() -> [Arg; 4] {
-    const HEADING: &str = "The app";
+    const HEADING: &str = "App";
     [
+        value("response-time", "TIME", HEADING, "Mean time in the app, without waiting for a worker: 7ms"),
         value(
-            "response-time",
+            "p95",
             "TIME",
             HEADING,
-            "Mean time in the app, waiting for a worker not included: 7ms",
+            "95th percentile of the response time, from which the variation is computed",
         ),
-        value("p95", "TIME", HEADING, "95th percentile of it, which says how much it varies"),
-        value("cv", "NUMBER", HEADING, "Variation: its standard deviation over its mean [default: 1]"),
+        value(
+            "cv",
+            "NUMBER",
+            HEADING,
+            "Coefficient of variation: standard deviation divided by mean [default: 1]",
+        ),
         value(
             "cpu-time",
             "TIME",
             HEADING,
-            "CPU time of a request: then threads count only as far as cores and locks go",
+            "CPU time of a request; threads are then limited by cores and locks",
         ),
     ]
 }
 
 fn instance() -> [Arg; 6] {
-    const HEADING: &str = "An instance";
+    const HEADING: &str = "Instance";
     [
         value("workers", "N", HEADING, "Worker processes [default: 1]"),
-        value("threads", "N", HEADING, "Threads of each worker [default: 1]"),
-        value("cores", "N", HEADING, "Its cores, such as 2 or 0.5 [default: one for each worker]"),
-        value("instance-cost", "PRICE", HEADING, "What one costs: 7/month, $0.01/h"),
+        value("threads", "N", HEADING, "Threads per worker [default: 1]"),
+        value("cores", "N", HEADING, "Cores, such as 2 or 0.5 [default: one per worker]"),
+        value("instance-cost", "PRICE", HEADING, "Price of an instance: 7/month, $0.01/h"),
         value("size", "SIZE", HEADING, "A size to compare, NAME:WORKERSxTHREADS[:CORES]:PRICE, such as small:2x5:1core:7/month; may be repeated")
             .action(ArgAction::Append),
-        value("instances", "N", HEADING, "Say how it goes with so many instead of as many as are needed"),
+        value("instances", "N", HEADING, "Evaluate this number of instances instead of computing how many are needed"),
     ]
 }
 
-fn wanted() -> [Arg; 2] {
-    const HEADING: &str = "What is wanted";
+fn requirements() -> [Arg; 2] {
+    const HEADING: &str = "Requirements";
     [
-        value("slo", "PROMISE", HEADING, "How fast answers have to be: 'p95<100ms'"),
-        value(
-            "headroom",
-            "PERCENT",
-            HEADING,
-            "How much more than the rate instances can take [default: 30%]",
-        ),
+        value("slo", "OBJECTIVE", HEADING, "Response time objective: 'p95<100ms'"),
+        value("headroom", "PERCENT", HEADING, "Required reserve over the rate [default: 30%]"),
     ]
 }
 
-fn events() -> [Arg; 3] {
+fn what_if() -> [Arg; 3] {
     const HEADING: &str = "What if";
     [
-        value("burst", "N", HEADING, "So many requests at once [default: 1000]"),
-        value(
-            "backlog",
-            "N",
-            HEADING,
-            "Connections that wait where a server does not accept them [default: 1024]",
-        ),
-        value("router-timeout", "TIME", HEADING, "When a router in front gives up [default: 30s]"),
+        value("burst", "N", HEADING, "Simultaneous requests of a burst [default: 1000]"),
+        value("backlog", "N", HEADING, "Length of the accept backlog [default: 1024]"),
+        value("router-timeout", "TIME", HEADING, "Timeout of the router in front [default: 30s]"),
     ]
 }
 
 fn output() -> [Arg; 4] {
     const HEADING: &str = "Output";
     [
-        flag("explain", HEADING, "Show the formulas with numbers filled in, and whose they are"),
-        flag("json", HEADING, "Print JSON, for programs to read"),
+        flag("explain", HEADING, "Show the formulas with numbers filled in, and their sources"),
+        flag("json", HEADING, "Print JSON, for programs"),
         value(
             "look",
             "TIME",
             HEADING,
-            "Watch a running server for so long instead of taking what it remembers",
+            "Observe a running server for this time instead of reading its history",
         ),
         value("token", "TOKEN", HEADING, "Token of a control port [default: FIREBRICK_CONTROL_TOKEN]"),
     ]

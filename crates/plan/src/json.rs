@@ -1,37 +1,38 @@
-//! The answer for programs; docs/plan.md describes it.
+//! The result as JSON; described in docs/plan.md.
 
 use std::collections::BTreeMap;
 
 use planner::facts::Facts;
-use planner::sizing::Answer;
+use planner::sizing::Sizing;
 use serde::Serialize;
 
-use crate::given::Basis;
+use crate::options::Inputs;
 
 #[derive(Serialize)]
 struct Document<'a> {
     kind: &'static str,
     version: u32,
     facts: &'a Facts,
-    /// By the fact's name, such as `response time`.
+    /// By name, such as `response time`.
     facts_from: BTreeMap<&'static str, &'a str>,
     notes: &'a [String],
     /// Best first.
-    answers: &'a [Answer],
+    #[serde(rename = "answers")]
+    sizings: &'a [Sizing],
 }
 
-/// The document, with a line's end.
-pub(crate) fn document(basis: &Basis, answers: &[Answer]) -> Result<String, String> {
-    let facts_from = basis.origins.iter().map(|(name, known)| (*name, known.from.as_str())).collect();
+/// The document, followed by a newline.
+pub(crate) fn document(inputs: &Inputs, sizings: &[Sizing]) -> Result<String, String> {
+    let facts_from = inputs.origins.iter().map(|(name, known)| (*name, known.from.as_str())).collect();
     let document = Document {
         kind: "firebrick plan",
         version: 1,
-        facts: &basis.facts,
+        facts: &inputs.facts,
         facts_from,
-        notes: &basis.notes,
-        answers,
+        notes: &inputs.notes,
+        sizings,
     };
     serde_json::to_string_pretty(&document)
         .map(|text| text + "\n")
-        .map_err(|error| format!("the answer cannot be written as JSON: {error}"))
+        .map_err(|error| format!("cannot write the result as JSON: {error}"))
 }

@@ -1,14 +1,14 @@
-//! `firebrick plan`: how many machines, and what they cost: from a few measured facts.
+//! `firebrick plan`: computes how many machines are needed and what they cost, from a few measured facts.
 //!
-//! `given` and `sources` come to a `Basis` (every fact with its origin), `planner` to the answers, `screen` and `json` to
-//! what is printed. Nothing here calculates.
+//! `options` and `sources` yield the `Inputs` (every fact with its source), `planner` computes the results, and
+//! `screen` and `json` print them. Nothing here calculates.
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod given;
 mod json;
-mod known;
+mod options;
 mod screen;
+mod sourced;
 mod sources;
 mod table;
 mod units;
@@ -17,21 +17,21 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
-use planner::sizing::{Answer, compare};
+use planner::sizing::{Sizing, compare};
 
-use given::Given;
-use known::Found;
+use options::Options;
+use sourced::SourceFacts;
 
-/// What can be typed after `firebrick plan`; the caller gives it its name and one line about it.
+/// Adds the arguments of `firebrick plan`; the caller sets name and description.
 pub fn arguments(command: Command) -> Command {
     arguments::arguments(command)
 }
 
-/// Does what was typed: 0, or 1 when the instances that were asked about are not enough, or 2 when there is no answer.
+/// Runs the command. Exit status: 0; 1 if the given instances are not enough; 2 if there is no result.
 pub fn run(matches: &ArgMatches) -> ExitCode {
-    match answer(matches) {
+    match result(matches) {
         Ok((text, enough)) => {
-            // Whoever reads may have seen enough (`| head`): that is no failure.
+            // The reader may have closed the pipe (`| head`); that is not a failure.
             let _ = io::stdout().lock().write_all(text.as_bytes());
             if enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
@@ -42,30 +42,31 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
     }
 }
 
-fn answer(matches: &ArgMatches) -> Result<(String, bool), String> {
-    let given = Given::read(matches)?;
-    let found = match &given.from {
-        Some(from) => {
-            sources::read(from, given.look_ms, given.token.clone()).map_err(|why| format!("--from: {why}"))?
+fn result(matches: &ArgMatches) -> Result<(String, bool), String> {
+    let options = Options::read(matches)?;
+    let found = match &options.from {
+        Some(from) => sources::read(from, options.look_ms, options.token.clone())
+            .map_err(|why| format!("--from: {why}"))?,
+        None if options.look_ms.is_some() => {
+            return Err(
+                "--look requires --from with the folder of a running server, e.g. --from .".to_owned()
+            );
         }
-        None if given.look_ms.is_some() => {
-            return Err("--look: there is nothing to watch; add --from with the folder of a running server, e.g. --from .".to_owned());
-        }
-        None => Found::default(),
+        None => SourceFacts::default(),
     };
-    let basis = given.with(&found)?;
-    let answers = compare(&basis.facts, &basis.sizes, given.instances).map_err(|impossible| impossible.0)?;
-    let enough = answers.first().is_some_and(enough);
-    let text = match given.json {
-        true => json::document(&basis, &answers)?,
-        false => screen::text(&basis, &answers, given.explain),
+    let inputs = options.with(&found)?;
+    let sizings = compare(&inputs.facts, &inputs.sizes, options.instances).map_err(|error| error.0)?;
+    let enough = sizings.first().is_some_and(enough);
+    let text = match options.json {
+        true => json::document(&inputs, &sizings)?,
+        false => screen::text(&inputs, &sizings, options.explain),
     };
     Ok((text, enough))
 }
 
-/// Whether the best answer keeps up and keeps the promise.
-fn enough(answer: &Answer) -> bool {
-    answer.load.times.is_some() && answer.keeps_slo != Some(false)
+/// Whether the best result keeps up and meets the objective.
+fn enough(best: &Sizing) -> bool {
+    best.load.times.is_some() && best.keeps_slo != Some(false)
 }
 
 #[cfg(test)]
@@ -76,36 +77,36 @@ mod tests {
         let command = arguments(Command::new("plan"));
         let matches =
             command.try_get_matches_from([&["plan"], words].concat()).map_err(|error| error.to_string())?;
-        answer(&matches)
+        result(&matches)
     }
 
     const MANUAL: [&str; 4] = ["--rate", "375/min", "--response-time", "7ms"];
 
     #[test]
-    fn the_most_important_comes_first() {
+    fn the_most_important_result_comes_first() {
         let (text, enough) = plan(&MANUAL).unwrap();
-        assert_eq!(text.lines().next(), Some("1 instance is enough: it could take 22 times this rate."));
+        assert_eq!(text.lines().next(), Some("1 instance is enough: it could handle 22 times this rate."));
         assert!(enough);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(text.lines().count() <= 40, "{text}");
     }
 
     #[test]
-    fn too_few_and_broken_promises_fail() {
+    fn too_few_instances_and_missed_objectives_fail() {
         let (text, enough) =
             plan(&["--rate", "500/s", "--response-time", "7ms", "--instances", "2"]).unwrap();
         assert!(!enough && text.starts_with("2 instances are not enough"), "{text}");
-        assert!(text.contains("It takes 5"), "{text}");
+        assert!(text.contains("5 instances are needed"), "{text}");
         let (text, enough) = plan(&[&MANUAL[..], &["--slo", "p99<5ms"]].concat()).unwrap();
-        assert!(!enough && text.starts_with("No number of instances keeps p99 < 5 ms"), "{text}");
+        assert!(!enough && text.starts_with("No number of instances meets p99 < 5 ms"), "{text}");
         let (text, enough) =
             plan(&["--rate", "120/s", "--response-time", "7ms", "--instances", "1", "--slo", "p99<40ms"])
                 .unwrap();
-        assert!(!enough && text.contains("does not keep p99 < 40 ms"), "{text}");
+        assert!(!enough && text.contains("does not meet p99 < 40 ms"), "{text}");
     }
 
     #[test]
-    fn there_has_to_be_something_to_look_at() {
+    fn look_requires_a_server() {
         assert!(plan(&[&MANUAL[..], &["--look", "5s"]].concat()).unwrap_err().contains("--from ."));
     }
 
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn explaining_shows_formula_numbers_and_whose_it_is() {
+    fn explain_shows_formulas_numbers_and_sources() {
         let (text, _) = plan(&[&MANUAL[..], &["--explain"]].concat()).unwrap();
         for words in ["L = λ x S", "6.25/s x 7 ms", "Little", "Erlang C (1917)", "C(1, 0.0437)", "4.38 %"] {
             assert!(text.contains(words), "{words}: {text}");
@@ -132,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn the_cheapest_size_is_named_first() {
+    fn the_cheapest_size_comes_first() {
         let sizes = ["--size", "large:4x5:25/month", "--size", "small:2x5:7/month"];
         let (text, _) =
             plan(&[&["--rate", "100/s", "--response-time", "100ms"], &sizes[..]].concat()).unwrap();
-        assert!(text.starts_with("2 instances of `small` are enough and cost least: 14 a month."), "{text}");
+        assert!(text.starts_with("2 instances of `small` are enough and cheapest: 14 per month."), "{text}");
         assert!(text.contains("large"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
-//! Plain tables: the first column to the left, the others to the right, two blanks between.
+//! Plain text tables: the first column left-aligned, the others right-aligned, two blanks between.
 
-/// Lines of a table whose first row is its head; columns are as wide as they have to be.
+/// The lines of a table; the first row is its head.
 pub(crate) fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let cell = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |text| text.chars().count());
@@ -16,7 +16,7 @@ pub(crate) fn lines(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// `text` in lines of at most `width`: the first behind as many blanks as it has, the others behind `indent` more.
+/// Wraps `text` to `width`. The indentation of the first line is kept; further lines are indented by `indent` more.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let words = text.trim_start();
     let blanks = text.len() - words.len();
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
         let found = lines(&[row(&["", "busy", "µ"]), row(&["one", "4 %", "12"]), row(&["three"])]);
         assert_eq!(found, ["       busy   µ", "one     4 %  12", "three"]);

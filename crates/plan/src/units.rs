@@ -1,18 +1,18 @@
-//! Amounts as people write them, each with its unit: `375/min`, `7ms`, `30%`, `7/month`.
+//! Parsers of values with units: `375/min`, `7ms`, `30%`, `7/month`.
 //!
-//! Contract: a number without a unit is refused, because a wrong guess would be off by a factor of sixty or a thousand and
-//! nobody would see it. What is wrong is said without the flag's name; the caller adds it.
+//! Contract: a number without a unit is rejected, because a wrong guess would be off by a factor of sixty or a thousand
+//! without being noticed. Error messages do not contain the flag; the caller adds it.
 
 use planner::facts::{MONTH_HOURS, Price};
 
-/// Beyond this a rate is a slip of the unit: more than the whole web is asked for.
+/// A higher rate is most likely a wrong unit.
 const LARGEST_RATE: f64 = 1e9;
 const DAY_MS: f64 = 86_400_000.0;
 
 /// Requests per second.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     const EXAMPLE: &str = "give the busiest minute's rate, e.g. 375/min";
-    let (number, unit) = split(text).ok_or_else(|| format!("`{text}` is no rate; {EXAMPLE}"))?;
+    let (number, unit) = split(text).ok_or_else(|| format!("`{text}` is not a rate; {EXAMPLE}"))?;
     let unit = unit.trim_start_matches("per ").trim_start_matches('/').trim().to_ascii_lowercase();
     let seconds = match unit.as_str() {
         "s" | "sec" | "second" | "rps" | "req/s" => 1.0,
@@ -23,7 +23,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
         "" => return Err(format!("`{text}` has no unit: write {text}/s, {text}/min or {text}/h")),
         other => {
             return Err(format!(
-                "`{text}`: `{other}` is no unit of a rate; expected /s, /min, /h or /day, e.g. 375/min"
+                "`{text}`: `{other}` is not a unit of rate; expected /s, /min, /h or /day, e.g. 375/min"
             ));
         }
     };
@@ -33,18 +33,16 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
             "{} need no server: {EXAMPLE}",
             if unit == "s" { "0 requests per second" } else { "no requests" }
         )),
-        rate if rate < 0.0 => Err(format!("`{text}`: fewer than no requests cannot come; {EXAMPLE}")),
-        rate if rate > LARGEST_RATE => {
-            Err(format!("`{text}` is more than the whole web is asked for; is the unit right? {EXAMPLE}"))
-        }
+        rate if rate < 0.0 => Err(format!("`{text}`: a rate cannot be negative; {EXAMPLE}")),
+        rate if rate > LARGEST_RATE => Err(format!("`{text}` is too high; check the unit: {EXAMPLE}")),
         rate => Ok(rate),
     }
 }
 
-/// Milliseconds, above 0 and at most a day; `example` is for those who wrote something else.
+/// Parses a time in milliseconds, above 0 and at most a day; `example` is used in messages.
 pub(crate) fn time(text: &str, example: &str) -> Result<f64, String> {
     let (number, unit) = split(text)
-        .ok_or_else(|| format!("`{text}` is no time; expected one with its unit, e.g. {example}"))?;
+        .ok_or_else(|| format!("`{text}` is not a time; expected one with a unit, e.g. {example}"))?;
     let factor = match unit {
         "us" | "µs" | "μs" => 0.001,
         "ms" => 1.0,
@@ -54,39 +52,37 @@ pub(crate) fn time(text: &str, example: &str) -> Result<f64, String> {
         "" => return Err(format!("`{text}` has no unit: write {text}ms or {text}s")),
         other => {
             return Err(format!(
-                "`{text}`: `{other}` is no unit of time; expected us, ms, s, min or h, e.g. {example}"
+                "`{text}`: `{other}` is not a unit of time; expected us, ms, s, min or h, e.g. {example}"
             ));
         }
     };
     match number * factor {
-        0.0 => Err(format!(
-            "`{text}`: what takes no time needs no server; expected a time above 0, e.g. {example}"
-        )),
+        0.0 => Err(format!("`{text}`: expected a time above 0, e.g. {example}")),
         ms if ms < 0.0 => Err(format!("`{text}`: a time cannot be negative; expected e.g. {example}")),
-        ms if ms > DAY_MS => Err(format!("`{text}` is more than a day; is the unit right? e.g. {example}")),
+        ms if ms > DAY_MS => Err(format!("`{text}` is more than a day; check the unit, e.g. {example}")),
         ms => Ok(ms),
     }
 }
 
-/// A share: `30%` is 0.3. From 0 to 100 times.
+/// Parses a percentage as a fraction: `30%` is 0.3. From 0 to 100.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let (number, unit) =
-        split(text).ok_or_else(|| format!("`{text}` is no percentage; expected e.g. 30%"))?;
+        split(text).ok_or_else(|| format!("`{text}` is not a percentage; expected e.g. 30%"))?;
     match unit {
         "%" | "percent" => {}
         "" => {
             return Err(format!(
-                "`{text}` has no unit: write {}% (that much more than the rate)",
+                "`{text}` has no unit: write {}%",
                 number * if number < 1.0 { 100.0 } else { 1.0 }
             ));
         }
-        other => return Err(format!("`{text}`: expected percent instead of `{other}`, e.g. 30%")),
+        other => return Err(format!("`{text}`: `{other}` is not a unit of percentage; expected e.g. 30%")),
     }
     let share = number / 100.0;
     if (0.0..=100.0).contains(&share) {
         Ok(share)
     } else {
-        Err(format!("`{text}` is out of bounds: expected 0% to 10000%, e.g. 30%"))
+        Err(format!("`{text}` is out of range: expected 0% to 10000%, e.g. 30%"))
     }
 }
 
@@ -102,15 +98,15 @@ pub(crate) fn count(text: &str, least: u64, most: u64, example: &str) -> Result<
     let plain = text.trim().replace([',', '_'], "");
     let number = plain.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| match plain.as_str() {
-        "0" if least == 1 => format!("`{text}`: at least 1 is needed, e.g. {example}"),
+        "0" if least == 1 => format!("`{text}`: must be at least 1, e.g. {example}"),
         _ => format!("`{text}` is not a whole number from {least} to {most}, e.g. {example}"),
     })
 }
 
-/// What an instance costs: `7/month`, `$0.01/h`, `12€/month`.
+/// Parses the price of an instance: `7/month`, `$0.01/h`, `12€/month`.
 pub(crate) fn price(text: &str) -> Result<Price, String> {
     const EXAMPLE: &str = "7/month or $0.01/h";
-    let expected = || format!("`{text}` is no price; expected an amount and a time, e.g. {EXAMPLE}");
+    let expected = || format!("`{text}` is not a price; expected an amount and a time, e.g. {EXAMPLE}");
     let Some((amount, per)) = text.split_once('/') else {
         return Err(match split(text.trim_start_matches(is_currency)) {
             Some(_) => format!("`{text}` has no time: write {text}/month or {text}/h"),
@@ -132,12 +128,12 @@ pub(crate) fn price(text: &str) -> Result<Price, String> {
         "year" | "y" | "yr" => 12.0 * MONTH_HOURS,
         other => {
             return Err(format!(
-                "`{text}`: `{other}` is no time of a price; expected /month, /h, /day or /year, e.g. {EXAMPLE}"
+                "`{text}`: `{other}` is not a time unit; expected /month, /h, /day or /year, e.g. {EXAMPLE}"
             ));
         }
     };
     if !(0.0..=1e12).contains(&number) {
-        return Err(format!("`{text}`: a price cannot be negative or endless; expected e.g. {EXAMPLE}"));
+        return Err(format!("`{text}`: a price must be between 0 and 1e12; expected e.g. {EXAMPLE}"));
     }
     Ok(Price { per_month: number * MONTH_HOURS / hours, currency })
 }
@@ -146,7 +142,7 @@ fn is_currency(c: char) -> bool {
     matches!(c, '$' | '€' | '£' | '¥')
 }
 
-/// The finite number in front (thousands may be set apart, `k` and `M` multiply) and what stands behind it.
+/// The number at the beginning (with thousands separators, `k` and `M`) and the rest.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -155,7 +151,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     let number: String = digits[..end].chars().filter(|c| !matches!(c, ',' | '_')).collect();
     let number: f64 = number.parse().ok().filter(|number: &f64| number.is_finite())?;
     let rest = digits[end..].trim_start();
-    // 3k/s, 2M/day; but not the beginnings of `month`, `min` and the like.
+    // 3k/s, 2M/day; but not the beginnings of `month`, `min` and so on.
     let (factor, rest) = match rest.strip_prefix(['k', 'K']) {
         Some(rest) => (1e3, rest),
         None => rest.strip_prefix('M').map_or((1.0, rest), |rest| (1e6, rest)),
@@ -183,7 +179,7 @@ mod tests {
             "0 requests per second need no server: give the busiest minute's rate, e.g. 375/min"
         );
         assert!(wrong("375").contains("375/s, 375/min or 375/h"));
-        assert!(wrong("-5/s").contains("fewer than no"));
+        assert!(wrong("-5/s").contains("cannot be negative"));
         assert!(wrong("5/fortnight").contains("fortnight"));
         assert!(wrong("99999999999/s").contains("unit"));
         for text in ["", "NaN", "inf/s", "abc", "/s", "1e5/s", ".", "--5/s", "1.2.3/s"] {
@@ -236,9 +232,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_is_read_or_refused_with_words(text in "\\PC{0,20}") {
-            for said in [rate(&text).err(), time(&text, "7ms").err(), percent(&text).err(), price(&text).err()].into_iter().flatten() {
-                prop_assert!(said.len() > 10);
+        fn any_text_is_accepted_or_rejected_with_a_message(text in "\\PC{0,20}") {
+            for error in [rate(&text).err(), time(&text, "7ms").err(), percent(&text).err(), price(&text).err()].into_iter().flatten() {
+                prop_assert!(error.len() > 10);
             }
             if let Ok(rate) = rate(&text) {
                 prop_assert!(rate > 0.0 && rate.is_finite());

@@ -1,52 +1,52 @@
-//! What happens when many requests come at once.
+//! The effect of a burst of simultaneous requests.
 
 use serde::{Deserialize, Serialize};
 
 /// A burst at one instance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Burst {
-    /// Requests that come at once.
+    /// Simultaneous requests.
     pub requests: u64,
-    /// Of them answered in time.
+    /// Requests answered in time.
     pub answered: u64,
-    /// Wait of the last that is answered or cut off, until it is taken up.
+    /// Queueing time of the last request that is answered or cut off.
     pub last_wait_ms: f64,
-    /// And until its answer.
+    /// Response time of that request.
     pub last_answer_ms: f64,
-    /// Until the queue is as it was before, with the usual requests coming in meanwhile; `None`: never.
+    /// Time until the queue is back to normal, while other requests keep arriving; `None`: never.
     pub drained_ms: Option<f64>,
-    /// What finds the backlog full where a server does not accept connections while it is busy.
+    /// Requests that find the backlog full, on a server that does not accept connections while it is busy.
     pub refused_by_backlog: u64,
-    /// What a router gives up on, when nothing is refused.
+    /// Requests that the router gives up on, if none are refused.
     pub cut_off_by_router: u64,
 }
 
-/// What one instance is to a burst.
+/// The instance that receives a burst.
 #[derive(Debug, Clone, Copy)]
-pub struct Front {
-    /// Requests that are in hand at once.
+pub struct Instance {
+    /// Requests in service at once.
     pub in_hand: u64,
-    /// Requests per second that it can take.
+    /// Highest throughput in requests per second.
     pub capacity_per_s: f64,
-    /// Those that come anyway.
+    /// Requests per second that arrive besides the burst.
     pub rate_per_s: f64,
     /// Mean time in the app.
     pub response_ms: f64,
-    /// Connections that wait outside.
+    /// Length of the accept backlog.
     pub backlog: u64,
-    /// Patience of the router.
+    /// Timeout of the router.
     pub router_timeout_ms: f64,
 }
 
 impl Burst {
-    /// `requests` at once at an instance that is at its usual work. Means, not bounds: the queue moves one place each
-    /// 1/capacity.
-    pub fn of(requests: u64, at: &Front) -> Burst {
+    /// The effect of `requests` simultaneous requests on an instance under its usual load. Mean values, not bounds: the
+    /// queue advances by one request every 1/capacity.
+    pub fn of(requests: u64, at: &Instance) -> Burst {
         let each_ms = 1_000.0 / at.capacity_per_s;
         let spare = at.capacity_per_s - at.rate_per_s;
         let waiting = requests.saturating_sub(at.in_hand);
         let last_wait_ms = waiting as f64 * each_ms;
-        // Taken up before the router gives up, and with time enough for the answer.
+        // Started early enough for the response to arrive before the router's timeout.
         let in_time = ((at.router_timeout_ms - at.response_ms) / each_ms).floor();
         let in_time = if in_time >= 0.0 { (in_time as u64).saturating_add(at.in_hand) } else { 0 };
         let answered = requests.min(in_time);
@@ -66,7 +66,7 @@ impl Burst {
 mod tests {
     use super::*;
 
-    const FRONT: Front = Front {
+    const INSTANCE: Instance = Instance {
         in_hand: 1,
         capacity_per_s: 100.0,
         rate_per_s: 20.0,
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_small_burst_is_served() {
-        let burst = Burst::of(501, &FRONT);
+        let burst = Burst::of(501, &INSTANCE);
         assert_eq!(
             (burst.last_wait_ms, burst.last_answer_ms, burst.drained_ms),
             (5_000.0, 5_010.0, Some(6_262.5))
@@ -86,13 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn a_large_one_is_refused_or_cut_off() {
-        let burst = Burst::of(5_000, &FRONT);
+    fn a_large_burst_is_refused_or_cut_off() {
+        let burst = Burst::of(5_000, &INSTANCE);
         assert_eq!(burst.refused_by_backlog, 5_000 - 1 - 1_024);
         assert_eq!(burst.cut_off_by_router, 5_000 - 3_000);
-        let slow = Front { response_ms: 31_000.0, ..FRONT };
+        let slow = Instance { response_ms: 31_000.0, ..INSTANCE };
         assert_eq!(Burst::of(10, &slow).answered, 0);
-        assert_eq!(Burst::of(10, &Front { rate_per_s: 100.0, ..FRONT }).drained_ms, None);
-        assert_eq!(Burst::of(0, &FRONT).answered, 0);
+        assert_eq!(Burst::of(10, &Instance { rate_per_s: 100.0, ..INSTANCE }).drained_ms, None);
+        assert_eq!(Burst::of(0, &INSTANCE).answered, 0);
     }
 }

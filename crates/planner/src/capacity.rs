@@ -1,4 +1,4 @@
-//! What one instance can do: which of threads, locks and cores it runs out of first.
+//! The throughput of one instance, limited by threads, locks or cores.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,30 +7,30 @@ use crate::queue::Queue;
 use crate::service::Service;
 use crate::slo::Slo;
 
-/// What an instance runs out of first.
+/// The resource that limits an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
-    /// Each request holds a thread for all of its time in the app.
+pub enum Resource {
+    /// Every request holds a thread for its whole time in the app.
     Threads,
-    /// Ruby runs in one thread of a process at a time.
+    /// Only one thread of a process runs Ruby at a time.
     Workers,
     /// CPU time.
     Cores,
 }
 
-/// An instance as a queue: so many servers, so long for each request.
+/// An instance as a queue with a number of servers and a service time.
 #[derive(Debug, Clone)]
 pub struct Capacity {
-    /// What is scarce.
-    pub limit: Limit,
-    /// How many requests it is used by at once.
+    /// The limiting resource.
+    pub limit: Resource,
+    /// How many requests can use it at once.
     pub servers: u32,
-    /// Milliseconds that a request uses it for.
+    /// Milliseconds that a request uses it.
     pub busy_ms: f64,
-    /// Milliseconds of a request that does not wait: at least `busy_ms`, the rest passes beside.
+    /// Response time without waiting, in milliseconds: `busy_ms` plus the time that does not use the resource.
     pub whole_ms: f64,
-    /// Requests per second that it can take at most: beyond, the queue grows without end.
+    /// Highest throughput in requests per second. Above it, the queue grows without bound.
     pub rate_per_s: f64,
     service: Service,
     whole: Service,
@@ -38,26 +38,26 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Of an instance of `size` for the requests that `facts` describe.
+    /// The capacity of an instance of `size` for the requests described by `facts`.
     pub fn of(facts: &Facts, size: &Size) -> Capacity {
         let slots = size.workers.saturating_mul(size.threads);
-        let threads = (Limit::Threads, slots, facts.response_ms);
+        let threads = (Resource::Threads, slots, facts.response_ms);
         let cpu = facts.cpu_ms.filter(|ms| *ms > 0.0);
         let running = cpu.map(|cpu| {
-            // Half a core is a slow one: requests of one at a time, which take twice as long.
+            // Half a core is a slow core: one request at a time, taking twice as long.
             let cores = size.cores.unwrap_or_else(|| f64::from(size.workers));
             if cores < f64::from(size.workers) {
                 let whole = cores.ceil();
-                (Limit::Cores, whole as u32, cpu * whole / cores)
+                (Resource::Cores, whole as u32, cpu * whole / cores)
             } else {
-                (Limit::Workers, size.workers, cpu)
+                (Resource::Workers, size.workers, cpu)
             }
         });
-        let rate = |(_, servers, ms): (Limit, u32, f64)| f64::from(servers) * 1_000.0 / ms;
+        let rate = |(_, servers, ms): (Resource, u32, f64)| f64::from(servers) * 1_000.0 / ms;
         let scarce = running.filter(|running| rate(*running) < rate(threads)).unwrap_or(threads);
         let (limit, servers, busy_ms) = scarce;
         let beside =
-            cpu.filter(|_| limit != Limit::Threads).map_or(0.0, |cpu| (facts.response_ms - cpu).max(0.0));
+            cpu.filter(|_| limit != Resource::Threads).map_or(0.0, |cpu| (facts.response_ms - cpu).max(0.0));
         let whole_ms = busy_ms + beside;
         Capacity {
             limit,
@@ -71,20 +71,19 @@ impl Capacity {
         }
     }
 
-    /// The queue at `rate_per_s` requests per second, times in milliseconds; `None` when that is too much.
+    /// The queue at `rate_per_s` requests per second, times in milliseconds; `None` above the capacity.
     pub fn queue(&self, rate_per_s: f64) -> Option<Queue> {
         let queue = Queue::new(self.servers, rate_per_s / 1_000.0, &self.service, self.arrival_cv)?;
         Some(queue.within(&self.whole))
     }
 
-    /// The most requests per second that keep `slo`; `None` when it is broken even by one that is hardly
-    /// ever busy.
+    /// The highest rate that meets `slo`; `None` if it is not met even at very low utilisation.
     pub fn rate_within(&self, slo: Slo) -> Option<f64> {
         let keeps = |rate: f64| {
             self.queue(rate)
                 .is_some_and(|queue| queue.response_exceeds(slo.under_ms) <= 1.0 - slo.percentile / 100.0)
         };
-        // What holds only for servers that are never busy does not hold.
+        // An objective that only an idle server meets counts as not met.
         let (mut low, mut high) = (self.rate_per_s * 1e-3, self.rate_per_s);
         if !keeps(low) {
             return None;
@@ -96,7 +95,7 @@ impl Capacity {
         Some(low)
     }
 
-    /// Requests that are in hand at once: each thread holds one, whatever is scarce.
+    /// Requests in service at once: one per thread, whatever the limiting resource.
     pub fn in_hand(size: &Size) -> u64 {
         u64::from(size.workers) * u64::from(size.threads)
     }
@@ -119,29 +118,29 @@ mod tests {
     }
 
     #[test]
-    fn whatever_runs_out_first() {
+    fn the_limiting_resource() {
         let threads = of(7.0, None, &size(1, 1, None));
-        assert_eq!(threads.limit, Limit::Threads);
+        assert_eq!(threads.limit, Resource::Threads);
         near(threads.rate_per_s, 142.857);
         let threads = of(100.0, Some(3.0), &size(2, 5, Some(2.0)));
-        assert_eq!((threads.limit, threads.servers), (Limit::Threads, 10));
+        assert_eq!((threads.limit, threads.servers), (Resource::Threads, 10));
         near(threads.rate_per_s, 100.0);
         let workers = of(7.0, Some(3.0), &size(2, 5, Some(4.0)));
         assert_eq!(
             (workers.limit, workers.servers, workers.busy_ms, workers.whole_ms),
-            (Limit::Workers, 2, 3.0, 7.0)
+            (Resource::Workers, 2, 3.0, 7.0)
         );
         near(workers.rate_per_s, 666.667);
         let cores = of(7.0, Some(3.0), &size(4, 5, Some(2.0)));
-        assert_eq!((cores.limit, cores.servers), (Limit::Cores, 2));
+        assert_eq!((cores.limit, cores.servers), (Resource::Cores, 2));
         let half = of(7.0, Some(3.0), &size(1, 5, Some(0.5)));
-        assert_eq!((half.limit, half.servers, half.busy_ms), (Limit::Cores, 1, 6.0));
+        assert_eq!((half.limit, half.servers, half.busy_ms), (Resource::Cores, 1, 6.0));
         near(half.rate_per_s, 166.667);
         near(of(7.0, Some(3.0), &size(4, 50, Some(2.5))).rate_per_s, 833.333);
     }
 
     #[test]
-    fn the_rate_within_a_promise_is_the_largest() {
+    fn the_highest_rate_within_an_objective() {
         // M/M/1: p95 < t holds as long as μ - λ > -ln 0.05 / t.
         let one = of(10.0, None, &size(1, 1, None));
         let slo = Slo { percentile: 95.0, under_ms: 100.0 };

@@ -1,14 +1,13 @@
-//! One measured cell of a table of processes x threads: what went in, what came out. Written by `firebrick tune`, read
-//! by everything here.
+//! One measured cell of a table of processes x threads. Written by `firebrick tune`, input of everything in this crate.
 
 use serde::{Deserialize, Serialize};
 
-/// So many processes with so many threads each; written `2x10`.
+/// A number of processes and of threads per process; written `2x10`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
     /// Worker processes; at least 1.
     pub processes: u32,
-    /// Threads of each; at least 1.
+    /// Threads per process; at least 1.
     pub threads: u32,
 }
 
@@ -18,7 +17,7 @@ impl Shape {
         Shape { processes, threads }
     }
 
-    /// Requests that it can have in the app at once.
+    /// Most requests that can be in the app at once.
     pub fn slots(self) -> u32 {
         self.processes.saturating_mul(self.threads)
     }
@@ -30,12 +29,12 @@ impl std::fmt::Display for Shape {
     }
 }
 
-/// Mean, spread and percentiles of times in milliseconds.
+/// Mean, variation and percentiles of times in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Arithmetic mean.
     pub mean: f64,
-    /// Standard deviation over mean.
+    /// Coefficient of variation: standard deviation divided by the mean.
     pub cv: f64,
     /// Median.
     pub p50: f64,
@@ -45,43 +44,43 @@ pub struct Times {
     pub p99: f64,
 }
 
-/// What held a measurement back other than the app.
+/// What limited a measurement instead of the app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Limit {
-    /// The load generator could not ask faster.
+pub enum LimitedBy {
+    /// The load generator was at its limit.
     LoadGenerator,
-    /// The machine had no CPU left, and not all of it went into the server.
+    /// The machine's CPUs were used up, partly by other programs.
     Machine,
 }
 
-/// Memory of all processes after so many requests.
+/// Memory of all processes after a number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MemoryPoint {
-    /// Requests answered since the server started (warm-up included).
+    /// Requests handled since the server started (warm-up included).
     pub requests: u64,
     /// Proportional set size in bytes.
     pub pss_bytes: u64,
 }
 
-/// A measured cell. `None` is what nobody told; `default()` of a number is what did not happen.
+/// A measured cell. `None` means unknown; numbers default to 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cell {
     /// Worker processes.
     pub processes: u32,
-    /// Threads of each.
+    /// Threads per process.
     pub threads: u32,
-    /// Requests that the load generator kept under way (closed model); 0 for an open model.
+    /// Concurrent users of the closed model; 0 for an open model.
     pub users: u32,
-    /// Right answers.
+    /// Successful responses.
     pub requests: u64,
-    /// Wrong or missing ones.
+    /// Failed requests.
     pub errors: u64,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Right answers per second (median of the repeats).
+    /// Successful responses per second (median of the repeats).
     pub rate_per_s: f64,
-    /// As the clients saw it.
+    /// As seen by the clients.
     pub latency_ms: Times,
     /// Mean wall time in the app.
     pub app_ms: Option<f64>,
@@ -89,25 +88,25 @@ pub struct Cell {
     pub cpu_ms: Option<f64>,
     /// Mean wait of a request for the GVL; needs Ruby 3.2.
     pub gvl_ms: Option<f64>,
-    /// Mean wait for a worker.
+    /// Mean time in the queue.
     pub queue_ms: Option<f64>,
-    /// Proportional memory of all processes at its highest; 0 when unknown.
+    /// Peak proportional memory of all processes; 0 if unknown.
     pub pss_bytes: u64,
-    /// Resident memory of all processes at its highest; 0 when unknown.
+    /// Peak resident memory of all processes; 0 if unknown.
     pub rss_bytes: u64,
-    /// Memory as it went, oldest first; shows leaks.
+    /// Memory over time, oldest first; shows leaks.
     pub memory: Vec<MemoryPoint>,
-    /// CPU time of all processes of the server per second of wall time.
+    /// CPU time of all server processes per second of wall time.
     pub cpu_cores: Option<f64>,
-    /// Cores that the server could have used.
+    /// Cores available to the server.
     pub cores: Option<f64>,
     /// How often it was measured; 0 counts as once.
     pub repeats: u32,
-    /// Largest minus smallest rate of the repeats, over their median; 0 when measured once.
+    /// Largest minus smallest rate of the repeats, divided by their median; 0 if measured once.
     pub spread: f64,
-    /// What else was the limit.
-    pub limited_by: Option<Limit>,
-    /// Why there are no figures: what the server said when it did not start, or died.
+    /// What limited the measurement instead of the app.
+    pub limited_by: Option<LimitedBy>,
+    /// Why there are no results: the server's error when it did not start, or crashed.
     pub crashed: Option<String>,
 }
 
@@ -117,15 +116,15 @@ impl Cell {
         Shape::new(self.processes, self.threads)
     }
 
-    /// Whether its rate tells something about the app: it ran, answered, and nothing else was the limit.
-    pub fn tells(&self) -> bool {
+    /// Whether its rate says something about the app: it ran, responded, and was not limited by anything else.
+    pub fn is_valid(&self) -> bool {
         self.crashed.is_none()
             && self.limited_by.is_none()
             && self.rate_per_s.is_finite()
             && self.rate_per_s > 0.0
     }
 
-    /// CPU milliseconds per request: of all processes when known, else of the request's thread.
+    /// CPU milliseconds per request: of all processes if known, otherwise of the request's thread.
     pub fn cpu_per_request_ms(&self) -> Option<f64> {
         let whole =
             self.cpu_cores.filter(|_| self.rate_per_s > 0.0).map(|cores| cores * 1_000.0 / self.rate_per_s);

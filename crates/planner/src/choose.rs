@@ -1,11 +1,11 @@
-//! The choice among shapes that fit a budget, and the words for it.
+//! The choice among the shapes that fit a budget, and its explanation.
 
+use crate::format::{figure, memory, millis, times};
 use crate::recommend::{Budget, Choice, Recommendation, Rejected, RunnerUp};
-use crate::words::{figure, memory, millis, times};
 
-/// Rates that differ by less are equal.
+/// Rates that differ by less count as equal.
 const NOISE: f64 = 0.03;
-/// Reserve over the wanted rate.
+/// Reserve over the required rate.
 const RESERVE: f64 = 1.2;
 
 pub(crate) fn among(fits: Vec<Choice>, rejected: Vec<Rejected>, budget: &Budget) -> Recommendation {
@@ -20,7 +20,7 @@ pub(crate) fn among(fits: Vec<Choice>, rejected: Vec<Rejected>, budget: &Budget)
 
 fn best<'a>(fits: &'a [Choice], budget: &Budget) -> Option<&'a Choice> {
     let fastest = fits.iter().map(|choice| choice.rate_per_s).fold(0.0, f64::max);
-    // With a wanted rate all that serve it are equal: with a reserve, when there are such.
+    // With a required rate, all that reach it (with reserve, if possible) count as equal.
     let enough = match budget.rate_per_s {
         Some(wanted) => (wanted * RESERVE).min(fastest),
         None => fastest * (1.0 - NOISE),
@@ -29,7 +29,7 @@ fn best<'a>(fits: &'a [Choice], budget: &Budget) -> Option<&'a Choice> {
     equals.min_by(|a, b| weight(a).total_cmp(&weight(b)).then(b.rate_per_s.total_cmp(&a.rate_per_s)))
 }
 
-/// Less is better: memory, where it is known, in steps of 3 %; then threads.
+/// Less is better: memory, if known, in steps of 3 %; then threads.
 fn weight(choice: &Choice) -> f64 {
     let memory = if choice.pss_bytes > 0.0 { (choice.pss_bytes.ln() / 0.03).round() } else { 0.0 };
     memory + f64::from(choice.shape.slots()) * 1e-6
@@ -40,20 +40,20 @@ fn reasons(fits: &[Choice], best: &Choice, budget: &Budget) -> Vec<String> {
     let rate = figure(best.rate_per_s);
     match budget.rate_per_s {
         Some(wanted) if best.rate_per_s >= wanted * RESERVE => reasons.push(format!(
-            "It can take {rate} requests per second, {} times what is wanted, and of those that can it needs least.",
+            "It handles {rate} requests per second, {} times what is required, with the least memory.",
             figure(best.rate_per_s / wanted)
         )),
         Some(wanted) => reasons.push(format!(
-            "It can take {rate} requests per second, which is little more than the {} that are wanted; no shape within the budget has more reserve.",
+            "It handles {rate} requests per second, little more than the required {}; no shape within the budget has more reserve.",
             figure(wanted)
         )),
-        None if fits.len() == 1 => reasons.push(format!("It is the only one within the budget: {rate} requests per second.")),
+        None if fits.len() == 1 => reasons.push(format!("It is the only shape within the budget: {rate} requests per second.")),
         None => {
             let fastest = fits.iter().max_by(|a, b| a.rate_per_s.total_cmp(&b.rate_per_s)).filter(|one| one.shape != best.shape);
             reasons.push(match fastest {
-                None => format!("No other within the budget does more: {rate} requests per second."),
+                None => format!("No other shape within the budget is faster: {rate} requests per second."),
                 Some(other) => format!(
-                    "It does {rate} requests per second; {} does {}, which is no difference that a measurement can tell, and needs more.",
+                    "It handles {rate} requests per second; {} handles {}, which is not a significant difference, and needs more memory.",
                     other.shape,
                     figure(other.rate_per_s)
                 ),
@@ -61,28 +61,27 @@ fn reasons(fits: &[Choice], best: &Choice, budget: &Budget) -> Vec<String> {
         }
     }
     if best.pss_bytes > 0.0 {
-        let there =
-            budget.memory_bytes.map(|there| format!(" of the {} that are there", memory(there as f64)));
-        reasons.push(format!("It needs {}{}.", memory(best.pss_bytes), there.unwrap_or_default()));
+        let available =
+            budget.memory_bytes.map(|available| format!(" of the {} available", memory(available as f64)));
+        reasons.push(format!("It needs {}{}.", memory(best.pss_bytes), available.unwrap_or_default()));
     }
     if let Some(slo) = budget.slo {
         let time = crate::recommend::percentile(&best.latency_ms, slo.percentile);
         reasons.push(match time > 0.0 {
-            true => format!("Its p{} is {}, the promise is {slo}.", slo.percentile, millis(time)),
-            false => format!("Whether it keeps {slo} is not known: no response times were measured."),
+            true => format!("Its p{} is {}, the objective is {slo}.", slo.percentile, millis(time)),
+            false => format!("Whether it meets {slo} is unknown: no response times were measured."),
         });
     }
     if !best.measured {
         reasons.push(
-            "It was not measured but predicted from other shapes: measure it before you rely on it."
-                .to_owned(),
+            "It was predicted from other shapes, not measured: measure it before relying on it.".to_owned(),
         );
     }
     reasons
 }
 
-/// Of those that nobody beats in both rate and memory: the nearest that needs less, the nearest that does more; else the
-/// next best.
+/// Alternatives on the frontier of rate and memory: the nearest with less memory and the nearest with a higher rate;
+/// otherwise the next best.
 fn runners_up(fits: &[Choice], best: &Choice) -> Vec<RunnerUp> {
     let others: Vec<&Choice> = fits.iter().filter(|one| one.shape != best.shape).collect();
     let beaten = |one: &Choice| {
@@ -113,7 +112,7 @@ fn runners_up(fits: &[Choice], best: &Choice) -> Vec<RunnerUp> {
     found.into_iter().map(|choice| RunnerUp { words: compared(&choice, best), choice }).collect()
 }
 
-/// "2x10 costs a fifth of the memory of 10x10 and takes 2 s more for 600 requests".
+/// Such as "2x10 needs a fifth of the memory of 10x10 and takes 2 s more for 600 requests".
 pub(crate) fn compared(one: &Choice, best: &Choice) -> String {
     let ratio = one.pss_bytes / best.pss_bytes;
     let known = one.pss_bytes > 0.0 && best.pss_bytes > 0.0;
@@ -133,30 +132,30 @@ pub(crate) fn compared(one: &Choice, best: &Choice) -> String {
 
 fn seconds(one: &Choice, best: &Choice, requests: f64) -> String {
     let more = requests / one.rate_per_s - requests / best.rate_per_s;
-    let said = millis(more.abs() * 1_000.0);
-    let asked = figure(requests);
+    let time = millis(more.abs() * 1_000.0);
+    let count = figure(requests);
     match one.rate_per_s / best.rate_per_s {
         ratio if (ratio - 1.0).abs() < NOISE => format!("is as fast as {}", best.shape),
-        _ if more > 0.0 => format!("takes {said} more for {asked} requests"),
-        _ => format!("takes {said} less for {asked} requests"),
+        _ if more > 0.0 => format!("takes {time} more for {count} requests"),
+        _ => format!("takes {time} less for {count} requests"),
     }
 }
 
 fn rates(one: &Choice, best: &Choice) -> String {
     match one.rate_per_s / best.rate_per_s {
         ratio if (ratio - 1.0).abs() < NOISE => format!("is as fast as {}", best.shape),
-        ratio => format!("does {} the requests per second of {}", times(ratio), best.shape),
+        ratio => format!("handles {} the requests per second of {}", times(ratio), best.shape),
     }
 }
 
 fn nothing_fits(rejected: &[Rejected]) -> Vec<String> {
     let mut reasons = vec![match rejected.len() {
-        0 => "There is nothing to choose from: no shape was measured.".to_owned(),
+        0 => "No shape was measured.".to_owned(),
         _ => "No shape fits the budget:".to_owned(),
     }];
     reasons.extend(rejected.iter().take(5).map(|one| format!("{} {}", one.shape, one.why)));
     if !rejected.is_empty() {
-        reasons.push("Give more of what is short, ask for less, or use more machines (`firebrick plan` says how many).".to_owned());
+        reasons.push("Increase the budget, lower the requirements, or use more machines (`firebrick plan` computes how many).".to_owned());
     }
     reasons
 }
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_issues_own_words() {
+    fn comparisons_of_two_shapes() {
         let words = compared(&choice(2, 10, 600.0 / 4.8, 20.0), &choice(10, 10, 600.0 / 2.8, 100.0));
         assert_eq!(words, "2x10 needs a fifth of the memory of 10x10 and takes 2 s more for 600 requests");
         let words = compared(&choice(10, 10, 200.0, 0.0), &choice(2, 10, 100.0, 0.0));
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_rates_go_by_memory_then_by_threads() {
+    fn equal_rates_are_ordered_by_memory_then_threads() {
         let fits = vec![
             choice(10, 10, 101.0, 100.0),
             choice(2, 10, 100.0, 20.0),
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_to_be_nothing() {
+    fn reasons_are_given_if_nothing_fits() {
         let found = among(
             Vec::new(),
             vec![Rejected { shape: Shape::new(1, 1), why: "is too slow".to_owned() }],

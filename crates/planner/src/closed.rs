@@ -1,22 +1,24 @@
-//! The closed network behind a table of processes x threads: requests that wait outside, and processes with a lock each.
+//! The closed queueing network behind a table of processes x threads: requests that wait outside Ruby, and processes
+//! with one lock each.
 //!
-//! A fixed number of requests is in the app. Each waits for something outside, then wants its process's lock. How many
-//! processes are at work when j requests want to run is a matter of how they are spread (the front spreads evenly, so
-//! hypergeometric); together they cannot use more than all cores. That makes one station whose speed depends on j, and the
-//! network has a product form ("machine repairman", e.g. Gross & Harris 2.7), the same for all spreads of the waits.
+//! A fixed number of requests is in the app. Each waits for something outside, then needs its process's lock. The
+//! number of busy processes when j requests want to run depends on how the requests are spread (the front spreads them
+//! evenly, so it is hypergeometric); together they cannot use more than all cores. That gives one station with a speed
+//! that depends on j, and the network has a product form ("machine repairman", e.g. Gross & Harris 2.7), which holds
+//! for any distribution of the waits.
 
-/// Times of a request in milliseconds.
+/// Service demands of a request in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Demand {
     /// Outside Ruby.
     pub wait: f64,
-    /// Holding the lock.
+    /// Holding the lock (GVL).
     pub lock: f64,
     /// On a CPU, with or without the lock.
     pub cpu: f64,
 }
 
-/// How many requests per millisecond `processes` finish with `present` requests in the app on `cores`.
+/// Requests per millisecond that `processes` complete with `present` requests in the app on `cores`.
 pub(crate) fn throughput(demand: Demand, processes: u32, present: u32, cores: f64) -> f64 {
     if present == 0 {
         return 0.0;
@@ -49,7 +51,7 @@ pub(crate) fn throughput(demand: Demand, processes: u32, present: u32, cores: f6
     (done / all).min(by_cores)
 }
 
-/// Processes that have something to run when 1, 2 … `present` requests want to run, of `present` spread evenly.
+/// Expected number of processes with something to run when 1, 2 … `present` of the evenly spread requests want to run.
 fn busy(processes: u32, present: u32) -> impl Iterator<Item = f64> {
     let n = f64::from(present);
     let used = f64::from(processes.min(present));
@@ -72,13 +74,13 @@ mod tests {
     }
 
     #[test]
-    fn pure_waits_grow_with_threads() {
+    fn waiting_scales_with_threads() {
         let demand = Demand { wait: 100.0, lock: 0.0, cpu: 0.0 };
         near(throughput(demand, 2, 20, 1.0), 0.2);
     }
 
     #[test]
-    fn pure_ruby_grows_with_processes_up_to_the_cores() {
+    fn pure_ruby_scales_with_processes_up_to_the_cores() {
         let demand = Demand { wait: 0.0, lock: 10.0, cpu: 10.0 };
         near(throughput(demand, 1, 30, 4.0), 0.1);
         near(throughput(demand, 3, 30, 4.0), 0.3);
@@ -110,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_than_the_limits_allow(wait in 0.0..200.0, lock in 0.001..100.0, cpu in 0.0..100.0, processes in 1..40_u32, present in 1..400_u32) {
+        fn throughput_respects_all_limits(wait in 0.0..200.0, lock in 0.001..100.0, cpu in 0.0..100.0, processes in 1..40_u32, present in 1..400_u32) {
             let demand = Demand { wait, lock, cpu };
             let rate = throughput(demand, processes, present, 2.0);
             let total = wait + lock.max(cpu);

@@ -1,16 +1,16 @@
-//! Erlang's formulas: how likely it is that all servers are busy.
+//! Erlang's formulas: the probability that all servers are busy.
 //!
 //! A. K. Erlang, "Solution of some problems in the theory of probabilities of significance in automatic telephone
-//! exchanges" (1917). The recursion over the inverse of B needs no factorials, so it is as good for a million servers as
-//! for one.
+//! exchanges" (1917). The recursion over the inverse of B needs no factorials, so it works for a million servers as
+//! well as for one.
 
-/// Erlang B: the probability that a request is lost when `servers` are offered `load` (Erlang: rate x service time) and
-/// nobody waits. 1 without servers.
+/// Erlang B: the probability that a request is lost if `servers` are offered `load` (in Erlang: rate x service time)
+/// and requests do not wait. 1 without servers.
 pub fn b(servers: u32, load: f64) -> f64 {
     if load <= 0.0 {
         return if servers == 0 { 1.0 } else { 0.0 };
     }
-    // 1/B(0) = 1, 1/B(k) = 1 + k/load x 1/B(k-1); grows to infinity where B is nothing.
+    // 1/B(0) = 1, 1/B(k) = 1 + k/load x 1/B(k-1); grows to infinity as B goes to 0.
     let inverse = (1..=servers).try_fold(1.0_f64, |inverse, k| {
         let next = 1.0 + f64::from(k) / load * inverse;
         next.is_finite().then_some(next)
@@ -18,11 +18,11 @@ pub fn b(servers: u32, load: f64) -> f64 {
     inverse.map_or(0.0, |inverse| 1.0 / inverse)
 }
 
-/// Erlang C: the probability that a request has to wait when `servers` are offered `load` and everybody waits. 1 when
-/// there is more load than servers.
+/// Erlang C: the probability that a request waits if `servers` are offered `load` and all requests wait. 1 if the load
+/// exceeds the servers.
 pub fn c(servers: u32, load: f64) -> f64 {
     let use_of_each = load / f64::from(servers);
-    // Not `>= 1`: no servers and no load is no number, and waits, too.
+    // Not `>= 1` alone: no servers and no load gives NaN, and waits too.
     if use_of_each.is_nan() || use_of_each >= 1.0 {
         return 1.0;
     }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_a_probability_however_many_servers() {
+    fn always_a_probability() {
         for servers in [1, 2, 100, 10_000, 1_000_000] {
             let mut before = 0.0;
             for use_of_each in [1e-9, 0.1, 0.5, 0.9, 0.99, 0.999, 0.999_999] {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recursion_is_the_definition() {
+    fn the_recursion_matches_the_definition() {
         for servers in 1..20_u32 {
             for load in [0.1, 1.0, 5.0, 18.0] {
                 let term = |k: u32| (1..=k).map(|i| load / f64::from(i)).product::<f64>();

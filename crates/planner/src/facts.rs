@@ -1,38 +1,38 @@
-//! What sizing starts from: how many requests come, how long they take, what an instance is and costs.
+//! The input of sizing: request rate, response times, instance sizes and prices.
 
 use serde::{Deserialize, Serialize};
 
 use crate::slo::Slo;
 
-/// What is known of the app and its visitors. Times in milliseconds, rates per second.
+/// The app and its traffic. Times in milliseconds, rates per second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
-    /// In the busiest minute.
+    /// Rate in the busiest minute.
     pub rate_per_s: f64,
-    /// Over days and nights, for costs; `None`: the busiest minute's goes on for ever.
+    /// Average rate, for costs; `None`: the busiest minute's rate all the time.
     pub average_rate_per_s: Option<f64>,
     /// Mean time in the app.
     pub response_ms: f64,
-    /// Standard deviation of the time in the app over its mean.
+    /// Coefficient of variation of the time in the app: standard deviation divided by the mean.
     pub cv: f64,
-    /// The same of the gaps between arrivals: 1 for visitors who do not know of each other.
+    /// Coefficient of variation of the gaps between arrivals: 1 for independent visitors.
     pub arrival_cv: f64,
-    /// CPU time of a request: without it every thread counts as one that can always run.
+    /// CPU time of a request. If unknown, every thread counts as one that can always run.
     pub cpu_ms: Option<f64>,
-    /// What is promised.
+    /// The response time objective.
     pub slo: Option<Slo>,
-    /// How much more than `rate_per_s` instances are to be able to take, as a share: 0.3 for 30 %.
+    /// Required reserve over `rate_per_s`, as a fraction: 0.3 for 30 %.
     pub headroom: f64,
-    /// Requests that come at once.
+    /// Simultaneous requests of a burst.
     pub burst: u64,
-    /// Connections that wait in front of a server that does not accept them; more are refused.
+    /// Length of the accept backlog; further connections are refused.
     pub backlog: u64,
-    /// After so long a router or a proxy gives up.
+    /// Timeout of the router or proxy in front.
     pub router_timeout_ms: f64,
 }
 
 impl Facts {
-    /// The facts that have to be known; everything else as it is usual.
+    /// The required facts, with defaults for everything else.
     pub fn new(rate_per_s: f64, response_ms: f64) -> Facts {
         Facts {
             rate_per_s,
@@ -50,29 +50,29 @@ impl Facts {
     }
 }
 
-/// A kind of instance.
+/// A size of instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Size {
-    /// As people call it.
+    /// Its name.
     pub name: Option<String>,
     /// Worker processes of an instance.
     pub workers: u32,
-    /// Threads of each.
+    /// Threads per worker.
     pub threads: u32,
-    /// Its cores; `None`: as many as it has workers.
+    /// Its cores; `None`: as many as workers.
     pub cores: Option<f64>,
-    /// What it costs.
+    /// Its price.
     pub price: Option<Price>,
 }
 
-/// What an instance costs.
+/// The price of an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// In 730 hours, which are a month.
+    /// Per month of 730 hours.
     pub per_month: f64,
-    /// Such as `$`; may be empty.
+    /// Currency sign, such as `$`; may be empty.
     pub currency: String,
 }
 
-/// Hours of a month, as clouds count: 365 x 24 / 12.
+/// Hours per month, as cloud providers count: 365 x 24 / 12.
 pub const MONTH_HOURS: f64 = 730.0;

@@ -1,4 +1,4 @@
-//! Memory of shapes that were not measured, and memory that never stops growing.
+//! Memory of shapes that were not measured, and memory leaks.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use crate::squares::{Equation, solve};
 /// Memory as base + processes x per_process + threads in use x per_thread, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Whatever the shape.
+    /// Independent of the shape.
     pub base_bytes: f64,
-    /// Of each process.
+    /// Per process.
     pub per_process_bytes: f64,
-    /// Of each thread that is in use at the same time.
+    /// Per thread in use at the same time.
     pub per_thread_bytes: f64,
-    /// Typical error of the fit, relative.
+    /// Typical relative error of the fit.
     pub error: f64,
 }
 
-/// Unknowns are base, processes, threads. What explains most apps comes first.
+/// Sets of unknowns (base, processes, threads), most plausible first.
 const SETS: [[bool; 3]; 6] = [
     [false, true, false],
     [true, true, false],
@@ -29,9 +29,10 @@ const SETS: [[bool; 3]; 6] = [
 ];
 
 impl Memory {
-    /// Fitted to the cells that tell memory; `None` when none does. With one cell everything is counted as its processes'.
+    /// Fits the cells with known memory; `None` if there are none. With one cell, all memory is attributed to its
+    /// processes.
     pub fn fit(cells: &[Cell]) -> Option<Memory> {
-        let told: Vec<&Cell> = cells
+        let known: Vec<&Cell> = cells
             .iter()
             .filter(|cell| cell.crashed.is_none() && cell.pss_bytes > 0 && cell.processes > 0)
             .collect();
@@ -40,16 +41,16 @@ impl Memory {
             let factors = [1.0, f64::from(cell.processes), threads_in_use(cell.shape(), cell.users)];
             Equation { factors, result, weight: 1.0 / (result * result) }
         };
-        let equations: Vec<Equation> = told.iter().map(equation).collect();
+        let equations: Vec<Equation> = known.iter().map(equation).collect();
         let [base_bytes, per_process_bytes, per_thread_bytes] = solve(&equations, &SETS)?;
         let fitted = Memory { base_bytes, per_process_bytes, per_thread_bytes, error: 0.0 };
         let off =
             |cell: &&Cell| (fitted.bytes(cell.shape(), cell.users) / cell.pss_bytes as f64 - 1.0).powi(2);
-        let error = (told.iter().map(off).sum::<f64>() / told.len() as f64).sqrt();
+        let error = (known.iter().map(off).sum::<f64>() / known.len() as f64).sqrt();
         Some(Memory { error, ..fitted })
     }
 
-    /// Bytes of `shape` with `users` requests under way at a time (0: as many as it has threads).
+    /// Bytes of `shape` with `users` concurrent requests (0: as many as it has threads).
     pub fn bytes(&self, shape: Shape, users: u32) -> f64 {
         self.base_bytes
             + self.per_process_bytes * f64::from(shape.processes)
@@ -61,20 +62,20 @@ fn threads_in_use(shape: Shape, users: u32) -> f64 {
     f64::from(if users > 0 { shape.slots().min(users) } else { shape.slots() })
 }
 
-/// Memory that grows with requests and does not stop.
+/// Memory that keeps growing with the number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Leak {
-    /// Bytes that each request leaves behind.
+    /// Bytes leaked per request.
     pub bytes_per_request: f64,
-    /// Requests until memory has doubled, of the smallest shape that shows it.
+    /// Requests until memory doubles, for the smallest shape that shows it.
     pub doubles_after: u64,
 }
 
-/// At least so much has to be added while it is watched, absolutely and in shares of all.
+/// Least growth that counts as a leak, in bytes and as a fraction of all memory.
 const LEAST_GROWTH: (f64, f64) = (1_048_576.0, 0.03);
 
 impl Leak {
-    /// What leaks, when at least half of the cells that were watched long enough show that memory goes on growing.
+    /// Finds a leak, if at least half of the cells with enough samples show steady growth.
     pub fn find(cells: &[Cell]) -> Option<Leak> {
         let watched: Vec<&Cell> = cells.iter().filter(|cell| cell.memory.len() >= 6).collect();
         let mut found: Vec<Leak> = watched.iter().filter_map(|cell| growth(&cell.memory)).collect();
@@ -87,7 +88,7 @@ impl Leak {
     }
 }
 
-/// Warm-up fills caches and heaps and then levels off; a leak grows in the last half as in the first.
+/// Warm-up fills caches and heaps and then levels off; a leak grows in the second half as in the first.
 fn growth(course: &[MemoryPoint]) -> Option<Leak> {
     let (first, last) = course.split_at(course.len() / 2);
     let (early, late) = (slope(first)?, slope(last)?);
@@ -99,7 +100,7 @@ fn growth(course: &[MemoryPoint]) -> Option<Leak> {
     (enough && steady).then_some(Leak { bytes_per_request: late, doubles_after })
 }
 
-/// Bytes per request by least squares.
+/// Bytes per request by linear regression.
 fn slope(course: &[MemoryPoint]) -> Option<f64> {
     let (x, y) = means(course);
     let off = |point: &MemoryPoint| (point.requests as f64 - x, point.pss_bytes as f64 - y);
@@ -108,7 +109,7 @@ fn slope(course: &[MemoryPoint]) -> Option<f64> {
     (alone > 0.0).then(|| both / alone)
 }
 
-/// Whether most of what varies is the line.
+/// Whether the line explains most of the variation.
 fn straight(course: &[MemoryPoint], slope: f64) -> bool {
     let (x, y) = means(course);
     let all: f64 = course.iter().map(|point| (point.pss_bytes as f64 - y).powi(2)).sum();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn few_cells_say_less() {
+    fn few_cells_determine_less() {
         assert_eq!(Memory::fit(&[]), None);
         assert_eq!(Memory::fit(&[cell(1, 1, 0.0)]), None);
         let one = Memory::fit(&[cell(2, 5, 80.0)]).unwrap();
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_is_what_does_not_stop() {
+    fn steady_growth_is_a_leak() {
         let leak = Leak::find(&[course(|i| 50.0 + 2.0 * i)]).unwrap();
         assert!((leak.bytes_per_request - 2.0 * MIB / 100.0).abs() < 10.0, "{leak:?}");
         assert!((4_300..4_500).contains(&leak.doubles_after), "{leak:?}");
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_levels_off_is_no_leak() {
+    fn growth_that_levels_off_is_not_a_leak() {
         assert_eq!(Leak::find(&[course(|i| 50.0 + 30.0 * (1.0 - (-i / 3.0).exp()))]), None);
         assert_eq!(Leak::find(&[course(|i| 50.0 + f64::from(i as u32 % 2))]), None);
         assert_eq!(Leak::find(&[course(|_| 50.0)]), None);

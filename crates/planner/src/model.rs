@@ -1,9 +1,9 @@
-//! From a few measured cells to all others: a closed queueing model of Ruby processes, fitted.
+//! Predicts all shapes from a few measured cells, with a fitted closed queueing model of Ruby processes.
 //!
 //! A request waits for things outside, holds its process's lock (GVL) while Ruby runs, and needs the CPU. CPU time is
-//! measured; how long the lock is held shows in how little threads bring, so it is what the fit looks for: the share of the
-//! lock that makes the rates of all cells most alike to the measured ones (`closed`). What it says of other shapes is
-//! within `Estimate`'s bounds for the published tables that tests/tables.rs holds it against.
+//! measured. The time that the lock is held shows in how much additional threads bring, so it is what the fit
+//! determines: the share of lock time that makes the predicted rates of all cells closest to the measured ones
+//! (`closed`). Predictions for other shapes are within `Estimate`'s bounds for the published tables in tests/tables.rs.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,56 +12,56 @@ use crate::closed::{Demand, throughput};
 use crate::memory::Memory;
 use crate::service::Service;
 
-/// A value and the bounds between which it is expected.
+/// A value with bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The most likely.
+    /// The most likely value.
     pub value: f64,
-    /// Not less than.
+    /// Lower bound.
     pub low: f64,
-    /// Not more than.
+    /// Upper bound.
     pub high: f64,
 }
 
 impl Estimate {
-    /// `value` give or take the share `error` of it.
+    /// `value` with a relative error of `error`.
     pub fn within(value: f64, error: f64) -> Estimate {
         Estimate { value, low: value / (1.0 + error), high: value * (1.0 + error) }
     }
 }
 
-/// What ends the growth of a shape's throughput.
+/// What limits a shape's throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
-    /// Threads: all of them wait for something outside, more of them would help.
+    /// Threads: all of them wait for something outside; more threads would help.
     Threads,
-    /// The lock of each process: more processes would help.
+    /// The lock (GVL) of each process: more processes would help.
     Lock,
     /// The machine's cores.
     Cores,
-    /// There are no more requests at a time than this.
+    /// There are no more concurrent requests.
     Users,
 }
 
-/// What a shape would do that was not measured.
+/// The prediction for a shape that was not measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Processes.
     pub processes: u32,
-    /// Threads of each.
+    /// Threads per process.
     pub threads: u32,
-    /// Requests under way at a time that it is said for.
+    /// Concurrent requests that it applies to.
     pub users: u32,
     /// Requests per second.
     pub rate_per_s: Estimate,
-    /// As clients would see it.
+    /// As seen by the clients.
     pub latency_ms: Times,
-    /// Memory of all processes; zero when no cell told memory.
+    /// Memory of all processes; 0 if no cell has memory.
     pub pss_bytes: Estimate,
     /// Cores in use.
     pub cpu_cores: f64,
-    /// What ends its growth.
+    /// What limits its throughput.
     pub bottleneck: Bottleneck,
 }
 
@@ -72,64 +72,64 @@ impl Prediction {
     }
 }
 
-/// The model, fitted. Times in milliseconds per request.
+/// The fitted model. Times in milliseconds per request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Model {
-    /// Waiting for something outside Ruby: sleeping, a database, another service.
+    /// Waiting outside Ruby: sleeping, a database, another service.
     pub wait_ms: f64,
     /// Holding the lock (GVL).
     pub lock_ms: f64,
-    /// On a CPU, with the lock or (C code that lets go of it) without.
+    /// On a CPU, holding the lock or (C code that releases it) not.
     pub cpu_ms: f64,
-    /// Whether `cpu_ms` was measured; otherwise it is taken for the time that the lock is held.
+    /// Whether `cpu_ms` was measured; otherwise it is assumed to equal the time that the lock is held.
     pub cpu_measured: bool,
-    /// Whether the cells say how long the lock is held: they differ in threads, or CPU time was measured.
+    /// Whether the cells determine the lock time: they differ in threads, or CPU time was measured.
     pub lock_known: bool,
-    /// Cores that it was measured on.
+    /// Cores of the measured machine.
     pub cores: f64,
-    /// Variation of the time in the app.
+    /// Coefficient of variation of the time in the app.
     pub cv: f64,
-    /// Relative error of the fitted rates (root of the mean square).
+    /// Relative error of the fitted rates (root mean square).
     pub error: f64,
-    /// Requests under way at a time in the cells (their median).
+    /// Concurrent requests of the cells (median).
     pub users: u32,
-    /// Memory of shapes, when it was measured.
+    /// Memory model, if memory was measured.
     pub memory: Option<Memory>,
-    /// Largest shapes measured: beyond them bounds get wider.
+    /// Largest shape measured; beyond it, bounds widen.
     pub reach: Shape,
 }
 
-/// Steps in which the share of the lock is tried, and shares of the lock's time without CPU.
+/// Resolution of the search for the lock share, and the fits fractions of lock time without CPU.
 const STEPS: u32 = 200;
 const IDLE: [f64; 6] = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0];
-/// Fits whose errors differ by less are equally good.
+/// Fits whose errors differ by less count as equally good.
 const NEARLY: f64 = 0.02;
-/// A cell that is further off than this (as a logarithm) is off for reasons of its own.
+/// The error of a cell (as a logarithm) is capped at this, so that outliers do not dominate.
 const FAR: f64 = 0.3;
-/// Error that every prediction is allowed.
+/// Least error of every prediction.
 const FLOOR: f64 = 0.10;
-/// And what ends at a lock or at the cores besides: there whatever else runs on the machine counts, too.
+/// Additional error if the lock or the cores are the limit, where other load on the machine matters too.
 const CROWDED: f64 = 0.14;
 
 impl Model {
     /// Fits the model to cells of a closed load.
     ///
     /// # Errors
-    /// When no cell tells anything; the text says what is missing.
+    /// If no cell is usable; the text says what is missing.
     pub fn fit(cells: &[Cell]) -> Result<Model, String> {
-        let told: Vec<&Cell> = cells.iter().filter(|cell| usable(cell)).collect();
-        if told.is_empty() {
-            return Err("no cell tells how the app behaves: at least one has to run under a steady number of requests at a time, and neither crash nor be held back by the load generator".to_owned());
+        let usable: Vec<&Cell> = cells.iter().filter(|cell| is_usable(cell)).collect();
+        if usable.is_empty() {
+            return Err("no usable cell: at least one must run with a fixed number of concurrent requests, without crashing and without being limited by the load generator".to_owned());
         }
-        let cores = told.iter().filter_map(|cell| cell.cores).fold(0.0, f64::max);
+        let cores = usable.iter().filter_map(|cell| cell.cores).fold(0.0, f64::max);
         let cores = if cores > 0.0 { cores } else { 1.0 };
-        let cpu = median(told.iter().filter_map(|cell| cell.cpu_per_request_ms()));
+        let cpu = median(usable.iter().filter_map(|cell| cell.cpu_per_request_ms()));
         let (demand, error) = match cpu {
-            Some(cpu) => fit_lock(&told, cores, cpu),
-            None => fit_lock_and_cpu(&told, cores),
+            Some(cpu) => fit_lock(&usable, cores, cpu),
+            None => fit_lock_and_cpu(&usable, cores),
         };
-        let several_threads = told.iter().any(|cell| cell.threads > 1 && cell.users > 1);
-        let one = |of: fn(&&&Cell) -> u32| told.iter().map(|cell| of(&cell)).max().unwrap_or(1);
+        let several_threads = usable.iter().any(|cell| cell.threads > 1 && cell.users > 1);
+        let one = |of: fn(&&&Cell) -> u32| usable.iter().map(|cell| of(&cell)).max().unwrap_or(1);
         Ok(Model {
             wait_ms: demand.wait,
             lock_ms: demand.lock,
@@ -137,20 +137,20 @@ impl Model {
             cpu_measured: cpu.is_some(),
             lock_known: several_threads || cpu.is_some(),
             cores,
-            cv: variation(&told),
+            cv: variation(&usable),
             error,
-            users: median(told.iter().map(|cell| f64::from(cell.users))).map_or(1, |users| users as u32),
+            users: median(usable.iter().map(|cell| f64::from(cell.users))).map_or(1, |users| users as u32),
             memory: Memory::fit(cells),
             reach: Shape::new(one(|cell| cell.processes), one(|cell| cell.threads)),
         })
     }
 
-    /// Time of a request that is alone, in milliseconds.
+    /// Response time of a request on its own, in milliseconds.
     pub fn alone_ms(&self) -> f64 {
         self.wait_ms + self.lock_ms + (self.cpu_ms - self.lock_ms).max(0.0)
     }
 
-    /// What `shape` would do under `users` requests at a time, on the cores that were measured.
+    /// The prediction for `shape` under `users` concurrent requests, on the measured number of cores.
     pub fn predict(&self, shape: Shape, users: u32) -> Prediction {
         let (users, present) = (users.max(1), shape.slots().min(users.max(1)).max(1));
         let per_ms = throughput(self.demand(), shape.processes.max(1), present, self.cores);
@@ -172,9 +172,9 @@ impl Model {
         }
     }
 
-    /// The error of the fit, and more for what lies beyond the measured shapes: 5 % for each doubling.
+    /// The error of the fit, plus 5 % for each doubling beyond the measured shapes.
     fn error_at(&self, shape: Shape) -> f64 {
-        let beyond = |asked: u32, known: u32| (f64::from(asked) / f64::from(known.max(1))).max(1.0).log2();
+        let beyond = |wanted: u32, known: u32| (f64::from(wanted) / f64::from(known.max(1))).max(1.0).log2();
         let doublings =
             beyond(shape.processes, self.reach.processes) + beyond(shape.threads, self.reach.threads);
         FLOOR + 1.5 * self.error + 0.05 * doublings.min(6.0)
@@ -184,7 +184,7 @@ impl Model {
         Demand { wait: self.wait_ms, lock: self.lock_ms, cpu: self.cpu_ms }
     }
 
-    /// Little's law for the mean; a request waits until those before it are through, then takes its time in the app.
+    /// The mean by Little's law; a request waits until those before it are done, then takes its time in the app.
     fn latency(&self, users: f64, present: f64, per_ms: f64) -> Times {
         let (app, queue) = (present / per_ms, (users - present).max(0.0) / per_ms);
         let mean = app + queue;
@@ -200,7 +200,7 @@ impl Model {
         }
     }
 
-    /// What gives most when there is more of it. A tenth is a difference; less is not.
+    /// The resource of which more would help most; differences of less than a tenth do not count.
     fn bottleneck(&self, shape: Shape, users: u32) -> Bottleneck {
         let rate =
             |processes: u32, slots: u32, cores: f64| throughput(self.demand(), processes, slots, cores);
@@ -222,7 +222,7 @@ impl Model {
         match best {
             Some((limit, rate)) if rate > now * 1.1 => limit,
             _ if shape.slots() >= users => Bottleneck::Users,
-            // Single threads: a process more is a lock more and a thread more.
+            // With single threads, one more process is one more lock and one more thread.
             _ if rate(shape.processes * 2, (present * 2).min(users), self.cores) > now * 1.1 => {
                 Bottleneck::Lock
             }
@@ -231,7 +231,7 @@ impl Model {
     }
 }
 
-/// What `shape` would do, under the load that the cells were measured with: [`Model::fit`], [`Model::predict`].
+/// The prediction for `shape` under the load of the cells: [`Model::fit`], then [`Model::predict`].
 ///
 /// # Errors
 /// Those of [`Model::fit`].
@@ -240,21 +240,21 @@ pub fn predict(cells: &[Cell], shape: Shape) -> Result<Prediction, String> {
     Ok(model.predict(shape, model.users))
 }
 
-fn usable(cell: &Cell) -> bool {
-    cell.tells() && cell.users > 0 && cell.processes > 0 && cell.threads > 0
+fn is_usable(cell: &Cell) -> bool {
+    cell.is_valid() && cell.users > 0 && cell.processes > 0 && cell.threads > 0
 }
 
-/// Rates of all cells under `demand`, compared: (factor that makes all times right, error that is left). A single cell that
-/// is far off, because the machine had something else to do, does not move the others: the factor is a median, and beyond
-/// [`FAR`] it does not matter how far off a cell is.
-fn compare(told: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
+/// Compares the rates of all cells under `demand` with the measured ones. Returns the factor that corrects all times,
+/// and the remaining error. An outlier, caused by other load on the machine, does not move the others: the factor is a
+/// median, and errors are capped at [`FAR`].
+fn compare(cells: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
     let off = |cell: &&Cell| {
         let present = cell.shape().slots().min(cell.users);
         let rate = throughput(demand, cell.processes, present, cores) * 1_000.0;
         // Cells whose repeats differed count less.
         ((rate / cell.rate_per_s).ln(), 1.0 / (0.03 + cell.spread.clamp(0.0, 1.0)).powi(2))
     };
-    let mut offs: Vec<(f64, f64)> = told.iter().map(off).collect();
+    let mut offs: Vec<(f64, f64)> = cells.iter().map(off).collect();
     offs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let weight: f64 = offs.iter().map(|(_, weight)| weight).sum();
     let middle = middle(&offs, weight / 2.0);
@@ -263,7 +263,7 @@ fn compare(told: &[&Cell], cores: f64, demand: Demand) -> (f64, f64) {
     (middle.exp(), error.sqrt())
 }
 
-/// The weighted median: where half of the weight is passed, between its neighbours as far as it lies between them.
+/// The weighted median, interpolated between neighbours.
 fn middle(sorted: &[(f64, f64)], half: f64) -> f64 {
     let mut passed = 0.0;
     let mut before: Option<(f64, f64)> = None;
@@ -283,70 +283,71 @@ fn middle(sorted: &[(f64, f64)], half: f64) -> f64 {
     sorted.last().map_or(0.0, |(off, _)| *off)
 }
 
-/// CPU time is known: looks for the time that the lock is held, which is that of the CPU unless the cells say otherwise.
-fn fit_lock(told: &[&Cell], cores: f64, cpu: f64) -> (Demand, f64) {
-    // A first guess of the time of a request that is alone, made better each round.
-    let mut alone = fastest(told).max(cpu);
-    let mut best = Tried { demand: Demand { wait: alone - cpu, lock: cpu, cpu }, error: f64::INFINITY };
+/// With known CPU time: finds the lock time, which equals the CPU time unless the cells indicate otherwise.
+fn fit_lock(cells: &[&Cell], cores: f64, cpu: f64) -> (Demand, f64) {
+    // Initial estimate of the time of a request on its own, refined in each round.
+    let mut alone = fastest(cells).max(cpu);
+    let mut best = Fit { demand: Demand { wait: alone - cpu, lock: cpu, cpu }, error: f64::INFINITY };
     for _ in 0..8 {
         let at_cpu = (cpu / alone * f64::from(STEPS)).round() as u32;
-        let tried = (0..=STEPS).map(|step| {
+        let fits = (0..=STEPS).map(|step| {
             let lock = if step == at_cpu { cpu } else { alone * f64::from(step) / f64::from(STEPS) };
             let demand = Demand { wait: (alone - lock.max(cpu)).max(0.0), lock, cpu };
-            let (factor, error) = compare(told, cores, demand);
-            Tried { demand, error: error.hypot(factor.ln()) }
+            let (factor, error) = compare(cells, cores, demand);
+            Fit { demand, error: error.hypot(factor.ln()) }
         });
-        best = simplest(tried, |demand| (demand.lock - cpu).abs()).unwrap_or(best);
-        let (factor, _) = compare(told, cores, best.demand);
+        best = simplest(fits, |demand| (demand.lock - cpu).abs()).unwrap_or(best);
+        let (factor, _) = compare(cells, cores, best.demand);
         alone = (alone * factor).max(cpu);
     }
     (best.demand, best.error)
 }
 
-/// CPU time is not known: it is taken for the lock's, unless that is far from what the cells say.
-fn fit_lock_and_cpu(told: &[&Cell], cores: f64) -> (Demand, f64) {
+/// Without known CPU time: it is assumed to equal the lock time, unless the cells indicate otherwise.
+fn fit_lock_and_cpu(cells: &[&Cell], cores: f64) -> (Demand, f64) {
     let shares = IDLE
         .into_iter()
         .flat_map(|idle| (0..=STEPS).map(move |step| (idle, f64::from(step) / f64::from(STEPS))));
-    let tried = shares.map(|(idle, lock)| {
+    let fits = shares.map(|(idle, lock)| {
         let demand = Demand { wait: 1.0 - lock, lock, cpu: lock * (1.0 - idle) };
-        let (factor, error) = compare(told, cores, demand);
+        let (factor, error) = compare(cells, cores, demand);
         let scaled = |time: f64| time * factor;
-        Tried {
+        Fit {
             demand: Demand { wait: scaled(demand.wait), lock: scaled(demand.lock), cpu: scaled(demand.cpu) },
             error,
         }
     });
-    let best = simplest(tried, |demand| {
+    let best = simplest(fits, |demand| {
         (demand.lock + 10.0 * (demand.lock - demand.cpu)) / (demand.lock + demand.wait)
     });
     best.map_or((Demand { wait: 1.0, lock: 0.0, cpu: 0.0 }, f64::INFINITY), |best| (best.demand, best.error))
 }
 
-struct Tried {
+struct Fit {
     demand: Demand,
     error: f64,
 }
 
-/// Of those that fit nearly as well as the best (a measured rate is some percent off itself) the one that claims least.
-fn simplest(tried: impl Iterator<Item = Tried>, claims: impl Fn(&Demand) -> f64) -> Option<Tried> {
-    let tried: Vec<Tried> = tried.collect();
-    let least = tried.iter().map(|one| one.error).fold(f64::INFINITY, f64::min);
-    let near = tried.into_iter().filter(|one| one.error <= least + NEARLY);
+/// Of the fits nearly as good as the best (measured rates have an error of a few percent), the one with the fewest
+/// assumptions.
+fn simplest(fits: impl Iterator<Item = Fit>, claims: impl Fn(&Demand) -> f64) -> Option<Fit> {
+    let fits: Vec<Fit> = fits.collect();
+    let least = fits.iter().map(|one| one.error).fold(f64::INFINITY, f64::min);
+    let near = fits.into_iter().filter(|one| one.error <= least + NEARLY);
     near.min_by(|a, b| (claims(&a.demand) + a.error).total_cmp(&(claims(&b.demand) + b.error)))
 }
 
-/// The shortest time in the app that can be told from a cell: slots over rate, or what the server said.
-fn fastest(told: &[&Cell]) -> f64 {
+/// The shortest time in the app that a cell implies: slots divided by rate.
+fn fastest(cells: &[&Cell]) -> f64 {
     let one = |cell: &&Cell| {
         let present = f64::from(cell.shape().slots().min(cell.users));
         present * 1_000.0 / cell.rate_per_s
     };
-    told.iter().map(one).fold(f64::INFINITY, f64::min)
+    cells.iter().map(one).fold(f64::INFINITY, f64::min)
 }
 
-/// The variation of a request's time in the app that explains the cells' latencies; 0.5 when no cell tells any.
-fn variation(told: &[&Cell]) -> f64 {
+/// The variation of the time in the app that explains the cells' latencies; 0.5 if unknown.
+fn variation(cells: &[&Cell]) -> f64 {
     let one = |cell: &&&Cell| {
         let (users, present) = (f64::from(cell.users), f64::from(cell.shape().slots().min(cell.users)));
         let per_ms = cell.rate_per_s / 1_000.0;
@@ -354,7 +355,7 @@ fn variation(told: &[&Cell]) -> f64 {
         let unit = ((present / per_ms).powi(2) + (users - present) / per_ms.powi(2)).sqrt();
         (deviation > 0.0).then(|| deviation / unit)
     };
-    median(told.iter().filter_map(|cell| one(&cell))).unwrap_or(0.5).clamp(0.05, 3.0)
+    median(cells.iter().filter_map(|cell| one(&cell))).unwrap_or(0.5).clamp(0.05, 3.0)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -1,15 +1,15 @@
-//! Response times of a shape when requests come at a rate of their own, from what a closed load has shown.
+//! Response times of a shape under an open load, from measurements of a closed load.
 
 use crate::cell::{Shape, Times};
 use crate::model::Model;
 use crate::queue::Queue;
 use crate::service::Service;
 
-/// Response times of `shape` on `cores` at `rate` requests per second, when `most` is the largest rate that it can take;
-/// `None` when it cannot take `rate`, or the model does not know where the time goes.
+/// Response times of `shape` on `cores` at `rate` requests per second, if `most` is its highest rate. `None` if it
+/// cannot handle `rate`, or if the model does not know where the time goes.
 ///
-/// Requests wait where it is tightest: for a thread (each holds one for all of its time), or for the locks and cores (as
-/// many servers as processes can run at once).
+/// Requests wait for the scarcest resource: threads (each held for the whole request), or locks and cores (as many
+/// servers as processes can run at once).
 pub(crate) fn times(model: &Model, shape: Shape, cores: f64, rate: f64, most: f64) -> Option<Times> {
     if !(model.lock_known && rate > 0.0 && rate < most) {
         return None;
@@ -17,12 +17,12 @@ pub(crate) fn times(model: &Model, shape: Shape, cores: f64, rate: f64, most: f6
     let alone = model.alone_ms();
     let running = model.lock_ms.max(model.cpu_ms);
     let threads = (shape.slots(), alone);
-    // Processes run beside each other as far as cores go; what holds the lock idly needs no core.
+    // Processes run in parallel up to the number of cores; holding the lock idly needs no core.
     let at_once = if model.cpu_ms > 0.0 { cores * running / model.cpu_ms } else { f64::INFINITY };
     let processes = (f64::from(shape.processes).min(at_once).max(1.0) as u32, running);
     let use_of = |(servers, time): (u32, f64)| time / f64::from(servers);
     let tightest = if use_of(processes) > use_of(threads) { processes } else { threads };
-    // The largest rate that was measured says how long a server really takes for one.
+    // The highest measured rate gives the actual service time.
     let service = (f64::from(tightest.0) * 1_000.0 / most).max(tightest.1);
     let whole = Service::new(alone - tightest.1 + service, model.cv);
     let queue = Queue::new(tightest.0, rate / 1_000.0, &Service::new(service, model.cv), 1.0)?.within(&whole);
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use crate::cell::Cell;
 
-    /// An app on four cores, from two cells of a closed load of 30.
+    /// An app on four cores, from two cells of a closed load of 30 users.
     fn app(wait: f64, lock: f64) -> Model {
         let cell = |threads: u32| {
             let demand = crate::closed::Demand { wait, lock, cpu: lock };
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_server_answers_in_the_time_that_a_request_takes() {
+    fn at_low_load_the_response_time_is_the_service_time() {
         let waiting = app(95.0, 5.0);
         assert!((mean(&waiting, Shape::new(2, 10), 1.0, 190.0).unwrap() - 100.0).abs() < 12.0);
         let computing = app(1.0, 30.0);
@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_one_takes_longer_and_one_that_cannot_is_none() {
+    fn a_busy_server_is_slower_and_an_overloaded_one_has_no_times() {
         let computing = app(1.0, 30.0);
         let at = |rate| mean(&computing, Shape::new(2, 10), rate, 66.0);
         assert!(at(60.0).unwrap() > 2.0 * at(10.0).unwrap());
         assert_eq!(at(66.0), None);
         assert_eq!(at(0.0), None);
-        // More threads do not help who computes, more processes do.
+        // If the app is CPU-bound, more threads do not help, but more processes do.
         let more = mean(&computing, Shape::new(4, 10), 60.0, 130.0).unwrap();
         assert!(more < at(60.0).unwrap() / 1.5);
     }

@@ -1,33 +1,34 @@
-//! One queue, c servers: how long requests wait, how long they take.
+//! One queue with c servers: waiting and response times.
 //!
-//! Waiting times are Erlang C's for the probability, with the mean corrected for how irregular arrivals and services are
-//! (Allen-Cunneen: times (ca² + cs²)/2). Those who wait do so exponentially long: exact for M/M/c, an approximation
-//! otherwise. Response times add the service's own spread. tests/simulation.rs holds it against a simulation and states
-//! how far off it is.
+//! The probability of waiting is Erlang C's. The mean wait is corrected for the variation of arrivals and services
+//! (Allen-Cunneen: times (ca² + cs²)/2). Waiting times of requests that wait are exponential: exact for M/M/c, an
+//! approximation otherwise. Response times add the distribution of the service time. tests/simulation.rs compares this
+//! with a simulation and states the errors.
 
 use crate::erlang;
 use crate::service::Service;
 
-/// A queue that can keep up.
+/// A stable queue.
 #[derive(Debug, Clone)]
 pub struct Queue {
-    /// Requests that are served at once.
+    /// Number of servers.
     pub servers: u32,
     /// Requests per unit of time.
     pub rate: f64,
-    /// How busy each server is, 0 to 1.
+    /// Utilisation of each server, 0 to 1.
     pub utilisation: f64,
     /// Probability that a request waits.
     pub waits: f64,
-    /// Mean wait of all requests.
+    /// Mean wait over all requests.
     pub mean_wait: f64,
-    /// How long a request takes when it does not wait: the time that it occupies a server, and what passes beside it.
+    /// Time of a request that does not wait: the time that it occupies a server, plus any other time.
     whole: Service,
 }
 
 impl Queue {
-    /// `servers` that take `service` each, with `rate` requests per unit of its time; `ca` is the variation of the gaps
-    /// between arrivals (1: independent users). `None` when they cannot keep up or a number is no sensible one.
+    /// `servers` with service time `service`, and `rate` requests per unit of its time. `ca` is the coefficient of
+    /// variation of the gaps between arrivals (1: independent users). `None` if the queue is not stable or a number is
+    /// invalid.
     pub fn new(servers: u32, rate: f64, service: &Service, ca: f64) -> Option<Queue> {
         let load = rate * service.mean;
         let sound = servers > 0 && rate > 0.0 && service.mean > 0.0 && service.cv >= 0.0 && ca >= 0.0;
@@ -41,13 +42,13 @@ impl Queue {
         Some(Queue { servers, rate, utilisation, waits, mean_wait, whole: service.clone() })
     }
 
-    /// The same when a server is only a part of what a request takes: `whole` is all of it but waiting.
+    /// The same queue, if the server is only part of a request: `whole` is all of it except waiting.
     #[must_use]
     pub fn within(self, whole: &Service) -> Queue {
         Queue { whole: whole.clone(), ..self }
     }
 
-    /// Mean time from arrival to answer.
+    /// Mean response time.
     pub fn mean_response(&self) -> f64 {
         self.mean_wait + self.whole.mean
     }
@@ -57,7 +58,7 @@ impl Queue {
         self.rate * self.mean_response()
     }
 
-    /// Share of requests that wait longer than `time`.
+    /// Fraction of requests that wait longer than `time`.
     pub fn wait_exceeds(&self, time: f64) -> f64 {
         if self.mean_wait <= 0.0 {
             return 0.0;
@@ -65,7 +66,7 @@ impl Queue {
         self.waits * (-time * self.waits / self.mean_wait).exp()
     }
 
-    /// The wait that `percentile` (0 to 100) percent do not exceed.
+    /// The percentile (0 to 100) of the waiting time.
     pub fn wait_percentile(&self, percentile: f64) -> f64 {
         let left = 1.0 - percentile / 100.0;
         if self.mean_wait <= 0.0 || left >= self.waits {
@@ -74,13 +75,13 @@ impl Queue {
         self.mean_wait / self.waits * (self.waits / left).ln()
     }
 
-    /// Share of requests whose answer takes longer than `time`.
+    /// Fraction of requests with a response time longer than `time`.
     pub fn response_exceeds(&self, time: f64) -> f64 {
         let exceeds = |taken: f64| if taken > time { 1.0 } else { self.wait_exceeds(time - taken) };
         self.whole.points().iter().map(|point| point.weight * exceeds(point.time)).sum()
     }
 
-    /// The response time that `percentile` (0 to 100) percent do not exceed.
+    /// The percentile (0 to 100) of the response time.
     pub fn response_percentile(&self, percentile: f64) -> f64 {
         let left = 1.0 - percentile / 100.0;
         let mut high = self.mean_response();
@@ -135,15 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn one_server_of_any_spread_is_pollaczek_and_khinchine() {
-        // M/G/1: λ E[S²] / 2(1-ρ); of constant services half of what it is of exponential ones.
+    fn one_server_matches_pollaczek_khinchine() {
+        // M/G/1: λ E[S²] / 2(1-ρ); constant services give half the wait of exponential ones.
         near(queue(1, 0.5, 1.0, 0.0).mean_wait, 0.5);
         near(queue(1, 0.5, 1.0, 1.0).mean_wait, 1.0);
         near(queue(1, 0.5, 1.0, 2.0).mean_wait, 2.5);
     }
 
     #[test]
-    fn what_cannot_keep_up_is_no_queue() {
+    fn an_unstable_queue_is_none() {
         let service = Service::new(1.0, 1.0);
         for (servers, rate, ca) in [
             (1, 1.0, 1.0),
@@ -160,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn without_variation_nobody_waits() {
+    fn without_variation_there_is_no_wait() {
         let queue = Queue::new(2, 1.9, &Service::new(1.0, 0.0), 0.0).unwrap();
         assert_eq!((queue.mean_wait, queue.wait_exceeds(0.0), queue.wait_percentile(99.0)), (0.0, 0.0, 0.0));
         near(queue.response_percentile(99.0), 1.0);
     }
 
     #[test]
-    fn what_goes_on_beside_is_added() {
+    fn other_time_is_added() {
         let alone = queue(2, 1.0, 1.0, 0.0);
         let (mean, p99) = (alone.mean_response(), alone.response_percentile(99.0));
         let within = alone.within(&Service::new(4.0, 0.0));

@@ -1,104 +1,105 @@
-//! Which shape to run under a budget, and why.
+//! Which shape to run within a budget, and why.
 //!
-//! Without a wanted rate the largest rate wins that fits the budget; with one, the least memory that serves it with a
-//! reserve. What differs by less than measurements do counts as equal; then less memory wins, then fewer threads.
+//! Without a required rate, the highest rate within the budget wins; with one, the least memory that reaches it with a
+//! reserve. Differences within measurement noise count as equal; then less memory wins, then fewer threads.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, Shape, Times};
 use crate::choose;
+use crate::format::{figure, memory, millis, percent};
 use crate::memory::Memory;
 use crate::model::{Model, Prediction};
-use crate::nature::{Crash, crash};
 use crate::open;
+use crate::profile::{Crash, crash};
 use crate::slo::Slo;
-use crate::words::{figure, memory, millis, percent};
 
-/// What there is, and what is wanted; `None` is no limit.
+/// Resources and requirements; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
-    /// For all processes together.
+    /// Memory of all processes together.
     pub memory_bytes: Option<u64>,
-    /// Cores; fewer than it was measured on lower the rates accordingly.
+    /// Cores; fewer than in the measurement reduce the rates accordingly.
     pub cpus: Option<f64>,
-    /// Each thread of each process may need one.
+    /// Database connections; each thread may need one.
     pub db_connections: Option<u32>,
-    /// How fast answers have to be: at `rate_per_s` when that is given, else under the load of the measurement.
+    /// Response time objective: at `rate_per_s` if given, otherwise under the load of the measurement.
     pub slo: Option<Slo>,
-    /// Requests per second that have to be served. With it the least memory wins, without it the largest rate.
+    /// Required requests per second. With it, the least memory wins; without it, the highest rate.
     pub rate_per_s: Option<f64>,
 }
 
-/// A shape and what it does.
+/// A shape and its performance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Which.
+    /// The shape.
     pub shape: Shape,
-    /// Measured, or predicted from others.
+    /// Whether it was measured, or predicted from others.
     pub measured: bool,
-    /// The most requests per second, on the budget's cores.
+    /// Highest rate on the budget's cores, in requests per second.
     pub rate_per_s: f64,
-    /// As clients see it: at the budget's rate when there is one and it is known how the app behaves, else under the load
-    /// of the measurement.
+    /// As seen by clients: at the budget's rate if given and if the model knows where the time goes, otherwise under
+    /// the load of the measurement.
     pub latency_ms: Times,
-    /// Memory; 0 when unknown.
+    /// Memory; 0 if unknown.
     pub pss_bytes: f64,
-    /// Requests that seconds are quoted for in words.
+    /// Number of requests that durations are quoted for in sentences.
     pub requests: u64,
-    /// What its measurements differed by.
+    /// Relative difference between its measurements.
     pub spread: f64,
 }
 
-/// What one would gain and lose with another shape.
+/// An alternative shape, compared with the best.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunnerUp {
-    /// Which.
+    /// The alternative.
     pub choice: Choice,
-    /// Such as "2x10 costs a fifth of the memory of 10x10 and takes 2 s more for 600 requests".
+    /// Such as "2x10 needs a fifth of the memory of 10x10 and takes 2 s more for 600 requests".
     pub words: String,
 }
 
-/// A shape that is out of the question.
+/// A shape that does not fit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rejected {
-    /// Which.
+    /// The shape.
     pub shape: Shape,
-    /// Such as "needs 735 MiB, 512 MiB are there".
+    /// Such as "needs 735 MiB, 512 MiB available".
     pub why: String,
 }
 
-/// What to run.
+/// The recommendation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// The shape; `None` when nothing fits the budget.
+    /// The shape; `None` if nothing fits the budget.
     pub best: Option<Choice>,
-    /// Why, in plain words; what to change when nothing fits.
+    /// The reasons, as sentences; or what to change if nothing fits.
     pub reasons: Vec<String>,
-    /// At most two others that are worth a thought.
+    /// At most two alternatives.
     pub runners_up: Vec<RunnerUp>,
-    /// What is out of the question, and why.
+    /// Shapes that do not fit, and why.
     pub rejected: Vec<Rejected>,
 }
 
-/// More wrong answers than this share are too many.
+/// Highest accepted fraction of failed requests.
 const TOLERATED_ERRORS: f64 = 0.01;
 
-/// The best shape of those measured and predicted (a measured one hides its prediction) under `budget`.
+/// The best of the measured and predicted shapes within `budget`. A measurement overrides the prediction for the same
+/// shape.
 pub fn recommend(cells: &[Cell], predictions: &[Prediction], budget: &Budget) -> Recommendation {
-    let known = Known {
+    let evaluator = Evaluator {
         model: Model::fit(cells).ok(),
         memory: Memory::fit(cells),
         crash: crash(cells),
         cells,
         budget,
     };
-    let measured = cells.iter().map(|cell| (cell.shape(), known.measured(cell)));
+    let measured = cells.iter().map(|cell| (cell.shape(), evaluator.measured(cell)));
     let predicted = predictions.iter().filter(|one| cells.iter().all(|cell| cell.shape() != one.shape()));
-    let predicted = predicted.map(|one| (one.shape(), known.predicted(one)));
+    let predicted = predicted.map(|one| (one.shape(), evaluator.predicted(one)));
     let (mut fits, mut rejected) = (Vec::new(), Vec::new());
     for (shape, judged) in measured.chain(predicted) {
-        match judged.and_then(|choice| known.within_budget(&choice).map(|()| choice)) {
+        match judged.and_then(|choice| evaluator.within_budget(&choice).map(|()| choice)) {
             Ok(choice) => fits.push(choice),
             Err(why) => rejected.push(Rejected { shape, why }),
         }
@@ -106,36 +107,36 @@ pub fn recommend(cells: &[Cell], predictions: &[Prediction], budget: &Budget) ->
     choose::among(fits, rejected, budget)
 }
 
-/// The shape of `shapes` that is best measured next: it may be better than what was measured, when its prediction is taken
-/// at the favourable end of its bounds. `None` when none may. Whoever measures what this says, and asks again with what
-/// was measured, has the best of the grid after a few.
+/// The shape of `shapes` to measure next: one that may be better than those measured, if its prediction is taken at the
+/// favourable end of its bounds. `None` if there is none. Measuring repeatedly what this returns finds the best of the
+/// grid after a few measurements.
 ///
 /// # Errors
 /// Those of [`Model::fit`].
 pub fn worth_measuring(cells: &[Cell], shapes: &[Shape], budget: &Budget) -> Result<Option<Shape>, String> {
     let model = Model::fit(cells)?;
     let new = shapes.iter().filter(|shape| cells.iter().all(|cell| cell.shape() != **shape));
-    let hopeful = |shape: &Shape| {
-        let mut said = model.predict(*shape, model.users);
-        said.pss_bytes.value = said.pss_bytes.low;
-        said
+    let optimistic = |shape: &Shape| {
+        let mut prediction = model.predict(*shape, model.users);
+        prediction.pss_bytes.value = prediction.pss_bytes.low;
+        prediction
     };
-    let predictions: Vec<Prediction> = new.map(hopeful).collect();
+    let predictions: Vec<Prediction> = new.map(optimistic).collect();
     let expected = recommend(cells, &predictions, budget).best;
     if let Some(best) = expected.filter(|best| !best.measured) {
         return Ok(Some(best.shape));
     }
-    // What is expected to be a little worse may turn out to be better.
-    let raised = predictions.into_iter().map(|mut said| {
-        let (value, high) = (said.rate_per_s.value, said.rate_per_s.high);
-        said.rate_per_s.value = f64::midpoint(value, high);
-        said
+    // A shape with a slightly lower prediction may still turn out better.
+    let raised = predictions.into_iter().map(|mut prediction| {
+        let (value, high) = (prediction.rate_per_s.value, prediction.rate_per_s.high);
+        prediction.rate_per_s.value = f64::midpoint(value, high);
+        prediction
     });
     let raised: Vec<Prediction> = raised.collect();
     Ok(recommend(cells, &raised, budget).best.filter(|best| !best.measured).map(|best| best.shape))
 }
 
-struct Known<'a> {
+struct Evaluator<'a> {
     model: Option<Model>,
     memory: Option<Memory>,
     crash: Option<Crash>,
@@ -143,19 +144,18 @@ struct Known<'a> {
     budget: &'a Budget,
 }
 
-impl Known<'_> {
+impl Evaluator<'_> {
     fn measured(&self, cell: &Cell) -> Result<Choice, String> {
         if let Some(text) = &cell.crashed {
-            let said =
-                text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing was said");
-            return Err(format!("did not run: {said}"));
+            let error = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no output");
+            return Err(format!("did not run: {error}"));
         }
         let wrong = cell.errors as f64 / (cell.errors + cell.requests).max(1) as f64;
         if wrong > TOLERATED_ERRORS {
-            return Err(format!("{} of its answers were wrong", percent(wrong)));
+            return Err(format!("{} of its requests failed", percent(wrong)));
         }
         if !(cell.rate_per_s.is_finite() && cell.rate_per_s > 0.0) {
-            return Err("answered nothing".to_owned());
+            return Err("did not respond".to_owned());
         }
         Ok(self.on_the_cores(Choice {
             shape: cell.shape(),
@@ -170,24 +170,24 @@ impl Known<'_> {
 
     fn predicted(&self, one: &Prediction) -> Result<Choice, String> {
         if let Some(crash) = &self.crash {
-            let beyond = |line: Option<u32>, asked: u32| line.is_some_and(|from| asked >= from);
+            let beyond = |line: Option<u32>, value: u32| line.is_some_and(|from| value >= from);
             if beyond(crash.from_processes, one.processes) || beyond(crash.from_threads, one.threads) {
-                return Err("would not run: smaller ones did not".to_owned());
+                return Err("would not run: smaller shapes did not".to_owned());
             }
         }
-        let asked = self.cells.iter().map(|cell| cell.requests).max().unwrap_or(0);
+        let requests = self.cells.iter().map(|cell| cell.requests).max().unwrap_or(0);
         Ok(self.on_the_cores(Choice {
             shape: one.shape(),
             measured: false,
             rate_per_s: one.rate_per_s.value,
             latency_ms: one.latency_ms,
             pss_bytes: if self.memory.is_some() { one.pss_bytes.value } else { 0.0 },
-            requests: asked,
+            requests,
             spread: one.rate_per_s.high / one.rate_per_s.value - 1.0,
         }))
     }
 
-    /// What is left of a rate on the budget's cores, and latency at the budget's rate.
+    /// The rate on the budget's cores, and the latency at the budget's rate.
     fn on_the_cores(&self, mut choice: Choice) -> Choice {
         let Some(model) = &self.model else { return choice };
         let cores = self.budget.cpus.map_or(model.cores, |cpus| cpus.min(model.cores));
@@ -216,15 +216,23 @@ impl Known<'_> {
 
     fn within_budget(&self, choice: &Choice) -> Result<(), String> {
         let budget = self.budget;
-        if let Some(there) = budget.memory_bytes.filter(|there| choice.pss_bytes > *there as f64) {
-            return Err(format!("needs {}, {} are there", memory(choice.pss_bytes), memory(there as f64)));
+        if let Some(available) = budget.memory_bytes.filter(|available| choice.pss_bytes > *available as f64)
+        {
+            return Err(format!(
+                "needs {}, {} available",
+                memory(choice.pss_bytes),
+                memory(available as f64)
+            ));
         }
-        if let Some(there) = budget.db_connections.filter(|there| choice.shape.slots() > *there) {
-            return Err(format!("may need {} database connections, {there} are there", choice.shape.slots()));
+        if let Some(available) = budget.db_connections.filter(|available| choice.shape.slots() > *available) {
+            return Err(format!(
+                "may need {} database connections, {available} available",
+                choice.shape.slots()
+            ));
         }
         if let Some(wanted) = budget.rate_per_s.filter(|wanted| choice.rate_per_s <= *wanted) {
             return Err(format!(
-                "serves {} requests per second at most, {} are wanted",
+                "handles at most {} requests per second, {} required",
                 figure(choice.rate_per_s),
                 figure(wanted)
             ));
@@ -232,14 +240,14 @@ impl Known<'_> {
         if let Some(slo) = budget.slo {
             let time = percentile(&choice.latency_ms, slo.percentile);
             if time > 0.0 && time >= slo.under_ms {
-                return Err(format!("its p{} is {}, the promise is {slo}", slo.percentile, millis(time)));
+                return Err(format!("its p{} is {}, the objective is {slo}", slo.percentile, millis(time)));
             }
         }
         Ok(())
     }
 }
 
-/// Any percentile from the three that are known: those between lie on the line that an exponential tail would make.
+/// Any percentile, interpolated between the three known ones on a logarithmic scale (exact for an exponential tail).
 pub(crate) fn percentile(times: &Times, percentile: f64) -> f64 {
     let rareness = |percentile: f64| -(1.0 - percentile / 100.0).ln();
     let between = |(a, low): (f64, f64), (b, high): (f64, f64)| {

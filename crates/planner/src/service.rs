@@ -1,30 +1,30 @@
-//! How service times are spread: a gamma distribution with a given mean and coefficient of variation (cv).
+//! The distribution of service times: a gamma distribution with a given mean and coefficient of variation (cv).
 //!
-//! One family has all that is needed: cv 0 is a constant, cv 1 is exponential, above it most are short and some are
-//! long. It is kept as points (quantiles with weights), so that sums and waits over it are sums over points.
+//! One family covers what is needed: cv 0 is constant, cv 1 is exponential, and above that most times are short and
+//! some are long. It is represented by points (quantiles with weights), so that integrals over it are sums over points.
 
 use statrs::distribution::{ContinuousCDF, Gamma};
 
-/// Above this a gamma distribution is nearly all zeros, and its percentiles say nothing.
+/// Above this, a gamma distribution is nearly all zeros and its percentiles are meaningless.
 pub const LARGEST_CV: f64 = 4.0;
-/// Up to here points have equal weights; beyond they get finer, so that the 99.99th percentile is right, too.
+/// Up to here, points have equal weights; beyond, they get finer, so that the 99.99th percentile is accurate.
 const BODY: f64 = 0.99;
 const BODY_POINTS: u32 = 990;
 const TAIL_POINTS: u32 = 400;
-/// What lies beyond is left out.
+/// The rest of the tail is ignored.
 const END: f64 = 1e-7;
 
-/// A spread of service times.
+/// A distribution of service times.
 #[derive(Debug, Clone)]
 pub struct Service {
-    /// Mean, in whatever unit the caller uses.
+    /// Mean, in the caller's unit.
     pub mean: f64,
-    /// Standard deviation over mean.
+    /// Standard deviation divided by the mean.
     pub cv: f64,
     points: Vec<Point>,
 }
 
-/// A share of all services and how long they take.
+/// A fraction of all services and their time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Point {
     pub weight: f64,
@@ -32,27 +32,27 @@ pub(crate) struct Point {
 }
 
 impl Service {
-    /// The spread of `mean` and `cv`; a cv below 0.01 is taken for 0, one above [`LARGEST_CV`] for that in the shape of
-    /// percentiles.
+    /// The distribution of `mean` and `cv`. A cv below 0.01 counts as 0; for percentiles, one above [`LARGEST_CV`]
+    /// counts as that.
     pub fn new(mean: f64, cv: f64) -> Service {
         let constant = vec![Point { weight: 1.0, time: mean }];
         let points = gamma(cv).filter(|_| mean > 0.0).map_or(constant, |gamma| points(&gamma, mean));
         Service { mean, cv, points }
     }
 
-    /// The same spread around another mean.
+    /// The same distribution scaled to another mean.
     pub fn scaled(&self, mean: f64) -> Service {
         let factor = mean / self.mean;
         let points = self.points.iter().map(|point| Point { time: point.time * factor, ..*point });
         Service { mean, cv: self.cv, points: points.collect() }
     }
 
-    /// The points, shortest first; their weights add up to 1.
+    /// The points, shortest first; the weights add up to 1.
     pub(crate) fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// The time that `percentile` (0 to 100) percent of services do not exceed.
+    /// The percentile (0 to 100) of the service time.
     pub fn percentile(&self, percentile: f64) -> f64 {
         let mut left = percentile / 100.0;
         let reached = self.points.iter().find(|point| {
@@ -62,7 +62,7 @@ impl Service {
         reached.or(self.points.last()).map_or(0.0, |point| point.time)
     }
 
-    /// The share of services that take longer than `time`.
+    /// The fraction of services that take longer than `time`.
     pub fn exceeds(&self, time: f64) -> f64 {
         self.points.iter().filter(|point| point.time > time).map(|point| point.weight).sum()
     }
@@ -84,7 +84,7 @@ fn points(gamma: &Gamma, mean: f64) -> Vec<Point> {
     });
     let mut points: Vec<Point> =
         body.chain(tail).map(|(weight, at)| Point { weight, time: gamma.inverse_cdf(at) }).collect();
-    // Points lose a little of mean and weight; put that right.
+    // Discretization changes mean and weight slightly; correct that.
     let total: f64 = points.iter().map(|point| point.weight).sum();
     let sum: f64 = points.iter().map(|point| point.weight * point.time).sum();
     for point in &mut points {
@@ -94,20 +94,20 @@ fn points(gamma: &Gamma, mean: f64) -> Vec<Point> {
     points
 }
 
-/// What a 95th percentile says about variation.
+/// The variation implied by a 95th percentile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FromP95 {
     /// The cv of the gamma distribution with this mean and 95th percentile.
     Cv(f64),
-    /// No gamma distribution has so long a tail: the cv of the one that comes nearest.
+    /// No gamma distribution has such a long tail; this is the cv of the nearest one.
     AtLeast(f64),
-    /// No distribution at all has it: 5 % of the requests alone would make a larger mean.
+    /// No distribution has it: 5 % of the requests alone would give a larger mean.
     Impossible,
-    /// It is below the mean, which is possible only when a few requests take very long.
+    /// It is below the mean, which is possible only if a few requests take very long.
     BelowMean,
 }
 
-/// The variation behind a mean and a 95th percentile.
+/// The variation implied by a mean and a 95th percentile.
 pub fn cv_from_p95(mean: f64, p95: f64) -> FromP95 {
     let wanted = p95 / mean;
     if wanted > 20.0 {
@@ -116,7 +116,7 @@ pub fn cv_from_p95(mean: f64, p95: f64) -> FromP95 {
     if wanted < 1.0 {
         return FromP95::BelowMean;
     }
-    // The ratio grows with cv up to its largest value, then falls again.
+    // The ratio grows with cv up to its maximum, then falls again.
     let ratio = |cv: f64| gamma(cv).map_or(1.0, |gamma| gamma.inverse_cdf(0.95));
     let (mut low, mut high) = (0.0, TOP_CV);
     if wanted > ratio(high) {
@@ -129,7 +129,7 @@ pub fn cv_from_p95(mean: f64, p95: f64) -> FromP95 {
     FromP95::Cv(high)
 }
 
-/// Where the 95th percentile of a gamma distribution is largest, 5.83 times its mean.
+/// The cv with the largest 95th percentile of a gamma distribution, 5.83 times its mean.
 const TOP_CV: f64 = 3.4;
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn points_have_the_moments_of_their_distribution() {
+    fn points_have_the_moments_of_the_distribution() {
         for cv in [0.0, 0.05, 0.3, 0.7, 1.0, 1.5, 2.0, 3.0] {
             let service = Service::new(7.0, cv);
             let moment = |power| service.points.iter().map(|p| p.weight * p.time.powi(power)).sum::<f64>();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn p95_and_back() {
+    fn p95_to_cv_and_back() {
         for cv in [0.1, 0.5, 1.0, 1.2, 2.0, 2.5] {
             let p95 = gamma(cv).unwrap().inverse_cdf(0.95) * 7.0;
             let FromP95::Cv(found) = cv_from_p95(7.0, p95) else { panic!("{cv}") };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_largest_at_the_top() {
+    fn the_ratio_is_largest_at_top_cv() {
         let ratio = |cv: f64| gamma(cv).unwrap().inverse_cdf(0.95);
         let top = ratio(TOP_CV);
         assert!((1..=400).all(|i| ratio(f64::from(i) / 100.0) <= top + 0.001), "{top}");

@@ -1,137 +1,137 @@
-//! How many instances, how busy they are, what happens when one is lost or many requests come at once, what it costs.
+//! How many instances are needed, their utilisation, the effect of a lost instance or a burst, and the cost.
 //!
-//! Requests are spread evenly and at random over instances, each with a queue of its own: that is what routers do, and it
-//! waits longer than one queue for all would.
+//! Requests are distributed evenly and randomly over instances, each with its own queue, as routers do. ResponseTimes are
+//! longer than with one shared queue.
 
 use serde::{Deserialize, Serialize};
 
-use crate::burst::{Burst, Front};
-use crate::capacity::{Capacity, Limit};
+use crate::burst::{Burst, Instance};
+use crate::capacity::{Capacity, Resource};
 use crate::explain;
 use crate::facts::{Facts, MONTH_HOURS, Size};
+use crate::format::figure;
 use crate::slo::Slo;
 use crate::steps::Step;
-use crate::words::figure;
 
-/// More instances than this are not looked for.
+/// Most instances considered.
 pub const MOST_INSTANCES: u32 = 1_000_000;
 
-/// Instances needed, by what is asked of them.
+/// Number of instances needed for each requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Needed {
-    /// So that queues do not grow without end.
+pub struct InstancesNeeded {
+    /// For stable queues.
     pub to_keep_up: u32,
-    /// And the promise is kept; `None` when there is none, or no number of instances keeps it.
+    /// To meet the objective; `None` if there is none, or if no number of instances meets it.
     pub for_slo: Option<u32>,
-    /// With the head-room that was asked for.
+    /// With the requested headroom.
     pub with_headroom: u32,
-    /// All of these.
+    /// For all requirements.
     pub in_all: u32,
-    /// All of these with one of them lost.
+    /// For all requirements with one instance lost.
     pub with_one_lost: u32,
 }
 
-/// How it goes at each of so many instances.
+/// The state of each of a number of instances.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// How many share the requests.
+    /// Number of instances that share the requests.
     pub instances: u32,
-    /// Requests per second at each.
+    /// Requests per second per instance.
     pub rate_per_s: f64,
-    /// How busy what is scarce is, 0 to 1; above 1 they cannot keep up.
+    /// Utilisation of the limiting resource, 0 to 1; above 1 it is overloaded.
     pub utilisation: f64,
-    /// What becomes of requests; `None` when they cannot keep up.
-    pub times: Option<Waits>,
+    /// Waiting and response times; `None` if overloaded.
+    pub times: Option<ResponseTimes>,
 }
 
-/// Waiting and answering; milliseconds.
+/// Waiting and response times in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Waits {
+pub struct ResponseTimes {
     /// Probability that a request waits.
     pub waits: f64,
-    /// Mean wait of all.
+    /// Mean wait over all requests.
     pub wait_mean_ms: f64,
-    /// 95th percentile of waits.
+    /// 95th percentile of the wait.
     pub wait_p95_ms: f64,
-    /// 99th.
+    /// 99th percentile of the wait.
     pub wait_p99_ms: f64,
-    /// Mean time to the answer.
+    /// Mean response time.
     pub mean_ms: f64,
-    /// Median.
+    /// Median response time.
     pub p50_ms: f64,
-    /// 95th percentile.
+    /// 95th percentile of the response time.
     pub p95_ms: f64,
-    /// 99th.
+    /// 99th percentile of the response time.
     pub p99_ms: f64,
-    /// The promised percentile, when it is none of these.
+    /// The objective's percentile, if it is not one of these.
     pub slo_ms: Option<f64>,
-    /// Requests waiting or being served, on average.
+    /// Mean number of requests waiting or in service.
     pub present: f64,
 }
 
-/// What it costs.
+/// The cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// All instances.
+    /// Of all instances.
     pub per_month: f64,
-    /// One instance.
+    /// Of one instance.
     pub instance_per_month: f64,
-    /// At the average rate, or the busiest minute's when no other is known.
+    /// Per million requests, at the average rate, or at the busiest minute's if the average is unknown.
     pub per_million: f64,
-    /// Whether that was the average rate.
+    /// Whether the average rate is known.
     pub average_known: bool,
-    /// Such as `$`.
+    /// Currency sign, such as `$`.
     pub currency: String,
 }
 
-/// All that there is to say about one size of instance.
+/// The result for one size of instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    /// Which.
+pub struct Sizing {
+    /// The size.
     pub size: Size,
-    /// How many it says all this of.
+    /// The number of instances.
     pub instances: u32,
-    /// Whether that number was asked for, rather than found.
+    /// Whether that number was given, rather than computed.
     pub instances_given: bool,
-    /// What is scarce.
-    pub limit: Limit,
-    /// Requests that an instance can serve at once, as far as what is scarce goes.
+    /// The limiting resource.
+    pub limit: Resource,
+    /// Requests that an instance can serve at once, as far as the limiting resource allows.
     pub servers: u32,
-    /// The most that one instance can take, per second.
+    /// Throughput of one instance per second.
     pub instance_rate_per_s: f64,
-    /// The most that it can take and keep the promise; `None` without a promise, or when it never can.
+    /// Throughput of one instance that meets the objective; `None` without an objective, or if it is never met.
     pub instance_rate_within_slo_per_s: Option<f64>,
-    /// All instances' largest rate over the rate that comes.
+    /// Throughput of all instances relative to the request rate.
     pub headroom_times: f64,
-    /// The same within the promise.
+    /// The same within the objective.
     pub headroom_within_slo_times: Option<f64>,
-    /// How many are needed.
-    pub needed: Needed,
-    /// Requests in the app at once, on average, in all instances (Little's law).
+    /// The number of instances needed.
+    pub needed: InstancesNeeded,
+    /// Mean number of requests in the app, in all instances (Little's law).
     pub in_the_app: f64,
-    /// How it goes.
+    /// The state of each instance.
     pub load: Load,
-    /// How it goes with an instance lost; `None` with one instance.
+    /// The same with one instance lost; `None` with one instance.
     pub one_lost: Option<Load>,
-    /// Many requests at once, spread over the instances; figures of one of them.
+    /// A burst, spread over the instances; values per instance.
     pub burst: Burst,
-    /// What it costs; `None` without a price.
+    /// The cost; `None` without a price.
     pub cost: Option<Cost>,
-    /// Whether the promise is kept by `instances`; `None` without one.
+    /// Whether `instances` meet the objective; `None` without one.
     pub keeps_slo: Option<bool>,
-    /// How it was come by.
+    /// The calculation.
     pub steps: Vec<Step>,
 }
 
-/// Why there is no answer, in words for people.
+/// Why there is no result, as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Impossible(pub String);
+pub struct SizingError(pub String);
 
-/// The answer for `size`, with as many instances as are needed or with `instances`.
+/// The result for `size`, with as many instances as needed or with `instances`.
 ///
 /// # Errors
-/// When a number makes no sense, or more than a million instances were needed.
-pub fn answer(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Answer, Impossible> {
+/// If a number is invalid, or if more than a million instances would be needed.
+pub fn size_up(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Sizing, SizingError> {
     check(facts, size)?;
     let capacity = Capacity::of(facts, size);
     let within_slo = facts.slo.and_then(|slo| capacity.rate_within(slo));
@@ -139,7 +139,7 @@ pub fn answer(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Answ
     let count = instances.unwrap_or(needed.in_all).max(1);
     let load = load(facts, &capacity, count);
     let all = f64::from(count);
-    let mut answer = Answer {
+    let mut sizing = Sizing {
         size: size.clone(),
         instances: count,
         instances_given: instances.is_some(),
@@ -158,69 +158,76 @@ pub fn answer(facts: &Facts, size: &Size, instances: Option<u32>) -> Result<Answ
         keeps_slo: facts.slo.map(|slo| keeps(&load, slo)),
         steps: Vec::new(),
     };
-    answer.steps = explain::steps(facts, &capacity, &answer);
-    Ok(answer)
+    sizing.steps = explain::steps(facts, &capacity, &sizing);
+    Ok(sizing)
 }
 
-/// The answers for several sizes, cheapest first; those without a price come last, in their order.
+/// The results for several sizes, cheapest first; those without a price come last, in the given order.
 ///
 /// # Errors
-/// The first of [`answer`]'s.
-pub fn compare(facts: &Facts, sizes: &[Size], instances: Option<u32>) -> Result<Vec<Answer>, Impossible> {
-    let mut answers =
-        sizes.iter().map(|size| answer(facts, size, instances)).collect::<Result<Vec<_>, _>>()?;
-    // What breaks the promise is no bargain.
-    let rank = |answer: &Answer| {
-        let cost = answer.cost.as_ref().map_or(f64::INFINITY, |cost| cost.per_month);
-        (answer.keeps_slo == Some(false) || answer.load.times.is_none(), cost)
+/// The first error of [`size_up`].
+pub fn compare(facts: &Facts, sizes: &[Size], instances: Option<u32>) -> Result<Vec<Sizing>, SizingError> {
+    let mut sizings =
+        sizes.iter().map(|size| size_up(facts, size, instances)).collect::<Result<Vec<_>, _>>()?;
+    // Sizes that miss the objective come after those that meet it.
+    let rank = |sizing: &Sizing| {
+        let cost = sizing.cost.as_ref().map_or(f64::INFINITY, |cost| cost.per_month);
+        (sizing.keeps_slo == Some(false) || sizing.load.times.is_none(), cost)
     };
-    answers.sort_by(|a, b| {
+    sizings.sort_by(|a, b| {
         let ((a_breaks, a_cost), (b_breaks, b_cost)) = (rank(a), rank(b));
         a_breaks.cmp(&b_breaks).then(a_cost.total_cmp(&b_cost))
     });
-    Ok(answers)
+    Ok(sizings)
 }
 
-fn check(facts: &Facts, size: &Size) -> Result<(), Impossible> {
+fn check(facts: &Facts, size: &Size) -> Result<(), SizingError> {
     let positive = |value: f64, what: &str| match value.is_finite() && value > 0.0 {
         true => Ok(()),
-        false => Err(Impossible(format!("{what} has to be a number above 0, and is {value}"))),
+        false => Err(SizingError(format!("{what} must be a number above 0, found {value}"))),
     };
     positive(facts.rate_per_s, "the rate")?;
     positive(facts.response_ms, "the response time")?;
     for (value, what) in [
         (facts.cv, "the variation (cv)"),
         (facts.arrival_cv, "the variation of arrivals"),
-        (facts.headroom, "the head-room"),
+        (facts.headroom, "the headroom"),
     ] {
         if !(value.is_finite() && value >= 0.0) {
-            return Err(Impossible(format!("{what} has to be a number of at least 0, and is {value}")));
+            return Err(SizingError(format!("{what} must be at least 0, found {value}")));
         }
     }
     if let Some(cpu) = facts.cpu_ms {
         positive(cpu, "the CPU time")?;
         if cpu > facts.response_ms {
-            return Err(Impossible("the CPU time of a request is longer than the request: --cpu-time is a part of --response-time".to_owned()));
+            return Err(SizingError(
+                "the CPU time of a request exceeds its response time: --cpu-time is part of --response-time"
+                    .to_owned(),
+            ));
         }
     }
     if size.workers == 0 || size.threads == 0 {
-        return Err(Impossible("an instance needs at least one worker with one thread".to_owned()));
+        return Err(SizingError("an instance needs at least one worker and one thread".to_owned()));
     }
     Ok(())
 }
 
-fn needed(facts: &Facts, capacity: &Capacity, within_slo: Option<f64>) -> Result<Needed, Impossible> {
-    let over = |rate: f64, each: f64| -> Result<u32, Impossible> {
+fn needed(
+    facts: &Facts,
+    capacity: &Capacity,
+    within_slo: Option<f64>,
+) -> Result<InstancesNeeded, SizingError> {
+    let over = |rate: f64, each: f64| -> Result<u32, SizingError> {
         let count = (rate / each).ceil();
         if count > f64::from(MOST_INSTANCES) {
-            return Err(Impossible(format!(
-                "this would take more than a million instances ({}): is the unit of the rate or of the response time right?",
+            return Err(SizingError(format!(
+                "this would need more than a million instances ({}): check the units of the rate and the response time",
                 figure(count)
             )));
         }
         Ok((count as u32).max(1))
     };
-    // At a utilisation of 1 a queue grows, too.
+    // At a utilisation of 1 a queue grows too.
     let exact = over(facts.rate_per_s, capacity.rate_per_s)?;
     let to_keep_up =
         if f64::from(exact) * capacity.rate_per_s <= facts.rate_per_s { exact + 1 } else { exact };
@@ -228,13 +235,13 @@ fn needed(facts: &Facts, capacity: &Capacity, within_slo: Option<f64>) -> Result
         within_slo.map(|each| over(facts.rate_per_s, each).map(|count| count.max(to_keep_up))).transpose()?;
     let with_headroom = over(facts.rate_per_s * (1.0 + facts.headroom), capacity.rate_per_s)?.max(to_keep_up);
     let in_all = for_slo.unwrap_or(0).max(with_headroom);
-    Ok(Needed { to_keep_up, for_slo, with_headroom, in_all, with_one_lost: in_all + 1 })
+    Ok(InstancesNeeded { to_keep_up, for_slo, with_headroom, in_all, with_one_lost: in_all + 1 })
 }
 
 fn load(facts: &Facts, capacity: &Capacity, instances: u32) -> Load {
     let rate_per_s = facts.rate_per_s / f64::from(instances);
     let special = facts.slo.map(|slo| slo.percentile).filter(|at| ![50.0, 95.0, 99.0].contains(at));
-    let times = capacity.queue(rate_per_s).map(|queue| Waits {
+    let times = capacity.queue(rate_per_s).map(|queue| ResponseTimes {
         waits: queue.waits,
         wait_mean_ms: queue.mean_wait,
         wait_p95_ms: queue.wait_percentile(95.0),
@@ -249,9 +256,9 @@ fn load(facts: &Facts, capacity: &Capacity, instances: u32) -> Load {
     Load { instances, rate_per_s, utilisation: rate_per_s / capacity.rate_per_s, times }
 }
 
-impl Waits {
-    /// The time that `slo` is about.
-    pub fn promised_ms(&self, slo: Slo) -> f64 {
+impl ResponseTimes {
+    /// The time that `slo` limits.
+    pub fn slo_time_ms(&self, slo: Slo) -> f64 {
         match slo.percentile {
             50.0 => self.p50_ms,
             95.0 => self.p95_ms,
@@ -262,12 +269,12 @@ impl Waits {
 }
 
 fn keeps(load: &Load, slo: Slo) -> bool {
-    // The search for the largest rate ends within a millionth of the promise.
-    load.times.is_some_and(|times| times.promised_ms(slo) <= slo.under_ms * 1.000_001)
+    // The search for the highest rate ends within a millionth of the objective.
+    load.times.is_some_and(|times| times.slo_time_ms(slo) <= slo.under_ms * 1.000_001)
 }
 
 fn burst(facts: &Facts, size: &Size, capacity: &Capacity, instances: u32) -> Burst {
-    let front = Front {
+    let instance = Instance {
         in_hand: Capacity::in_hand(size),
         capacity_per_s: capacity.rate_per_s,
         rate_per_s: facts.rate_per_s / f64::from(instances),
@@ -275,7 +282,7 @@ fn burst(facts: &Facts, size: &Size, capacity: &Capacity, instances: u32) -> Bur
         backlog: facts.backlog,
         router_timeout_ms: facts.router_timeout_ms,
     };
-    Burst::of(facts.burst.div_ceil(u64::from(instances)), &front)
+    Burst::of(facts.burst.div_ceil(u64::from(instances)), &instance)
 }
 
 fn cost(facts: &Facts, size: &Size, instances: u32) -> Option<Cost> {

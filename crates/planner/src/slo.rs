@@ -1,8 +1,8 @@
-//! A promise about response times, as people write it: `p95<200ms`.
+//! A response time objective, as text: `p95<200ms`.
 
 use serde::{Deserialize, Serialize};
 
-/// So many percent of the requests are answered in less than so many milliseconds.
+/// A percentile of the response time must be below a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Slo {
     /// Such as 95 or 99.9; above 0, below 100.
@@ -16,7 +16,7 @@ impl std::str::FromStr for Slo {
 
     fn from_str(text: &str) -> Result<Slo, String> {
         read(text).ok_or_else(|| {
-            format!("`{text}` is no promise about response times; expected a percentile and a time with its unit, such as p95<200ms or p99.9<1s")
+            format!("`{text}` is not a response time objective; expected a percentile and a time with its unit, such as p95<200ms or p99.9<1s")
         })
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn promises_as_people_write_them() {
+    fn objectives_as_text() {
         let slo = |text: &str| text.parse::<Slo>().ok().map(|slo| (slo.percentile, slo.under_ms));
         assert_eq!(slo("p95<200ms"), Some((95.0, 200.0)));
         assert_eq!(slo("P99.9 <= 1.5 s"), Some((99.9, 1_500.0)));

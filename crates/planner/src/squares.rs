@@ -1,6 +1,6 @@
 //! Least squares with three unknowns, none of which may be negative.
 
-/// One equation: what the unknowns are multiplied by, what comes out, and how much it counts.
+/// One equation: factors of the unknowns, result, and weight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Equation {
     pub factors: [f64; 3],
@@ -8,8 +8,8 @@ pub(crate) struct Equation {
     pub weight: f64,
 }
 
-/// The unknowns that fit `equations` best. Of the sets of unknowns that are not zero (`sets`, such as `[true, true,
-/// false]`), tried in order, the one with the smallest error wins; a later one has to be better by a millionth.
+/// The unknowns that fit `equations` best. `sets` lists the sets of unknowns that may be nonzero (such as `[true, true,
+/// false]`); the set with the smallest error wins, and a later one must be better by a millionth.
 pub(crate) fn solve(equations: &[Equation], sets: &[[bool; 3]]) -> Option<[f64; 3]> {
     let mut best: Option<(f64, [f64; 3])> = None;
     for set in sets {
@@ -28,7 +28,8 @@ pub(crate) fn error(equations: &[Equation], unknowns: &[f64; 3]) -> f64 {
     equations.iter().map(|one| one.weight * off(one).powi(2)).sum()
 }
 
-/// Gauss on the normal equations of the unknowns in `set`; `None` when they do not determine them or one is negative.
+/// Gauss elimination on the normal equations of the unknowns in `set`; `None` if they are underdetermined or one is
+/// negative.
 fn solve_set(equations: &[Equation], set: &[bool; 3]) -> Option<[f64; 3]> {
     let chosen: Vec<usize> = (0..3).filter(|&i| set[i]).collect();
     let n = chosen.len();
@@ -36,7 +37,7 @@ fn solve_set(equations: &[Equation], set: &[bool; 3]) -> Option<[f64; 3]> {
         return None;
     }
     let sum = |of: &dyn Fn(&Equation) -> f64| equations.iter().map(|one| one.weight * of(one)).sum::<f64>();
-    // Columns are scaled to 1, so that what is nearly singular shows.
+    // Columns are scaled to 1, to detect nearly singular systems.
     let scale: Vec<f64> = chosen.iter().map(|&i| sum(&|one| one.factors[i].powi(2)).sqrt()).collect();
     if scale.iter().any(|scale| !scale.is_normal()) {
         return None;
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_was_put_in() {
+    fn finds_the_solution() {
         let found = solve(&equations(|x| 3.0 + 2.0 * x + 0.5 * x * x), &ALL).unwrap();
         for (found, wanted) in found.into_iter().zip([3.0, 2.0, 0.5]) {
             assert!((found - wanted).abs() < 1e-9);
@@ -89,18 +90,15 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_negative() {
+    fn no_unknown_is_negative() {
         let found = solve(&equations(|x| 10.0 - 0.5 * x), &ALL).unwrap();
         assert!(found.iter().all(|u| *u >= 0.0) && found[0] > 5.0, "{found:?}");
     }
 
     #[test]
-    fn too_little_is_nothing() {
+    fn underdetermined_systems_have_no_solution() {
         assert_eq!(solve(&[], &ALL), None);
         let twice = [equations(|x| x)[1]; 2];
-        assert!(
-            solve(&twice, &[[true, true, false]]).is_none(),
-            "the same equation twice says no more than once"
-        );
+        assert!(solve(&twice, &[[true, true, false]]).is_none(), "repeating an equation adds nothing");
     }
 }

@@ -1,19 +1,19 @@
-//! Formulas with numbers filled in: how an answer was come by.
+//! Formulas with numbers filled in: the steps of a calculation.
 
 use serde::{Deserialize, Serialize};
 
 /// One step of a calculation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is found out, such as `requests in hand at once`.
+    /// What is computed, such as `requests in service at once`.
     pub what: String,
     /// With symbols: `A = λ x S`.
     pub formula: String,
     /// With numbers: `6.25/s x 0.007 s`.
     pub filled_in: String,
-    /// What comes out, with its unit.
+    /// The result with its unit.
     pub result: String,
-    /// Whose it is, such as `Little (1961)`.
+    /// The source, such as `Little (1961)`.
     pub source: String,
 }
 

@@ -1,8 +1,8 @@
 //! The Universal Scalability Law (Gunther 1993): X(N) = λN / (1 + σ(N-1) + κN(N-1)), fitted to measured rates.
 //!
-//! σ is what is done one at a time (contention), κ what grows with the square of N because all have to agree with all
-//! (coherency). N/X is linear in 1/λ, σ/λ and κ/λ, so the fit is one of least squares of relative errors with a single
-//! answer. Bounds come from leaving out one point at a time.
+//! σ is the serial fraction of the work (contention); κ is the cost of coherency, which grows with the square of N. N/X
+//! is linear in 1/λ, σ/λ and κ/λ, so fitting relative errors is a linear least squares problem with a unique solution.
+//! Bounds are computed by leaving out one point at a time.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,29 +15,30 @@ const SETS: [[bool; 3]; 4] =
 /// A fitted law.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Usl {
-    /// Rate of one (thread, process): requests per second.
+    /// Rate of one thread or process: requests per second.
     pub lambda: f64,
-    /// Share of the work that is done one at a time.
+    /// Serial fraction of the work (contention).
     pub sigma: f64,
-    /// Cost of agreeing; throughput falls again when it is above 0.
+    /// Coherency cost; if above 0, throughput falls again.
     pub kappa: f64,
-    /// Share of the variation that it explains (R²), at most 1.
+    /// Explained fraction of the variance (R²), at most 1.
     pub fit: f64,
-    /// Smallest and largest σ when one of the points is left out; the same twice when there are too few to leave one out.
+    /// Smallest and largest σ with one point left out; equal if there are too few points.
     pub sigma_bounds: (f64, f64),
     /// The same for κ.
     pub kappa_bounds: (f64, f64),
-    /// The smallest and largest [`Usl::knee`] when one of the points is left out; `None` when there are too few to leave
-    /// one out, or one of them grows without end.
+    /// Smallest and largest [`Usl::knee`] with one point left out; `None` if there are too few points, or if one of
+    /// them grows without bound.
     pub knee_bounds: Option<(u32, u32)>,
-    /// The largest N that was measured.
+    /// The largest N measured.
     pub reach: f64,
-    /// How many points it was fitted to.
+    /// Number of points.
     pub points: usize,
 }
 
 impl Usl {
-    /// Fits the law to (N, requests per second). `None` with fewer than three different N, or values that are not above 0.
+    /// Fits the law to (N, requests per second). `None` with fewer than three different N, or with values that are not
+    /// positive.
     pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
         if distinct(points) < 3 {
             return None;
@@ -65,13 +66,13 @@ impl Usl {
         self.lambda * n / (1.0 + self.sigma * (n - 1.0) + self.kappa * n * (n - 1.0))
     }
 
-    /// The N where throughput is largest: `None` when it never falls (κ = 0).
+    /// The N with the highest throughput; `None` if it never falls (κ = 0).
     pub fn peak(&self) -> Option<f64> {
         (self.kappa > 0.0).then(|| ((1.0 - self.sigma).max(0.0) / self.kappa).sqrt().max(1.0))
     }
 
-    /// Where throughput stops growing: the smallest whole N that reaches 95 % of the most that the law allows; `None` when
-    /// it grows without end (σ = κ = 0), or beyond a million.
+    /// Where throughput stops growing: the smallest whole N that reaches 95 % of the maximum; `None` if it grows
+    /// without bound (σ = κ = 0), or beyond a million.
     pub fn knee(&self) -> Option<u32> {
         let most = match self.peak() {
             Some(peak) => self.rate(peak),
@@ -80,7 +81,7 @@ impl Usl {
         };
         let enough = |n: u32| self.rate(f64::from(n)) >= 0.95 * most;
         let last = self.peak().map_or(1e6, |peak| peak.ceil().min(1e6)) as u32;
-        // Up to the peak it only grows, so the first that is enough can be found by halving.
+        // The rate grows up to the peak, so bisection finds the first N that is enough.
         let (mut low, mut high) = (1, last);
         if !enough(high) {
             return None;
@@ -96,7 +97,7 @@ impl Usl {
         let mean = points.iter().map(|(_, rate)| rate).sum::<f64>() / points.len() as f64;
         let left: f64 = points.iter().map(|(n, rate)| (rate - self.rate(*n)).powi(2)).sum();
         let all: f64 = points.iter().map(|(_, rate)| (rate - mean).powi(2)).sum();
-        // Of points that do not vary nothing is left to explain.
+        // Without variance there is nothing to explain.
         if left <= all { 1.0 - left / all.max(f64::MIN_POSITIVE) } else { 0.0 }
     }
 }
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_stops() {
+    fn knee_and_peak() {
         assert_eq!(law(10.0, 0.0, 0.0).knee(), None);
         assert_eq!(law(10.0, 1.0, 0.0).knee(), Some(1));
         let contended = law(10.0, 0.1, 0.0);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_nothing() {
+    fn too_few_points_give_no_law() {
         assert!(Usl::fit(&[(1.0, 10.0), (2.0, 19.0)]).is_none());
         assert!(Usl::fit(&[(1.0, 10.0), (1.0, 11.0), (2.0, 19.0)]).is_none());
         assert!(Usl::fit(&[(1.0, 10.0), (2.0, 0.0), (3.0, 19.0)]).is_none());
@@ -208,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_the_law_that_made_the_points(lambda in 0.1..1e5, sigma in 0.0..0.9, kappa in 0.0..0.01) {
+        fn recovers_the_law_behind_the_points(lambda in 0.1..1e5, sigma in 0.0..0.9, kappa in 0.0..0.01) {
             let made = law(lambda, sigma, kappa);
             let points: Vec<(f64, f64)> = [1.0, 2.0, 5.0, 10.0, 30.0].map(|n| (n, made.rate(n))).to_vec();
             let found = Usl::fit(&points).unwrap();
@@ -217,7 +218,7 @@ mod tests {
         }
 
         #[test]
-        fn any_points_give_a_sane_law_or_none(points in proptest::collection::vec((1.0..1e3, 1e-3..1e6), 0..12)) {
+        fn any_points_give_a_valid_law_or_none(points in proptest::collection::vec((1.0..1e3, 1e-3..1e6), 0..12)) {
             if let Some(found) = Usl::fit(&points) {
                 prop_assert!(found.lambda > 0.0 && found.sigma >= 0.0 && found.kappa >= 0.0);
                 prop_assert!((0.0..=1.0).contains(&found.fit));

@@ -1,8 +1,8 @@
-//! Answers as a whole: they hang together, and bad numbers are refused with a word.
+//! Complete results: they are consistent, and invalid numbers are rejected with a message.
 
 use planner::Slo;
 use planner::facts::{Facts, Price, Size};
-use planner::sizing::{answer, compare};
+use planner::sizing::{compare, size_up};
 use proptest::prelude::*;
 
 fn size(workers: u32, threads: u32) -> Size {
@@ -14,9 +14,9 @@ fn slo(percentile: f64, under_ms: f64) -> Option<Slo> {
 }
 
 #[test]
-fn the_example_of_the_manual() {
+fn the_example_in_the_manual() {
     // 375 requests a minute of 7 ms on one thread: 142.9 / 6.25 = 22.9 times.
-    let found = answer(&Facts::new(375.0 / 60.0, 7.0), &size(1, 1), None).unwrap();
+    let found = size_up(&Facts::new(375.0 / 60.0, 7.0), &size(1, 1), None).unwrap();
     assert_eq!(found.instances, 1);
     assert!((found.headroom_times - 22.857).abs() < 0.001);
     assert!((found.in_the_app - 0.043_75).abs() < 1e-9);
@@ -26,24 +26,24 @@ fn the_example_of_the_manual() {
 
 #[test]
 fn a_whole_number_of_full_instances_is_not_enough() {
-    // 100/s on instances that take 10/s each: ten would be busy all of the time and never catch up.
+    // 100/s on instances with 10/s each: ten would be fully utilised and never catch up.
     let facts = Facts { headroom: 0.0, ..Facts::new(100.0, 100.0) };
-    let found = answer(&facts, &size(1, 1), None).unwrap();
+    let found = size_up(&facts, &size(1, 1), None).unwrap();
     assert_eq!((found.needed.to_keep_up, found.needed.in_all, found.needed.with_one_lost), (11, 11, 12));
-    let crowded = answer(&facts, &size(1, 1), Some(10)).unwrap();
+    let crowded = size_up(&facts, &size(1, 1), Some(10)).unwrap();
     assert!(crowded.load.times.is_none() && crowded.load.utilisation >= 1.0);
 }
 
 #[test]
-fn a_promise_takes_more_and_is_kept() {
+fn an_objective_needs_more_instances_and_is_met() {
     let facts = Facts { slo: slo(99.0, 250.0), headroom: 0.0, ..Facts::new(200.0, 50.0) };
-    let found = answer(&facts, &size(2, 1), None).unwrap();
-    let promised = found.needed.for_slo.unwrap();
-    assert!(promised > found.needed.to_keep_up);
+    let found = size_up(&facts, &size(2, 1), None).unwrap();
+    let needed = found.needed.for_slo.unwrap();
+    assert!(needed > found.needed.to_keep_up);
     assert_eq!(found.keeps_slo, Some(true));
-    let fewer = answer(&facts, &size(2, 1), Some(promised - 1)).unwrap();
-    assert_eq!(fewer.keeps_slo, Some(false), "one fewer does not keep it");
-    let never = answer(&Facts { slo: slo(99.0, 100.0), ..facts }, &size(2, 1), None).unwrap();
+    let fewer = size_up(&facts, &size(2, 1), Some(needed - 1)).unwrap();
+    assert_eq!(fewer.keeps_slo, Some(false), "one fewer does not meet it");
+    let never = size_up(&Facts { slo: slo(99.0, 100.0), ..facts }, &size(2, 1), None).unwrap();
     assert_eq!(
         (never.needed.for_slo, never.keeps_slo),
         (None, Some(false)),
@@ -69,7 +69,7 @@ fn the_cheapest_size_comes_first() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_facts_are_rejected() {
     let good = Facts::new(1.0, 1.0);
     let bad = [
         Facts { rate_per_s: 0.0, ..good.clone() },
@@ -82,22 +82,22 @@ fn nonsense_is_refused() {
         Facts { rate_per_s: 1e12, response_ms: 1e6, ..good.clone() },
     ];
     for facts in bad {
-        assert!(answer(&facts, &size(1, 1), None).is_err(), "{facts:?}");
+        assert!(size_up(&facts, &size(1, 1), None).is_err(), "{facts:?}");
     }
-    assert!(answer(&good, &size(0, 1), None).is_err());
-    assert!(answer(&good, &size(1, 1), None).is_ok());
+    assert!(size_up(&good, &size(0, 1), None).is_err());
+    assert!(size_up(&good, &size(1, 1), None).is_ok());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn answers_hang_together(
+    fn results_are_consistent(
         rate in 0.01..5_000.0, response in 0.5..2_000.0, cv in 0.0..3.0, share in 0.01..1.0,
         workers in 1..20_u32, threads in 1..20_u32, cores in 0.25..16.0, under in 1.0..10_000.0,
     ) {
         let facts = Facts { cv, cpu_ms: Some(response * share), slo: slo(95.0, under), ..Facts::new(rate, response) };
         let size = Size { cores: Some(cores), ..size(workers, threads) };
-        let found = answer(&facts, &size, None).unwrap();
+        let found = size_up(&facts, &size, None).unwrap();
         prop_assert!(found.needed.to_keep_up <= found.needed.with_headroom && found.needed.with_headroom <= found.needed.in_all);
         prop_assert!(found.load.utilisation < 1.0 && found.headroom_times >= 1.3 * 0.999);
         let times = found.load.times.unwrap();
@@ -107,8 +107,8 @@ proptest! {
         // Little's law.
         prop_assert!((times.present - found.load.rate_per_s * times.mean_ms / 1_000.0).abs() < 1e-6 * times.present);
         prop_assert_eq!(found.keeps_slo, Some(found.needed.for_slo.is_some()));
-        // One instance more never makes it slower.
-        let more = answer(&facts, &size, Some(found.instances + 1)).unwrap();
+        // One more instance never makes it slower.
+        let more = size_up(&facts, &size, Some(found.instances + 1)).unwrap();
         prop_assert!(more.load.times.unwrap().p99_ms <= times.p99_ms * 1.000_001);
         prop_assert!(found.steps.iter().all(|step| !step.filled_in.contains("NaN") && !step.result.contains("NaN")));
     }

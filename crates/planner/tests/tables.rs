@@ -1,10 +1,10 @@
-//! Three published tables of processes x threads (Puma 5.6, two cores, 600 requests at concurrency 30 by `siege -c30
-//! -r20`, whose duration includes the time in which the last users finish alone): what few of their cells say of the others.
+//! Predictions against three published tables of processes x threads (Puma 5.6, two cores, 600 requests at concurrency
+//! 30 by `siege -c30 -r20`, whose duration includes the time in which the last users finish alone).
 
 mod published;
 
-use planner::nature::Kind;
-use planner::{Budget, Cell, Model, Shape, nature, recommend, worth_measuring};
+use planner::profile::Kind;
+use planner::{Budget, Cell, Model, Shape, profile, recommend, worth_measuring};
 use published::{TABLES, Table};
 
 /// The cells that the others are predicted from.
@@ -22,24 +22,25 @@ fn three_cells_predict_the_rest_within_their_bounds() {
         println!("{}: {model:?}", table.name);
         let mut wrong = Vec::new();
         for cell in table.cells() {
-            let said = model.predict(cell.shape(), 30);
+            let prediction = model.predict(cell.shape(), 30);
             let line = format!(
                 "{} {}: {:.1}/s in {:.1}..{:.1}, measured {:.1}; {:.0} MiB in {:.0}..{:.0}, measured {:.0}; {:?}",
                 table.name,
                 cell.shape(),
-                said.rate_per_s.value,
-                said.rate_per_s.low,
-                said.rate_per_s.high,
+                prediction.rate_per_s.value,
+                prediction.rate_per_s.low,
+                prediction.rate_per_s.high,
                 cell.rate_per_s,
-                said.pss_bytes.value / 1_048_576.0,
-                said.pss_bytes.low / 1_048_576.0,
-                said.pss_bytes.high / 1_048_576.0,
+                prediction.pss_bytes.value / 1_048_576.0,
+                prediction.pss_bytes.low / 1_048_576.0,
+                prediction.pss_bytes.high / 1_048_576.0,
                 cell.pss_bytes as f64 / 1_048_576.0,
-                said.bottleneck
+                prediction.bottleneck
             );
             println!("{line}");
-            let rate_holds = (said.rate_per_s.low..=said.rate_per_s.high).contains(&cell.rate_per_s);
-            if !rate_holds || (said.rate_per_s.value / cell.rate_per_s).ln().abs() > 0.25 {
+            let rate_holds =
+                (prediction.rate_per_s.low..=prediction.rate_per_s.high).contains(&cell.rate_per_s);
+            if !rate_holds || (prediction.rate_per_s.value / cell.rate_per_s).ln().abs() > 0.25 {
                 wrong.push(line);
             }
         }
@@ -49,17 +50,17 @@ fn three_cells_predict_the_rest_within_their_bounds() {
 }
 
 #[test]
-fn natures_are_told_from_three_cells_and_from_all() {
+fn profiles_from_three_cells_and_from_all() {
     for (table, kind) in TABLES.iter().zip([Kind::Waiting, Kind::Computing, Kind::Mixed]) {
         for cells in [few(table), table.cells()] {
-            let found = nature(&cells);
+            let found = profile(&cells);
             println!("{}:\n  {}", table.name, found.words.join("\n  "));
             assert_eq!(found.kind, kind, "{}", table.name);
         }
     }
 }
 
-/// Budgets as people have them.
+/// Typical budgets.
 fn budgets() -> Vec<Budget> {
     let mib = |mib: u64| Some(mib << 20);
     let open = Budget::default();
@@ -74,7 +75,7 @@ fn budgets() -> Vec<Budget> {
     ]
 }
 
-/// What the whole table says is best under `budget`: its rate.
+/// The highest rate in the whole table within `budget`.
 fn best_of_all(table: &Table, budget: &Budget) -> Option<f64> {
     let fits = |cell: &&Cell| {
         budget.memory_bytes.is_none_or(|there| cell.pss_bytes <= there)
@@ -102,7 +103,7 @@ fn recommendations_from_the_whole_table_are_near_its_best() {
     }
 }
 
-/// As `tune auto` goes about it: three cells, then at most three more that promise most.
+/// As `firebrick tune` works: three cells, then at most three more with the best predictions.
 #[test]
 fn three_cells_and_three_more_find_the_best() {
     for table in &TABLES {

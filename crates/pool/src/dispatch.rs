@@ -1,11 +1,12 @@
-//! Who serves next: one queue for all front threads, and the seats of all workers. Pure: no clock, no I/O.
+//! Which worker serves next: one queue for all front threads, and the seats of all workers. Pure: no clock, no I/O.
 //!
 //! Contract:
-//! 1. Requests leave the queue in the order in which they came; a request that is given back keeps its number and so its place.
+//! 1. Requests leave the queue in the order in which they arrived; a request that is put back keeps its number and so its position.
 //! 2. A request goes to the worker with the most free threads: processes before threads, because threads of one process share a GVL.
+//!    Of those, to the one with the fewest open tunnels (WebSockets and other connections that the app has taken over).
 //! 3. Only when no thread anywhere is free, and only while requests are fast, is a request handed to a worker in advance
-//!    ([`Pace`]); such prefetching is what makes batches, and batches are what make small requests cheap.
-//! 4. A seat that was taken is given back exactly once, through [`Dispatch::finished`] or [`Dispatch::worker_gone`].
+//!    ([`Pace`]). Such prefetching makes batches, and batches make small requests cheap.
+//! 4. A seat is given back exactly once, through [`Dispatch::finished`] or [`Dispatch::worker_gone`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Number of a worker process, never used twice.
 pub type Serial = u32;
 
-/// A request's place in the line: its number, and who holds it.
+/// A request's position in the queue, and the front thread that holds the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
     /// Grows with every request.
@@ -24,9 +25,9 @@ pub struct Ticket {
     pub slot: u32,
 }
 
-/// A request in the queue. One that was cancelled stays until it is at the head, without its ticket.
+/// A queued request. A cancelled one stays, without its ticket, until it reaches the head of the queue.
 #[derive(Debug)]
-struct Place {
+struct Entry {
     number: u64,
     since: Instant,
     ticket: Option<Ticket>,
@@ -35,15 +36,15 @@ struct Place {
 /// A waiting request has got a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assignment {
-    /// Whose turn it is.
+    /// The request.
     pub ticket: Ticket,
-    /// Where it goes.
+    /// The worker that it is sent to.
     pub serial: Serial,
 }
 
-/// What became of a request that asked for a seat.
+/// The result of asking for a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum Admission {
     /// Send it to this worker now.
     Go(Serial),
     /// It waits; an [`Assignment`] will follow, or it expires.
@@ -57,7 +58,16 @@ struct Seats {
     serial: Serial,
     threads: u32,
     taken: u32,
+    /// It takes new requests.
     open: bool,
+    /// It makes no progress, so it gets no new requests for now.
+    suspended: bool,
+    /// Connections that its app has taken over. They hold no seat.
+    tunnels: u32,
+    /// Links over which requests were returned and that have not resumed.
+    stalled: u32,
+    /// When a request was last finished, or sent while there was no other.
+    progress: Instant,
 }
 
 /// The queue and the seats.
@@ -65,8 +75,8 @@ struct Seats {
 pub struct Dispatch {
     workers: Vec<Seats>,
     /// In the order of the numbers.
-    queue: VecDeque<Place>,
-    /// Places in the queue that have their ticket.
+    queue: VecDeque<Entry>,
+    /// Entries of the queue that have their ticket.
     waiting: usize,
     next: u64,
     max_queue: usize,
@@ -90,29 +100,29 @@ impl Dispatch {
 
     /// A new request of front thread `thread`, kept in its `slot`, asks for a seat.
     #[inline]
-    pub fn ask(&mut self, thread: u16, slot: u32, now: Instant) -> (Ticket, Asked) {
+    pub fn ask(&mut self, thread: u16, slot: u32, now: Instant) -> (Ticket, Admission) {
         let ticket = Ticket { number: self.next, thread, slot };
         self.next += 1;
         (ticket, self.ask_again(ticket, now, now))
     }
 
     /// As [`Dispatch::ask`] for a request that has a ticket already, waiting since `since`.
-    pub fn ask_again(&mut self, ticket: Ticket, since: Instant, now: Instant) -> Asked {
-        // With somebody waiting there is no free seat, or it belongs to them.
+    pub fn ask_again(&mut self, ticket: Ticket, since: Instant, now: Instant) -> Admission {
+        // While requests are queued there is no free seat, or it belongs to one of them.
         let seat = if self.waiting == 0 { self.free_seat(now) } else { None };
         match seat {
-            Some(serial) => Asked::Go(serial),
-            None if self.waiting >= self.max_queue => Asked::Full,
+            Some(serial) => Admission::Go(serial),
+            None if self.waiting >= self.max_queue => Admission::Full,
             None => {
                 self.insert(ticket, since);
                 self.longest = self.longest.max(self.waiting);
-                Asked::Wait
+                Admission::Wait
             }
         }
     }
 
-    /// A worker finished a request that took `app` in the app, or never got it (`None`). The seats that this frees are
-    /// assigned to `assigned`.
+    /// A worker finished a request that took `app` in the app, or never got it (`None`). Queued requests that get a seat
+    /// are appended to `assigned`.
     #[inline]
     pub fn finished(
         &mut self,
@@ -126,13 +136,65 @@ impl Dispatch {
         }
         if let Some(worker) = self.worker(serial) {
             worker.taken = worker.taken.saturating_sub(1);
+            worker.progress = now;
+        }
+        self.assign(now, assigned);
+    }
+
+    /// A worker has returned `seats` requests over one link, because one that it serves is slow; see [`Dispatch::put_back`].
+    /// The worker gets nothing until [`Dispatch::resumed`].
+    pub fn returned(
+        &mut self,
+        serial: Serial,
+        seats: u32,
+        tickets: &[(Ticket, Instant)],
+        now: Instant,
+        assigned: &mut Vec<Assignment>,
+    ) {
+        if let Some(worker) = self.worker(serial) {
+            worker.stalled += 1;
+        }
+        self.put_back(serial, seats, tickets, now, assigned);
+    }
+
+    /// `seats` requests were taken back from a worker. Those in `tickets`, with the time since which each has waited, go
+    /// back to their positions in the queue, even if it is full.
+    pub fn put_back(
+        &mut self,
+        serial: Serial,
+        seats: u32,
+        tickets: &[(Ticket, Instant)],
+        now: Instant,
+        assigned: &mut Vec<Assignment>,
+    ) {
+        if let Some(worker) = self.worker(serial) {
+            worker.taken = worker.taken.saturating_sub(seats);
+        }
+        tickets.iter().for_each(|&(ticket, since)| self.insert(ticket, since));
+        self.longest = self.longest.max(self.waiting);
+        self.assign(now, assigned);
+    }
+
+    /// A worker that had returned requests over a link takes new ones from it.
+    pub fn resumed(&mut self, serial: Serial, now: Instant, assigned: &mut Vec<Assignment>) {
+        if let Some(worker) = self.worker(serial) {
+            worker.stalled = worker.stalled.saturating_sub(1);
         }
         self.assign(now, assigned);
     }
 
     /// A worker takes requests from now on.
     pub fn worker_up(&mut self, serial: Serial, threads: u32, now: Instant, assigned: &mut Vec<Assignment>) {
-        self.workers.push(Seats { serial, threads, taken: 0, open: true });
+        self.workers.push(Seats {
+            serial,
+            threads,
+            taken: 0,
+            open: true,
+            suspended: false,
+            tunnels: 0,
+            stalled: 0,
+            progress: now,
+        });
         self.assign(now, assigned);
     }
 
@@ -143,6 +205,35 @@ impl Dispatch {
         }
     }
 
+    /// A worker makes no progress: it gets no requests until [`Dispatch::worker_resumed`].
+    pub fn worker_suspended(&mut self, serial: Serial) {
+        if let Some(worker) = self.worker(serial) {
+            worker.suspended = true;
+        }
+    }
+
+    /// A suspended worker makes progress again.
+    pub fn worker_resumed(&mut self, serial: Serial, now: Instant, assigned: &mut Vec<Assignment>) {
+        if let Some(worker) = self.worker(serial) {
+            worker.suspended = false;
+        }
+        self.assign(now, assigned);
+    }
+
+    /// The app of a worker has taken a connection over.
+    pub fn tunnel_opened(&mut self, serial: Serial) {
+        if let Some(worker) = self.worker(serial) {
+            worker.tunnels += 1;
+        }
+    }
+
+    /// A connection that the app had taken over has ended.
+    pub fn tunnel_closed(&mut self, serial: Serial) {
+        if let Some(worker) = self.worker(serial) {
+            worker.tunnels = worker.tunnels.saturating_sub(1);
+        }
+    }
+
     /// A worker is gone with all its seats.
     pub fn worker_gone(&mut self, serial: Serial) {
         self.workers.retain(|worker| worker.serial != serial);
@@ -150,8 +241,8 @@ impl Dispatch {
 
     /// A waiting request is no longer wanted. False when it was not waiting: it has been assigned.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
-        let place = self.queue.binary_search_by_key(&ticket.number, |place| place.number).ok();
-        let waited = place.is_some_and(|at| self.queue[at].ticket.take().is_some());
+        let found = self.queue.binary_search_by_key(&ticket.number, |entry| entry.number).ok();
+        let waited = found.is_some_and(|at| self.queue[at].ticket.take().is_some());
         self.waiting -= usize::from(waited);
         waited
     }
@@ -160,27 +251,27 @@ impl Dispatch {
     pub fn expire(&mut self, limit: Instant) -> Vec<Ticket> {
         let mut expired = Vec::new();
         while self.queue.front().is_some_and(|first| first.ticket.is_none() || first.since <= limit) {
-            expired.extend(self.queue.pop_front().and_then(|place| place.ticket));
+            expired.extend(self.queue.pop_front().and_then(|entry| entry.ticket));
         }
         self.waiting -= expired.len();
         expired
     }
 
-    /// Almost always at the end: only a request that is given back has a number that was passed.
+    /// Almost always appends: only a request that is put back is older than the last one.
     fn insert(&mut self, ticket: Ticket, since: Instant) {
-        let place = Place { number: ticket.number, since, ticket: Some(ticket) };
+        let entry = Entry { number: ticket.number, since, ticket: Some(ticket) };
         self.waiting += 1;
         if self.queue.back().is_none_or(|last| last.number < ticket.number) {
-            return self.queue.push_back(place);
+            return self.queue.push_back(entry);
         }
-        match self.queue.binary_search_by_key(&ticket.number, |place| place.number) {
-            Ok(at) => self.queue[at] = place,
-            Err(at) => self.queue.insert(at, place),
+        match self.queue.binary_search_by_key(&ticket.number, |entry| entry.number) {
+            Ok(at) => self.queue[at] = entry,
+            Err(at) => self.queue.insert(at, entry),
         }
     }
 
     fn pop(&mut self) -> Option<Ticket> {
-        let ticket = std::iter::from_fn(|| self.queue.pop_front()).find_map(|place| place.ticket);
+        let ticket = std::iter::from_fn(|| self.queue.pop_front()).find_map(|entry| entry.ticket);
         self.waiting -= usize::from(ticket.is_some());
         ticket
     }
@@ -190,19 +281,29 @@ impl Dispatch {
         self.waiting
     }
 
-    /// Most requests that have ever been waiting at a time.
+    /// Most requests that have ever been waiting at the same time.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Since when the first in line has been waiting.
+    /// Since when the first request of the queue has been waiting.
     pub fn oldest(&self) -> Option<Instant> {
-        self.queue.iter().find(|place| place.ticket.is_some()).map(|place| place.since)
+        self.queue.iter().find(|entry| entry.ticket.is_some()).map(|entry| entry.since)
+    }
+
+    /// Whether a worker has returned requests and not resumed.
+    pub fn is_stalled(&self, serial: Serial) -> bool {
+        self.workers.iter().any(|w| w.serial == serial && w.stalled > 0)
     }
 
     /// Requests that a worker holds at the moment.
     pub fn taken(&self, serial: Serial) -> u32 {
         self.workers.iter().find(|w| w.serial == serial).map_or(0, |w| w.taken)
+    }
+
+    /// Whether no worker holds a request.
+    pub fn is_idle(&self) -> bool {
+        self.workers.iter().all(|worker| worker.taken == 0)
     }
 
     fn worker(&mut self, serial: Serial) -> Option<&mut Seats> {
@@ -219,14 +320,18 @@ impl Dispatch {
     /// Takes a seat: of the worker with most free threads, else one in advance of the least loaded.
     #[inline]
     fn free_seat(&mut self, now: Instant) -> Option<Serial> {
-        let open = self.workers.iter_mut().filter(|worker| worker.open);
+        let open = self.workers.iter_mut().filter(|w| w.open && !w.suspended && w.stalled == 0);
         // Of equals the first: an idle worker that stays idle keeps its memory shared with the template.
-        let best = open.min_by_key(|w| (i64::from(w.taken) - i64::from(w.threads), w.taken))?;
+        let best = open.min_by_key(|w| (i64::from(w.taken) - i64::from(w.threads), w.tunnels, w.taken))?;
         if best.taken >= best.threads {
-            let depth = self.pace.depth(now);
+            let silent = now.saturating_duration_since(best.progress) > SILENT;
+            let depth = if silent { 1 } else { self.pace.depth(now) };
             if best.taken >= best.threads.saturating_mul(depth) {
                 return None;
             }
+        }
+        if best.taken == 0 {
+            best.progress = now;
         }
         best.taken += 1;
         Some(best.serial)
@@ -236,7 +341,7 @@ impl Dispatch {
 /// How fast requests are, and so how many a thread may be given in advance.
 ///
 /// Two measures, because each alone is wrong somewhere. The mean follows what a queue costs on average, but lets a rare
-/// slow request hold up all that were put behind it. The slowest of late prevents that, but alone would take every
+/// slow request hold up all that were put behind it. The slowest recent request prevents that, but alone would take every
 /// garbage collection for a slow app and end all batching.
 #[derive(Debug, Default)]
 struct Pace {
@@ -245,13 +350,15 @@ struct Pace {
     noted: Option<Instant>,
 }
 
-/// Requests that one thread may hold: itself busy with one, the others in advance.
+/// Most requests per worker thread, including the one being served.
 const DEEPEST: u32 = 16;
 /// Waiting behind others on one thread must cost less than this on average.
 const BEHIND_US: f64 = 1_000.0;
-/// A request slower than this is slow by any measure; a collection of a small heap is not.
+/// A slower request is slow by any measure; the collection of a small heap is faster.
 const SLOW_US: f64 = 10_000.0;
-/// The slowest is forgotten by half in this time.
+/// A worker that has finished nothing for this long is given nothing in advance.
+const SILENT: Duration = Duration::from_millis(20);
+/// Half-life of the slowest recent request, seconds.
 const HALF_LIFE: f64 = 0.5;
 
 impl Pace {
@@ -303,7 +410,10 @@ mod tests {
         up(&mut dispatch, 1, 2, now);
         up(&mut dispatch, 2, 2, now);
         let went: Vec<_> = (0..5).map(|_| dispatch.ask(0, 0, now).1).collect();
-        assert_eq!(went, [Asked::Go(1), Asked::Go(2), Asked::Go(1), Asked::Go(2), Asked::Wait]);
+        assert_eq!(
+            went,
+            [Admission::Go(1), Admission::Go(2), Admission::Go(1), Admission::Go(2), Admission::Wait]
+        );
     }
 
     #[test]
@@ -311,10 +421,10 @@ mod tests {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(10);
         up(&mut dispatch, 1, 1, now);
-        assert_eq!(dispatch.ask(0, 0, now).1, Asked::Go(1));
-        let (second, asked) = dispatch.ask(0, 0, now);
-        assert_eq!(asked, Asked::Wait);
-        assert_eq!(dispatch.ask(0, 0, now).1, Asked::Wait);
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+        let (second, admission) = dispatch.ask(0, 0, now);
+        assert_eq!(admission, Admission::Wait);
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait);
         assert_eq!(finish(&mut dispatch, 1, 20, now), [Assignment { ticket: second, serial: 1 }]);
         assert_eq!(dispatch.waiting(), 1);
     }
@@ -326,10 +436,10 @@ mod tests {
         up(&mut dispatch, 1, 1, now);
         dispatch.ask(0, 0, now);
         finish(&mut dispatch, 1, 0, now);
-        let given = (0..100).filter(|_| dispatch.ask(0, 0, now).1 == Asked::Go(1)).count();
+        let given = (0..100).filter(|_| dispatch.ask(0, 0, now).1 == Admission::Go(1)).count();
         assert_eq!(given, DEEPEST as usize);
         finish(&mut dispatch, 1, 50, now);
-        assert_eq!(dispatch.taken(1), DEEPEST - 1, "nothing new while a slow one is remembered");
+        assert_eq!(dispatch.taken(1), DEEPEST - 1, "nothing in advance while a slow request is recent");
         let later = now + Duration::from_secs(5);
         for _ in 0..60 {
             finish(&mut dispatch, 1, 0, later);
@@ -338,38 +448,77 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_given_back_keeps_its_place() {
+    fn a_request_that_is_put_back_keeps_its_position() {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(10);
         up(&mut dispatch, 1, 1, now);
         let (first, _) = dispatch.ask(0, 0, now);
         let (second, _) = dispatch.ask(0, 0, now);
         dispatch.worker_gone(1);
-        assert_eq!(dispatch.ask_again(first, now, now), Asked::Wait);
+        assert_eq!(dispatch.ask_again(first, now, now), Admission::Wait);
         assert_eq!(up(&mut dispatch, 2, 1, now), [Assignment { ticket: first, serial: 2 }]);
         assert_eq!(finish(&mut dispatch, 2, 20, now), [Assignment { ticket: second, serial: 2 }]);
+    }
+
+    #[test]
+    fn returned_requests_go_to_other_workers_in_their_order() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(1);
+        up(&mut dispatch, 1, 1, now);
+        dispatch.ask(0, 0, now);
+        finish(&mut dispatch, 1, 0, now);
+        let [_slow, second, third]: [Ticket; 3] = std::array::from_fn(|_| dispatch.ask(0, 0, now).0);
+        assert_eq!(dispatch.taken(1), 3);
+        let mut assigned = Vec::new();
+        dispatch.returned(1, 2, &[(third, now), (second, now)], now, &mut assigned);
+        assert_eq!(
+            (assigned.as_slice(), dispatch.taken(1), dispatch.waiting()),
+            (&[][..], 1, 2),
+            "over max_queue"
+        );
+        assert_eq!(
+            up(&mut dispatch, 2, 1, now),
+            [second, third].map(|ticket| Assignment { ticket, serial: 2 })
+        );
+        finish(&mut dispatch, 1, 0, now);
+        let (fourth, admission) = dispatch.ask(0, 0, now + SILENT * 2);
+        assert_eq!(admission, Admission::Wait, "1 has not resumed");
+        dispatch.resumed(1, now + SILENT * 2, &mut assigned);
+        assert_eq!(assigned, [Assignment { ticket: fourth, serial: 1 }]);
+    }
+
+    #[test]
+    fn a_worker_that_finishes_nothing_gets_nothing_in_advance() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(10);
+        up(&mut dispatch, 1, 1, now);
+        dispatch.ask(0, 0, now);
+        finish(&mut dispatch, 1, 0, now);
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+        assert_eq!(dispatch.ask(0, 0, now + SILENT * 2).1, Admission::Wait);
     }
 
     #[test]
     fn the_queue_is_bounded_by_length_and_time() {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(1);
-        let (ticket, asked) = dispatch.ask(0, 0, now);
-        assert_eq!((asked, dispatch.ask(0, 0, now).1), (Asked::Wait, Asked::Full));
+        let (ticket, admission) = dispatch.ask(0, 0, now);
+        assert_eq!((admission, dispatch.ask(0, 0, now).1), (Admission::Wait, Admission::Full));
         assert_eq!(dispatch.expire(now - Duration::from_millis(1)), []);
         assert_eq!(dispatch.expire(now), [ticket]);
         assert!(!dispatch.cancel(ticket));
     }
 
     #[test]
-    fn who_cancels_leaves_no_gap() {
+    fn a_cancelled_request_leaves_no_gap() {
         let now = Instant::now();
         let mut dispatch = Dispatch::new(2);
         let (first, _) = dispatch.ask(0, 0, now);
         let (second, _) = dispatch.ask(0, 0, now);
         assert!(dispatch.cancel(first) && !dispatch.cancel(first));
         assert_eq!((dispatch.waiting(), dispatch.oldest()), (1, Some(now)));
-        assert_eq!(dispatch.ask(0, 0, now).1, Asked::Wait, "its place counts no more");
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait, "its entry no longer counts");
         assert_eq!(up(&mut dispatch, 1, 1, now), [Assignment { ticket: second, serial: 1 }]);
     }
 
@@ -379,11 +528,46 @@ mod tests {
         let mut dispatch = Dispatch::new(10);
         up(&mut dispatch, 1, 1, now);
         dispatch.worker_closed(1);
-        assert_eq!(dispatch.ask(0, 0, now).1, Asked::Wait);
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Wait);
+    }
+
+    #[test]
+    fn tunnels_spread_over_workers_that_are_equally_free() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(10);
+        (1..=4).for_each(|serial| drop(up(&mut dispatch, serial, 5, now)));
+        let mut sockets = [0; 4];
+        for _ in 0..200 {
+            let Admission::Go(serial) = dispatch.ask(0, 0, now).1 else { panic!("a free seat") };
+            dispatch.tunnel_opened(serial);
+            sockets[serial as usize - 1] += 1;
+            finish(&mut dispatch, serial, 1, now);
+        }
+        assert_eq!(sockets, [50; 4]);
+        (0..50).for_each(|_| dispatch.tunnel_closed(3));
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(3));
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1), "free threads count before tunnels");
+    }
+
+    #[test]
+    fn a_suspended_worker_gets_nothing_until_it_is_resumed() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(10);
+        up(&mut dispatch, 1, 1, now);
+        up(&mut dispatch, 2, 1, now);
+        let (first, _) = dispatch.ask(0, 0, now);
+        dispatch.worker_suspended(1);
+        let mut assigned = Vec::new();
+        dispatch.finished(1, None, now, &mut assigned);
+        assert_eq!(dispatch.ask_again(first, now, now), Admission::Go(2));
+        let (second, admission) = dispatch.ask(0, 0, now);
+        assert_eq!(admission, Admission::Wait);
+        dispatch.worker_resumed(1, now, &mut assigned);
+        assert_eq!(assigned, [Assignment { ticket: second, serial: 1 }]);
     }
 
     proptest! {
-        /// Whatever happens, those who wait are served in the order of their numbers and no worker holds more than its limit.
+        /// Queued requests are served in the order of their numbers, and no worker holds more than its limit.
         #[test]
         fn first_come_first_served(steps in proptest::collection::vec(0u8..4, 1..200), workers in 1u32..4) {
             let now = Instant::now();
@@ -392,8 +576,8 @@ mod tests {
             let mut last = None;
             for step in steps {
                 if step == 0 {
-                    let (ticket, asked) = dispatch.ask(0, 0, now);
-                    if let Asked::Go(_) = asked {
+                    let (ticket, admission) = dispatch.ask(0, 0, now);
+                    if let Admission::Go(_) = admission {
                         prop_assert!(last < Some(ticket));
                         last = Some(ticket);
                     }

@@ -1,18 +1,20 @@
-//! One front thread's socket to one worker: frames out in batches, frames in, and the requests under way.
+//! One front thread's socket to one worker: frames out in batches, frames in, and the requests in flight.
 //!
 //! Why batches: a write per frame costs 30 to 60 % more CPU per request than one write per turn of the event loop.
-//! Whoever sends appends to `out` and wakes the link's task, which then runs after all tasks that are ready now, and so
+//! A sender appends to `out` and wakes the link's task, which runs after all tasks that are ready now, and so
 //! writes what all of them appended.
 
+use crate::call::{Call, Carried};
 use crate::dispatch::Serial;
-use crate::local::{Call, Carried, Local};
 use crate::os;
-use crate::reply::{Head, News};
+use crate::reply::{Head, ReplyEvent};
 use crate::shared::Report;
+use crate::spool::Room;
 use bytes::Bytes;
-use handler::{Broken, Fields, FileRegion};
+use handler::{Failure, Fields, FileRegion};
+use settings::Settings;
 use slab::Slab;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
@@ -25,9 +27,33 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use wire::{Frame, Kind, Malformed, flag, frame, response::Response, times::Times};
 
+/// What a link needs of the front thread that it belongs to.
+pub(crate) trait Owner {
+    /// Sends a report to the supervisor.
+    fn report(&self, report: Report);
+
+    /// Writes a line to the error log.
+    fn log(&self, line: &str);
+
+    /// The settings in force.
+    fn settings(&self) -> Rc<Settings>;
+
+    /// How much of a response may wait for its client.
+    fn room(&self) -> Room;
+
+    /// A buffer for one read. Not kept over another call of a link.
+    fn scratch(&self) -> RefMut<'_, Vec<u8>>;
+
+    /// Puts requests that the worker has returned, unstarted, back to their positions in the queue.
+    fn returned(self: &Rc<Self>, serial: Serial, calls: Vec<Rc<Call>>, now: Instant);
+
+    /// Gives back the seats of requests that took `apps` in the app, and notes `resumed` RESUMED frames.
+    fn finished(self: &Rc<Self>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant);
+}
+
 pub(crate) struct Link {
     pub(crate) serial: Serial,
-    /// The worker's place in the scoreboard, which is how people know it.
+    /// The worker's scoreboard slot, which is the number that users see.
     pub(crate) index: u16,
     socket: UnixStream,
     out: RefCell<VecDeque<Batch>>,
@@ -39,15 +65,15 @@ pub(crate) struct Link {
     scheduled: Cell<bool>,
 }
 
-/// A request that the worker has.
+/// A request that was sent to the worker.
 struct Flight {
     id: u32,
-    /// How many were sent on this link before it.
+    /// Number of requests sent on this link before it.
     number: u64,
     call: Rc<Call>,
 }
 
-/// Bytes that go out in one write, those of a large body behind them, and a descriptor for the first.
+/// Bytes for one write, a large body to follow them, and a descriptor for the first byte.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -58,7 +84,7 @@ struct Batch {
 
 /// Smaller bodies are copied behind their frame: that is cheaper than a write of their own.
 const COPIED: usize = 8 << 10;
-/// Turns of reading before others have their turn.
+/// Reads before other tasks get their turn.
 const READS: usize = 8;
 
 impl Link {
@@ -86,7 +112,7 @@ impl Link {
         let mut flights = self.flights.borrow_mut();
         let entry = flights.vacant_entry();
         let number = self.sent.get();
-        // The low half finds the flight, the high half tells it from the one that had the place before.
+        // The low half is the key of the flight, the high half tells it from earlier ones of the same key.
         let id = (number as u32) << 16 | (entry.key() as u32 & 0xffff);
         {
             let mut request = call.frame.borrow_mut();
@@ -105,13 +131,13 @@ impl Link {
     }
 
     /// Sends a small frame.
-    pub(crate) fn tell(&self, kind: Kind, id: u32, payload: &[u8]) {
+    pub(crate) fn send_frame(&self, kind: Kind, id: u32, payload: &[u8]) {
         let mut bytes = Vec::with_capacity(frame::HEADER + payload.len());
         frame::append(&mut bytes, kind, 0, id, payload);
         self.append(&bytes, Bytes::new(), None);
     }
 
-    /// Answers an offer: with the client's socket, or without one.
+    /// Answers an offer: with the client's socket, or without one (declined).
     pub(crate) fn lend(&self, id: u32, socket: Option<OwnedFd>) {
         let flags = if socket.is_some() { flag::FD } else { 0 };
         let mut bytes = Vec::with_capacity(frame::HEADER);
@@ -143,7 +169,7 @@ impl Link {
         }
     }
 
-    /// The request with this id, if it is under way.
+    /// The request with this id, if it is in flight.
     pub(crate) fn flight(&self, id: u32) -> Option<Rc<Call>> {
         self.flights
             .borrow()
@@ -152,14 +178,27 @@ impl Link {
             .map(|flight| flight.call.clone())
     }
 
-    /// Shows all requests that are under way: id and call.
+    /// Calls `show` with id and call of each request in flight.
     pub(crate) fn each_flight(&self, mut show: impl FnMut(u32, &Rc<Call>)) {
         self.flights.borrow().iter().for_each(|(_, flight)| show(flight.id, &flight.call));
     }
 
-    /// Takes all requests that are under way out: how many were sent before each, and the call.
+    /// Removes all requests in flight: their numbers and calls.
     pub(crate) fn take_flights(&self) -> Vec<(u64, Rc<Call>)> {
         self.flights.borrow_mut().drain().map(|flight| (flight.number, flight.call)).collect()
+    }
+
+    /// Number of requests sent so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// Removes the requests in flight that were sent as number `from` or later.
+    pub(crate) fn take_from(&self, from: u64) -> Vec<Rc<Call>> {
+        let mut flights = self.flights.borrow_mut();
+        let keys: Vec<usize> =
+            flights.iter().filter(|(_, flight)| flight.number >= from).map(|(key, _)| key).collect();
+        keys.into_iter().map(|key| flights.remove(key).call).collect()
     }
 
     fn land(&self, id: u32) -> Option<Rc<Call>> {
@@ -170,16 +209,16 @@ impl Link {
     }
 
     /// Carries frames both ways until the link ends.
-    pub(crate) async fn run(self: Rc<Link>, local: Rc<Local>) {
-        let why = poll_fn(|cx| self.poll(&local, cx)).await;
-        local.shared().report(Report::LinkLost { serial: self.serial, why });
+    pub(crate) async fn run(self: Rc<Link>, owner: Rc<impl Owner>) {
+        let why = poll_fn(|cx| self.poll(&owner, cx)).await;
+        owner.report(Report::LinkLost { serial: self.serial, why });
     }
 
-    fn poll(&self, local: &Rc<Local>, cx: &mut Context<'_>) -> Poll<String> {
+    fn poll(&self, owner: &Rc<impl Owner>, cx: &mut Context<'_>) -> Poll<String> {
         self.remember(cx);
         // What is sent while this runs goes out at its end.
         self.scheduled.set(true);
-        let why = match self.read(local, cx) {
+        let why = match self.read(owner, cx) {
             Ok(false) => "closed".to_owned(),
             Ok(true) => match self.write(cx) {
                 Ok(()) => {
@@ -200,14 +239,14 @@ impl Link {
         }
     }
 
-    /// Reads what is there; false at the end.
-    fn read(&self, local: &Rc<Local>, cx: &mut Context<'_>) -> io::Result<bool> {
+    /// Reads what has arrived; false at the end.
+    fn read(&self, owner: &Rc<impl Owner>, cx: &mut Context<'_>) -> io::Result<bool> {
         for _ in 0..READS {
             match self.socket.poll_read_ready(cx) {
                 Poll::Pending => return Ok(true),
                 Poll::Ready(ready) => ready?,
             }
-            match self.receive(local) {
+            match self.receive(owner) {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
@@ -219,45 +258,45 @@ impl Link {
         Ok(true)
     }
 
-    /// Reads what is left of a dead worker's answers.
-    pub(crate) fn read_rest(&self, local: &Rc<Local>) {
-        while self.receive(local).is_ok_and(|n| n > 0) {}
+    /// Reads the rest of a dead worker's frames.
+    pub(crate) fn read_rest(&self, owner: &Rc<impl Owner>) {
+        while self.receive(owner).is_ok_and(|n| n > 0) {}
     }
 
-    /// One read. A short one does not mean that nothing is left: it also ends before bytes that bring a descriptor.
-    fn receive(&self, local: &Rc<Local>) -> io::Result<usize> {
-        let mut buffer = local.scratch();
+    /// One read. A short one does not mean that nothing is left: a read also ends before bytes that carry a descriptor.
+    fn receive(&self, owner: &Rc<impl Owner>) -> io::Result<usize> {
+        let mut buffer = owner.scratch();
         let mut fds = self.fds.borrow_mut();
         let n =
             self.socket.try_io(Interest::READABLE, || os::receive(&self.socket, &mut buffer, &mut fds))?;
         drop(fds);
         let mut partial = self.partial.borrow_mut();
-        let mut ended = Ended { apps: Vec::new(), now: Instant::now() };
+        let mut ended = Ended::new();
         if partial.is_empty() {
-            let used = self.frames(&buffer[..n], local, &mut ended)?;
+            let used = self.frames(&buffer[..n], owner, &mut ended)?;
             partial.extend_from_slice(&buffer[used..n]);
         } else {
             partial.extend_from_slice(&buffer[..n]);
-            let used = self.frames(&partial, local, &mut ended)?;
+            let used = self.frames(&partial, owner, &mut ended)?;
             partial.drain(..used);
         }
         drop((partial, buffer));
-        ended.settle(self.serial, local);
+        ended.settle(self.serial, owner);
         Ok(n)
     }
 
-    /// Takes in all complete frames; the bytes that they took.
-    fn frames(&self, bytes: &[u8], local: &Rc<Local>, ended: &mut Ended) -> io::Result<usize> {
+    /// Handles all complete frames; returns the bytes that they took.
+    fn frames(&self, bytes: &[u8], owner: &Rc<impl Owner>, ended: &mut Ended) -> io::Result<usize> {
         let mut used = 0;
         let bad = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         while let Some((frame, len)) = Frame::cut(&bytes[used..]).map_err(bad)? {
-            self.frame(frame, local, ended)?;
+            self.frame(frame, owner, ended)?;
             used += len;
         }
         Ok(used)
     }
 
-    fn frame(&self, frame: Frame<'_>, local: &Rc<Local>, ended: &mut Ended) -> io::Result<()> {
+    fn frame(&self, frame: Frame<'_>, owner: &Rc<impl Owner>, ended: &mut Ended) -> io::Result<()> {
         let bad = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         let fd = if frame.header.has_fd() {
             let fd = self.fds.borrow_mut().pop_front();
@@ -269,30 +308,44 @@ impl Link {
         match frame.header.kind {
             Kind::Ready => {
                 let (_pid, threads) = frame::ready_payload(frame.payload).map_err(bad)?;
-                local.shared().report(Report::Ready { serial: self.serial, threads });
+                owner.report(Report::Ready { serial: self.serial, threads });
                 return Ok(());
             }
             Kind::Stopping => {
-                local.shared().report(Report::Stopping(self.serial));
+                owner.report(Report::Stopping(self.serial));
                 return Ok(());
             }
             Kind::Traces => {
                 let traces = wire::traces::decode(frame.payload).map_err(bad)?;
-                local.shared().report(Report::Traces { serial: self.serial, traces });
+                owner.report(Report::Traces { serial: self.serial, traces });
+                return Ok(());
+            }
+            Kind::Returned => {
+                // The front may have withdrawn some of them already.
+                let calls = self.take_from(frame::u64_payload(frame.payload).map_err(bad)?);
+                if calls.iter().any(|call| call.reply.headed()) {
+                    return Err(bad(Malformed("RETURNED takes back a request whose response has begun")));
+                }
+                self.send_frame(Kind::Resume, 0, &[]);
+                ended.returned.push(calls);
+                return Ok(());
+            }
+            Kind::Resumed => {
+                ended.resumed += 1;
                 return Ok(());
             }
             _ => {}
         }
         let whole = frame.header.kind == Kind::Response && flags & flag::END != 0;
         let call = if whole || frame.header.kind == Kind::End { self.land(id) } else { self.flight(id) };
-        let call = call.ok_or_else(|| bad(Malformed("an answer to a request that is not under way")))?;
+        let call = call.ok_or_else(|| bad(Malformed("a frame for a request that is not in flight")))?;
         if call.reply.is_lending() && !call.reply.is_unwanted() && !may_come_while_lending(&frame) {
             return Err(bad(Malformed("a frame other than TAKEN while an offer is open")));
         }
         match frame.header.kind {
             Kind::Response => {
                 let response = Response::decode(frame.payload).map_err(bad)?;
-                call.reply.on_news(News::Head(head(&response, fd)));
+                call.reply.on_event(ReplyEvent::Head(head(&response, fd)));
                 if whole {
                     self.end(&call, response.times, Ok(()), ended);
                 } else {
@@ -301,20 +354,22 @@ impl Link {
             }
             Kind::Interim => {
                 let response = Response::decode_interim(frame.payload).map_err(bad)?;
-                call.reply.on_news(News::Interim(response.status, fields(&response)));
+                call.reply.on_event(ReplyEvent::Interim(response.status, fields(&response)));
             }
-            Kind::Body => match call.reply.on_body(frame.payload, local.room(), local.temp_dir()) {
-                Ok(0) => {}
-                Ok(grant) => self.tell(Kind::Window, id, &grant.to_le_bytes()),
-                Err(e) => {
-                    local.complain(&format!(
-                        "a response cannot be spooled to {}: {e}",
-                        local.temp_dir().display()
-                    ));
-                    call.reply.on_end(Err(Broken));
-                    self.tell(Kind::Abort, id, &[]);
+            Kind::Body => {
+                let settings = owner.settings();
+                let dir = &settings.process.temp_dir;
+                let (grant, unspooled) = call.reply.on_body(frame.payload, &owner.room(), dir);
+                if grant > 0 {
+                    self.send_frame(Kind::Window, id, &grant.to_le_bytes());
                 }
-            },
+                if let Some(error) = unspooled {
+                    owner.log(&format!(
+                        "a response cannot be spooled to {}: {error}; the app waits for the client",
+                        dir.display()
+                    ));
+                }
+            }
             Kind::File => {
                 let (offset, len) = frame::file_payload(frame.payload).map_err(bad)?;
                 let file = fd.ok_or_else(|| bad(Malformed("FILE without a descriptor")))?;
@@ -337,11 +392,14 @@ impl Link {
             }
             Kind::Hijack => {
                 let fd = fd.ok_or_else(|| bad(Malformed("HIJACK without a descriptor")))?;
-                call.reply.on_news(News::Hijacked(fd));
+                call.reply.on_event(ReplyEvent::Hijacked(fd));
             }
             Kind::End => {
                 let times = Times::decode(frame.payload).map_err(bad)?;
-                let end = if flags & flag::FAILED != 0 { Err(Broken) } else { Ok(()) };
+                let end = match flags & flag::FAILED {
+                    0 => Ok(()),
+                    _ => Err(Failure::app(502, "the app failed inside the response body")),
+                };
                 self.end(&call, times, end, ended);
             }
             _ => return Err(bad(Malformed("a kind that only the front may send"))),
@@ -349,21 +407,18 @@ impl Link {
         Ok(())
     }
 
-    fn end(&self, call: &Call, times: Times, end: Result<(), Broken>, ended: &mut Ended) {
+    fn end(&self, call: &Call, times: Times, end: Result<(), Failure>, ended: &mut Ended) {
         call.took(ended.now, times);
         if !call.reply.headed() {
-            let failure = handler::Failure::new(
-                handler::FailureKind::BadResponse,
-                "the worker ended without a response",
-            );
-            call.reply.on_news(News::Failed(failure));
+            let failure = Failure::app(502, "the worker ended without a response");
+            call.reply.on_event(ReplyEvent::Failed(failure));
         }
         call.reply.on_end(end);
-        call.landed();
+        call.finished();
         ended.apps.push(Duration::from_micros(times.app_us.into()));
     }
 
-    /// Writes what has been appended, as far as the socket takes it.
+    /// Writes what has been appended, as much as the socket takes.
     fn write(&self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut out = self.out.borrow_mut();
         while let Some(batch) = out.front_mut() {
@@ -382,7 +437,7 @@ impl Link {
                     Poll::Pending => return Ok(()),
                     Poll::Ready(ready) => ready?,
                 },
-                // The worker is dead; what it still said is being read, and its end is reported by the reading side.
+                // The worker is dead; its last frames are being read, and the reading side reports its end.
                 Err(e) if matches!(e.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
                     out.clear();
                     return Ok(());
@@ -394,28 +449,33 @@ impl Link {
     }
 }
 
-/// Requests that ended in one batch of frames: their seats are given back together, after the batch.
+/// What one batch of frames says of seats: it is acted upon together, after the batch.
 struct Ended {
     apps: Vec<Duration>,
+    /// The requests of each RETURNED.
+    returned: Vec<Vec<Rc<Call>>>,
+    /// Number of RESUMED.
+    resumed: usize,
     now: Instant,
 }
 
 impl Ended {
-    fn settle(self, serial: Serial, local: &Rc<Local>) {
-        if self.apps.is_empty() {
+    fn new() -> Ended {
+        Ended { apps: Vec::new(), returned: Vec::new(), resumed: 0, now: Instant::now() }
+    }
+
+    fn settle(mut self, serial: Serial, owner: &Rc<impl Owner>) {
+        for calls in std::mem::take(&mut self.returned) {
+            owner.returned(serial, calls, self.now);
+        }
+        if self.apps.is_empty() && self.resumed == 0 {
             return;
         }
-        let (now, mut assigned) = (self.now, Vec::new());
-        let mut dispatch = local.shared().dispatch();
-        for app in self.apps {
-            dispatch.finished(serial, Some(app), now, &mut assigned);
-        }
-        drop(dispatch);
-        local.deliver(assigned);
+        owner.finished(serial, &self.apps, self.resumed, self.now);
     }
 }
 
-/// While the worker waits for the answer to an offer, or has the client's socket, it says how that ended and nothing else.
+/// While the worker waits for LEND, or has the client's socket, it sends nothing but the end of that.
 fn may_come_while_lending(frame: &Frame<'_>) -> bool {
     match frame.header.kind {
         Kind::Taken => true,

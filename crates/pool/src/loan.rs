@@ -3,8 +3,9 @@
 //! Why: a large body that goes from the app's memory straight into the client's socket is never copied to another file or
 //! buffer, which is what most of the time for it went into.
 
-use crate::local::{Call, Local};
-use handler::{Broken, Lender};
+use crate::call::Call;
+use crate::local::Local;
+use handler::{Failure, Lender};
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -15,26 +16,30 @@ pub(crate) struct Offer {
     call: Rc<Call>,
     local: Rc<Local>,
     len: u64,
-    answer: Answer,
+    state: OfferState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    None,
+enum OfferState {
+    Open,
     Lent,
-    Over,
+    Declined,
 }
 
 impl Offer {
     pub(crate) fn new(call: Rc<Call>, local: Rc<Local>, len: u64) -> Offer {
-        Offer { call, local, len, answer: Answer::None }
+        Offer { call, local, len, state: OfferState::Open }
     }
 
-    fn answer(&mut self, socket: Option<BorrowedFd<'_>>) -> Result<Answer, Broken> {
+    fn reply(&mut self, socket: Option<BorrowedFd<'_>>) -> Result<OfferState, Failure> {
         // Without a descriptor to spare it is not lent.
         let socket = socket.and_then(|socket| socket.try_clone_to_owned().ok());
-        let answer = if socket.is_some() { Answer::Lent } else { Answer::Over };
-        if self.local.lend(&self.call, socket) { Ok(answer) } else { Err(Broken) }
+        let state = if socket.is_some() { OfferState::Lent } else { OfferState::Declined };
+        if self.local.lend(&self.call, socket) {
+            Ok(state)
+        } else {
+            Err(Failure::app(502, "the worker died"))
+        }
     }
 }
 
@@ -47,23 +52,23 @@ impl Lender for Offer {
         &mut self,
         cx: &mut Context<'_>,
         socket: Option<BorrowedFd<'_>>,
-    ) -> Poll<Result<u64, Broken>> {
-        if self.answer == Answer::None {
-            self.answer = match self.answer(socket) {
-                Ok(answer) => answer,
+    ) -> Poll<Result<u64, Failure>> {
+        if self.state == OfferState::Open {
+            self.state = match self.reply(socket) {
+                Ok(state) => state,
                 Err(broken) => return Poll::Ready(Err(broken)),
             };
         }
-        match self.answer {
-            Answer::Lent => self.call.reply.poll_taken(cx),
-            Answer::None | Answer::Over => Poll::Ready(Ok(0)),
+        match self.state {
+            OfferState::Lent => self.call.reply.poll_taken(cx),
+            OfferState::Open | OfferState::Declined => Poll::Ready(Ok(0)),
         }
     }
 }
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        if self.answer == Answer::None {
+        if self.state == OfferState::Open {
             self.local.lend(&self.call, None);
         }
     }
@@ -71,6 +76,6 @@ impl Drop for Offer {
 
 impl fmt::Debug for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Offer({} bytes, {:?})", self.len, self.answer)
+        write!(f, "Offer({} bytes, {:?})", self.len, self.state)
     }
 }

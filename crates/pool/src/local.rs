@@ -1,137 +1,41 @@
-//! A front thread's part of the pool: its links, its waiting requests, its mailbox.
+//! A front thread's part of the pool: its links, its queued requests, its mailbox.
 
-use crate::dispatch::{Asked, Assignment, Serial, Ticket};
-use crate::link::Link;
+use crate::call::{Call, CallState};
+use crate::dispatch::{Admission, Assignment, Serial, Ticket};
+use crate::in_flight::{InFlight, Sent};
+use crate::link::{Link, Owner};
 use crate::os;
-use crate::reply::{News, Reply};
-use crate::shared::{Letter, Report, Shared};
+use crate::shared::{Report, Shared, ThreadMessage};
 use crate::spool::Room;
-use crate::under_way::{Sent, UnderWay};
-use bytes::Bytes;
-use handler::{Broken, Failure, FailureKind, Trace};
+use handler::Failure;
+use settings::{Current, Settings};
 use slab::Slab;
-use std::cell::{Cell, RefCell, RefMut};
-use std::fs::File;
+use std::cell::{RefCell, RefMut};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::Kind;
-use wire::request::Head;
-use wire::times::Times;
 
 /// Bytes read from a link in one go.
 const SCRATCH: usize = 256 << 10;
 
-/// One request from the moment it asks for a seat until its worker thread is free again.
-pub(crate) struct Call {
-    /// The REQUEST frame but for body bytes.
-    pub(crate) frame: RefCell<Vec<u8>>,
-    pub(crate) body: Carried,
-    pub(crate) reply: Reply,
-    pub(crate) trace: Rc<Trace>,
-    asked: Instant,
-    place: Cell<Place>,
-}
-
-/// How the body travels.
-#[derive(Debug)]
-pub(crate) enum Carried {
-    Nothing,
-    Bytes(Bytes),
-    File(File),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Not in line yet.
-    Nowhere,
-    Waiting(Ticket),
-    Sent {
-        ticket: Ticket,
-        serial: Serial,
-        id: u32,
-    },
-    /// The worker is done with it.
-    Over,
-}
-
-impl Call {
-    /// A request that asks for a seat at `asked`.
-    pub(crate) fn new(frame: Vec<u8>, body: Carried, trace: Rc<Trace>, asked: Instant) -> Call {
-        let (frame, place) = (RefCell::new(frame), Cell::new(Place::Nowhere));
-        Call { frame, body, reply: Reply::default(), trace, asked, place }
-    }
-
-    pub(crate) fn place(&self) -> Place {
-        self.place.get()
-    }
-
-    pub(crate) fn landed(&self) {
-        self.place.set(Place::Over);
-        // The request will not be sent again.
-        self.frame.take();
-    }
-
-    /// Notes how long it was queued: what was not spent in the app, in microseconds. `now` is when the answer came.
-    pub(crate) fn was_queued(&self, now: Instant, app_us: u32) {
-        let total = u32::try_from(now.saturating_duration_since(self.asked).as_micros()).unwrap_or(u32::MAX);
-        self.trace.queue_us.set(total.saturating_sub(app_us));
-    }
-
-    /// Notes what an answer that came at `now` says of times.
-    #[inline]
-    pub(crate) fn took(&self, now: Instant, times: Times) {
-        self.trace.app_us.set(times.app_us);
-        self.trace.cpu_us.set(times.cpu_us);
-        self.trace.gvl_us.set(times.gvl_us);
-        self.was_queued(now, times.app_us);
-    }
-
-    pub(crate) fn asked(&self) -> Instant {
-        self.asked
-    }
-
-    /// What `tell` makes of the request's head; `None` once the worker is done with it.
-    pub(crate) fn with_head<R>(&self, tell: impl FnOnce(&Head<'_>) -> R) -> Option<R> {
-        let frame = self.frame.borrow();
-        let head = wire::request::head_of(frame.get(wire::frame::HEADER..)?).ok()?;
-        Some(tell(&head))
-    }
-
-    fn describe(&self) -> String {
-        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
-        let named = self.with_head(|head| format!("{} {}", text(head.method), text(head.target)));
-        named.unwrap_or_else(|| "a request".to_owned())
-    }
-}
-
-/// What a front thread knows of the pool. Not `Send`: it lives and dies on its thread.
+/// One front thread's view of the pool. Not `Send`: it stays on its thread.
 pub struct Local {
     index: u16,
     shared: Arc<Shared>,
     links: RefCell<Vec<Rc<Link>>>,
     waiting: RefCell<Slab<(u64, Rc<Call>)>>,
     scratch: RefCell<Vec<u8>>,
-    room: Room,
-    temp_dir: PathBuf,
-    complain: Box<dyn Fn(&str)>,
-    /// A moment on both of the monotonic clock's faces: ours, and the one that workers read.
+    settings: Current,
+    log: Box<dyn Fn(&str)>,
+    /// One moment as an `Instant` and in microseconds of the clock that workers read.
     clock: (Instant, u64),
 }
 
 impl Local {
-    /// The part of front thread `index`. `complain` gets what belongs in the error log.
-    pub fn new(
-        index: u16,
-        shared: Arc<Shared>,
-        response_memory: usize,
-        response_spool: u64,
-        temp_dir: PathBuf,
-        complain: Box<dyn Fn(&str)>,
-    ) -> Rc<Local> {
-        let room = Room { memory: response_memory, file: response_spool };
+    /// The part of front thread `index`. `log` writes to the error log.
+    pub fn new(index: u16, shared: Arc<Shared>, settings: Current, log: Box<dyn Fn(&str)>) -> Rc<Local> {
         let (links, waiting) = (RefCell::default(), RefCell::default());
         Rc::new(Local {
             index,
@@ -139,9 +43,8 @@ impl Local {
             links,
             waiting,
             scratch: RefCell::new(vec![0; SCRATCH]),
-            room,
-            temp_dir,
-            complain,
+            settings,
+            log,
             clock: (Instant::now(), os::monotonic_us()),
         })
     }
@@ -156,82 +59,77 @@ impl Local {
         base_us + at.saturating_duration_since(base).as_micros() as u64
     }
 
-    pub(crate) fn room(&self) -> &Room {
-        &self.room
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Rc<Settings> {
+        self.settings.get()
     }
 
-    pub(crate) fn temp_dir(&self) -> &Path {
-        &self.temp_dir
+    /// How much of a response may wait for its client.
+    pub(crate) fn room(&self) -> Room {
+        let limits = &self.settings.get().limits;
+        Room { memory: limits.response_memory, file: limits.response_spool }
     }
 
-    pub(crate) fn scratch(&self) -> RefMut<'_, Vec<u8>> {
-        self.scratch.borrow_mut()
-    }
-
-    pub(crate) fn complain(&self, what: &str) {
-        (self.complain)(what);
-    }
-
-    /// Reads letters for as long as the thread lives.
+    /// Handles messages for as long as the thread lives.
     pub async fn run(self: Rc<Local>) {
         loop {
-            self.read_letters();
-            self.shared.mailbox(self.index).rung().await;
+            self.read_messages();
+            self.shared.mailbox(self.index).posted().await;
         }
     }
 
-    /// Sends a request to a worker or puts it in line.
+    /// Sends a request to a worker or queues it.
     pub(crate) fn submit(self: &Rc<Local>, call: &Rc<Call>) -> Result<(), Failure> {
         let slot = self.waiting.borrow().vacant_key() as u32;
-        let (ticket, asked) = self.shared.dispatch().ask(self.index, slot, call.asked);
-        match asked {
-            Asked::Go(serial) => self.send(Assignment { ticket, serial }, call.clone()),
-            Asked::Wait => self.wait(ticket, call.clone()),
-            Asked::Full => {
-                return Err(Failure::new(FailureKind::QueueFull, "max_queue requests are waiting"));
+        let (ticket, admission) = self.shared.dispatch().ask(self.index, slot, call.asked());
+        match admission {
+            Admission::Go(serial) => self.send(Assignment { ticket, serial }, call.clone()),
+            Admission::Wait => self.wait(ticket, call.clone()),
+            Admission::Full => {
+                return Err(queue_full());
             }
         }
         Ok(())
     }
 
     fn wait(&self, ticket: Ticket, call: Rc<Call>) {
-        call.place.set(Place::Waiting(ticket));
+        call.set_state(CallState::Waiting(ticket));
         let mut waiting = self.waiting.borrow_mut();
         debug_assert_eq!(waiting.vacant_key(), ticket.slot as usize);
         waiting.insert((ticket.number, call));
     }
 
-    /// The waiting request with this ticket; `None` when it has been given up.
+    /// Removes the queued request with this ticket; `None` when it was abandoned.
     fn take_waiting(&self, ticket: Ticket) -> Option<Rc<Call>> {
         let (mut waiting, slot) = (self.waiting.borrow_mut(), ticket.slot as usize);
         waiting.get(slot).filter(|(number, _)| *number == ticket.number)?;
         Some(waiting.remove(slot).1)
     }
 
-    /// The handler of a request is no longer interested.
+    /// The handler of a request no longer wants the response.
     pub(crate) fn abandon(self: &Rc<Local>, call: &Call) {
         call.reply.unwanted();
-        match call.place() {
-            Place::Waiting(ticket) => {
+        match call.state() {
+            CallState::Waiting(ticket) => {
                 self.take_waiting(ticket);
-                // When it is not in line any more its letter is on the way; `assigned` then gives the seat back.
+                // If it has left the queue, an assignment is on its way, and `assigned` gives the seat back.
                 self.shared.dispatch().cancel(ticket);
             }
-            Place::Sent { serial, id, .. } => self.tell(serial, Kind::Abort, id, &[]),
-            Place::Nowhere | Place::Over => {}
+            CallState::Sent { serial, id, .. } => self.send_frame(serial, Kind::Abort, id, &[]),
+            CallState::New | CallState::Finished => {}
         }
     }
 
-    pub(crate) fn tell(&self, serial: Serial, kind: Kind, id: u32, payload: &[u8]) {
+    pub(crate) fn send_frame(&self, serial: Serial, kind: Kind, id: u32, payload: &[u8]) {
         if let Some(link) = self.link(serial) {
-            link.tell(kind, id, payload);
+            link.send_frame(kind, id, payload);
         }
     }
 
-    /// Answers the offer of a call's worker; `false` when there is none to be answered.
+    /// Answers the offer of a call's worker; `false` when there is no open offer.
     pub(crate) fn lend(&self, call: &Call, socket: Option<OwnedFd>) -> bool {
-        let Place::Sent { serial, id, .. } = call.place() else { return false };
-        if !call.reply.answer_offer(socket.is_some()) {
+        let CallState::Sent { serial, id, .. } = call.state() else { return false };
+        if !call.reply.close_offer(socket.is_some()) {
             return false;
         }
         if let Some(link) = self.link(serial) {
@@ -240,7 +138,7 @@ impl Local {
         true
     }
 
-    /// Passes assignments on: our own at once, others' by letter.
+    /// Carries out assignments: those of this thread at once, others by message.
     pub(crate) fn deliver(self: &Rc<Local>, assigned: Vec<Assignment>) {
         for assignment in assigned {
             if assignment.ticket.thread == self.index {
@@ -267,44 +165,56 @@ impl Local {
 
     fn send(self: &Rc<Local>, Assignment { ticket, serial }: Assignment, call: Rc<Call>) {
         if self.link(serial).is_none() {
-            // The letter with the link was posted before anyone could have been assigned to it.
-            self.read_letters();
+            // The message with the link was posted before any request could be assigned to it.
+            self.read_messages();
         }
         let Some(link) = self.link(serial) else {
             return self.again(ticket, call);
         };
-        call.trace.worker.set(link.index + 1);
+        call.sent_to(serial, link.index);
         match link.send(call.clone()) {
-            Ok(id) => call.place.set(Place::Sent { ticket, serial, id }),
+            Ok(id) => call.set_state(CallState::Sent { ticket, serial, id }),
             Err(e) => {
-                call.reply.on_news(News::Failed(Failure::new(
-                    FailureKind::Internal,
-                    format!("cannot pass the body on: {e}"),
-                )));
-                call.reply.on_end(Err(Broken));
+                call.fail(Failure::server(500, format!("cannot pass the body on: {e}")));
                 self.give_back(serial);
             }
         }
     }
 
-    /// A request whose worker was lost before it had started goes back to its place in the line.
+    /// A request that its worker has not started goes back to its position in the queue.
     fn again(self: &Rc<Local>, ticket: Ticket, call: Rc<Call>) {
         let ticket = Ticket { slot: self.waiting.borrow().vacant_key() as u32, ..ticket };
-        let asked = self.shared.dispatch().ask_again(ticket, call.asked, Instant::now());
-        match asked {
-            Asked::Go(serial) => self.send(Assignment { ticket, serial }, call),
-            Asked::Wait => self.wait(ticket, call),
-            Asked::Full => fail(&call, FailureKind::QueueFull, "max_queue requests are waiting"),
+        let admission = self.shared.dispatch().ask_again(ticket, call.asked(), Instant::now());
+        match admission {
+            Admission::Go(serial) => self.send(Assignment { ticket, serial }, call),
+            Admission::Wait => self.wait(ticket, call),
+            Admission::Full => call.fail(queue_full()),
         }
     }
 
-    /// Sends a call on a link of a test's own.
+    /// Makes sent requests wait again. Their tickets, and when they were submitted.
+    fn wait_again(&self, calls: Vec<Rc<Call>>) -> Vec<(Ticket, Instant)> {
+        let mut tickets = Vec::new();
+        for call in calls {
+            let CallState::Sent { ticket, .. } = call.state() else { continue };
+            if call.reply.is_unwanted() {
+                call.finished();
+                continue;
+            }
+            let ticket = Ticket { slot: self.waiting.borrow().vacant_key() as u32, ..ticket };
+            tickets.push((ticket, call.asked()));
+            self.wait(ticket, call);
+        }
+        tickets
+    }
+
+    /// Sends a call on a link that a test made.
     #[cfg(test)]
     pub(crate) fn adopt(&self, link: &Rc<Link>, call: &Rc<Call>) -> std::io::Result<u32> {
         let (ticket, _) = self.shared.dispatch().ask(self.index, 0, Instant::now());
         self.links.borrow_mut().push(link.clone());
         let id = link.send(call.clone())?;
-        call.place.set(Place::Sent { ticket, serial: link.serial, id });
+        call.set_state(CallState::Sent { ticket, serial: link.serial, id });
         Ok(id)
     }
 
@@ -312,24 +222,25 @@ impl Local {
         self.links.borrow().iter().find(|link| link.serial == serial).cloned()
     }
 
-    fn read_letters(self: &Rc<Local>) {
-        for letter in self.shared.mailbox(self.index).take() {
-            match letter {
-                Letter::Assigned(assignment) => self.assigned(assignment),
-                Letter::Expired(ticket) => self.expired(ticket),
-                Letter::Link { serial, index, socket } => self.open(serial, index, socket),
-                Letter::Drain(serial) => self.drain(serial),
-                Letter::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
-                Letter::Overdue { serial, id } => self.overdue(serial, id),
-                // Who asked may have lost patience.
-                Letter::Tell { limit, to } => drop(to.send(self.under_way(limit))),
-                Letter::Hopeless => self.hopeless(),
+    fn read_messages(self: &Rc<Local>) {
+        for message in self.shared.mailbox(self.index).take() {
+            match message {
+                ThreadMessage::Assigned(assignment) => self.assigned(assignment),
+                ThreadMessage::Expired(ticket) => self.expired(ticket),
+                ThreadMessage::Link { serial, index, socket } => self.open(serial, index, socket),
+                ThreadMessage::Drain(serial) => self.drain(serial),
+                ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
+                ThreadMessage::Overdue { serial, id } => self.overdue(serial, id),
+                ThreadMessage::Withdraw(serial) => self.withdraw(serial),
+                // The receiver may have timed out.
+                ThreadMessage::List { limit, to } => drop(to.send(self.in_flight(limit))),
+                ThreadMessage::Hopeless => self.hopeless(),
             }
         }
     }
 
-    /// The `limit` oldest requests that wait or that a worker has.
-    fn under_way(&self, limit: usize) -> Vec<UnderWay> {
+    /// The `limit` oldest requests that are queued or sent to a worker.
+    fn in_flight(&self, limit: usize) -> Vec<InFlight> {
         let waiting = self.waiting.borrow();
         let mut calls: Vec<(Option<Sent>, Rc<Call>)> =
             waiting.iter().map(|(_, (_, call))| (None, call.clone())).collect();
@@ -339,23 +250,23 @@ impl Local {
         }
         calls.sort_by_key(|(_, call)| call.asked());
         calls.truncate(limit);
-        let tell = |(sent, call): (Option<Sent>, Rc<Call>)| {
-            call.with_head(|head| UnderWay {
+        let describe = |(sent, call): (Option<Sent>, Rc<Call>)| {
+            call.with_head(|head| InFlight {
                 sent,
                 method: head.method.escape_ascii().to_string(),
                 path: head.path().escape_ascii().to_string(),
                 asked_us: head.asked_us,
-                answering: call.reply.headed(),
+                responding: call.reply.headed(),
             })
         };
-        calls.into_iter().filter_map(tell).collect()
+        calls.into_iter().filter_map(describe).collect()
     }
 
     fn expired(&self, ticket: Ticket) {
         if let Some(call) = self.take_waiting(ticket) {
             call.was_queued(Instant::now(), 0);
-            call.place.set(Place::Over);
-            fail(&call, FailureKind::QueueTimeout, "waited for queue_timeout");
+            call.set_state(CallState::Finished);
+            call.fail(Failure::busy("waited for queue_timeout"));
         }
     }
 
@@ -372,20 +283,20 @@ impl Local {
 
     fn drain(&self, serial: Serial) {
         if self.index == 0 {
-            self.tell(serial, Kind::Drain, 0, &[]);
+            self.send_frame(serial, Kind::Drain, 0, &[]);
         }
     }
 
     fn gone(self: &Rc<Local>, serial: Serial, taken: &[u64], stuck: bool) {
         let Some(link) = self.link(serial) else {
-            return self.shared.report(Report::Buried { serial, lost: Vec::new() });
+            return self.shared.report(Report::Cleared { serial, lost: Vec::new() });
         };
         link.read_rest(self);
         self.links.borrow_mut().retain(|link| link.serial != serial);
         let mut lost = Vec::new();
         let taken = taken.get(usize::from(self.index)).copied().unwrap_or(u64::MAX);
         for (number, call) in link.take_flights() {
-            let Place::Sent { ticket, .. } = call.place() else { continue };
+            let CallState::Sent { ticket, .. } = call.state() else { continue };
             if call.reply.is_unwanted() {
                 continue;
             }
@@ -394,37 +305,105 @@ impl Local {
                 continue;
             }
             lost.push(call.describe());
-            call.place.set(Place::Over);
+            call.set_state(CallState::Finished);
             if stuck {
-                fail(&call, FailureKind::WorkerStuck, "no answer for worker_timeout");
+                call.fail(stuck_failure());
             } else {
-                fail(&call, FailureKind::WorkerDied, "the worker died");
+                call.fail(Failure::app(502, "the worker died"));
             }
         }
-        self.shared.report(Report::Buried { serial, lost });
+        self.shared.report(Report::Cleared { serial, lost });
     }
 
+    /// The client gets its response now; the worker is left to the supervisor. Its frames for this request are ignored.
     fn overdue(&self, serial: Serial, id: u32) {
         let call = self.link(serial).and_then(|link| link.flight(id));
-        if let Some(call) = call.filter(|call| !call.reply.headed()) {
-            self.shared.report(Report::Stuck { serial, request: call.describe() });
+        let Some(call) = call.filter(|call| !call.reply.headed() && !call.mark_overdue()) else { return };
+        self.shared.report(Report::Stuck { serial, request: call.describe() });
+        if !call.reply.is_unwanted() {
+            call.fail(stuck_failure());
         }
+    }
+
+    /// Takes back the requests that a worker has not started. What it has not read yet, it will return unserved.
+    fn withdraw(self: &Rc<Local>, serial: Serial) {
+        let mut count = 0;
+        if let Some(link) = self.link(serial) {
+            match self.shared.withdraw(link.index.into(), self.index, link.sent()) {
+                Ok(Some(taken)) => {
+                    let calls = link.take_from(taken);
+                    count = calls.len();
+                    let (tickets, mut assigned) = (self.wait_again(calls), Vec::new());
+                    self.shared.dispatch().put_back(
+                        serial,
+                        count as u32,
+                        &tickets,
+                        Instant::now(),
+                        &mut assigned,
+                    );
+                    self.deliver(assigned);
+                }
+                Ok(None) => {}
+                Err(e) => self.log(&format!("requests cannot be withdrawn from worker {}: {e}", link.index)),
+            }
+        }
+        self.shared.report(Report::Withdrawn { serial, count });
     }
 
     fn hopeless(&self) {
         for (_, (_, call)) in self.waiting.take() {
-            if let Place::Waiting(ticket) = call.place() {
+            if let CallState::Waiting(ticket) = call.state() {
                 self.shared.dispatch().cancel(ticket);
             }
-            call.place.set(Place::Over);
-            fail(&call, FailureKind::NoWorker, "no worker can be started");
+            call.set_state(CallState::Finished);
+            call.fail(Failure::busy("no worker can be started"));
         }
     }
 }
 
-fn fail(call: &Call, kind: FailureKind, why: &'static str) {
-    if !call.reply.headed() {
-        call.reply.on_news(News::Failed(Failure::new(kind, why)));
+impl Owner for Local {
+    fn report(&self, report: Report) {
+        self.shared.report(report);
     }
-    call.reply.on_end(Err(Broken));
+
+    fn log(&self, line: &str) {
+        (self.log)(line);
+    }
+
+    fn settings(&self) -> Rc<Settings> {
+        self.settings.get()
+    }
+
+    fn room(&self) -> Room {
+        Local::room(self)
+    }
+
+    fn scratch(&self) -> RefMut<'_, Vec<u8>> {
+        self.scratch.borrow_mut()
+    }
+
+    fn returned(self: &Rc<Local>, serial: Serial, calls: Vec<Rc<Call>>, now: Instant) {
+        let (seats, tickets, mut assigned) = (calls.len() as u32, self.wait_again(calls), Vec::new());
+        self.shared.dispatch().returned(serial, seats, &tickets, now, &mut assigned);
+        self.deliver(assigned);
+    }
+
+    fn finished(self: &Rc<Local>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant) {
+        let mut assigned = Vec::new();
+        let mut dispatch = self.shared.dispatch();
+        for &app in apps {
+            dispatch.finished(serial, Some(app), now, &mut assigned);
+        }
+        (0..resumed).for_each(|_| dispatch.resumed(serial, now, &mut assigned));
+        drop(dispatch);
+        self.deliver(assigned);
+    }
+}
+
+fn queue_full() -> Failure {
+    Failure::busy("max_queue requests are waiting")
+}
+
+fn stuck_failure() -> Failure {
+    Failure::app(504, "no response for worker_timeout")
 }

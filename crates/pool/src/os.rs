@@ -1,4 +1,4 @@
-//! System calls of the pool: socket pairs, descriptors in messages, the scoreboard's memory. Nothing is decided here.
+//! System calls of the pool: socket pairs, descriptors in messages, the scoreboard's memory, the state of processes. Nothing is decided here.
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::net::{
@@ -41,7 +41,7 @@ pub(crate) fn send(socket: impl AsFd, bytes: [&[u8]; 2], fds: &[BorrowedFd<'_>])
     }
 }
 
-/// Receives what is there; descriptors are queued in order. `Ok(0)` is the end.
+/// Receives what has arrived; descriptors are queued in order. `Ok(0)` is the end.
 pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<OwnedFd>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -65,6 +65,27 @@ pub(crate) fn scoreboard_memory(slots: usize, slot_len: usize) -> io::Result<Fil
     let memory = memfd_create("firebrick-scoreboard", MemfdFlags::CLOEXEC)?;
     ftruncate(&memory, (slots * slot_len) as u64)?;
     Ok(memory.into())
+}
+
+/// Writes how many requests of link `link` are withdrawn into a worker's slot.
+pub(crate) fn write_withdrawn(
+    scoreboard: &File,
+    index: usize,
+    (threads, links): (usize, usize),
+    link: usize,
+    count: u64,
+) -> io::Result<()> {
+    let slot = index * wire::scoreboard::slot_len(threads, links);
+    scoreboard
+        .write_all_at(&count.to_le_bytes(), (slot + wire::scoreboard::withdrawn_at(threads, link)) as u64)
+}
+
+/// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    // proc(5): the state follows the name, which may itself contain parentheses.
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let name_end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
+    stat.get(name_end + 2) == Some(&b'T')
 }
 
 /// Copies one slot out of the scoreboard of workers with `threads` threads and `links` links.
@@ -107,6 +128,25 @@ mod tests {
         assert_eq!(text, "inside");
         drop(a);
         assert_eq!(receive(&b, &mut bytes, &mut fds).unwrap(), 0);
+    }
+
+    #[test]
+    fn this_process_is_not_stopped() {
+        assert!(!is_stopped(std::process::id()) && !is_stopped(0));
+    }
+
+    #[test]
+    fn a_stopped_process_is_seen() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let seen = (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            is_stopped(child.id())
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(seen);
     }
 
     #[test]

@@ -1,105 +1,80 @@
-//! The handler for Rack apps: a request in, its frame to a worker, the answer out.
+//! The handler for Rack apps: encodes a request for a worker and returns its response.
 
+use crate::call::{Call, CallState, Carried};
 use crate::loan::Offer;
-use crate::local::{Call, Carried, Local, Place};
-use crate::reply::{Head, News, Next};
+use crate::local::Local;
+use crate::reply::{Head, Next, ReplyEvent};
+use crate::tunnel::{self, SocketBody};
+use h1::is_token;
 use handler::{
-    Body, BodyStream, Broken, Chunk, Client, Departure, Exchange, Failure, FailureKind, Handler, Lent,
-    PeerAddr, Request, Response, Trace, Version,
+    After, Body, BodyStream, Chunk, Client, Departure, Exchange, Failure, Handler, PeerAddr, Request,
+    Response, Trace, Version,
 };
 use http::body::{Collected, collect};
-use http::h1::is_token;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::UnixStream;
 use wire::Kind;
 use wire::request::{Encoder, Head as WireHead, Put};
-
-/// What the Rack handler has to know.
-#[derive(Debug, Clone)]
-pub struct RackOptions {
-    /// Larger request bodies go to the worker in a file, bytes.
-    pub body_memory: usize,
-    /// Where such files are.
-    pub temp_dir: PathBuf,
-}
-
-/// Is told of each failure: the error log.
-pub type OnFailure = Box<dyn Fn(&Failure, &Request)>;
 
 /// Serves requests by the app.
 pub struct Rack {
     local: Rc<Local>,
-    options: RackOptions,
-    failed: OnFailure,
     samples: Samples,
 }
 
-/// Chooses one request of [`Samples::OF`] to be measured, by lot: apps and clients may have a rhythm of their own.
-struct Samples(Cell<u32>);
+/// Chooses one request in [`Samples::OF`] to be measured, at random: apps and clients may have a rhythm of their own.
+struct Samples(RefCell<fastrand::Rng>);
 
 impl Samples {
-    /// Measuring costs some system calls, so not every request is.
+    /// Measuring costs some system calls, so not every request is measured.
     const OF: u32 = 16;
 
-    /// Whether the next request is one.
+    /// Whether the next request is measured.
     #[inline]
     fn next(&self) -> bool {
-        // Marsaglia's xorshift; the seed is any number but 0.
-        let mut state = self.0.get();
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        self.0.set(state);
-        state.is_multiple_of(Self::OF)
+        self.0.borrow_mut().u32(..).is_multiple_of(Self::OF)
     }
 }
 
-/// What a waiting handler hears first.
-enum Heard {
-    News(News),
+/// What a waiting handler is woken by.
+enum RackEvent {
+    Reply(ReplyEvent),
     Departed(Departure),
 }
 
 impl Rack {
-    /// A handler that uses `local`'s workers and tells `failed` of each failure.
-    pub fn new(local: Rc<Local>, options: RackOptions, failed: OnFailure) -> Rack {
-        Rack { local, options, failed, samples: Samples(Cell::new(0x9e37_79b9)) }
+    /// A handler that uses `local`'s workers.
+    pub fn new(local: Rc<Local>) -> Rack {
+        Rack { local, samples: Samples(RefCell::new(fastrand::Rng::new())) }
     }
 
-    async fn answer(&self, exchange: Exchange) -> Result<Response, (Failure, Lent)> {
+    async fn respond_to(&self, exchange: Exchange) -> Result<Response, Failure> {
         let Exchange { request, incoming, client, trace } = exchange;
-        let call = match self.call(&request, incoming, trace).await {
-            Ok(call) => call,
-            Err(failure) => return Err((failure, request)),
-        };
-        let asking = Asking { local: &self.local, call: Some(call.clone()) };
-        if let Err(failure) = self.local.submit(&call) {
-            return Err((failure, request));
-        }
+        let call = self.call(&request, incoming, trace).await?;
+        // Nothing needs the request any more; the exchange's trace keeps it for the log.
+        drop(request);
+        let pending = PendingCall { local: &self.local, call: Some(call.clone()) };
+        self.local.submit(&call)?;
         loop {
-            match poll_fn(|cx| hear(&call, &*client, cx)).await {
-                Heard::News(News::Interim(status, fields)) => client.interim(status, &fields),
-                Heard::News(News::Head(head)) => {
-                    return self.respond(head, asking).map_err(|failure| (failure, request));
+            match poll_fn(|cx| poll_call(&call, &*client, cx)).await {
+                RackEvent::Reply(ReplyEvent::Interim(status, fields)) => client.interim(status, &fields),
+                RackEvent::Reply(ReplyEvent::Head(head)) => {
+                    return self.respond(head, pending);
                 }
-                Heard::News(News::Hijacked(fd)) => {
-                    asking.done();
-                    return tunnel(fd, true, 101, handler::Fields::default())
-                        .map_err(|failure| (failure, request));
+                RackEvent::Reply(ReplyEvent::Hijacked(fd)) => {
+                    pending.done();
+                    return self.tunnel(fd, &call, true, 101, handler::Fields::default());
                 }
-                Heard::News(News::Failed(failure)) => return Err((failure, request)),
-                // Who has half closed may still read, but is not worth a place in the line; what has begun goes on.
-                Heard::Departed(Departure::HalfClosed) if !matches!(call.place(), Place::Waiting(_)) => {}
-                Heard::Departed(_) => {
-                    return Err((Failure::new(FailureKind::ClientGone, "the client went away"), request));
+                RackEvent::Reply(ReplyEvent::Failed(failure)) => return Err(failure),
+                // A half-closed client loses its place in the queue; a response already started is finished.
+                RackEvent::Departed(Departure::HalfClosed)
+                    if !matches!(call.state(), CallState::Waiting(_)) => {}
+                RackEvent::Departed(_) => {
+                    return Err(Failure::client_gone("the client went away"));
                 }
             }
         }
@@ -112,8 +87,9 @@ impl Rack {
         incoming: handler::Incoming,
         trace: Rc<Trace>,
     ) -> Result<Rc<Call>, Failure> {
-        let body = collect(incoming, self.options.body_memory, &self.options.temp_dir).await?;
-        // Without a body nothing has been waited for since the head was complete.
+        let settings = self.local.settings();
+        let body = collect(incoming, settings.limits.body_memory, &settings.process.temp_dir).await?;
+        // Without a body there was nothing to wait for after the head.
         let asked = if matches!(body, Collected::Empty) { request.arrived } else { Instant::now() };
         let mut frame = Vec::with_capacity(256 + request.fields.text().len());
         let measure = self.samples.next() || trace.measure.get();
@@ -126,19 +102,23 @@ impl Rack {
         Ok(Rc::new(Call::new(frame, body, trace, asked)))
     }
 
-    fn respond(&self, head: Head, asking: Asking<'_>) -> Result<Response, Failure> {
-        check(&head)?;
-        let Head { status, fields, body, stream } = head;
-        if let Some(fd) = stream {
-            asking.done();
-            if status == 101 {
-                return tunnel(fd, false, status, fields);
-            }
-            let body = Body::Stream(Box::new(SocketBody { first: body, socket: socket(fd)? }));
-            return Ok(Response { status, fields, body, close: false });
+    fn respond(&self, head: Head, pending: PendingCall<'_>) -> Result<Response, Failure> {
+        let has_status = check(&head)?;
+        let Head { status, mut fields, body, stream } = head;
+        if has_status {
+            // The Rack SPEC: there must not be a Status key. Clients would see a second status.
+            fields.retain(|name, _| !is_status(name));
         }
-        let Some(call) = asking.call.clone() else { return Err(internal("a response without its request")) };
-        let body = if call.place() == Place::Over {
+        let Some(call) = pending.call.clone() else { return Err(internal("a response without its request")) };
+        if let Some(fd) = stream {
+            pending.done();
+            if status == 101 {
+                return self.tunnel(fd, &call, false, status, fields);
+            }
+            let body = SocketBody::open(body, fd, &self.local, call.serial()).map_err(socket_error)?;
+            return Ok(Response::new(status, fields, Body::Stream(Box::new(body))));
+        }
+        let body = if call.state() == CallState::Finished {
             match call.reply.whole() {
                 Some((0, _)) if body.is_empty() => Body::Empty,
                 Some((0, _)) => Body::Bytes(body),
@@ -150,8 +130,21 @@ impl Rack {
         } else {
             self.stream(body, None, call)
         };
-        asking.done();
-        Ok(Response { status, fields, body, close: false })
+        pending.done();
+        Ok(Response::new(status, fields, body))
+    }
+
+    fn tunnel(
+        &self,
+        fd: OwnedFd,
+        call: &Call,
+        raw: bool,
+        status: u16,
+        fields: handler::Fields,
+    ) -> Result<Response, Failure> {
+        let io = tunnel::open(fd, &self.local, call.serial()).map_err(socket_error)?;
+        let body = Body::Tunnel { io, raw };
+        Ok(Response { after: After::EndStream, ..Response::new(status, fields, body) })
     }
 
     fn stream(&self, first: bytes::Bytes, second: Option<Chunk>, call: Rc<Call>) -> Body {
@@ -161,36 +154,30 @@ impl Rack {
 
 impl Handler for Rack {
     async fn handle(&self, exchange: Exchange) -> Response {
-        match self.answer(exchange).await {
-            Ok(response) => response,
-            Err((failure, request)) => {
-                (self.failed)(&failure, &request);
-                failure.into_response()
-            }
-        }
+        self.respond_to(exchange).await.unwrap_or_else(Failure::into_response)
     }
 }
 
-fn hear(call: &Call, client: &dyn Client, cx: &mut Context<'_>) -> Poll<Heard> {
-    if let Poll::Ready(news) = call.reply.poll_news(cx) {
-        return Poll::Ready(Heard::News(news));
+fn poll_call(call: &Call, client: &dyn Client, cx: &mut Context<'_>) -> Poll<RackEvent> {
+    if let Poll::Ready(event) = call.reply.poll_event(cx) {
+        return Poll::Ready(RackEvent::Reply(event));
     }
-    client.poll_departure(cx).map(Heard::Departed)
+    client.poll_departure(cx).map(RackEvent::Departed)
 }
 
-/// Gives the request up when the handler's future is dropped or fails.
-struct Asking<'a> {
+/// Abandons the request when the handler's future is dropped or fails.
+struct PendingCall<'a> {
     local: &'a Rc<Local>,
     call: Option<Rc<Call>>,
 }
 
-impl Asking<'_> {
+impl PendingCall<'_> {
     fn done(mut self) {
         self.call = None;
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         if let Some(call) = &self.call {
             self.local.abandon(call);
@@ -208,20 +195,20 @@ struct ReplyBody {
 }
 
 impl BodyStream for ReplyBody {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         if !self.first.is_empty() {
             return Poll::Ready(Some(Ok(Chunk::Bytes(std::mem::take(&mut self.first)))));
         }
         if let Some(chunk) = self.second.take() {
             return Poll::Ready(Some(Ok(chunk)));
         }
-        let Poll::Ready((chunk, grant)) = self.call.reply.poll_chunk(self.local.room(), cx) else {
+        let Poll::Ready((chunk, grant)) = self.call.reply.poll_chunk(&self.local.room(), cx) else {
             return Poll::Pending;
         };
         self.over = !matches!(chunk, Some(Ok(_)));
         let chunk = chunk.map(|next| next.map(|next| self.chunk(next)));
-        if let (1.., Place::Sent { serial, id, .. }) = (grant, self.call.place()) {
-            self.local.tell(serial, Kind::Window, id, &grant.to_le_bytes());
+        if let (1.., CallState::Sent { serial, id, .. }) = (grant, self.call.state()) {
+            self.local.send_frame(serial, Kind::Window, id, &grant.to_le_bytes());
         }
         Poll::Ready(chunk)
     }
@@ -246,69 +233,37 @@ impl Drop for ReplyBody {
     }
 }
 
-/// A response body that the app writes to a socket of its own (partial hijack, streaming bodies).
-struct SocketBody {
-    first: bytes::Bytes,
-    socket: UnixStream,
-}
-
-impl BodyStream for SocketBody {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
-        if !self.first.is_empty() {
-            return Poll::Ready(Some(Ok(Chunk::Bytes(std::mem::take(&mut self.first)))));
-        }
-        let mut bytes = vec![0; 16 << 10];
-        let mut buffer = ReadBuf::new(&mut bytes);
-        match Pin::new(&mut self.socket).poll_read(cx, &mut buffer) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(_)) => Poll::Ready(Some(Err(Broken))),
-            Poll::Ready(Ok(())) => {
-                let n = buffer.filled().len();
-                bytes.truncate(n);
-                Poll::Ready((n > 0).then(|| Ok(Chunk::Bytes(bytes.into()))))
-            }
-        }
-    }
-}
-
-fn socket(fd: OwnedFd) -> Result<UnixStream, Failure> {
-    let socket = std::os::unix::net::UnixStream::from(fd);
-    socket
-        .set_nonblocking(true)
-        .and_then(|()| UnixStream::from_std(socket))
-        .map_err(|e| internal(format!("a socket of the app's: {e}")))
-}
-
-fn tunnel(fd: OwnedFd, raw: bool, status: u16, fields: handler::Fields) -> Result<Response, Failure> {
-    Ok(Response {
-        status,
-        fields,
-        body: Body::Tunnel { io: http::h1::tunnel_end(socket(fd)?), raw },
-        close: true,
-    })
+fn socket_error(error: std::io::Error) -> Failure {
+    internal(format!("a socket of the app: {error}"))
 }
 
 fn internal(why: impl Into<std::borrow::Cow<'static, str>>) -> Failure {
-    Failure::new(FailureKind::Internal, why)
+    Failure::server(500, why)
 }
 
-/// What an app may not answer: what would become another header or another response (RFC 9110 section 5.5).
-fn check(head: &Head) -> Result<(), Failure> {
+fn is_status(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"status")
+}
+
+/// Refuses what would become another header or another response (RFC 9110 section 5.5). Whether there is a `Status` field.
+fn check(head: &Head) -> Result<bool, Failure> {
+    let mut has_status = false;
     if head.status < 200 && !(head.status == 101 && head.stream.is_some()) {
-        let why = format!("the app answered with status {}, which is not final", head.status);
-        return Err(Failure::new(FailureKind::BadResponse, why));
+        let why = format!("the app responded with status {}, which is not final", head.status);
+        return Err(Failure::app(502, why));
     }
     for (name, value) in head.fields.iter() {
         if !is_token(name) {
-            let why = format!("the app answered with a header named {:?}", name.escape_ascii().to_string());
-            return Err(Failure::new(FailureKind::BadResponse, why));
+            let why = format!("the app sent a header named {:?}", name.escape_ascii().to_string());
+            return Err(Failure::app(502, why));
         }
         if value.iter().any(|&byte| matches!(byte, 0 | b'\r' | b'\n')) {
             let why = format!("the app's header {} has a line break or NUL in it", name.escape_ascii());
-            return Err(Failure::new(FailureKind::BadResponse, why));
+            return Err(Failure::app(502, why));
         }
+        has_status |= is_status(name);
     }
-    Ok(())
+    Ok(has_status)
 }
 
 fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, frame: &mut Vec<u8>) {
@@ -324,7 +279,10 @@ fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, fra
         PeerAddr::Unix => 0,
     };
     let head = WireHead {
-        version: if request.version == Version::Http10 { 10 } else { 11 },
+        version: match request.version {
+            Version::Http10 => 10,
+            Version::Http11 => 11,
+        },
         https: request.https,
         remote_port,
         measure,
@@ -354,11 +312,11 @@ fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, fra
 #[cfg(test)]
 mod tests {
     use super::Samples;
-    use std::cell::Cell;
+    use std::cell::RefCell;
 
     #[test]
     fn one_in_sixteen_is_measured_without_a_rhythm() {
-        let samples = Samples(Cell::new(1));
+        let samples = Samples(RefCell::new(fastrand::Rng::with_seed(1)));
         let chosen: Vec<bool> = (0..160_000).map(|_| samples.next()).collect();
         let in_step =
             |step: usize, from: usize| chosen.iter().skip(from).step_by(step).filter(|&&c| c).count();

@@ -1,26 +1,26 @@
-//! The answer to one request on its way from the link that reads it to the handler that waits for it.
+//! The response to one request on its way from the link that reads it to the handler that waits for it.
 //!
-//! One side fills in what frames say (`on_…`), the other polls. Both are on the same thread.
+//! The link calls `on_…` for each frame, the handler polls. Both are on the same thread.
 
 use crate::spool::{Backlog, Room};
 use bytes::Bytes;
-use handler::{Broken, Chunk, Failure, Fields, FileRegion};
+use handler::{Chunk, Failure, Fields, FileRegion};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::task::{Context, Poll, Waker};
 
-/// What a handler can learn before it has its response.
+/// What happens to a request before its handler has the response.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ReplyEvent {
     /// An informational response.
     Interim(u16, Fields),
-    /// The head of the response, with what there is of its body.
+    /// The head of the response, and the body bytes that came with it.
     Head(Head),
-    /// The app took the connection over; this is its end of it.
+    /// The app took the connection over; this is the app's end.
     Hijacked(OwnedFd),
-    /// There will be no response.
+    /// No response will come.
     Failed(Failure),
 }
 
@@ -34,11 +34,11 @@ pub(crate) struct Head {
     pub(crate) stream: Option<OwnedFd>,
 }
 
-/// What comes next of a body.
+/// The next part of a body.
 #[derive(Debug)]
 pub(crate) enum Next {
     Chunk(Chunk),
-    /// So many bytes that the worker has and could write itself.
+    /// The worker offers to write this many bytes itself.
     Offer(u64),
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Next {
 enum Loan {
     #[default]
     None,
-    /// The worker waits for the answer.
+    /// The worker waits for LEND.
     Offered(u64),
     /// It has the client's socket.
     Lent(u64),
@@ -57,10 +57,10 @@ enum Loan {
 
 #[derive(Debug, Default)]
 struct Inner {
-    news: VecDeque<News>,
+    events: VecDeque<ReplyEvent>,
     backlog: Backlog,
     loan: Loan,
-    end: Option<Result<(), Broken>>,
+    end: Option<Result<(), Failure>>,
     headed: bool,
     unwanted: bool,
 }
@@ -72,27 +72,32 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    pub(crate) fn on_news(&self, news: News) {
+    pub(crate) fn on_event(&self, event: ReplyEvent) {
         let mut inner = self.inner.borrow_mut();
-        inner.headed |= !matches!(news, News::Interim(..));
+        inner.headed |= !matches!(event, ReplyEvent::Interim(..));
         if !inner.unwanted {
-            inner.news.push_back(news);
+            inner.events.push_back(event);
         }
         drop(inner);
         self.wake();
     }
 
-    /// Body bytes; the window to give back.
-    pub(crate) fn on_body(&self, bytes: &[u8], room: &Room, temp_dir: &Path) -> std::io::Result<u32> {
+    /// Body bytes; the window to give back, and, the first time, why they cannot be spooled.
+    pub(crate) fn on_body(
+        &self,
+        bytes: &[u8],
+        room: &Room,
+        temp_dir: &Path,
+    ) -> (u32, Option<std::io::Error>) {
         let mut inner = self.inner.borrow_mut();
         if inner.unwanted {
-            return Ok(0);
+            return (0, None);
         }
-        inner.backlog.push(bytes, room, temp_dir)?;
+        let unspooled = inner.backlog.push(bytes, room, temp_dir);
         let grant = inner.backlog.grant(room);
         drop(inner);
         self.wake();
-        Ok(grant)
+        (grant, unspooled)
     }
 
     pub(crate) fn on_file(&self, region: FileRegion) {
@@ -108,7 +113,7 @@ impl Reply {
     /// that has been taken, its reader may be waiting for the client to make room, and no worker waits for a client.
     pub(crate) fn on_offer(&self, len: u64) -> bool {
         let mut inner = self.inner.borrow_mut();
-        let head_waits = inner.news.iter().any(|news| matches!(news, News::Head(_)));
+        let head_waits = inner.events.iter().any(|event| matches!(event, ReplyEvent::Head(_)));
         if inner.unwanted || inner.end.is_some() || !inner.backlog.is_empty() || !head_waits {
             return false;
         }
@@ -130,13 +135,13 @@ impl Reply {
         true
     }
 
-    /// Whether the worker waits for the answer to an offer, or has the client's socket.
+    /// Whether the worker waits for LEND, or has the client's socket.
     pub(crate) fn is_lending(&self) -> bool {
         matches!(self.inner.borrow().loan, Loan::Offered(_) | Loan::Lent(_))
     }
 
-    /// Notes that the offer is answered: by the socket (`true`) or declined. `false` when there is none to be answered.
-    pub(crate) fn answer_offer(&self, lent: bool) -> bool {
+    /// Records that the client's socket was lent (`true`) or the offer declined. `false` when there is no open offer.
+    pub(crate) fn close_offer(&self, lent: bool) -> bool {
         let mut inner = self.inner.borrow_mut();
         let Loan::Offered(len) = inner.loan else { return false };
         inner.loan = if lent { Loan::Lent(len) } else { Loan::None };
@@ -144,7 +149,7 @@ impl Reply {
     }
 
     /// How much was written to the lent socket.
-    pub(crate) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<Result<u64, Broken>> {
+    pub(crate) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<Result<u64, Failure>> {
         let mut inner = self.inner.borrow_mut();
         match inner.loan {
             Loan::Taken(count) => {
@@ -155,11 +160,14 @@ impl Reply {
                 drop(inner);
                 self.wait(cx)
             }
-            _ => Poll::Ready(Err(Broken)),
+            _ => Poll::Ready(Err(match &inner.end {
+                Some(Err(failure)) => failure.clone(),
+                _ => Failure::app(502, "the worker has not returned the client's socket"),
+            })),
         }
     }
 
-    pub(crate) fn on_end(&self, end: Result<(), Broken>) {
+    pub(crate) fn on_end(&self, end: Result<(), Failure>) {
         let mut inner = self.inner.borrow_mut();
         if inner.end.is_none() {
             inner.end = Some(end);
@@ -173,11 +181,11 @@ impl Reply {
         self.inner.borrow().headed
     }
 
-    /// Nobody will take what comes.
+    /// The handler is gone: drop what comes.
     pub(crate) fn unwanted(&self) {
         let mut inner = self.inner.borrow_mut();
         inner.unwanted = true;
-        inner.news.clear();
+        inner.events.clear();
         inner.backlog.clear();
     }
 
@@ -186,9 +194,9 @@ impl Reply {
         self.inner.borrow().unwanted
     }
 
-    pub(crate) fn poll_news(&self, cx: &mut Context<'_>) -> Poll<News> {
-        match self.inner.borrow_mut().news.pop_front() {
-            Some(news) => Poll::Ready(news),
+    pub(crate) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<ReplyEvent> {
+        match self.inner.borrow_mut().events.pop_front() {
+            Some(event) => Poll::Ready(event),
             None => self.wait(cx),
         }
     }
@@ -198,15 +206,15 @@ impl Reply {
         &self,
         room: &Room,
         cx: &mut Context<'_>,
-    ) -> Poll<(Option<Result<Next, Broken>>, u32)> {
+    ) -> Poll<(Option<Result<Next, Failure>>, u32)> {
         let mut inner = self.inner.borrow_mut();
         if let Some(chunk) = inner.backlog.pop() {
             let grant = inner.backlog.grant(room);
             return Poll::Ready((Some(Ok(Next::Chunk(chunk))), grant));
         }
-        match (inner.end, inner.loan) {
+        match (&inner.end, inner.loan) {
             (Some(Ok(())), _) => Poll::Ready((None, 0)),
-            (Some(Err(broken)), _) => Poll::Ready((Some(Err(broken)), 0)),
+            (Some(Err(failure)), _) => Poll::Ready((Some(Err(failure.clone())), 0)),
             (None, Loan::Offered(len)) => Poll::Ready((Some(Ok(Next::Offer(len))), 0)),
             (None, _) => {
                 drop(inner);
@@ -246,19 +254,23 @@ impl Reply {
 mod tests {
     use super::*;
 
+    fn died() -> Failure {
+        Failure::app(502, "the worker died")
+    }
+
     fn reply_with_head() -> Reply {
         let reply = Reply::default();
         let head = Head { status: 200, fields: Fields::default(), body: Bytes::new(), stream: None };
-        reply.on_news(News::Head(head));
+        reply.on_event(ReplyEvent::Head(head));
         reply
     }
 
-    fn next(reply: &Reply) -> Poll<Option<Result<Next, Broken>>> {
+    fn next(reply: &Reply) -> Poll<Option<Result<Next, Failure>>> {
         let room = Room { memory: 1 << 20, file: 0 };
         reply.poll_chunk(&room, &mut Context::from_waker(Waker::noop())).map(|(next, _)| next)
     }
 
-    fn taken(reply: &Reply) -> Poll<Result<u64, Broken>> {
+    fn taken(reply: &Reply) -> Poll<Result<u64, Failure>> {
         reply.poll_taken(&mut Context::from_waker(Waker::noop()))
     }
 
@@ -267,7 +279,7 @@ mod tests {
         let reply = reply_with_head();
         assert!(reply.on_offer(10) && reply.is_lending());
         assert!(matches!(next(&reply), Poll::Ready(Some(Ok(Next::Offer(10))))));
-        assert!(reply.answer_offer(true) && !reply.answer_offer(true));
+        assert!(reply.close_offer(true) && !reply.close_offer(true));
         assert!(taken(&reply).is_pending());
         assert!(!reply.on_taken(11), "more than was offered");
         assert!(reply.on_taken(4) && !reply.is_lending());
@@ -281,19 +293,20 @@ mod tests {
     fn a_declined_offer_leaves_no_trace() {
         let reply = reply_with_head();
         assert!(reply.on_offer(10));
-        assert!(reply.answer_offer(false) && !reply.is_lending());
+        assert!(reply.close_offer(false) && !reply.is_lending());
         assert!(next(&reply).is_pending());
         assert!(!reply.on_taken(0));
     }
 
     #[test]
-    fn nobody_waits_for_a_busy_client() {
+    fn no_worker_waits_for_a_busy_client() {
         let room = Room { memory: 1 << 20, file: 0 };
         let reply = reply_with_head();
-        reply.on_body(b"earlier", &room, Path::new("/nonexistent")).unwrap();
+        reply.on_body(b"earlier", &room, Path::new("/nonexistent"));
         assert!(!reply.on_offer(10), "bytes are waiting to be written");
         let reply = reply_with_head();
-        let Poll::Ready(News::Head(_)) = reply.poll_news(&mut Context::from_waker(Waker::noop())) else {
+        let Poll::Ready(ReplyEvent::Head(_)) = reply.poll_event(&mut Context::from_waker(Waker::noop()))
+        else {
             panic!("a head")
         };
         assert!(!reply.on_offer(10), "the head is being written");
@@ -302,21 +315,21 @@ mod tests {
     #[test]
     fn a_lent_socket_comes_back_when_the_worker_dies() {
         let reply = reply_with_head();
-        assert!(reply.on_offer(10) && reply.answer_offer(true));
+        assert!(reply.on_offer(10) && reply.close_offer(true));
         assert!(taken(&reply).is_pending());
-        reply.on_end(Err(Broken));
-        assert_eq!(taken(&reply), Poll::Ready(Err(Broken)));
-        assert!(matches!(next(&reply), Poll::Ready(Some(Err(Broken)))));
+        reply.on_end(Err(died()));
+        assert_eq!(taken(&reply), Poll::Ready(Err(died())));
+        assert!(matches!(next(&reply), Poll::Ready(Some(Err(failure))) if failure == died()));
     }
 
     #[test]
-    fn an_offer_to_nobody_is_declined() {
+    fn an_offer_without_a_reader_is_declined() {
         let reply = reply_with_head();
         reply.unwanted();
         assert!(!reply.on_offer(10) && !reply.is_lending());
         let reply = reply_with_head();
         assert!(reply.on_offer(10));
         reply.unwanted();
-        assert!(reply.is_lending(), "until the worker has heard of it");
+        assert!(reply.is_lending(), "until the worker has received LEND");
     }
 }

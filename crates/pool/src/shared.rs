@@ -1,10 +1,12 @@
 //! What all front threads and the supervisor share: the dispatch state, a mailbox for each thread, the scoreboard.
 
 use crate::dispatch::{Assignment, Dispatch, Serial, Ticket};
+use crate::in_flight::InFlight;
 use crate::os;
-use crate::under_way::UnderWay;
 use std::fs::File;
+use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc};
 use wire::scoreboard::Slot;
@@ -12,63 +14,67 @@ use wire::traces::Trace;
 
 /// A message to a front thread.
 #[derive(Debug)]
-pub(crate) enum Letter {
-    /// A request of yours has got a seat.
+pub(crate) enum ThreadMessage {
+    /// A queued request of this thread has got a seat.
     Assigned(Assignment),
-    /// A request of yours has waited too long and is out of the queue.
+    /// A request of this thread has waited too long and was taken out of the queue.
     Expired(Ticket),
-    /// Your link to a worker that is about to be forked.
+    /// The link to a worker that is about to be forked.
     Link { serial: Serial, index: u16, socket: UnixStream },
-    /// A worker gets no more requests: tell it to finish, when you hold link 0.
+    /// A worker gets no more requests. The thread with link 0 tells it to finish.
     Drain(Serial),
-    /// A worker is dead; of each link it had taken up so many requests.
+    /// A worker is dead. `taken`: how many requests of each link it had taken up.
     Gone { serial: Serial, taken: Arc<[u64]>, stuck: bool },
-    /// Has the answer to this request begun? If not, its worker is stuck.
+    /// A worker makes no progress: take back the requests that it has not started.
+    Withdraw(Serial),
+    /// This request has held a worker for `worker_timeout`.
     Overdue { serial: Serial, id: u32 },
-    /// No worker will come: fail what waits.
+    /// No worker can be started: fail the queued requests.
     Hopeless,
-    /// Which are the `limit` oldest of your requests?
-    Tell { limit: usize, to: mpsc::UnboundedSender<Vec<UnderWay>> },
+    /// Send the `limit` oldest requests of this thread.
+    List { limit: usize, to: mpsc::UnboundedSender<Vec<InFlight>> },
 }
 
 /// A message to the supervisor.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// A worker said that it can take requests.
+    /// A worker can take requests.
     Ready { serial: Serial, threads: u16 },
     /// A worker wants to stop.
     Stopping(Serial),
-    /// A link ended or what came over it made no sense.
+    /// A link ended, or a frame on it was malformed.
     LinkLost { serial: Serial, why: String },
-    /// A request has not been answered for `worker_timeout`.
+    /// A request has held the worker for `worker_timeout`.
     Stuck { serial: Serial, request: String },
-    /// Where the threads of a worker are, which had been asked.
+    /// A front thread has withdrawn `count` requests from the worker.
+    Withdrawn { serial: Serial, count: usize },
+    /// Backtraces of a worker's threads, as requested.
     Traces { serial: Serial, traces: Vec<Trace> },
-    /// A front thread has dealt with a worker's death; these requests of its were lost.
-    Buried { serial: Serial, lost: Vec<String> },
+    /// A front thread has cleared up after a worker's death; `lost` are the requests that failed with it.
+    Cleared { serial: Serial, lost: Vec<String> },
 }
 
-/// Where a front thread gets its letters.
+/// The messages to one front thread.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
-    bell: Notify,
+    messages: Mutex<Vec<ThreadMessage>>,
+    posted: Notify,
 }
 
 impl Mailbox {
-    pub(crate) fn post(&self, letter: Letter) {
-        locked(&self.letters).push(letter);
-        self.bell.notify_one();
+    pub(crate) fn post(&self, message: ThreadMessage) {
+        locked(&self.messages).push(message);
+        self.posted.notify_one();
     }
 
-    /// Takes what is there.
-    pub(crate) fn take(&self) -> Vec<Letter> {
-        std::mem::take(&mut *locked(&self.letters))
+    /// Takes all messages.
+    pub(crate) fn take(&self) -> Vec<ThreadMessage> {
+        std::mem::take(&mut *locked(&self.messages))
     }
 
-    /// Waits until something has been posted.
-    pub(crate) async fn rung(&self) {
-        self.bell.notified().await;
+    /// Waits until a message has been posted.
+    pub(crate) async fn posted(&self) {
+        self.posted.notified().await;
     }
 }
 
@@ -109,25 +115,37 @@ impl Shared {
         self.mailboxes.len()
     }
 
-    pub(crate) fn to_all(&self, letter: impl Fn() -> Letter) {
-        self.mailboxes.iter().for_each(|mailbox| mailbox.post(letter()));
+    pub(crate) fn to_all(&self, message: impl Fn() -> ThreadMessage) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.post(message()));
     }
 
-    /// Tells each thread what it has been assigned.
+    /// Sends each thread its assignments.
     pub(crate) fn deliver(&self, assigned: &[Assignment]) {
         for assignment in assigned {
-            self.mailbox(assignment.ticket.thread).post(Letter::Assigned(*assignment));
+            self.mailbox(assignment.ticket.thread).post(ThreadMessage::Assigned(*assignment));
         }
     }
 
     pub(crate) fn report(&self, report: Report) {
-        // The supervisor outlives the front threads; at the very end nobody listens, and nobody needs to.
+        // The supervisor outlives the front threads but for the very end, when reports no longer matter.
         let _ = self.reports.send(report);
     }
 
-    /// What the worker in a scoreboard slot is doing.
+    /// What the worker in a scoreboard slot is doing. Words that change meanwhile may be of different moments.
     pub fn slot(&self, index: usize) -> Slot {
         os::read_slot(&self.scoreboard, index, self.worker_threads, self.threads())
+    }
+
+    /// Withdraws the first `count` requests of a link from the worker in slot `index`, but for those that it has taken up. How many
+    /// that are; `None` when it is just taking some up, so that it will return the others itself (`RETURNED`).
+    pub(crate) fn withdraw(&self, index: usize, link: u16, count: u64) -> io::Result<Option<u64>> {
+        let (sizes, link) = ((self.worker_threads, self.threads()), usize::from(link));
+        os::write_withdrawn(&self.scoreboard, index, sizes, link, count)?;
+        // The worker counts a request as taken up and then looks at what was written here; see docs/wire.md.
+        fence(SeqCst);
+        let taken = || self.slot(index).taken.get(link).copied();
+        // Two equal reads: the system copies words in pieces, so a word that changes meanwhile may be read as neither value.
+        Ok(taken().filter(|first| taken() == Some(*first)))
     }
 
     pub(crate) fn scoreboard(&self) -> &File {
@@ -135,7 +153,7 @@ impl Shared {
     }
 }
 
-/// What is behind these locks is plain data that is valid after every statement, so a panic elsewhere does not spoil it.
+/// These locks guard plain data that is valid after every statement, so a panic elsewhere leaves it usable.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

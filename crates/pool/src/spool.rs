@@ -1,4 +1,4 @@
-//! What a worker has answered and the client has not taken yet: in memory first, then in a nameless file.
+//! Response bytes that the client has not read yet: in memory first, then in an unlinked file.
 //!
 //! Why: a Ruby thread must be free again as soon as the app has made its response, however slowly the client reads.
 //!
@@ -6,6 +6,7 @@
 //! 1. Pieces come out in the order in which they went in.
 //! 2. At most about `memory` bytes are in memory and `file` bytes in the file; [`Backlog::grant`] tells the worker to go on only while
 //!    there is room, so an endless response waits for its reader.
+//! 3. A file that cannot be written (a full disk) counts as full: bytes stay in memory, at most the window, until the client takes them.
 
 use bytes::Bytes;
 use handler::{Chunk, FileRegion};
@@ -38,6 +39,8 @@ pub(crate) struct Backlog {
     owed: u64,
     file: Option<Rc<File>>,
     end: u64,
+    /// The file could not be written.
+    unspooled: bool,
 }
 
 #[derive(Debug)]
@@ -48,18 +51,25 @@ enum Piece {
 }
 
 impl Backlog {
-    /// Takes bytes that used up window.
-    ///
-    /// # Errors
-    /// They belong in the file and the file cannot be written.
-    pub(crate) fn push(&mut self, bytes: &[u8], room: &Room, temp_dir: &Path) -> io::Result<()> {
+    /// Takes bytes that used up window. Returns the error when they belong in the file and it cannot be written, once.
+    pub(crate) fn push(&mut self, bytes: &[u8], room: &Room, temp_dir: &Path) -> Option<io::Error> {
         self.owed += bytes.len() as u64;
         let memory = room.memory.min(wire::INITIAL_WINDOW as usize / 2);
         if self.in_file == 0 && self.in_memory + bytes.len() <= memory {
-            self.in_memory += bytes.len();
-            self.pieces.push_back(Piece::Bytes(Bytes::copy_from_slice(bytes)));
-            return Ok(());
+            self.keep(bytes);
+            return None;
         }
+        let error = self.spool(bytes, temp_dir).err()?;
+        self.keep(bytes);
+        (!std::mem::replace(&mut self.unspooled, true)).then_some(error)
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        self.in_memory += bytes.len();
+        self.pieces.push_back(Piece::Bytes(Bytes::copy_from_slice(bytes)));
+    }
+
+    fn spool(&mut self, bytes: &[u8], temp_dir: &Path) -> io::Result<()> {
         let file = match &self.file {
             Some(file) => file,
             None => {
@@ -134,7 +144,7 @@ impl Backlog {
         self.pieces.len()
     }
 
-    /// Forgets everything: nobody will read it.
+    /// Drops everything: there is no reader any more.
     pub(crate) fn clear(&mut self) {
         *self = Backlog::default();
     }
@@ -162,19 +172,19 @@ mod tests {
         let room = Room { memory: 1 << 20, file: 1 << 20 };
         let mut backlog = Backlog::default();
         for _ in 0..100 {
-            backlog.push(&[7; 65536], &room, Path::new("/nonexistent")).unwrap();
+            assert!(backlog.push(&[7; 65536], &room, Path::new("/nonexistent")).is_none());
             assert!(matches!(backlog.pop(), Some(Chunk::Bytes(_))));
         }
         assert!(backlog.grant(&room) > 6_000_000);
     }
 
     #[test]
-    fn nobody_reads_and_the_worker_is_stopped_in_the_end() {
+    fn without_a_reader_the_worker_has_to_wait_in_the_end() {
         let room = Room { memory: 100_000, file: 3_000_000 };
         let mut backlog = Backlog::default();
         let (mut window, mut sent) = (u64::from(wire::INITIAL_WINDOW), 0);
         while window >= 65536 {
-            backlog.push(&[1; 65536], &room, &std::env::temp_dir()).unwrap();
+            assert!(backlog.push(&[1; 65536], &room, &std::env::temp_dir()).is_none());
             window -= 65536;
             sent += 65536;
             window += u64::from(backlog.grant(&room));
@@ -188,6 +198,25 @@ mod tests {
         assert!(backlog.grant(&room) > 0, "room again");
     }
 
+    #[test]
+    fn without_a_file_the_worker_waits_for_the_client() {
+        let room = Room { memory: 100_000, file: 3_000_000 };
+        let (mut backlog, nowhere) = (Backlog::default(), Path::new("/nonexistent"));
+        let (mut window, mut sent, mut errors) = (u64::from(wire::INITIAL_WINDOW), 0, 0);
+        while window >= 65536 {
+            errors += usize::from(backlog.push(&[1; 65536], &room, nowhere).is_some());
+            (window, sent) = (window - 65536, sent + 65536);
+            window += u64::from(backlog.grant(&room));
+        }
+        assert_eq!((sent, errors), (u64::from(wire::INITIAL_WINDOW), 1));
+        let mut taken = 0;
+        while let Some(chunk) = backlog.pop() {
+            taken += chunk.len();
+            window += u64::from(backlog.grant(&room));
+        }
+        assert_eq!((taken, window), (sent, u64::from(wire::INITIAL_WINDOW)));
+    }
+
     proptest! {
         #[test]
         fn order_is_kept(steps in proptest::collection::vec((any::<bool>(), 1usize..5000), 1..60)) {
@@ -196,7 +225,7 @@ mod tests {
             for (n, (push, len)) in steps.into_iter().enumerate() {
                 if push {
                     let bytes = vec![n as u8; len];
-                    backlog.push(&bytes, &room, &std::env::temp_dir()).unwrap();
+                    assert!(backlog.push(&bytes, &room, &std::env::temp_dir()).is_none());
                     put.extend(bytes);
                 } else if let Some(chunk) = backlog.pop() {
                     got.extend(bytes_of(chunk));

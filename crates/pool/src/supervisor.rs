@@ -1,59 +1,72 @@
-//! Carries out what the [process table](crate::table) decides: the template, forks, signals, burials, deadlines.
+//! Carries out what the [process table](crate::table) and the [progress](crate::progress) of workers decide: templates, forks, signals,
+//! deadlines; logs how workers exit.
 //!
-//! Runs on the main thread, beside no request. It never waits for a worker: whatever takes time comes back as an event.
+//! Runs on the main thread, which serves no requests. It never waits for a process: whatever takes time comes back as an event.
 
 use crate::dispatch::{Dispatch, Serial};
 use crate::os;
-use crate::shared::{Letter, Report, Shared};
-use crate::table::{Action, Cause, Event, Grave, Patience, Row, Stage, Table};
-use crate::template::{End, Plan, Said, Template};
+use crate::progress::{Decision, Observation, Progress};
+use crate::shared::{Report, Shared, ThreadMessage};
+use crate::spawner::{BootConfig, ExitStatus, Template, TemplateMessage, TemplateReport};
+use crate::table::{
+    Action, Cause, Event, FIRST, Generation, Row, Stage, Table, TemplateEnd, Timeouts, WorkerExit,
+};
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::HashMap;
+use settings::Settings;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
-use wire::scoreboard::{Busy, slot_len};
+use tokio::sync::{mpsc, oneshot, watch};
+use wire::scoreboard::{Slot, slot_len};
 use wire::traces::Trace;
 
-/// Sizes and times of a pool.
+/// What a pool is made from.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How to start the template.
-    pub plan: Plan,
-    /// Workers to begin with.
-    pub workers: usize,
-    /// Front threads, each of which has a link to each worker.
-    pub front_threads: usize,
-    /// Requests that may wait.
-    pub max_queue: usize,
-    /// How long each may wait.
-    pub queue_timeout: Duration,
-    /// How long an answer may take to begin, if there is a limit.
-    pub worker_timeout: Option<Duration>,
-    /// Booting and finishing.
-    pub patience: Patience,
+    /// How to start templates. Its settings say how many workers and front threads there are.
+    pub boot: BootConfig,
+    /// The settings in force: limits and timeouts are read from them when they are needed.
+    pub settings: watch::Receiver<Arc<Settings>>,
 }
 
-/// What the outside wants of a running pool.
+impl Options {
+    fn worker_threads(&self) -> usize {
+        self.boot.settings.threads.max.into()
+    }
+
+    fn workers(&self) -> usize {
+        self.boot.settings.workers as usize
+    }
+
+    fn front_threads(&self) -> usize {
+        self.boot.settings.front_threads as usize
+    }
+
+    fn timeouts(&self) -> settings::Timeouts {
+        self.settings.borrow().timeouts.clone()
+    }
+}
+
+/// An order to a running pool.
 #[derive(Debug)]
 pub enum Command {
     /// One worker more (TTIN).
     More,
     /// One worker fewer (TTOU).
     Fewer,
-    /// Let all workers finish what they have, then end.
+    /// Let all workers finish their requests, then end.
     Drain,
     /// End at once.
     Halt,
-    /// Tell what workers there are.
+    /// List the workers.
     Rows(oneshot::Sender<Vec<Row>>),
-    /// Ask a worker where in the app its threads are. The answer comes when its main thread gets to the GVL, so perhaps never.
+    /// Ask a worker for the backtraces of its threads. The response comes when its main thread gets the GVL, which may be never.
     Trace(Serial, oneshot::Sender<Vec<Trace>>),
 }
 
-/// What the outside should know.
+/// What a running pool reports.
 #[derive(Debug)]
 pub enum Notice {
     /// All workers are up: open the port.
@@ -64,8 +77,8 @@ pub enum Notice {
     Log(String),
 }
 
-/// What the template said about the app.
-#[derive(Debug, Clone)]
+/// Facts about the app that a template reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppFacts {
     /// Ruby engine and version.
     pub ruby: String,
@@ -89,79 +102,117 @@ pub struct Supervisor {
     options: Options,
     shared: Arc<Shared>,
     reports: mpsc::UnboundedReceiver<Report>,
+    template_reports: (mpsc::UnboundedSender<TemplateReport>, mpsc::UnboundedReceiver<TemplateReport>),
     table: Table,
-    template: Option<Template>,
-    graves: HashMap<Serial, (Grave, usize, Vec<String>)>,
-    stuck: HashMap<Serial, String>,
-    threads: HashMap<Serial, u16>,
-    /// Who waits for a worker's [`Trace`]s.
-    tracing: HashMap<Serial, Vec<oneshot::Sender<Vec<Trace>>>>,
-    retry_template: Option<Instant>,
-    overdue_checked: Instant,
-    facts: AppFacts,
+    templates: BTreeMap<Generation, RunningTemplate>,
+    workers: BTreeMap<Serial, Worker>,
+    next_tick: Instant,
     empty: bool,
 }
 
-/// How often deadlines are looked at while something is going on, and while nothing is.
+struct RunningTemplate {
+    process: Template,
+    /// `None` while it boots.
+    facts: Option<AppFacts>,
+}
+
+/// What is known of a worker beside its row in the table. Kept until all front threads have cleared up after its death.
+struct Worker {
+    threads: u32,
+    progress: Progress,
+    /// Descriptions of the requests that were stuck.
+    stuck: Vec<String>,
+    /// Waiting for its backtraces.
+    tracing: Vec<oneshot::Sender<Vec<Trace>>>,
+    exit: Option<WorkerExit>,
+    /// Front threads that have not cleared up yet.
+    uncleared: usize,
+    /// Descriptions of the requests that failed with it.
+    lost: Vec<String>,
+}
+
+impl Worker {
+    fn new(front_threads: usize, now: Instant) -> Worker {
+        Worker {
+            threads: 1,
+            progress: Progress::new(now),
+            stuck: Vec::new(),
+            tracing: Vec::new(),
+            exit: None,
+            uncleared: front_threads,
+            lost: Vec::new(),
+        }
+    }
+}
+
+/// Time between two looks at deadlines while requests or processes are under way, and while all is idle.
 const BUSY_TICK: Duration = Duration::from_millis(200);
 const IDLE_TICK: Duration = Duration::from_secs(1);
 
 impl Supervisor {
-    /// Starts the template and waits until it has loaded the app.
+    /// Starts the first template and waits until it has loaded the app.
     ///
     /// # Errors
     /// See [`BootError`].
     pub async fn boot(options: Options) -> Result<Supervisor, BootError> {
-        let slots = slots(options.workers);
-        let worker_threads = options.plan.threads_max as usize;
-        let slot_len = slot_len(worker_threads, options.front_threads);
-        let scoreboard = os::scoreboard_memory(slots, slot_len).map_err(BootError::Template)?;
-        let (to_us, reports) = mpsc::unbounded_channel();
-        let dispatch = Dispatch::new(options.max_queue);
-        let shared =
-            Arc::new(Shared::new(dispatch, options.front_threads, to_us, scoreboard, worker_threads));
-        let mut template = start_template(&options, &shared).await.map_err(BootError::Template)?;
-        let facts = match template.listen().await {
-            Ok(Some(Said::Booted { ruby, rack, ms })) => {
-                AppFacts { ruby, rack, took: Duration::from_millis(ms) }
-            }
-            Ok(Some(Said::Failed(text))) => {
-                let _ = template.gone().await;
-                return Err(BootError::App(text));
-            }
-            Ok(None) => {
-                let code = template.gone().await.ok().flatten();
-                let how = code.map_or("by a signal".to_owned(), |code| format!("with exit code {code}"));
-                return Err(BootError::Template(io::Error::other(format!(
-                    "the template ended {how} while it loaded the app"
-                ))));
-            }
-            Ok(Some(other)) => {
-                template.put_down();
-                return Err(BootError::Template(io::Error::other(format!(
-                    "the template said {other:?} first"
-                ))));
-            }
-            Err(e) => {
-                template.put_down();
-                return Err(BootError::Template(e));
-            }
-        };
+        let mut supervisor = Supervisor::new(options).map_err(BootError::Template)?;
+        supervisor.start_template(FIRST).map_err(BootError::Template)?;
+        supervisor.first_boot().await?;
+        Ok(supervisor)
+    }
+
+    fn new(options: Options) -> io::Result<Supervisor> {
+        let now = Instant::now();
+        let slots = slots(options.workers());
+        let limits = options.timeouts();
+        let timeouts = Timeouts { boot: limits.worker_boot, shutdown: limits.shutdown };
+        let slot_len = slot_len(options.worker_threads(), options.front_threads());
+        let scoreboard = os::scoreboard_memory(slots, slot_len)?;
+        let (to_supervisor, reports) = mpsc::unbounded_channel();
+        let dispatch = Dispatch::new(options.settings.borrow().limits.max_queue);
+        let (threads, worker_threads) = (options.front_threads(), options.worker_threads());
+        let shared = Arc::new(Shared::new(dispatch, threads, to_supervisor, scoreboard, worker_threads));
         Ok(Supervisor {
-            table: Table::new(options.workers, slots, options.patience),
+            table: Table::new(options.workers(), slots, timeouts, now),
             options,
             shared,
             reports,
-            template: Some(template),
-            graves: HashMap::new(),
-            stuck: HashMap::new(),
-            threads: HashMap::new(),
-            tracing: HashMap::new(),
-            retry_template: None,
-            overdue_checked: Instant::now(),
-            facts,
+            template_reports: mpsc::unbounded_channel(),
+            templates: BTreeMap::new(),
+            workers: BTreeMap::new(),
+            next_tick: now,
             empty: false,
         })
+    }
+
+    async fn first_boot(&mut self) -> Result<(), BootError> {
+        let error = match self.template_reports.1.recv().await.map(|(_, message)| message) {
+            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms }))) => {
+                self.set_facts(FIRST, AppFacts { ruby, rack, took: Duration::from_millis(ms) });
+                return Ok(());
+            }
+            Some(Ok(Some(TemplateMessage::Failed(text)))) => BootError::App(text),
+            Some(Ok(Some(other))) => {
+                BootError::Template(io::Error::other(format!("the template's first message was {other:?}")))
+            }
+            Some(Ok(None)) | None => {
+                let code = match self.templates.get_mut(&FIRST) {
+                    Some(template) => template.process.exited().await,
+                    None => None,
+                };
+                let how = code.map_or("by a signal".to_owned(), |code| format!("with exit code {code}"));
+                BootError::Template(io::Error::other(format!(
+                    "the template ended {how} while it loaded the app"
+                )))
+            }
+            Some(Err(e)) => BootError::Template(e),
+        };
+        if matches!(error, BootError::App(_))
+            && let Some(template) = self.templates.get_mut(&FIRST)
+        {
+            template.process.exited().await;
+        }
+        Err(error)
     }
 
     /// What front threads need.
@@ -169,296 +220,384 @@ impl Supervisor {
         self.shared.clone()
     }
 
-    /// What the template said about the app.
-    pub fn facts(&self) -> &AppFacts {
-        &self.facts
+    /// Facts about the app, from the newest template that has loaded it; `None` while there is none.
+    pub fn facts(&self) -> Option<&AppFacts> {
+        self.templates.values().rev().find_map(|template| template.facts.as_ref())
     }
 
-    /// The template's process id.
+    /// Process id of the newest template.
     pub fn template_pid(&self) -> Option<u32> {
-        self.template.as_ref().map(Template::pid)
+        self.templates.values().next_back().map(|template| template.process.pid())
     }
 
     /// Forks the workers and looks after them until the last has gone after [`Command::Drain`] or [`Command::Halt`]; then ends the
-    /// template.
+    /// templates.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>, mut notify: impl FnMut(Notice)) {
-        self.event(Event::TemplateBooted, &mut notify).await;
+        self.event(Event::TemplateBooted(FIRST), &mut notify);
         while !self.empty {
-            let tick = tokio::time::sleep(if self.is_calm() { IDLE_TICK } else { BUSY_TICK });
+            // The tick has a time of its own, which other events cannot put off.
             tokio::select! {
-                said = hear(&mut self.template) => self.heard(said, &mut notify).await,
-                Some(report) = self.reports.recv() => self.reported(report, &mut notify).await,
-                Some(command) = commands.recv() => self.commanded(command, &mut notify).await,
-                () = tick => self.tick(&mut notify).await,
+                biased;
+                () = tokio::time::sleep_until(self.next_tick.into()) => self.tick(&mut notify),
+                Some((generation, message)) = self.template_reports.1.recv() => self.template_reported(generation, message, &mut notify),
+                Some(report) = self.reports.recv() => self.reported(report, &mut notify),
+                Some(command) = commands.recv() => self.commanded(command, &mut notify),
             }
+            let tick =
+                next_tick(self.next_tick, Instant::now(), self.is_calm(), self.options.timeouts().worker);
+            self.next_tick = tick;
         }
         self.abandon().await;
     }
 
     /// Ends a pool that has no workers, or has not run.
     pub async fn abandon(mut self) {
-        if let Some(mut template) = self.template.take() {
-            let _ = template.exit().await;
-            let _ = template.gone().await;
+        while let Some((_, template)) = self.templates.pop_last() {
+            template.process.exit().await;
         }
     }
 
     fn is_calm(&self) -> bool {
-        self.table.rows().all(|row| row.stage == Stage::Up)
-            && self.table.rows().count() == self.table.wanted()
-            && self.shared.dispatch().waiting() == 0
+        let dispatch = self.shared.dispatch();
+        self.table.is_calm() && dispatch.waiting() == 0 && dispatch.is_idle()
     }
 
-    async fn event(&mut self, event: Event, notify: &mut impl FnMut(Notice)) {
-        for action in self.table.on(event, Instant::now()) {
-            self.act(action, notify).await;
+    fn event(&mut self, event: Event, notify: &mut impl FnMut(Notice)) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for action in self.table.on(event, Instant::now()) {
+                // An order that cannot be carried out is an event in turn.
+                events.extend(self.act(action, notify));
+            }
         }
     }
 
-    async fn act(&mut self, action: Action, notify: &mut impl FnMut(Notice)) {
+    fn act(&mut self, action: Action, notify: &mut impl FnMut(Notice)) -> Option<Event> {
         match action {
-            Action::StartTemplate => self.restart_template(notify).await,
-            Action::Fork { index, serial } => self.fork(index, serial, notify).await,
-            Action::Signal { pid, name } => self.signal(pid, name).await,
+            Action::StartTemplate(generation) => {
+                if let Err(e) = self.start_template(generation) {
+                    notify(Notice::Log(format!("the template cannot be started: {e}")));
+                    return Some(Event::TemplateFailed(generation));
+                }
+            }
+            Action::EndTemplate { generation, why } => self.end_template(generation, why, notify),
+            Action::Fork { generation, index, serial } => {
+                if let Err(e) = self.fork(generation, index, serial) {
+                    notify(Notice::Log(format!("worker {index} cannot be forked: {e}")));
+                    return Some(Event::ForkFailed { generation, index });
+                }
+            }
+            Action::Signal { generation, pid, name } => self.signal(generation, pid, name),
             Action::Open(serial) => self.open(serial),
             Action::Close(serial) => {
                 self.shared.dispatch().worker_closed(serial);
-                self.shared.mailbox(0).post(Letter::Drain(serial));
+                self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
             }
-            Action::Bury(grave) => self.bury(grave),
+            Action::Gone(exit) => self.gone(exit),
             Action::Settled => notify(Notice::Settled),
             Action::Hopeless => {
-                self.shared.to_all(|| Letter::Hopeless);
+                self.shared.to_all(|| ThreadMessage::Hopeless);
                 notify(Notice::Hopeless);
             }
             Action::Empty => self.empty = true,
         }
+        None
     }
 
-    async fn restart_template(&mut self, notify: &mut impl FnMut(Notice)) {
-        if let Some(template) = self.template.take() {
-            template.put_down();
+    // Templates.
+
+    fn start_template(&mut self, generation: Generation) -> io::Result<()> {
+        let options = &self.options;
+        let slot_len = slot_len(options.worker_threads(), options.front_threads());
+        let scoreboard = self.shared.scoreboard().as_fd();
+        let sizes = (slots(options.workers()), slot_len);
+        let to = self.template_reports.0.clone();
+        let process =
+            Template::start(generation, &options.boot, options.front_threads(), scoreboard, sizes, to)?;
+        self.templates.insert(generation, RunningTemplate { process, facts: None });
+        Ok(())
+    }
+
+    fn set_facts(&mut self, generation: Generation, facts: AppFacts) {
+        if let Some(template) = self.templates.get_mut(&generation) {
+            template.facts = Some(facts);
         }
-        match start_template(&self.options, &self.shared).await {
-            Ok(template) => self.template = Some(template),
-            Err(e) => {
-                notify(Notice::Log(format!("the template cannot be started: {e}; trying again in 5 s")));
-                self.retry_template = Some(Instant::now() + Duration::from_secs(5));
+    }
+
+    fn end_template(&mut self, generation: Generation, why: TemplateEnd, notify: &mut impl FnMut(Notice)) {
+        let Some(template) = self.templates.remove(&generation) else { return };
+        let why = match why {
+            TemplateEnd::Replaced => {
+                // It has no workers; that it exits is all that is left to be seen.
+                tokio::spawn(template.process.exit());
+                return;
             }
-        }
+            TemplateEnd::BootTimeout => "did not load the app within worker_boot_timeout",
+            TemplateEnd::Unresponsive => "does not respond",
+            TemplateEnd::Broken => "forks only workers that die before they are ready",
+        };
+        notify(Notice::Log(format!("the template (pid {}) {why} and is killed", template.process.pid())));
     }
 
-    async fn fork(&mut self, index: u32, serial: Serial, notify: &mut impl FnMut(Notice)) {
-        if let Err(e) = self.try_fork(index, serial).await {
-            notify(Notice::Log(format!("worker {index} cannot be forked: {e}")));
-            Box::pin(self.event(Event::ForkFailed { index }, notify)).await;
-        }
+    fn template_reported(
+        &mut self,
+        generation: Generation,
+        message: io::Result<Option<TemplateMessage>>,
+        notify: &mut impl FnMut(Notice),
+    ) {
+        // The template may have been ended while its message was in the channel.
+        let Some(template) = self.templates.get(&generation) else { return };
+        let booting = template.facts.is_none();
+        let event = match message {
+            Ok(Some(TemplateMessage::Forked { index, pid })) => Event::Forked { generation, index, pid },
+            Ok(Some(TemplateMessage::ForkFailed { index, text })) => {
+                notify(Notice::Log(format!("worker {index} cannot be forked: {text}")));
+                Event::ForkFailed { generation, index }
+            }
+            Ok(Some(TemplateMessage::Exited { pid, status, peak_kib })) => {
+                let row = self.table.rows().find(|row| row.generation == generation && row.pid == pid);
+                let served = row.is_some_and(|row| self.has_served(row.index));
+                Event::Exited { generation, pid, status, peak_kib, served }
+            }
+            Ok(Some(TemplateMessage::Booted { ruby, rack, ms })) => {
+                self.set_facts(generation, AppFacts { ruby, rack, took: Duration::from_millis(ms) });
+                notify(Notice::Log("a new template has loaded the app".to_owned()));
+                Event::TemplateBooted(generation)
+            }
+            Ok(Some(TemplateMessage::Failed(text))) => {
+                notify(Notice::Log(format!("the app cannot be loaded again: {text}")));
+                self.templates.remove(&generation);
+                Event::TemplateFailed(generation)
+            }
+            Ok(None) | Err(_) => {
+                if let Err(e) = message {
+                    notify(Notice::Log(e.to_string()));
+                }
+                self.templates.remove(&generation);
+                notify(Notice::Log(if booting {
+                    "the new template died while it loaded the app".to_owned()
+                } else {
+                    "the template has died; its workers serve on until those of a new one take over"
+                        .to_owned()
+                }));
+                Event::TemplateGone(generation)
+            }
+        };
+        self.event(event, notify);
     }
 
-    async fn try_fork(&mut self, index: u32, serial: Serial) -> io::Result<()> {
-        let mut theirs = Vec::with_capacity(self.options.front_threads);
-        for thread in 0..self.options.front_threads {
+    // Workers.
+
+    fn fork(&mut self, generation: Generation, index: u32, serial: Serial) -> io::Result<()> {
+        self.workers.insert(serial, Worker::new(self.options.front_threads(), Instant::now()));
+        let mut theirs = Vec::with_capacity(self.options.front_threads());
+        for thread in 0..self.options.front_threads() {
             let (ours, end) = os::pair()?;
             end.set_nonblocking(false)?;
             theirs.push(end);
-            self.shared.mailbox(thread as u16).post(Letter::Link {
+            self.shared.mailbox(thread as u16).post(ThreadMessage::Link {
                 serial,
                 index: index as u16,
                 socket: ours,
             });
         }
-        let template = self.template.as_ref().ok_or_else(|| io::Error::other("there is no template"))?;
-        template.fork(index, &theirs).await
+        let template =
+            self.templates.get(&generation).ok_or_else(|| io::Error::other("there is no template"))?;
+        template.process.fork(index, &theirs)
     }
 
     /// Through the template, which knows whether the process is still its child; an orphan directly.
-    async fn signal(&self, pid: u32, name: &'static str) {
-        match &self.template {
-            Some(template) if !self.table.is_orphan(pid) => {
-                // Whoever cannot be reached through a template that is gone is an orphan from now on.
-                let _ = template.kill(pid, name).await;
-            }
-            _ => {
-                let signal = match name {
-                    "KILL" => Signal::KILL,
-                    "URG" => Signal::URG,
-                    _ => Signal::POWER,
-                };
-                if let Some(pid) = Pid::from_raw(pid as i32) {
-                    let _ = kill_process(pid, signal);
-                }
-            }
+    fn signal(&self, generation: Option<Generation>, pid: u32, name: &'static str) {
+        if let Some(generation) = generation {
+            // A template that cannot be reached is replaced; its workers become orphans.
+            let _ = self.templates.get(&generation).map(|template| template.process.kill(pid, name));
+            return;
+        }
+        let signal = match name {
+            "KILL" => Signal::KILL,
+            "URG" => Signal::URG,
+            _ => Signal::POWER,
+        };
+        if let Some(pid) = Pid::from_raw(pid as i32) {
+            // It may have exited.
+            let _ = kill_process(pid, signal);
         }
     }
 
     fn open(&mut self, serial: Serial) {
-        let threads = self.threads.get(&serial).copied().unwrap_or(1);
-        let mut assigned = Vec::new();
-        self.shared.dispatch().worker_up(serial, threads.into(), Instant::now(), &mut assigned);
+        let (now, mut assigned) = (Instant::now(), Vec::new());
+        let Some(worker) = self.workers.get_mut(&serial) else { return };
+        worker.progress = Progress::new(now);
+        self.shared.dispatch().worker_up(serial, worker.threads, now, &mut assigned);
         self.shared.deliver(&assigned);
     }
 
-    fn bury(&mut self, grave: Grave) {
-        let taken: Arc<[u64]> = self.shared.slot(grave.index as usize).taken.into();
-        let (serial, stuck) = (grave.serial, grave.cause == Cause::Stuck);
-        self.threads.remove(&serial);
-        self.tracing.remove(&serial);
+    fn gone(&mut self, exit: WorkerExit) {
+        let taken: Arc<[u64]> = self.shared.slot(exit.index as usize).taken.into();
+        let (serial, stuck) = (exit.serial, exit.cause == Cause::Stuck);
         self.shared.dispatch().worker_gone(serial);
-        self.shared.to_all(|| Letter::Gone { serial, taken: taken.clone(), stuck });
-        self.graves.insert(serial, (grave, self.shared.threads(), Vec::new()));
-    }
-
-    async fn heard(&mut self, said: io::Result<Option<Said>>, notify: &mut impl FnMut(Notice)) {
-        let event = match said {
-            Ok(Some(Said::Forked { index, pid })) => Event::Forked { index, pid },
-            Ok(Some(Said::ForkFailed { index, text })) => {
-                notify(Notice::Log(format!("worker {index} cannot be forked: {text}")));
-                Event::ForkFailed { index }
-            }
-            Ok(Some(Said::Exited { pid, end, peak_kib })) => Event::Exited { pid, end, peak_kib },
-            Ok(Some(Said::Booted { .. })) => {
-                notify(Notice::Log("a new template has loaded the app".to_owned()));
-                Event::TemplateBooted
-            }
-            Ok(Some(Said::Failed(text))) => {
-                notify(Notice::Log(format!("the app cannot be loaded again; trying again in 5 s\n{text}")));
-                self.lose_template();
-                return;
-            }
-            Ok(None) | Err(_) => {
-                if let Err(e) = said {
-                    notify(Notice::Log(e.to_string()));
-                }
-                // A template that never got as far as forking is tried again later, not at once.
-                if self.retry_template.is_some() || self.template.is_none() {
-                    return self.lose_template();
-                }
-                notify(Notice::Log(
-                    "the template has died; its workers finish, and a new one is started".to_owned(),
-                ));
-                self.lose_template();
-                self.retry_template = None;
-                Event::TemplateGone
-            }
-        };
-        self.event(event, notify).await;
-    }
-
-    fn lose_template(&mut self) {
-        if let Some(template) = self.template.take() {
-            template.put_down();
-        }
-        self.retry_template = Some(Instant::now() + Duration::from_secs(5));
-    }
-
-    async fn reported(&mut self, report: Report, notify: &mut impl FnMut(Notice)) {
-        match report {
-            Report::Ready { serial, threads } => {
-                self.threads.insert(serial, threads.max(1));
-                self.event(Event::Ready(serial), notify).await;
-            }
-            Report::Stopping(serial) => self.event(Event::Stopping(serial), notify).await,
-            Report::LinkLost { serial, why } => {
-                if why != "closed" {
-                    notify(Notice::Log(format!("worker {}: {why}", self.name(serial))));
-                }
-                self.event(Event::LinkLost(serial), notify).await;
-            }
-            Report::Stuck { serial, request } => {
-                self.stuck.entry(serial).or_insert(request);
-                self.event(Event::Stuck(serial), notify).await;
-            }
-            Report::Traces { serial, traces } => {
-                for answer in self.tracing.remove(&serial).unwrap_or_default() {
-                    // Whoever asked may have lost patience.
-                    let _ = answer.send(traces.clone());
-                }
-            }
-            Report::Buried { serial, lost } => self.mourn(serial, lost, notify),
+        self.shared.to_all(|| ThreadMessage::Gone { serial, taken: taken.clone(), stuck });
+        if let Some(worker) = self.workers.get_mut(&serial) {
+            worker.tracing.clear();
+            worker.exit = Some(exit);
         }
     }
 
-    fn name(&self, serial: Serial) -> String {
-        self.table.index_of(serial).map_or("gone".to_owned(), |index| index.to_string())
-    }
-
-    /// One line for each worker that did not end by order, once all threads have said what they lost.
-    fn mourn(&mut self, serial: Serial, mut lost: Vec<String>, notify: &mut impl FnMut(Notice)) {
-        let Some((_, threads, all)) = self.graves.get_mut(&serial) else { return };
-        all.append(&mut lost);
-        *threads -= 1;
-        if *threads > 0 {
+    /// One log line for each worker that did not exit as ordered, once all threads have reported what they lost.
+    fn cleared(&mut self, serial: Serial, lost: Vec<String>, notify: &mut impl FnMut(Notice)) {
+        let Some(worker) = self.workers.get_mut(&serial) else { return };
+        worker.lost.extend(lost);
+        worker.uncleared = worker.uncleared.saturating_sub(1);
+        if worker.uncleared > 0 {
             return;
         }
-        let Some((grave, _, lost)) = self.graves.remove(&serial) else { return };
-        let stuck = self.stuck.remove(&serial);
-        if grave.cause != Cause::Ordered || !lost.is_empty() {
-            notify(Notice::Log(epitaph(&grave, stuck.as_deref(), &lost, self.options.worker_timeout)));
+        let Some(Worker { exit: Some(exit), stuck, lost, .. }) = self.workers.remove(&serial) else { return };
+        if exit.cause != Cause::Ordered || !lost.is_empty() {
+            notify(Notice::Log(describe_exit(&exit, &stuck, &lost, self.options.timeouts().worker)));
         }
     }
 
-    async fn commanded(&mut self, command: Command, notify: &mut impl FnMut(Notice)) {
-        match command {
-            Command::More => self.event(Event::More, notify).await,
-            Command::Fewer => self.event(Event::Fewer, notify).await,
-            Command::Drain => self.event(Event::Drain, notify).await,
-            Command::Halt => self.event(Event::Halt, notify).await,
-            Command::Rows(answer) => {
-                // Whoever asked may have hung up.
-                let _ = answer.send(self.table.rows().collect());
+    fn has_served(&self, index: u32) -> bool {
+        self.shared.slot(index as usize).taken.iter().any(|&taken| taken > 0)
+    }
+
+    fn reported(&mut self, report: Report, notify: &mut impl FnMut(Notice)) {
+        match report {
+            Report::Ready { serial, threads } => {
+                if let Some(worker) = self.workers.get_mut(&serial) {
+                    worker.threads = threads.max(1).into();
+                }
+                self.event(Event::Ready(serial), notify);
             }
-            Command::Trace(serial, answer) => self.trace(serial, answer).await,
-        }
-    }
-
-    /// The worker answers with a frame. Those who have given up are forgotten with the next question.
-    async fn trace(&mut self, serial: Serial, answer: oneshot::Sender<Vec<Trace>>) {
-        let Some(pid) = self.table.rows().find(|row| row.serial == serial).map(|row| row.pid) else { return };
-        self.tracing.values_mut().for_each(|waiting| waiting.retain(|answer| !answer.is_closed()));
-        self.tracing.retain(|_, waiting| !waiting.is_empty());
-        self.tracing.entry(serial).or_default().push(answer);
-        self.signal(pid, "URG").await;
-    }
-
-    async fn tick(&mut self, notify: &mut impl FnMut(Notice)) {
-        let now = Instant::now();
-        if self.retry_template.is_some_and(|at| at <= now) {
-            self.retry_template = None;
-            self.restart_template(notify).await;
-        }
-        if let Some(limit) = now.checked_sub(self.options.queue_timeout) {
-            let expired = self.shared.dispatch().expire(limit);
-            for ticket in expired {
-                self.shared.mailbox(ticket.thread).post(Letter::Expired(ticket));
+            Report::Stopping(serial) => self.event(Event::Stopping(serial), notify),
+            Report::LinkLost { serial, why } => {
+                let index = self.table.index_of(serial);
+                if why != "closed" {
+                    let name = index.map_or("gone".to_owned(), |index| index.to_string());
+                    notify(Notice::Log(format!("worker {name}: {why}")));
+                }
+                let served = index.is_some_and(|index| self.has_served(index));
+                self.event(Event::LinkLost { serial, served }, notify);
             }
-        }
-        if now.saturating_duration_since(self.overdue_checked) >= IDLE_TICK {
-            self.overdue_checked = now;
-            self.check_overdue();
-        }
-        self.event(Event::Tick, notify).await;
-    }
-
-    /// Asks the front threads about requests that the scoreboard shows as started too long ago.
-    fn check_overdue(&self) {
-        let Some(timeout) = self.options.worker_timeout else { return };
-        let limit = os::monotonic_us().saturating_sub(timeout.as_micros() as u64);
-        for row in self.table.rows() {
-            for Busy { serving, since_us, .. } in self.shared.slot(row.index as usize).busy {
-                if since_us < limit && (serving.link as usize) < self.shared.threads() {
-                    self.shared
-                        .mailbox(serving.link as u16)
-                        .post(Letter::Overdue { serial: row.serial, id: serving.id });
+            Report::Stuck { serial, request } => {
+                if let Some(worker) = self.workers.get_mut(&serial) {
+                    worker.stuck.push(request);
+                }
+                self.event(Event::Stuck(serial), notify);
+                // What it has not started does not wait until it is killed.
+                self.shared.to_all(|| ThreadMessage::Withdraw(serial));
+            }
+            Report::Withdrawn { serial, count } => {
+                if let Some(worker) = self.workers.get_mut(&serial) {
+                    worker.progress.withdrawn(count);
                 }
             }
+            Report::Traces { serial, traces } => {
+                let waiting = self.workers.get_mut(&serial).map(|worker| std::mem::take(&mut worker.tracing));
+                for reply in waiting.unwrap_or_default() {
+                    // The receiver may have timed out.
+                    let _ = reply.send(traces.clone());
+                }
+            }
+            Report::Cleared { serial, lost } => self.cleared(serial, lost, notify),
+        }
+    }
+
+    fn commanded(&mut self, command: Command, notify: &mut impl FnMut(Notice)) {
+        match command {
+            Command::More => self.event(Event::More, notify),
+            Command::Fewer => self.event(Event::Fewer, notify),
+            Command::Drain => self.event(Event::Drain, notify),
+            Command::Halt => self.event(Event::Halt, notify),
+            Command::Rows(reply) => {
+                // The receiver may have timed out.
+                let _ = reply.send(self.table.rows().collect());
+            }
+            Command::Trace(serial, reply) => self.trace(serial, reply),
+        }
+    }
+
+    /// The worker replies with a frame. Requests that have timed out are dropped with the next one.
+    fn trace(&mut self, serial: Serial, reply: oneshot::Sender<Vec<Trace>>) {
+        let Some(pid) = self.table.rows().find(|row| row.serial == serial).map(|row| row.pid) else { return };
+        let Some(worker) = self.workers.get_mut(&serial) else { return };
+        worker.tracing.retain(|reply| !reply.is_closed());
+        worker.tracing.push(reply);
+        self.signal(self.table.signal_by(pid), pid, "URG");
+    }
+
+    // Deadlines.
+
+    fn tick(&mut self, notify: &mut impl FnMut(Notice)) {
+        let now = Instant::now();
+        if let Some(limit) = now.checked_sub(self.options.timeouts().queue) {
+            let expired = self.shared.dispatch().expire(limit);
+            for ticket in expired {
+                self.shared.mailbox(ticket.thread).post(ThreadMessage::Expired(ticket));
+            }
+        }
+        let rows: Vec<Row> = self.table.rows().collect();
+        for row in rows.iter().filter(|row| row.stage != Stage::Booting) {
+            self.check_worker(row, now, notify);
+        }
+        self.event(Event::Tick, notify);
+    }
+
+    fn check_worker(&mut self, row: &Row, now: Instant, notify: &mut impl FnMut(Notice)) {
+        let slot = self.shared.slot(row.index as usize);
+        self.check_progress(row, &slot, now, notify);
+        let Some(timeout) = self.options.timeouts().worker else { return };
+        let limit = os::monotonic_us().saturating_sub(timeout.as_micros() as u64);
+        let overdue = || slot.busy.iter().filter(|busy| busy.since_us < limit);
+        for busy in overdue().filter(|busy| (busy.serving.link as usize) < self.shared.threads()) {
+            self.shared
+                .mailbox(busy.serving.link as u16)
+                .post(ThreadMessage::Overdue { serial: row.serial, id: busy.serving.id });
+        }
+        let stuck = self.workers.get(&row.serial).is_some_and(|worker| !worker.stuck.is_empty());
+        if stuck && (overdue().count() == slot.busy.len() || os::is_stopped(row.pid)) {
+            self.event(Event::OthersFinished(row.serial), notify);
+        }
+    }
+
+    fn check_progress(&mut self, row: &Row, slot: &Slot, now: Instant, notify: &mut impl FnMut(Notice)) {
+        let (serial, pid) = (row.serial, row.pid);
+        let Some(worker) = self.workers.get_mut(&serial) else { return };
+        let (handed, stalled) = {
+            let dispatch = self.shared.dispatch();
+            (dispatch.taken(serial), dispatch.is_stalled(serial))
+        };
+        let seen = Observation {
+            handed,
+            stalled,
+            busy: slot.busy.len() as u32,
+            threads: worker.threads,
+            work: slot.taken.iter().sum::<u64>().wrapping_add(slot.requests),
+        };
+        let (threads, timeout) = (self.options.front_threads(), self.options.timeouts().worker);
+        match worker.progress.observe(seen, now, threads, timeout, || os::is_stopped(pid)) {
+            Decision::None => {}
+            Decision::Suspend { idle_thread } => {
+                self.shared.dispatch().worker_suspended(serial);
+                self.shared.to_all(|| ThreadMessage::Withdraw(serial));
+                self.event(Event::Suspended { serial, idle_thread }, notify);
+            }
+            Decision::Resume => {
+                let mut assigned = Vec::new();
+                self.shared.dispatch().worker_resumed(serial, now, &mut assigned);
+                self.shared.deliver(&assigned);
+                self.event(Event::Resumed(serial), notify);
+            }
+            Decision::Freeze => self.event(Event::Frozen(serial), notify),
         }
     }
 }
 
-async fn start_template(options: &Options, shared: &Shared) -> io::Result<Template> {
-    let slot_len = slot_len(options.plan.threads_max as usize, options.front_threads);
-    let (scoreboard, slots) = (shared.scoreboard().as_fd(), slots(options.workers));
-    Template::start(&options.plan, options.front_threads, scoreboard, slots, slot_len).await
+/// When to look at deadlines next. An event may bring the next tick forward, but never put it off.
+fn next_tick(planned: Instant, now: Instant, calm: bool, worker_timeout: Option<Duration>) -> Instant {
+    let idle = worker_timeout.map_or(IDLE_TICK, |timeout| IDLE_TICK.min(timeout / 2)).max(BUSY_TICK);
+    let tick = now + if calm { idle } else { BUSY_TICK };
+    if planned <= now { tick } else { planned.min(tick) }
 }
 
 /// Room for workers that drain while their successors boot, and for some TTINs.
@@ -466,26 +605,24 @@ fn slots(workers: usize) -> usize {
     (workers * 2 + 8).max(32)
 }
 
-async fn hear(template: &mut Option<Template>) -> io::Result<Option<Said>> {
-    match template {
-        Some(template) => template.listen().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// What is written on a worker's grave.
-fn epitaph(grave: &Grave, stuck: Option<&str>, lost: &[String], worker_timeout: Option<Duration>) -> String {
-    let Grave { index, pid, end, peak_kib, cause, wait, .. } = grave;
+fn describe_exit(
+    exit: &WorkerExit,
+    stuck: &[String],
+    lost: &[String],
+    worker_timeout: Option<Duration>,
+) -> String {
+    let WorkerExit { index, pid, status, peak_kib, cause, wait, .. } = exit;
     let mut text = format!("worker {index} (pid {pid}) ");
-    let how = end.map_or("unknown end".to_owned(), |end: End| end.to_string());
+    let how = status.map_or("exit status unknown".to_owned(), |status: ExitStatus| status.to_string());
     text += &match cause {
         Cause::Ordered => format!("ended with requests unanswered: {how}"),
         Cause::Crashed => format!("died: {how}"),
         Cause::Stuck => {
             let seconds = worker_timeout.map_or(0.0, |timeout| timeout.as_secs_f64());
-            let request = stuck.map_or(String::new(), |request| format!(" by {request}"));
-            format!("was stuck for more than worker_timeout ({seconds} s){request} and was killed")
+            let requests = if stuck.is_empty() { String::new() } else { format!(" by {}", stuck.join(", ")) };
+            format!("was stuck for more than worker_timeout ({seconds} s){requests} and was ended: {how}")
         }
+        Cause::Frozen => "took up no requests and was killed".to_owned(),
         Cause::SlowBoot => "did not get ready within worker_boot_timeout and was killed".to_owned(),
         Cause::SlowDrain => "did not finish within shutdown_timeout and was killed".to_owned(),
     };
@@ -494,7 +631,11 @@ fn epitaph(grave: &Grave, stuck: Option<&str>, lost: &[String], worker_timeout: 
         text += &format!("; it was serving {}", lost.join(", "));
     }
     if let Some(wait) = wait {
-        text += &format!("; it died young, the next one is tried in {:.1} s", wait.as_secs_f64());
+        text += &format!("; the next one is tried in {:.1} s", wait.as_secs_f64());
     }
     text
 }
+
+#[cfg(test)]
+#[path = "supervisor_tests.rs"]
+mod tests;

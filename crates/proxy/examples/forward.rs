@@ -1,8 +1,9 @@
 //! A proxy that passes everything on, for profiling it alone: `forward ORIGIN [ADDRESS] [MAX_IDLE]`, with `NO_FORWARDED` set
 //! without fields about the client.
 
-use handler::{Exchange, Handler, Peer, PeerAddr, Response};
-use http::{Context, Limits, Timers, h1};
+use handler::{Ending, Exchange, Handler, Peer, PeerAddr, Response};
+use http::{Context, Limits, one};
+use net::Timers;
 use proxy::{Config, Origin, Proxy, Upstreams};
 use std::rc::Rc;
 use tokio::net::TcpListener;
@@ -16,6 +17,12 @@ impl Handler for Forward {
     async fn handle(&self, exchange: Exchange) -> Response {
         let target = exchange.request.target().to_vec();
         self.0.forward(exchange, target).await
+    }
+
+    fn finished(&self, ending: &Ending<'_>) {
+        if let Some(failure) = ending.failure {
+            eprintln!("{}", failure.reason);
+        }
     }
 }
 
@@ -34,8 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default())?;
     runtime.block_on(async {
         let timers = Timers::new();
-        let failed = |failure: &handler::Failure, _: &handler::Request| eprintln!("{}", failure.reason);
-        let handler = Forward(Proxy::new(upstreams, Box::new(failed)));
+        let handler = Forward(Proxy::new(upstreams));
         let context = Context::new(handler, Limits::default(), timers.clone());
         tokio::task::spawn_local(async move { timers.run().await });
         let listener = TcpListener::bind(&address).await?;
@@ -47,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (stream, remote) = listener.accept().await?;
             let remote_text = remote.ip().to_string();
             let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false };
-            tokio::task::spawn_local(h1::serve(stream, Rc::new(peer), context.clone()));
+            tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
         }
     })
 }

@@ -1,26 +1,26 @@
-//! A response body on its way from an upstream to the client.
+//! A response body that streams from an origin to the client.
 //!
 //! Contract:
-//! 1. It ends only where its framing says. Everything else breaks it off, so that the client can tell.
-//! 2. The client's pace is the upstream's: nothing is read that the client has no room for.
-//! 3. The connection goes back to the pool when the body has ended and nothing has come behind it.
+//! 1. It ends only where its framing says. Anything else breaks it off visibly for the client.
+//! 2. Nothing is read from the origin that the client has no room for.
+//! 3. The connection returns to the pool when the body has ended and nothing follows it.
 
 use crate::pool::Connection;
 use crate::proxy::Local;
 use crate::receiver::{Received, Rest};
 use crate::upstreams::Active;
 use bytes::{Buf, Bytes};
-use handler::{BodyStream, Broken, Chunk, Failure, FailureKind, Lent};
-use http::Lane;
+use handler::{BodyStream, Chunk, Failure};
+use net::{Lane, Transport};
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-/// Most bytes taken at a time, and fewest: as much as comes, so that a trickle does not cost memory.
+/// Largest and smallest read buffer; it follows what arrives, so that a slow origin does not cost memory.
 const MOST: usize = 64 << 10;
 const FEWEST: usize = 4 << 10;
-/// Data of a chunk is passed on without a copy from so many bytes on.
+/// Chunk data of at least this size is passed on without a copy.
 const PASS_FROM: usize = 4 << 10;
 
 /// A body that streams.
@@ -29,12 +29,11 @@ pub(crate) struct UpstreamBody {
     origin: usize,
     connection: Option<Connection>,
     received: Received,
-    /// Bytes of the chunked coding that have not been decoded.
+    /// Bytes of the chunked coding, not decoded yet.
     coded: Bytes,
-    /// Bytes taken next time.
+    /// Size of the next read.
     room: usize,
     waiting: bool,
-    request: Lent,
     _active: Active,
 }
 
@@ -44,7 +43,6 @@ impl UpstreamBody {
         origin: usize,
         connection: Connection,
         received: Received,
-        request: Lent,
         active: Active,
     ) -> UpstreamBody {
         UpstreamBody {
@@ -55,12 +53,11 @@ impl UpstreamBody {
             received,
             coded: Bytes::new(),
             waiting: false,
-            request,
             _active: active,
         }
     }
 
-    /// Reads once; ready when something is there, or it has ended or broken.
+    /// Reads once; ready when something has arrived, or the body has ended or broken off.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(connection) = &self.connection else { return Poll::Ready(()) };
         let room = match self.received.rest {
@@ -69,10 +66,10 @@ impl UpstreamBody {
         };
         let bytes = loop {
             if connection.stream.poll_readable(cx).is_pending() {
-                ready!(self.poll_patience(cx));
+                ready!(self.poll_timeout(cx));
                 let timeout = self.local.upstreams.config.read_timeout;
                 let why = format!("was silent inside a body for read_timeout ({timeout:?})");
-                self.received.rest = Rest::Broken(Failure::new(FailureKind::UpstreamTimeout, why));
+                self.received.rest = Rest::Broken(Failure::app(504, why));
                 return Poll::Ready(());
             }
             let mut bytes = Vec::with_capacity(room);
@@ -110,8 +107,8 @@ impl UpstreamBody {
         Poll::Ready(())
     }
 
-    /// Ready when the upstream has been silent for too long.
-    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the origin has been silent for `read_timeout`.
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(connection) = &self.connection else { return Poll::Pending };
         connection.timer.wakes(cx.waker());
         if !std::mem::replace(&mut self.waiting, true) {
@@ -121,7 +118,7 @@ impl UpstreamBody {
         if connection.timer.expired(Lane::Read) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Decodes what has been read: large pieces of data as they are, small ones put together.
+    /// Decodes what has been read: large pieces without a copy, small ones joined.
     fn decode(&mut self) {
         let Rest::Chunked(decoder) = &mut self.received.rest else { return };
         let mut small = Vec::new();
@@ -160,19 +157,18 @@ impl UpstreamBody {
         }
     }
 
-    /// The body has broken off; why is told once.
-    fn break_off(&mut self) {
-        if self.connection.take().is_none() {
-            return;
-        }
-        if let Rest::Broken(failure) = &self.received.rest {
-            self.local.broke(self.origin, failure.clone(), &self.request);
+    /// Why the body has broken off.
+    fn break_off(&mut self) -> Failure {
+        self.connection = None;
+        match &self.received.rest {
+            Rest::Broken(failure) => self.local.broke(self.origin, failure.clone()),
+            _ => Failure::app(502, "the body broke off"),
         }
     }
 }
 
 impl BodyStream for UpstreamBody {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         loop {
             if !self.received.first.is_empty() {
                 let first = std::mem::take(&mut self.received.first);
@@ -184,8 +180,8 @@ impl BodyStream for UpstreamBody {
                     return Poll::Ready(None);
                 }
                 Rest::Broken(_) => {
-                    self.break_off();
-                    return Poll::Ready(Some(Err(Broken)));
+                    let failure = self.break_off();
+                    return Poll::Ready(Some(Err(failure)));
                 }
                 Rest::Chunked(_) if !self.coded.is_empty() => self.decode(),
                 _ => ready!(self.poll_read(cx)),

@@ -1,43 +1,39 @@
-//! A client for any origin: what asks whom is known only when it is asked.
+//! A client for any origin.
 //!
-//! Why beside [`Proxy`]: handlers name URLs as they go. Each origin gets a proxy of its own with its connections; TLS is
-//! prepared once for all of them.
+//! Why beside [`Proxy`]: handlers on mruby choose URLs at run time. Each origin gets a proxy with its own connections; the TLS
+//! configuration is shared.
 
 use crate::{Config, Origin, Proxy, Upstreams, tls};
-use handler::{Exchange, Failure, FailureKind, Request, Response};
+use handler::{Exchange, Failure, Response};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Is told of each failure, whichever origin it is of.
-pub type Failed = Rc<dyn Fn(&Failure, &Request)>;
-
-/// Origins whose connections are kept. Beyond them, those that have not been asked for longest are forgotten.
+/// Most origins whose connections are kept; beyond them the least recently used one is dropped.
 const ORIGINS: usize = 256;
 
-/// One thread's connections to whatever origins it is asked for.
+/// One thread's connections to any origins.
 pub struct Client {
     config: Config,
-    failed: Failed,
     tls: OnceCell<Result<Arc<rustls::ClientConfig>, String>>,
     known: RefCell<HashMap<Origin, Known>>,
-    asked: Cell<u64>,
+    requests: Cell<u64>,
 }
 
 struct Known {
     proxy: Rc<Proxy>,
-    /// Number of the request that asked last.
+    /// Number of its last request.
     last: u64,
 }
 
 impl Client {
-    /// A client without connections; the origins of `config` are not used. `failed` hears of bodies that break off.
-    pub fn new(config: Config, failed: Failed) -> Client {
-        Client { config, failed, tls: OnceCell::new(), known: RefCell::default(), asked: Cell::new(0) }
+    /// A client without connections; the origins of `config` are not used.
+    pub fn new(config: Config) -> Client {
+        Client { config, tls: OnceCell::new(), known: RefCell::default(), requests: Cell::new(0) }
     }
 
-    /// Asks an origin. `target` is path and query, beginning with `/`.
+    /// Sends a request to an origin. `target` is path and query, beginning with `/`.
     ///
     /// # Errors
     /// Why there is no response.
@@ -52,8 +48,8 @@ impl Client {
     }
 
     fn proxy(&self, origin: Origin) -> Result<Rc<Proxy>, Failure> {
-        let now = self.asked.get() + 1;
-        self.asked.set(now);
+        let now = self.requests.get() + 1;
+        self.requests.set(now);
         let mut known = self.known.borrow_mut();
         if let Some(known) = known.get_mut(&origin) {
             known.last = now;
@@ -62,20 +58,16 @@ impl Client {
         let tls = match origin.is_tls() {
             true => {
                 let ready = self.tls.get_or_init(|| tls::client_config(&self.config)).clone();
-                Some(ready.map_err(|why| Failure::new(FailureKind::UpstreamUnreachable, why))?)
+                Some(ready.map_err(|why| Failure::app(502, why))?)
             }
             false => None,
         };
         let config = Config { origins: vec![origin.clone()], ..self.config.clone() };
-        let failed = self.failed.clone();
-        let proxy = Proxy::new(
-            Arc::new(Upstreams::prepared(config, tls)),
-            Box::new(move |failure, request| failed(failure, request)),
-        );
+        let proxy = Proxy::new(Arc::new(Upstreams::prepared(config, tls)));
         if known.len() >= ORIGINS
             && let Some(oldest) = known.iter().min_by_key(|(_, known)| known.last).map(|(o, _)| o.clone())
         {
-            // Requests under way hold on to what they need.
+            // Requests in progress keep what they need.
             known.remove(&oldest);
         }
         let proxy = Rc::new(proxy);
@@ -89,7 +81,7 @@ mod tests {
     use super::*;
 
     fn client() -> Client {
-        Client::new(Config::new("test", Vec::new()), Rc::new(|_, _| {}))
+        Client::new(Config::new("test", Vec::new()))
     }
 
     fn origin(port: usize) -> Origin {
@@ -105,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_asked_for_longest_is_forgotten() {
+    fn the_least_recently_used_origin_is_dropped() {
         let client = client();
         let first = client.proxy(origin(1)).unwrap();
         let second = client.proxy(origin(2)).unwrap();

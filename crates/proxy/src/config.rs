@@ -1,4 +1,4 @@
-//! What a reverse proxy has to know: where to, how, and for how long.
+//! The configuration of a reverse proxy.
 
 use crate::Origin;
 use handler::Peer;
@@ -12,36 +12,36 @@ pub enum Balance {
     /// One after the other.
     #[default]
     RoundRobin,
-    /// The one with the fewest requests under way.
+    /// The one with the fewest requests in progress.
     LeastConnections,
 }
 
-/// Which `Host` an upstream sees.
+/// Which `Host` an origin gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HostPolicy {
     /// The origin's own authority.
     #[default]
     Origin,
-    /// What the client asked for.
+    /// The client's.
     Client,
 }
 
-/// How origins are asked whether they can serve.
+/// Active health checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// Path and query that is asked for; it is not put behind the origin's base path.
+    /// Path and query of the request; not appended to the origin's base path.
     pub path: String,
-    /// Time between two questions to an origin.
+    /// Time between two checks of an origin.
     pub interval: Duration,
-    /// How long an answer may take.
+    /// How long a check may take.
     pub timeout: Duration,
-    /// Good answers (200 to 399) in a row until an origin that was out is back.
+    /// Successful checks (200 to 399) in a row until a failed origin is used again.
     pub healthy: u32,
-    /// Bad or missing answers in a row until an origin is out.
+    /// Failed checks in a row until an origin is not used any more.
     pub unhealthy: u32,
 }
 
-/// Says whether what a peer tells about the client is to be believed.
+/// Whether forwarding fields of a peer are trusted.
 pub type Trusts = Arc<dyn Fn(&Peer) -> bool + Send + Sync>;
 
 /// A reverse proxy, as it is configured. [`Config::new`] gives the defaults.
@@ -55,31 +55,31 @@ pub struct Config {
     pub balance: Balance,
     /// How long connecting may take, resolving of names and the TLS handshake included.
     pub connect_timeout: Duration,
-    /// How long a response head may take, and how long an upstream may be silent inside a body.
+    /// How long a response head may take, and how long an origin may be silent inside a body.
     pub read_timeout: Duration,
-    /// How long an upstream may take nothing of its request.
+    /// How long an origin may go without reading its request.
     pub send_timeout: Duration,
     /// How many other origins are tried when one cannot be reached.
     pub retries: u32,
-    /// Idle connections kept per origin and front thread; 0 keeps none. Those beyond it are closed when nobody has used them
-    /// for a second, so that a burst does not connect anew for each request.
+    /// Idle connections kept per origin and front thread; 0 keeps none. Surplus ones are closed after a second
+    /// without use, so that a burst does not connect anew for each request.
     pub max_idle: usize,
-    /// Which `Host` upstreams see.
+    /// Which `Host` is sent.
     pub host: HostPolicy,
-    /// Whether upstreams are told about the client: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded`. Otherwise
-    /// what a client says in these fields is passed on as it is.
+    /// Whether `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded` are written. Otherwise the client's are passed on
+    /// unchanged.
     pub forwarded: bool,
     /// Whether connections may be upgraded (`WebSocket` and others, never `h2c`).
     pub websocket: bool,
     /// Whether certificates of `https` origins are verified.
     pub tls_verify: bool,
-    /// A PEM file of certificates to believe instead of the system's.
+    /// A PEM file of certificates to trust instead of the system's.
     pub tls_ca: Option<PathBuf>,
     /// Active health checks; for [`crate::check_health`].
     pub health: Option<Health>,
     /// Status line and header fields of a response together, in bytes.
     pub max_response_head: usize,
-    /// Whose `X-Forwarded-*` and `Forwarded` are kept and extended; those of others are replaced.
+    /// Peers whose `X-Forwarded-*` and `Forwarded` are kept and extended; those of others are replaced.
     pub trusted: Trusts,
 }
 

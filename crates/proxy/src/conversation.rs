@@ -1,65 +1,64 @@
-//! One request and its response on one connection, until the response's head is there.
+//! One request on one connection, until the head of its response has arrived.
 //!
 //! Contract:
-//! 1. Sending and receiving go on at the same time: a final response ends sending, whatever is left to be sent.
-//! 2. What is lost says how far it got, for those who may want to ask again.
+//! 1. Sending and receiving go on at the same time; a final response ends sending.
+//! 2. An error says how far the request got, so that the caller can decide about a retry.
 
 use crate::Config;
 use crate::pool::Connection;
-use crate::receiver::{Asked, NoResponse, Received, Receiver, Rest, land};
-use crate::response_head::Mistake;
+use crate::receiver::{Expected, Mistake, NoResponse, Received, Receiver, Rest, land};
 use crate::sender::{Sender, Unsent};
-use handler::{Client, Departure, Failure, FailureKind};
-use http::Lane;
+use handler::{Client, Departure, Failure};
+use net::Lane;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Of a body that has not come with its head, so much is waited for until the next turn of the event loop: then both may
-/// go out in one write.
+/// A body up to this size that has not arrived with its head is waited for until the next turn of the event loop: then both
+/// can be sent in one write.
 const SMALL: u64 = 32 << 10;
 
-/// How long a client that has closed its sending side is waited for. Nearly all of them have gone; a few still read, and
-/// those ask for what is there soon.
-const HALF_GONE: Duration = Duration::from_secs(2);
+/// How long a response is waited for when the client has closed its sending side. Nearly all such clients have gone; the few
+/// that still read expect a prompt response.
+const HALF_CLOSED: Duration = Duration::from_secs(2);
 
 /// A response.
-pub(crate) struct Said {
+pub(crate) struct Answered {
     pub(crate) received: Received,
-    /// The request was sent whole.
+    /// The request was sent completely.
     pub(crate) whole: bool,
 }
 
-/// There is none.
+/// Why there is no response.
 pub(crate) struct Lost {
     pub(crate) failure: Failure,
-    /// It is the upstream's fault.
-    pub(crate) upstream: bool,
+    /// It is the origin's fault.
+    pub(crate) origin: bool,
     /// The connection ended before a byte of a response.
     pub(crate) unanswered: bool,
     /// Nothing of the request was sent.
-    pub(crate) unheard: bool,
-    /// The body can be had a second time.
+    pub(crate) unsent: bool,
+    /// The body can be sent again.
     pub(crate) untouched: bool,
 }
 
-/// Asks, and waits for the answer.
+/// Sends the request and waits for the response.
 pub(crate) async fn converse(
     config: &Config,
     connection: &Connection,
     sender: Sender<'_>,
-    asked: Asked<'_>,
+    expected: Expected<'_>,
     client: &dyn Client,
-) -> Result<Said, Lost> {
+) -> Result<Answered, Lost> {
     let mut conversation = Conversation {
         config,
         connection,
         sender,
-        receiver: Receiver::new(asked),
+        receiver: Receiver::new(expected),
         client,
         over: false,
         cut: false,
-        half_gone: false,
+        half_closed: false,
     };
     let mut received = poll_fn(|cx| conversation.poll(cx)).await?;
     let whole = conversation.sender.done;
@@ -69,10 +68,10 @@ pub(crate) async fn converse(
             return Err(conversation.unanswered(NoResponse::Malformed(mistake)));
         }
     }
-    Ok(Said { received, whole })
+    Ok(Answered { received, whole })
 }
 
-/// How the client has gone away, the farther step if there are two.
+/// How the client has departed; `Gone` if both steps have happened.
 pub(crate) fn poll_departure(client: &dyn Client, cx: &mut Context<'_>) -> Poll<Departure> {
     match client.poll_departure(cx) {
         Poll::Ready(Departure::HalfClosed) => match client.poll_departure(cx) {
@@ -89,12 +88,12 @@ struct Conversation<'a> {
     sender: Sender<'a>,
     receiver: Receiver<'a>,
     client: &'a dyn Client,
-    /// Nothing more is sent.
+    /// Sending has ended.
     over: bool,
-    /// Because the upstream did not take it.
+    /// Because the origin did not accept the request.
     cut: bool,
-    /// The client has closed its sending side: most have gone.
-    half_gone: bool,
+    /// The client has closed its sending side.
+    half_closed: bool,
 }
 
 impl Conversation<'_> {
@@ -105,31 +104,30 @@ impl Conversation<'_> {
         {
             return Poll::Ready(Err(lost));
         }
-        let mut told = false;
-        match self.receiver.poll(&self.connection.stream, self.client, &mut told, cx) {
+        let mut informed = false;
+        match self.receiver.poll(&self.connection.stream, self.client, &mut informed, cx) {
             Poll::Ready(Ok(received)) => return Poll::Ready(Ok(received)),
             Poll::Ready(Err(none)) => return Poll::Ready(Err(self.unanswered(none))),
             Poll::Pending => {}
         }
-        if told && self.over {
+        if informed && self.over {
             self.wait();
         }
         if self.over && self.connection.timer.expired(Lane::Read) {
-            if self.half_gone {
-                let failure =
-                    Failure::new(FailureKind::ClientGone, "the client closed its side and waited in vain");
+            if self.half_closed {
+                let failure = Failure::client_gone("the client closed its side and got no response in time");
                 return Poll::Ready(Err(self.lost(failure, false)));
             }
             let why = format!("no response head within read_timeout ({:?})", self.config.read_timeout);
-            return Poll::Ready(Err(self.lost(Failure::new(FailureKind::UpstreamTimeout, why), true)));
+            return Poll::Ready(Err(self.lost(Failure::app(504, why), true)));
         }
         match poll_departure(self.client, cx) {
             Poll::Ready(Departure::Gone) => {
-                let failure = Failure::new(FailureKind::ClientGone, "the client went away");
+                let failure = Failure::client_gone("the client went away");
                 Poll::Ready(Err(self.lost(failure, false)))
             }
-            Poll::Ready(Departure::HalfClosed) if !self.half_gone => {
-                self.half_gone = true;
+            Poll::Ready(Departure::HalfClosed) if !self.half_closed => {
+                self.half_closed = true;
                 if self.over {
                     self.wait();
                 }
@@ -143,13 +141,13 @@ impl Conversation<'_> {
         match self.sender.poll(self.connection, self.config.send_timeout, cx) {
             Poll::Pending => return Ok(()),
             Poll::Ready(Ok(())) => {}
-            // It may have answered before it closed, or why it closed.
+            // It may have responded before it closed.
             Poll::Ready(Err(Unsent::Upstream)) => self.cut = true,
             Poll::Ready(Err(Unsent::Client(error))) => return Err(self.lost(error.into(), false)),
             Poll::Ready(Err(Unsent::Timeout)) => {
                 let why =
                     format!("took nothing of the request for send_timeout ({:?})", self.config.send_timeout);
-                return Err(self.lost(Failure::new(FailureKind::UpstreamTimeout, why), true));
+                return Err(self.lost(Failure::app(504, why), true));
             }
         }
         self.over = true;
@@ -157,16 +155,16 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// From now on the response is waited for.
+    /// Starts the timeout of the response.
     fn wait(&self) {
-        let patience = self.config.read_timeout;
-        let patience = if self.half_gone { patience.min(HALF_GONE) } else { patience };
-        self.connection.timer.arm(Lane::Read, Instant::now() + patience);
+        let timeout = self.config.read_timeout;
+        let timeout = if self.half_closed { timeout.min(HALF_CLOSED) } else { timeout };
+        self.connection.timer.arm(Lane::Read, Instant::now() + timeout);
     }
 
     fn unanswered(&self, none: NoResponse) -> Lost {
         let (why, unanswered) = match none {
-            NoResponse::Malformed(mistake) => (format!("answered with {mistake}"), false),
+            NoResponse::Malformed(mistake) => (format!("invalid response: {mistake}"), false),
             NoResponse::Closed(true, None) => ("closed inside the response head".to_owned(), false),
             NoResponse::Closed(false, None) if self.cut => {
                 ("closed while the request was sent".to_owned(), true)
@@ -174,22 +172,22 @@ impl Conversation<'_> {
             NoResponse::Closed(false, None) => ("closed without an answer".to_owned(), true),
             NoResponse::Closed(begun, Some(error)) => (format!("broke off the connection: {error}"), !begun),
         };
-        let lost = self.lost(Failure::new(FailureKind::BadUpstream, why), true);
+        let lost = self.lost(Failure::app(502, why), true);
         Lost { unanswered, ..lost }
     }
 
-    fn lost(&self, failure: Failure, upstream: bool) -> Lost {
+    fn lost(&self, failure: Failure, origin: bool) -> Lost {
         Lost {
             failure,
-            upstream,
+            origin,
             unanswered: false,
-            unheard: !self.sender.begun,
+            unsent: !self.sender.begun,
             untouched: !self.sender.touched,
         }
     }
 }
 
-/// Whether the rest of a small body may be there in a moment.
+/// Whether the rest of a small body may arrive in a moment.
 fn is_nearly_there(received: &Received) -> bool {
     if received.status == 101 {
         return false;
@@ -201,7 +199,7 @@ fn is_nearly_there(received: &Received) -> bool {
     }
 }
 
-/// Takes what has come of a body since its head, without waiting.
+/// Takes what has arrived of a body since its head, without waiting.
 fn look_again(connection: &Connection, received: &mut Received) -> Result<(), Mistake> {
     let landed = land(&connection.stream, |bytes| {
         if bytes.is_empty() {

@@ -1,9 +1,9 @@
-//! What an upstream is told about the client: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded` (RFC 7239).
+//! Fields about the client for origins: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `Forwarded` (RFC 7239).
 //!
-//! What a trusted peer has said is extended (lists) or kept (host, port); what others have said is replaced.
+//! Fields of a trusted peer are extended (lists) or kept (host, port); those of others are replaced.
 
+use h1::syntax;
 use handler::{PeerAddr, Request};
-use http::h1::syntax;
 
 /// Writes the fields.
 pub(crate) fn write(to: &mut Vec<u8>, request: &Request, trusted: bool) {
@@ -12,11 +12,11 @@ pub(crate) fn write(to: &mut Vec<u8>, request: &Request, trusted: bool) {
     list(to, request, trusted, "X-Forwarded-For", |to| to.extend_from_slice(remote), !remote.is_empty());
     line(to, b"X-Forwarded-Proto", proto);
     let authority = request.authority();
-    let host = said(request, trusted, "x-forwarded-host").unwrap_or(authority);
+    let host = trusted_field(request, trusted, "x-forwarded-host").unwrap_or(authority);
     if !host.is_empty() {
         line(to, b"X-Forwarded-Host", host);
     }
-    let port = said(request, trusted, "x-forwarded-port").unwrap_or_else(|| port(request));
+    let port = trusted_field(request, trusted, "x-forwarded-port").unwrap_or_else(|| port(request));
     line(to, b"X-Forwarded-Port", port);
     let element = |to: &mut Vec<u8>| {
         to.extend_from_slice(b"for=");
@@ -31,7 +31,7 @@ pub(crate) fn write(to: &mut Vec<u8>, request: &Request, trusted: bool) {
     list(to, request, trusted, "Forwarded", element, true);
 }
 
-/// A list field: what a trusted peer has said, then our `element` if there is one.
+/// A list field: the list of a trusted peer, then our `element` if there is one.
 fn list(
     to: &mut Vec<u8>,
     request: &Request,
@@ -44,11 +44,11 @@ fn list(
     to.extend_from_slice(name.as_bytes());
     to.extend_from_slice(b": ");
     let empty = to.len();
-    for said in request.fields.all(name).filter(|said| trusted && !said.is_empty()) {
+    for value in request.fields.all(name).filter(|value| trusted && !value.is_empty()) {
         if to.len() > empty {
             to.extend_from_slice(b", ");
         }
-        to.extend_from_slice(said);
+        to.extend_from_slice(value);
     }
     if has_element {
         if to.len() > empty {
@@ -63,8 +63,8 @@ fn list(
     }
 }
 
-/// What a trusted peer has said.
-fn said<'a>(request: &'a Request, trusted: bool, name: &str) -> Option<&'a [u8]> {
+/// A field of a trusted peer.
+fn trusted_field<'a>(request: &'a Request, trusted: bool, name: &str) -> Option<&'a [u8]> {
     if trusted { request.fields.get(name).filter(|value| !value.is_empty()) } else { None }
 }
 
@@ -75,7 +75,7 @@ fn line(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     to.extend_from_slice(b"\r\n");
 }
 
-/// The port that the client has asked for.
+/// The port that the client requested.
 fn port(request: &Request) -> &[u8] {
     let authority = request.authority();
     let digits = authority.iter().rev().take_while(|b| b.is_ascii_digit()).count();

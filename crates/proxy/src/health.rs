@@ -1,18 +1,18 @@
-//! Active health checks: each origin is asked for a page now and then, on a connection of its own.
+//! Active health checks: each origin is sent a request now and then, on a separate connection.
 
 use crate::connect::connect;
 use crate::receiver::land;
-use crate::response_head::Parser;
-use crate::stream::Stream;
 use crate::{Health, Upstreams};
+use h1::ResponseParser;
+use net::{Stream, Transport};
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Asks the origins how they are for as long as it is polled; waits for ever when no health checks are configured.
-/// One task in the process, on a `LocalRuntime`. An origin counts as healthy until it has been found not to be.
+/// Checks the origins for as long as it is polled; never returns, and does nothing if no health checks are configured. One
+/// task in the process, on a `LocalRuntime`. An origin counts as healthy until checks have failed.
 pub async fn check_health(upstreams: Arc<Upstreams>) {
     let health = upstreams.config.health.as_ref();
     let mut checks: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
@@ -21,7 +21,7 @@ pub async fn check_health(upstreams: Arc<Upstreams>) {
             checks.push(Box::pin(check(&upstreams, health, origin)));
         }
     }
-    // None of them ever ends.
+    // None of them ends.
     poll_fn(|cx| {
         for check in &mut checks {
             let _ = check.as_mut().poll(cx);
@@ -31,36 +31,36 @@ pub async fn check_health(upstreams: Arc<Upstreams>) {
     .await
 }
 
-/// Asks one origin, over and over.
+/// Checks one origin again and again.
 async fn check(upstreams: &Upstreams, health: &Health, origin: usize) {
-    let mut verdict = Verdict { good: true, doubts: 0 };
+    let mut verdict = Verdict { good: true, contrary: 0 };
     loop {
-        let answer = tokio::time::timeout(health.timeout, is_good(upstreams, health, origin)).await;
-        verdict.hear(answer.unwrap_or(false), health);
+        let checked = tokio::time::timeout(health.timeout, is_good(upstreams, health, origin)).await;
+        verdict.add(checked.unwrap_or(false), health);
         upstreams.checked(origin, verdict.good);
         tokio::time::sleep(health.interval).await;
     }
 }
 
-/// What the answers so far come to.
+/// The result of the checks so far.
 #[derive(Debug)]
 struct Verdict {
     good: bool,
-    /// Answers in a row that say otherwise.
-    doubts: u32,
+    /// Checks in a row with the other result.
+    contrary: u32,
 }
 
 impl Verdict {
-    fn hear(&mut self, good: bool, health: &Health) {
-        self.doubts = if good == self.good { 0 } else { self.doubts + 1 };
+    fn add(&mut self, good: bool, health: &Health) {
+        self.contrary = if good == self.good { 0 } else { self.contrary + 1 };
         let needed = if self.good { health.unhealthy } else { health.healthy };
-        if self.doubts > 0 && self.doubts >= needed {
-            *self = Verdict { good, doubts: 0 };
+        if self.contrary > 0 && self.contrary >= needed {
+            *self = Verdict { good, contrary: 0 };
         }
     }
 }
 
-/// Whether the origin answers with 200 to 399.
+/// Whether the origin responds with 200 to 399.
 async fn is_good(upstreams: &Upstreams, health: &Health, origin: usize) -> bool {
     let Ok(stream) = connect(upstreams, origin).await else { return false };
     let host = &upstreams.origins[origin].origin.authority;
@@ -79,7 +79,7 @@ async fn is_good(upstreams: &Upstreams, health: &Health, origin: usize) -> bool 
 async fn send(stream: &Stream, mut text: &[u8]) -> bool {
     poll_fn(|cx| {
         while !text.is_empty() {
-            match stream.try_write(&[IoSlice::new(text)]) {
+            match stream.try_write(&[IoSlice::new(text)], false) {
                 Ok(n) => text = &text[n..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if stream.poll_writable(cx).is_pending() {
@@ -96,7 +96,7 @@ async fn send(stream: &Stream, mut text: &[u8]) -> bool {
 
 /// The status of the final response, if there is one.
 async fn status(stream: &Stream, max_head: usize) -> Option<u16> {
-    let mut parser = Parser::new();
+    let mut parser = ResponseParser::new();
     let mut held = Vec::new();
     loop {
         match land(stream, |bytes| {
@@ -112,7 +112,7 @@ async fn status(stream: &Stream, max_head: usize) -> Option<u16> {
             Err(_) => return None,
         }
         while let Some(end) = parser.advance(&held, max_head).ok()? {
-            let head = std::mem::replace(&mut parser, Parser::new()).finish(&held[..end]);
+            let head = std::mem::replace(&mut parser, ResponseParser::new()).finish(&held[..end]);
             if head.status >= 200 {
                 return Some(head.status);
             }
@@ -130,21 +130,21 @@ mod tests {
     fn it_takes_several_answers_in_a_row() {
         let second = Duration::from_secs(1);
         let health = Health { path: "/".into(), interval: second, timeout: second, healthy: 2, unhealthy: 3 };
-        let mut verdict = Verdict { good: true, doubts: 0 };
-        let mut heard = |answers: &str| -> String {
+        let mut verdict = Verdict { good: true, contrary: 0 };
+        let mut after = |answers: &str| -> String {
             let hear = |answer| {
-                verdict.hear(answer == '+', &health);
+                verdict.add(answer == '+', &health);
                 if verdict.good { '+' } else { '-' }
             };
             answers.chars().map(hear).collect()
         };
-        assert_eq!(heard("+--+---"), "++++++-");
-        assert_eq!(heard("-+-++-"), "----++");
+        assert_eq!(after("+--+---"), "++++++-");
+        assert_eq!(after("-+-++-"), "----++");
         let never = Health { healthy: 0, unhealthy: 0, ..health };
-        let mut verdict = Verdict { good: true, doubts: 0 };
-        verdict.hear(true, &never);
+        let mut verdict = Verdict { good: true, contrary: 0 };
+        verdict.add(true, &never);
         assert!(verdict.good, "zero means one");
-        verdict.hear(false, &never);
+        verdict.add(false, &never);
         assert!(!verdict.good);
     }
 }

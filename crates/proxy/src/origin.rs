@@ -1,12 +1,12 @@
-//! Origins as people write them.
+//! Origins: parsing what is configured.
 
-use http::h1::syntax;
+use h1::syntax;
 use std::fmt;
 use std::path::PathBuf;
 
-/// What an origin is connected to by.
+/// Where an origin is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Place {
+pub(crate) enum Endpoint {
     /// A host, a name or an address without brackets, and a port.
     Tcp { host: String, port: u16, tls: bool },
     /// The path of a Unix socket.
@@ -16,10 +16,10 @@ pub(crate) enum Place {
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
-    pub(crate) place: Place,
-    /// What `Host` says: host and port as written.
+    pub(crate) endpoint: Endpoint,
+    /// The value of `Host`: host and port as written.
     pub(crate) authority: String,
-    /// In front of every path; without a slash at its end.
+    /// Put before every path; without a trailing slash.
     pub(crate) base: String,
     text: String,
 }
@@ -57,9 +57,9 @@ impl Origin {
         if port == 0 {
             return Err(wrong("port 0 cannot be connected to"));
         }
-        let place = Place::Tcp { host: host.to_owned(), port, tls };
+        let endpoint = Endpoint::Tcp { host: host.to_owned(), port, tls };
         Ok(Origin {
-            place,
+            endpoint,
             authority: authority.trim_end_matches(':').to_owned(),
             base: base_path(base).map_err(wrong)?,
             text: text.to_owned(),
@@ -68,7 +68,7 @@ impl Origin {
 
     /// Whether it is connected to by TLS.
     pub(crate) fn is_tls(&self) -> bool {
-        matches!(self.place, Place::Tcp { tls: true, .. })
+        matches!(self.endpoint, Endpoint::Tcp { tls: true, .. })
     }
 }
 
@@ -85,7 +85,7 @@ fn unix(text: &str, rest: &str) -> Result<Origin, &'static str> {
     if !path.starts_with('/') || name.is_empty() {
         return Err("the path of a Unix socket begins with /");
     }
-    // `unix:///path` is what those write who think of it as a URL.
+    // `unix:///path` is the same written as a URL.
     let path = format!("/{name}");
     if path.len() > 107 {
         return Err("the path of a Unix socket has at most 107 bytes");
@@ -95,7 +95,7 @@ fn unix(text: &str, rest: &str) -> Result<Origin, &'static str> {
     }
     let base = base_path(base)?;
     Ok(Origin {
-        place: Place::Unix(path.into()),
+        endpoint: Endpoint::Unix(path.into()),
         authority: "localhost".to_owned(),
         base,
         text: text.to_owned(),
@@ -128,13 +128,13 @@ fn split_port(authority: &str, default: u16) -> (&str, u16) {
 mod tests {
     use super::*;
 
-    fn tcp(host: &str, port: u16, tls: bool) -> Place {
-        Place::Tcp { host: host.into(), port, tls }
+    fn tcp(host: &str, port: u16, tls: bool) -> Endpoint {
+        Endpoint::Tcp { host: host.into(), port, tls }
     }
 
     #[test]
     fn origins_are_read() {
-        for (text, place, authority, base) in [
+        for (text, endpoint, authority, base) in [
             ("http://h", tcp("h", 80, false), "h", ""),
             ("https://h", tcp("h", 443, true), "h", ""),
             ("HTTP://h:8080/", tcp("h", 8080, false), "h:8080", ""),
@@ -143,15 +143,15 @@ mod tests {
             ("http://[::1]:81", tcp("::1", 81, false), "[::1]:81", ""),
             ("https://[::1]/x", tcp("::1", 443, true), "[::1]", "/x"),
             ("http://h:", tcp("h", 80, false), "h", ""),
-            ("unix:/run/a.sock", Place::Unix("/run/a.sock".into()), "localhost", ""),
-            ("unix:///run/a.sock", Place::Unix("/run/a.sock".into()), "localhost", ""),
-            ("unix:/run/a.sock:/base/", Place::Unix("/run/a.sock".into()), "localhost", "/base"),
-            ("unix:/run/a.sock:", Place::Unix("/run/a.sock".into()), "localhost", ""),
+            ("unix:/run/a.sock", Endpoint::Unix("/run/a.sock".into()), "localhost", ""),
+            ("unix:///run/a.sock", Endpoint::Unix("/run/a.sock".into()), "localhost", ""),
+            ("unix:/run/a.sock:/base/", Endpoint::Unix("/run/a.sock".into()), "localhost", "/base"),
+            ("unix:/run/a.sock:", Endpoint::Unix("/run/a.sock".into()), "localhost", ""),
         ] {
             let origin = Origin::parse(text).unwrap();
             assert_eq!(
-                (&origin.place, &*origin.authority, &*origin.base),
-                (&place, authority, base),
+                (&origin.endpoint, &*origin.authority, &*origin.base),
+                (&endpoint, authority, base),
                 "{text}"
             );
             assert_eq!(origin.to_string(), text);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_origin_is_explained() {
+    fn mistakes_are_explained() {
         for (text, why) in [
             ("", "scheme is missing"),
             ("example.org", "scheme is missing"),

@@ -1,18 +1,18 @@
-//! One thread's reverse proxy: which origin is asked, how often, and what becomes of failures.
+//! One thread's reverse proxy: which origin gets a request, and when it is retried.
 
 use crate::Upstreams;
 use crate::body::UpstreamBody;
 use crate::connect::connect;
-use crate::conversation::{Lost, Said, converse, poll_departure};
+use crate::conversation::{Answered, Lost, converse, poll_departure};
 use crate::pool::{Connection, Pool};
-use crate::receiver::{Asked, Received, Rest};
-use crate::request_head::{self, Asking, Framing};
+use crate::receiver::{Expected, Received, Rest};
+use crate::request_head::{self, OriginRequest};
 use crate::sender::Sender;
 use crate::tunnel::Tunnel;
 use crate::upstreams::{Active, NoOrigin};
-use handler::{Body, Client, Departure, Exchange, Failure, FailureKind, Incoming, Lent, Request, Response};
-use http::Timers;
-use http::h1::syntax;
+use h1::{body_framing, syntax};
+use handler::{After, Body, Client, Departure, Exchange, Failure, Fault, Incoming, Request, Response};
+use net::Timers;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,11 +22,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, spawn_local};
 
-/// Time between two looks at idle connections.
+/// Time between two checks of idle connections.
 const REAP: Duration = Duration::from_secs(1);
-
-/// Is told of each failure: the error log.
-pub type OnFailure = Box<dyn Fn(&Failure, &Request)>;
 
 /// A thread's connections to the origins of one configuration.
 pub struct Proxy {
@@ -36,7 +33,6 @@ pub struct Proxy {
 /// What the exchanges of a thread share.
 pub(crate) struct Local {
     pub(crate) upstreams: Arc<Upstreams>,
-    failed: OnFailure,
     pool: Pool,
     timers: Rc<Timers>,
     /// The task that runs `timers`.
@@ -46,8 +42,8 @@ pub(crate) struct Local {
     head: RefCell<Vec<u8>>,
 }
 
-/// An answer that has begun.
-struct Answered {
+/// A response that has begun, and its connection.
+struct Begun {
     received: Received,
     connection: Connection,
     origin: usize,
@@ -55,12 +51,11 @@ struct Answered {
 }
 
 impl Proxy {
-    /// A proxy without connections, for use on this thread's `LocalRuntime`. `failed` hears of each failure.
-    pub fn new(upstreams: Arc<Upstreams>, failed: OnFailure) -> Proxy {
+    /// A proxy without connections, for use on this thread's `LocalRuntime`.
+    pub fn new(upstreams: Arc<Upstreams>) -> Proxy {
         let pool = Pool::new(upstreams.origins.len(), upstreams.config.max_idle);
         let local = Local {
             upstreams,
-            failed,
             pool,
             timers: Timers::new(),
             ticking: Cell::new(None),
@@ -70,53 +65,46 @@ impl Proxy {
         Proxy { local: Rc::new(local) }
     }
 
-    /// Answers an exchange by an origin. `target` is the path and query for the upstream, beginning with `/` (or `*` of an
-    /// `OPTIONS`); the origin's base path is put in front of it. `Location` is passed on as it is.
+    /// Passes an exchange to an origin. `target` is path and query, beginning with `/` (or `*` of an `OPTIONS`); the origin's
+    /// base path is put before it. `Location` is passed on unchanged.
     pub async fn forward(&self, exchange: Exchange, target: Vec<u8>) -> Response {
-        let Exchange { request, mut incoming, client, trace: _ } = exchange;
-        match self.local.ask(&request, &mut incoming, &*client, &target).await {
-            Ok(answered) => self.local.response(answered, request),
-            Err(failure) => {
-                (self.local.failed)(&failure, &request);
-                failure.into_response()
-            }
-        }
+        self.ask(exchange, target).await.unwrap_or_else(Failure::into_response)
     }
 
-    /// The same for those who have to know why there is no response: they are told instead of `failed`.
+    /// Like [`Proxy::forward`], for callers that make a response of their own out of a failure.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no response.
     pub async fn ask(&self, exchange: Exchange, target: Vec<u8>) -> Result<Response, Failure> {
         let Exchange { request, mut incoming, client, trace: _ } = exchange;
-        let answered = self.local.ask(&request, &mut incoming, &*client, &target).await?;
-        Ok(self.local.response(answered, request))
+        let begun = self.local.ask(&request, &mut incoming, &*client, &target).await?;
+        Ok(self.local.response(begun))
     }
 }
 
 impl Local {
-    /// Asks origins until one has answered.
+    /// Sends the request to one origin after the other until one has answered.
     async fn ask(
         self: &Rc<Local>,
         request: &Request,
         incoming: &mut Incoming,
         client: &dyn Client,
         target: &[u8],
-    ) -> Result<Answered, Failure> {
+    ) -> Result<Begun, Failure> {
         let config = &self.upstreams.config;
         check(request, target)?;
-        let framing = Framing::of(incoming, request.method());
+        let framing = body_framing(incoming, request.method());
         let upgrade = request_head::upgrade(request, config, framing);
-        let asked =
-            Asked { is_head: request.method() == b"HEAD", upgrade, max_head: config.max_response_head };
+        let expected =
+            Expected { is_head: request.method() == b"HEAD", upgrade, max_head: config.max_response_head };
         let mut tried = Vec::new();
         let mut again = None;
         loop {
-            // Who has closed one idle connection may have closed them all.
+            // An origin that has closed one idle connection may have closed them all.
             let pooled = again.is_none();
             let origin = match again.take() {
                 Some(origin) => origin,
-                None => self.upstreams.pick(&tried).map_err(|why| self.nobody(why))?,
+                None => self.upstreams.pick(&tried).map_err(|why| self.no_origin(why))?,
             };
             let active = self.upstreams.count(origin);
             let kept = if pooled { self.pool.take(origin, Instant::now()) } else { None };
@@ -125,7 +113,7 @@ impl Local {
                 Some(connection) => connection,
                 None => match Box::pin(self.connect(origin, client)).await {
                     Ok(connection) => connection,
-                    Err(failure) if failure.kind == FailureKind::ClientGone => return Err(failure),
+                    Err(failure) if failure.fault == Fault::Client => return Err(failure),
                     Err(failure) => {
                         self.upstreams.failed(origin);
                         tried.push(origin);
@@ -141,22 +129,23 @@ impl Local {
             let mut head = self.head.take();
             head.clear();
             let state = &self.upstreams.origins[origin];
-            Asking { config, origin: &state.origin, request, target, framing, upgrade }.write(&mut head);
+            OriginRequest { config, origin: &state.origin, request, target, framing, upgrade }
+                .encode(&mut head);
             let sender = Sender::new(head, &self.head, incoming, framing);
-            match converse(config, &connection, sender, asked, client).await {
-                Ok(Said { mut received, whole }) => {
+            match converse(config, &connection, sender, expected, client).await {
+                Ok(Answered { mut received, whole }) => {
                     self.upstreams.succeeded(origin);
                     received.persistent &= whole;
                     connection.limit_idle(received.keep_alive);
-                    return Ok(Answered { received, connection, origin, active });
+                    return Ok(Begun { received, connection, origin, active });
                 }
-                Err(Lost { unheard, untouched, unanswered, .. })
-                    if reused && unanswered && (unheard || (untouched && request.is_idempotent())) =>
+                Err(Lost { unsent, untouched, unanswered, .. })
+                    if reused && unanswered && (unsent || (untouched && request.is_idempotent())) =>
                 {
                     again = Some(origin);
                 }
                 Err(lost) => {
-                    if lost.upstream {
+                    if lost.origin {
                         self.upstreams.failed(origin);
                     }
                     return Err(self.named(origin, lost.failure));
@@ -173,21 +162,22 @@ impl Local {
         })
         .await?;
         if !stream.is_quiet() {
-            let why = "closed or spoke before it was asked";
-            return Err(Failure::new(FailureKind::BadUpstream, why));
+            let why = "closed or sent something before the request";
+            return Err(Failure::app(502, why));
         }
         self.tick();
         Ok(Connection::new(stream, self.timers.register()))
     }
 
-    /// What the client gets.
-    fn response(self: &Rc<Local>, answered: Answered, request: Lent) -> Response {
-        let Answered { mut received, connection, origin, active } = answered;
+    /// The response for the client.
+    fn response(self: &Rc<Local>, begun: Begun) -> Response {
+        let Begun { mut received, connection, origin, active } = begun;
         let fields = std::mem::take(&mut received.fields);
         let status = received.status;
         if status == 101 {
             let io = Box::new(Tunnel::new(connection, received.first, active));
-            return Response { status, fields, body: Body::Tunnel { io, raw: false }, close: true };
+            let response = Response::new(status, fields, Body::Tunnel { io, raw: false });
+            return Response { after: After::EndStream, ..response };
         }
         let body = match received.rest {
             Rest::Done => {
@@ -198,12 +188,10 @@ impl Local {
             }
             _ => {
                 let local = self.clone();
-                Body::Stream(Box::new(UpstreamBody::new(
-                    local, origin, connection, received, request, active,
-                )))
+                Body::Stream(Box::new(UpstreamBody::new(local, origin, connection, received, active)))
             }
         };
-        Response { status, fields, body, close: false }
+        Response::new(status, fields, body)
     }
 
     /// Keeps a connection whose response has ended.
@@ -214,13 +202,13 @@ impl Local {
         }
     }
 
-    /// Tells of a failure inside a body.
-    pub(crate) fn broke(&self, origin: usize, failure: Failure, request: &Request) {
+    /// Counts a failure inside a body against the origin; the failure with the origin's name.
+    pub(crate) fn broke(&self, origin: usize, failure: Failure) -> Failure {
         self.upstreams.failed(origin);
-        (self.failed)(&self.named(origin, failure), request);
+        self.named(origin, failure)
     }
 
-    /// Has the timers run.
+    /// Starts the task that runs the timers.
     fn tick(&self) {
         let ticking = self.ticking.take().unwrap_or_else(|| {
             let timers = self.timers.clone();
@@ -230,22 +218,18 @@ impl Local {
     }
 
     fn named(&self, origin: usize, failure: Failure) -> Failure {
-        if failure.kind == FailureKind::ClientGone || failure.status() < 500 {
+        if failure.fault == Fault::Client {
             return failure;
         }
         let (name, origin) = (&self.upstreams.config.name, &self.upstreams.origins[origin].origin);
-        Failure::new(failure.kind, format!("{name}: {origin}: {}", failure.reason))
+        Failure { reason: format!("{name}: {origin}: {}", failure.reason).into(), ..failure }
     }
 
-    fn nobody(&self, why: NoOrigin) -> Failure {
+    fn no_origin(&self, why: NoOrigin) -> Failure {
         let name = &self.upstreams.config.name;
         match why {
-            NoOrigin::AllSick => {
-                Failure::new(FailureKind::NoUpstream, format!("{name}: health checks fail at every origin"))
-            }
-            NoOrigin::AllTried => {
-                Failure::new(FailureKind::UpstreamUnreachable, format!("{name}: every origin has been tried"))
-            }
+            NoOrigin::AllSick => Failure::busy(format!("{name}: health checks fail at every origin")),
+            NoOrigin::AllTried => Failure::app(502, format!("{name}: every origin has been tried")),
         }
     }
 }
@@ -258,7 +242,7 @@ impl Drop for Local {
     }
 }
 
-/// Closes idle connections in time, until there are none.
+/// Closes expired idle connections until there are none.
 async fn reap(local: Weak<Local>) {
     loop {
         tokio::time::sleep(REAP).await;
@@ -270,24 +254,22 @@ async fn reap(local: Weak<Local>) {
     }
 }
 
-/// Refuses what cannot be asked of an upstream.
+/// Refuses requests that cannot be passed to an origin.
 fn check(request: &Request, target: &[u8]) -> Result<(), Failure> {
     if request.method() == b"CONNECT" {
-        return Err(Failure::new(FailureKind::NotImplemented, "CONNECT is for forward proxies"));
+        return Err(Failure::client(501, "CONNECT is for forward proxies"));
     }
     let asterisk = target == b"*" && request.method() == b"OPTIONS";
     if !(asterisk || target.first() == Some(&b'/') && syntax::is_target(target)) {
-        return Err(Failure::new(FailureKind::BadRequest, "a target that cannot be passed on"));
+        return Err(Failure::client(400, "a target that cannot be passed on"));
     }
     Ok(())
 }
 
-/// Ready when nobody is there any more to answer to. Half of the client may still read.
+/// Ready when the client has gone. A half-closed client may still read.
 fn poll_gone(client: &dyn Client, cx: &mut std::task::Context<'_>) -> Poll<Failure> {
     match poll_departure(client, cx) {
-        Poll::Ready(Departure::Gone) => {
-            Poll::Ready(Failure::new(FailureKind::ClientGone, "the client went away"))
-        }
+        Poll::Ready(Departure::Gone) => Poll::Ready(Failure::client_gone("the client went away")),
         _ => Poll::Pending,
     }
 }

@@ -1,20 +1,23 @@
-//! A response on its way from an upstream: informational ones are passed on, the final head is judged.
+//! Receiving a response from an origin: informational ones are passed on, the final head is judged.
 //!
 //! Contract:
-//! 1. What has come behind the head is in [`Received`] or makes the connection unfit for another request; nothing is lost.
+//! 1. What follows the head is in [`Received`], or makes the connection unusable for another request; nothing is lost.
 //! 2. At most [`MAX_INTERIM`] informational responses, each within `max_response_head`.
 
-use crate::response_head::{Framing, Head, Mistake, Parser};
-use crate::stream::Stream;
 use bytes::Bytes;
-use handler::{BodyError, Client, Failure, FailureKind, Fields};
-use http::h1::chunked::{Bounds, Decoder};
+use h1::chunked::{Bounds, Decoder};
+use h1::{Framing, ResponseHead, ResponseParser};
+use handler::{BodyError, Client, Failure, Fields};
+use net::{Stream, Transport};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll, ready};
 
-/// Informational responses in front of a final one.
+/// What is wrong with a response.
+pub(crate) type Mistake = &'static str;
+
+/// Most informational responses before a final one.
 const MAX_INTERIM: usize = 64;
 /// Trailers are dropped; this bounds them.
 const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 16 << 10, max_trailers: 256 };
@@ -22,13 +25,13 @@ const BOUNDS: Bounds = Bounds { max_body: None, max_trailer_bytes: 16 << 10, max
 const SCRATCH: usize = 64 << 10;
 
 thread_local! {
-    /// Where bytes land; borrowed only inside one call.
-    static LANDING: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// The read buffer; borrowed only inside one call.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Reads once into this thread's buffer and shows the bytes to `take`.
+/// Reads once into this thread's buffer and passes the bytes to `take`.
 pub(crate) fn land<R>(stream: &Stream, take: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
-    LANDING.with(|buffer| {
+    BUFFER.with(|buffer| {
         let mut buffer = buffer.borrow_mut();
         if buffer.is_empty() {
             buffer.resize(SCRATCH, 0);
@@ -38,36 +41,36 @@ pub(crate) fn land<R>(stream: &Stream, take: impl FnOnce(&[u8]) -> R) -> io::Res
     })
 }
 
-/// What is still to come of a body.
+/// The rest of a body.
 #[derive(Debug)]
 pub(crate) enum Rest {
     /// Nothing.
     Done,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     Chunked(Box<Decoder>),
-    /// All until the connection ends.
+    /// Everything until the connection ends.
     Close,
-    /// Nothing more comes although it should.
+    /// It broke off.
     Broken(Failure),
 }
 
 impl Rest {
-    /// The upstream has broken the body off, or has sent what is none.
+    /// The origin broke the body off, or its coding is malformed.
     pub(crate) fn broken(why: impl Into<Cow<'static, str>>) -> Rest {
-        Rest::Broken(Failure::new(FailureKind::BadUpstream, why))
+        Rest::Broken(Failure::app(502, why))
     }
 }
 
-/// A final response as far as it has come.
+/// A final response as far as it has arrived.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) status: u16,
     pub(crate) fields: Fields,
-    /// What there is of the body, or of what follows a 101.
+    /// What has arrived of the body, or of what follows a 101.
     pub(crate) first: Bytes,
     pub(crate) rest: Rest,
-    /// The connection may be used again when the body has ended.
+    /// The connection may be reused when the body has ended.
     pub(crate) persistent: bool,
     pub(crate) keep_alive: Option<u64>,
 }
@@ -75,15 +78,15 @@ pub(crate) struct Received {
 /// Why there is no response.
 #[derive(Debug)]
 pub(crate) enum NoResponse {
-    /// The connection has ended; `true` when some bytes of a response had come.
+    /// The connection has ended; `true` if a part of a response had arrived.
     Closed(bool, Option<io::Error>),
-    /// It makes no sense.
+    /// It is malformed.
     Malformed(Mistake),
 }
 
-/// What the response is an answer to.
+/// What the request says about its response.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct Expected<'a> {
     pub(crate) is_head: bool,
     pub(crate) upgrade: Option<&'a [u8]>,
     pub(crate) max_head: usize,
@@ -91,37 +94,37 @@ pub(crate) struct Asked<'a> {
 
 /// The state between two packets.
 pub(crate) struct Receiver<'a> {
-    parser: Parser,
-    /// What has come of a head that is not complete.
+    parser: ResponseParser,
+    /// An incomplete head.
     held: Vec<u8>,
     interim: usize,
     begun: bool,
-    asked: Asked<'a>,
+    expected: Expected<'a>,
 }
 
 impl<'a> Receiver<'a> {
-    pub(crate) fn new(asked: Asked<'a>) -> Receiver<'a> {
-        Receiver { parser: Parser::new(), held: Vec::new(), interim: 0, begun: false, asked }
+    pub(crate) fn new(expected: Expected<'a>) -> Receiver<'a> {
+        Receiver { parser: ResponseParser::new(), held: Vec::new(), interim: 0, begun: false, expected }
     }
 
-    /// Ready with the final response, or when there will be none. `told` is set when an informational one has come.
+    /// Ready with the final response, or when there will be none. `informed` is set when an informational one has arrived.
     pub(crate) fn poll(
         &mut self,
         stream: &Stream,
         client: &dyn Client,
-        told: &mut bool,
+        informed: &mut bool,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Received, NoResponse>> {
         loop {
             ready!(stream.poll_readable(cx));
             let before = self.interim;
-            let looked = match land(stream, |bytes| self.take(bytes, client)) {
-                Ok(looked) => looked,
+            let parsed = match land(stream, |bytes| self.take(bytes, client)) {
+                Ok(parsed) => parsed,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                 Err(error) => Err(NoResponse::Closed(self.begun, Some(error))),
             };
-            *told |= self.interim != before;
-            if let Some(result) = looked.transpose() {
+            *informed |= self.interim != before;
+            if let Some(result) = parsed.transpose() {
                 return Poll::Ready(result);
             }
         }
@@ -133,7 +136,7 @@ impl<'a> Receiver<'a> {
         }
         self.begun = true;
         if self.held.is_empty() {
-            let used = match self.look(bytes, client)? {
+            let used = match self.parse(bytes, client)? {
                 Ok(received) => return Ok(Some(received)),
                 Err(used) => used,
             };
@@ -141,7 +144,7 @@ impl<'a> Receiver<'a> {
         } else {
             let mut held = std::mem::take(&mut self.held);
             held.extend_from_slice(bytes);
-            let used = match self.look(&held, client)? {
+            let used = match self.parse(&held, client)? {
                 Ok(received) => return Ok(Some(received)),
                 Err(used) => used,
             };
@@ -152,13 +155,14 @@ impl<'a> Receiver<'a> {
     }
 
     /// The final response at the front of `text`, or how much of it was informational ones.
-    fn look(&mut self, text: &[u8], client: &dyn Client) -> Result<Result<Received, usize>, NoResponse> {
+    fn parse(&mut self, text: &[u8], client: &dyn Client) -> Result<Result<Received, usize>, NoResponse> {
         let mut at = 0;
         loop {
-            let end = self.parser.advance(&text[at..], self.asked.max_head).map_err(NoResponse::Malformed)?;
+            let end =
+                self.parser.advance(&text[at..], self.expected.max_head).map_err(NoResponse::Malformed)?;
             let Some(end) = end else { return Ok(Err(at)) };
             let whole = &text[at..at + end];
-            let head = std::mem::replace(&mut self.parser, Parser::new()).finish(whole);
+            let head = std::mem::replace(&mut self.parser, ResponseParser::new()).finish(whole);
             at += end;
             if head.status >= 200 || head.status == 101 {
                 return self.settle(head, whole, &text[at..]).map(Ok).map_err(NoResponse::Malformed);
@@ -173,7 +177,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    fn settle(&self, head: Head, text: &[u8], behind: &[u8]) -> Result<Received, Mistake> {
+    fn settle(&self, head: ResponseHead, text: &[u8], behind: &[u8]) -> Result<Received, Mistake> {
         let mut received = Received {
             status: head.status,
             fields: Fields::from_parts(text.to_vec(), head.slots),
@@ -184,10 +188,10 @@ impl<'a> Receiver<'a> {
         };
         if head.status == 101 {
             let switched = head.upgrade.map(|span| span.slice(text)).unwrap_or_default();
-            return match self.asked.upgrade {
-                None => Err("101 (Switching Protocols) that nobody has asked for"),
+            return match self.expected.upgrade {
+                None => Err("101 (Switching Protocols) that was not requested"),
                 Some(asked) if !asked.eq_ignore_ascii_case(switched) => {
-                    Err("101 (Switching Protocols) to another protocol than was asked for")
+                    Err("101 (Switching Protocols) to another protocol than requested")
                 }
                 Some(_) => {
                     received.first = Bytes::copy_from_slice(behind);
@@ -196,8 +200,8 @@ impl<'a> Receiver<'a> {
                 }
             };
         }
-        if self.asked.is_head || matches!(head.status, 204 | 304) {
-            // What such a response says about a body is not about this connection, but not everybody knows that.
+        if self.expected.is_head || matches!(head.status, 204 | 304) {
+            // What such a response declares about a body does not concern this connection, but some servers send one.
             let announced =
                 head.status == 204 && !matches!(head.framing, Framing::Close | Framing::Length(0));
             received.persistent &= behind.is_empty() && !announced;

@@ -1,13 +1,13 @@
-//! Names to addresses: by the system's resolver, off the event loop, asked again every [`TTL`].
+//! Names to addresses: by the system's resolver, off the event loop, repeated every [`TTL`].
 
 use crate::Origin;
-use crate::origin::Place;
+use crate::origin::Endpoint;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an answer is used. The system's resolver does not tell the record's own time.
+/// How long a result is used. The system's resolver does not return the record's own TTL.
 const TTL: Duration = Duration::from_secs(30);
 
 /// The addresses of one origin.
@@ -17,25 +17,25 @@ pub(crate) enum Addresses {
     None,
     /// Written as an address.
     Literal(Arc<[SocketAddr]>),
-    /// A name with its last answer.
+    /// A name with its last result.
     Name { host: String, port: u16, last: Mutex<Option<(Instant, Arc<[SocketAddr]>)>> },
 }
 
 impl Addresses {
     pub(crate) fn new(origin: &Origin) -> Addresses {
-        match &origin.place {
-            Place::Unix(_) => Addresses::None,
-            Place::Tcp { host, port, .. } => match host.parse::<IpAddr>() {
+        match &origin.endpoint {
+            Endpoint::Unix(_) => Addresses::None,
+            Endpoint::Tcp { host, port, .. } => match host.parse::<IpAddr>() {
                 Ok(address) => Addresses::Literal([SocketAddr::new(address, *port)].into()),
                 Err(_) => Addresses::Name { host: host.clone(), port: *port, last: Mutex::default() },
             },
         }
     }
 
-    /// All addresses, families taking turns. An old answer is better than none: it is used when the resolver fails.
+    /// All addresses, with alternating families. If the resolver fails, the last result is used.
     ///
     /// # Errors
-    /// The resolver knows no address.
+    /// The resolver finds no address.
     pub(crate) async fn get(&self) -> io::Result<Arc<[SocketAddr]>> {
         let (host, port, last) = match self {
             Addresses::None => return Ok([].into()),
@@ -61,7 +61,7 @@ impl Addresses {
     }
 }
 
-/// Families take turns (RFC 8305 section 4), the resolver's first choice first.
+/// Alternates families (RFC 8305 section 4), the resolver's first choice first.
 fn alternate(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
     let (first, second): (Vec<_>, Vec<_>) = found.into_iter().partition(|a| a.is_ipv6() == first_is_v6);

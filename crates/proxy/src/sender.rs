@@ -1,16 +1,16 @@
-//! A request on its way to an upstream: its head, then its body at the pace of the slower side.
+//! Sending a request to an origin: its head, then its body at the pace of the slower side.
 
 use crate::pool::Connection;
-use crate::request_head::Framing;
 use bytes::Bytes;
+use h1::{Framing, chunk_size};
 use handler::{BodyError, Incoming};
-use http::Lane;
+use net::{Lane, Transport};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// Writes in one turn, so that other connections get theirs.
+/// Most writes in a turn, so that other connections are served.
 const ROUNDS: usize = 16;
 
 /// Why sending has ended early.
@@ -18,28 +18,28 @@ const ROUNDS: usize = 16;
 pub(crate) enum Unsent {
     /// The client's body did not arrive whole.
     Client(BodyError),
-    /// The upstream takes nothing any more; it may have answered all the same.
+    /// The origin accepts no more bytes; it may still have responded.
     Upstream,
-    /// It has taken nothing for `send_timeout`.
+    /// The origin has read nothing for `send_timeout`.
     Timeout,
 }
 
-/// What is sent, and how far.
+/// A request being sent.
 pub(crate) struct Sender<'a> {
-    /// The head, or the line in front of a chunk.
+    /// The head, or the line before a chunk.
     text: Vec<u8>,
-    /// Where the buffer of `text` goes when it is not needed any more.
+    /// Where the buffer of `text` is returned to.
     spare: &'a RefCell<Vec<u8>>,
     data: Bytes,
     /// What follows the data.
     tail: &'static [u8],
-    /// Bytes of the three that are out.
+    /// Bytes of the three that have been sent.
     sent: usize,
     incoming: &'a mut Incoming,
-    framing: Framing,
-    /// What the length still allows.
+    framing: Option<Framing>,
+    /// What is left of the declared length.
     left: u64,
-    /// The body has been asked for, and cannot be had a second time.
+    /// The body has been read from, and cannot be sent again.
     pub(crate) touched: bool,
     /// Something has been sent.
     pub(crate) begun: bool,
@@ -54,7 +54,7 @@ impl<'a> Sender<'a> {
         head: Vec<u8>,
         spare: &'a RefCell<Vec<u8>>,
         incoming: &'a mut Incoming,
-        framing: Framing,
+        framing: Option<Framing>,
     ) -> Sender<'a> {
         let mut sender = Sender {
             text: head,
@@ -62,24 +62,24 @@ impl<'a> Sender<'a> {
             data: Bytes::new(),
             tail: b"",
             sent: 0,
-            left: if let Framing::Length(length) = framing { length } else { 0 },
+            left: if let Some(Framing::Length(length)) = framing { length } else { 0 },
             framing,
             touched: false,
             begun: false,
-            body_done: matches!(framing, Framing::None | Framing::Length(0)),
+            body_done: matches!(framing, None | Some(Framing::Length(0))),
             done: false,
             stalled: false,
             incoming,
         };
-        // What is there goes out with the head, and stays there for a second time.
-        if let (Incoming::Ready(bytes), Framing::Length(_)) = (&*sender.incoming, framing) {
+        // A body that has arrived is sent with the head, and kept for a retry.
+        if let (Incoming::Ready(bytes), Some(Framing::Length(_))) = (&*sender.incoming, framing) {
             sender.data = bytes.clone();
             sender.body_done = true;
         }
         sender
     }
 
-    /// Ready when all is sent, or no more can be.
+    /// Ready when everything has been sent, or no more can be.
     pub(crate) fn poll(
         &mut self,
         connection: &Connection,
@@ -97,12 +97,12 @@ impl<'a> Sender<'a> {
             match ready!(poll_data(self.incoming, cx)) {
                 Some(Ok(data)) => self.queue(data)?,
                 Some(Err(error)) => return Poll::Ready(Err(Unsent::Client(error))),
-                None if matches!(self.framing, Framing::Length(_)) && self.left > 0 => {
+                None if matches!(self.framing, Some(Framing::Length(_))) && self.left > 0 => {
                     return Poll::Ready(Err(Unsent::Client(BodyError::Gone)));
                 }
                 None => {
                     self.body_done = true;
-                    if self.framing == Framing::Chunked {
+                    if self.framing == Some(Framing::Chunked) {
                         self.tail = b"0\r\n\r\n";
                     }
                 }
@@ -117,8 +117,8 @@ impl<'a> Sender<'a> {
             return Ok(());
         }
         match self.framing {
-            Framing::Chunked => {
-                self.text.extend_from_slice(format!("{:x}\r\n", data.len()).as_bytes());
+            Some(Framing::Chunked) => {
+                chunk_size(&mut self.text, data.len() as u64);
                 self.tail = b"\r\n";
             }
             _ => match self.left.checked_sub(data.len() as u64) {
@@ -168,14 +168,14 @@ impl<'a> Sender<'a> {
 
     fn write(&self, connection: &Connection) -> io::Result<usize> {
         let mut skip = self.sent;
-        let mut parts = [&self.text[..], &self.data, self.tail].map(|part| {
+        let parts = [&self.text[..], &self.data, self.tail].map(|part| {
             let n = skip.min(part.len());
             skip -= n;
             IoSlice::new(&part[n..])
         });
         let first = parts.iter().position(|part| !part.is_empty()).unwrap_or(0);
         let last = parts.iter().rposition(|part| !part.is_empty()).unwrap_or(0);
-        connection.stream.try_write(&parts.as_mut_slice()[first..=last])
+        connection.stream.try_write(&parts.as_slice()[first..=last], false)
     }
 
     fn poll_stalled(&mut self, connection: &Connection, timeout: Duration) -> Poll<Result<(), Unsent>> {

@@ -1,15 +1,14 @@
-//! The upstream's end of a connection that was upgraded.
+//! The origin's end of a tunnel.
 
 use crate::pool::Connection;
-use crate::stream::Stream;
 use crate::upstreams::Active;
 use bytes::{Buf, Bytes};
-use handler::TunnelEnd;
+use net::{Stream, Transport, TunnelEnd};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
-/// A stream, with what has come of it behind the response head.
+/// A stream, with the bytes that followed its response head.
 pub(crate) struct Tunnel {
     stream: Stream,
     first: RefCell<Bytes>,
@@ -45,7 +44,7 @@ impl TunnelEnd for Tunnel {
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.try_write(&[IoSlice::new(bytes)])
+        self.stream.try_write(&[IoSlice::new(bytes)], false)
     }
 
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

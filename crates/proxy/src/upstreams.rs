@@ -1,9 +1,9 @@
-//! The origins of a reverse proxy, and how they are: what all front threads share.
+//! The origins of a reverse proxy and their health, shared by all front threads.
 //!
 //! Contract:
-//! 1. An origin that has failed [`FAILURES`] times in a row gets no requests for [`OUT`], then one to see whether it is back.
-//!    That is a preference among several: when all are out, they are used all the same.
-//! 2. An origin that health checks have found bad gets none at all.
+//! 1. An origin that has failed [`FAILURES`] times in a row gets no requests for [`OUT`], then one as a probe. That is a
+//!    preference: if all have failed, they are used anyway.
+//! 2. An origin whose health checks fail gets no requests.
 
 use crate::resolve::Addresses;
 use crate::{Balance, Config, Origin, tls};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Failures in a row after which an origin gets no more requests for a while.
 const FAILURES: u32 = 3;
-/// How long that is.
+/// How long it gets none.
 const OUT: Duration = Duration::from_secs(10);
 
 /// The origins of a reverse proxy with their configuration, health and counters.
@@ -25,30 +25,30 @@ pub struct Upstreams {
     started: Instant,
 }
 
-/// One origin and how it is.
+/// One origin and its state.
 pub(crate) struct OriginState {
     pub(crate) origin: Origin,
     pub(crate) addresses: Addresses,
     active: AtomicUsize,
     failed_in_a_row: AtomicU32,
-    /// Milliseconds since `started` until which it gets no requests; 0 when it is in.
+    /// Milliseconds since `started` until which it gets no requests; 0 if it may.
     out_until: AtomicU64,
-    /// What active health checks say.
+    /// The result of active health checks.
     sick: AtomicBool,
     requests: AtomicU64,
     failures: AtomicU64,
 }
 
-/// What has been counted of one origin.
+/// Counters of one origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginCounts {
     /// The origin as it was written.
     pub origin: String,
-    /// Requests under way, tunnels among them.
+    /// Requests in progress, tunnels included.
     pub active: usize,
-    /// Requests that it was given.
+    /// Requests sent to it.
     pub requests: u64,
-    /// Those of them that it failed to answer.
+    /// Those that failed.
     pub failures: u64,
     /// Whether it gets requests now.
     pub available: bool,
@@ -57,14 +57,14 @@ pub struct OriginCounts {
 /// Why there is no origin for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoOrigin {
-    /// Health checks have found all of them bad.
+    /// Health checks fail at all of them.
     AllSick,
-    /// Those that there are have been tried.
+    /// All have been tried.
     AllTried,
 }
 
 impl Upstreams {
-    /// Origins that have not been asked anything yet.
+    /// Origins without requests so far.
     ///
     /// # Errors
     /// No origin; certificates for TLS that cannot be read. The text begins with the configuration's name.
@@ -79,7 +79,7 @@ impl Upstreams {
         Ok(Arc::new(Upstreams::prepared(config, tls)))
     }
 
-    /// The same with TLS that is ready.
+    /// The same with a TLS configuration.
     pub(crate) fn prepared(config: Config, tls: Option<Arc<rustls::ClientConfig>>) -> Upstreams {
         let origins = config.origins.iter().cloned().map(OriginState::new).collect();
         Upstreams { config, origins, tls, turn: AtomicUsize::new(0), started: Instant::now() }
@@ -90,7 +90,7 @@ impl Upstreams {
         &self.config
     }
 
-    /// What has been counted, in the order of the configuration.
+    /// The counters, in the order of the configuration.
     pub fn counts(&self) -> Vec<OriginCounts> {
         let now = self.now();
         let count = |state: &OriginState| OriginCounts {
@@ -103,7 +103,7 @@ impl Upstreams {
         self.origins.iter().map(count).collect()
     }
 
-    /// The origin for a request that has been tried at `tried`.
+    /// The origin for a request that has failed at `tried`.
     pub(crate) fn pick(&self, tried: &[usize]) -> Result<usize, NoOrigin> {
         let count = self.origins.len();
         if count == 1 {
@@ -137,7 +137,7 @@ impl Upstreams {
         Active { upstreams: self.clone(), origin }
     }
 
-    /// The origin has answered.
+    /// The origin has responded.
     pub(crate) fn succeeded(&self, origin: usize) {
         let state = &self.origins[origin];
         if state.failed_in_a_row.load(Relaxed) != 0 {
@@ -146,7 +146,7 @@ impl Upstreams {
         }
     }
 
-    /// The origin could not be reached, or has not answered as it should.
+    /// The origin could not be reached, or has not responded properly.
     pub(crate) fn failed(&self, origin: usize) {
         let state = &self.origins[origin];
         state.failures.fetch_add(1, Relaxed);
@@ -155,12 +155,12 @@ impl Upstreams {
         }
     }
 
-    /// What health checks have found.
+    /// Sets the result of health checks.
     pub(crate) fn checked(&self, origin: usize, healthy: bool) {
         self.origins[origin].sick.store(!healthy, Relaxed);
     }
 
-    /// Milliseconds since the beginning; at least 1.
+    /// Milliseconds since `started`; at least 1.
     fn now(&self) -> u64 {
         self.started.elapsed().as_millis() as u64 + 1
     }
@@ -184,7 +184,7 @@ impl OriginState {
         self.out_until.load(Relaxed) > now
     }
 
-    /// Whether it may have a request. When its time out has just passed it may have one, which this claims.
+    /// Whether it may get a request. When its pause has just ended it may get one, which this claims.
     fn is_in_or_claimed(&self, now: u64) -> bool {
         let until = self.out_until.load(Relaxed);
         until == 0
@@ -196,7 +196,7 @@ impl OriginState {
     }
 }
 
-/// A request counts as under way until this is dropped.
+/// A request counts as in progress until this is dropped.
 pub(crate) struct Active {
     upstreams: Arc<Upstreams>,
     origin: usize,
@@ -264,7 +264,7 @@ mod tests {
         assert!((0..2).any(|_| two.pick(&[]) == Ok(0)));
         let one = upstreams(1, Balance::RoundRobin);
         (0..9).for_each(|_| one.failed(0));
-        assert_eq!(one.pick(&[]), Ok(0), "there is nobody else");
+        assert_eq!(one.pick(&[]), Ok(0), "there is no other");
     }
 
     #[test]

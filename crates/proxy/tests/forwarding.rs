@@ -277,7 +277,7 @@ fn another_origin_is_tried_when_one_cannot_be_reached() {
     assert_eq!((counts[0].failures, counts[0].available, counts[1].requests), (3, false, 6));
     let front = Front::start(Config { retries: 0, ..config(&origins) });
     assert_eq!(front.connect().get("/").status, 502);
-    assert!(front.has_noted("cannot connect"));
+    assert!(front.has_noted("cannot connect"), "{:?}", front.log);
     let front = Front::start(config(&[format!("http://{down}"), "unix:/nonexistent/x.sock".into()]));
     assert_eq!(front.connect().get("/").status, 502);
     assert!(front.has_noted("test: unix:/nonexistent/x.sock: cannot connect"), "{:?}", front.log);
@@ -295,7 +295,7 @@ fn names_are_resolved_and_connecting_has_its_time() {
     let full = socket_that_is_full();
     let front = Front::start(config(&[format!("http://{}", full.0)]));
     assert_eq!(front.connect().get("/").status, 504);
-    assert!(front.has_noted("connect_timeout"));
+    assert!(front.has_noted("connect_timeout"), "{:?}", front.log);
 }
 
 /// A listener without room, and what fills it.
@@ -481,7 +481,7 @@ fn health_checks_take_origins_out_and_back() {
     front.eventually("it is out", |f| !f.upstreams.counts()[0].available);
     let answer = front.connect().get("/");
     assert_eq!((answer.status, answer.field("retry-after")), (503, Some("1")));
-    assert!(front.has_noted("health checks"));
+    assert!(front.has_noted("health checks"), "{:?}", front.log);
     well.store(true, Ordering::SeqCst);
     front.eventually("it is back", |f| f.upstreams.counts()[0].available);
     assert_eq!(front.connect().get("/").status, 200);

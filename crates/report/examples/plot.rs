@@ -1,6 +1,5 @@
-//! A plot from JSON: `cargo run -p report --example plot < plot.json > plot.svg`; with `--page`, a page from JSON.
-//!
-//! The shapes are those of `report::Plot` and `report::Page`, described in `crates/report/README.md`.
+//! Draws a plot from JSON: `cargo run -p report --example plot < plot.json > plot.svg`; with `--page`, a page.
+//! The JSON has the structure of `report::Plot` and `report::Page`; see `crates/report/README.md`.
 
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
-//! Figures: rounding, thousands, and steps that look round.
+//! Number formatting: rounding, thousands separators, and round steps.
 
-/// Beyond these a figure is told with a power of ten.
+/// Beyond these, numbers are shown with a power of ten.
 const LARGEST_WRITTEN_OUT: f64 = 1e15;
 const SMALLEST_WRITTEN_OUT: f64 = 1e-4;
 
@@ -23,7 +23,7 @@ pub(crate) fn significant(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// With a fixed number of decimals, thousands apart.
+/// A fixed number of decimals, with thousands separators.
 pub(crate) fn grouped(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -39,12 +39,12 @@ pub(crate) fn grouped(value: f64, decimals: usize) -> String {
     shown + rest
 }
 
-/// Which steps look round.
+/// Which steps are round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Steps {
     /// 1, 2, 5, 10… times this.
     Decimal(f64),
-    /// The same, from 1.
+    /// The same, at least 1.
     Whole,
     /// Seconds, minutes, hours.
     Time,
@@ -72,7 +72,7 @@ impl Steps {
 
 fn decimal(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
-    // A hair of tolerance, or 0.1 / 0.1 would count as more than one.
+    // With a small tolerance, because 0.1 / 0.1 could count as more than one.
     let rest = rough / power * (1.0 - 1e-9);
     power * [1.0, 2.0, 5.0].into_iter().find(|step| *step >= rest).unwrap_or(10.0)
 }

@@ -1,20 +1,20 @@
-//! Writes markup that is well-formed as XML and reads the same as HTML. Elements close by construction, and every text
-//! and attribute is escaped here and nowhere else.
+//! Writes markup that is well-formed XML and reads the same as HTML. Elements are closed by construction, and texts and
+//! attributes are escaped only here.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
-/// A text under construction.
+/// Markup under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Markup {
     text: String,
 }
 
-/// Attributes of an element: names are ours, values may be anybody's.
+/// Attributes of an element: names are our own, values are untrusted.
 pub(crate) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
 impl Markup {
-    /// An element around whatever `content` writes.
+    /// Writes an element around what `content` writes.
     pub fn within(
         &mut self,
         name: &'static str,
@@ -27,33 +27,33 @@ impl Markup {
         let _ = write!(self.text, "</{name}>");
     }
 
-    /// An element with a text.
+    /// Writes an element with a text.
     pub fn element(&mut self, name: &'static str, attributes: Attributes<'_>, text: &str) {
         self.within(name, attributes, |markup| markup.text(text));
     }
 
-    /// An element without content. HTML closes only its own void elements and those of SVG this way.
+    /// Writes an element without content. In HTML, only void elements and those of SVG may be closed this way.
     pub fn empty(&mut self, name: &'static str, attributes: Attributes<'_>) {
         self.open(name, attributes);
         self.text.push_str("/>");
     }
 
-    /// A text.
+    /// Writes a text.
     pub fn text(&mut self, text: &str) {
         self.text.push_str(&escape(text));
     }
 
-    /// A document type, a style sheet or a script of our own, which holds no `<` and no `&`.
+    /// Writes a document type, style sheet or script of our own, without `<` and `&`.
     pub fn verbatim(&mut self, text: &'static str) {
         self.text.push_str(text);
     }
 
-    /// What another `Markup` has written.
+    /// Appends other markup.
     pub fn append(&mut self, other: &Markup) {
         self.text.push_str(&other.text);
     }
 
-    /// The whole text.
+    /// The complete markup.
     pub fn finish(self) -> String {
         self.text
     }
@@ -66,7 +66,7 @@ impl Markup {
     }
 }
 
-/// The text with what XML or HTML would take for something else replaced, including characters that XML forbids.
+/// Escapes characters special in XML or HTML, and replaces those that XML forbids.
 fn escape(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| replacement(c).is_none()) {
         return Cow::Borrowed(text);
@@ -81,7 +81,7 @@ fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// XML 1.0, 2.2: which characters there are.
+/// XML 1.0, 2.2: allowed characters.
 fn replacement(c: char) -> Option<&'static str> {
     match c {
         '<' => Some("&lt;"),
@@ -91,7 +91,7 @@ fn replacement(c: char) -> Option<&'static str> {
         '\'' => Some("&#39;"),
         '\t' | '\n' => None,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => Some("\u{fffd}"),
-        // They would turn round what follows, outside their own text too.
+        // Bidirectional overrides would affect the text after them, even outside their element.
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => Some("\u{fffd}"),
         _ => None,
     }
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_leaves_its_place(text in any::<String>()) {
+        fn no_text_leaves_its_element(text in any::<String>()) {
             let written = document(&text);
             let read = roxmltree::Document::parse(&written).expect("well-formed");
             let paragraph = read.root_element();

@@ -1,125 +1,125 @@
-//! What a page consists of, from its title to its foot. Plain data: whoever has something to report fills it in, and
-//! `Page::to_html` does the rest. Every text is plain text; nothing in it is taken for markup.
+//! The parts of a page, from title to footer. Plain data: callers fill it in, and `Page::to_html` renders it. All texts
+//! are plain text, never markup.
 
 use serde::{Deserialize, Serialize};
 
 use crate::plot::Plot;
 
-/// A whole page.
+/// A page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Page {
-    /// What it is about, in a few words: the heading, and the title of the window.
+    /// The subject in a few words: heading and window title.
     pub title: String,
     /// Where, when, with what; a line under the title.
     pub subtitle: String,
-    /// The figures that matter most; three to six.
+    /// The most important values; three to six.
     pub lead: Vec<KeyFigure>,
-    /// The parts of the page, in order.
+    /// The sections of the page.
     pub sections: Vec<Section>,
-    /// The last line: which program wrote it, when.
+    /// The last line: which program wrote it, and when.
     pub foot: String,
-    /// Loads itself anew after so many seconds; 0 is never. For live pages.
+    /// Reload interval in seconds, for live pages; 0 is never.
     pub refresh_seconds: u32,
 }
 
-/// A large figure at the top.
+/// A large number at the top.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyFigure {
-    /// What it is: `99 % answered within`.
+    /// What it is: `99th percentile`.
     pub label: String,
-    /// The figure with its unit: `412 ms`.
+    /// The value with its unit: `412 ms`.
     pub value: String,
-    /// What to make of it: `limit: 200 ms`.
+    /// A remark: `limit: 200 ms`.
     #[serde(default)]
     pub note: String,
-    /// Whether it is good news or bad; also said by a sign, never by colour alone.
+    /// Whether it is good or bad; also shown by a symbol, never by colour alone.
     #[serde(default)]
     pub verdict: Verdict,
 }
 
-/// Good news or bad.
+/// Good or bad.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Just a figure.
+    /// Neither.
     #[default]
     Neutral,
-    /// As it should be.
+    /// Good.
     Good,
-    /// To be looked at.
+    /// Needs attention.
     Warning,
     /// A limit was missed.
     Bad,
 }
 
-/// A part with a heading.
+/// A section with a heading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Section {
     /// The heading.
     pub title: String,
-    /// What the reader should see in it, in a sentence or two. A blank line begins a new paragraph.
+    /// What the reader should see in it, in a sentence or two. A blank line starts a new paragraph.
     pub text: String,
-    /// What it shows.
+    /// The contents.
     pub blocks: Vec<Block>,
 }
 
-/// Something shown.
+/// A block of a section.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "a page has a few dozen; boxes would burden every caller")]
 pub enum Block {
-    /// A plot, with its data as a table behind a fold.
+    /// A plot, with its data as a collapsed table.
     Plot(Plot),
-    /// Two or more plots, side by side where there is room.
+    /// Several plots, side by side if there is room.
     Plots(Vec<Plot>),
-    /// Rows and columns.
+    /// A table.
     Table(Table),
-    /// Paragraphs, divided by blank lines.
+    /// Paragraphs, separated by blank lines.
     Text(String),
     /// A list of remarks.
     Notes(Vec<String>),
     /// Names and values.
     KeyValues(Vec<(String, String)>),
-    /// Text to be copied, such as a command or lines of a file; breaks and spaces are kept.
+    /// Preformatted text to copy, such as a command or lines of a file.
     Code(String),
 }
 
-/// Rows and columns of finished texts.
+/// A table of formatted texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
-    /// What it shows; may be empty.
+    /// The caption; may be empty.
     pub caption: String,
-    /// Headings; a unit belongs here rather than into each cell.
+    /// The columns; units belong into their titles rather than into each cell.
     pub columns: Vec<Column>,
-    /// Cells in the order of `columns`; missing ones stay empty, surplus ones are left out.
+    /// Cells in the order of `columns`; missing ones stay empty, surplus ones are ignored.
     pub rows: Vec<Vec<String>>,
-    /// Rows (from 0) that stand out, such as the one recommended.
+    /// Highlighted rows (from 0), such as the recommended one.
     pub marked: Vec<usize>,
 }
 
-/// The head of a column.
+/// A column.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// The heading.
+    /// The title.
     pub title: String,
-    /// Whether it holds figures, which stand at the right.
+    /// Whether it contains numbers, which are right-aligned.
     #[serde(default)]
     pub numeric: bool,
 }
 
 impl Column {
-    /// A column of words.
+    /// A column of text.
     #[must_use]
     pub fn text(title: impl Into<String>) -> Column {
         Column { title: title.into(), numeric: false }
     }
 
-    /// A column of figures.
+    /// A column of numbers.
     #[must_use]
     pub fn number(title: impl Into<String>) -> Column {
         Column { title: title.into(), numeric: true }

@@ -1,4 +1,4 @@
-//! Pages and plots from JSON: the shape is that of the types, and an error says where in it.
+//! Reads pages and plots from JSON. The structure is that of the types; errors contain the location.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 use crate::page::Page;
 use crate::plot::Plot;
 
-/// Why a text is no page or plot.
+/// Why a text is not a page or plot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
-    /// Where in the data: `lines.lines[0].points[3]`; `.` is the whole.
+    /// Path in the data: `lines.lines[0].points[3]`; `.` is the root.
     pub path: String,
-    /// What is wrong there, with the line and column of the text.
+    /// The problem, with line and column of the text.
     pub problem: String,
 }
 
@@ -31,7 +31,7 @@ impl std::error::Error for ReadError {}
 /// Reads a plot, such as `{"lines": {"title": "…", "lines": [{"name": "p99", "points": [[0, 12.5], [1, 13]]}]}}`.
 ///
 /// # Errors
-/// When it is no JSON, a name is unknown or missing, or a value has the wrong type.
+/// If it is not JSON, a name is unknown or missing, or a value has the wrong type.
 pub fn read_plot(json: &str) -> Result<Plot, ReadError> {
     read(json)
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_and_what() {
+    fn errors_contain_location_and_problem() {
         assert_eq!(
             refusal(r#"{"lines": {"lines": [{"name": "p99", "points": [[0, "12"]]}]}}"#),
             "lines.lines[0].points[0][1]: invalid type: string \"12\", expected f64 at line 1 column 56"

@@ -1,37 +1,37 @@
-//! What a figure measures, and so how it is written: with a unit, at most three significant digits, thousands apart.
+//! Units of values, which determine the format: with a unit, at most three significant digits, thousands separators.
 
 use serde::{Deserialize, Serialize};
 
 use crate::figure::{Steps, grouped, significant};
 
-/// The measure of a figure. Values are always in the unit named; how they are shown follows from their size.
+/// The unit of a value. Values are always in the unit named; the displayed unit follows from their size.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// A plain number: `12,300`, `0.25`.
     #[default]
     Number,
-    /// How many; ticks are whole numbers.
+    /// A count; ticks are whole numbers.
     Count,
     /// Milliseconds, shown as `250 µs`, `12.3 ms`, `1.5 s`.
     Milliseconds,
-    /// Seconds of a clock that started with the run, shown as `30 s`, `2 min`, `1:30 min`, `1 h`.
+    /// Seconds since the start of the run, shown as `30 s`, `2 min`, `1:30 min`, `1 h`.
     Seconds,
-    /// Seconds since 1970, shown as `14:05` or `14:05:30`, in UTC; add the zone's offset to the value for another zone.
+    /// Seconds since 1970, shown as `14:05` or `14:05:30`, in UTC; add the offset of another time zone to the value.
     Clock,
     /// Bytes, shown as `512 KiB`, `64 MiB`.
     Bytes,
-    /// A part of one, shown as `42 %`.
+    /// A fraction of 1, shown as `42 %`.
     Fraction,
     /// Events per second, shown as `12,300/s`.
     PerSecond,
     /// Events per minute, shown as `375/min`.
     PerMinute,
-    /// Any other, written behind the number: `cores`.
+    /// Any other unit, written after the number: `cores`.
     Named(String),
 }
 
-/// How large values are told: the largest that is not above the value; each with what one of it is in the base unit.
+/// Units for large values: the largest that does not exceed the value is used; each with its size in the base unit.
 const TIMES: [(f64, &str); 5] =
     [(60_000.0, " min"), (1000.0, " s"), (1.0, " ms"), (1e-3, " µs"), (1e-6, " ns")];
 const SIZES: [(f64, &str); 5] = [
@@ -41,11 +41,11 @@ const SIZES: [(f64, &str); 5] = [
     (1024.0, " KiB"),
     (1.0, " B"),
 ];
-/// Below this many of a unit the next smaller one is used: `90 s`, not `1.5 min`.
+/// Below this many of a unit, the next smaller one is used: `90 s`, not `1.5 min`.
 const MINUTES_FROM: f64 = 600_000.0;
 
 impl Unit {
-    /// The value as it stands alone: `12.3 ms`. What is not finite is a dash.
+    /// The value as text: `12.3 ms`. Values that are not finite are a dash.
     #[must_use]
     pub fn show(&self, value: f64) -> String {
         if !value.is_finite() {
@@ -62,13 +62,13 @@ impl Unit {
         }
     }
 
-    /// What one of the shown unit is in the base unit, for values up to `largest`, and its sign.
+    /// The displayed unit for values up to `largest`: its size in the base unit, and its symbol.
     pub(crate) fn one(&self, largest: f64) -> (f64, String) {
         let of = |list: &[(f64, &str)]| {
             let fits = |&&(one, _): &&(f64, &str)| {
                 if one == 60_000.0 { largest >= MINUTES_FROM } else { largest >= one }
             };
-            // What is smaller than the smallest is told in the smallest; nothing at all in the base unit.
+            // Values below the smallest unit use that unit; 0 uses the base unit.
             let base = list.iter().find(|(one, _)| *one == 1.0);
             let smallest = if largest == 0.0 { base } else { list.last() };
             list.iter()
@@ -87,13 +87,13 @@ impl Unit {
         }
     }
 
-    /// The same for ticks. A part of a GiB is no round number of MiB, so bytes are told in the larger unit only when
+    /// The same for ticks. Fractions of a GiB are not round numbers of MiB, so a larger unit of bytes is used only if
     /// there are several.
     fn tick_one(&self, largest: f64) -> (f64, String) {
         if *self == Unit::Bytes && largest > 4096.0 { self.one(largest / 4.0) } else { self.one(largest) }
     }
 
-    /// The label of a tick on an axis with this step that reaches to `largest`: all ticks are told in one unit.
+    /// The label of a tick on an axis with this step that reaches to `largest`: all ticks use the same unit.
     pub(crate) fn tick(&self, value: f64, step: f64, largest: f64) -> String {
         match self {
             Unit::Seconds => elapsed(value, largest, step % 60.0 != 0.0),
@@ -101,7 +101,7 @@ impl Unit {
             _ if value == 0.0 => "0".to_owned(),
             _ => {
                 let (one, suffix) = self.tick_one(largest);
-                // The unit of a name stands at the axis, where there is room.
+                // The name of the unit is at the axis, where there is room.
                 let suffix = if matches!(self, Unit::Named(_)) { String::new() } else { suffix };
                 let decimals = (-(step / one).log10().floor()).clamp(0.0, 12.0);
                 if (largest / one) < 1e9 {
@@ -113,7 +113,7 @@ impl Unit {
         }
     }
 
-    /// Steps that look round in this unit, for an axis that reaches to `largest`.
+    /// Round steps in this unit, for an axis that reaches to `largest`.
     pub(crate) fn steps(&self, largest: f64) -> Steps {
         match self {
             Unit::Seconds | Unit::Clock => Steps::Time,
@@ -122,15 +122,15 @@ impl Unit {
         }
     }
 
-    /// The label of a tick that is told in its own unit, as on a log scale.
+    /// The label of a tick with its own unit, as on a log scale.
     pub(crate) fn alone(&self, value: f64) -> String {
         if matches!(self, Unit::Named(_)) { significant(value) } else { self.show(value) }
     }
 
-    /// What is measured and the unit of figures that stand without it: `memory in MiB`, `transactions per second`.
+    /// The quantity and the unit of numbers shown without unit: `memory in MiB`, `transactions per second`.
     pub(crate) fn words(&self, measure: &str, largest: f64) -> String {
         match (self, self.one(largest).1.trim()) {
-            // It is said already.
+            // The measure already contains it.
             (_, unit) if !unit.is_empty() && measure.ends_with(unit) => measure.to_owned(),
             (Unit::PerSecond, _) => format!("{measure} per second"),
             (Unit::PerMinute, _) => format!("{measure} per minute"),
@@ -150,7 +150,7 @@ impl Unit {
     }
 }
 
-/// A length of time; `exact` adds the seconds to minutes. `largest` decides what it is told in.
+/// A duration; `exact` adds the seconds to minutes. `largest` determines the unit.
 fn elapsed(seconds: f64, largest: f64, exact: bool) -> String {
     let sign = if seconds < 0.0 { "−" } else { "" };
     let (length, largest) = (seconds.abs(), largest.abs());

@@ -1,7 +1,8 @@
 //! Serves one handler file, for profiling without the rest of the program: `serve FILE [ADDRESS]`.
 
 use handler::{Exchange, Handler, Peer, PeerAddr, Response};
-use http::{Context, Timers, h1};
+use http::{Context, one};
+use net::Timers;
 use script::{Hops, Limits, Next, Plan, Route, Script, Source};
 use std::future::Future;
 use std::pin::Pin;
@@ -12,23 +13,23 @@ use tokio::net::TcpListener;
 
 struct Serve(Rc<Script>);
 
-struct Nobody;
+struct NoNext;
 
-impl Next for Nobody {
-    fn answer(self: Rc<Self>, _: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+impl Next for NoNext {
+    fn respond(self: Rc<Self>, _: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
         Box::pin(std::future::ready(Response::text(404, "text/plain", "404 Not Found\n")))
     }
 
-    fn again(self: Rc<Self>, exchange: Exchange, _: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
-        self.answer(exchange)
+    fn reprocess(self: Rc<Self>, exchange: Exchange, _: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        self.respond(exchange)
     }
 }
 
 impl Handler for Serve {
     async fn handle(&self, exchange: Exchange) -> Response {
         match self.0.route(&exchange.request) {
-            Some(route) => self.0.handle(route, exchange, Rc::new(Nobody), Hops::default()).await,
-            None => Rc::new(Nobody).answer(exchange).await,
+            Some(route) => self.0.handle(route, exchange, Rc::new(NoNext), Hops::default()).await,
+            None => Rc::new(NoNext).respond(exchange).await,
         }
     }
 }
@@ -54,8 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             heap: 1 << 30,
             temp_dir: std::env::temp_dir(),
         };
-        let failed = |failure: &handler::Failure, _: &handler::Request| eprintln!("{}", failure.reason);
-        let script = Script::open(Arc::new(plan), Rc::new(|what| eprintln!("{what}")), Box::new(failed))?;
+        let script = Script::open(Arc::new(plan), Rc::new(|what| eprintln!("{what}")))?;
         script.ready().await?;
         let timers = Timers::new();
         let context = Context::new(Serve(script), http::Limits::default(), timers.clone());
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (stream, remote) = listener.accept().await?;
             let remote_text = remote.ip().to_string();
             let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false };
-            tokio::task::spawn_local(h1::serve(stream, Rc::new(peer), context.clone()));
+            tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
         }
     })
 }

@@ -1,6 +1,6 @@
-//! Many requests in `sleep` at a time, without a network: `sleepers [REQUESTS [SECONDS]]`, 100,000 for 5 s by default.
+//! Many requests in `sleep` at a time, without a network: `sleepers [REQUESTS [SECONDS]]`; default 100,000 for 5 s.
 //!
-//! Says how long the slowest took, what they hold while they sleep, and how long a request takes that comes meanwhile.
+//! Prints how long the slowest took, the memory they hold while they sleep, and how long another request takes meanwhile.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

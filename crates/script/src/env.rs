@@ -1,11 +1,11 @@
-//! The Rack env of a request, as pairs that the VM makes a Hash of.
+//! The Rack env of a request, as pairs that the VM turns into a Hash.
 //!
-//! An env begins as a copy of what nearly all have in common; what differs is added. Names that are often the same are in the VM
-//! already and are named by number.
+//! An env starts as a copy of a template with the values that nearly all requests have; what differs is added. Frequent keys are
+//! interned in the VM and passed by number.
 
 use crate::route::Path;
 use crate::runtime::Runtime;
-use handler::{PeerAddr, Request, Version};
+use handler::{PeerAddr, Request};
 use mruby::{Interned, Text};
 use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
@@ -54,8 +54,8 @@ const USUAL: [&str; 39] = [
     "tracestate",
 ];
 
-/// What the env of nearly every request says: only what differs is set. Its values are shared and frozen, so what
-/// handlers might change in place (paths and queries) is not among them.
+/// Values that nearly every request has. They are shared and frozen, so values that handlers might change in place (paths and
+/// queries) are not among them.
 const TEMPLATE: [(&str, &str); 9] = [
     ("REQUEST_METHOD", "GET"),
     ("SCRIPT_NAME", ""),
@@ -68,16 +68,16 @@ const TEMPLATE: [(&str, &str); 9] = [
     ("SERVER_SOFTWARE", "firebrick"),
 ];
 
-/// How many of the template's values are not always the same: the first ones.
+/// Number of the template's values that may differ: the first ones.
 const VARYING: usize = TEMPLATE.len() - 1;
 
-/// Ruby that makes the template known: `Rt::REQUEST`, to which preludes add what is not text.
+/// Ruby that defines the template: `Rt::REQUEST`, to which preludes add values that are not text.
 pub(crate) fn template() -> String {
     let pairs = TEMPLATE.iter().map(|(key, value)| format!("'{key}' => '{value}'.freeze, "));
     format!("module Rt\nREQUEST = {{ {} }}\nend\n", pairs.collect::<String>())
 }
 
-/// Keys that are in the VM already, and what is known about this end.
+/// Interned keys, and the last local address.
 pub(crate) struct Names {
     template: [Interned; VARYING],
     path_info: Interned,
@@ -87,30 +87,30 @@ pub(crate) struct Names {
     content_type: Interned,
     input: Interned,
     usual: [Interned; USUAL.len()],
-    /// The text of the address that was connected to last.
+    /// The local address of the last request, as text.
     local: RefCell<(Option<IpAddr>, String)>,
 }
 
 impl Names {
     pub(crate) fn new(runtime: &Runtime) -> Option<Names> {
-        let keep = |text: &str| runtime.intern(text.as_bytes());
-        let first = keep("REQUEST_METHOD")?;
+        let intern = |text: &str| runtime.intern(text.as_bytes());
+        let first = intern("REQUEST_METHOD")?;
         let mut template = [first; VARYING];
         for (kept, (key, _)) in template.iter_mut().zip(TEMPLATE) {
-            *kept = keep(key)?;
+            *kept = intern(key)?;
         }
         let mut usual = [first; USUAL.len()];
         for (kept, name) in usual.iter_mut().zip(USUAL) {
-            *kept = keep(&rack_name(name.as_bytes()))?;
+            *kept = intern(&rack_name(name.as_bytes()))?;
         }
         Some(Names {
             template,
-            path_info: keep("PATH_INFO")?,
-            query_string: keep("QUERY_STRING")?,
-            remote_port: keep("REMOTE_PORT")?,
-            content_length: keep("CONTENT_LENGTH")?,
-            content_type: keep("CONTENT_TYPE")?,
-            input: keep("rack.input")?,
+            path_info: intern("PATH_INFO")?,
+            query_string: intern("QUERY_STRING")?,
+            remote_port: intern("REMOTE_PORT")?,
+            content_length: intern("CONTENT_LENGTH")?,
+            content_type: intern("CONTENT_TYPE")?,
+            input: intern("rack.input")?,
             usual,
             local: RefCell::default(),
         })
@@ -131,10 +131,10 @@ fn rack_name(name: &[u8]) -> String {
     "HTTP_".chars().chain(letters).collect()
 }
 
-/// Fields that concern the connection, which ends here, and those with keys of their own.
+/// Fields of the connection, and those with keys of their own.
 const NOT_HTTP: [&[u8]; 3] = [b"transfer-encoding", b"content-type", b"content-length"];
 
-/// Gives `then` the env of a request below `mount` (without a trailing slash), less what the template says.
+/// Calls `then` with the env of a request below `mount` (without a trailing slash), without values that are as in the template.
 pub(crate) fn build<T>(
     names: &Names,
     request: &Request,
@@ -144,53 +144,53 @@ pub(crate) fn build<T>(
 ) -> T {
     let (server, port) = request.server();
     let length = body.map(|body| body.len().to_string());
-    let mut digits = [0; 5];
+    let mut digits = itoa::Buffer::new();
     let (remote, remote_port) = match &request.peer.remote {
         PeerAddr::Inet(address) => {
-            (request.peer.remote_text.as_bytes(), decimal(address.port(), &mut digits))
+            (request.peer.remote_text.as_bytes(), digits.format(address.port()).as_bytes())
         }
-        // Its address is that of this machine, and it has no port.
+        // A Unix socket: this machine, without a port.
         PeerAddr::Unix => (&b"127.0.0.1"[..], &b""[..]),
     };
     let local = local(names, &request.peer.local);
-    let said: [&[u8]; VARYING] = [
+    let values: [&[u8]; VARYING] = [
         request.method(),
         mount,
         server,
         port,
-        if request.version == Version::Http10 { b"HTTP/1.0" } else { b"HTTP/1.1" },
+        request.version.name().as_bytes(),
         local.as_bytes(),
         remote,
         if request.https { b"https" } else { b"http" },
     ];
     let joined = joined(names, request);
     let mut env = Vec::with_capacity(24 + request.fields.len());
-    for ((key, (_, usual)), value) in names.template.iter().zip(TEMPLATE).zip(said) {
+    for ((key, (_, usual)), value) in names.template.iter().zip(TEMPLATE).zip(values) {
         if value != usual.as_bytes() {
-            env.push((Text::Kept(*key), Text::Bytes(value)));
+            env.push((Text::Interned(*key), Text::Bytes(value)));
         }
     }
     let path = Path::new(request.path()).below(mount).unwrap_or(request.path());
-    env.push((Text::Kept(names.path_info), Text::Bytes(path)));
-    env.push((Text::Kept(names.query_string), Text::Bytes(request.query())));
+    env.push((Text::Interned(names.path_info), Text::Bytes(path)));
+    env.push((Text::Interned(names.query_string), Text::Bytes(request.query())));
     if !remote_port.is_empty() {
-        env.push((Text::Kept(names.remote_port), Text::Bytes(remote_port)));
+        env.push((Text::Interned(names.remote_port), Text::Bytes(remote_port)));
     }
     if let (Some(body), Some(length)) = (body, &length) {
-        env.push((Text::Kept(names.content_length), Text::Bytes(length.as_bytes())));
-        env.push((Text::Kept(names.input), Text::Bytes(body)));
+        env.push((Text::Interned(names.content_length), Text::Bytes(length.as_bytes())));
+        env.push((Text::Interned(names.input), Text::Bytes(body)));
         if let Some(content_type) = request.fields.get("content-type") {
-            env.push((Text::Kept(names.content_type), Text::Bytes(content_type)));
+            env.push((Text::Interned(names.content_type), Text::Bytes(content_type)));
         }
     }
     for (name, value) in &joined {
         let key = match name {
-            Name::Usual(name) => Text::Kept(*name),
+            Name::Usual(name) => Text::Interned(*name),
             Name::Other(name) => Text::Bytes(name.as_bytes()),
         };
         env.push((key, Text::Bytes(value)));
     }
-    // Last, because the Hash keeps the last of equal keys: what a handler has set is not the client's to say.
+    // Last, because the Hash keeps the last of equal keys: a client must not override what a handler has set.
     for (name, value) in &request.variables {
         env.push((Text::Bytes(name), Text::Bytes(value)));
     }
@@ -203,7 +203,7 @@ enum Name {
     Other(String),
 }
 
-/// Fields of the request by Rack's names: repeated ones are joined by ", ", cookies by "; ".
+/// Fields of the request by Rack's names; repeated ones are joined by ", ", cookies by "; ".
 fn joined<'a>(names: &Names, request: &'a Request) -> Vec<(Name, Cow<'a, [u8]>)> {
     let mut joined: Vec<(Name, Cow<'a, [u8]>)> = Vec::with_capacity(request.fields.len());
     for (name, value) in request.fields.iter() {
@@ -223,7 +223,7 @@ fn joined<'a>(names: &Names, request: &'a Request) -> Vec<(Name, Cow<'a, [u8]>)>
     joined
 }
 
-/// The text of this end's address, which is nearly always that of the request before.
+/// The local address as text; it is nearly always that of the previous request.
 fn local<'a>(names: &'a Names, address: &PeerAddr) -> Ref<'a, str> {
     let ip = match address {
         PeerAddr::Inet(address) => address.ip().to_canonical(),
@@ -233,19 +233,6 @@ fn local<'a>(names: &'a Names, address: &PeerAddr) -> Ref<'a, str> {
         *names.local.borrow_mut() = (Some(ip), ip.to_string());
     }
     Ref::map(names.local.borrow(), |(_, text)| text.as_str())
-}
-
-/// A port's digits.
-fn decimal(mut number: u16, digits: &mut [u8; 5]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
-    }
 }
 
 /// The env's key of a variable that a handler sets for those after it (`x-fallthru-set-NAME`).
@@ -259,14 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_have_digits() {
-        for port in [0, 7, 80, 443, 9999, 10_000, u16::MAX] {
-            assert_eq!(decimal(port, &mut [0; 5]), port.to_string().as_bytes());
-        }
-    }
-
-    #[test]
-    fn names_are_racks() {
+    fn names_as_in_rack() {
         assert_eq!(rack_name(b"accept-Language"), "HTTP_ACCEPT_LANGUAGE");
         assert_eq!(variable_name(b"remote-user"), b"REMOTE_USER");
     }

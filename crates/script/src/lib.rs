@@ -1,19 +1,29 @@
-//! Handlers in Ruby inside the server: Rack apps on mruby, one VM for each front thread.
+//! Handlers in Ruby inside the server: Rack apps on mruby, one VM per front thread.
 //!
-//! Why: authentication, rewriting, rate limits and small APIs need no process of their own. Here they are straight-line Ruby in
-//! the event loop: what waits (for time, Redis, another server) suspends its own request and nothing else.
+//! Authentication, rewriting, rate limits and small APIs need no process of their own. Here they are straight-line Ruby in
+//! the event loop: a wait (for time, Redis, another server) suspends its own request and nothing else.
 //!
 //! Contract:
-//! 1. Handlers are evaluated once per front thread, in order, before requests reach them; requests that come earlier wait.
-//! 2. A handler answers, or says 399: then the next one of the chain does, and what it has set comes along.
-//! 3. What a handler does wrong costs its own request. Whatever breaks the VM itself costs those under way in it, and it is
-//!    opened anew.
-//! 4. Everything happens on the thread that opened the [`Script`]; nothing blocks it but Ruby that computes.
+//! 1. Handlers are evaluated once per front thread, in order, before they get requests; requests that arrive earlier wait.
+//! 2. A handler responds, or returns 399: then the next one in the chain does, with the variables and fields it has set.
+//! 3. A mistake in a handler affects its own request only. What breaks the VM itself fails all requests in it, and a new VM is
+//!    opened.
+//! 4. Everything happens on the thread that opened the [`Script`]; only Ruby that computes blocks it.
+//!
+//! Layers, from the bottom: `waiting`, `held` and `stream` know only values; `chain` is the request's position; `context` joins
+//! them; `ops` has the types of operations; the areas (`basic`, `stdlib`, `redis`, `fetch`, `next`, `kit`) are tables of them; `areas`
+//! joins the areas; `runtime` is the VM with them; `task` and `driver` run tasks; `script` serves requests.
 #![forbid(unsafe_code)]
 
-mod answer;
+mod areas;
+mod basic;
+mod chain;
+mod context;
+mod driver;
 mod env;
+mod failure;
 mod fetch;
+mod held;
 mod kit;
 mod load;
 mod next;
@@ -22,35 +32,37 @@ mod ops;
 mod outcome;
 mod park;
 mod plan;
-pub mod redis;
+mod redis;
+mod returned;
 mod route;
 mod runtime;
 mod script;
 mod stdlib;
 mod stream;
 mod subject;
-mod tasks;
+mod task;
+mod waiting;
 mod watchdog;
 
+pub use basic::Log;
+pub use chain::{Hops, Next};
 pub use load::{Source, check};
-pub use next::Hops;
 pub use observed::{Alarm, Observed};
 pub use plan::{Limits, Plan, Route};
-pub use runtime::Complain;
-pub use script::{Handling, Next, OnFailure, Script};
+pub use script::{Handling, Script};
 pub use stdlib::files::required;
 
-/// Whether a path, as it was sent, is below a route (without a slash at its end).
+/// Whether a path, as the client sent it, is below a route (without a trailing slash).
 pub fn is_below(path: &[u8], route: &[u8]) -> bool {
     route::Path::new(path).below(route).is_some()
 }
 
-/// Which mruby is inside: `3.1.0`; `None` when built without it.
+/// The version of mruby: `3.1.0`; `None` if built without it.
 pub fn version() -> Option<String> {
     mruby::Vm::version()
 }
 
-/// What a program says about the mruby in it: `mruby 3.1.0`, or that there is none.
+/// The mruby of this program, for `--version`: `mruby 3.1.0`, or that there is none.
 pub fn about() -> String {
     match version() {
         Some(version) if mruby::Vm::has_hook() => format!("mruby {version} with debug hook"),

@@ -1,4 +1,4 @@
-//! Handler files: reading them, and saying what is wrong with them as Ruby does.
+//! Handler files: reading them, and error messages in Ruby's form.
 
 use mruby::{Exception, Limits, Vm};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 /// A handler's code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Where it is from, for messages and `require`.
+    /// Its file, for messages and `require`.
     pub file: PathBuf,
-    /// Ruby.
+    /// Its content.
     pub code: String,
 }
 
@@ -16,10 +16,10 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read or is not UTF-8; the text names it.
+    /// It cannot be read or is not UTF-8; the message names it.
     pub fn read(file: &Path) -> Result<Source, String> {
         let code = std::fs::read_to_string(file).map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidData => format!("{}: it is no text in UTF-8", file.display()),
+            std::io::ErrorKind::InvalidData => format!("{}: it is not UTF-8", file.display()),
             _ => format!("{}: {error}", file.display()),
         })?;
         Ok(Source { file: file.to_owned(), code })
@@ -30,21 +30,21 @@ impl Source {
     }
 }
 
-/// Reads the code without running it.
+/// Parses the code without running it.
 ///
 /// # Errors
-/// The first syntax error with its line and a caret; or that there is no mruby in this program.
+/// The first syntax error with its line and a caret; or that this program was built without mruby.
 pub fn check(sources: &[Source]) -> Result<(), String> {
     let limits = Limits { heap: 64 << 20, step: 64 << 20 };
-    // Nothing runs, so nothing is called.
+    // Nothing runs, so there are no calls.
     let mut vm = Vm::open(limits, Box::new(|_, _, _| {}))?;
-    sources
-        .iter()
-        .try_for_each(|source| vm.check(&source.code, &source.name()).map_err(|error| told(source, &error)))
+    sources.iter().try_for_each(|source| {
+        vm.check(&source.code, &source.name()).map_err(|error| describe_load_error(source, &error))
+    })
 }
 
-/// `file:line: message`, the line, and a caret where the column is known.
-pub(crate) fn told(source: &Source, error: &Exception) -> String {
+/// `file:line: message`, the line of code, and a caret if the column is known.
+pub(crate) fn describe_load_error(source: &Source, error: &Exception) -> String {
     let name = source.name();
     let line = error.place.map(|(line, _)| line).or_else(|| line_in(&name, error));
     let Some(text) =
@@ -63,7 +63,7 @@ pub(crate) fn told(source: &Source, error: &Exception) -> String {
     }
 }
 
-/// The line of `file` in which an exception arose: the innermost frame that is in it.
+/// The line of `file` where an exception was raised: its innermost frame in the file.
 fn line_in(file: &str, error: &Exception) -> Option<i64> {
     error.backtrace.iter().find_map(|frame| {
         let rest = frame.strip_prefix(file)?.strip_prefix(':')?;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn right_code_is_right() {
+    fn valid_code_passes() {
         assert_eq!(check(&source("lambda { |env| [200, {}, []] }")), Ok(()));
     }
 

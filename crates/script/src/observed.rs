@@ -1,23 +1,22 @@
-//! What is seen of a thread's handlers from outside of it.
+//! What other threads can see of a thread's handlers.
 
 use stats::HandlerCounts;
 use std::sync::Arc;
 
-/// Is told of a thread that has no time to say anything itself.
+/// Logs a message about a thread that is too busy to log itself.
 pub type Alarm = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Where others look at the handlers of one front thread. It outlives their VMs: who opens another in the place of one that broke
-/// gives it the same.
+/// Counters and log of one front thread's handlers. They outlive a VM: the one that replaces it gets the same.
 #[derive(Clone)]
 pub struct Observed {
-    /// What they do.
+    /// Counters.
     pub counts: HandlerCounts,
-    /// Told from another thread.
+    /// Called from the watchdog's thread.
     pub alarm: Alarm,
 }
 
 impl Default for Observed {
-    /// For handlers that nobody looks at.
+    /// Counters that are not read, and standard error.
     fn default() -> Observed {
         Observed { counts: HandlerCounts::default(), alarm: Arc::new(|what| eprintln!("{what}")) }
     }

@@ -1,103 +1,153 @@
-//! What Ruby may ask of the server: calls, which answer at once, and waits, which suspend their task.
+//! What Ruby can ask of the server: calls, which return at once, and waits, which suspend their task.
 //!
-//! A call is a line in [`CALLS`]; Ruby knows its number as `Rt::<NAME>`. A wait is a Symbol and an arm of [`begin`]. Both
-//! take values and give a tape; neither touches the VM.
+//! Each area of the crate (`stdlib`, `redis`, …) is an [`Area`]: a table of calls, a table of waits, and the Ruby on top of them.
+//! [`Ops`] joins them. Ruby knows a call as the number `Rt::<NAME>` and a wait as `Rt::WAIT_<NAME>`.
+//!
+//! Calls and waits take values and return a tape; neither touches the VM. This file knows no area.
 
-use crate::fetch;
-use crate::kit;
-use crate::next;
-use crate::redis;
-use crate::runtime::{Runtime, State};
-use crate::tasks::Asker;
+use crate::context::TaskContext;
+use crate::waiting::{Waiting, fault};
 use mruby::{Tape, Value};
-use std::future::Future;
-use std::pin::Pin;
+use std::fmt::Write;
 use std::rc::Rc;
-use std::time::Duration;
 
-/// A call's work.
-pub(crate) type Call = fn(&State, &[Value<'_>], &mut Tape);
+/// A call on the state of its area.
+pub(crate) type Call<S> = fn(&S, &[Value<'_>], &mut Tape);
 
-/// All calls.
-pub(crate) const CALLS: &[(&str, Call)] = &[
-    ("TICKET", |state, _, tape| {
-        tape.int(state.park.ticket());
-    }),
-    ("WAKE", |state, args, tape| {
-        let ticket = args.first().and_then(Value::int).unwrap_or_default();
-        tape.bool(state.park.wake(ticket));
-    }),
-    ("SPAWN", |state, args, tape| {
-        state.spawned.borrow_mut().extend(args.first().and_then(Value::int));
-        tape.nil();
-    }),
-    ("LOG", |state, args, tape| {
-        if let Some(text) = args.first().and_then(Value::text) {
-            (state.complain)(&format!("mruby: {}", String::from_utf8_lossy(text).trim_end()));
+/// A wait on the state of its area, for a task.
+pub(crate) type Wait<S> = fn(&Rc<S>, &TaskContext, &[Value<'_>]) -> Waiting;
+
+/// The operations of one area.
+pub(crate) struct Area<S: 'static> {
+    pub(crate) calls: &'static [(&'static str, Call<S>)],
+    pub(crate) waits: &'static [(&'static str, Wait<S>)],
+    /// Files of Ruby that use them: name and code, in the order in which they are evaluated.
+    pub(crate) preludes: &'static [(&'static str, &'static str)],
+}
+
+type AnyCall = Box<dyn Fn(&[Value<'_>], &mut Tape)>;
+type AnyWait = Box<dyn Fn(&TaskContext, &[Value<'_>]) -> Waiting>;
+
+/// All calls, by number.
+#[derive(Default)]
+pub(crate) struct Calls(Vec<AnyCall>);
+
+impl Calls {
+    /// Runs a call.
+    pub(crate) fn run(&self, number: u32, args: &[Value<'_>], tape: &mut Tape) {
+        match self.0.get(number as usize) {
+            Some(call) => call(args, tape),
+            None => drop(tape.fault("NotImplementedError", format!("there is no call number {number}"))),
         }
-        tape.nil();
-    }),
-];
-
-/// What a wait becomes: its answer, some time.
-pub(crate) type Waiting = Pin<Box<dyn Future<Output = Tape>>>;
-
-/// Begins what a task waits for.
-pub(crate) fn begin(runtime: &Rc<Runtime>, asker: &Rc<Asker>, op: &[u8], args: &[Value<'_>]) -> Waiting {
-    match op {
-        b"sleep" => sleep(args),
-        b"park" => park(runtime, args),
-        b"pass" => pass(runtime),
-        b"password" => kit::password(&runtime.state, args),
-        b"fetch" | b"held_head" | b"held_read" | b"held_join" => fetch::begin(runtime, asker, op, args),
-        b"next" | b"reprocess" | b"hints" => next::begin(runtime, asker, op, args),
-        b"head" | b"chunk" => asker.stream(op, args),
-        _ if op.starts_with(b"redis") => redis::begin(&runtime.state, op, args),
-        _ => fault("NotImplementedError", format!("the server knows no wait `{}'", op.escape_ascii())),
     }
 }
 
-/// A wait that fails at once.
-pub(crate) fn fault(class: &str, message: impl AsRef<[u8]>) -> Waiting {
-    let mut tape = Tape::new();
-    tape.fault(class, message);
-    Box::pin(std::future::ready(tape))
+/// All waits, by number.
+#[derive(Default)]
+pub(crate) struct Waits(Vec<AnyWait>);
+
+impl Waits {
+    /// Begins the wait that a task has yielded: `[number, arguments …]`.
+    pub(crate) fn begin(&self, task: &TaskContext, wait: &Value<'_>) -> Waiting {
+        let Some([Value::Int(number), args @ ..]) = wait.array() else {
+            return fault("ArgumentError", "a wait starts with its number");
+        };
+        match usize::try_from(*number).ok().and_then(|number| self.0.get(number)) {
+            Some(wait) => wait(task, args),
+            None => fault("NotImplementedError", format!("there is no wait number {number}")),
+        }
+    }
 }
 
-/// `sleep(seconds)`: whole seconds slept; without an argument for ever.
-fn sleep(args: &[Value<'_>]) -> Waiting {
-    let Some(seconds) = args.first() else { return Box::pin(std::future::pending()) };
-    let span = seconds.float().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let Some(span) = span else { return fault("ArgumentError", "sleep takes seconds, 0 or more") };
-    Box::pin(async move {
-        let begun = tokio::time::Instant::now();
-        tokio::time::sleep(span).await;
-        let mut tape = Tape::new();
-        tape.int(begun.elapsed().as_secs() as i64);
-        tape
-    })
+/// The operations of all areas.
+#[derive(Default)]
+pub(crate) struct Ops {
+    pub(crate) calls: Calls,
+    pub(crate) waits: Waits,
+    /// Name and code of the preludes, in order.
+    pub(crate) preludes: Vec<(&'static str, &'static str)>,
+    names: String,
 }
 
-/// `pass`: those who can go on do so first.
-fn pass(runtime: &Rc<Runtime>) -> Waiting {
-    let state = runtime.state.clone();
-    Box::pin(async move {
-        state.passing.wait().await;
-        let mut tape = Tape::new();
-        tape.nil();
-        tape
-    })
+impl Ops {
+    /// Adds an area, whose operations work on `state`.
+    pub(crate) fn add<S: 'static>(&mut self, area: &Area<S>, state: &Rc<S>) {
+        for (name, call) in area.calls {
+            // Writing to a String cannot fail.
+            let _ = writeln!(self.names, "{name} = {}", self.calls.0.len());
+            let (call, state) = (*call, state.clone());
+            self.calls.0.push(Box::new(move |args, tape| call(&state, args, tape)));
+        }
+        for (name, wait) in area.waits {
+            let _ = writeln!(self.names, "WAIT_{name} = {}", self.waits.0.len());
+            let (wait, state) = (*wait, state.clone());
+            self.waits.0.push(Box::new(move |task, args| wait(&state, task, args)));
+        }
+        self.preludes.extend(area.preludes);
+    }
+
+    /// Ruby that defines the constants of all calls and waits.
+    pub(crate) fn constants(&self) -> String {
+        format!("module Rt\n{}end\n", self.names)
+    }
 }
 
-fn park(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Waiting {
-    let Some(ticket) = args.first().and_then(Value::int) else {
-        return fault("ArgumentError", "park takes a ticket");
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waiting::ready;
+
+    const AREA: Area<i64> = Area {
+        calls: &[
+            ("ADD", |state, args, tape| tape.int(state + args[0].int().unwrap_or_default()).done()),
+            ("STATE", |state, _, tape| tape.int(*state).done()),
+        ],
+        waits: &[("STATE", |state, _, _| {
+            let state = **state;
+            ready(|tape| tape.int(state).done())
+        })],
+        preludes: &[("area.rb", "nil")],
     };
-    let state = runtime.state.clone();
-    Box::pin(async move {
-        state.park.wait(ticket).await;
+
+    fn call(ops: &Ops, number: u32, args: &[Value<'_>]) -> Tape {
         let mut tape = Tape::new();
-        tape.nil();
+        ops.calls.run(number, args, &mut tape);
         tape
-    })
+    }
+
+    fn wait(ops: &Ops, wait: &Value<'_>) -> Tape {
+        let mut waiting = ops.waits.begin(&TaskContext::default(), wait);
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        match waiting.as_mut().poll(&mut cx) {
+            std::task::Poll::Ready(tape) => tape,
+            std::task::Poll::Pending => panic!("it is ready"),
+        }
+    }
+
+    #[test]
+    fn numbers_are_unique_across_areas_and_name_their_operation() {
+        let mut ops = Ops::default();
+        ops.add(&AREA, &Rc::new(1));
+        ops.add(&AREA, &Rc::new(5));
+        let names = "ADD = 0\nSTATE = 1\nWAIT_STATE = 0\nADD = 2\nSTATE = 3\nWAIT_STATE = 1\n";
+        assert_eq!(ops.constants(), format!("module Rt\n{names}end\n"));
+        assert_eq!(Value::read(call(&ops, 2, &[Value::Int(2)]).as_bytes()), Some(Value::Int(7)));
+        assert_eq!(
+            Value::read(wait(&ops, &Value::Array(vec![Value::Int(1)])).as_bytes()),
+            Some(Value::Int(5))
+        );
+        assert_eq!(ops.preludes.len(), 2);
+    }
+
+    #[test]
+    fn unknown_operations_raise() {
+        let ops = Ops::default();
+        let raises = |tape: Tape| tape.as_bytes().first() == Some(&b'!');
+        assert!(raises(call(&ops, 0, &[])));
+        for wrong in
+            [Value::Nil, Value::Array(vec![Value::Sym(b"sleep")]), Value::Array(vec![Value::Int(-1)])]
+        {
+            assert!(raises(wait(&ops, &wrong)));
+        }
+    }
 }

@@ -1,90 +1,89 @@
-//! What a handler's last step means for its request: a response, the turn of others, another place, a failure.
+//! What a handler's last step means for its request: [`Outcome`] or a failure.
 
-use crate::answer::{self, Said};
 use crate::env;
+use crate::failure;
 use crate::fetch;
+use crate::held::Number;
+use crate::returned::{self, Returned};
 use crate::runtime::Runtime;
 use crate::stream::Head;
-use handler::{Body, Exchange, Failure, FailureKind, Fields, Request, Response};
+use handler::{After, Body, Exchange, Failure, Fields, Request, Response};
 
-/// What becomes of a request.
-pub(crate) enum Answer {
-    Final(Response),
+/// What happens to a request.
+pub(crate) enum Outcome {
+    /// It has a response.
+    Response(Response),
+    /// What follows the handler responds; the fields are added to that response.
     Fallthrough(Exchange, Fields),
-    /// The status and `x-reproxy-url` of a handler that sends the request elsewhere.
-    Elsewhere(Exchange, u16, Vec<u8>),
+    /// It is sent to a URL (`x-reproxy-url`); the status says whether it keeps its method.
+    Delegated(Exchange, u16, Vec<u8>),
 }
 
-/// A failure, and the exchange that it befell.
+/// A failure and its exchange.
 pub(crate) type Failed = Box<(Failure, Exchange)>;
 
-/// The response that the last step gave.
-pub(crate) fn read(runtime: &Runtime, mut exchange: Exchange) -> Result<Answer, Failed> {
-    let response = match runtime.tape(answer::read) {
-        // What was passed on is not the handler's own: who made it cannot send the request elsewhere.
-        Ok(Said::Passing(head, number)) => with_body(runtime, head, number),
-        Ok(Said::Whole(mut response)) => match fetch::delegated(&response.fields) {
-            Some(url) => return Ok(Answer::Elsewhere(exchange, response.status, url)),
+/// The outcome of a last step that did not raise.
+pub(crate) fn read(runtime: &Runtime, mut exchange: Exchange) -> Result<Outcome, Failed> {
+    let response = match runtime.tape(returned::read) {
+        // Fields of another server's response cannot send the request elsewhere.
+        Ok(Returned::PassThrough(head, number)) => with_body(runtime, head, number),
+        Ok(Returned::Response(mut response)) => match fetch::reproxy_url(&response.fields) {
+            Some(url) => return Ok(Outcome::Delegated(exchange, response.status, url)),
             None => take_variables(&mut exchange.request, &mut response.fields).map(|()| response),
         },
-        Ok(Said::Nothing(pairs)) => return fall_through(&pairs, exchange),
+        Ok(Returned::Fallthrough(pairs)) => return fall_through(&pairs, exchange),
         Err(failure) => Err(failure),
     };
-    response.map(Answer::Final).map_err(|failure| Box::new((failure, exchange)))
+    response.map(Outcome::Response).map_err(|failure| Box::new((failure, exchange)))
 }
 
-/// A response with the body of one that the handler has asked for.
-fn with_body(runtime: &Runtime, mut response: Response, number: fetch::Number) -> Result<Response, Failure> {
-    let Some((body, came)) = runtime.state.fetch.untouched(number) else {
-        let why = "a handler returned the body of a response that is over or has been read";
-        return Err(Failure::new(FailureKind::Internal, why));
+/// A response with the body of one that the handler has requested.
+fn with_body(runtime: &Runtime, mut response: Response, number: Number) -> Result<Response, Failure> {
+    let Some((body, fields)) = runtime.fetch.unread(number) else {
+        let why = "a handler returned the body of a response that has been closed or read";
+        return Err(failure::handler(why));
     };
     let upgraded = matches!(body, Body::Tunnel { .. });
     if upgraded != (response.status == 101) {
-        let why = format!("a handler returned the status {} with a body of another", response.status);
-        return Err(Failure::new(FailureKind::Internal, why));
+        let why = format!(
+            "a handler returned the status {} with the body of a response of another status",
+            response.status
+        );
+        return Err(failure::handler(why));
     }
     let name = if upgraded { "upgrade" } else { "content-length" };
-    if let Some(value) = came.get(name).filter(|_| response.fields.get(name).is_none()) {
+    if let Some(value) = fields.get(name).filter(|_| response.fields.get(name).is_none()) {
         response.fields.push(name.as_bytes(), value);
     }
-    response.close = upgraded;
+    response.after = if upgraded { After::EndStream } else { After::Reuse };
     response.body = body;
     Ok(response)
 }
 
-pub(crate) fn fail(
-    kind: FailureKind,
-    why: impl Into<std::borrow::Cow<'static, str>>,
-    exchange: Exchange,
-) -> Failed {
-    Box::new((Failure::new(kind, why), exchange))
-}
-
-/// The fields that were set with 399: those for the handlers that follow, and those for the response.
-fn fall_through(pairs: &[(Vec<u8>, Vec<u8>)], mut exchange: Exchange) -> Result<Answer, Failed> {
+/// Status 399: sets the variables among the fields, and keeps the others for the response.
+fn fall_through(pairs: &[(Vec<u8>, Vec<u8>)], mut exchange: Exchange) -> Result<Outcome, Failed> {
     let pairs = pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
-    let taken = answer::fields(pairs).and_then(|mut fields| {
+    let result = returned::fields(pairs).and_then(|mut fields| {
         take_variables(&mut exchange.request, &mut fields)?;
         Ok(fields)
     });
-    match taken {
-        Ok(fields) => Ok(Answer::Fallthrough(exchange, fields)),
+    match result {
+        Ok(fields) => Ok(Outcome::Fallthrough(exchange, fields)),
         Err(failure) => Err(Box::new((failure, exchange))),
     }
 }
 
 /// A response whose body is still being made.
-pub(crate) fn begun(head: Head, mut exchange: Exchange) -> Result<Answer, Failed> {
+pub(crate) fn streamed(head: Head, mut exchange: Exchange) -> Result<Outcome, Failed> {
     let pairs = head.fields.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
-    let response = answer::fields(pairs).and_then(|mut fields| {
+    let response = returned::fields(pairs).and_then(|mut fields| {
         take_variables(&mut exchange.request, &mut fields)?;
-        answer::response(head.status, fields, Body::Stream(Box::new(head.body)))
+        returned::response(head.status, fields, Body::Stream(Box::new(head.body)))
     });
-    response.map(Answer::Final).map_err(|failure| Box::new((failure, exchange)))
+    response.map(Outcome::Response).map_err(|failure| Box::new((failure, exchange)))
 }
 
-/// Takes the fields that are meant for those who follow, and for the log: `x-fallthru-set-NAME`.
+/// Turns the fields `x-fallthru-set-NAME` into variables, for what follows and for the log.
 fn take_variables(request: &mut Request, fields: &mut Fields) -> Result<(), Failure> {
     const PREFIX: &[u8] = b"x-fallthru-set-";
     if !fields.iter().any(|(name, _)| name.starts_with(PREFIX)) {
@@ -99,8 +98,6 @@ fn take_variables(request: &mut Request, fields: &mut Fields) -> Result<(), Fail
     });
     match nameless {
         false => Ok(()),
-        true => {
-            Err(Failure::new(FailureKind::Internal, "a handler set the field x-fallthru-set- without a name"))
-        }
+        true => Err(failure::handler("a handler set the field x-fallthru-set- without a name")),
     }
 }

@@ -1,13 +1,13 @@
-//! Waiting for another task: what channels and joins are made of.
+//! Waiting for another task: the basis of channels and joins.
 //!
-//! A task that parks waits until somebody who knows its [`Ticket`] wakes it. Tickets of tasks that are over wake nobody. One
-//! that passes lets those go first whom it has just started or woken, and goes on when these wait.
+//! A parked task waits until another task wakes its [`Ticket`]. Waking the ticket of a task that has ended has no effect. A task
+//! that passes lets the tasks that it has just started or woken run first, and continues when they wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 
-/// Names one wait of one task.
+/// Number of one wait of one task.
 pub(crate) type Ticket = i64;
 
 #[derive(Default)]
@@ -17,54 +17,54 @@ pub(crate) struct Park {
 }
 
 impl Park {
-    /// A ticket that nobody has yet.
+    /// A new ticket.
     pub(crate) fn ticket(&self) -> Ticket {
         self.last.set(self.last.get() + 1);
         self.last.get()
     }
 
-    /// Ready when the ticket is woken. Dropping it gives the ticket back.
+    /// Ready when the ticket is woken. Dropping the future removes the ticket.
     pub(crate) async fn wait(&self, ticket: Ticket) {
         let (wake, woken) = oneshot::channel();
         self.parked.borrow_mut().insert(ticket, wake);
-        let _leave = Leave(self, ticket);
-        // The sender is dropped only together with us.
+        let _remove = Remove(self, ticket);
+        // Cannot fail: the sender is dropped only when the ticket is removed.
         let _ = woken.await;
     }
 
-    /// Whether anybody waited for it.
+    /// Wakes a ticket; returns whether a task was waiting for it.
     pub(crate) fn wake(&self, ticket: Ticket) -> bool {
         self.parked.borrow_mut().remove(&ticket).is_some_and(|wake| wake.send(()).is_ok())
     }
 }
 
-struct Leave<'a>(&'a Park, Ticket);
+struct Remove<'a>(&'a Park, Ticket);
 
-impl Drop for Leave<'_> {
+impl Drop for Remove<'_> {
     fn drop(&mut self) {
         self.0.parked.borrow_mut().remove(&self.1);
     }
 }
 
-/// Tasks that let others go first. The last who did so goes on first, as callers do when what they called has returned:
-/// a task that starts another and is passed on by it goes on after it.
+/// Tasks that let others run first. They continue in reverse order, as callers do when their callees return:
+/// a task that starts another one, which passes too, continues after it.
 #[derive(Default)]
 pub(crate) struct Passing {
     last: Cell<u64>,
     waiting: RefCell<Vec<u64>>,
 }
 
-/// How often others may go first: for ever would be too long where many pass.
-const TURNS: usize = 16;
+/// How many turns of the event loop a task passes at most: with many passing tasks it might never continue.
+const MAX_TURNS: usize = 16;
 
 impl Passing {
-    /// Ready when whoever was ready at the call has had a turn.
+    /// Ready when the tasks that were ready at the call have had a turn.
     pub(crate) async fn wait(&self) {
         self.last.set(self.last.get() + 1);
         let own = self.last.get();
         self.waiting.borrow_mut().push(own);
-        let _gone = Gone(self, own);
-        for _ in 0..TURNS {
+        let _remove = RemovePassing(self, own);
+        for _ in 0..MAX_TURNS {
             tokio::task::yield_now().await;
             if self.waiting.borrow().last() == Some(&own) {
                 return;
@@ -73,9 +73,9 @@ impl Passing {
     }
 }
 
-struct Gone<'a>(&'a Passing, u64);
+struct RemovePassing<'a>(&'a Passing, u64);
 
-impl Drop for Gone<'_> {
+impl Drop for RemovePassing<'_> {
     fn drop(&mut self) {
         self.0.waiting.borrow_mut().retain(|other| *other != self.1);
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use std::rc::Rc;
 
-    /// Tasks that note their names, pass, and note them again; each starts the next before it passes.
+    /// Tasks that record their number, pass, and record it again; each starts the next before it passes.
     async fn nested(passing: Rc<Passing>, notes: Rc<RefCell<Vec<i32>>>, depth: i32, most: i32) {
         notes.borrow_mut().push(depth);
         if depth < most {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn who_passes_goes_on_when_those_before_it_wait_or_have_ended() {
+    fn passing_tasks_continue_in_reverse_order() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let (passing, notes) = (Rc::new(Passing::default()), Rc::default());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_passes_for_ever() {
+    fn a_task_does_not_pass_forever() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let passing = Rc::new(Passing::default());

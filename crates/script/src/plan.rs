@@ -1,29 +1,29 @@
-//! Which handlers there are, where they answer, and what a request may take there.
+//! Which handlers there are, their routes and limits.
 
 use crate::load::Source;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a request may take in a handler.
+/// Limits of the requests of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Heap that the steps of a request may add in all, bytes.
+    /// Most heap that all steps of a request may add, bytes.
     pub request_heap: usize,
-    /// Computing without waiting; `None` is unlimited.
+    /// Most CPU time without a wait; `None` is unlimited.
     pub step_time: Option<Duration>,
     /// From the first step to the head of the response; `None` is unlimited.
     pub deadline: Option<Duration>,
-    /// Requests and tasks in the VM at a time.
+    /// Most requests and tasks in the VM.
     pub max_tasks: usize,
-    /// Request bodies, which are collected in memory; bytes.
+    /// Largest request body, which is collected in memory; bytes.
     pub max_body: usize,
     /// Whether `x-reproxy-url` may name another server.
     pub reproxy: bool,
 }
 
 impl Limits {
-    /// Of each limit the largest.
+    /// The largest value of each limit.
     pub(crate) fn loosest<'a>(all: impl Iterator<Item = &'a Limits>) -> Limits {
         let none = Limits {
             request_heap: 0,
@@ -47,16 +47,16 @@ impl Limits {
 /// Handlers below a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Without the slash at its end: the root is empty. It is the handlers' `SCRIPT_NAME`.
+    /// Without a trailing slash: the root is empty. It is the handlers' `SCRIPT_NAME`.
     pub path: String,
-    /// Asked in this order; numbers of [`Plan::sources`].
+    /// Indexes into [`Plan::sources`], in the order in which they get requests.
     pub handlers: Vec<usize>,
-    /// What a request may take.
+    /// Limits of its requests.
     pub limits: Arc<Limits>,
 }
 
 impl Route {
-    /// Its path as people write it.
+    /// The path as in the configuration.
     pub(crate) fn shown(&self) -> &str {
         if self.path.is_empty() { "/" } else { &self.path }
     }
@@ -67,10 +67,10 @@ impl Route {
 pub struct Plan {
     /// Each file once.
     pub sources: Vec<Source>,
-    /// Who answers where; longer paths first.
+    /// The routes, longer paths first.
     pub routes: Vec<Route>,
-    /// Heap of one VM, bytes.
+    /// Largest heap of one VM, bytes.
     pub heap: usize,
-    /// Where bodies go that turn out to be too large, until they are refused.
+    /// Directory for bodies that are too large, until they are refused.
     pub temp_dir: PathBuf,
 }

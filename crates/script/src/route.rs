@@ -1,19 +1,19 @@
-//! Which path is below which route, for whoever reads paths as files and apps do. Pure.
+//! Which path is below which route. Pure.
 //!
-//! Why: a handler may guard what is behind it. Files and apps take `/%61dmin`, `/x/../admin` and `//admin` for `/admin`, so a
-//! route does as well; otherwise such a path would lead past its handlers.
+//! A handler may protect what is behind it. Files and apps treat `/%61dmin`, `/x/../admin` and `//admin` as `/admin`, so routes
+//! must, too; otherwise such a path would bypass their handlers.
 //!
 //! Contract: `%xx` is decoded once, an encoded slash is a slash, empty names, `.` and `..` are resolved (RFC 3986 section
-//! 5.2.4). What handlers get to see of a path is as it was sent.
+//! 5.2.4). Handlers get the path as the client sent it.
 
-/// A path, read once for all routes.
+/// A path, parsed once for all routes.
 pub(crate) struct Path<'a> {
     raw: &'a [u8],
-    /// Only of paths that have another form.
+    /// `None` if the path is in its plain form already.
     names: Option<Vec<Name>>,
 }
 
-/// A name in a path, and where it ends in what was sent.
+/// A name in a path, and where it ends in the path as sent.
 struct Name {
     text: Vec<u8>,
     end: usize,
@@ -28,7 +28,7 @@ impl<'a> Path<'a> {
         Path { raw, names: odd.then(|| names(raw)) }
     }
 
-    /// What follows `mount` (without a slash at its end), as it was sent; `None` when the path is not below it.
+    /// What follows `mount` (without a trailing slash), as sent; `None` if the path is not below it.
     pub(crate) fn below(&self, mount: &[u8]) -> Option<&'a [u8]> {
         if mount.is_empty() {
             return Some(self.raw);
@@ -44,7 +44,7 @@ impl<'a> Path<'a> {
         Some(&self.raw[end..])
     }
 
-    /// The path without its other forms.
+    /// The path in its plain form: decoded and resolved.
     pub(crate) fn plain(&self) -> Vec<u8> {
         let Some(names) = &self.names else { return self.raw.to_vec() };
         let mut text: Vec<u8> = names.iter().flat_map(|name| [b"/", name.text.as_slice()].concat()).collect();

@@ -1,232 +1,209 @@
-//! A VM with what surrounds it: preludes, the state behind calls, the pool of tasks.
+//! A VM and everything around it: preludes, operations, the slots of its tasks.
 
+use crate::areas::Areas;
+use crate::basic::{self, Log};
 use crate::env;
 use crate::fetch;
-use crate::kit::{self, Kit};
 use crate::observed::Observed;
-use crate::ops::{self, Call};
-use crate::park::{Park, Passing};
+use crate::ops::Waits;
 use crate::plan::{Limits, Plan};
-use crate::redis;
 use crate::stdlib;
-use crate::subject::{Asked, Kept, Spot};
-use crate::tasks;
+use crate::subject::{Location, RequestLine};
+use crate::task::Task;
 use crate::watchdog::Watched;
-use handler::Request;
-use mruby::{Exception, Interned, Step, Tape, Text, Value, Vm};
+use mruby::{Exception, Interned, Step, Tape, Value, Vm};
 use stats::HandlerCounts;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Notify;
-
-/// Is told what goes wrong outside of any request.
-pub type Complain = Rc<dyn Fn(&str)>;
-
-/// What calls work on. The VM is not in it: a call must not use it.
-pub(crate) struct State {
-    pub(crate) park: Park,
-    pub(crate) passing: Passing,
-    /// Blocks that were given to `task`, to be started when the VM is free.
-    pub(crate) spawned: RefCell<Vec<i64>>,
-    pub(crate) complain: Complain,
-    pub(crate) fetch: fetch::State,
-    pub(crate) stdlib: stdlib::State,
-    pub(crate) kit: Kit,
-    pub(crate) redis: redis::Clients,
-}
-
-/// The calls of all areas. Ruby knows a call as area * 256 + row.
-const AREAS: &[&[(&str, Call)]] = &[ops::CALLS, stdlib::CALLS, kit::CALLS, fetch::CALLS, redis::CALLS];
-
-/// Ruby that every VM begins with, in this order.
-const PRELUDES: &[(&str, &str)] = &[
-    ("server.rb", include_str!("ruby/server.rb")),
-    ("respond.rb", include_str!("ruby/respond.rb")),
-    ("http.rb", include_str!("ruby/http.rb")),
-    ("net_http.rb", include_str!("ruby/net_http.rb")),
-    ("h2o.rb", include_str!("ruby/h2o.rb")),
-];
-
-fn call_of(op: u32) -> Option<Call> {
-    AREAS.get(op as usize >> 8)?.get(op as usize & 255).map(|(_, call)| *call)
-}
-
-/// Ruby that names the calls.
-fn numbers() -> String {
-    let rows = AREAS.iter().enumerate().flat_map(|(area, calls)| {
-        calls.iter().enumerate().map(move |(row, (name, _))| format!("{name} = {}\n", area << 8 | row))
-    });
-    format!("module Rt\n{}end\n", rows.collect::<String>())
-}
 
 /// One VM and its tasks.
 pub(crate) struct Runtime {
     vm: RefCell<Vm>,
-    pub(crate) state: Rc<State>,
-    idle: RefCell<Vec<u32>>,
-    tasks: Cell<u32>,
-    /// How many tasks that were given up still have their `ensure` to do.
-    parting: Cell<usize>,
+    pub(crate) waits: Waits,
+    pub(crate) basic: Rc<basic::State>,
+    pub(crate) fetch: Rc<fetch::State>,
+    pub(crate) stdlib: Rc<stdlib::State>,
+    idle_slots: RefCell<Vec<u32>>,
+    slots: Cell<u32>,
+    /// Number of cancelled tasks that still run their `ensure` clauses.
+    cancelled: Cell<usize>,
     broken: Cell<bool>,
-    /// Told when it breaks.
+    /// Notified when the VM breaks.
     lost: Notify,
-    /// Whether it is full of what cannot be collected, such as Symbols: those under way may finish.
+    /// The heap is mostly uncollectable (symbols). Running tasks finish; new ones get a fresh VM.
     full: Cell<bool>,
-    heap: usize,
+    heap_limit: usize,
     watched: Watched,
     pub(crate) counts: HandlerCounts,
-    /// Bytes of its heap that have been counted.
-    counted: Cell<usize>,
-    /// Where the last step was: what it has spawned is of the same handler.
-    last: Cell<Spot>,
-    /// For tasks that belong to no route: those that load handlers, and blocks given to `task`.
-    pub(crate) loosest: Arc<Limits>,
+    /// Bytes of its heap that `counts` includes.
+    counted_heap: Cell<usize>,
+    /// Location of the last step: what it has spawned belongs to the same handler.
+    last_location: Cell<Location>,
+    /// For tasks of no route: those that load handlers, and blocks given to `task`.
+    pub(crate) loosest_limits: Arc<Limits>,
     pub(crate) load_app: Interned,
     pub(crate) run_block: Interned,
-}
-
-/// A task's place in the VM, idle when dropped in time.
-pub(crate) struct Seat {
-    runtime: Rc<Runtime>,
-    limits: Arc<Limits>,
-    spot: Spot,
-    /// Method and target of its request, once it has waited.
-    asked: RefCell<Kept>,
-    number: u32,
-    waits: Cell<bool>,
-    /// Heap that its steps have added so far, less what was collected meanwhile.
-    held: Cell<usize>,
-    /// It has been given up before, and had its time to end.
-    parting: bool,
 }
 
 impl Runtime {
     /// A VM for the handlers of `plan`.
     ///
     /// # Errors
-    /// When there is no mruby, no memory, or a prelude fails.
-    pub(crate) fn open(
-        plan: &Arc<Plan>,
-        complain: Complain,
-        observed: Observed,
-    ) -> Result<Rc<Runtime>, String> {
-        let heap = plan.heap;
-        let loosest = Limits::loosest(plan.routes.iter().map(|route| &*route.limits));
+    /// There is no mruby, not enough memory, or a prelude fails.
+    pub(crate) fn open(plan: &Arc<Plan>, log: Log, observed: Observed) -> Result<Rc<Runtime>, String> {
+        let heap_limit = plan.heap;
+        let loosest_limits = Limits::loosest(plan.routes.iter().map(|route| &*route.limits));
         let Observed { counts, alarm } = observed;
-        counts.limits(heap as u64, loosest.max_tasks as u64);
-        let state = Rc::new(State {
-            park: Park::default(),
-            passing: Passing::default(),
-            spawned: RefCell::default(),
-            fetch: fetch::State::new(complain.clone()),
-            complain,
-            stdlib: stdlib::State::default(),
-            kit: Kit::default(),
-            redis: redis::Clients::default(),
-        });
-        let host = {
-            let state = state.clone();
-            Box::new(move |op: u32, args: &[Value<'_>], tape: &mut Tape| match call_of(op) {
-                Some(call) => call(&state, args, tape),
-                None => {
-                    tape.fault("NotImplementedError", format!("the server knows no call {op}"));
-                }
-            })
-        };
-        let mut vm = Vm::open(mruby::Limits { heap, step: heap }, host)?;
-        let (numbers, template) = (numbers(), env::template());
-        let preludes = [("calls.rb", numbers.as_str()), ("env.rb", template.as_str())]
-            .into_iter()
-            .chain(PRELUDES.iter().copied())
-            .chain(stdlib::PRELUDES.iter().copied())
-            .chain(redis::PRELUDES.iter().copied())
-            .chain(kit::PRELUDES.iter().copied());
-        for (file, code) in preludes {
+        counts.limits(heap_limit as u64, loosest_limits.max_tasks as u64);
+        let Areas { ops, basic, fetch, stdlib } = Areas::new(log, loosest_limits.request_heap);
+        let (constants, template) = (ops.constants(), env::template());
+        let calls = ops.calls;
+        let host = Box::new(move |op: u32, args: &[Value<'_>], tape: &mut Tape| calls.run(op, args, tape));
+        let mut vm = Vm::open(mruby::Limits { heap: heap_limit, step: heap_limit }, host)?;
+        let preludes = [("ops.rb", constants.as_str()), ("env.rb", template.as_str())];
+        for (file, code) in preludes.into_iter().chain(ops.preludes) {
             vm.eval(code, &format!("firebrick/{file}"))
                 .map_err(|error| format!("firebrick/{file}: {error}"))?;
         }
-        let mut name = |name: &str| vm.intern(name.as_bytes()).ok_or("no memory for a Ruby VM".to_owned());
-        let (load_app, run_block) = (name("load_app")?, name("run_block")?);
-        let taken = vm.heap();
-        counts.heap(0, taken);
+        let mut intern = |name: &str| vm.intern(name.as_bytes()).ok_or("no memory for a Ruby VM".to_owned());
+        let (load_app, run_block) = (intern("load_app")?, intern("run_block")?);
+        let heap = vm.heap();
+        counts.heap(0, heap);
         Ok(Rc::new(Runtime {
             watched: Watched::new(vm.interrupt(), plan.clone(), alarm),
             counts,
-            counted: Cell::new(taken),
-            last: Cell::default(),
-            loosest: Arc::new(loosest),
+            counted_heap: Cell::new(heap),
+            last_location: Cell::default(),
+            loosest_limits: Arc::new(loosest_limits),
             vm: RefCell::new(vm),
-            state,
-            idle: RefCell::default(),
-            tasks: Cell::new(0),
-            parting: Cell::new(0),
+            waits: ops.waits,
+            basic,
+            fetch,
+            stdlib,
+            idle_slots: RefCell::default(),
+            slots: Cell::new(0),
+            cancelled: Cell::new(0),
             broken: Cell::new(false),
             lost: Notify::new(),
             full: Cell::new(false),
-            heap,
+            heap_limit,
             load_app,
             run_block,
         }))
     }
 
-    /// A place for a task of the handler at `spot`; `None` when as many as its limits allow are taken.
-    pub(crate) fn seat(self: &Rc<Self>, limits: &Arc<Limits>, spot: Spot) -> Option<Seat> {
-        // Those that were given up keep nobody out.
-        if self.under_way() - self.parting.get() >= limits.max_tasks {
+    /// A task of the handler at `location`; `None` if as many as its limits allow are running.
+    pub(crate) fn new_task(self: &Rc<Self>, limits: &Arc<Limits>, location: Location) -> Option<Task> {
+        // Cancelled tasks do not count.
+        if self.running_tasks() - self.cancelled.get() >= limits.max_tasks {
             return None;
         }
-        let number = self.idle.borrow_mut().pop().unwrap_or_else(|| {
-            self.tasks.set(self.tasks.get() + 1);
-            self.tasks.get() - 1
+        let slot = self.idle_slots.borrow_mut().pop().unwrap_or_else(|| {
+            self.slots.set(self.slots.get() + 1);
+            self.slots.get() - 1
         });
         self.counts.began();
-        Some(Seat {
-            runtime: self.clone(),
-            limits: limits.clone(),
-            spot,
-            asked: RefCell::default(),
-            number,
-            waits: Cell::new(false),
-            held: Cell::new(0),
-            parting: false,
-        })
+        Some(Task::new(self.clone(), limits.clone(), location, slot))
     }
 
-    /// Where the last step was, for what it has begun.
-    pub(crate) fn last_spot(&self) -> Spot {
-        self.last.get()
+    /// Makes a slot available for another task.
+    pub(crate) fn free_slot(&self, slot: u32) {
+        self.idle_slots.borrow_mut().push(slot);
     }
 
-    /// Counts the heap as it is now.
+    /// Drops the fiber of a slot that waits; its `ensure` clauses never run.
+    pub(crate) fn abandon(&self, slot: u32) {
+        self.vm.borrow_mut().abandon(slot);
+    }
+
+    /// Runs a step. `room` returns how many bytes it may add to a heap of this size. Returns the step and the bytes of the heap
+    /// before and after it.
+    pub(crate) fn step(
+        &self,
+        step_time: Option<Duration>,
+        location: Location,
+        line: RequestLine<'_>,
+        room: impl FnOnce(usize) -> usize,
+        run: impl FnOnce(&mut Vm) -> Step,
+    ) -> (Step, usize, usize) {
+        let mut vm = self.vm.borrow_mut();
+        self.last_location.set(location);
+        let before = vm.heap();
+        vm.limit_step(room(before));
+        let (step, timed_out) = self.watched.step(step_time, location, line, || run(&mut vm));
+        let after = vm.heap();
+        if matches!(&step, Step::Raised(error) if error.class == "NoMemoryError") {
+            vm.collect();
+            self.full.set(vm.heap() > self.heap_limit / 4 * 3);
+        }
+        self.count_heap(vm.heap());
+        if matches!(step, Step::Broken(_)) {
+            self.broken.set(true);
+            self.lost.notify_waiters();
+        }
+        let step = if timed_out { describe_timeout(step) } else { step };
+        (step, before, after)
+    }
+
+    /// Location of the last step.
+    pub(crate) fn last_location(&self) -> Location {
+        self.last_location.get()
+    }
+
+    /// The largest heap, bytes.
+    pub(crate) fn heap_limit(&self) -> usize {
+        self.heap_limit
+    }
+
+    /// Number of cancelled tasks that are still running.
+    pub(crate) fn cancelled_tasks(&self) -> usize {
+        self.cancelled.get()
+    }
+
+    /// Counts a task that was cancelled and waits again.
+    pub(crate) fn count_cancelled(&self) {
+        self.cancelled.update(|count| count + 1);
+        self.counts.began();
+        self.counts.suspended();
+    }
+
+    /// A cancelled task has ended.
+    pub(crate) fn uncount_cancelled(&self) {
+        self.cancelled.update(|count| count - 1);
+    }
+
     fn count_heap(&self, now: usize) {
-        self.counts.heap(self.counted.replace(now), now);
+        self.counts.heap(self.counted_heap.replace(now), now);
     }
 
+    /// Keeps a text in the VM; `None` without memory.
     pub(crate) fn intern(&self, text: &[u8]) -> Option<Interned> {
         self.vm.borrow_mut().intern(text)
     }
 
-    /// Whether it can be used no more, or should not be.
+    /// Whether new requests need another VM.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.get() || self.full.get()
     }
 
-    /// What the last step gave, unread.
-    pub(crate) fn tape<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
-        read(self.vm.borrow().tape())
+    /// Whether the VM can run no more steps.
+    pub(crate) fn is_vm_broken(&self) -> bool {
+        self.broken.get()
     }
 
-    /// How many tasks have a seat.
-    pub(crate) fn under_way(&self) -> usize {
-        self.tasks.get() as usize - self.idle.borrow().len()
+    /// Number of running tasks.
+    pub(crate) fn running_tasks(&self) -> usize {
+        self.slots.get() as usize - self.idle_slots.borrow().len()
     }
 
-    /// Ready when it can be used no more: what waits in it will never go on.
+    /// Ready when the VM has broken: the tasks that wait in it never continue.
     pub(crate) async fn lost(&self) -> Exception {
-        let told = self.lost.notified();
+        let notified = self.lost.notified();
         if !self.broken.get() {
-            told.await;
+            notified.await;
         }
         Exception {
             class: mruby::STOPPED.to_owned(),
@@ -236,9 +213,14 @@ impl Runtime {
         }
     }
 
-    /// What the last step gave.
+    /// The result of the last step.
     pub(crate) fn out<T>(&self, read: impl FnOnce(Value<'_>) -> T) -> T {
         read(self.vm.borrow().out())
+    }
+
+    /// The result of the last step as a tape.
+    pub(crate) fn tape<T>(&self, read: impl FnOnce(&[u8]) -> T) -> T {
+        read(self.vm.borrow().tape())
     }
 }
 
@@ -248,171 +230,39 @@ impl Drop for Runtime {
     }
 }
 
-impl Seat {
-    pub(crate) fn start(&self, job: Interned, args: &Tape) -> Step {
-        self.step([b"", b""], |vm| vm.start(self.number, job, args))
-    }
+/// Class of the exception of a step that was interrupted for taking too long.
+const INTERRUPTED: &str = "Rt::Interrupted";
 
-    pub(crate) fn request<'a>(
-        &self,
-        app: u32,
-        request: &Request,
-        env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
-        more: bool,
-    ) -> Step {
-        let asked = [request.method(), request.target()];
-        let step = self.step(asked, |vm| vm.request(self.number, app, env, more));
-        if matches!(step, Step::Wait) {
-            *self.asked.borrow_mut() = Kept::new(asked);
-        }
-        step
-    }
-
-    pub(crate) fn resume(&self, value: &Tape) -> Step {
-        self.step(self.asked.borrow().asked(), |vm| vm.resume(self.number, value))
-    }
-
-    /// What a step may add to a heap of so many bytes. Who holds much leaves the last quarter of the heap to the others.
-    fn room(&self, taken: usize) -> usize {
-        let (held, heap) = (self.held.get(), self.runtime.heap);
-        let own = self.limits.request_heap.saturating_sub(held);
-        if held > heap / 8 { own.min((heap / 4 * 3).saturating_sub(taken)) } else { own }
-    }
-
-    /// Says whether it waits.
-    fn wait(&self, waits: bool) {
-        if self.waits.replace(waits) != waits {
-            let counts = &self.runtime.counts;
-            if waits { counts.suspended() } else { counts.resumed() }
-        }
-    }
-
-    fn step(&self, asked: Asked<'_>, run: impl FnOnce(&mut Vm) -> Step) -> Step {
-        let mut vm = self.runtime.vm.borrow_mut();
-        self.runtime.last.set(self.spot);
-        self.wait(false);
-        let before = vm.heap();
-        vm.limit_step(self.room(before));
-        let (step, ended) =
-            self.runtime.watched.step(self.limits.step_time, self.spot, asked, || run(&mut vm));
-        // What a collection within the step has freed is credited to it, whoever left it: so nobody pays for old garbage.
-        self.held.set((self.held.get() + vm.heap()).saturating_sub(before));
-        self.wait(matches!(step, Step::Wait));
-        if matches!(&step, Step::Raised(error) if error.class == "NoMemoryError") {
-            vm.collect();
-            self.runtime.full.set(vm.heap() > self.runtime.heap / 4 * 3);
-        }
-        self.runtime.count_heap(vm.heap());
-        if matches!(step, Step::Broken(_)) {
-            self.runtime.broken.set(true);
-            self.runtime.lost.notify_waiters();
-        }
-        match step {
-            // Without the debug hook it looks like a lack of memory.
-            Step::Raised(error) if ended => Step::Raised(Exception {
-                class: TOO_LONG.to_owned(),
-                message: "it computed for longer than mruby.step_time without waiting".to_owned(),
-                ..error
-            }),
-            Step::Broken(error) if ended && error.class == mruby::STOPPED => Step::Broken(Exception {
-                message: "it computed for longer than mruby.step_time and could not be interrupted: this thread's VM is \
-                          replaced, and what waited in it is lost"
-                    .to_owned(),
-                ..error
-            }),
-            step => step,
-        }
+/// Names the limit in the exception of a step that exceeded it.
+fn describe_timeout(step: Step) -> Step {
+    match step {
+        // Without the debug hook mruby raises NoMemoryError.
+        Step::Raised(error) => Step::Raised(Exception {
+            class: INTERRUPTED.to_owned(),
+            message: "it computed for longer than mruby.step_time without waiting".to_owned(),
+            ..error
+        }),
+        Step::Broken(error) if error.class == mruby::STOPPED => Step::Broken(Exception {
+            message: "it computed for longer than mruby.step_time and could not be interrupted: this thread's VM is \
+                      replaced, and what waited in it is lost"
+                .to_owned(),
+            ..error
+        }),
+        step => step,
     }
 }
 
-/// Class of the exception that ends a step which takes too long.
-const TOO_LONG: &str = "Rt::Interrupted";
-
-/// How often a task that does not let go of its wait hears that it is given up before it is left to the collector.
-const LAST_WORDS: usize = 4;
-
-impl Seat {
-    /// Nobody wants the answer any more: an exception where it waits, so that its `ensure` runs.
-    pub(crate) fn give_up(&self) -> Step {
-        // What runs there needs memory, too.
-        self.held.set(0);
-        let mut given_up = Tape::new();
-        given_up.fault("Rt::GivenUp", "the client has gone, or the time for this request is over");
-        self.resume(&given_up)
-    }
-
-    /// Whether its `ensure` may wait: not again and again, not when as many do so already as may be under way, and not where no
-    /// loop runs any more.
-    fn may_part(&self) -> bool {
-        let others = self.runtime.parting.get();
-        !self.parting && others < self.limits.max_tasks && tokio::runtime::Handle::try_current().is_ok()
-    }
-
-    /// The same task, given up.
-    fn parting(&self) -> Seat {
-        self.runtime.parting.update(|count| count + 1);
-        self.runtime.counts.began();
-        self.runtime.counts.suspended();
-        Seat {
-            runtime: self.runtime.clone(),
-            limits: self.limits.clone(),
-            spot: self.spot,
-            asked: RefCell::new(self.asked.take()),
-            number: self.number,
-            waits: Cell::new(true),
-            held: Cell::new(0),
-            parting: true,
-        }
-    }
-
-    /// Gives its place back, or leaves it to the same task once more.
-    fn leave(&self) {
-        self.runtime.counts.ended();
-        if self.runtime.broken.get() {
-            return;
-        }
-        if self.waits.get() && self.may_part() {
-            return tasks::see_off(&self.runtime, self.parting());
-        }
-        if self.waits.get() {
-            self.abandon();
-        }
-        self.runtime.idle.borrow_mut().push(self.number);
-    }
-
-    /// Ends it for good, whatever it still wants.
-    fn abandon(&self) {
-        for _ in 0..LAST_WORDS {
-            let _ = self.give_up();
-            if !self.waits.get() || self.runtime.broken.get() {
-                return;
-            }
-        }
-        self.runtime.vm.borrow_mut().abandon(self.number);
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if self.parting {
-            self.runtime.parting.update(|count| count - 1);
-        }
-        self.leave();
-        self.wait(false);
-    }
-}
-
-/// An exception as the log shows it: message, class, and the frames that are not ours.
-pub(crate) fn in_log(error: &Exception) -> String {
+/// An exception as the log shows it: message, class, and the frames of handlers.
+pub(crate) fn describe(error: &Exception) -> String {
     let frames: Vec<&str> = error
         .backtrace
         .iter()
         .map(String::as_str)
         .filter(|frame| !frame.starts_with("firebrick/"))
-        // A handler's file is evaluated: so are all its blocks.
+        // A handler's file runs in `eval`, and so do all its blocks.
         .map(|frame| frame.strip_suffix(":in eval").unwrap_or(frame))
         .take(8)
         .collect();
-    let place = if frames.is_empty() { String::new() } else { format!(" at {}", frames.join(", ")) };
-    format!("mruby raised: {} ({}){place}", error.message, error.class)
+    let trace = if frames.is_empty() { String::new() } else { format!(" at {}", frames.join(", ")) };
+    format!("mruby raised: {} ({}){trace}", error.message, error.class)
 }

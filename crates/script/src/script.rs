@@ -1,20 +1,23 @@
 //! The handlers of one front thread: [`Script`].
 
+use crate::basic::Log;
+use crate::chain::{Chain, Hops, Next, Origin, Position, Responding};
+use crate::context::TaskContext;
+use crate::driver::{drive, start_spawned};
 use crate::env::{self, Names};
-use crate::fetch::{Owned, Url};
-use crate::load::told;
-use crate::next::{Hops, Origin, Place, delegate};
+use crate::failure;
+use crate::held::Owned;
+use crate::load::describe_load_error;
+use crate::next::delegate;
 use crate::observed::Observed;
-use crate::outcome::{self, Answer, Failed, begun, fail};
+use crate::outcome::{self, Failed, Outcome, streamed};
 use crate::plan::{Plan, Route};
 use crate::route::Path;
-use crate::runtime::{Complain, Runtime, Seat, in_log};
-use crate::stream::{Outlet, PATIENCE, is_departure};
-use crate::subject::Spot;
-use crate::tasks::{Asker, drive, start_spawned};
-use handler::{
-    Client, Departure, Exchange, Failure, FailureKind, Fault, Fields, Incoming, Request, Response,
-};
+use crate::runtime::{Runtime, describe};
+use crate::stream::{HALF_CLOSED_TIMEOUT, Outlet, is_disconnect};
+use crate::subject::Location;
+use crate::task::Task;
+use handler::{Client, Departure, Exchange, Failure, Fault, Fields, Incoming, Request, Response};
 use http::body::{Collected, collect};
 use mruby::{Exception, Step, Tape, Text};
 use std::cell::RefCell;
@@ -26,21 +29,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Whoever answers when a handler says 399.
-pub trait Next {
-    /// Answers in the handlers' place.
-    fn answer(self: Rc<Self>, exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>>;
-
-    /// Answers as if the request had just come; `hops` belong to it from now on.
-    fn again(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>>;
-}
-
-/// A response that handlers make, or have made.
+/// The response of handlers: a future that needs no allocation when the response is ready at once.
 pub enum Handling {
-    /// It was there at once.
-    Answered(Option<Response>),
-    /// It is waited for.
-    Waits(Pin<Box<dyn Future<Output = Response>>>),
+    /// The response; `None` after it has been returned.
+    Ready(Option<Response>),
+    /// A handler waits.
+    Pending(Pin<Box<dyn Future<Output = Response>>>),
 }
 
 impl Future for Handling {
@@ -48,62 +42,56 @@ impl Future for Handling {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Response> {
         match &mut *self {
-            Handling::Answered(response) => response.take().map_or(Poll::Pending, Poll::Ready),
-            Handling::Waits(rest) => rest.as_mut().poll(cx),
+            Handling::Ready(response) => response.take().map_or(Poll::Pending, Poll::Ready),
+            Handling::Pending(rest) => rest.as_mut().poll(cx),
         }
     }
 }
 
-/// What a handler's first step gave.
+/// The result of a handler's first step.
 enum First {
-    Said(Result<Answer, Failed>),
+    Done(Result<Outcome, Failed>),
     Waits(Box<Waiting>),
 }
 
 /// A request whose handler waits.
 struct Waiting {
-    seat: Seat,
+    task: Task,
     step: Step,
     exchange: Exchange,
 }
-
-/// Is told of each failure: the error log.
-pub type OnFailure = Box<dyn Fn(&Failure, &Request)>;
 
 /// The handlers of one front thread, in one VM.
 pub struct Script {
     runtime: Rc<Runtime>,
     names: Names,
     plan: Arc<Plan>,
+    /// The VM's number of each handler, or why it could not be loaded.
     apps: RefCell<Vec<Result<u32, String>>>,
+    /// Number of handlers that have been evaluated.
     loaded: watch::Sender<usize>,
-    failed: OnFailure,
 }
 
 impl Script {
-    /// Opens a VM and begins to evaluate the handlers in it, in their order. For a `LocalSet` or `LocalRuntime`.
+    /// Opens a VM and starts to evaluate the handlers in it, in order. For a `LocalSet` or `LocalRuntime`.
     ///
     /// # Errors
-    /// When there is no mruby or no memory.
-    pub fn open(plan: Arc<Plan>, complain: Complain, failed: OnFailure) -> Result<Rc<Script>, String> {
-        Script::open_observed(plan, complain, failed, Observed::default())
+    /// There is no mruby or not enough memory.
+    pub fn open(plan: Arc<Plan>, log: Log) -> Result<Rc<Script>, String> {
+        Script::open_observed(plan, log, Observed::default())
     }
 
-    /// The same, counted where others look.
+    /// The same, with counters that others can read.
     ///
     /// # Errors
-    /// As of [`Script::open`].
-    pub fn open_observed(
-        plan: Arc<Plan>,
-        complain: Complain,
-        failed: OnFailure,
-        observed: Observed,
-    ) -> Result<Rc<Script>, String> {
-        let runtime = Runtime::open(&plan, complain, observed)?;
-        plan.sources.iter().for_each(|source| runtime.state.stdlib.folders.add(&source.file));
+    /// As [`Script::open`].
+    pub fn open_observed(plan: Arc<Plan>, log: Log, observed: Observed) -> Result<Rc<Script>, String> {
+        let runtime = Runtime::open(&plan, log, observed)?;
+        plan.sources.iter().for_each(|source| runtime.stdlib.folders.add(&source.file));
         let names = Names::new(&runtime).ok_or("no memory for a Ruby VM")?;
         let apps = RefCell::default();
-        let script = Rc::new(Script { runtime, names, plan, apps, loaded: watch::Sender::new(0), failed });
+        let loaded = watch::Sender::new(0);
+        let script = Rc::new(Script { runtime, names, plan, apps, loaded });
         tokio::task::spawn_local(load(script.clone()));
         Ok(script)
     }
@@ -111,10 +99,10 @@ impl Script {
     /// Ready when all handlers have been evaluated.
     ///
     /// # Errors
-    /// What the first one that cannot be used says.
+    /// Why the first of those that failed could not be loaded.
     pub async fn ready(&self) -> Result<(), String> {
         let mut loaded = self.loaded.subscribe();
-        // The sender is ours: it cannot be gone.
+        // Cannot fail: `self` owns the sender.
         let _ = loaded.wait_for(|count| *count == self.plan.sources.len()).await;
         self.apps
             .borrow()
@@ -123,29 +111,29 @@ impl Script {
             .map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// What it was made of.
+    /// The plan it was opened with.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// Whether the VM can be used no more: open another [`Script`].
+    /// Whether the VM can serve no more requests: open another [`Script`].
     pub fn is_broken(&self) -> bool {
         self.runtime.is_broken()
     }
 
-    /// How many requests and tasks are under way in the VM.
+    /// Number of requests and tasks in the VM.
     pub fn under_way(&self) -> usize {
-        self.runtime.under_way()
+        self.runtime.running_tasks()
     }
 
-    /// Number of the route that a request belongs to: the longest path that it is below.
+    /// Number of the route of a request: the longest path that it is below.
     pub fn route(&self, request: &Request) -> Option<usize> {
         let path = Path::new(request.path());
         self.plan.routes.iter().position(|route| path.below(route.path.as_bytes()).is_some())
     }
 
-    /// The handlers of a route answer, or whoever comes after them. Most handlers never wait: their response is there at once, and
-    /// nothing is set up for them.
+    /// The response of a route's handlers, or of `next`. Most handlers never wait: their response is ready at once, and nothing is
+    /// allocated for them.
     pub fn handle(
         self: &Rc<Self>,
         route: usize,
@@ -154,264 +142,261 @@ impl Script {
         hops: Hops,
     ) -> Handling {
         self.runtime.counts.asked();
-        let place = Place { route, handler: 0, next, hops };
+        let position = Position { route, handler: 0, next, hops };
         let first = self.plan.routes[route].handlers.first();
         let loaded = first.and_then(|handler| self.loaded(*handler)?.ok());
         let (Some(app), Incoming::Empty) = (loaded, &exchange.incoming) else {
-            return Handling::Waits(Box::pin(self.clone().answer_from(place, exchange)));
+            return Handling::Pending(self.clone().respond_from(position, exchange));
         };
-        match self.first_step(app, &place, None, exchange) {
-            First::Said(Ok(Answer::Final(response))) => Handling::Answered(Some(response)),
-            first => Handling::Waits(Box::pin(self.clone().go_on(place, first))),
+        match self.first_step(app, &position, None, exchange) {
+            First::Done(Ok(Outcome::Response(response))) => Handling::Ready(Some(response)),
+            first => Handling::Pending(Box::pin(self.clone().finish(position, first))),
         }
     }
 
-    /// The same from somewhere in the chain on.
-    pub(crate) async fn answer_from(self: Rc<Self>, place: Place, exchange: Exchange) -> Response {
-        match self.ask(&place, exchange).await {
-            Ok(first) => self.go_on(place, first).await,
-            Err(exchange) => place.next.answer(exchange).await,
-        }
-    }
-
-    /// From what a handler's first step gave to a response, its own or that of those after it.
-    async fn go_on(self: Rc<Self>, mut place: Place, mut first: First) -> Response {
+    /// From the first step of a handler to a response, its own or that of what follows.
+    async fn finish(self: Rc<Self>, mut position: Position, mut first: First) -> Response {
         let mut fields = Fields::default();
         let mut response = loop {
-            let said = match first {
-                First::Said(said) => said,
-                First::Waits(waiting) => self.wait(&place, *waiting).await,
+            let outcome = match first {
+                First::Done(outcome) => outcome,
+                First::Waits(waiting) => self.wait(&position, *waiting).await,
             };
-            let left = match said {
-                Ok(Answer::Final(response)) => break response,
-                Ok(Answer::Fallthrough(left, more)) => {
+            let exchange = match outcome {
+                Ok(Outcome::Response(response)) => break response,
+                Ok(Outcome::Fallthrough(exchange, more)) => {
                     more.iter().for_each(|(name, value)| fields.push(name, value));
-                    left
+                    exchange
                 }
-                Ok(Answer::Elsewhere(left, status, url)) => {
-                    break Box::pin(delegate(&self, place, status, &url, left)).await;
+                Ok(Outcome::Delegated(exchange, status, url)) => {
+                    let fetch = &self.runtime.fetch;
+                    break Box::pin(delegate(&*self, fetch, position, status, &url, exchange)).await;
                 }
                 Err(failed) => {
                     let (mut failure, exchange) = *failed;
-                    failure.reason = format!("{}: {}", self.name(&place), failure.reason).into();
-                    self.tell(&failure, &exchange.request);
-                    return failure.into_response();
+                    failure.reason = format!("{}: {}", self.name(&position), failure.reason).into();
+                    drop(exchange);
+                    return self.fail(failure);
                 }
             };
-            place.handler += 1;
-            first = match Box::pin(self.ask(&place, left)).await {
+            position.handler += 1;
+            first = match Box::pin(self.start(&position, exchange)).await {
                 Ok(first) => first,
-                Err(exchange) => break place.next.answer(exchange).await,
+                Err(exchange) => break position.next.respond(exchange).await,
             };
         };
         fields.iter().for_each(|(name, value)| response.fields.push(name, value));
         response
     }
 
-    /// Counts it and tells the error log.
-    pub(crate) fn tell(&self, failure: &Failure, request: &Request) {
-        if failure.fault() != Fault::Client {
-            self.runtime.counts.failed();
-        }
-        (self.failed)(failure, request);
-    }
-
     /// A handler as the log names it.
-    fn name(&self, place: &Place) -> String {
-        let route = &self.plan.routes[place.route];
-        let source = route.handlers.get(place.handler).map(|handler| self.plan.sources[*handler].name());
+    fn name(&self, position: &Position) -> String {
+        let route = &self.plan.routes[position.route];
+        let source = route.handlers.get(position.handler).map(|handler| self.plan.sources[*handler].name());
         format!("{} (route {})", source.unwrap_or_default(), route.shown())
     }
 
-    /// The same for the watchdog.
-    fn spot(&self, place: &Place) -> Spot {
-        let source = self.plan.routes[place.route].handlers.get(place.handler);
+    /// A handler as the watchdog knows it.
+    fn location(&self, position: &Position) -> Location {
+        let source = self.plan.routes[position.route].handlers.get(position.handler);
         let number = |index: &usize| u32::try_from(*index).ok();
-        Spot { source: source.and_then(number), route: number(&place.route) }
+        Location { source: source.and_then(number), route: number(&position.route) }
     }
 
-    /// The path of a route.
-    pub(crate) fn mount(&self, route: usize) -> &str {
-        &self.plan.routes[route].path
-    }
-
-    /// Whether handlers of a route may send requests to other servers.
-    pub(crate) fn reproxies(&self, route: usize) -> bool {
-        self.plan.routes[route].limits.reproxy
-    }
-
-    /// Asks another server.
-    pub(crate) async fn forward(&self, url: Url, exchange: Exchange) -> Result<Response, Failure> {
-        self.runtime.state.fetch.forward(url, exchange).await
-    }
-
-    /// Gives a request to the handler whose turn it is, as soon as both are there; the exchange when there is no handler left.
-    async fn ask(self: &Rc<Self>, place: &Place, mut exchange: Exchange) -> Result<First, Exchange> {
-        let route = &self.plan.routes[place.route];
-        let Some(&handler) = route.handlers.get(place.handler) else { return Err(exchange) };
-        let failed = |kind, why, exchange| Ok(First::Said(Err(fail(kind, why, exchange))));
+    /// Gives a request to the handler at a position, after it has been loaded and the body has arrived; returns the exchange if there
+    /// are no more handlers.
+    async fn start(self: &Rc<Self>, position: &Position, mut exchange: Exchange) -> Result<First, Exchange> {
+        let route = &self.plan.routes[position.route];
+        let Some(&handler) = route.handlers.get(position.handler) else { return Err(exchange) };
+        let failed = |failure, exchange| Ok(First::Done(Err(Box::new((failure, exchange)))));
         let app = match self.app(handler).await {
             Ok(app) => app,
-            Err(why) => return failed(FailureKind::Internal, why, exchange),
+            Err(why) => return failed(failure::handler(why), exchange),
         };
         match self.collect(route, &mut exchange).await {
-            Ok(body) => Ok(self.first_step(app, place, body.as_deref(), exchange)),
-            Err(failure) => Ok(First::Said(Err(Box::new((failure, exchange))))),
+            Ok(body) => Ok(self.first_step(app, position, body.as_deref(), exchange)),
+            Err(failure) => failed(failure, exchange),
         }
     }
 
-    /// Takes a handler's first step.
-    fn first_step(&self, app: u32, place: &Place, body: Option<&[u8]>, exchange: Exchange) -> First {
-        let route = &self.plan.routes[place.route];
-        let Some(seat) = self.runtime.seat(&route.limits, self.spot(place)) else {
+    /// Runs a handler's first step.
+    fn first_step(&self, app: u32, position: &Position, body: Option<&[u8]>, exchange: Exchange) -> First {
+        let route = &self.plan.routes[position.route];
+        let Some(task) = self.runtime.new_task(&route.limits, self.location(position)) else {
             self.runtime.counts.refused();
-            let why = format!("mruby.max_tasks ({}) are under way", route.limits.max_tasks);
-            return First::Said(Err(fail(FailureKind::QueueFull, why, exchange)));
+            let failure = failure::too_many_tasks(route.limits.max_tasks);
+            return First::Done(Err(Box::new((failure, exchange))));
         };
-        let hops = place.hops.told();
+        let hops = position.hops.env();
         let more = body.is_some() || hops.is_some();
         let step = env::build(&self.names, &exchange.request, route.path.as_bytes(), body, |env| {
             let hops = hops.iter().flatten();
             let hops = hops.map(|(key, left)| (Text::Bytes(key.as_bytes()), Text::Bytes(left.as_bytes())));
-            seat.request(app, &exchange.request, env.iter().copied().chain(hops), more)
+            task.request(app, &exchange.request, env.iter().copied().chain(hops), more)
         });
         start_spawned(&self.runtime);
-        First::Said(match step {
+        First::Done(match step {
             Step::Done => outcome::read(&self.runtime, exchange),
             Step::Raised(error) | Step::Broken(error) => {
-                Err(fail(FailureKind::Internal, in_log(&error), exchange))
+                Err(Box::new((failure::handler(describe(&error)), exchange)))
             }
-            Step::Wait => return First::Waits(Box::new(Waiting { seat, step, exchange })),
+            Step::Wait => return First::Waits(Box::new(Waiting { task, step, exchange })),
         })
     }
 
-    /// Goes on with a request that waits, until there is a response or the head of one.
-    async fn wait(self: &Rc<Self>, place: &Place, waiting: Waiting) -> Result<Answer, Failed> {
-        let Waiting { seat, step, exchange } = waiting;
+    /// Continues a request that waits, until there is a response or the head of one.
+    async fn wait(self: &Rc<Self>, position: &Position, waiting: Waiting) -> Result<Outcome, Failed> {
+        let Waiting { task, step, exchange } = waiting;
         let (outlet, mut head) = Outlet::new();
-        let asker = Rc::new(Asker {
+        let context = Rc::new(TaskContext {
             outlet: Some(RefCell::new(outlet)),
-            origin: Some(Origin::new(self, place.clone(), &exchange)),
+            origin: Some(Origin::new(self.clone(), position.clone(), &exchange)),
             held: Owned::of_request(),
         });
-        let route = &self.plan.routes[place.route];
+        let route = &self.plan.routes[position.route];
         let runtime = self.runtime.clone();
-        // Until the response has been read, what the task has asked for stays.
-        let own = asker.clone();
-        let streamed = asker.clone();
-        let mut task: Pin<Box<dyn Future<Output = Result<(), Exception>>>> = Box::pin(async move {
-            let ended = drive(&runtime, &seat, &own, step).await;
+        // `context` lives until the response has been read: it may be the body of one that it holds.
+        let own = context.clone();
+        let mut driven: Pin<Box<dyn Future<Output = Result<(), Exception>>>> = Box::pin(async move {
+            let ended = drive(&runtime, &task, &own, step).await;
             own.held.end();
             ended
         });
         let client = exchange.client.clone();
         let ended = tokio::select! {
             biased;
-            ended = &mut task => ended,
+            ended = &mut driven => ended,
             Ok(head) = &mut head => {
-                let (script, place) = (self.clone(), place.clone());
-                let lost = streamed.lost();
+                let (script, position) = (self.clone(), position.clone());
+                let lost = context.client_lost();
+                let failed = context.outlet.as_ref().map(|outlet| outlet.borrow().failure());
                 tokio::task::spawn_local(async move {
                     let ended = tokio::select! {
                         biased;
-                        ended = task => ended,
-                        // Given up: what it waits for ends now, and not when it has something to send.
+                        ended = driven => ended,
+                        // Cancels the task now, not when it has something to send.
                         () = lost => Ok(()),
                     };
                     if let Err(error) = ended
-                        && !is_departure(&error)
+                        && !is_disconnect(&error)
                     {
                         script.runtime.counts.failed();
-                        let name = script.name(&place);
-                        let why = format!("{name}: in a response that had begun: {}", in_log(&error));
-                        (script.runtime.state.complain)(&why);
+                        let name = script.name(&position);
+                        let why = format!("{name}: after the response had started: {}", describe(&error));
+                        match &failed {
+                            // The body carries it to the log.
+                            Some(failed) if Rc::strong_count(failed) > 1 => {
+                                failed.set(Some(failure::handler(why)));
+                            }
+                            _ => (script.runtime.basic.log)(&why),
+                        }
                     }
                 });
-                return begun(head, exchange);
+                return streamed(head, exchange);
             }
-            () = departure(&*client) => {
-                return Err(fail(FailureKind::ClientGone, "the client went away", exchange));
-            }
-            span = over(route.limits.deadline) => {
-                let why = format!("the handler gave no answer within mruby.deadline ({} s)", span.as_secs_f64());
-                return Err(fail(FailureKind::WorkerStuck, why, exchange));
+            () = departure(&*client) => return Err(Box::new((failure::client_gone(), exchange))),
+            limit = deadline(route.limits.deadline) => {
+                return Err(Box::new((failure::deadline(limit), exchange)));
             }
         };
         if let Err(error) = ended {
-            return Err(fail(FailureKind::Internal, in_log(&error), exchange));
+            return Err(Box::new((failure::handler(describe(&error)), exchange)));
         }
-        // A short body may be whole before its head has been seen.
+        // A short body may be complete before its head has been received.
         match head.try_recv() {
-            Ok(head) => begun(head, exchange),
+            Ok(head) => streamed(head, exchange),
             Err(_) => outcome::read(&self.runtime, exchange),
         }
     }
 
-    /// The VM's number of a handler, or why there is none, once it has been loaded.
+    /// The VM's number of a handler, or why it could not be loaded; `None` if it has not been evaluated yet.
     fn loaded(&self, app: usize) -> Option<Result<u32, String>> {
         self.apps.borrow().get(app).cloned()
     }
 
-    /// The same as soon as it has been loaded.
+    /// The same after it has been evaluated.
     async fn app(&self, app: usize) -> Result<u32, String> {
         let mut loaded = self.loaded.subscribe();
-        // The sender is ours: it cannot be gone.
+        // Cannot fail: `self` owns the sender.
         let _ = loaded.wait_for(|count| *count > app).await;
         self.loaded(app).unwrap_or_else(|| Err("there is no such handler".to_owned()))
     }
 
-    /// The request's body, which stays in the exchange for those who come after.
+    /// The request's body, which also stays in the exchange for what follows.
     async fn collect(&self, route: &Route, exchange: &mut Exchange) -> Result<Option<bytes::Bytes>, Failure> {
         let incoming = std::mem::replace(&mut exchange.incoming, Incoming::Empty);
-        let limit = route.limits.max_body;
-        match collect(incoming, limit, &self.plan.temp_dir).await? {
+        let max_body = route.limits.max_body;
+        match collect(incoming, max_body, &self.plan.temp_dir).await? {
             Collected::Empty => Ok(None),
             Collected::Memory(bytes) => {
                 exchange.incoming = Incoming::Ready(bytes.clone());
                 Ok(Some(bytes))
             }
-            Collected::Spooled { len, .. } => {
-                let why = format!("the body has {len} bytes, a handler takes mruby.max_body ({limit})");
-                Err(Failure::new(FailureKind::ContentTooLarge, why))
-            }
+            Collected::Spooled { len, .. } => Err(failure::body_too_large(len, max_body)),
         }
     }
 }
 
-/// Ready when the client has gone, or seems to have.
-async fn departure(client: &dyn Client) {
-    let departed = || poll_fn(|cx| client.poll_departure(cx));
-    if departed().await == Departure::HalfClosed {
-        let _ = tokio::time::timeout(PATIENCE, departed()).await;
+impl Chain for Script {
+    fn mount(&self, route: usize) -> &str {
+        &self.plan.routes[route].path
+    }
+
+    fn may_reproxy(&self, route: usize) -> bool {
+        self.plan.routes[route].limits.reproxy
+    }
+
+    fn respond_from(self: Rc<Self>, position: Position, exchange: Exchange) -> Responding {
+        Box::pin(async move {
+            match self.start(&position, exchange).await {
+                Ok(first) => self.finish(position, first).await,
+                Err(exchange) => position.next.respond(exchange).await,
+            }
+        })
+    }
+
+    fn fail(&self, failure: Failure) -> Response {
+        if failure.fault != Fault::Client {
+            self.runtime.counts.failed();
+        }
+        failure.into_response()
     }
 }
 
-/// Ready when so much time has passed.
-async fn over(span: Option<Duration>) -> Duration {
-    match span {
-        Some(span) => {
-            tokio::time::sleep(span).await;
-            span
+/// Ready when the client has disconnected, or has been half-closed for too long.
+async fn departure(client: &dyn Client) {
+    let departed = || poll_fn(|cx| client.poll_departure(cx));
+    if departed().await == Departure::HalfClosed {
+        let _ = tokio::time::timeout(HALF_CLOSED_TIMEOUT, departed()).await;
+    }
+}
+
+/// Ready when the deadline has passed; returns it.
+async fn deadline(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit).await;
+            limit
         }
         None => std::future::pending().await,
     }
 }
 
-/// Evaluates one handler after the other; each may wait.
+/// Evaluates the handlers one after the other; each may wait.
 async fn load(script: Rc<Script>) {
     let runtime = &script.runtime;
     for (number, source) in (0..).zip(&script.plan.sources) {
         let mut args = Tape::new();
         args.array(2).str(&source.code).str(source.name());
-        let spot = Spot { source: Some(number), route: None };
-        let Some(seat) = runtime.seat(&runtime.loosest, spot) else { return };
-        let first = seat.start(runtime.load_app, &args);
-        let app = match drive(runtime, &seat, &Rc::default(), first).await {
+        let location = Location { source: Some(number), route: None };
+        let Some(task) = runtime.new_task(&runtime.loosest_limits, location) else { return };
+        let first = task.start(runtime.load_app, &args);
+        let app = match drive(runtime, &task, &TaskContext::default(), first).await {
             Ok(()) => {
                 let number = runtime.out(|out| out.int()).and_then(|app| u32::try_from(app).ok());
-                number.ok_or_else(|| format!("{}: the VM gave no handler", source.name()))
+                number.ok_or_else(|| format!("{}: the VM returned no handler", source.name()))
             }
-            Err(error) => Err(told(source, &error)),
+            Err(error) => Err(describe_load_error(source, &error)),
         };
         script.apps.borrow_mut().push(app);
         script.loaded.send_modify(|count| *count += 1);

@@ -1,12 +1,13 @@
-//! Responses that are sent while they are made: a body that answers to `each`.
+//! Responses that are sent while they are made: a body that responds to `each`.
 //!
-//! The task waits with each piece until the one before has been taken, so Ruby is never ahead of the client by more
-//! than one piece.
+//! The task waits with each part until the one before has been taken, so Ruby is never more than one part ahead of the
+//! client.
 
-use crate::ops::{Waiting, fault};
+use crate::failure::client_gone_during_response;
+use crate::waiting::{Waiting, fault, ready, tape};
 use bytes::Bytes;
-use handler::{BodyStream, Broken, Chunk};
-use mruby::{Exception, Tape, Value};
+use handler::{BodyStream, Chunk, Failure};
+use mruby::{Exception, Value};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -16,151 +17,152 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Sleep, sleep};
 
-/// A client that has closed its sending side may still read what comes within so much time. Most have gone, and nothing but
-/// writing would show it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a client that has closed its sending side may take to get the next part. Most such clients have disconnected, which only
+/// a write would show.
+pub(crate) const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is raised in a body whose client has gone, as by H2O.
+/// Message of the exception that is raised in a body whose client has disconnected, as in H2O.
 const CLOSED: &str = "downstream HTTP closed";
 
-/// Whether a body ended by that alone: then nobody has done anything wrong.
-pub(crate) fn is_departure(error: &Exception) -> bool {
+/// Whether a body ended only because the client disconnected, which is not an error.
+pub(crate) fn is_disconnect(error: &Exception) -> bool {
     error.class == "RuntimeError" && error.message == CLOSED
 }
 
-/// Head of a streamed response: status, and names and values in turn.
+/// Head of a streamed response.
 pub(crate) struct Head {
     pub(crate) status: i64,
     pub(crate) fields: Vec<(Vec<u8>, Vec<u8>)>,
-    pub(crate) body: Pieces,
+    pub(crate) body: Parts,
 }
 
-/// The task's end.
+/// Where the task writes the response.
 pub(crate) struct Outlet {
     head: Option<oneshot::Sender<Head>>,
-    pieces: Option<mpsc::Sender<Bytes>>,
-    /// Whether the task has said that the body is whole.
-    whole: Rc<Cell<bool>>,
+    parts: Option<mpsc::Sender<Bytes>>,
+    /// The task has written the end of the body.
+    complete: Rc<Cell<bool>>,
+    /// Why the task ended before that.
+    failure: Rc<Cell<Option<Failure>>>,
 }
 
 impl Outlet {
-    /// An outlet, and what tells of the head.
+    /// An outlet, and the receiver of the head.
     pub(crate) fn new() -> (Outlet, oneshot::Receiver<Head>) {
-        let (head, told) = oneshot::channel();
-        (Outlet { head: Some(head), pieces: None, whole: Rc::default() }, told)
+        let (head, receiver) = oneshot::channel();
+        (Outlet { head: Some(head), parts: None, complete: Rc::default(), failure: Rc::default() }, receiver)
     }
 
     /// `[status, [name, value …]]`
     pub(crate) fn head(&mut self, args: &[Value<'_>]) -> Waiting {
         let Some(sender) = self.head.take() else {
-            return fault("RuntimeError", "the response has begun already");
+            return fault("RuntimeError", "the response has already started");
         };
         let status = args.first().and_then(Value::int).unwrap_or_default();
         let fields = fields(args.get(1));
-        let (pieces, body) = mpsc::channel(1);
-        self.pieces = Some(pieces);
+        let (parts, body) = mpsc::channel(1);
+        self.parts = Some(parts);
         match sender.send(Head {
             status,
             fields,
-            body: Pieces { pieces: body, whole: false, patience: None },
+            body: Parts { parts: body, complete: false, failure: self.failure.clone(), timeout: None },
         }) {
-            Ok(()) => nothing(),
-            Err(_) => gone(),
+            Ok(()) => ready(|tape| tape.nil().done()),
+            Err(_) => fault("RuntimeError", CLOSED),
         }
     }
 
-    /// `[bytes]`; without an argument the end of the body.
+    /// `[bytes]`: a part; without an argument the end of the body.
     pub(crate) fn chunk(&mut self, args: &[Value<'_>]) -> Waiting {
-        let Some(pieces) = self.pieces.clone() else {
-            return fault("RuntimeError", "the response has not begun");
+        let Some(parts) = self.parts.clone() else {
+            return fault("RuntimeError", "the response has not started");
         };
-        // An empty piece stands for the end: Ruby's empty ones say nothing and are not passed on.
-        let piece = match args.first() {
+        // An empty part stands for the end; empty Strings of Ruby are skipped.
+        let part = match args.first() {
             Some(text) => Bytes::copy_from_slice(text.text().unwrap_or_default()),
             None => Bytes::new(),
         };
-        if piece.is_empty() && !args.is_empty() {
-            return nothing();
+        if part.is_empty() && !args.is_empty() {
+            return ready(|tape| tape.nil().done());
         }
-        self.whole.set(piece.is_empty());
+        self.complete.set(part.is_empty());
         Box::pin(async move {
-            let mut tape = Tape::new();
-            match pieces.send(piece).await {
-                Ok(()) => tape.nil(),
-                Err(_) => tape.fault("RuntimeError", CLOSED),
-            };
-            tape
+            let sent = parts.send(part).await;
+            tape(|tape| match sent {
+                Ok(()) => tape.nil().done(),
+                Err(_) => tape.fault("RuntimeError", CLOSED).done(),
+            })
         })
     }
 }
 
 impl Outlet {
-    /// Ready when the client's end is dropped before the body is whole.
-    pub(crate) fn lost(&self) -> impl Future<Output = ()> + use<> {
-        let (pieces, whole) = (self.pieces.clone(), self.whole.clone());
+    /// Where to put the failure of a task that ends before the body is complete.
+    pub(crate) fn failure(&self) -> Rc<Cell<Option<Failure>>> {
+        self.failure.clone()
+    }
+
+    /// Ready when the client's end is dropped before the body is complete.
+    pub(crate) fn client_lost(&self) -> impl Future<Output = ()> + use<> {
+        let (parts, complete) = (self.parts.clone(), self.complete.clone());
         async move {
-            match pieces {
-                Some(pieces) => pieces.closed().await,
+            match parts {
+                Some(parts) => parts.closed().await,
                 None => std::future::pending().await,
             }
-            if whole.get() {
+            if complete.get() {
                 std::future::pending().await
             }
         }
     }
 }
 
-/// Names and values in turn.
+/// Pairs from a list of alternating names and values.
 pub(crate) fn fields(list: Option<&Value<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let texts = list.and_then(Value::array).unwrap_or_default();
     let text = |value: &Value<'_>| value.text().unwrap_or_default().to_vec();
     texts.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
 }
 
-fn nothing() -> Waiting {
-    let mut tape = Tape::new();
-    tape.nil();
-    Box::pin(std::future::ready(tape))
+/// The body, as the connection reads it.
+pub(crate) struct Parts {
+    parts: mpsc::Receiver<Bytes>,
+    complete: bool,
+    /// Why the task ended before the body was complete.
+    failure: Rc<Cell<Option<Failure>>>,
+    /// Runs while the client is half-closed.
+    timeout: Option<Pin<Box<Sleep>>>,
 }
 
-fn gone() -> Waiting {
-    fault("RuntimeError", CLOSED)
-}
-
-/// The client's end.
-pub(crate) struct Pieces {
-    pieces: mpsc::Receiver<Bytes>,
-    whole: bool,
-    /// Since the client has half closed: how long it is believed to read.
-    patience: Option<Pin<Box<Sleep>>>,
-}
-
-impl BodyStream for Pieces {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
-        if self.whole {
+impl BodyStream for Parts {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
+        if self.complete {
             return Poll::Ready(None);
         }
-        match self.pieces.poll_recv(cx) {
-            Poll::Ready(Some(piece)) if piece.is_empty() => {
-                self.whole = true;
+        match self.parts.poll_recv(cx) {
+            Poll::Ready(Some(part)) if part.is_empty() => {
+                self.complete = true;
                 Poll::Ready(None)
             }
-            Poll::Ready(Some(piece)) => {
-                if self.patience.is_some() {
+            Poll::Ready(Some(part)) => {
+                if self.timeout.is_some() {
                     self.half_closed();
                 }
-                Poll::Ready(Some(Ok(Chunk::Bytes(piece))))
+                Poll::Ready(Some(Ok(Chunk::Bytes(part))))
             }
-            // The task ended without saying that the body is whole.
-            Poll::Ready(None) => Poll::Ready(Some(Err(Broken))),
-            Poll::Pending => match &mut self.patience {
-                Some(patience) => patience.as_mut().poll(cx).map(|()| Some(Err(Broken))),
+            // The task ended without writing the end of the body.
+            Poll::Ready(None) => {
+                let failure = self.failure.take();
+                Poll::Ready(Some(Err(failure.unwrap_or_else(client_gone_during_response))))
+            }
+            Poll::Pending => match &mut self.timeout {
+                Some(timeout) => timeout.as_mut().poll(cx).map(|()| Some(Err(client_gone_during_response()))),
                 None => Poll::Pending,
             },
         }
     }
 
     fn half_closed(&mut self) {
-        self.patience = Some(Box::pin(sleep(PATIENCE)));
+        self.timeout = Some(Box::pin(sleep(HALF_CLOSED_TIMEOUT)));
     }
 }

@@ -1,59 +1,59 @@
-//! What a step is about, told to another thread without a lock: which handler, and the request's method and target.
+//! Which handler a step runs and for which request, readable by another thread without a lock.
 //!
-//! Why: when code cannot be stopped, its own thread says nothing any more, and an operator still has to find it.
+//! When code cannot be stopped, its own thread cannot log, and an operator still has to find the code.
 //!
-//! Contract: only the VM's thread writes, before a step begins. Who reads does so while that step runs, and asks afterwards whether
-//! it still did; if not, what was read is nothing.
+//! Contract: only the VM's thread writes, before a step begins. A reader reads while that step runs, and checks afterwards that it
+//! is still running; if not, what it read is invalid.
 
 use crate::plan::Plan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of method and target that are kept: enough to find the request in an access log.
-const TEXT: usize = 128;
+/// Most bytes of method and target that are kept: enough to find the request in an access log.
+const MAX_TEXT: usize = 128;
 const WORD: usize = size_of::<u64>();
 
 /// Method and target of a request; both empty outside of requests.
-pub(crate) type Asked<'a> = [&'a [u8]; 2];
+pub(crate) type RequestLine<'a> = [&'a [u8]; 2];
 
-/// As much of them as is shown, for the time that the request waits.
+/// The part of them that is shown, saved while the request waits.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct SavedLine {
     text: Box<[u8]>,
     method: usize,
 }
 
-impl Kept {
-    pub(crate) fn new([method, target]: Asked<'_>) -> Kept {
-        let method = &method[..method.len().min(TEXT)];
-        // One more than is shown, so that it is seen that there is more.
-        let target = &target[..target.len().min(TEXT + 1)];
-        Kept { text: [method, target].concat().into(), method: method.len() }
+impl SavedLine {
+    pub(crate) fn new([method, target]: RequestLine<'_>) -> SavedLine {
+        let method = &method[..method.len().min(MAX_TEXT)];
+        // One byte more than is shown, so that a longer target is recognized.
+        let target = &target[..target.len().min(MAX_TEXT + 1)];
+        SavedLine { text: [method, target].concat().into(), method: method.len() }
     }
 
-    pub(crate) fn asked(&self) -> Asked<'_> {
+    pub(crate) fn get(&self) -> RequestLine<'_> {
         self.text.split_at(self.method).into()
     }
 }
 
-/// Where a step is in the plan.
+/// Where in the plan the code of a step is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Spot {
-    /// Number of the handler's source; `None` when nobody knows whose code it is.
+pub(crate) struct Location {
+    /// Number of the handler's source; `None` if unknown.
     pub(crate) source: Option<u32>,
     /// Number of the route; `None` outside of requests.
     pub(crate) route: Option<u32>,
 }
 
-/// Whose code runs, and for which request.
+/// The code that runs, and its request.
 pub(crate) struct Subject {
     plan: Arc<Plan>,
-    /// One more than the number; 0 is none.
+    /// The number plus one; 0 is none.
     source: AtomicU32,
     route: AtomicU32,
-    /// Of method and target, of which less may be kept.
+    /// Full lengths of method and target.
     lengths: [AtomicU32; 2],
-    text: [AtomicU64; TEXT / WORD],
+    text: [AtomicU64; MAX_TEXT / WORD],
 }
 
 impl Subject {
@@ -63,15 +63,15 @@ impl Subject {
         Subject { plan, source, route, lengths: [method, target], text }
     }
 
-    /// Says what the next step is about.
+    /// Sets what the next step runs.
     #[inline]
-    pub(crate) fn tell(&self, spot: Spot, asked: Asked<'_>) {
+    pub(crate) fn set(&self, location: Location, line: RequestLine<'_>) {
         let number = |number: Option<u32>| number.map_or(0, |number| number.saturating_add(1));
-        self.source.store(number(spot.source), Ordering::Relaxed);
-        self.route.store(number(spot.route), Ordering::Relaxed);
-        // Each part begins with a word, so that none has to be shifted.
+        self.source.store(number(location.source), Ordering::Relaxed);
+        self.route.store(number(location.route), Ordering::Relaxed);
+        // Each part starts at a word, so that no bytes have to be shifted.
         let mut words = self.text.iter();
-        for (length, part) in self.lengths.iter().zip(asked) {
+        for (length, part) in self.lengths.iter().zip(line) {
             length.store(u32::try_from(part.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
             let (whole, rest) = part.as_chunks::<WORD>();
             for (bytes, word) in whole.iter().zip(&mut words) {
@@ -87,27 +87,27 @@ impl Subject {
         }
     }
 
-    /// `GET /search?q=x: /srv/search.rb (route /search)`, as far as it is known; how log lines begin.
+    /// `GET /search?q=x: /srv/search.rb (route /search)`, as far as known; log lines start with it.
     pub(crate) fn name(&self) -> String {
         let number = |number: &AtomicU32| (number.load(Ordering::Relaxed) as usize).checked_sub(1);
         let source = number(&self.source).and_then(|source| self.plan.sources.get(source));
         let route = number(&self.route).and_then(|route| self.plan.routes.get(route));
         let file = source.map_or_else(|| "a handler on mruby".to_owned(), crate::Source::name);
         let route = route.map_or_else(String::new, |route| format!(" (route {})", route.shown()));
-        format!("{}{file}{route}", self.asked())
+        format!("{}{file}{route}", self.request_line())
     }
 
-    fn asked(&self) -> String {
+    fn request_line(&self) -> String {
         let [method, target] = self.lengths.each_ref().map(|length| length.load(Ordering::Relaxed) as usize);
         if method == 0 {
             return String::new();
         }
         let bytes: Vec<u8> =
             self.text.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
-        let begin = method.next_multiple_of(WORD).min(TEXT);
-        let end = (begin + target).min(TEXT);
-        let more = if begin + target > TEXT { "…" } else { "" };
-        let (method, target) = (&bytes[..method.min(TEXT)], &bytes[begin..end]);
+        let begin = method.next_multiple_of(WORD).min(MAX_TEXT);
+        let end = (begin + target).min(MAX_TEXT);
+        let more = if begin + target > MAX_TEXT { "…" } else { "" };
+        let (method, target) = (&bytes[..method.min(MAX_TEXT)], &bytes[begin..end]);
         format!("{} {}{more}: ", method.escape_ascii(), target.escape_ascii())
     }
 }
@@ -134,32 +134,32 @@ mod tests {
     fn a_step_is_named_as_far_as_it_is_known() {
         let subject = subject();
         assert_eq!(subject.name(), "a handler on mruby");
-        let spot = |source, route| Spot { source, route };
-        subject.tell(spot(Some(1), Some(0)), [b"GET", b"/api/\"a\xff?b"]);
+        let location = |source, route| Location { source, route };
+        subject.set(location(Some(1), Some(0)), [b"GET", b"/api/\"a\xff?b"]);
         assert_eq!(subject.name(), r#"GET /api/\"a\xff?b: api.rb (route /api)"#);
-        subject.tell(spot(Some(0), Some(1)), [b"PROPPATCH", b"/"]);
+        subject.set(location(Some(0), Some(1)), [b"PROPPATCH", b"/"]);
         assert_eq!(subject.name(), "PROPPATCH /: auth.rb (route /)");
-        subject.tell(spot(Some(0), None), [b"", b""]);
+        subject.set(location(Some(0), None), [b"", b""]);
         assert_eq!(subject.name(), "auth.rb");
-        subject.tell(spot(Some(7), Some(7)), [b"", b""]);
+        subject.set(location(Some(7), Some(7)), [b"", b""]);
         assert_eq!(subject.name(), "a handler on mruby");
     }
 
     #[test]
     fn a_long_target_is_cut() {
         let subject = subject();
-        let room = TEXT - WORD;
-        for length in [1, room - 1, room, room + 1, TEXT + 1, 1_000] {
+        let room = MAX_TEXT - WORD;
+        for length in [1, room - 1, room, room + 1, MAX_TEXT + 1, 1_000] {
             let target = "x".repeat(length);
-            let kept = Kept::new([b"GET", target.as_bytes()]);
-            for asked in [[b"GET", target.as_bytes()], kept.asked()] {
-                subject.tell(Spot::default(), asked);
+            let saved = SavedLine::new([b"GET", target.as_bytes()]);
+            for line in [[b"GET", target.as_bytes()], saved.get()] {
+                subject.set(Location::default(), line);
                 let shown = &target[..length.min(room)];
                 let more = if length > room { "…" } else { "" };
                 assert_eq!(subject.name(), format!("GET {shown}{more}: a handler on mruby"));
             }
         }
-        subject.tell(Spot::default(), ["M".repeat(1_000).as_bytes(), b"/"]);
-        assert_eq!(subject.name(), format!("{} …: a handler on mruby", "M".repeat(TEXT)));
+        subject.set(Location::default(), ["M".repeat(1_000).as_bytes(), b"/"]);
+        assert_eq!(subject.name(), format!("{} …: a handler on mruby", "M".repeat(MAX_TEXT)));
     }
 }

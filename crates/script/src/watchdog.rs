@@ -1,68 +1,70 @@
 //! Ends steps that compute for too long without waiting.
 //!
-//! One thread for the process looks at all VMs some times a second, and at the processor time of their threads: on a machine that
-//! has much to do a step takes long without computing. It asks a VM that is over its time to raise: a library
-//! with the debug hook does so at its next instruction, one without when it next allocates. Code that does neither (`while true;
-//! end` on such a library), or that rescues and goes on, is stopped after twice its time at the cost of its VM: the thread gets
-//! a new one, and the requests that waited in the old one fail. Only what computes without end outside of Ruby code is left: the
-//! log says so.
+//! One thread per process checks all VMs 50 times a second. It compares the CPU time of their threads, because on a busy machine a
+//! step can take long without computing. A VM that exceeds its limit is told to raise: a library with the debug hook
+//! does so at its next instruction, one without when it next allocates. Code that does neither (`while true; end` on such a
+//! library), or that rescues the exception and continues, is stopped after twice the limit at the cost of its VM: the thread gets
+//! a new one, and the requests that waited in the old one fail. Endless code outside of Ruby cannot be stopped; it is
+//! logged.
 
 use crate::observed::Alarm;
 use crate::plan::Plan;
-use crate::subject::{Asked, Spot, Subject};
+use crate::subject::{Location, RequestLine, Subject};
 use mruby::Interrupt;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How often VMs are looked at: a step may be so much longer than its limit.
-const EVERY: Duration = Duration::from_millis(20);
-/// A step that has not ended after so many times its limit does not listen: it is stopped.
-const DEAF: u32 = 2;
-/// One that has not even then ended is beyond help.
-const HOPELESS: u32 = 5;
+/// How often VMs are checked; a step may exceed its limit by as much.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// A step that has not ended after this many times its limit is stopped.
+const STOP_AFTER: u32 = 2;
+/// A step that has not ended after this many times its limit cannot be stopped; it is logged.
+const LOG_AFTER: u32 = 5;
 
-/// A VM that is watched, from the thread that runs it.
+/// A watched VM, as its own thread sees it.
 pub(crate) struct Watched {
     watch: Arc<Watch>,
-    /// How many steps there have been.
+    /// Number of steps so far.
     steps: Cell<u64>,
 }
 
 struct Watch {
     interrupt: Interrupt,
     alarm: Alarm,
-    /// What the step that runs is about.
+    /// What the current step runs.
     subject: Subject,
-    /// What the system says about its thread.
+    /// Path of the thread's scheduler statistics (proc(5)).
     schedstat: String,
-    /// The number of the step that runs, 0 between steps; and how many milliseconds it may take.
+    /// Number of the current step; 0 between steps.
     running: AtomicU64,
-    span: AtomicU64,
+    /// Milliseconds it may take.
+    limit: AtomicU64,
+    /// It has exceeded its limit.
     fired: AtomicBool,
-    /// Whether it was to be stopped when it was looked at last, not asked to raise.
+    /// Whether the last attempt was to stop it, not to make it raise.
     stopped: AtomicBool,
-    /// What the watchdog alone uses: the step that it found running, and its own clock then. Steps do not look at the clock:
-    /// there are a hundred thousand of them in a second, and each look costs as much as a call of Ruby's.
+    /// Used by the watchdog only: the step that it found running, and the thread's CPU time then. Steps do not read the clock:
+    /// there are a hundred thousand per second, and reading it costs as much as a method call in Ruby.
     seen: Mutex<Option<Seen>>,
-    told: AtomicBool,
+    logged: AtomicBool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
     step: u64,
-    /// The VM's own number of it.
+    /// The VM's own number of the step.
     serial: u32,
-    /// What its thread's clock said then.
+    /// CPU time of the thread when the step was first seen.
     since: Duration,
 }
 
 impl Watched {
     /// Watches a VM with the handlers of `plan` until dropped.
     pub(crate) fn new(interrupt: Interrupt, plan: Arc<Plan>, alarm: Alarm) -> Watched {
-        let [running, span] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let [fired, stopped, told] = [false; 3].map(AtomicBool::new);
+        let [running, limit] = [AtomicU64::new(0), AtomicU64::new(0)];
+        let [fired, stopped, logged] = [false; 3].map(AtomicBool::new);
         let seen = Mutex::default();
         let schedstat = format!("/proc/self/task/{}/schedstat", rustix::thread::gettid().as_raw_nonzero());
         let subject = Subject::new(plan);
@@ -73,109 +75,109 @@ impl Watched {
             subject,
             schedstat,
             running,
-            span,
+            limit,
             fired,
             stopped,
             seen,
-            told,
+            logged,
         });
         LIST.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&watch));
         Watched { watch, steps: Cell::new(0) }
     }
 
-    /// Runs a step that may take so long; whether it was ended for taking longer. `asked` is its request.
+    /// Runs a step with a time limit; returns whether it exceeded it. `line` is its request.
     pub(crate) fn step<T>(
         &self,
-        span: Option<Duration>,
-        spot: Spot,
-        asked: Asked<'_>,
+        limit: Option<Duration>,
+        location: Location,
+        line: RequestLine<'_>,
         run: impl FnOnce() -> T,
     ) -> (T, bool) {
-        let Some(span) = span else { return (run(), false) };
+        let Some(limit) = limit else { return (run(), false) };
         self.steps.set(self.steps.get() + 1);
         let watch = &*self.watch;
-        // Who sees what is told from here on sees that the step before is over, too.
+        // A reader that sees the new subject also sees that the previous step has ended.
         fence(Ordering::Release);
-        watch.subject.tell(spot, asked);
-        watch.span.store(span.as_millis().clamp(1, u128::from(u32::MAX)) as u64, Ordering::Relaxed);
+        watch.subject.set(location, line);
+        watch.limit.store(limit.as_millis().clamp(1, u128::from(u32::MAX)) as u64, Ordering::Relaxed);
         watch.fired.store(false, Ordering::Relaxed);
         watch.running.store(self.steps.get(), Ordering::Release);
-        let given = run();
+        let result = run();
         watch.running.store(0, Ordering::Release);
-        (given, watch.fired.load(Ordering::Acquire))
+        (result, watch.fired.load(Ordering::Acquire))
     }
 }
 
 /// All VMs.
 static LIST: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
 
-/// Starts the thread that looks at them, with the first.
+/// Starts the watchdog thread with the first VM.
 fn start(alarm: &Alarm) {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let started = std::thread::Builder::new().name("mruby-watchdog".to_owned()).spawn(look);
+        let started = std::thread::Builder::new().name("mruby-watchdog".to_owned()).spawn(watch_all);
         if let Err(error) = started {
             alarm(&format!("warning: mruby.step_time has no effect: no thread for it ({error})"));
         }
     });
 }
 
-fn look() {
-    let begun = Instant::now();
+fn watch_all() {
+    let start = Instant::now();
     loop {
-        std::thread::sleep(EVERY);
+        std::thread::sleep(INTERVAL);
         let mut watches = LIST.lock().unwrap_or_else(PoisonError::into_inner);
-        watches.retain(|watch| watch.upgrade().is_some_and(|watch| watch.look(begun)));
+        watches.retain(|watch| watch.upgrade().is_some_and(|watch| watch.check(start)));
     }
 }
 
 impl Watch {
-    /// Processor time of the thread; where the system does not tell, time since `begun`.
-    fn clock(&self, begun: Instant) -> Duration {
-        let told = std::fs::read_to_string(&self.schedstat).ok();
-        // proc(5): nanoseconds on a processor, nanoseconds that it waited for one, and how often.
-        let computed = told.and_then(|told| told.split(' ').next()?.parse().ok());
-        computed.map_or_else(|| begun.elapsed(), Duration::from_nanos)
+    /// CPU time of the thread; where the system has no such statistics, time since `start`.
+    fn clock(&self, start: Instant) -> Duration {
+        let text = std::fs::read_to_string(&self.schedstat).ok();
+        // proc(5): nanoseconds on a CPU, nanoseconds waiting for one, number of time slices.
+        let computed = text.and_then(|text| text.split(' ').next()?.parse().ok());
+        computed.map_or_else(|| start.elapsed(), Duration::from_nanos)
     }
 
-    /// Does what a step that is over its time needs; always true.
-    fn look(&self, begun: Instant) -> bool {
+    /// Interrupts or stops a step that exceeds its limit. Always true.
+    fn check(&self, start: Instant) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let step = self.running.load(Ordering::Acquire);
         let Some(known) = seen.filter(|seen| seen.step == step) else {
             let serial = self.interrupt.serial();
-            // The VM's number belongs to this step only when it still runs.
+            // The VM's number belongs to this step only if it is still running.
             let found = step != 0 && self.running.load(Ordering::Acquire) == step;
-            *seen = found.then(|| Seen { step, serial, since: self.clock(begun) });
-            self.told.store(false, Ordering::Relaxed);
+            *seen = found.then(|| Seen { step, serial, since: self.clock(start) });
+            self.logged.store(false, Ordering::Relaxed);
             return true;
         };
-        let span = Duration::from_millis(self.span.load(Ordering::Relaxed).max(1));
-        let taken = self.clock(begun).saturating_sub(known.since);
-        if taken < span {
+        let limit = Duration::from_millis(self.limit.load(Ordering::Relaxed).max(1));
+        let taken = self.clock(start).saturating_sub(known.since);
+        if taken < limit {
             return true;
         }
         self.fired.store(true, Ordering::Release);
-        // What is asked to raise collects garbage first, and can be stopped at no time while it does: so the two take turns.
-        if taken >= span * DEAF && !self.stopped.fetch_not(Ordering::Relaxed) {
+        // A step that is told to raise collects garbage first and cannot be stopped meanwhile: so the two attempts alternate.
+        if taken >= limit * STOP_AFTER && !self.stopped.fetch_not(Ordering::Relaxed) {
             self.interrupt.stop(known.serial);
         } else {
             self.interrupt.now();
         }
-        if taken >= span * HOPELESS
-            && !self.told.load(Ordering::Relaxed)
+        if taken >= limit * LOG_AFTER
+            && !self.logged.load(Ordering::Relaxed)
             && let Some(name) = self.name(step)
         {
-            self.told.store(true, Ordering::Relaxed);
+            self.logged.store(true, Ordering::Relaxed);
             (self.alarm)(&format!(
-                "{name}: it has been computing for {:.1} s and cannot be stopped: its front thread answers nobody",
+                "{name}: it has been computing for {:.1} s and cannot be stopped: its front thread serves no requests",
                 taken.as_secs_f64()
             ));
         }
         true
     }
 
-    /// What a step is about; `None` when it is over.
+    /// What the current step runs; `None` if it has ended.
     fn name(&self, step: u64) -> Option<String> {
         let name = self.subject.name();
         fence(Ordering::Acquire);
@@ -193,7 +195,7 @@ mod tests {
         Arc::new(Plan { sources: vec![source], routes: Vec::new(), heap: 0, temp_dir: std::env::temp_dir() })
     }
 
-    /// A VM whose task 0 ran this method, watched; what the step gave.
+    /// Runs this method as task 0 of a watched VM; the step's result.
     fn run(code: &str) -> Option<Step> {
         run_for(100, code, Arc::new(|_| {}))
     }
@@ -211,17 +213,17 @@ mod tests {
         vm.eval(&format!("module Rt\ndef self.job\n{code}\nend\nend"), "job.rb").expect("Ruby");
         let job = vm.intern(b"job").expect("memory");
         let watched = Watched::new(vm.interrupt(), plan(), alarm);
-        let spot = Spot { source: Some(0), route: None };
+        let location = Location { source: Some(0), route: None };
         let mut args = Tape::new();
         args.array(0);
-        let span = Some(Duration::from_millis(limit_ms));
-        let (step, late) = watched.step(span, spot, [b"GET", b"/long"], || vm.start(0, job, &args));
-        assert!(late, "it was not late");
+        let limit = Some(Duration::from_millis(limit_ms));
+        let (step, late) = watched.step(limit, location, [b"GET", b"/long"], || vm.start(0, job, &args));
+        assert!(late, "it did not exceed its limit");
         Some(step)
     }
 
     #[test]
-    fn ends_what_allocates_by_an_exception() {
+    fn code_that_allocates_is_ended_by_an_exception() {
         match run("while true; 'x' * 100; end") {
             None | Some(Step::Raised(_)) => {}
             other => panic!("{other:?}"),
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_what_neither_waits_nor_allocates() {
+    fn code_that_neither_waits_nor_allocates_is_stopped() {
         for code in ["while true; end", "i = 0\nwhile true; i += 1; i = 0 if i > 9; end", "loop { }"] {
             match run(code) {
                 None => {}
@@ -241,12 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn ends_what_rescues_everything() {
-        // With a heap that takes a while to be collected, which each refused allocation begins with.
+    fn code_that_rescues_everything_is_stopped() {
+        // A heap that takes a while to collect: each refused allocation collects it first.
         let code = "keep = (1..50_000).map { |i| 'x' * 30 }\nwhile true; begin; 'x' * 100; rescue Exception; end; end";
         match run(code) {
             None => {}
-            // Raised between two of its rescues.
+            // Raised outside of a rescue.
             Some(Step::Raised(_)) if Vm::has_hook() => {}
             Some(Step::Broken(why)) => assert_eq!(why.class, STOPPED),
             other => panic!("{other:?}"),
@@ -254,16 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn tells_which_handler_it_cannot_stop_and_for_whom() {
-        // A search that takes seconds inside of one function in C, where nobody looks for an interruption.
-        let code = "('a' * 300_000).index('a' * 150_000 + 'b')";
-        let (tell, told) = std::sync::mpsc::channel();
-        let tell = Mutex::new(tell);
-        let alarm = move |what: &str| drop(tell.lock().map(|tell| tell.send(what.to_owned())));
+    fn logs_the_handler_and_request_that_cannot_be_stopped() {
+        // A search that takes seconds in one C function, which checks for no interruption.
+        let code = "('a' * 800_000).index('a' * 400_000 + 'b')";
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let sender = Mutex::new(sender);
+        let alarm = move |what: &str| drop(sender.lock().map(|sender| sender.send(what.to_owned())));
         if run_for(20, code, Arc::new(alarm)).is_none() {
             return;
         }
-        let lines: Vec<String> = told.try_iter().collect();
+        let lines: Vec<String> = receiver.try_iter().collect();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].starts_with("GET /long: busy.rb: it has been computing for "), "{lines:?}");
     }

@@ -1,4 +1,4 @@
-//! Clients that go away at each point of a request: the task is given up at once, its `ensure` runs, and its place is free.
+//! Clients that disconnect at each point of a request: the task is cancelled at once, its `ensure` runs, and its slot is free.
 #![cfg(test)]
 
 mod support;
@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use support::{Server, Visitor, on_a_loop};
+use support::{Server, Visitor, on_event_loop};
 
 const HANDLER: &str = r#"
 class Slow
@@ -75,7 +75,7 @@ fn limits() -> Limits {
     }
 }
 
-/// The handler, and a server that takes connections and never answers.
+/// The handler, and a server that accepts connections and never responds.
 async fn open() -> (Server, TcpListener) {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = silent.local_addr().expect("it is bound");
@@ -83,7 +83,7 @@ async fn open() -> (Server, TcpListener) {
     (Server::open(Source { file: "leaving.rb".into(), code }, limits()).await, silent)
 }
 
-/// Waits until nothing is under way any more.
+/// Waits until nothing is running any more.
 async fn settled(server: &Server) {
     let patience = async {
         while server.script.under_way() > 0 {
@@ -91,67 +91,67 @@ async fn settled(server: &Server) {
         }
     };
     let settled = tokio::time::timeout(Duration::from_secs(20), patience).await;
-    assert!(settled.is_ok(), "{} under way: {}", server.script.under_way(), server.said());
+    assert!(settled.is_ok(), "{} under way: {}", server.script.under_way(), server.log_text());
     let counted = server.counted();
-    assert_eq!((counted.tasks, counted.waiting, counted.failures), (0, 0, 0), "{}", server.said());
+    assert_eq!((counted.tasks, counted.waiting, counted.failures), (0, 0, 0), "{}", server.log_text());
 }
 
 #[test]
-fn whatever_a_handler_waits_for_ends_when_its_client_goes() {
-    on_a_loop(async {
+fn every_wait_ends_when_the_client_disconnects() {
+    on_event_loop(async {
         let (server, _silent) = open().await;
         for path in ["/sleep", "/fiber", "/each", "/channel", "/join", "/next", "/http", "/redis", "/clings"]
         {
             server.log.borrow_mut().clear();
             let client = Rc::new(Visitor::default());
-            let answer = tokio::task::spawn_local(server.get(path, &client));
+            let response_task = tokio::task::spawn_local(server.get(path, &client));
             tokio::time::sleep(Duration::from_millis(30)).await;
-            assert!(!answer.is_finished(), "{path}: {}", server.said());
+            assert!(!response_task.is_finished(), "{path}: {}", server.log_text());
             let counted = server.counted();
             assert!(counted.tasks > 0 && counted.waiting > 0, "{path}: {counted:?}");
             client.leave();
-            let response = tokio::time::timeout(Duration::from_secs(20), answer).await;
-            assert_eq!(response.expect("it is told").expect("no panic").status, 499, "{path}");
+            let response = tokio::time::timeout(Duration::from_secs(20), response_task).await;
+            assert_eq!(response.expect("it responds in time").expect("no panic").status, 499, "{path}");
             settled(&server).await;
-            assert!(server.said().contains("ensured"), "{path}: {}", server.said());
+            assert!(server.log_text().contains("ensured"), "{path}: {}", server.log_text());
         }
     });
 }
 
 #[test]
-fn what_ensure_waits_for_is_still_done() {
-    on_a_loop(async {
+fn waits_in_ensure_are_finished() {
+    on_event_loop(async {
         let (server, _silent) = open().await;
         let client = Rc::new(Visitor::default());
-        let answer = tokio::task::spawn_local(server.get("/lock", &client));
+        let response_task = tokio::task::spawn_local(server.get("/lock", &client));
         tokio::time::sleep(Duration::from_millis(30)).await;
         client.leave();
-        assert_eq!(answer.await.expect("no panic").status, 499);
+        assert_eq!(response_task.await.expect("no panic").status, 499);
         settled(&server).await;
-        let said = server.said();
+        let log = server.log_text();
         assert!(
-            ["slept 0", "a task, too", "let go", "ensured"].iter().all(|words| said.contains(words)),
-            "{said}"
+            ["slept 0", "a task, too", "let go", "ensured"].iter().all(|words| log.contains(words)),
+            "{log}"
         );
     });
 }
 
 #[test]
-fn a_response_that_nobody_takes_any_more_is_closed() {
-    on_a_loop(async {
+fn a_response_whose_client_has_disconnected_is_closed() {
+    on_event_loop(async {
         let (server, _silent) = open().await;
         for path in ["/silent", "/part", "/parts"] {
             server.log.borrow_mut().clear();
             let client = Rc::new(Visitor::default());
             let response = server.get(path, &client).await;
-            assert_eq!(response.status, 200, "{path}: {}", server.said());
+            assert_eq!(response.status, 200, "{path}: {}", server.log_text());
             assert!(matches!(response.body, Body::Stream(_)));
             tokio::time::sleep(Duration::from_millis(30)).await;
             assert_eq!(server.script.under_way(), 1, "{path}");
             drop(response);
             settled(&server).await;
-            let said = server.said();
-            assert!(said.contains("each ensured") && said.contains("closed"), "{path}: {said}");
+            let log = server.log_text();
+            assert!(log.contains("each ensured") && log.contains("closed"), "{path}: {log}");
         }
     });
 }
@@ -169,8 +169,8 @@ impl IncomingBody for Ends {
 }
 
 #[test]
-fn a_body_that_never_comes_never_reaches_ruby() {
-    on_a_loop(async {
+fn an_incomplete_body_never_reaches_ruby() {
+    on_event_loop(async {
         let (server, _silent) = open().await;
         let client = Rc::new(Visitor::default());
         let response = server.ask("/body", Incoming::Arriving(Box::new(Ends)), &client).await;
@@ -180,8 +180,8 @@ fn a_body_that_never_comes_never_reaches_ruby() {
 }
 
 #[test]
-fn a_thousand_that_come_and_go_leave_nothing_behind() {
-    on_a_loop(async {
+fn a_thousand_disconnecting_clients_leave_nothing_behind() {
+    on_event_loop(async {
         let (server, _silent) = open().await;
         for turn in 0..20 {
             let clients: Vec<_> = (0..50).map(|_| Rc::new(Visitor::default())).collect();
@@ -193,8 +193,8 @@ fn a_thousand_that_come_and_go_leave_nothing_behind() {
                 .collect();
             tokio::time::sleep(Duration::from_millis(turn)).await;
             clients.iter().for_each(|client| client.leave());
-            for answer in answers {
-                drop(answer.await.expect("no panic"));
+            for response_task in answers {
+                drop(response_task.await.expect("no panic"));
             }
             settled(&server).await;
         }

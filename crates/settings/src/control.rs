@@ -1,4 +1,4 @@
-//! Where the control socket is when nobody says.
+//! The default path of the control socket.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(crate) const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } e
 /// The `auto` path of the control socket of the app in `dir` (canonical): the same for server and `stats`.
 ///
 /// In `$XDG_RUNTIME_DIR/firebrick`, or in `/tmp/firebrick-UID` when that variable is not an absolute path or too long
-/// for a socket. Whoever listens makes that directory, for its user alone.
+/// for a socket. The server creates that directory, for its user alone.
 pub fn control_path(dir: &Path, environment: &dyn Environment, uid: u32) -> PathBuf {
     let name = format!("{:016x}.sock", fnv1a(dir.as_os_str().as_bytes()));
     let runtime = environment.var("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());

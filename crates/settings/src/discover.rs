@@ -1,4 +1,4 @@
-//! What there is to serve in a directory without a `config.ru`.
+//! What can be served in a directory without a `config.ru`.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const OUTPUTS: [(&str, &str); 4] =
 pub struct Discovered {
     /// Its `static.json`.
     pub static_json: Option<PathBuf>,
-    /// The directory of the pages, as far as it can be told without `static.json`.
+    /// The directory of the pages, as far as it is known without `static.json`.
     pub root: Option<PathBuf>,
 }
 

@@ -9,10 +9,10 @@ const INTRODUCTION: &str = "\
 
 # Settings
 
-Everything has a default; a new app needs no settings at all. A value comes from the first of these that has it:
+Everything has a default; a new app needs no settings. A value comes from the first of these sources that has it:
 flag, environment variable, `firebrick.toml`, default. Blank variables count as unset.
 
-`firebrick.toml` is read from the app's directory, or from where `-C` says; `-C -` reads none. A key such as
+`firebrick.toml` is read from the app's directory; `-C` names another file, and `-C -` reads none. A key such as
 `limits.max_body` may be written in full or in its table:
 
 ```toml
@@ -27,9 +27,9 @@ max_body = \"10MB\"
 worker = \"30s\"
 ```
 
-Two tables have keys of your own: `[sites]`, static sites by host name, and `[routes]`, handlers for the mruby inside the
-server by path. A route is a handler, a list of handlers that are asked in turn (one that answers 399 leaves it to the next, the
-last one to the site or the app), or a table with the limits that differ there:
+Two tables have keys of your own: `[sites]` maps host names to static sites, and `[routes]` maps paths to handlers on the
+built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
+the last one to the site or the app), or a table with the limits that differ there:
 
 ```toml
 [sites]
@@ -40,9 +40,12 @@ last one to the site or the app), or a table with the limits that differ there:
 \"/api\" = { mruby = [\"auth.rb\", \"api.rb\"], deadline = \"5s\", max_body = \"1MiB\" }
 ```
 
+Settings are read once, when the server starts: a change takes effect with the next start. Only `static.json`, `.htpasswd` and
+handler files are read again while it runs (`site.watch`).
+
 Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,
-`\"500ms\"`, `\"2m\"`. Relative paths in the file begin in the app's directory, those of flags and variables where the
-command is typed. `firebrick check` says what would be done, and where each value comes from.
+`\"500ms\"`, `\"2m\"`. Relative paths in the file begin in the app's directory, those of flags and variables in the
+current directory. `firebrick check` shows the resulting settings, and where each value comes from.
 ";
 
 /// The text of `docs/settings.md`.
@@ -75,9 +78,6 @@ fn option(text: &mut String, entry: &dyn AnyEntry) {
         row("Variables", code(about.env.iter().copied()));
     }
     row("In the file", if about.in_file { "yes" } else { "no" }.to_owned());
-    if about.reloadable {
-        row("On reload", "takes effect".to_owned());
-    }
 }
 
 fn flags(about: &About) -> String {

@@ -1,4 +1,4 @@
-//! What loading asks of the process it runs in, as a trait so that tests can answer.
+//! What loading reads from the process it runs in; a trait, so that tests can replace it.
 
 use std::path::PathBuf;
 

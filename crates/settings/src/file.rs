@@ -57,7 +57,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the table whose keys are paths: a handler, a list of them, or a table of what there is to say.
+    /// Reads the table whose keys are paths: a handler, a list of them, or a table of both.
     fn routes(&mut self, routes: &dyn TableLike) {
         for (path, item) in routes.iter() {
             let written = self.written(routes, path, item);

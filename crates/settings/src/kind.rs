@@ -7,6 +7,8 @@ pub(crate) mod numbers;
 pub(crate) mod texts;
 pub(crate) mod wrappers;
 
+use std::path::Path;
+
 use crate::raw::Raw;
 
 /// Why a value was refused.
@@ -44,13 +46,15 @@ pub enum Completion {
     Any,
 }
 
-/// One type of value.
-pub(crate) trait Kind: Sync {
-    /// What it becomes.
-    type Value;
-
+/// One way to write values, which become a `T`.
+pub(crate) trait Kind<T>: Sync {
     /// The checked value.
-    fn read(&self, raw: &Raw) -> Result<Self::Value, Mistake>;
+    fn read(&self, raw: &Raw) -> Result<T, Mistake>;
+
+    /// The value with its relative paths made absolute: they begin in `base`.
+    fn anchor(&self, value: T, _base: &Path) -> T {
+        value
+    }
 
     /// What is accepted, to be read after "expected".
     fn expected(&self) -> String;
@@ -65,7 +69,7 @@ pub(crate) trait Kind: Sync {
         Completion::Nothing
     }
 
-    /// Whether the flag may be repeated, each adding to the list.
+    /// Whether the flag may be repeated, each use adding to the list.
     fn is_list(&self) -> bool {
         false
     }

@@ -1,19 +1,20 @@
-//! What can be set, how it is written, and what comes out.
+//! Options: how they are written, and the typed settings that result.
 //!
 //! Every option has exactly one entry in [`table`]; flags, environment variables, keys of `firebrick.toml`,
 //! help, man page, completions and `docs/settings.md` are all read from it. Settings have two stages:
-//! [`Given`] is what was written and where, unjudged; [`Settings`] is checked and typed, and nothing behind it
-//! has to doubt a value again.
+//! [`Given`] is what was written and where, unchecked; [`Settings`] is checked and typed, so that its users need
+//! not check again. [`Current`] holds the settings in force on one thread.
 //!
 //! Contract:
 //! 1. Precedence is flag, environment, file, default.
 //! 2. All mistakes are reported together, each with its place, what was expected and the nearest right name.
-//! 3. No text, however odd, makes loading panic.
+//! 3. No input makes loading panic.
 //! 4. Apart from [`Machine::read`] and [`load`], which read files, everything here is pure.
 
 #![forbid(unsafe_code)]
 
 mod control;
+mod current;
 mod discover;
 mod docs;
 mod environment;
@@ -34,6 +35,7 @@ mod testing;
 mod value;
 
 pub use control::control_path;
+pub use current::Current;
 pub use discover::{Discovered, STATIC_JSON};
 pub use docs::markdown;
 pub use environment::{Environment, ProcessEnvironment};
@@ -46,7 +48,8 @@ pub use origin::Origin;
 pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
 pub use settings::{
-    Control, Files, HostSite, Limits, Logs, NothingToServe, Rack, Settings, Site, Sites, Timeouts,
+    Control, FileCache, Files, HandlerLimits, HostSite, Limits, Logs, Mruby, NothingToServe, Process, Rack,
+    Route, Settings, Site, Sites, Timeouts,
 };
 pub use value::bind::{Bind, DEFAULT_BACKLOG};
 pub use value::control::ControlAddress;

@@ -108,7 +108,7 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
     };
     // Canonical, so that the control socket is found however the directory is spelled.
     let Ok(path) = path.canonicalize() else {
-        let command = nearest(text, table::COMMANDS.iter().map(|(name, _)| *name));
+        let command = nearest(text, table::COMMANDS.iter().map(|command| command.name));
         let expected = if on_mruby {
             "with --mruby the file of a handler"
         } else {

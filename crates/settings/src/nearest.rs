@@ -1,4 +1,4 @@
-//! The name that somebody probably meant.
+//! The name that was probably meant.
 
 /// The candidate nearest to `written`, when one is near enough to be worth saying.
 pub(crate) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

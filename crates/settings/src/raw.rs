@@ -1,4 +1,4 @@
-//! A value as it was written, before anybody judged it.
+//! A value as it was written, before it is checked.
 
 use std::fmt;
 

@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::given::{Given, Route, Written};
-use crate::kind::texts::PathOrWord;
 use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers};
 use crate::nearest::nearest;
 use crate::origin::Origin;
-use crate::settings::{Files, Logs, Rack, Settings};
-use crate::table::{app, files, logs, rack, workers};
-use crate::value::log::{AccessLog, ErrorLog};
+use crate::settings::{Files, Logs, Process, Settings};
+use crate::table::entry::Section;
+use crate::table::{app, files, logs, workers};
+use crate::value::log::AccessLog;
 pub use taker::Choice;
-use taker::{Taken, Taker};
+pub(crate) use taker::Taker;
 
 /// What is known besides what was written.
 pub(crate) struct Facts {
@@ -64,10 +64,9 @@ pub struct Loaded {
 
 /// The settings, or all that is wrong.
 pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>> {
-    let taker = Taker::new(given);
+    let taker = Taker::new(given, &facts.typed_in, &facts.dir);
     let workers = workers_of(&taker, facts);
     let front_threads = front_threads_of(&taker, facts);
-    let quiet = taker.take(&app::QUIET).value;
     // These two were read before the file could be; here they only join the choices.
     taker.take(&app::TARGET);
     taker.take(&app::CONFIG);
@@ -75,24 +74,20 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         dir: facts.dir.clone(),
         app: facts.app.clone(),
         config: facts.config.clone(),
-        binds: listen::binds(&taker, facts),
-        environment: environment(&taker),
+        tag: taker.take(&app::TAG).value.unwrap_or_else(|| name_of(&facts.dir)),
+        process: process(&taker),
+        binds: listen::binds(&taker),
         workers: workers.number,
         threads: threads::threads(&taker),
         front_threads: front_threads.number,
         limits: bounds::limits(&taker),
         timeouts: bounds::timeouts(&taker),
-        rack: rack_of(&taker, facts),
-        files: files_of(&taker, facts),
+        rack: Section::take(&taker),
+        files: files_of(&taker),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),
-        logs: logs_of(&taker, facts),
+        logs: logs_of(&taker),
         control: control::control(&taker, facts),
-        server_timing: taker.take(&crate::table::listen::SERVER_TIMING).value,
-        pidfile: optional_path(taker.take(&app::PIDFILE), facts),
-        tag: taker.take(&app::TAG).value.unwrap_or_else(|| name_of(&facts.dir)),
-        temp_dir: absolute(taker.take(&app::TEMP_DIR), facts),
-        quiet,
     };
     bounds::warn(&taker, &settings, facts);
     listen::no_path_twice(&taker, &settings);
@@ -107,9 +102,9 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     })
 }
 
-/// The table's bounds keep every value below 32 bits' worth.
-fn size(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
+/// A section in which every option has its default.
+pub(crate) fn defaults<S: Section>() -> S {
+    S::take(&Taker::new(&Given::default(), Path::new("/"), Path::new("/")))
 }
 
 fn workers_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
@@ -135,80 +130,37 @@ fn front_threads_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
         .map_or_else(|| auto_front_threads(&facts.machine), |number| exactly(number, &written.origin))
 }
 
-fn exactly(number: u64, origin: &Origin) -> Chosen {
-    Chosen { number: u32::try_from(number).unwrap_or(u32::MAX), why: origin.to_string() }
+fn exactly(number: u32, origin: &Origin) -> Chosen {
+    Chosen { number, why: origin.to_string() }
 }
 
-fn environment(taker: &Taker<'_>) -> String {
+fn process(taker: &Taker<'_>) -> Process {
     const USUAL: [&str; 3] = ["development", "production", "test"];
-    let name = taker.take(&app::ENVIRONMENT).value;
-    if !USUAL.contains(&name.as_str())
-        && let Some(usual) = nearest(&name, USUAL)
+    let process = Process::take(taker);
+    let name = process.environment.as_str();
+    if !USUAL.contains(&name)
+        && let Some(usual) = nearest(name, USUAL)
     {
         taker.warn(format!("the environment is called {name:?}; did you mean {usual:?}?"));
     }
-    name
+    process
 }
 
-fn rack_of(taker: &Taker<'_>, facts: &Facts) -> Rack {
-    let ruby = taker.take(&rack::RUBY);
-    let looked_up =
-        ruby.value.components().count() == 1 && !ruby.value.is_absolute() && !is_dotted(&ruby.value);
-    Rack {
-        ruby: if looked_up { ruby.value } else { absolute(ruby, facts) },
-        trusted_proxies: taker.take(&rack::TRUSTED_PROXIES).value,
-        allow_underscore_headers: taker.take(&rack::ALLOW_UNDERSCORE_HEADERS).value,
-        early_hints: taker.take(&rack::EARLY_HINTS).value,
-        warmup: taker.take(&rack::WARMUP).value,
-        compact: taker.take(&rack::COMPACT).value,
-        request_id_header: taker.take(&rack::REQUEST_ID_HEADER).value,
-    }
-}
-
-/// `./ruby` has one component too, but says where it is.
-fn is_dotted(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().contains(&b'/')
-}
-
-fn files_of(taker: &Taker<'_>, facts: &Facts) -> Files {
+fn files_of(taker: &Taker<'_>) -> Files {
     let serve = taker.take(&files::SERVE_PUBLIC);
     let public = taker.take(&files::PUBLIC);
     if !serve.value && public.origin != Origin::Default {
         taker.warn(format!("files.public has no effect, because {} turns it off", serve.origin));
     }
-    Files { public: serve.value.then(|| absolute(public, facts)) }
+    Files { public: serve.value.then_some(public.value) }
 }
 
-fn logs_of(taker: &Taker<'_>, facts: &Facts) -> Logs {
-    let access = taker.take(&logs::ACCESS_LOG);
-    let format = taker.take(&logs::LOG_FORMAT);
-    let access_log = match access.value {
-        PathOrWord::Word("off") => AccessLog::Off,
-        PathOrWord::Word(_) => AccessLog::Stdout,
-        PathOrWord::Path(path) => AccessLog::File(based(&path, &access.origin, facts)),
-    };
-    if access_log == AccessLog::Off && format.origin != Origin::Default {
+fn logs_of(taker: &Taker<'_>) -> Logs {
+    let logs = Logs::take(taker);
+    if logs.access == AccessLog::Off && taker.origin(&logs::format) != Origin::Default {
         taker.warn("log.format has no effect, because log.access is off".to_owned());
     }
-    let error = taker.take(&logs::ERROR_LOG);
-    let error_log = match error.value {
-        PathOrWord::Word(_) => ErrorLog::Stderr,
-        PathOrWord::Path(path) => ErrorLog::File(based(&path, &error.origin, facts)),
-    };
-    Logs { access_log, log_format: format.value, error_log }
-}
-
-fn optional_path(taken: Taken<Option<PathBuf>>, facts: &Facts) -> Option<PathBuf> {
-    taken.value.map(|path| based(&path, &taken.origin, facts))
-}
-
-fn absolute(taken: Taken<PathBuf>, facts: &Facts) -> PathBuf {
-    based(&taken.value, &taken.origin, facts)
-}
-
-/// The path made absolute from where it was written, without `.` components.
-fn based(path: &Path, origin: &Origin, facts: &Facts) -> PathBuf {
-    origin.base(&facts.typed_in, &facts.dir).join(path).components().collect()
+    logs
 }
 
 fn name_of(dir: &Path) -> String {

@@ -2,19 +2,24 @@
 //!
 //! Contract: a `Settings` that exists is valid. Sizes are bytes; paths are absolute; "0 = off" of the written
 //! form has become `None`.
+//!
+//! The structs of options that stand for themselves ([`Limits`], [`Timeouts`] and so on) are generated from the table.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+pub use crate::table::app::Process;
+pub use crate::table::limits::Limits;
+pub use crate::table::logs::Logs;
+pub use crate::table::mruby::HandlerLimits;
+pub use crate::table::rack::Rack;
+pub use crate::table::site::FileCache;
+pub use crate::table::timeouts::Timeouts;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
-use crate::value::log::{AccessLog, ErrorLog, LogFormat};
-use crate::value::proxies::TrustedProxies;
-use crate::value::server_timing::ServerTiming;
 use crate::value::threads::Threads;
 
-/// Everything a server run needs to know.
+/// Everything that a server run depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The application's directory: absolute, canonical when it exists. Workers run in it.
@@ -23,21 +28,23 @@ pub struct Settings {
     pub app: Option<PathBuf>,
     /// The configuration file that was read, absolute.
     pub config: Option<PathBuf>,
+    /// Shown in process titles; the directory's name by default.
+    pub tag: String,
+    /// How the server runs as a process.
+    pub process: Process,
     /// Addresses to listen on, in order; never empty, no address twice.
     pub binds: Vec<Bind>,
-    /// What the app is told as `RACK_ENV`.
-    pub environment: String,
     /// Worker processes, `auto` already resolved; at least 1.
     pub workers: u32,
     /// Threads of each worker.
     pub threads: Threads,
     /// Event-loop threads of the front, `auto` already resolved; at least 1.
     pub front_threads: u32,
-    /// What a client may send and what may be held for it.
+    /// Bounds on what is accepted from a client and kept for it.
     pub limits: Limits,
-    /// How long anybody may take.
+    /// Bounds on waiting.
     pub timeouts: Timeouts,
-    /// How the app is run and what it is told.
+    /// How Ruby and the app are run.
     pub rack: Rack,
     /// Files that are served without entering Ruby.
     pub files: Files,
@@ -45,20 +52,10 @@ pub struct Settings {
     pub sites: Sites,
     /// Handlers inside the server.
     pub mruby: Mruby,
-    /// Where lines go.
+    /// What is logged, and where.
     pub logs: Logs,
-    /// Where the server is asked what it does.
+    /// The control server.
     pub control: Control,
-    /// Who is told where the time of a request went.
-    pub server_timing: ServerTiming,
-    /// File that holds the front's process id while it runs.
-    pub pidfile: Option<PathBuf>,
-    /// Shown in process titles; the directory's name by default.
-    pub tag: String,
-    /// Where spooled bodies live (unlinked at once).
-    pub temp_dir: PathBuf,
-    /// No banner.
-    pub quiet: bool,
 }
 
 impl Settings {
@@ -75,19 +72,19 @@ impl Settings {
     }
 }
 
-/// Where a running server is asked what it does, and who may.
+/// The control server: where it listens, and its token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Control {
-    /// Where the server answers; empty when it is off. The Unix socket that needs no token comes first.
+    /// Where it listens; empty when it is off. The Unix socket, which needs no token, comes first.
     pub listen: Vec<ControlAddress>,
-    /// Whom `stats` and `top` ask: what was typed, or else the first of `listen`. `None` when it is off.
+    /// What `stats` and `top` connect to: the address that was typed, or else the first of `listen`. `None` when it is off.
     pub ask: Option<ControlAddress>,
-    /// What has to be shown at TCP ports; `None` when nobody has said, and the server makes one up.
+    /// What clients of TCP ports must send; `None` when none is set, and the server generates one.
     pub token: Option<String>,
 }
 
 impl Control {
-    /// Characters that a token needs where strangers may try.
+    /// Fewest characters of a token that other machines can try to guess.
     pub const LONG_ENOUGH: usize = 16;
 
     /// Whether a server may listen like this.
@@ -130,12 +127,12 @@ impl fmt::Display for NothingToServe {
 
 impl std::error::Error for NothingToServe {}
 
-/// Handlers on the mruby inside the server.
+/// Handlers on the built-in mruby.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mruby {
     /// Heap of the VM of each front thread, bytes.
     pub heap: usize,
-    /// Who answers where; longer paths first.
+    /// Which handlers serve which path; longer paths first.
     pub routes: Vec<Route>,
 }
 
@@ -144,7 +141,7 @@ pub struct Mruby {
 pub struct Route {
     /// Without the slash at its end: the root is empty.
     pub path: String,
-    /// Handler files, absolute, in the order in which they are asked.
+    /// Handler files, absolute, in the order in which they run.
     pub handlers: Vec<PathBuf>,
     /// What a request may take there.
     pub limits: HandlerLimits,
@@ -163,36 +160,15 @@ impl Route {
     }
 }
 
-/// What a request may take in a handler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HandlerLimits {
-    /// Heap of one request, bytes.
-    pub request_heap: usize,
-    /// Computing without waiting; `None` is unlimited.
-    pub step_time: Option<Duration>,
-    /// To the head of the response; `None` is unlimited.
-    pub deadline: Option<Duration>,
-    /// Requests and tasks in the VM at a time.
-    pub max_tasks: usize,
-    /// Largest request body, bytes.
-    pub max_body: usize,
-    /// Whether `x-reproxy-url` may name another server.
-    pub reproxy: bool,
-}
-
 /// The static sites of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sites {
     /// The site of the directory: alone, or in front of the app.
     pub main: Option<Site>,
-    /// Sites that answer for a host name.
+    /// Sites of host names.
     pub hosts: Vec<HostSite>,
-    /// Read rules again when they change.
-    pub watch: bool,
-    /// Files that a front thread keeps open.
-    pub open_files: usize,
-    /// Bytes of small files that a front thread keeps.
-    pub cache_memory: u64,
+    /// How their files are kept and watched.
+    pub cache: FileCache,
 }
 
 /// A static site.
@@ -202,9 +178,9 @@ pub struct Site {
     pub dir: PathBuf,
     /// The rules' file.
     pub static_json: Option<PathBuf>,
-    /// Where the files are, if somebody said so.
+    /// Where the files are, if an option says so.
     pub root: Option<PathBuf>,
-    /// Where they seem to be, for when the rules do not say.
+    /// Where they were found, unless the rules name a directory.
     pub found: Option<PathBuf>,
 }
 
@@ -217,89 +193,9 @@ pub struct HostSite {
     pub site: Site,
 }
 
-/// Bounds on what is accepted from a client and kept for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Request line and header fields together, in bytes (431 beyond).
-    pub max_header_bytes: usize,
-    /// Number of header fields (431 beyond).
-    pub max_headers: usize,
-    /// Request target, in bytes (414 beyond); less than `max_header_bytes`.
-    pub max_uri: usize,
-    /// Request body, in bytes (413 beyond); `None` is unlimited.
-    pub max_body: Option<u64>,
-    /// Connections open at a time (503 beyond).
-    pub max_connections: usize,
-    /// Requests answered on one connection before it is closed; `None` is unlimited.
-    pub max_requests_per_connection: Option<u64>,
-    /// Requests waiting for a worker (503 beyond).
-    pub max_queue: usize,
-    /// Request bodies above this many bytes are spooled to a file.
-    pub body_memory: usize,
-    /// Bytes of one response kept in memory for a slow client before spooling.
-    pub response_memory: usize,
-    /// Bytes of one response spooled before the worker is made to wait.
-    pub response_spool: u64,
-    /// Status and header fields that an app may answer, in bytes (502 beyond).
-    pub max_response_header_bytes: usize,
-}
-
-/// Bounds on waiting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// From the first byte of a request to the end of its head, in total (408).
-    pub header_timeout: Duration,
-    /// Least average speed of a request body in bytes per second (408); `None` is off.
-    pub body_min_rate: Option<u64>,
-    /// How long a body may be slower than `body_min_rate` before that counts.
-    pub body_grace: Duration,
-    /// Idle time between requests on one connection; zero turns keep-alive off.
-    pub keep_alive_timeout: Duration,
-    /// How long a client may take nothing of its response.
-    pub send_timeout: Duration,
-    /// How long a request may wait for a worker (503).
-    pub queue_timeout: Duration,
-    /// How long one request may keep a worker thread before the worker is ended; `None` is off.
-    pub worker_timeout: Option<Duration>,
-    /// How long the template may take to boot the app, and a worker to report ready.
-    pub worker_boot_timeout: Duration,
-    /// How long a drain may take before what is left is cut.
-    pub shutdown_timeout: Duration,
-}
-
-/// How the app is run and what it is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rack {
-    /// The `ruby` to run: a name looked up in `PATH`, or an absolute path.
-    pub ruby: PathBuf,
-    /// Peers whose `X-Forwarded-*` and `Forwarded` are believed.
-    pub trusted_proxies: TrustedProxies,
-    /// Whether header names with `_` reach the app (they can spoof others).
-    pub allow_underscore_headers: bool,
-    /// Whether `rack.early_hints` is offered.
-    pub early_hints: bool,
-    /// Paths requested in the template before workers are forked.
-    pub warmup: Vec<String>,
-    /// Whether the template collects and compacts its heap before it forks.
-    pub compact: bool,
-    /// Header that carries the request id in and out; `None` is off.
-    pub request_id_header: Option<String>,
-}
-
 /// Files that are served without entering Ruby.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// The directory, absolute; `None` when serving is off. It need not exist.
     pub public: Option<PathBuf>,
-}
-
-/// Where lines go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logs {
-    /// Where a line per request goes.
-    pub access_log: AccessLog,
-    /// Shape of that line.
-    pub log_format: LogFormat,
-    /// Where errors, warnings and notices go.
-    pub error_log: ErrorLog,
 }

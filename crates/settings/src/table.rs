@@ -2,10 +2,14 @@
 //!
 //! Contract:
 //! 1. Whatever a user sees of an option (flag, variable, key, help, default) is read from its entry.
-//! 2. An entry's type is its Rust type too: `given.take(&MAX_BODY)` can be nothing but that type.
-//! 3. Defaults are written as a user would write them, and the tests read each of them.
+//! 2. An entry's type is the type of its value: `taker.take(&limits::max_body)` returns an `Option<u64>`.
+//! 3. An option that stands for itself is a field of a `section!`: `limits.max_body` becomes `Settings::limits.max_body`
+//!    by its entry alone. Options that only mean something together (`bind`, `port` and `host`; `workers` and
+//!    `worker_memory_estimate`) are declared by `entries!` and put together in [`crate::resolve`].
+//! 4. Defaults are written as a user would write them, and the tests read each of them.
 
 pub(crate) mod app;
+pub mod commands;
 pub(crate) mod entry;
 pub(crate) mod files;
 pub(crate) mod limits;
@@ -17,40 +21,31 @@ pub(crate) mod site;
 pub(crate) mod timeouts;
 pub(crate) mod workers;
 
+pub use commands::COMMANDS;
+use entry::Section as _;
 pub use entry::{About, AnyEntry, Category, Flag, Takes};
 
 /// All options, in the order in which help shows them.
 pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
     [
         app::ALL,
+        app::Process::OPTIONS,
         listen::ALL,
         workers::ALL,
-        rack::ALL,
+        rack::Rack::OPTIONS,
         files::ALL,
         site::ALL,
-        logs::ALL,
-        timeouts::ALL,
-        limits::ALL,
+        site::FileCache::OPTIONS,
+        logs::Logs::OPTIONS,
+        timeouts::Timeouts::OPTIONS,
+        limits::Limits::OPTIONS,
         mruby::ALL,
+        mruby::HandlerLimits::OPTIONS,
     ]
     .into_iter()
     .flatten()
     .copied()
 }
-
-/// The commands and one line about each, in the order in which help shows them.
-pub const COMMANDS: &[(&str, &str)] = &[
-    ("serve", "Serve the app or the site (this is also what happens without a command)"),
-    ("check", "Read the configuration, say what would be done, exit 0 or 1"),
-    ("explain", "Say which rule of the static site answers a path, and why"),
-    ("stats", "Print the numbers of the server that runs in DIR"),
-    ("bench", "How fast: load a server, and say what came back"),
-    ("tune", "Which configuration: run the app under processes x threads, recommend one"),
-    ("plan", "How many machines, and what they cost: from a few measured facts"),
-    ("top", "What is happening now: a live screen of the server that runs in DIR"),
-    ("completions", "Print a completion script for bash, zsh or fish"),
-    ("man", "Print the manual page"),
-];
 
 #[cfg(test)]
 mod tests {
@@ -92,6 +87,20 @@ mod tests {
             assert!(!entry.expected().is_empty(), "{}", about.key);
             assert!(!about.flags.is_empty() || about.positional.is_some(), "{} cannot be typed", about.key);
         }
+    }
+
+    #[test]
+    fn commands_take_options_that_exist() {
+        for command in COMMANDS {
+            if let commands::Options::These(keys) = command.options {
+                assert!(keys.iter().all(|key| abouts().any(|about| about.key == *key)), "{}", command.name);
+            }
+            for own in command.arguments {
+                let clashes = |about: &&About| about.flags.iter().any(|flag| flag.long == own.name);
+                assert!(!abouts().any(|about| clashes(&about)), "{} --{}", command.name, own.name);
+            }
+        }
+        assert_unique("command", COMMANDS.iter().map(|command| command.name));
     }
 
     #[test]

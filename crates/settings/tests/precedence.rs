@@ -17,7 +17,7 @@ fn nothing_written_gives_the_defaults() {
     assert_eq!(settings.app, Some(below(&app, "config.ru")));
     assert_eq!(settings.binds, [Bind::tcp("0.0.0.0", 9292)]);
     assert_eq!(
-        (settings.environment.as_str(), settings.workers, settings.front_threads),
+        (settings.process.environment.as_str(), settings.workers, settings.front_threads),
         ("development", 2, 2)
     );
     assert_eq!(settings.threads, Threads { min: 1, max: 3 });
@@ -27,21 +27,18 @@ fn nothing_written_gives_the_defaults() {
     assert_eq!(settings.limits.max_requests_per_connection, None);
     assert_eq!(settings.limits.response_spool, 256 << 20);
     assert_eq!(settings.timeouts.body_min_rate, Some(500));
-    assert_eq!(settings.timeouts.keep_alive_timeout, Duration::from_secs(65));
-    assert_eq!(settings.timeouts.worker_timeout, Some(Duration::from_secs(60)));
+    assert_eq!(settings.timeouts.keep_alive, Duration::from_secs(65));
+    assert_eq!(settings.timeouts.worker, Some(Duration::from_secs(60)));
     assert_eq!(settings.rack.ruby, Path::new("ruby"));
     assert!(settings.rack.trusted_proxies.unix && settings.rack.early_hints && settings.rack.compact);
-    assert!(!settings.rack.allow_underscore_headers && settings.rack.warmup.is_empty());
+    assert!(!settings.limits.allow_underscore_headers && settings.rack.warmup.is_empty());
     assert_eq!(settings.rack.request_id_header.as_deref(), Some("X-Request-Id"));
     assert_eq!(settings.files.public, Some(below(&app, "public")));
-    assert_eq!(settings.logs.access_log, AccessLog::Off);
-    assert_eq!(
-        (settings.logs.log_format, &settings.logs.error_log),
-        (LogFormat::Combined, &ErrorLog::Stderr)
-    );
-    assert_eq!((&settings.config, &settings.pidfile, settings.quiet), (&None, &None, false));
+    assert_eq!(settings.logs.access, AccessLog::Off);
+    assert_eq!((settings.logs.format, &settings.logs.error), (LogFormat::Combined, &ErrorLog::Stderr));
+    assert_eq!((&settings.config, &settings.process.pidfile, settings.process.quiet), (&None, &None, false));
     assert_eq!(settings.tag, app.dir().file_name().expect("a name").to_string_lossy());
-    assert_eq!(settings.temp_dir, Path::new("/tmp"));
+    assert_eq!(settings.process.temp_dir, Path::new("/tmp"));
     let ControlAddress::Unix(path) = settings.control.ask.as_ref().expect("a control socket") else {
         panic!("{:?}", settings.control)
     };
@@ -74,7 +71,7 @@ fn flag_over_variable_over_file_over_default() {
 
 #[test]
 fn environment_variables_have_an_order() {
-    let name = |app: App| app.loaded().settings.environment;
+    let name = |app: App| app.loaded().settings.process.environment;
     let app = || App::with("environment = 'test'");
     assert_eq!(name(app()), "test");
     assert_eq!(name(app().var("RAILS_ENV", "a")), "a");
@@ -145,19 +142,19 @@ fn paths_begin_where_they_were_written() {
     std::fs::write(sub.join("config.ru"), "").expect("config.ru");
     std::fs::write(sub.join("firebrick.toml"), "pidfile = 'p'\nbind = 'unix://s'").expect("a file");
     let settings = app.loaded().settings;
-    assert_eq!(settings.pidfile, Some(below(&app, "tmp/pid")));
+    assert_eq!(settings.process.pidfile, Some(below(&app, "tmp/pid")));
     assert_eq!(settings.files.public, Some(below(&app, "static")));
-    assert_eq!(settings.logs.access_log, AccessLog::File(below(&app, "log/access.log")));
+    assert_eq!(settings.logs.access, AccessLog::File(below(&app, "log/access.log")));
 
     let app =
         app.flag("DIR", "sub").flag("--error-log", "errors").flag("--ruby", "bin/ruby").var("TMPDIR", "t");
     let settings = app.loaded().settings;
     assert_eq!((&settings.dir, &settings.config), (&sub, &Some(sub.join("firebrick.toml"))));
-    assert_eq!(settings.pidfile, Some(sub.join("p")));
+    assert_eq!(settings.process.pidfile, Some(sub.join("p")));
     assert_eq!(settings.binds, [Bind::unix(sub.join("s"))]);
-    assert_eq!(settings.logs.error_log, ErrorLog::File(below(&app, "errors")));
+    assert_eq!(settings.logs.error, ErrorLog::File(below(&app, "errors")));
     assert_eq!(settings.rack.ruby, below(&app, "bin/ruby"));
-    assert_eq!(settings.temp_dir, below(&app, "t"));
+    assert_eq!(settings.process.temp_dir, below(&app, "t"));
 }
 
 #[test]
@@ -232,8 +229,8 @@ fn off_is_none() {
     let settings = App::with(text).loaded().settings;
     assert_eq!(settings.control, Control::default());
     assert_eq!((settings.limits.max_body, settings.files.public), (None, None));
-    assert_eq!((settings.timeouts.worker_timeout, settings.timeouts.body_min_rate), (None, None));
-    assert_eq!((settings.rack.request_id_header, settings.logs.access_log), (None, AccessLog::Off));
+    assert_eq!((settings.timeouts.worker, settings.timeouts.body_min_rate), (None, None));
+    assert_eq!((settings.rack.request_id_header, settings.logs.access), (None, AccessLog::Off));
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! The Range field (RFC 9110 section 14.2) and the body of a 206 with several parts (section 14.6).
 //!
 //! Contract of [`parse`]:
-//! 1. A field that is not `bytes=` and well-formed ranges is as if it were not there: [`Ranges::Whole`].
-//! 2. Ranges that begin behind the end are left out; when none is left: [`Ranges::Unsatisfiable`].
-//! 3. Ranges that overlap or touch become one. The others keep the order in which they were asked for.
-//! 4. Whoever asks for too much gets the whole file: more than 32 ranges; ranges that together are longer than the file
-//!    (some bytes twice); more than eight parts which, each with [`HEAD_ESTIMATE`] bytes of head, are longer than the file.
+//! 1. A field that is not `bytes=` with well-formed ranges is ignored: [`Ranges::Whole`].
+//! 2. Ranges that begin after the end are dropped; when none is left: [`Ranges::Unsatisfiable`].
+//! 3. Ranges that overlap or touch are merged. The others keep the order of the request.
+//! 4. Excessive requests get the whole file: more than 32 ranges; ranges that together are longer than the file (some bytes
+//!    twice); more than eight parts that, each with [`HEAD_ESTIMATE`] bytes of part head, are longer than the file.
 
 use bytes::Bytes;
-use handler::{BodyStream, Broken, Chunk, FileRegion};
+use handler::{BodyStream, Chunk, Failure, FileRegion};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,25 +16,25 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Ranges in one field.
-const MOST: usize = 32;
+/// Most ranges in one field.
+const MAX_RANGES: usize = 32;
 
-/// Parts that are always worth their heads.
-const FEW: usize = 8;
+/// Up to this many parts are sent without comparing their size with the whole file's.
+const SMALL_COUNT: usize = 8;
 
-/// What a part costs besides its bytes, in bytes; about.
+/// Estimated size of a part's head, in bytes.
 pub const HEAD_ESTIMATE: u64 = 128;
 
-/// What of a file is asked for.
+/// The part of a file that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
-    /// All of it (200): the field is not understood or asks for too much.
+    /// The whole file (200): the field is invalid or excessive.
     Whole,
-    /// Nothing that is there (416).
+    /// No range lies inside the file (416).
     Unsatisfiable,
-    /// One part, not empty, inside of the file (206).
+    /// One part, not empty, inside the file (206).
     One(Range<u64>),
-    /// At least two parts that do not touch, in the order in which they were asked for (206, multipart/byteranges).
+    /// At least two parts that do not touch, in the order of the request (206, multipart/byteranges).
     Several(Vec<Range<u64>>),
 }
 
@@ -42,13 +42,13 @@ pub enum Ranges {
 pub fn parse(value: &[u8], len: u64) -> Ranges {
     let Some(set) = byte_set(value) else { return Ranges::Whole };
     let items = || set.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty());
-    let mut asked = 0;
+    let mut count = 0;
     let mut total: u64 = 0;
     let mut parts: Vec<Range<u64>> = Vec::new();
     for item in items() {
-        asked += 1;
+        count += 1;
         let Some(range) = spec(item, len) else { return Ranges::Whole };
-        if asked > MOST {
+        if count > MAX_RANGES {
             return Ranges::Whole;
         }
         if !range.is_empty() {
@@ -59,21 +59,21 @@ pub fn parse(value: &[u8], len: u64) -> Ranges {
     let heads = HEAD_ESTIMATE * parts.len() as u64;
     let sum: u64 = parts.iter().map(|part| part.end - part.start).sum();
     match parts.len() {
-        _ if asked == 0 || total > len => Ranges::Whole,
+        _ if count == 0 || total > len => Ranges::Whole,
         0 => Ranges::Unsatisfiable,
         1 => Ranges::One(parts.swap_remove(0)),
-        count if count > FEW && sum.saturating_add(heads) > len => Ranges::Whole,
+        parts if parts > SMALL_COUNT && sum.saturating_add(heads) > len => Ranges::Whole,
         _ => Ranges::Several(parts),
     }
 }
 
-/// What stands behind `bytes=`.
+/// The range set after `bytes=`.
 fn byte_set(value: &[u8]) -> Option<&[u8]> {
     let (unit, set) = split_once(value.trim_ascii(), b'=')?;
     unit.eq_ignore_ascii_case(b"bytes").then_some(set)
 }
 
-/// One range; empty when nothing of it is there.
+/// One range, clipped to the file; empty when it lies outside.
 fn spec(item: &[u8], len: u64) -> Option<Range<u64>> {
     let (first, last) = split_once(item, b'-')?;
     match (number(first), number(last)) {
@@ -84,25 +84,25 @@ fn spec(item: &[u8], len: u64) -> Option<Range<u64>> {
     }
 }
 
-/// Adds a range, as one with those that it overlaps or touches, at the first one's place.
+/// Adds a range, merged with those that it overlaps or touches, at the position of the first of them.
 fn join(parts: &mut Vec<Range<u64>>, mut range: Range<u64>) {
-    let mut place = parts.len();
+    let mut index = parts.len();
     let mut at = 0;
     while at < parts.len() {
         if parts[at].start <= range.end && range.start <= parts[at].end {
             let part = parts.remove(at);
             range = part.start.min(range.start)..part.end.max(range.end);
-            place = place.min(at);
-            // Now that it is longer it may touch what it did not before.
+            index = index.min(at);
+            // The longer range may now touch parts that it did not touch before.
             at = 0;
         } else {
             at += 1;
         }
     }
-    parts.insert(place.min(parts.len()), range);
+    parts.insert(index.min(parts.len()), range);
 }
 
-/// Digits only; what is too large is as good as the largest.
+/// Digits only; saturates.
 fn number(digits: &[u8]) -> Option<u64> {
     let add = |sum: u64, digit: &u8| {
         let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
@@ -112,8 +112,8 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 fn split_once(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
-    let place = text.iter().position(|&byte| byte == at)?;
-    Some((&text[..place], &text[place + 1..]))
+    let index = text.iter().position(|&byte| byte == at)?;
+    Some((&text[..index], &text[index + 1..]))
 }
 
 /// Where the bytes of the parts come from.
@@ -138,8 +138,8 @@ impl From<Bytes> for Content {
 }
 
 impl Content {
-    /// A part of it. A buffer that is shorter than it should be is broken, as a file is that has shrunk.
-    fn part(&self, range: &Range<u64>) -> Result<Chunk, Broken> {
+    /// One range of it. A buffer that is too short is broken, like a file that has shrunk.
+    fn part(&self, range: &Range<u64>) -> Result<Chunk, Failure> {
         match self {
             Content::File(file) => Ok(Chunk::File(FileRegion {
                 file: Rc::clone(file),
@@ -149,13 +149,13 @@ impl Content {
             Content::Bytes(bytes) if range.end <= bytes.len() as u64 => {
                 Ok(Chunk::Bytes(bytes.slice(range.start as usize..range.end as usize)))
             }
-            Content::Bytes(_) => Err(Broken),
+            Content::Bytes(_) => Err(Failure::server(500, "a file is shorter than the requested range")),
         }
     }
 }
 
-/// The body of a 206 with several parts: its Content-Type, its exact length in bytes, and itself.
-/// `len` is the length of the whole file, `content_type` the field that a 200 would have.
+/// The body of a 206 with several parts: its Content-Type, its exact length in bytes, and the stream.
+/// `len` is the length of the whole file, `content_type` the field of the 200 response.
 pub fn multipart(
     ranges: &[Range<u64>],
     content: impl Into<Content>,
@@ -182,16 +182,16 @@ pub fn multipart(
     (format!("multipart/byteranges; boundary={boundary}"), total, Box::new(Parts(chunks)))
 }
 
-/// 128 bits that no file's author can foresee, so that no part can look like its own end.
+/// 128 random bits: the author of a file cannot predict the boundary and put it into a part.
 fn boundary() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())
 }
 
-struct Parts(VecDeque<Result<Chunk, Broken>>);
+struct Parts(VecDeque<Result<Chunk, Failure>>);
 
 impl BodyStream for Parts {
-    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         let next = self.0.pop_front();
         if let Some(Err(_)) = next {
             self.0.clear();

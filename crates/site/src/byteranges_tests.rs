@@ -34,7 +34,7 @@ fn several_ranges() {
 }
 
 #[test]
-fn what_touches_becomes_one() {
+fn touching_ranges_are_merged() {
     assert_eq!(of_100("bytes=0-9,10-19"), Ranges::One(0..20));
     assert_eq!(of_100("bytes=0-9,5-14"), Ranges::One(0..15));
     assert_eq!(of_100("bytes=0-9,20-29,8-21"), Ranges::One(0..30));
@@ -43,7 +43,7 @@ fn what_touches_becomes_one() {
 }
 
 #[test]
-fn nothing_that_is_there() {
+fn ranges_outside_the_file_are_unsatisfiable() {
     for value in ["bytes=100-", "bytes=100-200", "bytes=-0", "bytes=99999999999999999999999-"] {
         assert_eq!(of_100(value), Ranges::Unsatisfiable, "{value}");
     }
@@ -54,7 +54,7 @@ fn nothing_that_is_there() {
 }
 
 #[test]
-fn what_is_not_understood_is_ignored() {
+fn invalid_fields_are_ignored() {
     for value in [
         "",
         "bytes",
@@ -79,7 +79,7 @@ fn what_is_not_understood_is_ignored() {
 }
 
 #[test]
-fn who_asks_for_too_much_gets_the_whole() {
+fn excessive_requests_get_the_whole_file() {
     assert_eq!(of_100("bytes=0-,0-"), Ranges::Whole);
     assert_eq!(of_100("bytes=0-49,50-99,0-0"), Ranges::Whole);
     let many = |count: u64| {
@@ -93,8 +93,8 @@ fn who_asks_for_too_much_gets_the_whole() {
     assert!(matches!(parse(many(9).as_bytes(), 1200), Ranges::Several(_)));
 }
 
-/// Everything that the stream gives, with parts read from their file.
-fn collect(mut stream: Box<dyn BodyStream>) -> Result<Vec<u8>, Broken> {
+/// Drains the stream, reading file chunks from their file.
+fn collect(mut stream: Box<dyn BodyStream>) -> Result<Vec<u8>, Failure> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut out = Vec::new();
     while let Poll::Ready(Some(item)) = stream.poll_chunk(&mut cx) {
@@ -131,19 +131,19 @@ fn a_body_of_two_parts() {
 }
 
 #[test]
-fn a_buffer_that_is_too_short_breaks_off() {
+fn a_buffer_that_is_too_short_is_broken() {
     let (_, _, stream) = multipart(&[0..2, 8..12], Bytes::from_static(b"0123456789"), 12, "text/plain");
-    assert_eq!(collect(stream), Err(Broken));
+    assert!(collect(stream).is_err());
 }
 
 #[test]
-fn each_boundary_is_another() {
+fn boundaries_are_unique() {
     let boundaries: BTreeSet<String> = (0..100).map(|_| boundary()).collect();
     assert_eq!(boundaries.len(), 100);
     assert!(boundaries.iter().all(|boundary| boundary.len() == 32));
 }
 
-/// The slow twin: each byte by itself. What is asked for, or nothing if the field is not understood.
+/// The slow twin: the set of requested bytes, one by one; `None` for an invalid field.
 fn bytes_of(specs: &[(Option<u64>, Option<u64>)], len: u64) -> Option<BTreeSet<u64>> {
     let mut wanted = BTreeSet::new();
     for spec in specs {
@@ -161,9 +161,9 @@ fn bytes_of(specs: &[(Option<u64>, Option<u64>)], len: u64) -> Option<BTreeSet<u
 
 proptest! {
     #[test]
-    fn parts_are_inside_and_apart(value in "bytes=([0-9]{0,3}-[0-9]{0,3},){0,40}[0-9]{0,3}-", len in 0_u64..5_000) {
+    fn parts_lie_inside_the_file_and_apart(value in "bytes=([0-9]{0,3}-[0-9]{0,3},){0,40}[0-9]{0,3}-", len in 0_u64..5_000) {
         if let Ranges::Several(parts) = parse(value.as_bytes(), len) {
-            prop_assert!(parts.len() >= 2 && parts.len() <= MOST);
+            prop_assert!(parts.len() >= 2 && parts.len() <= MAX_RANGES);
             let mut sorted = parts;
             sorted.sort_by_key(|part| part.start);
             prop_assert!(sorted.iter().all(|part| part.start < part.end && part.end <= len));
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read(value: Vec<u8>, len: u64) {
+    fn any_field_value_is_accepted(value: Vec<u8>, len: u64) {
         if let Ranges::One(part) = parse(&value, len) {
             prop_assert!(part.start < part.end && part.end <= len);
         }
@@ -195,7 +195,7 @@ proptest! {
             (Some(found), wanted) => prop_assert_eq!(Some(found), wanted),
             (None, Some(_)) => {
                 let lengths = specs.iter().filter_map(|&spec| bytes_of(&[spec], len)).map(|bytes| bytes.len() as u64);
-                prop_assert!(lengths.sum::<u64>() > len, "only who asks for some bytes twice gets the whole");
+                prop_assert!(lengths.sum::<u64>() > len, "the whole file is sent only when bytes are requested twice");
             }
             (None, None) => {}
         }

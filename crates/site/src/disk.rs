@@ -1,9 +1,9 @@
-//! A site's files as its rules see them, for explaining and checking without a server.
+//! A site's files on disk, for `explain` and `check`.
 
-use crate::Plan;
+use crate::SiteConfig;
 use crate::files::path::has_hidden_name;
 use crate::files::root::Root;
-use crate::rules::{Kind, Tree};
+use crate::rules::{FileKind, FileTree};
 use std::time::Instant;
 
 /// The files below a site's root.
@@ -13,24 +13,24 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// The files of the site that `plan` makes.
-    pub fn new(plan: &Plan) -> Disk {
-        let root = Root::new(plan.root.clone());
-        root.look(Instant::now());
-        Disk { root, private: plan.private.clone() }
+    /// The files of a site.
+    pub fn new(config: &SiteConfig) -> Disk {
+        let root = Root::new(config.root.clone());
+        root.refresh(Instant::now());
+        Disk { root, private: config.private.clone() }
     }
 }
 
-impl Tree for Disk {
-    fn kind(&self, path: &str) -> Kind {
+impl FileTree for Disk {
+    fn kind(&self, path: &str) -> FileKind {
         let below = path.trim_matches('/');
         if has_hidden_name(below) || self.private.iter().any(|name| name == below) {
-            return Kind::Hidden;
+            return FileKind::Hidden;
         }
         match self.root.open(if below.is_empty() { "." } else { below }) {
-            Ok((_, metadata)) if metadata.is_file() => Kind::File,
-            Ok((_, metadata)) if metadata.is_dir() => Kind::Directory,
-            _ => Kind::Missing,
+            Ok((_, metadata)) if metadata.is_file() => FileKind::File,
+            Ok((_, metadata)) if metadata.is_dir() => FileKind::Directory,
+            _ => FileKind::Missing,
         }
     }
 }

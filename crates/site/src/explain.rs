@@ -1,48 +1,48 @@
-//! What would happen to a request, without a server: `firebrick explain`.
+//! `firebrick explain`: what would happen to a request, without a server.
 
 use crate::disk::Disk;
-use crate::files::path::{SitePath, Unnameable};
-use crate::rules::{self, Asked};
-use crate::site::Plan;
+use crate::files::path::{PathError, SitePath};
+use crate::rules::{self, RequestView};
+use crate::site::SiteConfig;
 use handler::Fields;
 
-/// A request that somebody asks about.
+/// The request to explain.
 #[derive(Debug)]
-pub struct Question<'a> {
-    /// Path and query, as they would stand in the request line.
+pub struct ExplainRequest<'a> {
+    /// Path and query, as in a request line.
     pub target: &'a str,
-    /// What the Host field would say.
+    /// Value of the Host field.
     pub host: &'a str,
-    /// Whether the client would use `https`.
+    /// Whether the client uses `https`.
     pub https: bool,
-    /// Other fields of the request.
+    /// The other header fields.
     pub fields: &'a Fields,
 }
 
-/// Which rule answers, what came before it, and with which fields.
+/// Lists the rules tried, the one that applies, and the header fields it adds.
 ///
 /// # Errors
-/// The target is none: what is wrong with it, and how it would be answered.
-pub fn explain(plan: &Plan, question: &Question<'_>) -> Result<String, String> {
-    let (path, query) = question.target.split_once('?').unwrap_or((question.target, ""));
+/// The target is invalid: what is wrong with it, and the status such a request gets.
+pub fn explain(config: &SiteConfig, input: &ExplainRequest<'_>) -> Result<String, String> {
+    let (path, query) = input.target.split_once('?').unwrap_or((input.target, ""));
     let decoded = SitePath::decode(path.as_bytes()).map_err(|why| match why {
-        Unnameable::Malformed => format!(
-            "{path:?} is no path: expected it to begin with /, with %xx only for bytes of UTF-8 text, and not to lead \
-             above /; it is answered with 400"
+        PathError::Malformed => format!(
+            "{path:?} is not a valid path: expected it to begin with /, with %xx only for bytes of UTF-8 text, and not to lead \
+             above /; such a request gets 400"
         ),
-        Unnameable::Ambiguous => {
-            format!("{path:?} has . or .. beside an encoded slash (%2F), which may lead upwards; it is answered with 404")
+        PathError::Ambiguous => {
+            format!("{path:?} has . or .. beside an encoded slash (%2F), which may lead upwards; such a request gets 404")
         }
     })?;
-    let asked = Asked {
+    let request = RequestView {
         path: decoded.as_str(),
         raw_path: path.as_bytes(),
         query: query.as_bytes(),
-        host: question.host.as_bytes(),
-        https: question.https,
-        forwarded_proto: question.fields.get("x-forwarded-proto"),
+        host: input.host.as_bytes(),
+        https: input.https,
+        forwarded_proto: input.fields.get("x-forwarded-proto"),
         remote: "127.0.0.1",
-        fields: question.fields,
+        fields: input.fields,
     };
-    Ok(rules::explain(&plan.rules, &asked, &Disk::new(plan)).to_string())
+    Ok(rules::explain(&config.rules, &request, &Disk::new(config)).to_string())
 }

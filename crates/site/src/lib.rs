@@ -1,15 +1,14 @@
 //! Static sites: the rules of `static.json`, and the files they lead to.
 //!
-//! [`rules`] decide in pure code which file, redirect or origin a path leads to; [`Site`] asks them and answers with files;
-//! [`PublicFiles`] answers for the `public` directory of an app.
+//! [`rules`] decides in pure code which file, redirect or origin a path leads to; [`Site`] follows the rules and serves files;
+//! [`PublicFiles`] serves the `public` directory of an app.
 //!
 //! Contract:
-//! 1. A [`Site`] and [`PublicFiles`] belong to one thread; [`rules::Rules`] are shared and never change.
-//! 2. Nothing outside of the root is read or shown.
-//! 3. What somebody else answers (an origin, the app) is named in [`Answer`]; nothing here knows them.
+//! 1. A [`Site`] and [`PublicFiles`] belong to one thread; [`rules::Rules`] are shared and immutable.
+//! 2. Nothing outside the root is read or shown.
+//! 3. Requests for an origin or the app are returned to the caller as an [`Outcome`]; this crate knows neither.
 #![forbid(unsafe_code)]
 
-pub mod auth;
 pub mod byteranges;
 pub mod coding;
 mod disk;
@@ -26,7 +25,7 @@ mod site;
 mod testing;
 
 pub use disk::Disk;
-pub use explain::{Question, explain};
+pub use explain::{ExplainRequest, explain};
 pub use files::store::Bounds;
 pub use public::{PublicFile, PublicFiles};
-pub use site::{After, Answer, Forwarding, Plan, Site};
+pub use site::{Forwarding, Outcome, ResponseEdits, Site, SiteConfig};

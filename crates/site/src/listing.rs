@@ -1,23 +1,23 @@
-//! A directory's page, for sites that ask for one.
+//! Directory listings as HTML.
 //!
 //! Contract:
-//! 1. One document without anything from elsewhere: no scripts, fonts or pictures; light and dark as the reader has it.
-//! 2. Directories first, then files, each by name without regard to letter case. Names that begin with a dot are left out.
-//! 3. Whatever a name holds, the page shows it as text, and its link leads to it: `./` and percent-encoding keep `a:b`,
-//!    `?`, `#` and `//` from being anything but a name.
-//! 4. At most [`MOST`] names; a line says how many more there are.
+//! 1. One self-contained document: no scripts, fonts or images; follows the reader's light or dark scheme.
+//! 2. Directories first, then files, sorted by name ignoring case. Names that begin with a dot are left out.
+//! 3. Any name is shown as text, and its link leads to it: `./` and percent-encoding keep `a:b`, `?`, `#` and `//` from being
+//!    read as anything but a name.
+//! 4. At most [`MAX_NAMES`] names; a line gives the number of those left out.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-/// Names on one page.
-pub const MOST: usize = 10_000;
+/// Most names on one page.
+pub const MAX_NAMES: usize = 10_000;
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name, without slash.
+    /// The name, without a slash.
     pub name: String,
     /// Whether it is a directory.
     pub directory: bool,
@@ -27,29 +27,29 @@ pub struct Entry {
     pub modified: Option<SystemTime>,
 }
 
-/// The page of the directory at `path` (decoded, begins and ends with `/`), as a whole HTML document in UTF-8.
+/// The listing of the directory at `path` (decoded, begins and ends with `/`): a complete HTML document in UTF-8.
 pub fn page(path: &str, mut entries: Vec<Entry>) -> String {
     entries.retain(|entry| !entry.name.starts_with('.'));
     entries.sort_by_cached_key(order);
-    let mut page = String::with_capacity(1500 + entries.len().min(MOST) * 160);
+    let mut page = String::with_capacity(1500 + entries.len().min(MAX_NAMES) * 160);
     top(&mut page, path);
     if path != "/" {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
-    for entry in entries.iter().take(MOST) {
+    for entry in entries.iter().take(MAX_NAMES) {
         row(&mut page, entry);
     }
     page.push_str("</tbody>\n</table>\n");
-    if let Some(more @ 1..) = entries.len().checked_sub(MOST) {
-        let _ = writeln!(page, "<p>{more} more are not shown: a page has at most {MOST} names.</p>");
+    if let Some(more @ 1..) = entries.len().checked_sub(MAX_NAMES) {
+        let _ = writeln!(page, "<p>{more} more entries are not shown: a page has at most {MAX_NAMES}.</p>");
     } else if entries.is_empty() {
-        page.push_str("<p>Nothing is here.</p>\n");
+        page.push_str("<p>This directory is empty.</p>\n");
     }
     page.push_str("</main>\n</body>\n</html>\n");
     page
 }
 
-/// Directories first; the name itself last, so that the order is one.
+/// Directories first; then by lower-case name; the exact name breaks ties.
 fn order(entry: &Entry) -> (Reverse<bool>, String, String) {
     (Reverse(entry.directory), entry.name.to_lowercase(), entry.name.clone())
 }
@@ -72,7 +72,7 @@ fn top(page: &mut String, path: &str) {
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Index of ",
     );
     escape(page, path);
-    // An icon of no bytes: the browser would ask the site for one otherwise.
+    // An empty icon: the browser would request /favicon.ico otherwise.
     page.push_str("</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>");
     page.push_str(STYLE);
     page.push_str("</style>\n</head>\n<body>\n<main>\n<h1>Index of ");
@@ -114,7 +114,7 @@ fn size(page: &mut String, bytes: u64) {
     let _ = write!(page, "{scaled:.digits$} {unit}");
 }
 
-/// Text for an element or a quoted attribute. Controls, and what turns the direction of writing, are shown as �.
+/// Escapes text for an element or a quoted attribute. Control and bidirectional formatting characters become �.
 fn escape(page: &mut String, text: &str) {
     for letter in text.chars() {
         match letter {
@@ -130,7 +130,7 @@ fn escape(page: &mut String, text: &str) {
     }
 }
 
-/// A path segment: everything but RFC 3986's unreserved characters as `%XX`.
+/// Encodes a path segment: all but RFC 3986's unreserved characters become `%XX`.
 fn percent_encode(page: &mut String, name: &str) {
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -152,7 +152,7 @@ mod tests {
         Entry { name: name.into(), directory, size: 4096, modified }
     }
 
-    /// The links in order.
+    /// The links in document order.
     fn links(page: &str) -> Vec<&str> {
         page.split("<a href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
     }
@@ -167,13 +167,15 @@ mod tests {
     }
 
     #[test]
-    fn the_root_has_no_parent_and_nothing_is_said() {
+    fn the_root_has_no_parent_link() {
         let page = page("/", vec![entry(".hidden", false)]);
-        assert!(links(&page).is_empty() && page.contains("Nothing is here") && !page.contains("hidden"));
+        assert!(
+            links(&page).is_empty() && page.contains("This directory is empty") && !page.contains("hidden")
+        );
     }
 
     #[test]
-    fn names_are_names() {
+    fn names_are_escaped() {
         let odd = "<script>alert('1')</script>";
         let shown =
             page("/a&b/", vec![entry(odd, false), entry("a:b", false), entry("x?y#z%41 \"ü\u{202e}", true)]);
@@ -190,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_an_end() {
+    fn a_page_is_limited() {
         let many = |count: usize| (0..count).map(|n| entry(&n.to_string(), false)).collect();
         let page_of = |count| page("/", many(count));
-        assert_eq!(links(&page_of(MOST)).len(), MOST);
-        assert!(!page_of(MOST).contains("not shown"));
-        let over = page_of(MOST + 2);
-        assert_eq!(links(&over).len(), MOST);
-        assert!(over.contains("<p>2 more are not shown"));
+        assert_eq!(links(&page_of(MAX_NAMES)).len(), MAX_NAMES);
+        assert!(!page_of(MAX_NAMES).contains("not shown"));
+        let over = page_of(MAX_NAMES + 2);
+        assert_eq!(links(&over).len(), MAX_NAMES);
+        assert!(over.contains("<p>2 more entries are not shown"));
     }
 
     #[test]
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_cannot_be_shown_are_not() {
+    fn times_out_of_range_are_left_out() {
         let far = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(1 << 50));
         let page = page("/", vec![Entry { modified: far, ..entry("a", false) }]);
         assert!(far.is_some() && !page.contains("<time"));
@@ -236,7 +238,7 @@ mod tests {
         }
 
         #[test]
-        fn a_link_leads_to_its_name(name in "[^./\u{0}][^/\u{0}]{0,20}") {
+        fn each_link_leads_to_its_name(name in "[^./\u{0}][^/\u{0}]{0,20}") {
             let page = page("/", vec![entry(&name, false)]);
             let link = links(&page)[0].strip_prefix("./").unwrap();
             let mut bytes = Vec::new();

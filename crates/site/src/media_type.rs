@@ -1,28 +1,28 @@
-//! Media types of files by their names, and which of them have a charset or are worth compressing.
+//! Media types by file name, and which of them have a charset or are worth compressing.
 //!
-//! Why a table of our own before `mime_guess`: that list is IANA's and Apache's of old, and for what browsers treat by its
-//! type (scripts, modules, manifests, fonts, web images and video) it lags behind RFC 9239, RFC 8081 and others.
+//! Why a table before `mime_guess`: its list is IANA's and an old one of Apache's. For types that browsers depend on (scripts,
+//! modules, manifests, fonts, web images and video) it lags behind RFC 9239, RFC 8081 and others.
 //!
 //! Contract:
-//! 1. The ending is what follows the last dot of the last segment, in any case; nothing is read from the file.
-//! 2. With `compat` the types are those of nginx's `mime.types` and the charset goes where its `charset_types` says.
+//! 1. The extension is what follows the last dot of the last segment, in any case; the file's content is not read.
+//! 2. With `compat` the types are those of nginx's `mime.types`, and the charset is added as its `charset_types` says.
 
 use std::borrow::Cow;
 
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The media type of a file, from its name's ending; `application/octet-stream` when nothing is known.
+/// The media type of a file by its extension; `application/octet-stream` when unknown.
 pub fn media_type(path: &str) -> &'static str {
-    let mut buffer = [0; LONGEST];
-    let Some(ending) = ending(path, &mut buffer) else {
-        // Apple asks for this name and for this type.
+    let mut buffer = [0; MAX_EXTENSION];
+    let Some(extension) = extension(path, &mut buffer) else {
+        // iOS fetches this name and expects this type.
         return if path.ends_with("/apple-app-site-association") { "application/json" } else { UNKNOWN };
     };
-    modern(ending).or_else(|| mime_guess::from_ext(ending).first_raw()).unwrap_or(UNKNOWN)
+    modern(extension).or_else(|| mime_guess::from_ext(extension).first_raw()).unwrap_or(UNKNOWN)
 }
 
-/// The Content-Type field of a file: [`media_type`] and, where the type has one, the charset.
-/// With `compat` the types and the rule are nginx's.
+/// The Content-Type field of a file: [`media_type`] and, where the type takes one, the charset.
+/// With `compat`, as nginx sets it.
 pub fn content_type(path: &str, charset: Option<&str>, compat: bool) -> Cow<'static, str> {
     let media_type = if compat { nginx_media_type(path) } else { media_type(path) };
     match charset {
@@ -33,9 +33,9 @@ pub fn content_type(path: &str, charset: Option<&str>, compat: bool) -> Cow<'sta
     }
 }
 
-/// Whether bytes of this type shrink; parameters after `;` do not matter.
+/// Whether content of this type is worth compressing; parameters after `;` are ignored.
 pub fn is_compressible(media_type: &str) -> bool {
-    let mut buffer = [0; LONGEST_TYPE];
+    let mut buffer = [0; MAX_TYPE];
     let Some(essence) = essence(media_type, &mut buffer) else { return false };
     match essence {
         "image/bmp" | "image/svg+xml" | "image/vnd.microsoft.icon" | "image/x-icon" | "image/x-ms-bmp" => {
@@ -57,9 +57,9 @@ pub fn is_compressible(media_type: &str) -> bool {
     }
 }
 
-/// Whether the buildpack's nginx compressed this type; parameters after `;` do not matter.
+/// Whether the buildpack's nginx compresses this type; parameters after `;` are ignored.
 pub fn nginx_compressible(media_type: &str) -> bool {
-    let mut buffer = [0; LONGEST_TYPE];
+    let mut buffer = [0; MAX_TYPE];
     matches!(
         essence(media_type, &mut buffer),
         Some(
@@ -76,7 +76,7 @@ pub fn nginx_compressible(media_type: &str) -> bool {
     )
 }
 
-/// Whether a charset belongs to the type. JSON has none (RFC 8259), and pictures say theirs themselves.
+/// Whether the type takes a charset. JSON has none (RFC 8259), and images declare their own.
 fn has_charset(media_type: &str, compat: bool) -> bool {
     match media_type {
         "text/html" | "text/xml" | "text/plain" | "text/vnd.wap.wml" => true,
@@ -87,21 +87,21 @@ fn has_charset(media_type: &str, compat: bool) -> bool {
     }
 }
 
-/// No ending that we know is longer.
-const LONGEST: usize = 16;
+/// Longest extension that is looked up.
+const MAX_EXTENSION: usize = 16;
 
-/// No media type that we ask for is longer.
-const LONGEST_TYPE: usize = 96;
+/// Longest media type that is looked up.
+const MAX_TYPE: usize = 96;
 
-/// The ending of the last segment in lower case.
-fn ending<'b>(path: &str, buffer: &'b mut [u8; LONGEST]) -> Option<&'b str> {
+/// The extension of the last segment in lower case.
+fn extension<'b>(path: &str, buffer: &'b mut [u8; MAX_EXTENSION]) -> Option<&'b str> {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let (_, ending) = name.rsplit_once('.')?;
-    lower_case(ending, buffer)
+    let (_, extension) = name.rsplit_once('.')?;
+    lower_case(extension, buffer)
 }
 
 /// A media type without parameters, in lower case.
-fn essence<'b>(media_type: &str, buffer: &'b mut [u8; LONGEST_TYPE]) -> Option<&'b str> {
+fn essence<'b>(media_type: &str, buffer: &'b mut [u8; MAX_TYPE]) -> Option<&'b str> {
     lower_case(media_type.split(';').next().unwrap_or_default().trim(), buffer)
 }
 
@@ -112,9 +112,9 @@ fn lower_case<'b>(text: &str, buffer: &'b mut [u8]) -> Option<&'b str> {
     std::str::from_utf8(copy).ok()
 }
 
-/// Where the common list is missing, out of date, or means something else than a web server does.
-fn modern(ending: &str) -> Option<&'static str> {
-    Some(match ending {
+/// Types that the common list lacks, has outdated, or defines differently than web servers do.
+fn modern(extension: &str) -> Option<&'static str> {
+    Some(match extension {
         "html" | "htm" | "shtml" => "text/html",
         "xhtml" | "xht" => "application/xhtml+xml",
         "css" => "text/css",
@@ -186,11 +186,11 @@ fn modern(ending: &str) -> Option<&'static str> {
     })
 }
 
-/// The type that nginx's `mime.types` gives.
+/// The type in nginx's `mime.types`.
 fn nginx_media_type(path: &str) -> &'static str {
-    let mut buffer = [0; LONGEST];
-    let Some(ending) = ending(path, &mut buffer) else { return UNKNOWN };
-    match ending {
+    let mut buffer = [0; MAX_EXTENSION];
+    let Some(extension) = extension(path, &mut buffer) else { return UNKNOWN };
+    match extension {
         "html" | "htm" | "shtml" => "text/html",
         "css" => "text/css",
         "xml" => "text/xml",
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_guessed_from_folders_or_odd_endings() {
+    fn directories_and_unknown_extensions_give_no_type() {
         for name in ["", "/", "LICENSE", "/site.css/LICENSE", "x.", "x.averylongendingindeed", "x.ü", "."] {
             assert_eq!(media_type(name), UNKNOWN, "{name}");
         }
@@ -344,16 +344,16 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks() {
+    fn compressible_types() {
         let names =
             ["html", "css", "js", "json", "svg", "wasm", "webmanifest", "rss", "ttf", "otf", "ico", "md"];
-        for ending in names {
-            assert!(is_compressible(media_type(&format!("x.{ending}"))), "{ending}");
+        for extension in names {
+            assert!(is_compressible(media_type(&format!("x.{extension}"))), "{extension}");
         }
         let names =
             ["png", "jpg", "webp", "avif", "mp4", "mp3", "zip", "gz", "woff", "woff2", "pdf", "br", "usdz"];
-        for ending in names {
-            assert!(!is_compressible(media_type(&format!("x.{ending}"))), "{ending}");
+        for extension in names {
+            assert!(!is_compressible(media_type(&format!("x.{extension}"))), "{extension}");
         }
         assert!(
             is_compressible("Text/HTML; charset=utf-8") && !is_compressible("") && !is_compressible("text")
@@ -365,7 +365,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_has_a_type_that_can_be_a_field(name: String, compat: bool) {
+        fn any_name_has_a_type_that_is_a_valid_field(name: String, compat: bool) {
             let value = content_type(&name, Some("UTF-8"), compat);
             prop_assert!(value.contains('/') && value.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
         }

@@ -1,8 +1,8 @@
-//! What is sent when there is no page to send: a status in words.
+//! Minimal HTML pages for a status.
 
 use handler::{Body, Fields, Response, reason_phrase};
 
-/// A page that says the status; `HEAD` gets its length too.
+/// A page that shows the status. A response to HEAD gets the same Content-Length.
 pub(crate) fn status_page(status: u16) -> Response {
     let phrase = reason_phrase(status);
     let text = format!(
@@ -12,10 +12,10 @@ pub(crate) fn status_page(status: u16) -> Response {
     );
     let mut fields = Fields::default();
     fields.push(b"Content-Type", b"text/html; charset=utf-8");
-    Response { status, fields, body: Body::Bytes(text.into()), close: false }
+    Response::new(status, fields, Body::Bytes(text.into()))
 }
 
-/// A redirect with a page for those who do not follow it.
+/// A redirect with a page for clients that do not follow it.
 pub(crate) fn redirect(status: u16, location: &[u8]) -> Response {
     let mut response = status_page(status);
     response.fields.push(b"Location", location);

@@ -1,28 +1,27 @@
-//! Files below the app's `public` directory are answered before the app is asked.
+//! Files below an app's `public` directory, served before the app sees the request.
 //!
-//! Why here: a file costs a thread of Ruby far more than it costs the front, and slow readers of large files would
-//! hold that thread.
+//! Why here: a file takes a Ruby thread far longer than it takes the front, and a slow reader of a large file would occupy
+//! that thread.
 //!
 //! Contract:
-//! 1. Only GET and HEAD for a readable regular file are answered; everything else is the app's.
-//! 2. A request whose first name is not in the directory costs at most one system call, once the directory has not
-//!    changed for two seconds, and none when there is no directory; that one has come into being is noticed within
-//!    a second.
-//! 3. An instance belongs to one thread.
+//! 1. Only GET and HEAD for a readable regular file are served; everything else goes to the app.
+//! 2. A request whose first name is not in the directory costs at most one system call once the directory has not changed
+//!    for two seconds, and none when there is no directory. A directory that is created is noticed within a second.
+//! 3. A `PublicFiles` belongs to one thread.
 
-use crate::files::coder::Coder;
+use crate::files::compression_cache::CompressionCache;
 use crate::files::document::Document;
 use crate::files::path::first_name;
-use crate::files::presentation::{Presentation, Style};
+use crate::files::presentation::{FileOptions, Presentation};
 use crate::files::respond::Responder;
 use crate::files::root::Root;
-use crate::files::store::{Bounds, Found, Store};
+use crate::files::store::{Bounds, Lookup, Store};
 use crate::public_path::FilePath;
 use handler::{Request, Response};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Smaller files are sent as they are.
+/// Smaller files are sent uncompressed.
 const COMPRESS_FROM: u64 = 1024;
 
 /// The files of one directory.
@@ -31,29 +30,37 @@ pub struct PublicFiles {
     responder: Responder,
 }
 
-/// A file that answers a request.
+/// A file found for a request.
 #[derive(Debug)]
 pub struct PublicFile(Rc<Document>);
 
 impl PublicFiles {
-    /// The files below `root`, which need not exist (yet).
+    /// The files below `root`, which need not exist yet.
     pub fn new(root: impl Into<PathBuf>, bounds: Bounds) -> PublicFiles {
-        let style =
-            Style { charset: Some("utf-8".to_owned()), compat: false, compress: true, precompressed: true };
+        let options = FileOptions {
+            charset: Some("utf-8".to_owned()),
+            compat: false,
+            compress: true,
+            precompressed: true,
+        };
         let store = Store::new(Root::with_names(root.into()), bounds);
         PublicFiles {
-            responder: Responder { store, coder: Coder::new(bounds.bytes / 2, COMPRESS_FROM), style },
+            responder: Responder {
+                store,
+                compressed: CompressionCache::new(bounds.bytes / 2, COMPRESS_FROM),
+                options,
+            },
         }
     }
 
-    /// The file that answers; `None` when the app is to answer.
+    /// The file for a request; `None` when the request is for the app.
     pub fn find(&self, request: &Request) -> Option<PublicFile> {
         let store = &self.responder.store;
         if store.root.is_absent(request.arrived) || !matches!(request.method(), b"GET" | b"HEAD") {
             return None;
         }
         let path = FilePath::decode(request.path())?;
-        if !store.look(request.arrived) {
+        if !store.refresh(request.arrived) {
             return None;
         }
         if path.directory_name().is_some_and(|name| !store.root.may_have(name)) {
@@ -61,16 +68,16 @@ impl PublicFiles {
         }
         let mut likely = path.candidates().filter(|path| store.root.may_have(first_name(path)));
         likely.find_map(|path| match store.find(&path, request.arrived, request.received) {
-            Found::File(document) => Some(PublicFile(document)),
+            Lookup::File(document) => Some(PublicFile(document)),
             _ => None,
         })
     }
 
-    /// The answer: 200, 206, 304, 412 or 416; `None` when the file is not there any more. The answer to HEAD has its
-    /// body, too, so that its length is known; sending it is the protocol side's to omit.
-    pub async fn answer(&self, request: &Request, mut file: PublicFile) -> Option<Response> {
+    /// The response: 200, 206, 304, 412 or 416; `None` when the file is gone. The response to HEAD has a body, too, so that its
+    /// length is known; the protocol layer omits it.
+    pub async fn respond(&self, request: &Request, mut file: PublicFile) -> Option<Response> {
         for _ in 0..3 {
-            let presentation = Presentation::new(file.0.id, &file.0, Vec::new(), &self.responder.style);
+            let presentation = Presentation::new(file.0.id, &file.0, Vec::new(), &self.responder.options);
             if let Ok(response) = self.responder.respond(request, &file.0, &presentation).await {
                 return Some(response);
             }
@@ -83,7 +90,7 @@ impl PublicFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::root::TOGETHER;
+    use crate::files::root::RECHECK_AFTER;
     use crate::testing::{field, request, text, wait};
     use handler::Body;
 
@@ -107,15 +114,15 @@ mod tests {
     }
 
     fn ask(files: &PublicFiles, method: &str, target: &str, fields: &[(&str, &str)]) -> Option<Response> {
-        // Later than what was looked at for the last request counts for.
-        std::thread::sleep(TOGETHER);
+        // Later than the result of the last check may be reused.
+        std::thread::sleep(RECHECK_AFTER);
         let request = request(method, target, fields);
         let file = files.find(&request)?;
-        wait(files.answer(&request, file))
+        wait(files.respond(&request, file))
     }
 
     #[test]
-    fn pages_are_found_as_rails_finds_them() {
+    fn pages_are_found_like_rails_does() {
         let (_dir, files) = site();
         let pages = [
             ("/", "home"),
@@ -132,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_the_apps() {
+    fn everything_else_goes_to_the_app() {
         let (_dir, files) = site();
         for target in ["/missing", "/docs", "/about/", "/.env", "/%2e%2e/x", "*", "/docs/missing"] {
             assert!(ask(&files, "GET", target, &[]).is_none(), "{target}");
@@ -144,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn head_says_what_get_would() {
+    fn head_has_the_fields_of_get() {
         let (_dir, files) = site();
         let [get, head] =
             ["GET", "HEAD"].map(|method| ask(&files, method, "/app.js", &[("Range", "bytes=0-1")]).unwrap());
@@ -188,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_a_file() {
+    fn an_empty_file_is_served() {
         let (_dir, files) = site();
         let empty = ask(&files, "GET", "/empty.txt", &[]).unwrap();
         assert_eq!(

@@ -1,23 +1,23 @@
-//! From a request's path to names of files of a `public` directory. Pure.
+//! From a request's path to file names in a `public` directory. Pure.
 
 use crate::files::path::first_name;
 
 /// The one directory whose name may begin with a dot (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
-/// A path below the root: decoded, checked, without a slash in front.
+/// A path below the root: decoded, checked, without the leading slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilePath {
-    /// Names joined by `/`; empty for the root itself.
+    /// Segments joined by `/`; empty for the root itself.
     text: String,
-    /// There was a slash at the end: a directory is meant.
+    /// The path ended with a slash: it names a directory.
     directory: bool,
 }
 
 impl FilePath {
-    /// Decodes `%xx` once. `None` for whatever is not plainly a path to a file that may be shown: a broken `%xx`, NUL,
-    /// no UTF-8, an empty name, a name that begins with a dot (`..` among them), and an encoded slash, which not
-    /// everyone in front of us may have taken for one.
+    /// Decodes `%xx` once. `None` unless it is plainly the path of a public file: not for a broken `%xx`, NUL, invalid UTF-8,
+    /// an empty segment, a segment that begins with a dot (including `..`), or an encoded slash, which a proxy in front may
+    /// have read differently.
     pub(crate) fn decode(path: &[u8]) -> Option<FilePath> {
         let path = path.strip_prefix(b"/")?;
         if path.is_empty() {
@@ -32,14 +32,14 @@ impl FilePath {
         shown.then_some(FilePath { text, directory })
     }
 
-    /// The first name, when files of that name cannot answer but only what is below.
+    /// The first segment, if it must be a directory for the path to exist.
     pub(crate) fn directory_name(&self) -> Option<&str> {
         let name = first_name(&self.text);
         let below = self.directory && !name.is_empty() || name.len() < self.text.len();
         below.then_some(name)
     }
 
-    /// The files that answer, best first: `a/index.html` for `/a/`; `a`, then `a.html` for `/a`.
+    /// The candidate files in order: `a/index.html` for `/a/`; `a`, then `a.html` for `/a`.
     pub(crate) fn candidates(&self) -> impl Iterator<Item = String> + '_ {
         let text = &self.text;
         let (first, second) = match (self.directory, text.as_str()) {
@@ -51,7 +51,7 @@ impl FilePath {
     }
 }
 
-/// `None` for a broken `%xx`, and for one that stands for NUL or a slash.
+/// `None` for a broken `%xx`, and for an encoded NUL or slash.
 fn percent_decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.iter();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_files() {
+    fn paths_give_candidate_files() {
         assert_eq!(names("/"), some(&["index.html"]));
         assert_eq!(names("/about"), some(&["about", "about.html"]));
         assert_eq!(names("/about.html"), some(&["about.html"]));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plainly_a_file_is_the_apps() {
+    fn unusual_paths_go_to_the_app() {
         let odd = [
             "",
             "*",

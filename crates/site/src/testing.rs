@@ -1,4 +1,4 @@
-//! Requests made up for tests, and a runtime for their answers.
+//! Requests for tests, and a runtime for their responses.
 
 use handler::{Body, Fields, Peer, PeerAddr, Request, Response, Span, Version};
 use std::os::unix::fs::FileExt;
@@ -31,7 +31,7 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
     }
 }
 
-/// Runs a future to its end.
+/// Runs a future to completion.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(future)
@@ -52,7 +52,7 @@ pub(crate) fn text(response: &Response) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A field's value, empty when it is not there.
+/// A field's value, empty when absent.
 pub(crate) fn field(response: &Response, name: &str) -> String {
     String::from_utf8_lossy(response.fields.get(name).unwrap_or_default()).into_owned()
 }

@@ -1,4 +1,4 @@
-//! A number that goes down by itself: whoever is counted holds a guard.
+//! A number that goes down by itself: what is counted holds a guard.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

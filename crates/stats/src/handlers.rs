@@ -1,4 +1,4 @@
-//! What handlers on mruby are at: their front thread counts, anybody may look.
+//! Counters of handlers on mruby: written by their front thread, read by any.
 //!
 //! Contract:
 //! 1. One thread counts with a [`HandlerCounts`], so each count is a load and a store, and nothing is locked.
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One thread's handlers. Clones are the same counts: the thread keeps one, whoever takes snapshots another.
+/// One thread's handlers. Clones are the same counts: the thread keeps one, snapshots are taken of another.
 #[derive(Debug, Clone, Default)]
 pub struct HandlerCounts(Arc<Counted>);
 
@@ -57,7 +57,7 @@ impl HandlerCounts {
         more(&self.0.requests);
     }
 
-    /// Counts a request that handlers failed to answer.
+    /// Counts a request that handlers failed to serve.
     pub fn failed(&self) {
         more(&self.0.failures);
     }
@@ -94,7 +94,7 @@ impl HandlerCounts {
         fewer(&self.0.waiting);
     }
 
-    /// The heap of a VM had `before` bytes when this was last said, and has `now`.
+    /// The heap of a VM had `before` bytes at the last call, and has `now`.
     #[inline]
     pub fn heap(&self, before: usize, now: usize) {
         if before != now {
@@ -137,7 +137,7 @@ impl HandlerCounts {
 pub struct HandlersSnapshot {
     /// Requests that were given to them.
     pub requests: u64,
-    /// Those of them that they failed to answer.
+    /// Those of them that they failed to serve.
     pub failures: u64,
     /// Those of the failures for which there was no place (`mruby.max_tasks`).
     pub refused: u64,

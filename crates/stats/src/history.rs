@@ -1,6 +1,6 @@
-//! The last hour, in steps of ten seconds: what `GET /history` tells and the dashboard draws.
+//! The last hour, in steps of ten seconds: what `GET /history` returns and the dashboard draws.
 //!
-//! Contract: at most [`History::POINTS`] points and one picture are kept, whatever happens.
+//! Contract: at most [`History::POINTS`] points and one snapshot are kept.
 
 use crate::durations::DurationSummary;
 use crate::interval::Interval;
@@ -31,7 +31,7 @@ pub struct Point {
     pub errors: u64,
     /// Those of them with status 400 to 499.
     pub client_errors: u64,
-    /// Those of them whose client had gone before there was a response.
+    /// Those of them whose client left before there was a response.
     pub client_gone: u64,
     /// From first byte to last.
     pub total_ms: Times,
@@ -70,9 +70,9 @@ pub struct Times {
     pub max: f64,
 }
 
-/// What `GET /history` tells.
+/// What `GET /history` returns.
 #[derive(Serialize)]
-struct Told<'a> {
+struct HistoryJson<'a> {
     step_s: u64,
     #[serde(with = "when")]
     started_at: SystemTime,
@@ -90,18 +90,18 @@ impl History {
     /// How many steps are kept: an hour.
     pub const POINTS: usize = 360;
 
-    /// Takes in a picture with fine buckets, taken at `now`. The first one only says where counting begins.
-    pub fn add(&mut self, picture: ServerSnapshot, now: Instant) {
+    /// Adds a snapshot with fine buckets, taken at `now`. The first one is only where counting begins.
+    pub fn add(&mut self, snapshot: ServerSnapshot, now: Instant) {
         if let Some((last, then)) = &self.last {
             let seconds = now.saturating_duration_since(*then).as_secs_f64();
-            if let Some(between) = Interval::between(last, &picture, seconds) {
+            if let Some(between) = Interval::between(last, &snapshot, seconds) {
                 if self.points.len() == History::POINTS {
                     self.points.pop_front();
                 }
-                self.points.push_back(Point::new(&picture, &between));
+                self.points.push_back(Point::new(&snapshot, &between));
             }
         }
-        self.last = Some((picture, now));
+        self.last = Some((snapshot, now));
     }
 
     /// The steps, oldest first.
@@ -109,12 +109,12 @@ impl History {
         self.points.iter()
     }
 
-    /// Whether there has been no picture yet.
+    /// Whether there has been no snapshot yet.
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
     }
 
-    /// As JSON; `null` before the first picture.
+    /// As JSON; `null` before the first snapshot.
     ///
     /// # Errors
     /// None in practice: all keys are text and no number is infinite.
@@ -124,7 +124,7 @@ impl History {
             let step = Duration::try_from_secs_f64(point.seconds).unwrap_or_default();
             point.at.checked_sub(step).unwrap_or(point.at)
         });
-        let told = Told {
+        let json = HistoryJson {
             step_s: History::STEP.as_secs(),
             started_at: last.started_at,
             since: first.unwrap_or(last.taken_at),
@@ -133,16 +133,16 @@ impl History {
             memory_limit_bytes: last.memory_limit_bytes,
             points: &self.points,
         };
-        serde_json::to_string(&told)
+        serde_json::to_string(&json)
     }
 }
 
 impl Point {
-    fn new(picture: &ServerSnapshot, between: &Interval) -> Point {
-        let workers = &picture.workers;
+    fn new(snapshot: &ServerSnapshot, between: &Interval) -> Point {
+        let workers = &snapshot.workers;
         let ready = workers.iter().filter(|worker| worker.state == WorkerState::Ready).count();
         Point {
-            at: picture.taken_at,
+            at: snapshot.taken_at,
             seconds: rounded(between.seconds),
             requests: between.requests.total,
             errors: between.requests.server_errors,
@@ -150,11 +150,11 @@ impl Point {
             client_gone: between.requests.client_gone,
             total_ms: Times::from(&between.total_ms),
             queue_ms: Times::from(&between.queue_ms),
-            queue: picture.queue.length,
+            queue: snapshot.queue.length,
             busy_threads: workers.iter().map(|worker| worker.busy_threads).sum(),
             threads_max: workers.iter().map(|worker| worker.threads_max).sum(),
-            pss_bytes: picture.total_pss_bytes(),
-            rss_bytes: picture.total_rss_bytes(),
+            pss_bytes: snapshot.total_pss_bytes(),
+            rss_bytes: snapshot.total_rss_bytes(),
             cpus: rounded(between.cpus),
             workers: u32::try_from(ready).unwrap_or(u32::MAX),
             restarts: between.restarts,
@@ -168,7 +168,7 @@ impl From<&DurationSummary> for Times {
     }
 }
 
-/// To a thousandth: 360 points are sent often, and nobody reads more.
+/// To a thousandth: 360 points are sent often, and more is not shown.
 fn rounded(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }
@@ -179,15 +179,15 @@ mod tests {
     use crate::server::tests::server;
     use crate::{Finished, Recorder, Snapshot};
 
-    /// A server's hour: `steps` pictures, ten seconds and `each` requests apart.
+    /// A server's hour: `steps` snapshots, ten seconds and `each` requests apart.
     fn hour(steps: u64, each: u64) -> History {
         let (recorder, mut history, begun) = (Recorder::new(), History::default(), Instant::now());
         for step in 0..steps {
-            let mut picture = server(2);
-            picture.taken_at += History::STEP * step as u32;
-            picture.cpu_ms += 5_000 * step;
-            picture.front = Snapshot::of([&recorder]);
-            history.add(picture, begun + History::STEP * step as u32);
+            let mut snapshot = server(2);
+            snapshot.taken_at += History::STEP * step as u32;
+            snapshot.cpu_ms += 5_000 * step;
+            snapshot.front = Snapshot::of([&recorder]);
+            history.add(snapshot, begun + History::STEP * step as u32);
             (0..each).for_each(|_| {
                 recorder.finished(&Finished {
                     status: 503,

@@ -1,4 +1,4 @@
-//! One request that is under way: what `GET /requests` tells.
+//! One request that is under way: what `GET /requests` returns.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,14 +15,14 @@ pub struct InFlight {
     pub method: String,
     /// Path as sent, without the query; bytes that are not ASCII text are escaped.
     pub path: String,
-    /// Since it asked for a worker, in milliseconds.
+    /// Time since it was queued for a worker, in milliseconds.
     pub age_ms: f64,
     /// What it waited of that until a thread took it up, in milliseconds.
     pub queue_ms: f64,
     /// How far it is.
     pub state: Phase,
-    /// Where its thread is in the app, innermost call first: `file:line:in 'method'`. `None` when that was not asked for, or the
-    /// worker could not tell in time.
+    /// Where its thread is in the app, innermost call first: `file:line:in 'method'`. `None` when that was not requested, or the
+    /// worker did not report in time.
     #[serde(default)]
     pub backtrace: Option<Vec<String>>,
 }
@@ -34,7 +34,7 @@ pub enum Phase {
     /// No thread has taken it up.
     #[default]
     Queued,
-    /// In the app, which has not begun to answer.
+    /// In the app, which has not begun its response.
     App,
     /// The response has begun.
     Sending,

@@ -1,4 +1,4 @@
-//! What happened between two pictures of the same server: counters become rates, histograms those of the time between.
+//! What happened between two snapshots of the same server: counters become rates, histograms those of the time between.
 
 use crate::durations::DurationSummary;
 use crate::handlers::HandlersSnapshot;
@@ -6,7 +6,7 @@ use crate::server::{ServerSnapshot, WorkerSnapshot};
 use crate::snapshot::{FaultCounts, RequestCounts};
 use serde::Serialize;
 
-/// The time between two pictures.
+/// The time between two snapshots.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Interval {
     /// How long it was.
@@ -29,18 +29,18 @@ pub struct Interval {
     pub cpus: f64,
     /// Workers that were replaced in it.
     pub restarts: u32,
-    /// What each worker did, in the order of the later picture.
+    /// What each worker did, in the order of the later snapshot.
     pub workers: Vec<WorkerInterval>,
     /// What handlers on mruby did; `None` where there are none.
     pub handlers: Option<HandlersInterval>,
 }
 
-/// What handlers on mruby did between two pictures.
+/// What handlers on mruby did between two snapshots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HandlersInterval {
     /// Requests that were given to them.
     pub requests: u64,
-    /// Those that they failed to answer.
+    /// Those that they failed to serve.
     pub failures: u64,
     /// Those of the failures for which there was no place.
     pub refused: u64,
@@ -48,7 +48,7 @@ pub struct HandlersInterval {
     pub vms_replaced: u64,
 }
 
-/// What one worker did between two pictures.
+/// What one worker did between two snapshots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct WorkerInterval {
     /// Its place.
@@ -60,7 +60,7 @@ pub struct WorkerInterval {
 }
 
 impl Interval {
-    /// What happened from `earlier` to `later`, which are `seconds` apart; by a clock that nobody sets, if there is one.
+    /// What happened from `earlier` to `later`, which are `seconds` apart; by a monotonic clock, if there is one.
     /// `None` when they are of two servers (it was started anew in between), or of the same moment.
     pub fn between(earlier: &ServerSnapshot, later: &ServerSnapshot, seconds: f64) -> Option<Interval> {
         if (earlier.pid, earlier.started_at) != (later.pid, later.started_at) || seconds <= 0.0 {
@@ -107,7 +107,7 @@ impl WorkerSnapshot {
 
 impl HandlersSnapshot {
     fn since(&self, earlier: Option<&HandlersSnapshot>) -> HandlersInterval {
-        // Routes do not come while a server runs, but counts that nobody read before began at nothing.
+        // Routes do not come while a server runs, but counts that were not read before began at 0.
         let none = HandlersSnapshot::default();
         let old = earlier.unwrap_or(&none);
         HandlersInterval {

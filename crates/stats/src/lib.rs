@@ -1,14 +1,14 @@
 //! Counters, gauges that cannot leak, histograms, and what they look like from outside.
 //!
-//! Why: every front thread counts for itself and nobody else is in its way; whoever asks gets one immutable picture of
-//! all of them. The same picture is shown as JSON of our own (docs/stats.md), in the shape of Puma's `stats`, and as a
+//! Why: every front thread counts for itself, without contention; a reader gets one immutable snapshot of
+//! all of them. The same snapshot is shown as JSON of our own (docs/stats.md), in the shape of Puma's `stats`, and as a
 //! table.
 //!
 //! Contract:
 //! 1. Recording a finished request takes one uncontended lock and no allocation.
 //! 2. Memory is bounded, however many requests are recorded and however long they took.
 //! 3. What is counted is never reset: who wants a rate compares two snapshots.
-//! 4. Nothing here knows HTTP, workers or sockets beyond the plain numbers that it is told.
+//! 4. Nothing here knows HTTP, workers or sockets beyond plain numbers.
 #![forbid(unsafe_code)]
 
 mod durations;

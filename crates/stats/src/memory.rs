@@ -1,7 +1,7 @@
-//! How much memory and processor time a process takes.
+//! Memory and CPU time of a process.
 
 /// The proportional set size of a process in bytes: what it has for itself, and of what it shares with others its share.
-/// That is the figure that can be added up over forked workers. Where the kernel does not tell it (before Linux 4.14, or
+/// That is the figure that can be added up over forked workers. Where the kernel does not report it (before Linux 4.14, or
 /// another user's process), the resident set size; 0 when that cannot be had either, as outside of Linux.
 ///
 /// The kernel walks the process's page tables for it, which takes milliseconds for a large one: not for an event loop.
@@ -10,13 +10,13 @@ pub fn pss_bytes(pid: u32) -> u64 {
 }
 
 /// The resident set size of a process in bytes: all of it that is in memory, what others share included. 0 where the kernel does
-/// not tell it, as outside of Linux.
+/// not report it, as outside of Linux.
 pub fn rss_bytes(pid: u32) -> u64 {
     rss(pid).unwrap_or(0)
 }
 
-/// Processor time that all threads of a process have used, in user and kernel mode, in milliseconds; as exact as the clock
-/// tick of the kernel (10 ms). 0 where it does not tell, as outside of Linux.
+/// CPU time that all threads of a process have used, in user and kernel mode, in milliseconds; as exact as the clock
+/// tick of the kernel (10 ms). 0 where it does not report it, as outside of Linux.
 pub fn cpu_ms(pid: u32) -> u64 {
     let ticks = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|text| stat_ticks(&text));
     let per_second = rustix::param::clock_ticks_per_second().max(1);

@@ -19,11 +19,11 @@ pub enum Fault {
 /// A request that is over. Times are microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Finished {
-    /// Status of the final response; 0 when none was sent because the client had gone (counted as 499).
+    /// Status of the final response; 0 when none was sent because the client had left (counted as 499).
     pub status: u16,
     /// Body bytes sent.
     pub body_bytes: u64,
-    /// How long it waited for a worker; `None` when it never asked for one (a file, a bad request).
+    /// How long it waited for a worker; `None` when it needed none (a file, a bad request).
     pub queue_us: Option<u32>,
     /// How long the app took; `None` when no app was involved.
     pub app_us: Option<u32>,
@@ -37,7 +37,7 @@ pub struct Finished {
     pub hijacked: bool,
 }
 
-/// One thread's counters. Clones are the same recorder: the thread keeps one, whoever takes snapshots another.
+/// One thread's counters. Clones are the same recorder: the thread keeps one, snapshots are taken of another.
 #[derive(Debug, Clone, Default)]
 pub struct Recorder(Arc<Shared>);
 

@@ -26,7 +26,7 @@ pub struct ServerSnapshot {
     /// When the server started.
     #[serde(with = "when")]
     pub started_at: SystemTime,
-    /// When this picture was taken.
+    /// When this snapshot was taken.
     #[serde(with = "when")]
     pub taken_at: SystemTime,
     /// How often the app was restarted while the server ran (phased restarts).
@@ -38,7 +38,7 @@ pub struct ServerSnapshot {
     /// Resident memory of front and template, in bytes; what they share counts for each.
     #[serde(default)]
     pub rss_bytes: u64,
-    /// CPU time of front and template since the start, in milliseconds; 0 where the system does not tell.
+    /// CPU time of front and template since the start, in milliseconds; 0 where the system does not report it.
     #[serde(default)]
     pub cpu_ms: u64,
     /// CPUs' worth of time that the server may use: those it may run on, or the cgroup's quota if that is less. 0 when unknown.
@@ -99,7 +99,7 @@ pub struct WorkerSnapshot {
     /// When it was forked.
     #[serde(with = "when")]
     pub started_at: SystemTime,
-    /// When it was last heard of.
+    /// When it last reported.
     #[serde(with = "when")]
     pub last_checkin: SystemTime,
     /// Requests it has finished.
@@ -112,7 +112,7 @@ pub struct WorkerSnapshot {
     pub threads_started: u32,
     /// Threads that it may start.
     pub threads_max: u32,
-    /// Requests it has been given and has not answered: those being served and those prefetched.
+    /// Requests it has been given and has not finished: those being served and those prefetched.
     pub in_flight: u32,
     /// Requests it has been given and no thread has taken up.
     #[serde(default)]
@@ -122,7 +122,7 @@ pub struct WorkerSnapshot {
     /// Resident memory in bytes, what is shared included.
     #[serde(default)]
     pub rss_bytes: u64,
-    /// CPU time since its fork, in milliseconds; 0 where the system does not tell.
+    /// CPU time since its fork, in milliseconds; 0 where the system does not report it.
     #[serde(default)]
     pub cpu_ms: u64,
     /// How often the worker of this index was replaced.

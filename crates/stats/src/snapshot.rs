@@ -1,4 +1,4 @@
-//! One picture of all front threads' counters.
+//! One snapshot of all front threads' counters.
 
 use crate::durations::DurationSummary;
 use crate::recorder::{Counted, Recorder};
@@ -49,7 +49,7 @@ pub struct RequestCounts {
     /// Status 500 to 599.
     #[serde(rename = "5xx")]
     pub server_errors: u64,
-    /// The client had gone before there was a response (499 in the access log); not part of `4xx`.
+    /// The client left before there was a response (499 in the access log); not part of `4xx`.
     pub client_gone: u64,
     /// Connections taken over by the app; those that began with a response are in its class, too.
     pub hijacked: u64,
@@ -170,16 +170,16 @@ mod tests {
         recorders[1].finished(&page);
         recorders[1].finished(&Finished { status: 404, total_us: 70, ..Finished::default() });
         recorders[1].failed(Fault::App);
-        let picture = Snapshot::of(&recorders);
+        let snapshot = Snapshot::of(&recorders);
         let requests =
             RequestCounts { total: 3, successful: 2, client_errors: 1, ..RequestCounts::default() };
-        assert_eq!(picture.requests, requests);
-        assert_eq!(picture.failures, FaultCounts { client: 0, app: 1, server: 0 });
-        assert_eq!(picture.sent_body_bytes, 20);
-        assert_eq!((picture.queue_ms.count, picture.app_ms.count, picture.total_ms.count), (2, 2, 3));
-        assert_eq!((picture.app_cpu_ms.count, picture.app_cpu_ms.max, picture.gvl_ms.count), (2, 0.1, 0));
-        assert!(!picture.app_ms.buckets.is_empty());
-        assert!(picture.without_buckets().app_ms.buckets.is_empty());
+        assert_eq!(snapshot.requests, requests);
+        assert_eq!(snapshot.failures, FaultCounts { client: 0, app: 1, server: 0 });
+        assert_eq!(snapshot.sent_body_bytes, 20);
+        assert_eq!((snapshot.queue_ms.count, snapshot.app_ms.count, snapshot.total_ms.count), (2, 2, 3));
+        assert_eq!((snapshot.app_cpu_ms.count, snapshot.app_cpu_ms.max, snapshot.gvl_ms.count), (2, 0.1, 0));
+        assert!(!snapshot.app_ms.buckets.is_empty());
+        assert!(snapshot.without_buckets().app_ms.buckets.is_empty());
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
             ..Finished::default()
         });
         recorder.finished(&Finished { total_us: 10, ..Finished::default() });
-        let picture = Snapshot::of([&recorder]);
+        let snapshot = Snapshot::of([&recorder]);
         let requests = RequestCounts {
             total: 3,
             informational: 1,
@@ -201,8 +201,8 @@ mod tests {
             hijacked: 2,
             ..RequestCounts::default()
         };
-        assert_eq!(picture.requests, requests);
-        assert_eq!(picture.total_ms.count, 1);
+        assert_eq!(snapshot.requests, requests);
+        assert_eq!(snapshot.total_ms.count, 1);
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! `firebrick top`: what is happening now: a live screen of the server that runs in DIR.
+//! `firebrick top`: a live screen of the server running in DIR.
 //!
-//! Two looks at the server, one interval apart, make a [`view::View`]: rates and percentiles of that interval, not of the
-//! time since the start. The live screen and `--once` draw the same view.
+//! Two samples of the server, one interval apart, make a [`view::View`] with the rates and percentiles of that
+//! interval. The live screen and `--once` draw the same view.
 //!
 //! Contract:
-//! 1. The terminal is given back as it was, however this ends: by a key, a signal, an error or a panic; and while it is
-//!    suspended.
-//! 2. A server that goes away while it is watched is waited for; one that is not there at the start is an error.
-//! 3. Keys are answered while the server is slow: it is asked on another thread.
+//! 1. The terminal is restored however this ends (key, signal, error or panic), and while it is suspended.
+//! 2. If the server goes away while it is watched, it is waited for; if it is not running at the start, that is an
+//!    error.
+//! 3. Keys work while the server is slow: it is queried on another thread.
 #![forbid(unsafe_code)]
 
 mod draw;
@@ -29,12 +29,13 @@ use std::process::ExitCode;
 
 use options::Options;
 
-/// What can be typed after `firebrick top`; the caller gives it its name and one line about it.
+/// Adds the arguments of `firebrick top`; the caller sets name and description.
 pub fn arguments(command: Command) -> Command {
     options::arguments(command)
 }
 
-/// Does what was typed: 0 when it was left by a key, 1 when the server cannot be asked, 2 when this cannot be done here.
+/// Runs the command. Exit status: 0 if ended by a key, 1 if the server cannot be queried, 2 on wrong usage or without a
+/// terminal.
 pub fn run(dir: &Path, client: &Client, matches: &ArgMatches) -> ExitCode {
     let outcome = Options::read(matches).map_err(Failure::Usage).and_then(|options| match options {
         options if options.once => once::run(client, &options, dir),
@@ -42,26 +43,26 @@ pub fn run(dir: &Path, client: &Client, matches: &ArgMatches) -> ExitCode {
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.report(),
     }
 }
 
-/// Why there is nothing to see.
+/// Why the command failed.
 #[derive(Debug)]
 enum Failure {
-    /// What was typed cannot be done, or not here.
+    /// Wrong usage, or no terminal.
     Usage(String),
-    /// It could, but did not work.
+    /// An error while running.
     Run(String),
 }
 
 impl Failure {
-    fn tell(&self) -> ExitCode {
+    fn report(&self) -> ExitCode {
         let (text, code) = match self {
             Failure::Usage(text) => (text, 2),
             Failure::Run(text) => (text, 1),
         };
-        // Nobody is left to tell when standard error is closed.
+        // Nothing can be done if standard error is closed.
         let _ = writeln!(std::io::stderr().lock(), "firebrick: {text}");
         ExitCode::from(code)
     }
@@ -69,10 +70,10 @@ impl Failure {
 
 fn live(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
     let missing = match (std::io::stdin().is_terminal(), std::io::stdout().is_terminal()) {
-        (_, false) => Some("standard output is no terminal"),
-        (false, _) => Some("standard input is no terminal, so no key could end it"),
+        (_, false) => Some("standard output is not a terminal"),
+        (false, _) => Some("standard input is not a terminal"),
         _ if std::env::var_os("TERM").is_some_and(|term| term == "dumb") => {
-            Some("this terminal (TERM=dumb) is too simple")
+            Some("this terminal (TERM=dumb) is not supported")
         }
         _ => None,
     };
@@ -81,7 +82,7 @@ fn live(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
             "{missing}; `firebrick top --once` prints one screen as text, `firebrick top --once --json` as JSON"
         )));
     }
-    // Before the screen is taken: whoever mistyped reads the error where he typed.
+    // Before switching screens, so that the error stays visible.
     client.get("/stats").map_err(|error| Failure::Run(explain(&error, dir)))?;
     live::run(client, options)
 }

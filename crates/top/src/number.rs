@@ -1,4 +1,4 @@
-//! Numbers for people: at most three significant digits below a thousand, a unit that fits.
+//! Numbers for people: at most three significant digits below a thousand, with a suitable unit.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ pub(crate) fn significant(number: f64) -> String {
         _ => return grouped(number.round().max(0.0) as u64),
     };
     let text = format!("{number:.digits$}");
-    // 0.500 says no more than 0.5.
+    // Trailing zeros are dropped: 0.500 becomes 0.5.
     if number.abs() < 0.995 { text.trim_end_matches('0').to_owned() } else { text }
 }
 
-/// `1,234,567`.
+/// With thousands separators: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
@@ -29,7 +29,7 @@ pub(crate) fn grouped(number: u64) -> String {
     head.into_iter().chain(groups).collect::<Vec<_>>().join(",")
 }
 
-/// Milliseconds with a unit: `0.12 ms`, `345 ms`, `1.23 s`, `2 min 5 s`.
+/// Milliseconds with a suitable unit: `0.12 ms`, `345 ms`, `1.23 s`, `2 min 5 s`.
 pub(crate) fn time(ms: f64) -> String {
     match ms {
         ms if ms < 999.5 => format!("{} ms", significant(ms)),
@@ -52,7 +52,7 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
-/// Bytes with a unit: `512 KiB`, `45.6 MiB`, `1.23 GiB`.
+/// Bytes with a suitable unit: `512 KiB`, `45.6 MiB`, `1.23 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (number, unit) = match bytes {
@@ -64,13 +64,13 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{} {unit}", significant(number))
 }
 
-/// A part of one in percent: `0 %`, `4.2 %`, `43 %`.
+/// A fraction in percent: `0 %`, `4.2 %`, `43 %`.
 pub(crate) fn percent(part: f64) -> String {
     let percent = part * 100.0;
     if (0.05..9.95).contains(&percent) { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
 }
 
-/// An interval as it would be typed: `500ms`, `1s`, `2m`.
+/// An interval: `500 ms`, `1 s`, `2 min`.
 pub(crate) fn interval(time: Duration) -> String {
     match time.as_millis() {
         ms if ms % 60_000 == 0 => format!("{} min", ms / 60_000),
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_and_no_more() {
+    fn three_significant_digits() {
         for (number, text) in [
             (0.0, "0"),
             (0.0001, "0"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_the_unit_that_fits() {
+    fn times_have_a_suitable_unit() {
         for (ms, text) in [
             (0.0, "0 ms"),
             (0.12, "0.12 ms"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_parts() {
+    fn bytes_and_percentages() {
         for (number, text) in [
             (0, "0 B"),
             (2_048, "2.00 KiB"),

@@ -1,9 +1,9 @@
-//! `--once`: two looks, one interval apart, as text or JSON.
+//! `--once`: two samples, one interval apart, as text or JSON.
 
 use crate::Failure;
 use crate::draw;
 use crate::options::Options;
-use crate::source::look;
+use crate::source::sample;
 use crate::state::State;
 use crate::theme::Theme;
 use crate::view::View;
@@ -13,45 +13,45 @@ use ratatui::layout::Rect;
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 
-/// Columns when nobody says how many there are.
+/// Width without a terminal.
 const COLUMNS: u16 = 100;
 
 pub(crate) fn run(client: &Client, options: &Options, dir: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::Run(explain(&error, dir));
-    let first = look(client).map_err(failed)?;
+    let first = sample(client).map_err(failed)?;
     std::thread::sleep(options.interval);
-    let view = View::new(look(client).map_err(failed)?, Some(&first));
+    let view = View::new(sample(client).map_err(failed)?, Some(&first));
     if view.between.is_none() {
-        return Err(Failure::Run("the server was started anew meanwhile; ask again".to_owned()));
+        return Err(Failure::Run("the server was restarted meanwhile; try again".to_owned()));
     }
     let text = if options.json {
         format!("{:#}\n", view.to_json(&client.address().to_string()))
     } else {
         text(view, options, &client.address().to_string(), columns())
     };
-    // Whoever reads may have seen enough (`| head`): that is no failure.
+    // The reader may have closed the pipe (`| head`); that is not a failure.
     let _ = stdout().lock().write_all(text.as_bytes());
     Ok(())
 }
 
 fn columns() -> u16 {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let own =
         || crossterm::terminal::size().ok().filter(|_| stdout().is_terminal()).map(|(columns, _)| columns);
-    told.or_else(own).unwrap_or(COLUMNS).clamp(draw::LEAST.0, 400)
+    given.or_else(own).unwrap_or(COLUMNS).clamp(draw::LEAST.0, 400)
 }
 
-/// The screen, as high as it has to be, without colours and without keys.
-fn text(view: View, options: &Options, asked: &str, columns: u16) -> String {
+/// The screen, as high as needed, without colours and keys.
+fn text(view: View, options: &Options, address: &str, columns: u16) -> String {
     let rows = draw::rows_for(&view);
     let mut state = State::new(options.interval);
     state.view = Some(view);
     let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
-    draw::page(&mut buffer, &state, Theme::new(false), asked);
+    draw::page(&mut buffer, &state, Theme::new(false), address);
     lines(&buffer)
 }
 
-/// A buffer's text, without blanks at the ends of lines and without empty lines at the end.
+/// The text of a buffer, without trailing blanks and trailing empty lines.
 pub(crate) fn lines(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width).max(1);
     let rows = buffer.content().chunks(width).map(|row| {
@@ -72,10 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_on_the_page_however_much_it_is() {
+    fn the_page_shows_everything() {
         let mut many = view(40);
-        let slow = many.look.requests[0].clone();
-        many.look.requests =
+        let slow = many.sample.requests[0].clone();
+        many.sample.requests =
             (0..30).map(|index| stats::InFlight { path: format!("/r{index}"), ..slow.clone() }).collect();
         let text = text(many, &options(), "/run/c.sock", 100);
         for pid in 4_000..4_040 {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_longer_than_asked_or_ends_in_blanks() {
+    fn lines_fit_and_have_no_trailing_blanks() {
         for columns in [60, 80, 100, 200] {
             let text = text(view(3), &options(), "/run/c.sock", columns);
             for line in text.lines() {

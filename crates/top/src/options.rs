@@ -1,21 +1,21 @@
-//! What can be typed after `firebrick top`.
+//! Command-line arguments of `firebrick top`.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::time::Duration;
 
-/// The shortest interval: a shorter one would mostly measure itself.
+/// The shortest interval; a shorter one would mostly measure its own load.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(100);
-/// The longest one.
+/// The longest interval.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// What was typed, checked.
+/// The validated command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// From one look to the next.
+    /// Time between samples.
     pub(crate) interval: Duration,
-    /// One screen as text.
+    /// Print one screen as text.
     pub(crate) once: bool,
-    /// That as JSON.
+    /// Print it as JSON.
     pub(crate) json: bool,
     /// Whether colours may be used.
     pub(crate) colour: bool,
@@ -31,14 +31,14 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .value_name("TIME")
                 .default_value("1s")
                 .help_heading(heading)
-                .help("Time from one look to the next: 500ms, 1s, 2m (100ms to 1h)"),
+                .help("Time between samples: 500ms, 1s, 2m (100ms to 1h)"),
         )
         .arg(
             Arg::new("once")
                 .long("once")
                 .action(ArgAction::SetTrue)
                 .help_heading(heading)
-                .help("Print one screen as text and end: two looks, one interval apart"),
+                .help("Print one screen as text and exit: two samples, one interval apart"),
         )
         .arg(
             Arg::new("json")
@@ -46,21 +46,21 @@ pub(crate) fn arguments(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .requires("once")
                 .help_heading(heading)
-                .help("With --once: one JSON object, for programs to read"),
+                .help("With --once: print one JSON object, for programs"),
         )
         .after_help(
             "Examples:\n  \
              firebrick top                                         the server of this folder\n  \
-             firebrick top --control tcp://10.0.0.7:9293           another machine's; token in FIREBRICK_CONTROL_TOKEN\n  \
+             firebrick top --control tcp://10.0.0.7:9293           on another machine; token in FIREBRICK_CONTROL_TOKEN\n  \
              firebrick top --once --interval 10s                   ten seconds as text\n  \
              firebrick top --once --json | jq .total_ms.p95        one number, in milliseconds\n\n\
-             Keys: q quit, arrows select a request, Enter shows its Ruby lines, s sorts the workers, p pauses, + and -\n\
-             change the interval, ? helps. NO_COLOR turns colours off.",
+             Keys: q quit, arrows select a request, Enter shows its backtrace, s sorts the workers, p pauses, + and -\n\
+             change the interval, ? shows help. NO_COLOR turns colours off.",
         )
 }
 
 impl Options {
-    /// Reads what clap matched.
+    /// Reads the parsed arguments.
     pub(crate) fn read(matches: &ArgMatches) -> Result<Options, String> {
         let text = matches.get_one::<String>("interval").map_or("1s", String::as_str);
         let interval = interval(text).ok_or_else(|| {
@@ -71,7 +71,7 @@ impl Options {
     }
 }
 
-/// `500ms`, `1s`, `1.5s`, `2m`, `1h`; a number alone is seconds.
+/// Parses `500ms`, `1s`, `1.5s`, `2m`, `1h`; a bare number is seconds.
 fn interval(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_read_or_explained() {
+    fn arguments_are_parsed_or_explained() {
         let read = |words: &[&str]| {
             let matches = arguments(Command::new("top")).try_get_matches_from(["top"].iter().chain(words));
             matches.map_err(|error| error.to_string()).and_then(|matches| Options::read(&matches))

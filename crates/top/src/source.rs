@@ -1,74 +1,75 @@
-//! Asks the server, on a thread of its own: it may take its time, keys may not.
+//! Queries the server on a separate thread, so that a slow server does not block the keys.
 
-use crate::view::Look;
+use crate::view::Sample;
 use control::client::{Client, Error};
 use stats::InFlight;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Requests in flight that are asked for: more than a screen has lines.
+/// Requests in flight to fetch: more than a screen has lines.
 const REQUESTS: usize = 60;
-/// Requests among which one is looked for whose backtrace is wanted.
+/// Requests in flight to fetch when looking for one with its backtrace.
 const TRACED: usize = 500;
 
-/// What came of asking.
-pub(crate) enum Told {
-    /// A look, or since when and why there is none.
-    Look(Result<Box<Look>, (Instant, String)>),
-    /// The requests in flight with where they are, for one that was asked for at this moment.
-    Trace { asked: InFlight, passed: Duration, answer: Result<Vec<InFlight>, String> },
+/// A result of a query.
+pub(crate) enum Update {
+    /// A sample, or when and why the query failed.
+    Sample(Result<Box<Sample>, (Instant, String)>),
+    /// The requests in flight with backtraces; `passed` is the time since `request` was shown.
+    Trace { request: InFlight, passed: Duration, response: Result<Vec<InFlight>, String> },
 }
 
-/// What is to be asked.
-pub(crate) enum Order {
+/// A command to the querying thread.
+pub(crate) enum Command {
     Interval(Duration),
-    /// Where this request is, which was seen at that moment.
+    /// Fetch the backtrace of this request, which was shown at that time.
     Trace(InFlight, Instant),
 }
 
-/// One look at the server.
-pub(crate) fn look(client: &Client) -> Result<Look, Error> {
+/// Takes one sample of the server.
+pub(crate) fn sample(client: &Client) -> Result<Sample, Error> {
     let server = client.stats()?;
     let at = Instant::now();
     let has_app = !server.rack.is_empty() || !server.workers.is_empty();
     let requests = match client.requests(REQUESTS, false) {
-        // A site has none, and an older server cannot tell.
+        // A static site has none, and older servers do not support it.
         Err(Error::Refused(404, _)) => Vec::new(),
         Err(error) if has_app => return Err(error),
-        told => told.unwrap_or_default(),
+        requests => requests.unwrap_or_default(),
     };
-    Ok(Look { server, requests, at })
+    Ok(Sample { server, requests, at })
 }
 
-/// Looks every `interval` until nobody listens any more.
-pub(crate) fn start(client: Client, interval: Duration) -> (Sender<Order>, Receiver<Told>) {
-    let (orders, to_do) = channel();
-    let (tell, told) = channel();
-    // Ends with the program; it holds nothing that would have to be given back.
-    std::thread::spawn(move || run(&client, interval, &to_do, &tell));
-    (orders, told)
+/// Takes a sample every `interval` until the receiver is dropped.
+pub(crate) fn start(client: Client, interval: Duration) -> (Sender<Command>, Receiver<Update>) {
+    let (commands, receiver) = channel();
+    let (sender, updates) = channel();
+    // Ends with the program; it holds nothing that needs cleanup.
+    std::thread::spawn(move || run(&client, interval, &receiver, &sender));
+    (commands, updates)
 }
 
-fn run(client: &Client, mut interval: Duration, to_do: &Receiver<Order>, tell: &Sender<Told>) {
+fn run(client: &Client, mut interval: Duration, receiver: &Receiver<Command>, sender: &Sender<Update>) {
     let mut due = Instant::now();
     loop {
-        match to_do.recv_timeout(due.saturating_duration_since(Instant::now())) {
-            Ok(Order::Interval(new)) => {
+        match receiver.recv_timeout(due.saturating_duration_since(Instant::now())) {
+            Ok(Command::Interval(new)) => {
                 interval = new;
                 due = Instant::now() + interval;
             }
-            Ok(Order::Trace(asked, seen)) => {
-                let answer = client.requests(TRACED, true).map_err(|error| error.to_string());
-                if tell.send(Told::Trace { asked, passed: seen.elapsed(), answer }).is_err() {
+            Ok(Command::Trace(request, seen)) => {
+                let response = client.requests(TRACED, true).map_err(|error| error.to_string());
+                if sender.send(Update::Trace { request, passed: seen.elapsed(), response }).is_err() {
                     return;
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
-                let looked = look(client).map(Box::new).map_err(|error| (Instant::now(), error.to_string()));
-                if tell.send(Told::Look(looked)).is_err() {
+                let sampled =
+                    sample(client).map(Box::new).map_err(|error| (Instant::now(), error.to_string()));
+                if sender.send(Update::Sample(sampled)).is_err() {
                     return;
                 }
-                // From one look to the next, and no crowd of them after a pause.
+                // Keep the pace, but do not catch up after a pause.
                 due = (due + interval).max(Instant::now());
             }
             Err(RecvTimeoutError::Disconnected) => return,

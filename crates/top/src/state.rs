@@ -1,33 +1,33 @@
-//! What the screen is at: the last view, the curve of the last looks, and what keys have chosen. Pure: looks and keys go in,
-//! what to do about them comes out.
+//! The state of the screen: the last view, the curve of recent samples, and the user's choices. Pure: samples and keys
+//! go in, actions come out.
 
 use crate::options::{LONGEST, SHORTEST};
-use crate::view::{Look, View};
+use crate::view::{Sample, View};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use stats::{InFlight, Phase, WorkerSnapshot};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Looks that the curve remembers: as many as the widest screens have columns.
+/// Samples kept for the curve: as many as the widest screens have columns.
 const REMEMBERED: usize = 400;
-/// Ages of one request, told in two looks, may differ by this much more than the time between them.
+/// Tolerance when comparing the ages of a request in two samples.
 const SAME_START: Duration = Duration::from_millis(500);
 
-/// What a key asks for.
+/// The action that a key requests.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Wish {
+pub(crate) enum Action {
     Nothing,
     Quit,
     Suspend,
     Redraw,
-    /// Ask from now on in this interval.
+    /// Change the interval.
     Interval(Duration),
-    /// Ask where this request is in the app.
+    /// Fetch the backtrace of this request.
     Backtrace(InFlight),
 }
 
-/// In which order workers are shown.
+/// Sort order of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
     Index,
@@ -59,33 +59,33 @@ impl Sort {
     }
 }
 
-/// What lies over the screen.
+/// An overlay.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Over {
+pub(crate) enum Overlay {
     Nothing,
     Help,
-    /// Where a request is in the app.
+    /// The backtrace of a request.
     Trace {
         request: InFlight,
-        found: Found,
+        found: Backtrace,
         scroll: usize,
     },
 }
 
-/// What became of asking where a request is.
+/// The backtrace of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Found {
-    /// The answer is still to come.
-    Asking,
+pub(crate) enum Backtrace {
+    /// Not received yet.
+    Pending,
     /// Innermost call first.
     Lines(Vec<String>),
-    /// There is none, for this reason.
-    Not(String),
+    /// Not available, for this reason.
+    Unavailable(String),
 }
 
 /// One point of the curves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Past {
+pub(crate) struct CurvePoint {
     pub(crate) rate: f64,
     pub(crate) p95: f64,
 }
@@ -95,127 +95,132 @@ pub(crate) struct Past {
 pub(crate) struct State {
     pub(crate) view: Option<View>,
     /// Newest last.
-    pub(crate) past: VecDeque<Past>,
+    pub(crate) curve: VecDeque<CurvePoint>,
     pub(crate) interval: Duration,
     pub(crate) paused: bool,
     pub(crate) sort: Sort,
-    pub(crate) over: Over,
+    pub(crate) overlay: Overlay,
     /// Index of the selected request.
     pub(crate) selected: usize,
-    /// Since when the server does not answer, and why.
-    pub(crate) gone: Option<(Instant, String)>,
-    /// When another server was found in the place of the one before.
-    pub(crate) anew: Option<Instant>,
-    last: Option<Look>,
+    /// Since when the server does not respond, and why.
+    pub(crate) unreachable: Option<(Instant, String)>,
+    /// When a different server instance was detected.
+    pub(crate) restarted: Option<Instant>,
+    last: Option<Sample>,
 }
 
 impl State {
     pub(crate) fn new(interval: Duration) -> State {
         State {
             view: None,
-            past: VecDeque::new(),
+            curve: VecDeque::new(),
             interval,
             paused: false,
             sort: Sort::Index,
-            over: Over::Nothing,
+            overlay: Overlay::Nothing,
             selected: 0,
-            gone: None,
-            anew: None,
+            unreachable: None,
+            restarted: None,
             last: None,
         }
     }
 
-    /// Takes in a look at the server, or why there is none.
-    pub(crate) fn looked(&mut self, look: Result<Look, (Instant, String)>) {
-        match look {
-            Ok(look) => self.saw(look),
+    /// Processes a sample, or the error of a query.
+    pub(crate) fn sampled(&mut self, sample: Result<Sample, (Instant, String)>) {
+        match sample {
+            Ok(sample) => self.record(sample),
             Err((at, why)) => {
-                let since = self.gone.as_ref().map_or(at, |(since, _)| *since);
-                self.gone = Some((since, why));
+                let since = self.unreachable.as_ref().map_or(at, |(since, _)| *since);
+                self.unreachable = Some((since, why));
             }
         }
     }
 
-    fn saw(&mut self, look: Look) {
-        let view = View::new(look.clone(), self.last.as_ref());
+    fn record(&mut self, sample: Sample) {
+        let view = View::new(sample.clone(), self.last.as_ref());
         if let Some(last) = &self.last
-            && (last.server.pid, last.server.started_at) != (look.server.pid, look.server.started_at)
+            && (last.server.pid, last.server.started_at) != (sample.server.pid, sample.server.started_at)
         {
-            self.anew = Some(look.at);
-            self.past.clear();
+            self.restarted = Some(sample.at);
+            self.curve.clear();
         }
         if let Some(between) = &view.between {
-            if self.past.len() == REMEMBERED {
-                self.past.pop_front();
+            if self.curve.len() == REMEMBERED {
+                self.curve.pop_front();
             }
             let rate = between.per_second(between.requests.total);
-            self.past.push_back(Past { rate, p95: between.total_ms.p95 });
+            self.curve.push_back(CurvePoint { rate, p95: between.total_ms.p95 });
         }
-        self.gone = None;
-        self.last = Some(look);
+        self.unreachable = None;
+        self.last = Some(sample);
         if !self.paused {
             self.follow_selection(&view);
             self.view = Some(view);
         }
     }
 
-    /// The selection stays with its request, not with its line.
+    /// Keeps the selection on its request, not on its line.
     fn follow_selection(&mut self, next: &View) {
-        let requests = &next.look.requests;
+        let requests = &next.sample.requests;
         let selected = self.selected_request().and_then(|chosen| {
-            let passed = next.look.at.saturating_duration_since(self.view.as_ref()?.look.at);
+            let passed = next.sample.at.saturating_duration_since(self.view.as_ref()?.sample.at);
             requests.iter().position(|request| is_same(chosen, request, passed))
         });
         self.selected = selected.unwrap_or(self.selected).min(requests.len().saturating_sub(1));
     }
 
     pub(crate) fn selected_request(&self) -> Option<&InFlight> {
-        self.view.as_ref()?.look.requests.get(self.selected)
+        self.view.as_ref()?.sample.requests.get(self.selected)
     }
 
-    /// Takes in the answer to a [`Wish::Backtrace`], unless nobody waits for it any more.
-    pub(crate) fn traced(
+    /// Processes the response to an [`Action::Backtrace`], unless the overlay was closed.
+    pub(crate) fn show_backtrace(
         &mut self,
-        asked: &InFlight,
-        answer: Result<Vec<InFlight>, String>,
+        wanted: &InFlight,
+        response: Result<Vec<InFlight>, String>,
         passed: Duration,
     ) {
-        if let Over::Trace { request, found, .. } = &mut self.over
-            && request == asked
+        if let Overlay::Trace { request, found, .. } = &mut self.overlay
+            && request == wanted
         {
-            *found = match answer {
-                Err(why) => Found::Not(why),
-                Ok(all) => match all.into_iter().find(|one| is_same(asked, one, passed)) {
-                    None => Found::Not("The request is over.".to_owned()),
-                    Some(InFlight { backtrace: Some(lines), .. }) if !lines.is_empty() => Found::Lines(lines),
-                    Some(_) => Found::Not(
-                        "The worker could not tell in time: its threads do not get to Ruby's lock."
-                            .to_owned(),
+            *found = match response {
+                Err(why) => Backtrace::Unavailable(why),
+                Ok(all) => match all.into_iter().find(|one| is_same(wanted, one, passed)) {
+                    None => Backtrace::Unavailable("The request has finished.".to_owned()),
+                    Some(InFlight { backtrace: Some(lines), .. }) if !lines.is_empty() => {
+                        Backtrace::Lines(lines)
+                    }
+                    Some(_) => Backtrace::Unavailable(
+                        "The worker did not respond in time: its threads cannot get the GVL.".to_owned(),
                     ),
                 },
             };
         }
     }
 
-    /// Takes in a key.
-    pub(crate) fn pressed(&mut self, key: KeyEvent) -> Wish {
+    /// Processes a key.
+    pub(crate) fn key_pressed(&mut self, key: KeyEvent) -> Action {
         if key.kind == KeyEventKind::Release {
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if control => return Wish::Quit,
-            KeyCode::Char('z') if control => return Wish::Suspend,
-            KeyCode::Char('l') if control => return Wish::Redraw,
-            _ if control => return Wish::Nothing,
-            KeyCode::Char('q') => return Wish::Quit,
+            KeyCode::Char('c') if control => return Action::Quit,
+            KeyCode::Char('z') if control => return Action::Suspend,
+            KeyCode::Char('l') if control => return Action::Redraw,
+            _ if control => return Action::Nothing,
+            KeyCode::Char('q') => return Action::Quit,
             _ => {}
         }
-        if self.over != Over::Nothing { self.pressed_over(key.code) } else { self.pressed_below(key.code) }
+        if self.overlay != Overlay::Nothing {
+            self.key_in_overlay(key.code)
+        } else {
+            self.key_on_screen(key.code)
+        }
     }
 
-    fn pressed_over(&mut self, key: KeyCode) -> Wish {
-        if let Over::Trace { found: Found::Lines(lines), scroll, .. } = &mut self.over {
+    fn key_in_overlay(&mut self, key: KeyCode) -> Action {
+        if let Overlay::Trace { found: Backtrace::Lines(lines), scroll, .. } = &mut self.overlay {
             let last = lines.len().saturating_sub(1);
             let moved = match key {
                 KeyCode::Up => Some(scroll.saturating_sub(1)),
@@ -228,57 +233,57 @@ impl State {
             };
             if let Some(to) = moved {
                 *scroll = to.min(last);
-                return Wish::Nothing;
+                return Action::Nothing;
             }
         }
-        match (key, &self.over) {
-            // Again: where is it now?
-            (KeyCode::Enter, Over::Trace { request, .. }) => {
+        match (key, &self.overlay) {
+            // Refresh.
+            (KeyCode::Enter, Overlay::Trace { request, .. }) => {
                 let request = request.clone();
-                self.ask_for(request)
+                self.open_backtrace(request)
             }
             _ => {
-                self.over = Over::Nothing;
-                Wish::Nothing
+                self.overlay = Overlay::Nothing;
+                Action::Nothing
             }
         }
     }
 
-    fn pressed_below(&mut self, key: KeyCode) -> Wish {
-        let last = self.view.as_ref().map_or(0, |view| view.look.requests.len().saturating_sub(1));
+    fn key_on_screen(&mut self, key: KeyCode) -> Action {
+        let last = self.view.as_ref().map_or(0, |view| view.sample.requests.len().saturating_sub(1));
         match key {
-            KeyCode::Esc => return Wish::Quit,
+            KeyCode::Esc => return Action::Quit,
             KeyCode::Up => self.selected = self.selected.saturating_sub(1),
             KeyCode::Down => self.selected = (self.selected + 1).min(last),
             KeyCode::Home => self.selected = 0,
             KeyCode::End => self.selected = last,
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char('p') | KeyCode::Char(' ') => self.paused = !self.paused,
-            KeyCode::Char('?') | KeyCode::Char('h') | KeyCode::F(1) => self.over = Over::Help,
+            KeyCode::Char('?') | KeyCode::Char('h') | KeyCode::F(1) => self.overlay = Overlay::Help,
             KeyCode::Char('+') | KeyCode::Char('=') => return self.change_interval(true),
             KeyCode::Char('-') => return self.change_interval(false),
             KeyCode::Enter => {
                 if let Some(request) = self.selected_request().cloned() {
-                    return self.ask_for(request);
+                    return self.open_backtrace(request);
                 }
             }
             _ => {}
         }
-        Wish::Nothing
+        Action::Nothing
     }
 
-    fn ask_for(&mut self, request: InFlight) -> Wish {
+    fn open_backtrace(&mut self, request: InFlight) -> Action {
         let queued = request.state == Phase::Queued;
         let found = if queued {
-            Found::Not("It waits: no thread of a worker has taken it up yet.".to_owned())
+            Backtrace::Unavailable("Queued: no worker thread has started it yet.".to_owned())
         } else {
-            Found::Asking
+            Backtrace::Pending
         };
-        self.over = Over::Trace { request: request.clone(), found, scroll: 0 };
-        if queued { Wish::Nothing } else { Wish::Backtrace(request) }
+        self.overlay = Overlay::Trace { request: request.clone(), found, scroll: 0 };
+        if queued { Action::Nothing } else { Action::Backtrace(request) }
     }
 
-    fn change_interval(&mut self, longer: bool) -> Wish {
+    fn change_interval(&mut self, longer: bool) -> Action {
         const STEPS_MS: [u64; 9] = [200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 600_000];
         let steps = STEPS_MS.map(Duration::from_millis);
         let next = if longer {
@@ -287,11 +292,11 @@ impl State {
             steps.into_iter().rev().find(|step| *step < self.interval)
         };
         self.interval = next.unwrap_or(self.interval).clamp(SHORTEST, LONGEST);
-        Wish::Interval(self.interval)
+        Action::Interval(self.interval)
     }
 }
 
-/// The workers of a view in the order that is wanted, busiest first.
+/// The workers in the selected order, busiest first.
 pub(crate) fn sorted(view: &View, sort: Sort) -> Vec<&WorkerSnapshot> {
     let mut workers: Vec<&WorkerSnapshot> = view.server().workers.iter().collect();
     let did = |worker: &WorkerSnapshot| view.did(worker).copied().unwrap_or_default();
@@ -305,7 +310,7 @@ pub(crate) fn sorted(view: &View, sort: Sort) -> Vec<&WorkerSnapshot> {
     workers
 }
 
-/// Whether two looks tell of the same request. It has no number, but a path, a place and a beginning.
+/// Whether two samples show the same request. It has no id, but a path, a worker thread and a start time.
 fn is_same(earlier: &InFlight, later: &InFlight, passed: Duration) -> bool {
     let begun_together = ((later.age_ms - earlier.age_ms) - passed.as_secs_f64() * 1e3).abs()
         <= SAME_START.as_secs_f64() * 1e3;
@@ -324,131 +329,138 @@ mod tests {
         state
     }
 
-    fn press(state: &mut State, code: KeyCode) -> Wish {
-        state.pressed(KeyEvent::new(code, KeyModifiers::NONE))
+    fn press(state: &mut State, code: KeyCode) -> Action {
+        state.key_pressed(KeyEvent::new(code, KeyModifiers::NONE))
     }
 
     #[test]
-    fn keys_that_end_it() {
+    fn keys_that_quit() {
         for key in [KeyCode::Char('q'), KeyCode::Esc] {
-            assert_eq!(press(&mut state(), key), Wish::Quit);
+            assert_eq!(press(&mut state(), key), Action::Quit);
         }
-        let with_control = |code| state().pressed(KeyEvent::new(KeyCode::Char(code), KeyModifiers::CONTROL));
+        let with_control =
+            |code| state().key_pressed(KeyEvent::new(KeyCode::Char(code), KeyModifiers::CONTROL));
         assert_eq!(
             (with_control('c'), with_control('z'), with_control('x')),
-            (Wish::Quit, Wish::Suspend, Wish::Nothing)
+            (Action::Quit, Action::Suspend, Action::Nothing)
         );
         let mut helped = state();
         press(&mut helped, KeyCode::Char('?'));
-        assert_eq!(helped.over, Over::Help);
-        assert_eq!(press(&mut helped, KeyCode::Esc), Wish::Nothing);
-        assert_eq!(helped.over, Over::Nothing);
+        assert_eq!(helped.overlay, Overlay::Help);
+        assert_eq!(press(&mut helped, KeyCode::Esc), Action::Nothing);
+        assert_eq!(helped.overlay, Overlay::Nothing);
     }
 
     #[test]
-    fn the_selection_stays_inside_and_with_its_request() {
+    fn the_selection_stays_in_range_and_on_its_request() {
         let mut state = state();
         press(&mut state, KeyCode::Up);
         assert_eq!(state.selected, 0);
         press(&mut state, KeyCode::Down);
         assert_eq!(state.selected_request().map(|request| request.path.as_str()), Some("/reports/2026"));
-        // A slower one has come above it, two seconds later.
-        let mut look = state.view.as_ref().unwrap().look.clone();
-        look.at += Duration::from_secs(2);
-        look.requests.iter_mut().for_each(|request| request.age_ms += 2_000.0);
-        look.requests.insert(0, request("/slower", 60_000.0, Some(1)));
-        state.looked(Ok(look.clone()));
+        // A slower request appears above it, two seconds later.
+        let mut sample = state.view.as_ref().unwrap().sample.clone();
+        sample.at += Duration::from_secs(2);
+        sample.requests.iter_mut().for_each(|request| request.age_ms += 2_000.0);
+        sample.requests.insert(0, request("/slower", 60_000.0, Some(1)));
+        state.sampled(Ok(sample.clone()));
         assert_eq!((state.selected, state.selected_request().unwrap().path.as_str()), (2, "/reports/2026"));
-        look.requests.clear();
-        look.at += Duration::from_secs(2);
-        state.looked(Ok(look));
+        sample.requests.clear();
+        sample.at += Duration::from_secs(2);
+        state.sampled(Ok(sample));
         assert_eq!((state.selected, state.selected_request()), (0, None));
-        assert_eq!(press(&mut state, KeyCode::Enter), Wish::Nothing);
+        assert_eq!(press(&mut state, KeyCode::Enter), Action::Nothing);
     }
 
     #[test]
-    fn enter_asks_where_a_request_is() {
+    fn enter_fetches_the_backtrace() {
         let mut state = state();
-        let Wish::Backtrace(asked) = press(&mut state, KeyCode::Enter) else { panic!("nothing asked") };
-        assert!(matches!(&state.over, Over::Trace { found: Found::Asking, .. }));
-        let mut answer = InFlight { age_ms: asked.age_ms + 300.0, ..asked.clone() };
-        answer.backtrace = Some(vec!["app.rb:3:in `sleep'".to_owned()]);
-        state.traced(&request("/other", 1.0, Some(0)), Ok(vec![answer.clone()]), Duration::ZERO);
+        let Action::Backtrace(wanted) = press(&mut state, KeyCode::Enter) else { panic!("no action") };
+        assert!(matches!(&state.overlay, Overlay::Trace { found: Backtrace::Pending, .. }));
+        let mut response = InFlight { age_ms: wanted.age_ms + 300.0, ..wanted.clone() };
+        response.backtrace = Some(vec!["app.rb:3:in `sleep'".to_owned()]);
+        state.show_backtrace(&request("/other", 1.0, Some(0)), Ok(vec![response.clone()]), Duration::ZERO);
         assert!(
-            matches!(&state.over, Over::Trace { found: Found::Asking, .. }),
-            "another answer does not count"
+            matches!(&state.overlay, Overlay::Trace { found: Backtrace::Pending, .. }),
+            "the response for another request is ignored"
         );
-        state.traced(&asked, Ok(vec![answer]), Duration::from_millis(300));
-        let Over::Trace { found: Found::Lines(lines), .. } = &state.over else { panic!("{:?}", state.over) };
+        state.show_backtrace(&wanted, Ok(vec![response]), Duration::from_millis(300));
+        let Overlay::Trace { found: Backtrace::Lines(lines), .. } = &state.overlay else {
+            panic!("{:?}", state.overlay)
+        };
         assert_eq!(lines, &["app.rb:3:in `sleep'"]);
         for _ in 0..3 {
             press(&mut state, KeyCode::Down);
         }
-        assert!(matches!(&state.over, Over::Trace { scroll: 0, .. }), "there is only one line");
+        assert!(matches!(&state.overlay, Overlay::Trace { scroll: 0, .. }), "there is only one line");
         press(&mut state, KeyCode::Esc);
-        assert_eq!(state.over, Over::Nothing);
+        assert_eq!(state.overlay, Overlay::Nothing);
     }
 
     #[test]
-    fn a_request_without_lines_says_why() {
-        let why = |answer: Result<Vec<InFlight>, String>| {
+    fn a_missing_backtrace_is_explained() {
+        let why = |response: Result<Vec<InFlight>, String>| {
             let mut state = state();
-            let Wish::Backtrace(asked) = press(&mut state, KeyCode::Enter) else { panic!("nothing asked") };
-            state.traced(&asked, answer, Duration::ZERO);
-            let Over::Trace { found: Found::Not(why), .. } = state.over else { panic!("{:?}", state.over) };
+            let Action::Backtrace(wanted) = press(&mut state, KeyCode::Enter) else { panic!("no action") };
+            state.show_backtrace(&wanted, response, Duration::ZERO);
+            let Overlay::Trace { found: Backtrace::Unavailable(why), .. } = state.overlay else {
+                panic!("{:?}", state.overlay)
+            };
             why
         };
-        assert_eq!(why(Ok(Vec::new())), "The request is over.");
-        assert!(why(Ok(vec![request("/slow?", 12_300.0, Some(0))])).starts_with("The worker could not tell"));
+        assert_eq!(why(Ok(Vec::new())), "The request has finished.");
         assert!(
-            why(Ok(vec![request("/slow?", 5.0, Some(0))])).contains("over"),
+            why(Ok(vec![request("/slow?", 12_300.0, Some(0))])).starts_with("The worker did not respond")
+        );
+        assert!(
+            why(Ok(vec![request("/slow?", 5.0, Some(0))])).contains("finished"),
             "a later request to the same path"
         );
         assert_eq!(why(Err("gone".to_owned())), "gone");
         let mut queued = state();
         queued.selected = 2;
-        assert_eq!(press(&mut queued, KeyCode::Enter), Wish::Nothing);
+        assert_eq!(press(&mut queued, KeyCode::Enter), Action::Nothing);
         assert!(
-            matches!(&queued.over, Over::Trace { found: Found::Not(why), .. } if why.starts_with("It waits"))
+            matches!(&queued.overlay, Overlay::Trace { found: Backtrace::Unavailable(why), .. } if why.starts_with("Queued"))
         );
     }
 
     #[test]
-    fn intervals_go_in_steps() {
+    fn intervals_change_in_steps() {
         let mut state = state();
         let mut seen = Vec::new();
         for key in ['+', '+', '-', '-', '-', '-', '-'] {
-            let Wish::Interval(interval) = press(&mut state, KeyCode::Char(key)) else { panic!("{key}") };
+            let Action::Interval(interval) = press(&mut state, KeyCode::Char(key)) else { panic!("{key}") };
             seen.push(interval.as_millis());
         }
         assert_eq!(seen, [2_000, 5_000, 2_000, 1_000, 500, 200, 200]);
     }
 
     #[test]
-    fn a_pause_holds_the_screen_but_not_the_curve() {
+    fn pausing_stops_the_screen_but_not_the_curve() {
         let mut state = state();
-        let look = state.view.as_ref().unwrap().look.clone();
-        state.looked(Ok(look.clone()));
+        let sample = state.view.as_ref().unwrap().sample.clone();
+        state.sampled(Ok(sample.clone()));
         press(&mut state, KeyCode::Char('p'));
-        let later = Look { at: look.at + Duration::from_secs(1), requests: Vec::new(), ..look };
-        state.looked(Ok(later));
-        assert_eq!(state.view.as_ref().unwrap().look.requests.len(), 3);
-        assert_eq!(state.past.len(), 1);
+        let later = Sample { at: sample.at + Duration::from_secs(1), requests: Vec::new(), ..sample };
+        state.sampled(Ok(later));
+        assert_eq!(state.view.as_ref().unwrap().sample.requests.len(), 3);
+        assert_eq!(state.curve.len(), 1);
     }
 
     #[test]
-    fn a_server_that_is_gone_and_one_that_is_new() {
+    fn an_unreachable_and_a_restarted_server() {
         let mut state = state();
-        let look = state.view.as_ref().unwrap().look.clone();
-        state.looked(Ok(look.clone()));
+        let sample = state.view.as_ref().unwrap().sample.clone();
+        state.sampled(Ok(sample.clone()));
         let (first, second) = (Instant::now(), Instant::now() + Duration::from_secs(1));
-        state.looked(Err((first, "nothing listens".to_owned())));
-        state.looked(Err((second, "still nothing".to_owned())));
-        assert_eq!(state.gone, Some((first, "still nothing".to_owned())));
-        let mut new = Look { at: second, ..look };
+        state.sampled(Err((first, "nothing listens".to_owned())));
+        state.sampled(Err((second, "still nothing".to_owned())));
+        assert_eq!(state.unreachable, Some((first, "still nothing".to_owned())));
+        let mut new = Sample { at: second, ..sample };
         new.server.pid += 1;
-        state.looked(Ok(new));
-        assert_eq!((state.gone.as_ref(), state.anew, state.past.len()), (None, Some(second), 0));
+        state.sampled(Ok(new));
+        assert_eq!((state.unreachable.as_ref(), state.restarted, state.curve.len()), (None, Some(second), 0));
         assert!(state.view.unwrap().between.is_none());
     }
 

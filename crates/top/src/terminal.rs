@@ -1,7 +1,7 @@
-//! The terminal: taken, and given back as it was whatever happens.
+//! The terminal: taken over, and restored whatever happens.
 //!
-//! Contract: whenever this process does not run on purpose (ended, suspended, panicked), the terminal is in its usual mode,
-//! on its usual screen, with its cursor.
+//! Contract: whenever this process is not running (ended, suspended, panicked), the terminal is in its normal mode, on
+//! its normal screen, with a visible cursor.
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{self, Event};
@@ -18,34 +18,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-/// A terminal that is ours until this is dropped.
+/// Owns the terminal until dropped.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     signals: Signals,
 }
 
-/// Signals that have come.
+/// Received signals.
 struct Signals {
-    /// The one that asks for the end; 0 while none has.
+    /// The signal that ends the program; 0 if none.
     end: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     resumed: Arc<AtomicBool>,
 }
 
-/// What has happened at the terminal.
-pub(crate) enum Happened {
+/// A terminal event.
+pub(crate) enum TerminalEvent {
     Nothing,
     Key(event::KeyEvent),
-    /// It has another size, or has to be drawn anew.
+    /// The size changed, or a redraw is needed.
     Changed,
-    /// This signal asks for the end.
+    /// This signal ends the program.
     End(i32),
-    /// Somebody asked to suspend this.
+    /// The user suspends the program.
     Suspend,
 }
 
 impl Screen {
-    pub(crate) fn take() -> io::Result<Screen> {
+    pub(crate) fn open() -> io::Result<Screen> {
         let signals = Signals::listen()?;
         restore_after_panics();
         let terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
@@ -58,31 +58,31 @@ impl Screen {
         self.terminal.draw(|frame| draw(frame.buffer_mut())).map(drop)
     }
 
-    /// Waits for something to happen, but no longer than `patience`.
-    pub(crate) fn wait(&mut self, patience: Duration) -> io::Result<Happened> {
+    /// Waits for an event, at most for `timeout`.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<TerminalEvent> {
         match self.signals.end.load(SeqCst) {
             0 => {}
-            signal => return Ok(Happened::End(i32::try_from(signal).unwrap_or(SIGTERM))),
+            signal => return Ok(TerminalEvent::End(i32::try_from(signal).unwrap_or(SIGTERM))),
         }
         if self.signals.stop.swap(false, SeqCst) {
-            return Ok(Happened::Suspend);
+            return Ok(TerminalEvent::Suspend);
         }
         if self.signals.resumed.swap(false, SeqCst) {
-            // Whoever stopped us without asking has had the terminal since.
+            // After a SIGSTOP the terminal was used by others.
             self.enter()?;
-            return Ok(Happened::Changed);
+            return Ok(TerminalEvent::Changed);
         }
-        if !event::poll(patience)? {
-            return Ok(Happened::Nothing);
+        if !event::poll(timeout)? {
+            return Ok(TerminalEvent::Nothing);
         }
         Ok(match event::read()? {
-            Event::Key(key) => Happened::Key(key),
-            Event::Resize(..) => Happened::Changed,
-            _ => Happened::Nothing,
+            Event::Key(key) => TerminalEvent::Key(key),
+            Event::Resize(..) => TerminalEvent::Changed,
+            _ => TerminalEvent::Nothing,
         })
     }
 
-    /// Gives the terminal back, stops as the shell expects, and takes it again when it is continued.
+    /// Restores the terminal, stops as the shell expects, and takes the terminal over again when continued.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         leave()?;
         emulate_default_handler(SIGTSTP)?;
@@ -90,10 +90,10 @@ impl Screen {
         self.enter()
     }
 
-    /// Draws everything anew, whatever the terminal shows.
+    /// Redraws everything.
     ///
-    /// Not by `Terminal::clear`, which asks the terminal for its cursor: not every one answers, and keys that come meanwhile
-    /// are in the way.
+    /// Not with `Terminal::clear`, which queries the cursor position: not every terminal responds, and keys typed
+    /// meanwhile get in the way.
     pub(crate) fn redraw(&mut self) -> io::Result<()> {
         let mut backend = CrosstermBackend::new(stdout());
         backend.clear_region(ClearType::All)?;
@@ -101,7 +101,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Ends as the signal would have ended a program that does not catch it, so that a shell sees why.
+    /// Ends with the signal's default action, so that the shell sees the reason.
     pub(crate) fn end_by(self, signal: i32) -> io::Result<()> {
         drop(self);
         emulate_default_handler(signal)
@@ -116,7 +116,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that has gone needs nothing back.
+        // The terminal may be gone.
         let _ = leave();
     }
 }
@@ -126,7 +126,7 @@ fn leave() -> io::Result<()> {
     disable_raw_mode().and(shown)
 }
 
-/// What a panic says belongs on the usual screen, where it can be read.
+/// A panic message must appear on the normal screen.
 fn restore_after_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

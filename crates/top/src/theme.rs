@@ -1,9 +1,9 @@
-//! Colours, and what stands for them where there are none. Only the sixteen that the terminal's own theme defines, so that
-//! light and dark both work.
+//! Colours, and their replacements without colours. Only the sixteen of the terminal's own theme are used, so that
+//! light and dark themes work.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// How things look.
+/// The styles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Theme {
     colour: bool,
@@ -18,7 +18,7 @@ impl Theme {
         if self.colour { Style::new().fg(colour) } else { Style::new() }
     }
 
-    /// Figures that matter.
+    /// Important values.
     pub(crate) fn strong(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
@@ -38,23 +38,23 @@ impl Theme {
         self.painted(Color::Green)
     }
 
-    /// Worth a look.
+    /// Needs attention.
     pub(crate) fn warning(self) -> Style {
         self.painted(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
-    /// Wrong.
+    /// An error.
     pub(crate) fn alarm(self) -> Style {
         let style = self.painted(Color::Red).add_modifier(Modifier::BOLD);
         if self.colour { style } else { style.add_modifier(Modifier::UNDERLINED) }
     }
 
-    /// The line that is selected.
+    /// The selected line.
     pub(crate) fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// A bar that is this full.
+    /// A bar filled to this fraction.
     pub(crate) fn load(self, part: f64) -> Style {
         if part >= 0.95 {
             self.alarm()

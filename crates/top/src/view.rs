@@ -1,62 +1,62 @@
-//! What is shown: the last look at the server and what happened since the one before. Pure.
+//! A view: the last sample of the server, and what happened since the one before. Pure.
 
 use serde_json::{Value, json};
 use stats::{HandlersInterval, InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
 use std::time::Instant;
 
-/// Everything that was learned at one moment.
+/// A sample of the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Sample {
     pub(crate) server: ServerSnapshot,
     /// Slowest first.
     pub(crate) requests: Vec<InFlight>,
-    /// When, by a clock that nobody sets.
+    /// Monotonic time of the sample.
     pub(crate) at: Instant,
 }
 
-/// One look, and what happened since the one before.
+/// A sample, and the interval since the one before.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
-    pub(crate) look: Look,
-    /// `None` after the first look, and when the server was started anew in between.
+    pub(crate) sample: Sample,
+    /// `None` for the first sample, and if the server was restarted in between.
     pub(crate) between: Option<Interval>,
 }
 
 impl View {
-    pub(crate) fn new(look: Look, earlier: Option<&Look>) -> View {
+    pub(crate) fn new(sample: Sample, earlier: Option<&Sample>) -> View {
         let between = earlier.and_then(|earlier| {
-            let seconds = look.at.saturating_duration_since(earlier.at).as_secs_f64();
-            Interval::between(&earlier.server, &look.server, seconds)
+            let seconds = sample.at.saturating_duration_since(earlier.at).as_secs_f64();
+            Interval::between(&earlier.server, &sample.server, seconds)
         });
-        View { look, between }
+        View { sample, between }
     }
 
     pub(crate) fn server(&self) -> &ServerSnapshot {
-        &self.look.server
+        &self.sample.server
     }
 
-    /// Whether there are workers, or are to be; a static site has none.
+    /// Whether there are workers, or will be; a static site has none.
     pub(crate) fn has_app(&self) -> bool {
         !self.server().rack.is_empty() || !self.server().workers.is_empty()
     }
 
-    /// Requests in a second; `None` without an interval.
+    /// Requests per second; `None` without an interval.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.between.as_ref().map(|between| between.per_second(between.requests.total))
     }
 
-    /// What the worker did in the interval.
+    /// The worker's counts in the interval.
     pub(crate) fn did(&self, worker: &WorkerSnapshot) -> Option<&WorkerInterval> {
         self.between.as_ref()?.workers.iter().find(|did| did.index == worker.index)
     }
 
-    /// What handlers on mruby did in the interval.
+    /// The counts of handlers on mruby in the interval.
     pub(crate) fn handled(&self) -> Option<&HandlersInterval> {
         self.between.as_ref()?.handlers.as_ref()
     }
 
-    /// What `--once --json` prints; docs/top.md describes it.
-    pub(crate) fn to_json(&self, asked: &str) -> Value {
+    /// The output of `--once --json`, described in docs/top.md.
+    pub(crate) fn to_json(&self, address: &str) -> Value {
         let server = self.server();
         let mut raw = server.clone();
         raw.front = raw.front.without_buckets();
@@ -95,7 +95,7 @@ impl View {
         json!({
             "kind": "firebrick top",
             "version": 1,
-            "asked": asked,
+            "asked": address,
             "interval_s": between.seconds,
             "requests_per_s": per_s(between.requests.total),
             "errors_per_s": {
@@ -123,7 +123,7 @@ impl View {
             "restarts": between.restarts,
             "workers": workers.collect::<Vec<_>>(),
             "handlers": handlers,
-            "requests": self.look.requests,
+            "requests": self.sample.requests,
             "stats": raw,
         })
     }
@@ -135,7 +135,7 @@ pub(crate) mod tests {
     use stats::{Finished, HandlersSnapshot, Phase, Recorder, Snapshot, WorkerState};
     use std::time::{Duration, SystemTime};
 
-    /// A server of `workers` workers (0: a static site) that has answered what `recorder` counted.
+    /// A server with `workers` workers (0: a static site) and the requests counted by `recorder`.
     pub(crate) fn server(workers: u32, recorder: &Recorder) -> ServerSnapshot {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_769_860_800);
         let empty = json!({
@@ -191,7 +191,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Two looks, two seconds apart: 246 requests of 12 ms, two of them failed, one CPU busy.
+    /// Two samples, two seconds apart: 246 requests of 12 ms, two of them failed, one CPU busy.
     pub(crate) fn view(workers: u32) -> View {
         let recorder = Recorder::new();
         let at = Instant::now();
@@ -204,7 +204,7 @@ pub(crate) mod tests {
                 request("/queued", 8.0, None),
             ]
         };
-        let earlier = Look { server: server(workers, &recorder), requests: Vec::new(), at };
+        let earlier = Sample { server: server(workers, &recorder), requests: Vec::new(), at };
         let served = |status, total_us| Finished {
             status,
             total_us,
@@ -220,15 +220,15 @@ pub(crate) mod tests {
             worker.cpu_ms += 1_500;
             worker.requests += 246;
         }
-        View::new(Look { server: later, requests, at: at + Duration::from_secs(2) }, Some(&earlier))
+        View::new(Sample { server: later, requests, at: at + Duration::from_secs(2) }, Some(&earlier))
     }
 
-    /// The same with handlers on mruby in two front threads: 120 requests of which 4 failed, 2 of them because the second
-    /// thread has no places left; 40 tasks, 30 of which wait.
+    /// The same with handlers on mruby in two front threads: 120 requests, 4 of which failed, 2 of them because the
+    /// second thread was at its task limit; 40 tasks, 30 of them waiting.
     pub(crate) fn view_with_handlers(workers: u32) -> View {
         let counts = [stats::HandlerCounts::default(), stats::HandlerCounts::default()];
         let mut view = view(workers);
-        let mut earlier = view.look.clone();
+        let mut earlier = view.sample.clone();
         earlier.server.handlers = HandlersSnapshot::of(&counts);
         earlier.at -= Duration::from_secs(2);
         for (thread, mib) in counts.iter().zip([20, 61]) {
@@ -242,24 +242,24 @@ pub(crate) mod tests {
         (0..4).for_each(|_| second.failed());
         (0..2).for_each(|_| second.refused());
         second.replaced();
-        view.look.server.handlers = HandlersSnapshot::of(&counts);
-        View::new(view.look, Some(&earlier))
+        view.sample.server.handlers = HandlersSnapshot::of(&counts);
+        View::new(view.sample, Some(&earlier))
     }
 
     #[test]
-    fn json_tells_of_handlers() {
+    fn json_contains_handlers() {
         assert!(view(1).to_json("x")["handlers"].is_null());
-        let told = view_with_handlers(0).to_json("x");
+        let json = view_with_handlers(0).to_json("x");
         let expected = json!({
             "requests_per_s": 60.0, "failures_per_s": 2.0, "refused_per_s": 1.0, "tasks": 40, "waiting": 30, "tasks_max": 80,
             "heap_bytes": 81 << 20, "heap_max_bytes": 128 << 20, "vms_replaced": 1,
         });
-        assert_eq!(told["handlers"], expected);
-        assert_eq!(told["stats"]["handlers"]["threads"][1]["tasks_most"], 40);
+        assert_eq!(json["handlers"], expected);
+        assert_eq!(json["stats"]["handlers"]["threads"][1]["tasks_most"], 40);
     }
 
     #[test]
-    fn json_tells_the_interval_and_the_raw_counters() {
+    fn json_contains_the_interval_and_the_raw_counters() {
         let view = view(2);
         let json = view.to_json("/run/c.sock");
         assert_eq!((&json["kind"], &json["version"]), (&"firebrick top".into(), &1.into()));
@@ -278,9 +278,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_first_look_has_no_rates() {
+    fn the_first_sample_has_no_rates() {
         let first = View::new(
-            Look { server: server(1, &Recorder::new()), requests: Vec::new(), at: Instant::now() },
+            Sample { server: server(1, &Recorder::new()), requests: Vec::new(), at: Instant::now() },
             None,
         );
         assert_eq!(first.rate(), None);

@@ -1,17 +1,15 @@
-//! TLS to other servers: whose certificates are believed, and which we show.
+//! TLS client configuration: which server certificates are trusted, and the client certificate.
 //!
-//! Why one place: proxies, handlers and the load generator ask the same question, and a difference between their answers
-//! would be a mistake.
+//! Proxies, handlers and the load generator share this crate, so they verify servers by the same rules.
 //!
 //! Contract:
-//! 1. [`Whom`] is believed. A server's certificate must be within its dates and be for the name that was asked for, and an
-//!    authority that is believed must have signed it, with what the server sends in between.
-//! 2. A certificate that was named itself needs no such signature: rustls alone refuses one that signs itself, as
-//!    `openssl req -x509` makes it. Dates and name count for it all the same.
-//! 3. Whoever is believed must show that the certificate's key is theirs, also where [`Whom::Anybody`] is.
-//! 4. Files are read once, when [`client`] is called, and blockingly. What is wrong with them is told without the name of an
-//!    option: that is the caller's.
-//! 5. Protocols (ALPN) and whether sessions are taken up again are the caller's to set.
+//! 1. [`Trusted`] says which certificates are trusted. A server's certificate must be within its validity period, match the
+//!    requested name, and be signed by a trusted authority, directly or through the intermediates that the server sends.
+//! 2. A certificate that is itself in the given file needs no trusted signature. rustls alone rejects self-signed
+//!    certificates as `openssl req -x509` makes them. Validity period and name are still checked.
+//! 3. A server must always prove that it has the certificate's key, even with [`Trusted::Any`].
+//! 4. [`client`] reads the files once, with blocking I/O. Its errors do not mention option names; the caller adds them.
+//! 5. The caller sets the ALPN protocols and whether sessions are resumed.
 #![forbid(unsafe_code)]
 
 mod files;
@@ -25,121 +23,123 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use verifier::Verifier;
 
-/// Whose certificates are believed. Files are PEM, with one certificate or more.
+/// The trusted certificates. Files are PEM, with at least one certificate.
 #[derive(Debug, Clone, Copy)]
-pub enum Whom<'a> {
-    /// Those whom the system believes, or `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+pub enum Trusted<'a> {
+    /// Those of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     System,
-    /// Those of a file, and nobody else: who names an authority of their own does not mean all others of the world.
+    /// Only those of a file, not the system's: a private authority replaces the public ones.
     File(&'a Path),
-    /// Those of a file besides the system's: for whoever asks servers of both kinds at once.
+    /// Those of a file and the system's, for clients of both private and public servers.
     SystemAndFile(&'a Path),
-    /// Everybody: nothing is verified.
-    Anybody,
+    /// Every certificate: nothing is verified.
+    Any,
 }
 
-/// What we show to servers that want to know who we are: PEM files.
+/// The client certificate, for servers that request one: PEM files.
 #[derive(Debug, Clone, Copy)]
-pub struct Own<'a> {
-    /// Our certificate, followed by those between it and its authority.
+pub struct Identity<'a> {
+    /// The certificate, followed by the intermediates.
     pub certificate: &'a Path,
-    /// Its key, which is not encrypted.
+    /// Its private key, unencrypted.
     pub key: &'a Path,
 }
 
-/// What a file was named for.
+/// The purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// That of [`Whom`].
-    Believed,
-    /// [`Own::certificate`].
+    /// The file of [`Trusted`].
+    Trusted,
+    /// [`Identity::certificate`].
     Certificate,
-    /// [`Own::key`].
+    /// [`Identity::key`].
     Key,
 }
 
-/// Why there can be no connections.
+/// Why there is no configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unusable {
+pub enum Error {
     /// A file cannot be used.
     File {
-        /// Which one.
+        /// Its purpose.
         role: Role,
-        /// Its name, as it was given.
+        /// Its path, as given.
         path: PathBuf,
-        /// In words that go behind its name.
+        /// The reason, to be printed after the path.
         why: String,
     },
-    /// The system has no certificates to verify others by. What it says of that may be empty.
-    NobodyBelieved(String),
-    /// A sentence about TLS itself.
+    /// The system has no trusted certificates; with the reason, which may be empty.
+    NoTrustedCertificates(String),
+    /// Another TLS error, in a sentence.
     Tls(String),
 }
 
-/// What connections are made with.
+/// Creates the configuration for connections.
 ///
 /// # Errors
-/// Files cannot be read or used, or there is nobody to believe.
-pub fn client(whom: Whom<'_>, own: Option<Own<'_>>) -> Result<ClientConfig, Unusable> {
+/// A file cannot be read or used, or the system has no trusted certificates.
+pub fn client(trusted: Trusted<'_>, identity: Option<Identity<'_>>) -> Result<ClientConfig, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let named = match whom {
-        Whom::File(file) | Whom::SystemAndFile(file) => {
-            files::certificates(file).map_err(|why| unusable(Role::Believed, file, why))?
+    let named = match trusted {
+        Trusted::File(file) | Trusted::SystemAndFile(file) => {
+            files::certificates(file).map_err(|why| file_error(Role::Trusted, file, why))?
         }
-        Whom::System | Whom::Anybody => Vec::new(),
+        Trusted::System | Trusted::Any => Vec::new(),
     };
-    let chains = match whom {
-        Whom::Anybody => None,
+    let chains = match trusted {
+        Trusted::Any => None,
         _ => {
-            let roots = Arc::new(roots(whom, &named)?);
+            let roots = Arc::new(roots(trusted, &named)?);
             let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
-            Some(built.map_err(|error| Unusable::Tls(format!("certificates cannot be verified: {error}")))?)
+            Some(built.map_err(|error| Error::Tls(format!("certificates cannot be verified: {error}")))?)
         }
     };
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| Unusable::Tls(format!("TLS cannot be used: {error}")))?
+        .map_err(|error| Error::Tls(format!("TLS cannot be used: {error}")))?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Verifier { named, chains, provider }));
-    let Some(own) = own else { return Ok(builder.with_no_client_auth()) };
-    let certificate = |why| unusable(Role::Certificate, own.certificate, why);
-    let key = |why| unusable(Role::Key, own.key, why);
-    let chain = files::certificates(own.certificate).map_err(certificate)?;
-    let secret = files::key(own.key).map_err(key)?;
+    let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
+    let certificate = |why| file_error(Role::Certificate, identity.certificate, why);
+    let key = |why| file_error(Role::Key, identity.key, why);
+    let chain = files::certificates(identity.certificate).map_err(certificate)?;
+    let secret = files::key(identity.key).map_err(key)?;
     builder.with_client_auth_cert(chain, secret).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => certificate(format!("{} is not its key", own.key.display())),
+        rustls::Error::InconsistentKeys(_) => {
+            certificate(format!("{} is not its key", identity.key.display()))
+        }
         rustls::Error::InvalidCertificate(_) => certificate(error.to_string()),
         _ => key(error.to_string()),
     })
 }
 
-/// What was wrong with the server's certificate; `None` when a connection failed for another reason.
-pub fn refused(error: &io::Error) -> Option<&CertificateError> {
+/// Why the server's certificate was rejected; `None` if the connection failed for another reason.
+pub fn certificate_error(error: &io::Error) -> Option<&CertificateError> {
     match error.get_ref()?.downcast_ref()? {
         rustls::Error::InvalidCertificate(why) => Some(why),
         _ => None,
     }
 }
 
-fn unusable(role: Role, file: &Path, why: String) -> Unusable {
-    Unusable::File { role, path: file.to_owned(), why }
+fn file_error(role: Role, file: &Path, why: String) -> Error {
+    Error::File { role, path: file.to_owned(), why }
 }
 
-/// What was named must be usable; of the system's, some may be too old or too odd.
-fn roots(whom: Whom<'_>, named: &[CertificateDer<'static>]) -> Result<RootCertStore, Unusable> {
+/// Collects the trusted certificates. Those of a file must all be usable; unusable ones of the system are skipped.
+fn roots(trusted: Trusted<'_>, named: &[CertificateDer<'static>]) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
-    if let Whom::File(file) | Whom::SystemAndFile(file) = whom {
+    if let Trusted::File(file) | Trusted::SystemAndFile(file) = trusted {
         for certificate in named {
-            let told = |error: rustls::Error| unusable(Role::Believed, file, error.to_string());
-            roots.add(certificate.clone()).map_err(told)?;
+            let rejected = |error: rustls::Error| file_error(Role::Trusted, file, error.to_string());
+            roots.add(certificate.clone()).map_err(rejected)?;
         }
     }
-    if let Whom::System | Whom::SystemAndFile(_) = whom {
+    if let Trusted::System | Trusted::SystemAndFile(_) = trusted {
         let found = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
             let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-            return Err(Unusable::NobodyBelieved(why.join("; ")));
+            return Err(Error::NoTrustedCertificates(why.join("; ")));
         }
     }
     Ok(roots)

@@ -1,4 +1,4 @@
-//! The judgement of a server's certificate.
+//! Verifies a server's certificate.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -8,12 +8,12 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// Verifies chains as rustls does, and believes certificates that were named themselves.
+/// Verifies chains as rustls does, and also trusts the certificates of the given file themselves.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    /// Believed for their own names, whoever signed them.
+    /// Trusted as server certificates, whoever signed them.
     pub(crate) named: Vec<CertificateDer<'static>>,
-    /// `None` believes everybody.
+    /// `None` trusts every certificate.
     pub(crate) chains: Option<Arc<WebPkiServerVerifier>>,
     pub(crate) provider: Arc<CryptoProvider>,
 }
@@ -22,19 +22,19 @@ impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
+        intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let Some(chains) = &self.chains else { return Ok(ServerCertVerified::assertion()) };
         if !self.named.iter().any(|named| named == certificate) {
-            return chains.verify_server_cert(certificate, others, name, ocsp, now);
+            return chains.verify_server_cert(certificate, intermediates, name, ocsp, now);
         }
-        // The chain first, because only it says whether the certificate is out of date. Without the others: of those, some
-        // might be out of date, and a certificate that was named does not need them.
+        // Verify the chain first: only that checks the validity period. Leave out the intermediates: one of them might have
+        // expired, and a certificate of the file does not need them.
         match chains.verify_server_cert(certificate, &[], name, ocsp, now) {
-            Err(error) if !is_out_of_date(&error) => {
+            Err(error) if !is_outside_validity(&error) => {
                 verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -67,7 +67,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-fn is_out_of_date(error: &Error) -> bool {
+fn is_outside_validity(error: &Error) -> bool {
     use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
     let Error::InvalidCertificate(why) = error else { return false };
     matches!(why, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })

@@ -1,4 +1,4 @@
-//! What can be typed after `firebrick tune`.
+//! Command-line arguments of `firebrick tune`.
 
 use clap::{Arg, ArgAction, Command, ValueHint};
 
@@ -10,19 +10,19 @@ const OUTPUT: &str = "Output";
 
 const EXAMPLES: &str = "\
 Examples:
-  firebrick tune                                     the app in this folder, few cells, best shape
-  firebrick tune --memory 512MB --slo 'p95<200ms'    the best that fits
+  firebrick tune                                     the app in this folder; few measurements, best shape
+  firebrick tune --memory 512MB --slo 'p95<200ms'    the best shape within these limits
   firebrick tune --rate 100/s --memory 1GB           the least memory that serves 100 requests a second
-  firebrick tune --workers 1,2,10 --threads 1,10,100 every cell of the table
-  firebrick tune --path /reports --path / -d 10s     other pages, ten seconds for each cell
+  firebrick tune --workers 1,2,10 --threads 1,10,100 every combination
+  firebrick tune --path /reports --path / -d 10s     other pages, ten seconds per cell
   firebrick tune --against puma,unicorn --html tune.html
-  firebrick tune --write                             puts what is recommended into firebrick.toml
+  firebrick tune --write                             write the recommendation into firebrick.toml
 
 Counts: 600, 10k. Times: 30s, 500ms, 1m30s. Sizes: 512MB, 1GiB. Rates: 100/s, 375/min.
-Memory is PSS: shared pages are divided among the processes that share them, so the sum is what is really taken.
-Ctrl-C ends it at any time; what was measured until then is shown. docs/tune.md says how to read it all.";
+Memory is PSS: shared pages are divided among the processes that share them, so the sum is the memory actually used.
+Ctrl-C stops at any time and shows the results so far. docs/tune.md explains the output.";
 
-/// The arguments of the command.
+/// Adds the arguments.
 pub(crate) fn arguments(command: Command) -> Command {
     let command = command
         .arg(
@@ -64,36 +64,37 @@ fn shapes() -> Vec<Arg> {
             "Numbers of threads in each worker, such as 1,10,100 [default: auto]",
         )
         .short('t'),
-        switch(
-            "auto",
-            SHAPES,
-            "Of the shapes that --workers and --threads span, measure only those that decide",
-        ),
+        switch("auto", SHAPES, "Measure only the decisive shapes of those given by --workers and --threads"),
         value(
             "repeats",
             "N",
             SHAPES,
-            "A cell is measured in 2 parts, and again, up to N times, while they differ [default: 5]",
+            "Measure each cell in at least 2 parts, and up to N while they differ [default: 5]",
         ),
-        value("spread", "PERCENT", SHAPES, "How far the parts of a cell may differ [default: 10%]"),
+        value(
+            "spread",
+            "PERCENT",
+            SHAPES,
+            "Largest accepted difference between the parts of a cell [default: 10%]",
+        ),
     ]
 }
 
 fn load() -> Vec<Arg> {
     vec![
-        value("connections", "N", LOAD, "Users at a time, each with a connection of its own [default: 30]").short('c'),
-        value("requests", "N", LOAD, "Requests of each cell [default: 600]").short('n'),
-        value("duration", "TIME", LOAD, "Load each cell for so long instead").short('d').conflicts_with("requests"),
-        value("think", "TIME", LOAD, "What each user waits between an answer and the next request"),
-        value("open-rate", "RATE", LOAD, "Send at this rate whether answers come or not, such as 100/s; needs --workers, --threads and --duration")
+        value("connections", "N", LOAD, "Concurrent users, each with its own connection [default: 30]").short('c'),
+        value("requests", "N", LOAD, "Requests per cell [default: 600]").short('n'),
+        value("duration", "TIME", LOAD, "Measure each cell for this time instead").short('d').conflicts_with("requests"),
+        value("think", "TIME", LOAD, "Pause of each user between a response and the next request"),
+        value("open-rate", "RATE", LOAD, "Send at this rate, whether or not responses arrive, such as 100/s; requires --workers, --threads and --duration")
             .conflicts_with_all(["connections", "requests", "think", "auto"]),
-        value("warm-up", "N|TIME", LOAD, "Not counted: so many requests, or so long [default: a tenth of --requests]"),
-        value("path", "PATH", LOAD, "Path (and query) to ask for; may be repeated [default: /]").action(ArgAction::Append),
-        value("urls", "FILE", LOAD, "File of URLs as siege reads it; scheme and host are left out")
+        value("warm-up", "N|TIME", LOAD, "Requests or time before counting [default: a tenth of --requests]"),
+        value("path", "PATH", LOAD, "Path (and query) to request; may be repeated [default: /]").action(ArgAction::Append),
+        value("urls", "FILE", LOAD, "File of URLs in siege's format; scheme and host are ignored")
             .value_hint(ValueHint::FilePath)
             .conflicts_with("path"),
-        value("header", "NAME: VALUE", LOAD, "Field of every request; may be repeated").short('H').action(ArgAction::Append),
-        value("timeout", "TIME", LOAD, "For one answer [default: 60s]"),
+        value("header", "NAME: VALUE", LOAD, "Header field of every request; may be repeated").short('H').action(ArgAction::Append),
+        value("timeout", "TIME", LOAD, "Time limit for a response [default: 60s]"),
     ]
 }
 
@@ -103,58 +104,43 @@ fn budget() -> Vec<Arg> {
             "memory",
             "SIZE",
             BUDGET,
-            "Memory for all processes together, such as 512MB [default: what the cgroup grants]",
+            "Memory for all processes together, such as 512MB [default: the cgroup's limit]",
         ),
         value(
             "cpus",
             "N",
             BUDGET,
-            "CPUs that the server gets; it is kept on so many while it is measured [default: all]",
+            "CPUs of the server; it is restricted to these while measuring [default: all]",
         ),
-        value(
-            "db-connections",
-            "N",
-            BUDGET,
-            "Connections that the database grants; each thread may need one",
-        ),
-        value("slo", "PROMISE", BUDGET, "How fast answers have to be, such as 'p95<200ms'"),
+        value("db-connections", "N", BUDGET, "Database connections available; each thread may need one"),
+        value("slo", "OBJECTIVE", BUDGET, "Latency objective, such as 'p95<200ms'"),
         value(
             "rate",
             "RATE",
             BUDGET,
-            "Requests to be served, such as 100/s; then the least memory wins, else the largest rate",
+            "Required throughput, such as 100/s: choose the least memory that reaches it, instead of the highest throughput",
         ),
     ]
 }
 
 fn servers() -> Vec<Arg> {
     vec![
-        value(
-            "environment",
-            "NAME",
-            SERVERS,
-            "What the app is told as RACK_ENV and RAILS_ENV [default: production]",
-        )
-        .short('e'),
-        value(
-            "against",
-            "LIST",
-            SERVERS,
-            "The same cells under other servers, in turn: puma, unicorn, webrick, passenger",
-        ),
-        value("boot-timeout", "TIME", SERVERS, "For the app to start and answer [default: 60s]"),
+        value("environment", "NAME", SERVERS, "RACK_ENV and RAILS_ENV of the app [default: production]")
+            .short('e'),
+        value("against", "LIST", SERVERS, "Also measure other servers: puma, unicorn, webrick, passenger"),
+        value("boot-timeout", "TIME", SERVERS, "Time limit for the app to start and respond [default: 60s]"),
     ]
 }
 
 fn output() -> Vec<Arg> {
     vec![
-        switch("write", OUTPUT, "Put what is recommended into the app's firebrick.toml"),
-        value("html", "FILE", OUTPUT, "Write a report with plots, one file that needs no network")
+        switch("write", OUTPUT, "Write the recommendation into the app's firebrick.toml"),
+        value("html", "FILE", OUTPUT, "Write a report with plots, as one self-contained file")
             .value_hint(ValueHint::FilePath),
-        value("json", "FILE", OUTPUT, "Write all figures as JSON, which `firebrick plan --from` reads")
+        value("json", "FILE", OUTPUT, "Write all results as JSON, for programs and `firebrick plan --from`")
             .value_hint(ValueHint::FilePath),
-        value("format", "FORMAT", OUTPUT, "What is printed: human or json [default: human]")
+        value("format", "FORMAT", OUTPUT, "Output format: human or json [default: human]")
             .value_parser(["human", "json"]),
-        switch("quiet", OUTPUT, "No progress").short('q'),
+        switch("quiet", OUTPUT, "Show no progress").short('q'),
     ]
 }

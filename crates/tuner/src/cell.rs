@@ -1,40 +1,40 @@
-//! A cell of the table: a shape, run and loaded in parts until the parts agree.
+//! A cell of the table: a shape, measured in parts until the parts agree.
 
 use load::{Histogram, Progress};
-use planner::{Cell, Limit, MemoryPoint, Shape, Times};
+use planner::{Cell, LimitedBy, MemoryPoint, Shape, Times};
 
-use crate::asked::Portion;
 use crate::counters::Stages;
 use crate::options::Amount;
-use crate::running::{Failed, Ground, Running};
+use crate::running::{Context, Failure, RunningServer};
 use crate::server::Kind;
 use crate::slice::{self, Slice};
+use crate::workload::Portion;
 
-/// How much work a cell is worth.
+/// How thoroughly a cell is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Effort {
     /// The load of each part.
     pub(crate) portion: Portion,
-    /// Parts in any case.
+    /// Least number of parts.
     pub(crate) parts: u32,
-    /// Parts at most.
+    /// Most parts.
     pub(crate) most: u32,
-    /// More parts are measured while they differ by more than this.
+    /// More parts are measured while their rates differ by more than this.
     pub(crate) spread: f64,
-    /// Not counted, before the first part.
+    /// Load before the first part, not counted.
     pub(crate) warm_up: Amount,
 }
 
-/// What a cell came to.
+/// The results of a cell.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct CellResult {
     pub(crate) slices: Vec<Slice>,
     /// Why there are no more.
-    pub(crate) failed: Option<Failed>,
+    pub(crate) failed: Option<Failure>,
 }
 
-impl Gathered {
-    /// Relative difference of the parts' rates.
+impl CellResult {
+    /// Relative difference between the rates of the parts.
     pub(crate) fn spread(&self) -> f64 {
         let rates: Vec<f64> = self.slices.iter().map(Slice::rate).collect();
         let (low, high) = rates
@@ -44,7 +44,7 @@ impl Gathered {
         if rates.len() < 2 || middle <= 0.0 { 0.0 } else { (high - low) / middle }
     }
 
-    /// Whether there should be another part.
+    /// Whether another part should be measured.
     pub(crate) fn wants_more(&self, effort: &Effort) -> bool {
         let parts = u32::try_from(self.slices.len()).unwrap_or(u32::MAX);
         self.failed.is_none()
@@ -59,27 +59,27 @@ impl Gathered {
     }
 }
 
-/// Starts a server once and measures `parts` (at most) of a cell; what is seen goes to `gathered`.
+/// Starts a server once and measures up to `parts` parts of a cell, adding the results to `gathered`.
 pub(crate) fn visit(
-    ground: &Ground<'_>,
+    context: &Context<'_>,
     kind: Kind,
     shape: Shape,
     effort: &Effort,
     parts: u32,
-    gathered: &mut Gathered,
+    gathered: &mut CellResult,
     watch: &mut dyn FnMut(&Progress),
 ) {
-    let result = Running::start(ground, kind, shape).and_then(|mut running| {
-        let mut before = warm_up(ground, &mut running, shape, effort, watch)?;
+    let result = RunningServer::start(context, kind, shape).and_then(|mut running| {
+        let mut before = warm_up(context, &mut running, shape, effort, watch)?;
         for _ in 0..parts {
             if !gathered.wants_more(effort) {
                 break;
             }
-            let slice = slice::measure(ground, &mut running, shape, effort.portion, before, watch)?;
+            let slice = slice::measure(context, &mut running, shape, effort.portion, before, watch)?;
             before += slice.requests + slice.errors;
             gathered.slices.push(slice);
-            if ground.stop.wanted() {
-                return Err(Failed::Stopped);
+            if context.stop.requested() {
+                return Err(Failure::Stopped);
             }
         }
         Ok(())
@@ -87,27 +87,27 @@ pub(crate) fn visit(
     gathered.failed = gathered.failed.take().or(result.err());
 }
 
-/// Lets every process answer; not counted. Answers how many requests were sent.
+/// Warms up every process, without counting. Returns the number of requests sent.
 fn warm_up(
-    ground: &Ground<'_>,
-    running: &mut Running,
+    context: &Context<'_>,
+    running: &mut RunningServer,
     shape: Shape,
     effort: &Effort,
     watch: &mut dyn FnMut(&Progress),
-) -> Result<u64, Failed> {
+) -> Result<u64, Failure> {
     let amount = match effort.warm_up {
         Amount::Requests(0) => return Ok(0),
         Amount::Time(time) if time.is_zero() => return Ok(0),
-        // Each process should have answered before anything counts.
+        // Each process should have handled a request before counting starts.
         Amount::Requests(requests) => Amount::Requests(requests.max(2 * u64::from(shape.processes))),
         time @ Amount::Time(_) => time,
     };
     let portion = Portion { amount, ..effort.portion };
-    Ok(slice::measure(ground, running, shape, portion, 0, watch)?.requests)
+    Ok(slice::measure(context, running, shape, portion, 0, watch)?.requests)
 }
 
-/// The figures of a cell, or why there are none. `cores` is what the server could use.
-pub(crate) fn figures(gathered: &Gathered, shape: Shape, users: u32, cores: f64) -> Cell {
+/// The combined results of a cell. `cores` is the number of CPUs available to the server.
+pub(crate) fn figures(gathered: &CellResult, shape: Shape, users: u32, cores: f64) -> Cell {
     let slices = &gathered.slices;
     let rates: Vec<f64> = slices.iter().map(Slice::rate).collect();
     let seconds: f64 = slices.iter().map(|slice| slice.seconds).sum();
@@ -115,7 +115,7 @@ pub(crate) fn figures(gathered: &Gathered, shape: Shape, users: u32, cores: f64)
     let stages = slices.iter().fold(Stages::default(), |sum, slice| sum.and(slice.stages));
     let mut latency = Histogram::default();
     for slice in slices {
-        // All have the same bounds, so there is nothing that does not fit.
+        // All have the same bounds, so this cannot fail.
         let _ = latency.add(&*slice.latency);
     }
     Cell {
@@ -133,36 +133,36 @@ pub(crate) fn figures(gathered: &Gathered, shape: Shape, users: u32, cores: f64)
         queue_ms: stages.queue.mean(),
         pss_bytes: slices.iter().map(|slice| slice.peak.pss).max().unwrap_or(0),
         rss_bytes: slices.iter().map(|slice| slice.peak.rss).max().unwrap_or(0),
-        memory: last_life(slices.iter().flat_map(|slice| slice.memory.iter().copied()).collect()),
+        memory: last_server(slices.iter().flat_map(|slice| slice.memory.iter().copied()).collect()),
         cpu_cores: (seconds > 0.0).then(|| cpu / seconds),
         cores: Some(cores),
         repeats: u32::try_from(slices.len()).unwrap_or(u32::MAX),
         spread: gathered.spread(),
         limited_by: limited(slices),
         crashed: match &gathered.failed {
-            Some(Failed::Crashed(why)) => Some(why.clone()),
-            Some(Failed::Stopped) | None => None,
+            Some(Failure::Crashed(why)) => Some(why.clone()),
+            Some(Failure::Stopped) | None => None,
         },
     }
 }
 
-/// Parts may have been measured on servers that were started anew: memory as it went is told of the last one.
-fn last_life(points: Vec<MemoryPoint>) -> Vec<MemoryPoint> {
+/// Parts may have been measured on different server instances; the memory curve is that of the last one.
+fn last_server(points: Vec<MemoryPoint>) -> Vec<MemoryPoint> {
     let begins =
         points.windows(2).rposition(|pair| pair[1].requests < pair[0].requests).map_or(0, |at| at + 1);
     points[begins..].to_vec()
 }
 
-/// The same cell as it would have been had its processes not waited for CPUs that others used: what a diagnosis is made
-/// from when the machine was busy. Cells with more processes than CPUs make each other wait, so they are let alone.
+/// The cell as it would have been if its processes had not waited for CPUs used by others; used for the diagnosis when
+/// the machine was busy. Cells with more processes than CPUs compete with themselves and are not corrected.
 ///
-/// A process that always computes runs Ruby on one CPU at a time: while that thread waits for a CPU the process stands
-/// still. In one that does not, each thread waits for itself.
+/// A CPU-bound process runs Ruby on one CPU at a time: while that thread waits for a CPU, the whole process stands
+/// still. In other processes, each thread waits only for itself.
 pub(crate) fn undisturbed(cell: &Cell, starved_seconds: f64) -> Cell {
     let mut cell = cell.clone();
     let (processes, starved) = (f64::from(cell.processes), starved_seconds / cell.seconds);
     let fits = cell.cores.is_some_and(|cores| processes <= cores);
-    if cell.limited_by != Some(Limit::Machine) || !fits || !starved.is_finite() {
+    if cell.limited_by != Some(LimitedBy::Machine) || !fits || !starved.is_finite() {
         return cell;
     }
     let moving = processes - starved;
@@ -179,12 +179,12 @@ pub(crate) fn undisturbed(cell: &Cell, starved_seconds: f64) -> Cell {
     cell
 }
 
-/// A process always computes when it uses this share of a CPU for all the time that it does not wait for one.
+/// A process is CPU-bound if it uses this share of a CPU while it does not wait for one.
 const COMPUTES: f64 = 0.8;
 
-/// What limited most of the parts.
-fn limited(slices: &[Slice]) -> Option<Limit> {
-    [Limit::LoadGenerator, Limit::Machine].into_iter().find(|limit| {
+/// The limit of most parts.
+fn limited(slices: &[Slice]) -> Option<LimitedBy> {
+    [LimitedBy::LoadGenerator, LimitedBy::Machine].into_iter().find(|limit| {
         slices.iter().filter(|slice| slice.limited_by == Some(*limit)).count() * 2 > slices.len()
     })
 }
@@ -204,7 +204,7 @@ fn times(latency: &Histogram) -> Times {
     }
 }
 
-/// 0 of nothing.
+/// 0 for an empty slice.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -246,7 +246,7 @@ pub(crate) mod tests {
 
     #[test]
     fn parts_are_repeated_while_they_differ() {
-        let gathered = |rates: &[u64]| Gathered {
+        let gathered = |rates: &[u64]| CellResult {
             slices: rates.iter().map(|rate| slice(*rate, 1.0)).collect(),
             failed: None,
         };
@@ -255,34 +255,34 @@ pub(crate) mod tests {
         assert!(gathered(&[100, 150]).wants_more(&effort(2, 5)));
         assert!(!gathered(&[100, 150]).wants_more(&effort(2, 2)));
         assert!((gathered(&[100, 150, 125]).spread() - 0.4).abs() < 1e-9);
-        let failed = Gathered { failed: Some(Failed::Stopped), ..gathered(&[]) };
+        let failed = CellResult { failed: Some(Failure::Stopped), ..gathered(&[]) };
         assert!(!failed.wants_more(&effort(2, 5)));
     }
 
     #[test]
-    fn figures_are_of_all_parts() {
-        let gathered = Gathered { slices: vec![slice(100, 1.0), slice(300, 2.0)], failed: None };
+    fn results_combine_all_parts() {
+        let gathered = CellResult { slices: vec![slice(100, 1.0), slice(300, 2.0)], failed: None };
         let cell = figures(&gathered, Shape::new(2, 5), 30, 2.0);
         assert_eq!((cell.requests, cell.errors, cell.seconds, cell.rate_per_s), (400, 2, 3.0, 125.0));
         assert_eq!((cell.pss_bytes, cell.rss_bytes, cell.cpu_cores, cell.repeats), (300, 600, Some(0.5), 2));
         assert!(cell.latency_ms.p99 >= cell.latency_ms.p50 && cell.latency_ms.p50 >= 1.0);
-        assert!(cell.tells());
-        let crashed = Gathered { failed: Some(Failed::Crashed("oh".to_owned())), ..Gathered::default() };
-        assert!(!figures(&crashed, Shape::new(1, 1), 1, 1.0).tells());
+        assert!(cell.is_valid());
+        let crashed = CellResult { failed: Some(Failure::Crashed("oh".to_owned())), ..CellResult::default() };
+        assert!(!figures(&crashed, Shape::new(1, 1), 1, 1.0).is_valid());
     }
 
     #[test]
-    fn memory_of_another_server_is_another_story() {
+    fn the_memory_curve_is_that_of_the_last_server() {
         let points = |requests: &[u64]| -> Vec<MemoryPoint> {
             requests.iter().map(|requests| MemoryPoint { requests: *requests, pss_bytes: 1 }).collect()
         };
-        assert_eq!(last_life(points(&[10, 300, 20, 310])), points(&[20, 310]));
-        assert_eq!(last_life(points(&[10, 300])), points(&[10, 300]));
-        assert_eq!(last_life(Vec::new()), Vec::new());
+        assert_eq!(last_server(points(&[10, 300, 20, 310])), points(&[20, 310]));
+        assert_eq!(last_server(points(&[10, 300])), points(&[10, 300]));
+        assert_eq!(last_server(Vec::new()), Vec::new());
     }
 
     #[test]
-    fn a_busy_machine_is_reckoned_out() {
+    fn waiting_for_cpus_on_a_busy_machine_is_corrected() {
         let cell = Cell {
             processes: 1,
             requests: 80,
@@ -291,7 +291,7 @@ pub(crate) mod tests {
             cores: Some(2.0),
             cpu_cores: Some(0.32),
             app_ms: Some(12.5),
-            limited_by: Some(Limit::Machine),
+            limited_by: Some(LimitedBy::Machine),
             ..Cell::default()
         };
         let calm = undisturbed(&cell, 0.68);
@@ -299,20 +299,20 @@ pub(crate) mod tests {
             (calm.rate_per_s - 250.0).abs() < 1e-6 && (calm.cpu_cores.unwrap() - 1.0).abs() < 1e-6,
             "{calm:?}"
         );
-        assert!((calm.app_ms.unwrap() - 4.0).abs() < 1e-6 && calm.tells());
+        assert!((calm.app_ms.unwrap() - 4.0).abs() < 1e-6 && calm.is_valid());
         let waiting = Cell { threads: 8, users: 30, rate_per_s: 350.0, cpu_cores: Some(0.1), ..cell.clone() };
         assert!(
             (undisturbed(&waiting, 0.8).rate_per_s - 350.0 / 0.9).abs() < 1e-6,
             "each thread waits for itself"
         );
         let crowd = Cell { processes: 10, ..cell.clone() };
-        assert_eq!(undisturbed(&crowd, 5.0), crowd, "they make each other wait");
+        assert_eq!(undisturbed(&crowd, 5.0), crowd, "they compete with themselves");
         let alone = Cell { limited_by: None, ..cell };
         assert_eq!(undisturbed(&alone, 0.5), alone);
     }
 
     #[test]
-    fn the_middle() {
+    fn medians() {
         assert_eq!(
             [median(&[]), median(&[3.0]), median(&[4.0, 1.0]), median(&[9.0, 1.0, 2.0])],
             [0.0, 3.0, 2.5, 2.0]

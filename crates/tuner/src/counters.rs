@@ -1,19 +1,19 @@
-//! A Firebrick's own account of itself (`GET /stats`), as far as it tells: fields that are absent stay unknown.
+//! Counters of a Firebrick server (`GET /stats`); fields that are absent stay unknown.
 
 use serde_json::Value;
 
-/// What was read at one moment.
+/// A snapshot of the counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counters {
-    /// Requests that are over.
+    /// Requests completed.
     pub(crate) requests: u64,
-    /// Workers that it has, in whatever state.
+    /// Workers in any state.
     pub(crate) workers: u64,
-    /// Workers that serve.
+    /// Workers that are ready.
     pub(crate) ready: u64,
-    /// How often workers were replaced.
+    /// Number of worker restarts.
     pub(crate) restarts: u64,
-    /// Process ids of the workers that serve, in order.
+    /// Process ids of the ready workers, sorted.
     pub(crate) serving: Vec<u64>,
     app_ms: Option<Sum>,
     app_cpu_ms: Option<Sum>,
@@ -21,7 +21,7 @@ pub(crate) struct Counters {
     queue_ms: Option<Sum>,
 }
 
-/// So many values and their sum.
+/// A number of values and their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Sum {
     pub(crate) count: f64,
@@ -34,7 +34,7 @@ impl Sum {
         (self.count > 0.0).then(|| (self.total / self.count).max(0.0))
     }
 
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn and(self, other: Sum) -> Sum {
         Sum { count: self.count + other.count, total: self.total + other.total }
     }
@@ -44,7 +44,7 @@ impl Sum {
     }
 }
 
-/// Milliseconds of the requests between two moments.
+/// Milliseconds spent in each stage between two snapshots.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Stages {
     pub(crate) app: Sum,
@@ -54,7 +54,7 @@ pub(crate) struct Stages {
 }
 
 impl Stages {
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn and(self, other: Stages) -> Stages {
         Stages {
             app: self.app.and(other.app),
@@ -66,7 +66,7 @@ impl Stages {
 }
 
 impl Counters {
-    /// `None` for what is no JSON object.
+    /// `None` if the text is not a JSON object.
     pub(crate) fn read(text: &str) -> Option<Counters> {
         let stats: Value = serde_json::from_str(text).ok()?;
         let workers =
@@ -87,12 +87,12 @@ impl Counters {
         })
     }
 
-    /// How many of the workers that served then are gone.
+    /// Number of workers that were ready before and are gone.
     pub(crate) fn lost_since(&self, before: &Counters) -> usize {
         before.serving.iter().filter(|pid| !self.serving.contains(pid)).count()
     }
 
-    /// What came between `before` and this.
+    /// The difference between two snapshots.
     pub(crate) fn since(&self, before: &Counters) -> Stages {
         let between = |now: Option<Sum>, before: Option<Sum>| match (now, before) {
             (Some(now), before) => now.since(before.unwrap_or_default()),
@@ -118,7 +118,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn means_of_what_came_between() {
+    fn means_between_two_snapshots() {
         let text = |count: u64, mean: f64| {
             format!(
                 r#"{{"requests":{{"total":{count}}},"app_ms":{{"count":{count},"mean":{mean}}},
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!((after.workers, after.ready, after.restarts, after.requests), (2, 1, 3, 30));
         let between = after.since(&before);
         assert_eq!(between.app.mean(), Some(20.0));
-        assert_eq!(between.gvl.mean(), None, "what is not told is not known");
+        assert_eq!(between.gvl.mean(), None, "what is not reported is unknown");
         assert_eq!(before.since(&before).app.mean(), None);
         let other = Counters { serving: vec![8, 9], ..before.clone() };
         assert_eq!((after.lost_since(&before), other.lost_since(&before)), (0, 1));
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in any::<String>()) {
+        fn any_text_is_accepted(text in any::<String>()) {
             let _ = Counters::read(&text);
         }
     }

@@ -1,17 +1,18 @@
-//! Which CPUs the server gets and which the load generator: they are kept apart when the server gets fewer than there are.
+//! Division of the CPUs: server and load generator get separate ones if the server gets fewer than there are.
 //!
-//! A child has the CPUs of the thread that starts it, so the calling thread takes the server's for the moment of the start.
+//! A child inherits the CPU affinity of the thread that starts it, so the calling thread changes its own for that
+//! moment.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// A division of the machine's CPUs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cpus {
-    /// `None` when nothing is divided.
+    /// `None` if nothing is divided.
     divided: Option<Divided>,
-    /// How many the server can use.
+    /// Number of CPUs available to the server.
     pub(crate) server: f64,
-    /// How many there are.
+    /// Number of CPUs in all.
     pub(crate) all: f64,
 }
 
@@ -23,7 +24,7 @@ struct Divided {
 }
 
 impl Cpus {
-    /// `wanted` CPUs for the server, rounded up to whole ones; `available` is what may be used in all.
+    /// `wanted` CPUs for the server, rounded up to whole ones; `available` is the number in all.
     pub(crate) fn divide(wanted: Option<f64>, available: u32) -> Cpus {
         let all = f64::from(available.max(1));
         let whole = wanted.map_or(all, |wanted| wanted.ceil().clamp(1.0, all));
@@ -37,19 +38,19 @@ impl Cpus {
         }
     }
 
-    /// Does something that starts a server.
+    /// Calls a function that starts a server.
     pub(crate) fn for_server<T>(&self, start: impl FnOnce() -> T) -> T {
         self.on(|divided| &divided.server, start)
     }
 
-    /// Does something that starts threads of the load generator.
+    /// Calls a function that starts threads of the load generator.
     pub(crate) fn for_load<T>(&self, start: impl FnOnce() -> T) -> T {
         self.on(|divided| &divided.load, start)
     }
 
     fn on<T>(&self, which: impl Fn(&Divided) -> &CpuSet, act: impl FnOnce() -> T) -> T {
         let Some(divided) = &self.divided else { return act() };
-        // Should the system refuse, the figures are those of all CPUs, which `/proc` shows in the table.
+        // If this fails, the results are those of all CPUs, which the CPU column shows.
         let _ = sched_setaffinity(None, which(divided));
         let result = act();
         let _ = sched_setaffinity(None, &divided.all);
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_and_load_share_nothing() {
+    fn server_and_load_generator_use_different_cpus() {
         let count = sched_getaffinity(None).unwrap().count();
         let cpus = Cpus::divide(Some(0.5), count);
         if count < 2 {
@@ -84,11 +85,11 @@ mod tests {
         let load = cpus.for_load(|| sched_getaffinity(None).unwrap());
         assert_eq!((server.count(), load.count()), (1, count - 1));
         assert!((0..CpuSet::MAX_CPU).all(|cpu| !(server.is_set(cpu) && load.is_set(cpu))));
-        assert_eq!(sched_getaffinity(None).unwrap().count(), count, "afterwards all is as before");
+        assert_eq!(sched_getaffinity(None).unwrap().count(), count, "the affinity is restored");
     }
 
     #[test]
-    fn as_many_as_there_are_is_no_division() {
+    fn all_cpus_are_not_divided() {
         assert!(Cpus::divide(None, 4).divided.is_none());
         assert!(Cpus::divide(Some(64.0), 4).divided.is_none());
         assert_eq!(Cpus::divide(Some(64.0), 4).server, 4.0);

@@ -1,19 +1,19 @@
-//! What the surroundings say about a budget: the cgroup, `config/database.yml`, variables. Each is told where it is from,
-//! so that nobody wonders about a limit that he did not give.
+//! Limits found in the environment: the cgroup, `config/database.yml`, variables. Each note names its source, so that
+//! no limit comes as a surprise.
 
 use std::path::Path;
 
 use planner::{Budget, Shape};
 use settings::Machine;
 
-/// A budget filled up, and sentences about what it was filled with.
+/// The budget with missing limits filled in, and notes on where they come from.
 pub(crate) fn fill(budget: Budget, machine: &Machine) -> (Budget, Vec<String>) {
     let mut filled = budget;
-    let mut said = Vec::new();
+    let mut notes = Vec::new();
     if let (None, Some(limit)) = (budget.memory_bytes, machine.memory_limit) {
         filled.memory_bytes = Some(limit);
-        said.push(format!(
-            "The cgroup grants {} of memory: that counts as --memory.",
+        notes.push(format!(
+            "The cgroup limits memory to {}: used as --memory.",
             crate::table::size(limit as f64)
         ));
     }
@@ -21,26 +21,26 @@ pub(crate) fn fill(budget: Budget, machine: &Machine) -> (Budget, Vec<String>) {
         (budget.cpus, machine.cpu_quota.filter(|quota| *quota < f64::from(machine.cores)))
     {
         filled.cpus = Some(quota);
-        said.push(format!("The cgroup grants {quota} CPUs: that counts as --cpus."));
+        notes.push(format!("The cgroup limits CPUs to {quota}: used as --cpus."));
     }
-    (filled, said)
+    (filled, notes)
 }
 
-/// How many database connections a process may have, as `config/database.yml` says.
+/// The size of a process's database connection pool in `config/database.yml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pool {
-    /// As many as it has threads: it reads `RAILS_MAX_THREADS`.
+    /// The number of threads: it reads `RAILS_MAX_THREADS`.
     Follows,
-    /// A number.
+    /// A fixed number.
     Fixed(u32),
 }
 
-/// Reads `config/database.yml` of an app.
+/// Reads an app's `config/database.yml`.
 pub(crate) fn pool(dir: &Path) -> Option<Pool> {
     pool_in(&std::fs::read_to_string(dir.join("config/database.yml")).ok()?)
 }
 
-/// The file is a template, so it is not parsed as YAML: the first `pool:` (or `max_connections:`) counts.
+/// The file is a template, so it is not parsed as YAML: the first `pool:` (or `max_connections:`) is used.
 fn pool_in(text: &str) -> Option<Pool> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
     let value = lines
@@ -53,7 +53,7 @@ fn pool_in(text: &str) -> Option<Pool> {
     value.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok().map(Pool::Fixed)
 }
 
-/// What has to be said about the database once the shape is known.
+/// A remark on the database pool for a shape.
 pub(crate) fn about_pool(pool: Option<Pool>, shape: Shape) -> Option<String> {
     match pool? {
         Pool::Follows => Some(format!(
@@ -61,20 +61,20 @@ pub(crate) fn about_pool(pool: Option<Pool>, shape: Shape) -> Option<String> {
             shape.slots()
         )),
         Pool::Fixed(pool) if pool < shape.threads => Some(format!(
-            "config/database.yml has a pool of {pool}, and {} threads may wait for it: set it to {}.",
+            "config/database.yml has a pool of {pool} for {} threads, which may have to wait: set it to {}.",
             shape.threads, shape.threads
         )),
         Pool::Fixed(_) => None,
     }
 }
 
-/// Variables that other servers would be told by and that were set aside.
+/// A note on variables that configure other servers and are ignored.
 pub(crate) fn set_aside() -> Option<String> {
     let set: Vec<String> = ["WEB_CONCURRENCY", "RAILS_MAX_THREADS"]
         .into_iter()
         .filter_map(|name| std::env::var(name).ok().map(|value| format!("{name}={value}")))
         .collect();
-    (!set.is_empty()).then(|| format!("{} does not count here: each shape sets its own.", set.join(" and ")))
+    (!set.is_empty()).then(|| format!("{} is ignored: each shape sets its own.", set.join(" and ")))
 }
 
 #[cfg(test)]
@@ -87,10 +87,10 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroup_counts_where_nothing_was_typed() {
-        let (budget, said) = fill(Budget::default(), &machine(Some(512 << 20), Some(1.5)));
+    fn cgroup_limits_apply_where_none_is_given() {
+        let (budget, notes) = fill(Budget::default(), &machine(Some(512 << 20), Some(1.5)));
         assert_eq!((budget.memory_bytes, budget.cpus), (Some(512 << 20), Some(1.5)));
-        assert!(said[0].contains("512 MiB") && said[1].contains("1.5 CPUs"), "{said:?}");
+        assert!(notes[0].contains("512 MiB") && notes[1].contains("CPUs to 1.5"), "{notes:?}");
         let typed = Budget { memory_bytes: Some(1 << 20), cpus: Some(1.0), ..Budget::default() };
         assert_eq!(fill(typed, &machine(Some(512 << 20), Some(1.5))), (typed, Vec::new()));
         assert_eq!(fill(Budget::default(), &machine(None, Some(8.0))).1, Vec::<String>::new());
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_file_is_read(text in any::<String>()) {
+        fn any_file_is_accepted(text in any::<String>()) {
             let _ = pool_in(&text);
         }
     }

@@ -1,21 +1,21 @@
-//! The report: throughput and memory over shapes, what costs how much, what the app is, the table.
+//! The HTML report: throughput and memory by shape, memory against throughput, the app's profile, the table.
 
-use planner::{Budget, Cell, Limit as LimitedBy, Shape};
+use planner::{Budget, Cell, LimitedBy, Shape};
 use report::{
     Axis, Bar, Bars, Better, Block, Cell as HeatCell, Column, Frontier, Group, Heat, KeyFigure, Line, Lines,
-    Mark, Page, Plot, Section, Spot, Table, Unit, Verdict as News,
+    Mark, Page, Plot, Section, Spot, Table, Unit, Verdict as Rating,
 };
 
-use crate::asked;
 use crate::options::Options;
 use crate::server::Kind;
 use crate::summary;
 use crate::table::{figure, mebibytes, size};
 use crate::verdict::{Verdict, lines_for};
-use crate::work::{Done, Measured};
+use crate::work::{Measured, Results};
+use crate::workload;
 
 /// The page.
-pub(crate) fn page(options: &Options, budget: &Budget, done: &Done, verdict: &Verdict) -> Page {
+pub(crate) fn page(options: &Options, budget: &Budget, done: &Results, verdict: &Verdict) -> Page {
     let name = options.dir.file_name().map_or_else(|| "an app".into(), |name| name.to_string_lossy());
     Page {
         title: format!("Processes and threads for {name}"),
@@ -23,14 +23,14 @@ pub(crate) fn page(options: &Options, budget: &Budget, done: &Done, verdict: &Ve
             "{}; {} mode; {}",
             options.dir.display(),
             options.environment,
-            asked::words(&options.asking)
+            workload::words(&options.load)
         ),
         lead: lead(verdict, budget),
         sections: [
             recommended(verdict),
             remarks(verdict),
             shapes(done, verdict, budget),
-            nature(verdict),
+            profile(verdict),
             others(done, verdict),
             table(done, verdict),
         ]
@@ -48,7 +48,7 @@ fn lead(verdict: &Verdict, budget: &Budget) -> Vec<KeyFigure> {
             label: "Recommended".to_owned(),
             value: "nothing fits".to_owned(),
             note: String::new(),
-            verdict: News::Bad,
+            verdict: Rating::Bad,
         }];
     };
     let mut lead = vec![
@@ -56,10 +56,10 @@ fn lead(verdict: &Verdict, budget: &Budget) -> Vec<KeyFigure> {
         key(
             "Throughput",
             &format!("{}/s", figure(best.rate_per_s)),
-            budget.rate_per_s.map(|rate| format!("{}/s are wanted", figure(rate))).as_deref().unwrap_or(""),
+            budget.rate_per_s.map(|rate| format!("{}/s required", figure(rate))).as_deref().unwrap_or(""),
         ),
         key(
-            "95 % answered within",
+            "95th percentile",
             &format!("{} ms", figure(best.latency_ms.p95)),
             budget.slo.map(|slo| slo.to_string()).as_deref().unwrap_or(""),
         ),
@@ -68,13 +68,13 @@ fn lead(verdict: &Verdict, budget: &Budget) -> Vec<KeyFigure> {
         let note = budget.memory_bytes.map(|bytes| format!("of {}", size(bytes as f64)));
         lead.push(key("Memory", &size(best.pss_bytes), note.as_deref().unwrap_or("")));
     }
-    if let Some(leak) = &verdict.nature.leak {
-        let each = format!("{} a request", size(leak.bytes_per_request));
+    if let Some(leak) = &verdict.profile.leak {
+        let each = format!("{} per request", size(leak.bytes_per_request));
         lead.push(KeyFigure {
             label: "Memory grows".to_owned(),
             value: each,
-            note: "it does not come to rest".to_owned(),
-            verdict: News::Bad,
+            note: "it does not level off".to_owned(),
+            verdict: Rating::Bad,
         });
     }
     lead
@@ -85,7 +85,7 @@ fn key(label: &str, value: &str, note: &str) -> KeyFigure {
         label: label.to_owned(),
         value: value.to_owned(),
         note: note.to_owned(),
-        verdict: News::Neutral,
+        verdict: Rating::Neutral,
     }
 }
 
@@ -99,14 +99,14 @@ fn recommended(verdict: &Verdict) -> Option<Section> {
     let mut blocks = vec![Block::Notes(reasons)];
     let runners_up: Vec<String> = recommendation.runners_up.iter().map(|one| one.words.clone()).collect();
     if !runners_up.is_empty() {
-        blocks.extend([Block::Text("Also worth a thought:".to_owned()), Block::Notes(runners_up)]);
+        blocks.extend([Block::Text("Alternatives:".to_owned()), Block::Notes(runners_up)]);
     }
     let rejected = summary::rejected(recommendation);
     if !rejected.is_empty() {
-        blocks.extend([Block::Text("Out of the question:".to_owned()), Block::Notes(rejected)]);
+        blocks.extend([Block::Text("Rejected:".to_owned()), Block::Notes(rejected)]);
     }
     if let Some(best) = &recommendation.best {
-        let lines = lines_for(best.shape).map(|(place, lines)| format!("# {place}\n{lines}"));
+        let lines = lines_for(best.shape).map(|(file, lines)| format!("# {file}\n{lines}"));
         blocks.push(Block::Code(lines.join("\n\n")));
     }
     let title = recommendation
@@ -117,12 +117,11 @@ fn recommended(verdict: &Verdict) -> Option<Section> {
 }
 
 fn remarks(verdict: &Verdict) -> Option<Section> {
-    (!verdict.remarks.is_empty())
-        .then(|| section("Before you believe it", "", vec![Block::Notes(verdict.remarks.clone())]))
+    (!verdict.remarks.is_empty()).then(|| section("Caveats", "", vec![Block::Notes(verdict.remarks.clone())]))
 }
 
-/// Heat tables, lines and the frontier.
-fn shapes(done: &Done, verdict: &Verdict, budget: &Budget) -> Option<Section> {
+/// Heat maps, lines and the frontier.
+fn shapes(done: &Results, verdict: &Verdict, budget: &Budget) -> Option<Section> {
     let users = done.measured.iter().map(|one| one.cell.users).max().unwrap_or(0);
     let best = verdict.recommendation.best.as_ref().map(|best| best.shape);
     let cells = shown(done);
@@ -153,13 +152,13 @@ fn shapes(done: &Done, verdict: &Verdict, budget: &Budget) -> Option<Section> {
     ];
     Some(section(
         "Throughput and memory of each shape",
-        "A shape is processes x threads. What is marked est. was estimated from the others, not measured.",
+        "A shape is processes x threads. Values marked est. are estimates, not measurements.",
         blocks,
     ))
 }
 
-/// A shape and its figures; NaN is what is not known.
-struct Shown {
+/// A shape and its results; NaN if unknown.
+struct ShapeResult {
     shape: Shape,
     rate: f64,
     memory: f64,
@@ -167,23 +166,23 @@ struct Shown {
     measured: bool,
 }
 
-/// Measured shapes; looks and predictions where there is nothing better and few enough shapes to show them.
-fn shown(done: &Done) -> Vec<Shown> {
+/// Measured shapes, and predictions for the other cells of their rows and columns.
+fn shown(done: &Results) -> Vec<ShapeResult> {
     let known = |bytes: f64| if bytes > 0.0 { bytes } else { f64::NAN };
     let ours = done
         .measured
         .iter()
         .filter(|one| one.server == Kind::Firebrick && (!one.look || one.cell.crashed.is_some()));
-    let mut shown: Vec<Shown> = ours
+    let mut shown: Vec<ShapeResult> = ours
         .map(|one| match &one.cell.crashed {
-            Some(_) => Shown {
+            Some(_) => ShapeResult {
                 shape: one.cell.shape(),
                 rate: f64::NAN,
                 memory: f64::NAN,
                 note: "crashed".to_owned(),
                 measured: true,
             },
-            None => Shown {
+            None => ShapeResult {
                 shape: one.cell.shape(),
                 rate: one.cell.rate_per_s,
                 memory: known(one.cell.pss_bytes as f64),
@@ -192,16 +191,16 @@ fn shown(done: &Done) -> Vec<Shown> {
             },
         })
         .collect();
-    // Rows and columns of what was measured or looked at; a candidate in each of hundreds of cells would say nothing.
+    // Only rows and columns with measurements: hundreds of predicted cells would tell nothing.
     let (rows, columns): (Vec<u32>, Vec<u32>) =
-        done.telling().iter().map(|cell| (cell.processes, cell.threads)).unzip();
+        done.usable().iter().map(|cell| (cell.processes, cell.threads)).unzip();
     for one in &done.predictions {
         let shape = one.shape();
         if rows.contains(&shape.processes)
             && columns.contains(&shape.threads)
             && shown.iter().all(|other| other.shape != shape)
         {
-            shown.push(Shown {
+            shown.push(ShapeResult {
                 shape,
                 rate: one.rate_per_s.value,
                 memory: known(one.pss_bytes.value),
@@ -213,16 +212,16 @@ fn shown(done: &Done) -> Vec<Shown> {
     shown
 }
 
-/// What a heat table shows.
+/// A quantity shown as a heat map.
 struct Measure {
     title: &'static str,
     name: &'static str,
     unit: Unit,
     better: Better,
-    of: fn(&Shown) -> f64,
+    of: fn(&ShapeResult) -> f64,
 }
 
-fn heat(cells: &[Shown], best: Option<Shape>, measure: Measure) -> Heat {
+fn heat(cells: &[ShapeResult], best: Option<Shape>, measure: Measure) -> Heat {
     let (rows, columns) = (numbers(cells, |shape| shape.processes), numbers(cells, |shape| shape.threads));
     let cell = |p: &u32, t: &u32| {
         let shape = Shape::new(*p, *t);
@@ -247,22 +246,22 @@ fn heat(cells: &[Shown], best: Option<Shape>, measure: Measure) -> Heat {
     }
 }
 
-fn numbers(cells: &[Shown], of: impl Fn(Shape) -> u32) -> Vec<u32> {
+fn numbers(cells: &[ShapeResult], of: impl Fn(Shape) -> u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = cells.iter().map(|one| of(one.shape)).collect();
     numbers.sort_unstable();
     numbers.dedup();
     numbers
 }
 
-/// Throughput over threads: what was measured, and for each number of processes what the model says.
-fn lines(cells: &[Shown], verdict: &Verdict, users: u32) -> Lines {
+/// Throughput over threads: measurements, and the model's curve for each number of processes.
+fn lines(cells: &[ShapeResult], verdict: &Verdict, users: u32) -> Lines {
     let measured = |p: u32| points(cells.iter().filter(|one| one.measured && one.shape.processes == p));
     let threads = numbers(cells, |shape| shape.threads);
     let (from, to) = (threads.first().copied().unwrap_or(1), threads.last().copied().unwrap_or(1));
-    let model = verdict.nature.model.as_ref().filter(|_| users > 0);
+    let model = verdict.profile.model.as_ref().filter(|_| users > 0);
     let course = |p: u32| {
         let model = model?;
-        // Some thirty points make a curve.
+        // About thirty points per curve.
         let step = (to - from).div_ceil(30).max(1) as usize;
         let rate = |t: u32| (f64::from(t), model.predict(Shape::new(p, t), users).rate_per_s.value);
         Some((from..=to).step_by(step).map(rate).collect::<Vec<_>>())
@@ -281,12 +280,8 @@ fn lines(cells: &[Shown], verdict: &Verdict, users: u32) -> Lines {
     };
     Lines {
         title: "Throughput over threads".to_owned(),
-        note: if model.is_some() {
-            "Markers were measured; curves are what the model makes of all measurements."
-        } else {
-            ""
-        }
-        .to_owned(),
+        note: if model.is_some() { "Markers are measurements; curves are the fitted model." } else { "" }
+            .to_owned(),
         x: Axis { label: "threads per process".to_owned(), unit: Unit::Count, ..Axis::default() },
         y: Axis::new("requests", Unit::PerSecond),
         lines: shown.take(3).flat_map(of).collect(),
@@ -294,15 +289,15 @@ fn lines(cells: &[Shown], verdict: &Verdict, users: u32) -> Lines {
     }
 }
 
-/// Threads and rate, in the order of threads.
-fn points<'a>(cells: impl Iterator<Item = &'a Shown>) -> Vec<(f64, f64)> {
+/// Threads and rate, sorted by threads.
+fn points<'a>(cells: impl Iterator<Item = &'a ShapeResult>) -> Vec<(f64, f64)> {
     let known = cells.filter(|one| one.rate.is_finite());
     let mut points: Vec<(f64, f64)> = known.map(|one| (f64::from(one.shape.threads), one.rate)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
 }
 
-fn frontier(done: &Done, best: Option<Shape>, budget: &Budget) -> Frontier {
+fn frontier(done: &Results, best: Option<Shape>, budget: &Budget) -> Frontier {
     let servers = servers(done);
     let firm =
         done.measured.iter().filter(|one| !one.look && one.cell.crashed.is_none() && one.cell.pss_bytes > 0);
@@ -316,11 +311,11 @@ fn frontier(done: &Done, best: Option<Shape>, budget: &Budget) -> Frontier {
     let mark = budget
         .memory_bytes
         .map(|bytes| Mark { at: bytes as f64, label: format!("budget {}", size(bytes as f64)) });
-    // A budget far beyond all points would press them into a corner.
+    // A budget far beyond all points would compress the plot.
     let largest = done.measured.iter().map(|one| one.cell.pss_bytes).max().unwrap_or(0) as f64;
     Frontier {
-        title: "What memory buys".to_owned(),
-        note: "Shapes on the line are beaten by no other in both.".to_owned(),
+        title: "Throughput and memory".to_owned(),
+        note: "No other shape is better in both than those on the line.".to_owned(),
         x: Axis::new("memory (PSS)", Unit::Bytes),
         y: Axis::new("requests", Unit::PerSecond),
         series: if servers.len() > 1 {
@@ -334,8 +329,8 @@ fn frontier(done: &Done, best: Option<Shape>, budget: &Budget) -> Frontier {
     }
 }
 
-/// Servers of which there are cells, in the order in which they came.
-fn servers(done: &Done) -> Vec<Kind> {
+/// Servers with measured cells, in order of appearance.
+fn servers(done: &Results) -> Vec<Kind> {
     let mut kinds = Vec::new();
     for one in &done.measured {
         if !kinds.contains(&one.server) {
@@ -345,27 +340,27 @@ fn servers(done: &Done) -> Vec<Kind> {
     kinds
 }
 
-fn nature(verdict: &Verdict) -> Option<Section> {
-    let notes: Vec<String> = verdict.nature.words.iter().cloned().chain(summary::laws(verdict)).collect();
+fn profile(verdict: &Verdict) -> Option<Section> {
+    let notes: Vec<String> = verdict.profile.words.iter().cloned().chain(summary::laws(verdict)).collect();
     let mut facts = Vec::new();
     let share = |share: f64| format!("{:.0} %", share * 100.0);
-    if verdict.nature.model.is_some() {
-        facts.push(("Waiting for something outside".to_owned(), share(verdict.nature.waiting)));
-        facts.push(("Running".to_owned(), share(verdict.nature.running)));
-        facts.push(("Holding the GVL without running".to_owned(), share(verdict.nature.holding)));
+    if verdict.profile.model.is_some() {
+        facts.push(("Waiting (I/O, sleep)".to_owned(), share(verdict.profile.waiting)));
+        facts.push(("Running on a CPU".to_owned(), share(verdict.profile.running)));
+        facts.push(("Holding the GVL without running".to_owned(), share(verdict.profile.holding)));
     }
-    if let Some(memory) = &verdict.nature.memory {
-        facts.push(("Memory of each process".to_owned(), size(memory.per_process_bytes)));
-        facts.push(("Memory of each thread".to_owned(), size(memory.per_thread_bytes)));
+    if let Some(memory) = &verdict.profile.memory {
+        facts.push(("Memory per process".to_owned(), size(memory.per_process_bytes)));
+        facts.push(("Memory per thread".to_owned(), size(memory.per_thread_bytes)));
     }
     let blocks = [
         (!notes.is_empty()).then_some(Block::Notes(notes)),
         (!facts.is_empty()).then_some(Block::KeyValues(facts)),
     ];
-    Some(section("What the app is", "", blocks.into_iter().flatten().collect()))
+    Some(section("Application profile", "", blocks.into_iter().flatten().collect()))
 }
 
-fn others(done: &Done, verdict: &Verdict) -> Option<Section> {
+fn others(done: &Results, verdict: &Verdict) -> Option<Section> {
     if verdict.others.is_empty() {
         return None;
     }
@@ -404,13 +399,13 @@ fn others(done: &Done, verdict: &Verdict) -> Option<Section> {
         ..Bars::default()
     };
     Some(section(
-        "The other servers",
+        "Other servers",
         "",
         vec![Block::Notes(verdict.others.clone()), Block::Plot(Plot::Bars(bars))],
     ))
 }
 
-fn table(done: &Done, verdict: &Verdict) -> Option<Section> {
+fn table(done: &Results, verdict: &Verdict) -> Option<Section> {
     let best = verdict.recommendation.best.as_ref().map(|best| best.shape);
     let several = servers(done).len() > 1;
     let words = several.then_some("server").into_iter().chain(["shape"]).map(Column::text);
@@ -435,7 +430,7 @@ fn table(done: &Done, verdict: &Verdict) -> Option<Section> {
         .enumerate()
         .filter(|(_, one)| one.server == Kind::Firebrick && !one.look && best == Some(one.cell.shape()));
     let table = Table {
-        caption: "look: measured briefly, to predict from; busy: other programs used the CPU; load: the load generator was the limit.".to_owned(),
+        caption: "look: a short measurement for the prediction; busy: other programs used the CPU; load: the load generator was the bottleneck.".to_owned(),
         columns,
         marked: marked.map(|(at, _)| at).collect(),
         rows: done.measured.iter().map(|one| row(one, several)).collect(),

@@ -1,14 +1,14 @@
-//! The figures for programs: `{"kind": "firebrick tune", "version": 1, …}`; docs/tune.md describes it.
+//! The results for programs: `{"kind": "firebrick tune", "version": 1, …}`; described in docs/tune.md.
 
-use planner::{Budget, Cell, Nature, Prediction, Recommendation};
+use planner::{Budget, Cell, Prediction, Profile, Recommendation};
 use serde::Serialize;
 use settings::Machine;
 
-use crate::asked;
 use crate::options::Options;
 use crate::server::Kind;
 use crate::verdict::Verdict;
-use crate::work::Done;
+use crate::work::Results;
+use crate::workload;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -21,13 +21,14 @@ struct Document<'a> {
     budget: &'a Budget,
     seconds: f64,
     stopped: bool,
-    /// Firebrick's, looks included.
+    /// Firebrick's cells, including short looks.
     cells: Vec<Cell>,
-    /// Those of `cells`, by their place, that were short looks.
+    /// Indices of the short looks in `cells`.
     looks: Vec<usize>,
     others: Vec<Other<'a>>,
     predictions: &'a [Prediction],
-    nature: &'a Nature,
+    #[serde(rename = "nature")]
+    profile: &'a Profile,
     recommendation: &'a Recommendation,
     remarks: &'a [String],
 }
@@ -49,17 +50,17 @@ struct Other<'a> {
     cells: Vec<&'a Cell>,
 }
 
-/// The whole document.
+/// The JSON document.
 ///
 /// # Errors
-/// Never for figures that were measured; serde's reason otherwise.
+/// Only if serialization fails.
 pub(crate) fn document(
     options: &Options,
     budget: &Budget,
     machine: &Machine,
     cpus_of_server: f64,
     versions: &[(Kind, String)],
-    done: &Done,
+    done: &Results,
     verdict: &Verdict,
 ) -> Result<String, String> {
     let ours: Vec<_> = done.measured.iter().filter(|one| one.server == Kind::Firebrick).collect();
@@ -73,7 +74,7 @@ pub(crate) fn document(
         version: 1,
         app: options.dir.display().to_string(),
         environment: &options.environment,
-        load: asked::words(&options.asking),
+        load: workload::words(&options.load),
         machine: MachineFacts {
             cores: machine.cores,
             cpus_of_server,
@@ -89,23 +90,23 @@ pub(crate) fn document(
         cells: ours.iter().map(|one| one.cell.clone()).collect(),
         others: others.collect(),
         predictions: &done.predictions,
-        nature: &verdict.nature,
+        profile: &verdict.profile,
         recommendation: &verdict.recommendation,
         remarks: &verdict.remarks,
     };
     serde_json::to_string_pretty(&document)
         .map(|text| text + "\n")
-        .map_err(|error| format!("the figures cannot be written as JSON: {error}"))
+        .map_err(|error| format!("cannot write the results as JSON: {error}"))
 }
 
-/// The processor's name, where the kernel tells it.
+/// The processor's name, if the kernel provides it.
 pub(crate) fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The kernel and its release.
+/// The kernel's name and release.
 fn system() -> String {
     let name = rustix::system::uname();
     format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())

@@ -1,16 +1,15 @@
-//! `firebrick tune`: which configuration: runs the app under processes x threads and recommends one.
+//! `firebrick tune`: measures the app under combinations of processes and threads and recommends one.
 //!
-//! Read downward: [`run`] checks what was typed, [`work`] measures cell after cell (the `search` says which comes next),
-//! [`verdict`] judges them with `planner`, and `summary`, `json`, `html` and `write` say it.
+//! Read downward: [`run`] validates the command line, [`work`] measures cell after cell (`search` chooses the next
+//! one), [`verdict`] evaluates them with `planner`, and `summary`, `json`, `html` and `write` produce the output.
 //!
 //! Contract:
-//! 1. Nothing is started before all that was typed has been found right.
+//! 1. Nothing is started before the whole command line is validated.
 //! 2. However it ends, no process and no file is left behind.
 //! 3. A cell that crashes is a result like any other.
 #![forbid(unsafe_code)]
 
 mod arguments;
-mod asked;
 mod cell;
 mod counters;
 mod cpus;
@@ -30,6 +29,7 @@ mod summary;
 mod table;
 mod verdict;
 mod work;
+mod workload;
 mod write;
 
 use std::io::{self, IsTerminal, Write};
@@ -43,24 +43,24 @@ use settings::Machine;
 use cpus::Cpus;
 use guard::Guard;
 use options::Options;
-use running::Ground;
+use running::Context;
 use screen::Screen;
 use server::Kind;
 use stop::Stop;
 use verdict::Verdict;
-use work::Done;
+use work::Results;
 
-/// Wrong usage.
+/// Exit status for wrong usage.
 const USAGE: u8 = 2;
-/// Lines are this long where there is no terminal to ask.
+/// Line width without a terminal.
 const WIDTH: usize = 100;
 
-/// What can be typed after `firebrick tune`; the caller gives it its name and one line about it.
+/// Adds the arguments of `firebrick tune`; the caller sets name and description.
 pub fn arguments(command: Command) -> Command {
     arguments::arguments(command)
 }
 
-/// Does what was typed.
+/// Runs the command.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     if matches.get_flag(guard::FLAG) {
         return guard::keep(io::stdin().lock());
@@ -72,143 +72,143 @@ pub fn run(matches: &ArgMatches) -> ExitCode {
         },
         Err(mistakes) => mistakes,
     };
-    mistakes.iter().for_each(|mistake| complain(mistake));
+    mistakes.iter().for_each(|mistake| print_error(mistake));
     ExitCode::from(USAGE)
 }
 
-fn complain(what: &str) {
-    // Where standard error is closed there is nobody to tell.
+fn print_error(what: &str) {
+    // Nothing can be done if standard error is closed.
     let _ = writeln!(io::stderr().lock(), "firebrick tune: {what}");
 }
 
 fn tune(options: &Options) -> ExitCode {
-    match measured_and_told(options) {
+    match measure_and_report(options) {
         Ok(code) => code,
         Err(why) => {
-            complain(&why);
+            print_error(&why);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Everything that a run knows before it begins.
-struct Setting<'a> {
+/// What is known before measuring.
+struct Setup<'a> {
     options: &'a Options,
     machine: Machine,
     cpus: Cpus,
     budget: Budget,
-    said: Vec<String>,
+    notes: Vec<String>,
     servers: Vec<(Kind, String)>,
 }
 
-fn measured_and_told(options: &Options) -> Result<ExitCode, String> {
-    let stop = Stop::on_signals().map_err(|error| format!("signals cannot be received: {error}"))?;
-    let setting = setting(options);
+fn measure_and_report(options: &Options) -> Result<ExitCode, String> {
+    let stop = Stop::on_signals().map_err(|error| format!("cannot handle signals: {error}"))?;
+    let setup = setup(options);
     let program =
-        std::env::current_exe().map_err(|error| format!("the program does not find itself: {error}"))?;
+        std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let temp = tempfile::Builder::new().prefix(guard::FOLDER).tempdir();
-    let temp = temp.map_err(|error| format!("no temporary folder can be made: {error}"))?;
+    let temp = temp.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let guard = Guard::start(&program, temp.path())
-        .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
-    // The search judges by the same budget as the verdict.
-    let asked = Options { budget: setting.budget, ..options.clone() };
-    let ground = Ground {
-        options: &asked,
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    // The search uses the same budget as the verdict.
+    let effective = Options { budget: setup.budget, ..options.clone() };
+    let context = Context {
+        options: &effective,
         stop: &stop,
         guard: &guard,
         program: &program,
         temp: temp.path(),
-        cpus: &setting.cpus,
+        cpus: &setup.cpus,
     };
-    let kinds: Vec<Kind> = setting.servers.iter().map(|(kind, _)| *kind).collect();
+    let kinds: Vec<Kind> = setup.servers.iter().map(|(kind, _)| *kind).collect();
     let mut screen = Screen::new(options.output.quiet, options.output.json_only, kinds.len() > 1);
-    screen.head(&head(&setting));
-    let done = work::work(&ground, &kinds, &mut screen);
+    screen.head(&head(&setup));
+    let done = work::work(&context, &kinds, &mut screen);
     drop(screen);
     drop(guard);
-    told(&setting, &done)
+    report(&setup, &done)
 }
 
-fn setting(options: &Options) -> Setting<'_> {
+fn setup(options: &Options) -> Setup<'_> {
     let machine = Machine::read();
-    let (budget, mut said) = hints::fill(options.budget, &machine);
+    let (budget, mut notes) = hints::fill(options.budget, &machine);
     let cpus = Cpus::divide(budget.cpus, machine.cores);
     if let Some(wanted) = budget.cpus.filter(|wanted| *wanted > cpus.all) {
-        said.push(format!(
-            "--cpus: this machine has {} of the {wanted}; the rest is extrapolated.",
+        notes.push(format!(
+            "--cpus: this machine has only {} of {wanted}; the rest is extrapolated.",
             cpus.all
         ));
     }
-    said.extend(hints::set_aside());
+    notes.extend(hints::set_aside());
     let mut servers = Vec::new();
     for kind in &options.servers {
         match kind.version(&options.dir) {
             Ok(version) => servers.push((*kind, version)),
-            Err(why) => said.push(format!("--against: {} is left out: {why}", kind.name())),
+            Err(why) => notes.push(format!("--against: {} is skipped: {why}", kind.name())),
         }
     }
-    Setting { options, machine, cpus, budget, said, servers }
+    Setup { options, machine, cpus, budget, notes, servers }
 }
 
-/// What stands above the table.
-fn head(setting: &Setting<'_>) -> Vec<String> {
-    let options = setting.options;
-    let cpus = if setting.cpus.server < setting.cpus.all {
-        format!("{} of {} CPUs for the server", setting.cpus.server, setting.cpus.all)
+/// The lines above the table.
+fn head(setup: &Setup<'_>) -> Vec<String> {
+    let options = setup.options;
+    let cpus = if setup.cpus.server < setup.cpus.all {
+        format!("{} of {} CPUs for the server", setup.cpus.server, setup.cpus.all)
     } else {
-        format!("{} CPUs, shared with the load generator", setting.cpus.all)
+        format!("{} CPUs, shared with the load generator", setup.cpus.all)
     };
     let mut lines = vec![format!(
         "Tuning {} in {} mode: {}; {cpus}.",
         options.dir.display(),
         options.environment,
-        asked::words(&options.asking)
+        workload::words(&options.load)
     )];
     let others: Vec<String> =
-        setting.servers.iter().skip(1).map(|(kind, version)| format!("{} {version}", kind.name())).collect();
+        setup.servers.iter().skip(1).map(|(kind, version)| format!("{} {version}", kind.name())).collect();
     if !others.is_empty() {
-        lines.push(format!("Against {}, in turn within each cell.", others.join(", ")));
+        lines.push(format!("Compared with {}, alternating within each cell.", others.join(", ")));
     }
-    for kind in setting.servers.iter().map(|(kind, _)| *kind).filter(|kind| !kind.limits().is_empty()) {
-        lines.push(format!("Of {} there are only some cells: {}.", kind.name(), kind.limits()));
+    for kind in setup.servers.iter().map(|(kind, _)| *kind).filter(|kind| !kind.limits().is_empty()) {
+        lines.push(format!("{} has only some cells: {}.", kind.name(), kind.limits()));
     }
-    lines.extend(setting.said.iter().cloned());
+    lines.extend(setup.notes.iter().cloned());
     lines
 }
 
-fn told(setting: &Setting<'_>, done: &Done) -> Result<ExitCode, String> {
-    let options = setting.options;
-    let verdict = verdict::verdict(options, &setting.budget, done, hints::pool(&options.dir));
+fn report(setup: &Setup<'_>, done: &Results) -> Result<ExitCode, String> {
+    let options = setup.options;
+    let verdict = verdict::verdict(options, &setup.budget, done, hints::pool(&options.dir));
     let json = json::document(
         options,
-        &setting.budget,
-        &setting.machine,
-        setting.cpus.server,
-        &setting.servers,
+        &setup.budget,
+        &setup.machine,
+        setup.cpus.server,
+        &setup.servers,
         done,
         &verdict,
     )?;
     if options.output.json_only {
-        say(&json);
+        print(&json);
     } else if done.measured.is_empty() {
-        say("\nNothing was measured.\n");
+        print("\nNo measurements.\n");
     } else {
-        say(&summary::text(&verdict, width()));
-        say(&format!("\n{}\n", how_long(done)));
+        print(&summary::text(&verdict, width()));
+        print(&format!("\n{}\n", how_long(done)));
     }
     if let Some(path) = &options.output.json {
         save(path, &json)?;
     }
     if let Some(path) = &options.output.html {
-        save(path, &html::page(options, &setting.budget, done, &verdict).to_html())?;
-        remark(options, &format!("The report is in {}.\n", path.display()));
+        save(path, &html::page(options, &setup.budget, done, &verdict).to_html())?;
+        remark(options, &format!("Report written to {}.\n", path.display()));
     }
-    written(options, &verdict)?;
+    write_config(options, &verdict)?;
     let ran = done.measured.iter().any(|one| one.server == Kind::Firebrick && one.cell.rate_per_s > 0.0);
     Ok(if ran { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn written(options: &Options, verdict: &Verdict) -> Result<(), String> {
+fn write_config(options: &Options, verdict: &Verdict) -> Result<(), String> {
     if !options.output.write {
         return Ok(());
     }
@@ -220,38 +220,41 @@ fn written(options: &Options, verdict: &Verdict) -> Result<(), String> {
                 .into_iter()
                 .filter(|name| std::env::var_os(name).is_some())
             {
-                remark(options, &format!("{name} is set and outweighs the file: change it too.\n"));
+                remark(
+                    options,
+                    &format!("{name} is set and takes precedence over the file: change it too.\n"),
+                );
             }
             Ok(())
         }
-        None => Err("--write: there is nothing to write, because nothing fits".to_owned()),
+        None => Err("--write: nothing to write, because no shape fits".to_owned()),
     }
 }
 
-/// For people; where only JSON is wanted it goes to standard error.
+/// Prints a message for people; to standard error if standard output is JSON.
 fn remark(options: &Options, text: &str) {
     if options.output.json_only {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     } else {
-        say(text);
+        print(text);
     }
 }
 
-fn how_long(done: &Done) -> String {
+fn how_long(done: &Results) -> String {
     let seconds = table::figure(done.seconds);
     match done.candidates.saturating_sub(done.firm().len()) {
-        0 => format!("It took {seconds} s."),
-        open => format!("It took {seconds} s; {open} other shapes were judged without measuring them."),
+        0 => format!("Took {seconds} s."),
+        open => format!("Took {seconds} s; {open} other shapes were evaluated without measuring them."),
     }
 }
 
-fn say(text: &str) {
-    // Whoever reads may have seen enough (`| head`): that is no failure.
+fn print(text: &str) {
+    // The reader may have closed the pipe (`| head`); that is not a failure.
     let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
 fn save(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|error| format!("{}: cannot be written: {error}", path.display()))
+    std::fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 fn width() -> usize {

@@ -1,24 +1,24 @@
-//! What was typed, checked and typed. Nothing behind this doubts a value again.
+//! The validated command line. Code that gets these options does not check them again.
 //!
-//! Contract: all mistakes are found before anything is started, and told together; each names its flag.
+//! Contract: all errors are found before anything is started, and reported together; each names its flag.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ArgMatches;
 use load::inputs;
-use load::plan::Stage;
+use load::scenario::Stage;
 use planner::{Budget, Shape, Slo};
 
 use crate::server::Kind;
 
-/// What `firebrick tune` was asked.
+/// The options of `firebrick tune`.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The app's folder, absolute.
     pub(crate) dir: PathBuf,
     pub(crate) shapes: Shapes,
-    pub(crate) asking: Asking,
+    pub(crate) load: LoadOptions,
     pub(crate) budget: Budget,
     pub(crate) servers: Vec<Kind>,
     pub(crate) environment: String,
@@ -26,50 +26,50 @@ pub(crate) struct Options {
     pub(crate) output: Output,
 }
 
-/// Which cells.
+/// The cells to measure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shapes {
     /// `None` is auto.
     pub(crate) processes: Option<Vec<u32>>,
     /// `None` is auto.
     pub(crate) threads: Option<Vec<u32>>,
-    /// Measure only those that decide.
+    /// Measure only the decisive ones.
     pub(crate) few: bool,
-    /// A cell is measured at most so often.
+    /// Most parts per cell.
     pub(crate) repeats: u32,
-    /// Relative difference of its parts that is good enough.
+    /// Largest accepted relative difference between the parts of a cell.
     pub(crate) spread: f64,
 }
 
 impl Shapes {
-    /// All cells of the lists, in the order in which they are written; `None` unless both lists are there.
+    /// All cells of the lists, in the given order; `None` unless both lists are given.
     pub(crate) fn grid(&self) -> Option<Vec<Shape>> {
         let (processes, threads) = (self.processes.as_ref()?, self.threads.as_ref()?);
         Some(processes.iter().flat_map(|p| threads.iter().map(|t| Shape::new(*p, *t))).collect())
     }
 }
 
-/// How each cell is loaded.
+/// The load of each cell.
 #[derive(Debug, Clone)]
-pub(crate) struct Asking {
+pub(crate) struct LoadOptions {
     pub(crate) users: usize,
     pub(crate) amount: Amount,
     pub(crate) think: Duration,
-    /// The open model, instead of users.
+    /// Rates of the open model, instead of users.
     pub(crate) open: Option<Vec<Stage>>,
     pub(crate) warm_up: Amount,
-    pub(crate) requests: Vec<load::plan::Request>,
+    pub(crate) requests: Vec<load::scenario::Request>,
     pub(crate) timeout: Duration,
 }
 
-/// How much.
+/// Number of requests or duration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Amount {
     Requests(u64),
     Time(Duration),
 }
 
-/// Where results go.
+/// Where the results go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) write: bool,
@@ -84,34 +84,34 @@ const REQUESTS: u64 = 600;
 const MOST_PROCESSES: u32 = 1_024;
 const MOST_THREADS: u32 = 512;
 
-/// Reads what was typed.
+/// Reads the command line.
 ///
 /// # Errors
-/// All mistakes, each a sentence.
+/// All errors, one sentence each.
 pub(crate) fn read(matches: &ArgMatches) -> Result<Options, Vec<String>> {
-    let mut typed = Typed { matches, mistakes: Vec::new() };
-    let (dir, asking) = (typed.dir(), typed.asking());
+    let mut parser = Parser { matches, mistakes: Vec::new() };
+    let (dir, load) = (parser.dir(), parser.load());
     let options = Options {
         dir,
-        shapes: typed.shapes(),
-        asking,
-        budget: typed.budget(),
-        servers: typed.servers(),
-        environment: typed.text("environment").unwrap_or("production").to_owned(),
-        boot_timeout: typed.time("boot-timeout", 60),
-        output: typed.output(),
+        shapes: parser.shapes(),
+        load,
+        budget: parser.budget(),
+        servers: parser.servers(),
+        environment: parser.text("environment").unwrap_or("production").to_owned(),
+        boot_timeout: parser.time("boot-timeout", 60),
+        output: parser.output(),
     };
-    typed.contradictions(&options);
-    if typed.mistakes.is_empty() { Ok(options) } else { Err(typed.mistakes) }
+    parser.contradictions(&options);
+    if parser.mistakes.is_empty() { Ok(options) } else { Err(parser.mistakes) }
 }
 
-/// Matches, and what is wrong about them.
-struct Typed<'a> {
+/// The matches, and the errors found so far.
+struct Parser<'a> {
     matches: &'a ArgMatches,
     mistakes: Vec<String>,
 }
 
-impl<'a> Typed<'a> {
+impl<'a> Parser<'a> {
     fn text(&self, name: &str) -> Option<&'a str> {
         self.matches.get_one::<String>(name).map(String::as_str)
     }
@@ -120,7 +120,7 @@ impl<'a> Typed<'a> {
         self.matches.get_many::<String>(name).into_iter().flatten().map(String::as_str).collect()
     }
 
-    /// The value of a flag as `read` sees it; a mistake is kept and counts as absent.
+    /// The parsed value of a flag. An invalid value is recorded as an error and counts as absent.
     fn value<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         match read(self.text(name)?) {
             Ok(value) => Some(value),
@@ -133,7 +133,9 @@ impl<'a> Typed<'a> {
 
     fn time(&mut self, name: &str, default_seconds: u64) -> Duration {
         let read = |text: &str| match inputs::duration(text) {
-            Ok(time) if time.is_zero() => Err(format!("{text:?} is no time at all; expected such as 30s")),
+            Ok(time) if time.is_zero() => {
+                Err(format!("{text:?} is not above 0; expected a time such as 30s"))
+            }
             other => other,
         };
         self.value(name, read).unwrap_or(Duration::from_secs(default_seconds))
@@ -152,7 +154,7 @@ impl<'a> Typed<'a> {
         if !dir.join("config.ru").is_file() {
             let dir = dir.display();
             self.mistakes.push(format!(
-                "{dir}: there is no config.ru in it, so there is no app to tune; name the folder of one: firebrick tune path/to/app"
+                "{dir}: no config.ru found; expected the folder of an app: firebrick tune path/to/app"
             ));
         }
         dir
@@ -163,18 +165,18 @@ impl<'a> Typed<'a> {
         let threads = self.value("threads", |text| numbers(text, MOST_THREADS, "1,10,100")).flatten();
         let repeats = self.value("repeats", |text| match text.parse() {
             Ok(repeats @ 1..=100) => Ok(repeats),
-            _ => Err(format!("{text:?} is not a number of times; expected 1 to 100")),
+            _ => Err(format!("{text:?} is not a number of repeats; expected 1 to 100")),
         });
         let spread = self.value("spread", percent);
         let few = self.matches.get_flag("auto") || processes.is_none() || threads.is_none();
         Shapes { processes, threads, few, repeats: repeats.unwrap_or(5), spread: spread.unwrap_or(0.1) }
     }
 
-    fn asking(&mut self) -> Asking {
+    fn load(&mut self) -> LoadOptions {
         let users = self.value("connections", inputs::count).unwrap_or(USERS);
         if users > 15_000 {
             self.mistakes.push(format!(
-                "--connections: {users} are more than one machine can open; expected up to 15000"
+                "--connections: {users} is more than one machine can open; expected at most 15000"
             ));
         }
         let requests = self.value("requests", inputs::count);
@@ -186,10 +188,12 @@ impl<'a> Typed<'a> {
         let warm_up = self.value("warm-up", |text| match text.parse::<u64>() {
             Ok(requests) => Ok(Amount::Requests(requests)),
             Err(_) => inputs::duration(text).map(Amount::Time).map_err(|_| {
-                format!("{text:?} is neither a number of requests nor a time; expected such as 50 or 2s")
+                format!(
+                    "{text:?} is neither a number of requests nor a time; expected a value such as 50 or 2s"
+                )
             }),
         });
-        Asking {
+        LoadOptions {
             users: usize::try_from(users).unwrap_or(usize::MAX),
             amount,
             think: self.value("think", inputs::duration).unwrap_or_default(),
@@ -203,11 +207,11 @@ impl<'a> Typed<'a> {
         }
     }
 
-    fn requests(&mut self) -> Vec<load::plan::Request> {
+    fn requests(&mut self) -> Vec<load::scenario::Request> {
         let headers = self.headers();
         let read = match self.text("urls") {
-            Some(file) => crate::asked::urls_file(Path::new(file)),
-            None => crate::asked::paths(&self.texts("path")),
+            Some(file) => crate::workload::urls_file(Path::new(file)),
+            None => crate::workload::paths(&self.texts("path")),
         };
         match read {
             Ok(mut requests) => {
@@ -224,7 +228,7 @@ impl<'a> Typed<'a> {
     fn headers(&mut self) -> Vec<(String, String)> {
         let mut headers = Vec::new();
         for text in self.texts("header") {
-            match crate::asked::header(text) {
+            match crate::workload::header(text) {
                 Ok(header) => headers.push(header),
                 Err(why) => self.mistakes.push(format!("--header: {why}")),
             }
@@ -235,9 +239,9 @@ impl<'a> Typed<'a> {
     fn budget(&mut self) -> Budget {
         Budget {
             memory_bytes: self.value("memory", |text| match inputs::size(text)? {
-                0..1_048_576 => {
-                    Err(format!("{text:?} is less than 1 MB, which no Ruby runs in; expected such as 512MB"))
-                }
+                0..1_048_576 => Err(format!(
+                    "{text:?} is less than 1 MB, too little for Ruby; expected a size such as 512MB"
+                )),
                 bytes => Ok(bytes),
             }),
             cpus: self.value("cpus", cpus),
@@ -258,7 +262,7 @@ impl<'a> Typed<'a> {
                 Some(kind) if servers.contains(&kind) => {}
                 Some(kind) => servers.push(kind),
                 None => self.mistakes.push(format!(
-                    "--against: {word:?} is no server that is known here; expected some of puma, unicorn, webrick, passenger"
+                    "--against: {word:?} is not a known server; expected puma, unicorn, webrick or passenger"
                 )),
             }
         }
@@ -277,7 +281,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// A file to be written: its folder has to be there now, not in ten minutes.
+    /// A file to be written. Its folder is checked now, not after minutes of measuring.
     fn target(&mut self, name: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.text(name)?);
         let folder = match path.parent() {
@@ -286,7 +290,7 @@ impl<'a> Typed<'a> {
         };
         if !folder.is_dir() || path.is_dir() {
             self.mistakes.push(format!(
-                "--{name}: {} cannot be written: expected a file in a folder that exists",
+                "--{name}: cannot write {}: expected a file in a folder that exists",
                 path.display()
             ));
         }
@@ -294,14 +298,15 @@ impl<'a> Typed<'a> {
     }
 
     fn contradictions(&mut self, options: &Options) {
-        let open = options.asking.open.is_some();
+        let open = options.load.open.is_some();
         if open && options.shapes.grid().is_none() {
             self.mistakes.push(
-                "--open-rate: choosing cells needs users that wait for answers; name them all, such as --workers 1,2 --threads 1,5".to_owned(),
+                "--open-rate: requires an explicit list of cells, such as --workers 1,2 --threads 1,5"
+                    .to_owned(),
             );
         }
-        if open && !matches!(options.asking.amount, Amount::Time(_)) {
-            self.mistakes.push("--open-rate: how long is not said; add such as --duration 10s".to_owned());
+        if open && !matches!(options.load.amount, Amount::Time(_)) {
+            self.mistakes.push("--open-rate: requires a duration, such as --duration 10s".to_owned());
         }
     }
 }
@@ -328,12 +333,12 @@ fn numbers(text: &str, most: u32, example: &str) -> Result<Option<Vec<u32>>, Str
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim().parse::<f64>().ok();
     let share = number.map(|percent| percent / 100.0).filter(|share| (0.001..=1.0).contains(share));
-    share.ok_or_else(|| format!("{text:?} is not a share; expected 0.1% to 100%, such as 10%"))
+    share.ok_or_else(|| format!("{text:?} is not a percentage; expected 0.1% to 100%, such as 10%"))
 }
 
 fn cpus(text: &str) -> Result<f64, String> {
     let number = text.trim().parse::<f64>().ok().filter(|cpus| (0.01..=4_096.0).contains(cpus));
-    number.ok_or_else(|| format!("{text:?} is not a number of CPUs; expected such as 2 or 0.5"))
+    number.ok_or_else(|| format!("{text:?} is not a number of CPUs; expected a number such as 2 or 0.5"))
 }
 
 #[cfg(test)]
@@ -354,12 +359,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_typed_is_thirty_users_and_few_cells() {
+    fn defaults_are_thirty_users_and_few_cells() {
         let options = parsed(&[]).unwrap();
         assert!(options.shapes.few);
         assert_eq!(options.shapes.grid(), None);
-        assert_eq!((options.asking.users, options.asking.amount), (30, Amount::Requests(600)));
-        assert_eq!(options.asking.warm_up, Amount::Requests(60));
+        assert_eq!((options.load.users, options.load.amount), (30, Amount::Requests(600)));
+        assert_eq!(options.load.warm_up, Amount::Requests(60));
         assert_eq!(options.budget, Budget::default());
         assert_eq!(options.servers, [Kind::Firebrick]);
     }
@@ -375,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_read() {
+    fn budgets() {
         let words = [
             "--memory",
             "512MB",
@@ -395,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_come_together_with_examples() {
+    fn errors_are_reported_together_with_examples() {
         let words = [
             "-w",
             "1,0",
@@ -410,7 +415,7 @@ mod tests {
             "--header",
             "X",
         ];
-        let said = mistakes(&words);
+        let errors = mistakes(&words);
         for part in [
             "--workers: \"0\"",
             "--threads: \"x\"",
@@ -421,20 +426,20 @@ mod tests {
             "unicorn",
             "--header",
         ] {
-            assert!(said.contains(part), "{part} in {said}");
+            assert!(errors.contains(part), "{part} in {errors}");
         }
     }
 
     #[test]
-    fn what_cannot_be_together_is_said() {
-        let said = mistakes(&["--open-rate", "100/s"]);
-        assert!(said.contains("--workers 1,2") && said.contains("--duration 10s"), "{said}");
+    fn contradictions_are_reported() {
+        let errors = mistakes(&["--open-rate", "100/s"]);
+        assert!(errors.contains("--workers 1,2") && errors.contains("--duration 10s"), "{errors}");
         assert!(mistakes(&["--json", "/nowhere/at/all.json"]).contains("folder that exists"));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_judged(text in ".{0,12}") {
+        fn any_text_is_accepted_or_rejected(text in ".{0,12}") {
             let _ = (numbers(&text, 10, "1,2"), percent(&text), cpus(&text));
         }
     }

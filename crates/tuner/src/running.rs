@@ -1,10 +1,10 @@
-//! One server, from its start to its end: in a process group of its own, its output in a file, watched by the guard.
+//! One server, from start to stop: in its own process group, with its output in a file, watched by the guard.
 //!
 //! Contract:
-//! 1. It counts as ready when it has answered a request, and a Firebrick when all its workers have come up too.
-//! 2. What keeps it from that is told with the last lines of its log: it ended, its workers die again and again, or the
-//!    time is up.
-//! 3. When this is dropped nothing of it is left: no process, no file.
+//! 1. It is ready when it has responded to a request and, for Firebrick, all its workers are ready.
+//! 2. If it does not get ready, the error says why (it exited, its workers die repeatedly, or the timeout passed), with
+//!    the last lines of its log.
+//! 3. When this is dropped, no process and no file of it is left.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -22,11 +22,11 @@ use crate::counters::Counters;
 use crate::cpus::Cpus;
 use crate::guard::{Guard, Guarded};
 use crate::options::Options;
-use crate::processes::{Family, MARK};
-use crate::server::{Kind, Place, control_socket};
+use crate::processes::{MARK, ServerProcesses};
+use crate::server::{Kind, Launch, control_socket};
 use crate::stop::Stop;
 
-/// Settings that servers read from the environment and that would change a shape, or a place where they listen.
+/// Environment variables that would change a server's shape or address.
 const UNSET: [&str; 14] = [
     "PORT",
     "PIDFILE",
@@ -43,36 +43,36 @@ const UNSET: [&str; 14] = [
     "RAILS_ENV",
     "RAILS_MAX_THREADS",
 ];
-/// A worker that was replaced so often before the server was ready will not come up.
-const DEATHS: u64 = 3;
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// After this many restarts before the server is ready, it is considered broken.
+const MOST_RESTARTS: u64 = 3;
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const LOG_LINES: usize = 12;
 
-/// Why a server gives no figures.
+/// Why a server has no results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Failed {
-    /// What happened, and the last lines of its log.
+pub(crate) enum Failure {
+    /// The reason, and the last lines of its log.
     Crashed(String),
-    /// Somebody wants us to end.
+    /// The user asked to stop.
     Stopped,
 }
 
-/// What all servers of a run need.
+/// What all servers of a run share.
 #[derive(Debug)]
-pub(crate) struct Ground<'a> {
+pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
     pub(crate) stop: &'a Stop,
     pub(crate) guard: &'a Guard,
-    /// The program that serves: ourselves.
+    /// The Firebrick program: this one.
     pub(crate) program: &'a Path,
-    /// Where all servers have their folders.
+    /// The folder for all servers' files.
     pub(crate) temp: &'a Path,
     pub(crate) cpus: &'a Cpus,
 }
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     child: Child,
     guarded: Guarded,
     status: Option<ExitStatus>,
@@ -82,33 +82,33 @@ pub(crate) struct Running {
     log: PathBuf,
 }
 
-impl Running {
+impl RunningServer {
     /// Starts a server and waits until it is ready.
     ///
     /// # Errors
-    /// Why it is not.
-    pub(crate) fn start(ground: &Ground<'_>, kind: Kind, shape: Shape) -> Result<Running, Failed> {
-        let mut running = Running::spawn(ground, kind, shape)
-            .map_err(|error| Failed::Crashed(format!("cannot be started: {error}")))?;
-        running.wait_until_ready(ground, shape)?;
+    /// The reason why it is not ready.
+    pub(crate) fn start(context: &Context<'_>, kind: Kind, shape: Shape) -> Result<RunningServer, Failure> {
+        let mut running = RunningServer::spawn(context, kind, shape)
+            .map_err(|error| Failure::Crashed(format!("cannot start: {error}")))?;
+        running.wait_until_ready(context, shape)?;
         Ok(running)
     }
 
-    fn spawn(ground: &Ground<'_>, kind: Kind, shape: Shape) -> io::Result<Running> {
+    fn spawn(context: &Context<'_>, kind: Kind, shape: Shape) -> io::Result<RunningServer> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let options = ground.options;
-        let folder = ground.temp.join(number.to_string());
+        let options = context.options;
+        let folder = context.temp.join(number.to_string());
         fs::create_dir(&folder)?;
         let port = free_port()?;
-        let place = Place {
+        let launch = Launch {
             dir: &options.dir,
             temp: &folder,
             port,
             environment: &options.environment,
             boot_seconds: options.boot_timeout.as_secs().max(1),
         };
-        let words = kind.command(ground.program, shape, &place)?;
+        let words = kind.command(context.program, shape, &launch)?;
         let (program, rest) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mark = format!("{}.{number}", std::process::id());
         let log = folder.join("server.log");
@@ -119,31 +119,31 @@ impl Running {
             command.env_remove(name);
         }
         command.env("RACK_ENV", &options.environment).env("RAILS_ENV", &options.environment);
-        // What an app sizes by its threads (config/database.yml) follows the shape.
+        // Apps use it to size their pools (config/database.yml).
         command.env("RAILS_MAX_THREADS", shape.threads.to_string()).env(MARK, &mark);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let child = ground.cpus.for_server(|| command.spawn())?;
+        let child = context.cpus.for_server(|| command.spawn())?;
         let leader = i32::try_from(child.id()).map_err(io::Error::other)?;
-        let guarded = ground.guard.watch(Family::of(leader, mark));
-        Ok(Running { child, guarded, status: None, kind, port, folder, log })
+        let guarded = context.guard.watch(ServerProcesses::of(leader, mark));
+        Ok(RunningServer { child, guarded, status: None, kind, port, folder, log })
     }
 
-    fn wait_until_ready(&mut self, ground: &Ground<'_>, shape: Shape) -> Result<(), Failed> {
-        let options = ground.options;
+    fn wait_until_ready(&mut self, context: &Context<'_>, shape: Shape) -> Result<(), Failure> {
+        let options = context.options;
         let began = Instant::now();
-        let target = options.asking.requests.first().map_or("/", |request| &request.target);
+        let target = options.load.requests.first().map_or("/", |request| &request.target);
         let mut answered = false;
         loop {
-            if ground.stop.wanted() {
-                return Err(Failed::Stopped);
+            if context.stop.requested() {
+                return Err(Failure::Stopped);
             }
             if let Some(how) = self.ended() {
-                return Err(self.crashed(&format!("it ended before it was ready ({how})")));
+                return Err(self.crashed(&format!("exited before it was ready ({how})")));
             }
             let left = options.boot_timeout.saturating_sub(began.elapsed());
             if left.is_zero() {
                 let seconds = options.boot_timeout.as_secs_f64();
-                let what = if answered { "not all its processes had come up" } else { "it had not answered" };
+                let what = if answered { "not all its workers were ready" } else { "no response" };
                 return Err(self.crashed(&format!("{what} after {seconds} s (--boot-timeout)")));
             }
             answered = answered || answers(self.port, target, left.min(Duration::from_secs(5)));
@@ -151,15 +151,15 @@ impl Running {
             if let Some(why) = counters.as_ref().and_then(dying) {
                 return Err(self.crashed(&why));
             }
-            // Others do not tell how many of them have come up.
+            // Other servers do not report how many of their processes are ready.
             if answered && counters.is_none_or(|counters| counters.ready >= u64::from(shape.processes)) {
                 return Ok(());
             }
-            sleep(LOOK_EVERY);
+            sleep(POLL_INTERVAL);
         }
     }
 
-    /// What a Firebrick says about itself now.
+    /// The counters of a Firebrick server.
     pub(crate) fn counters(&self) -> Option<Counters> {
         if self.kind != Kind::Firebrick {
             return None;
@@ -168,11 +168,11 @@ impl Running {
     }
 
     /// Its processes.
-    pub(crate) fn family(&self) -> &Family {
-        &self.guarded.family
+    pub(crate) fn processes(&self) -> &ServerProcesses {
+        &self.guarded.processes
     }
 
-    /// How it ended, if it did.
+    /// How it exited, if it did.
     pub(crate) fn ended(&mut self) -> Option<String> {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
@@ -180,36 +180,36 @@ impl Running {
         self.status.map(how)
     }
 
-    /// A failure with the last lines of the log; what the app itself said stands in the first line.
-    pub(crate) fn crashed(&self, what: &str) -> Failed {
+    /// A failure with the last lines of the log; the app's own error is in the first line.
+    pub(crate) fn crashed(&self, what: &str) -> Failure {
         let text = fs::read(&self.log).unwrap_or_default();
         let lines = clean(&String::from_utf8_lossy(&text), &self.folder);
         if lines.is_empty() {
-            return Failed::Crashed(format!("{what}; it wrote nothing into its log"));
+            return Failure::Crashed(format!("{what}; its log is empty"));
         }
         let reason = reason(&lines).map(|reason| format!(": {reason}")).unwrap_or_default();
-        Failed::Crashed(format!("{what}{reason}\nIts log ends:\n{}", last(&lines).join("\n")))
+        Failure::Crashed(format!("{what}{reason}\nEnd of its log:\n{}", last(&lines).join("\n")))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
-        let Running { child, guarded, status, .. } = self;
+        let RunningServer { child, guarded, status, .. } = self;
         guarded.end(|| {
             if status.is_none() {
                 *status = child.try_wait().ok().flatten();
             }
         });
-        // What cannot be removed lies in a temporary folder that is removed as a whole.
+        // Anything left is in a temporary folder that is removed as a whole.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Workers of a Firebrick that end as soon as they have begun.
+/// Detects workers of a Firebrick server that die right after starting.
 fn dying(counters: &Counters) -> Option<String> {
-    (counters.restarts >= DEATHS).then(|| {
+    (counters.restarts >= MOST_RESTARTS).then(|| {
         format!(
-            "its workers die: {} of {} were up, and {} had been replaced",
+            "its workers die: {} of {} ready, {} restarts",
             counters.ready, counters.workers, counters.restarts
         )
     })
@@ -218,13 +218,13 @@ fn dying(counters: &Counters) -> Option<String> {
 fn how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code}"),
-        (None, Some(9)) => "killed; by the kernel when memory runs out".to_owned(),
+        (None, Some(9)) => "killed, possibly by the kernel for lack of memory".to_owned(),
         (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "it is not known how".to_owned(),
+        (None, None) => "unknown status".to_owned(),
     }
 }
 
-/// Lines of a log that hold something, the server's own folder left out of them.
+/// The nonempty lines of a log, without the server's own folder.
 fn clean(log: &str, folder: &Path) -> Vec<String> {
     let folder = format!("{}/", folder.display());
     let clean = |line: &str| -> String {
@@ -234,24 +234,25 @@ fn clean(log: &str, folder: &Path) -> Vec<String> {
     log.lines().map(clean).filter(|line| !line.trim().is_empty()).collect()
 }
 
-/// The last lines.
+/// The last lines of the log.
 fn last(lines: &[String]) -> &[String] {
     &lines[lines.len().saturating_sub(LOG_LINES)..]
 }
 
-/// The line that says most: an exception, else the last one that is neither a server's remark nor part of a backtrace.
+/// The most informative line: an exception, otherwise the last line that is neither a server message nor part of a
+/// backtrace.
 fn reason(lines: &[String]) -> Option<&str> {
-    let said = |line: &&String| !line.starts_with(['[', ' ', '\t', '*', '-']);
-    let exception = lines.iter().rfind(|line| said(line) && line.contains("Error"));
-    exception.or_else(|| lines.iter().rfind(said)).map(String::as_str)
+    let informative = |line: &&String| !line.starts_with(['[', ' ', '\t', '*', '-']);
+    let exception = lines.iter().rfind(|line| informative(line) && line.contains("Error"));
+    exception.or_else(|| lines.iter().rfind(informative)).map(String::as_str)
 }
 
-/// A port that nobody listens on now. Not every server can be given port 0 and asked which one it became.
+/// A free port. Not every server can be told to use port 0 and report the one it got.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Whether a request is answered in time, with whatever status.
+/// Whether the server responds in time, with any status.
 fn answers(port: u16, target: &str, within: Duration) -> bool {
     let ask = || -> io::Result<[u8; 5]> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -262,7 +263,7 @@ fn answers(port: u16, target: &str, within: Duration) -> bool {
         stream.write_all(request.as_bytes())?;
         let mut begin = [0; 5];
         stream.read_exact(&mut begin)?;
-        // Read to the end, so that the server does not take us for a client that went away.
+        // Read to the end, so that the server does not see an aborted connection.
         io::copy(&mut stream.take(16 << 20), &mut io::sink())?;
         Ok(begin)
     };
@@ -274,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_log_is_what_is_shown() {
+    fn the_end_of_the_log_is_shown() {
         let log: String = (0..30).map(|n| format!("line {n} of /tmp/x/7/server.rb\n\n")).collect();
         let all = clean(&log, Path::new("/tmp/x/7"));
         assert_eq!((all.len(), last(&all).len()), (30, LOG_LINES));
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_app_has_the_word() {
+    fn the_error_of_the_app_is_found() {
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let log = lines(
             "[now] firebrick: starting\nconfig.ru:3:in `x': no database (RuntimeError)\n\tfrom a.rb:1\nbye",
@@ -297,20 +298,20 @@ mod tests {
     }
 
     #[test]
-    fn only_http_is_an_answer() {
+    fn only_http_counts_as_a_response() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = std::thread::spawn(move || {
-            for answer in [&b"SSH-2.0\r\n"[..], b"HTTP/1.1 500 Oh\r\n\r\n"] {
+            for response in [&b"SSH-2.0\r\n"[..], b"HTTP/1.1 500 Oh\r\n\r\n"] {
                 let (mut stream, _) = listener.accept().unwrap();
                 let _ = stream.read(&mut [0; 512]).unwrap();
-                stream.write_all(answer).unwrap();
+                stream.write_all(response).unwrap();
             }
         });
-        let patience = Duration::from_secs(10);
-        assert!(!answers(port, "/", patience));
-        assert!(answers(port, "/", patience), "an error is an answer");
+        let timeout = Duration::from_secs(10);
+        assert!(!answers(port, "/", timeout));
+        assert!(answers(port, "/", timeout), "an error is a response");
         server.join().unwrap();
-        assert!(!answers(port, "/", patience));
+        assert!(!answers(port, "/", timeout));
     }
 }

@@ -1,4 +1,4 @@
-//! What is shown while cells are measured: the table as it grows, and on a terminal one line below it that moves.
+//! Output while measuring: the growing table, and on a terminal a progress line below it.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use crate::work::Measured;
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
 const BAR: usize = 24;
 
-/// Where lines go.
+/// Progress output.
 pub(crate) struct Screen {
-    /// The table is printed as it grows.
+    /// Whether the table is printed.
     table: bool,
-    /// The line that moves.
+    /// Whether the progress line is shown.
     line: bool,
-    /// Something stands in it.
+    /// Whether the progress line is on the screen.
     drawn: bool,
     last: Option<Instant>,
     servers: bool,
     began: Instant,
-    /// Share of all work that is done, as the last step said.
+    /// Completed share of all work before this step.
     done: f64,
     share: f64,
     label: String,
 }
 
 impl Screen {
-    /// `quiet`: no line that moves. `silent`: nothing but it. `servers`: there is more than one.
+    /// `quiet`: no progress line. `silent`: no table. `servers`: there is more than one server.
     pub(crate) fn new(quiet: bool, silent: bool, servers: bool) -> Screen {
         let line = !quiet && io::stderr().is_terminal();
         Screen {
@@ -45,7 +45,7 @@ impl Screen {
         }
     }
 
-    /// Lines above the table.
+    /// Prints the lines above the table.
     pub(crate) fn head(&mut self, lines: &[String]) {
         self.began = Instant::now();
         if self.table {
@@ -58,8 +58,8 @@ impl Screen {
         }
     }
 
-    /// A step begins: `label` is what is done; `done` and `share` (0 to 1) say how much of everything is over and how
-    /// much this step is.
+    /// Starts a step: `label` names it; `done` and `share` (0 to 1) are the completed share of all work and the share
+    /// of this step.
     pub(crate) fn step(&mut self, label: String, done: f64, share: f64) {
         self.label = label;
         self.done = done.clamp(0.0, 1.0);
@@ -68,12 +68,12 @@ impl Screen {
         self.last = None;
     }
 
-    /// From now on the step is called so.
+    /// Changes the label of the step.
     pub(crate) fn step_label(&mut self, label: String) {
         self.label = label;
     }
 
-    /// The load of the step goes on: `within` is how much of the step is over.
+    /// Updates the progress line; `within` is the completed share of the step.
     pub(crate) fn progress(&mut self, progress: &Progress, within: f64) {
         if self.last.is_some_and(|last| last.elapsed() < REDRAW_EVERY) {
             return;
@@ -85,7 +85,7 @@ impl Screen {
         self.draw(within.clamp(0.0, 1.0), &format!("{rate}/s{errors}"));
     }
 
-    /// A row of the table.
+    /// Prints a row of the table.
     pub(crate) fn row(&mut self, measured: &Measured) {
         self.clear();
         if self.table {
@@ -95,7 +95,7 @@ impl Screen {
         }
     }
 
-    /// Takes the moving line away.
+    /// Removes the progress line.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");
@@ -126,7 +126,7 @@ fn width() -> usize {
     terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0)).max(20)
 }
 
-/// The time that the rest will take if it goes on like this.
+/// Estimated remaining time.
 fn left(elapsed: Duration, done: f64) -> String {
     if done < 0.02 {
         return String::new();
@@ -148,7 +148,7 @@ fn line(done: f64, label: &str, more: &str, left: &str, width: usize) -> String 
         done * 100.0,
         parts.join("  ")
     );
-    // A line that wraps cannot be drawn over.
+    // A wrapped line could not be overwritten.
     text.chars().take(width.saturating_sub(1)).collect()
 }
 
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_says_how_far_and_never_wraps() {
-        let said = line(0.5, "2x10", "81.2/s", "about 40 s left", 80);
-        assert!(said.contains("############............]  50%  2x10  81.2/s  about 40 s left"), "{said}");
+    fn the_progress_line_never_wraps() {
+        let text = line(0.5, "2x10", "81.2/s", "about 40 s left", 80);
+        assert!(text.contains("############............]  50%  2x10  81.2/s  about 40 s left"), "{text}");
         assert_eq!(line(1.0, "a long label", "", "", 20).chars().count(), 19);
     }
 
     #[test]
-    fn time_left_is_what_the_past_lets_expect() {
+    fn remaining_time_is_extrapolated() {
         assert_eq!(left(Duration::from_secs(10), 0.5), "about 10 s left");
         assert_eq!(left(Duration::from_secs(300), 0.5), "about 5 min left");
         assert_eq!(left(Duration::from_secs(1), 0.0), "");

@@ -1,61 +1,61 @@
-//! Which cell comes next when only those are measured that decide. Pure: cells go in, a step comes out.
+//! Chooses the next cell if only the decisive ones are measured. Pure: cells go in, a step comes out.
 //!
-//! 1. A few short looks tell where the time goes: the smallest shape (a request all for itself), many threads in one
-//!    process (what they wait for each other), a second process (what it costs and whether it runs at all), and a
-//!    large shape (how far all that goes).
-//! 2. From these `planner` predicts all candidates. The best three under the budget are measured in full; what is
-//!    measured improves the prediction of the rest.
-//! 3. The winner is measured once more, so that its figures do not hang on one run.
+//! 1. A few short looks show where the time goes: the smallest shape (a request on its own), many threads in one
+//!    process (contention between threads), a second process (its cost, and whether it runs at all), and a large shape
+//!    (how far it scales).
+//! 2. From these `planner` predicts all candidates. The best three within the budget are measured in full; each
+//!    measurement improves the prediction of the rest.
+//! 3. The winner is measured once more, so that its result does not depend on one run.
 
 use planner::{Budget, Cell, Model, Prediction, Shape, recommend};
 
 /// Cells measured in full before the search ends.
 const VERIFIED: usize = 3;
-/// When predictions go on promising more than measuring finds, the search ends all the same.
+/// Limit of full measurements, if predictions keep exceeding measurements.
 const AT_MOST: usize = 5;
-/// When so many shapes have crashed and none has run, the app does not run at all.
+/// If this many shapes crashed and none ran, the app does not run at all.
 const HOPELESS: usize = 2;
-/// A candidate is worth a measurement when it may reach this share of the best one known.
+/// A candidate is measured if its rate may reach this share of the best known one.
 const WORTH: f64 = 0.97;
 
-/// What is known.
+/// The state of the search.
 #[derive(Debug, Clone)]
-pub(crate) struct Known<'a> {
+pub(crate) struct SearchState<'a> {
     /// All shapes that may be recommended.
     pub(crate) candidates: &'a [Shape],
     /// Users of the load.
     pub(crate) users: u32,
     pub(crate) cores: f64,
     pub(crate) budget: &'a Budget,
-    /// Shapes that a short look was taken at.
+    /// Shapes with a short look.
     pub(crate) looked: &'a [Shape],
-    /// Cells that a recommendation may rest on: measured in full, or crashed.
+    /// Cells that a recommendation may be based on: measured in full, or crashed.
     pub(crate) firm: &'a [Cell],
-    /// All cells, to predict from.
-    pub(crate) telling: &'a [Cell],
+    /// All cells, as input of the prediction.
+    pub(crate) usable: &'a [Cell],
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A short look at a shape, with so many users.
+    /// A short look at a shape, with this many users.
     Look(Shape, u32),
-    /// Measure in full.
+    /// Measure a shape in full.
     Verify(Shape),
-    /// Measure another part of what was measured in full.
+    /// Measure another part of a cell measured in full.
     Confirm(Shape),
 }
 
-impl Known<'_> {
-    /// The next step; `None` when enough is known.
+impl SearchState<'_> {
+    /// The next step; `None` if enough is known.
     pub(crate) fn next(&self) -> Option<Step> {
-        if self.telling.len() >= HOPELESS && self.telling.iter().all(|cell| cell.crashed.is_some()) {
+        if self.usable.len() >= HOPELESS && self.usable.iter().all(|cell| cell.crashed.is_some()) {
             return None;
         }
         self.look().or_else(|| self.verify()).or_else(|| self.confirm())
     }
 
-    /// The looks that are still to be taken.
+    /// The next look, if any.
     fn look(&self) -> Option<Step> {
         let open = |shape: &Shape| !self.looked.contains(shape) && self.may_run(*shape);
         let looks = self.wanted_looks();
@@ -87,11 +87,11 @@ impl Known<'_> {
         looks
     }
 
-    /// What crashed with few processes will crash with more, and so with threads. (`nature` says the same, but fits a
-    /// model for it, which is too dear for each of a hundred shapes.)
+    /// A shape that crashed with some number of processes (or threads) will crash with more. (`profile` implies the
+    /// same, but fits a model, which is too slow for each of a hundred shapes.)
     fn may_run(&self, shape: Shape) -> bool {
         let (crashed, ran): (Vec<&Cell>, Vec<&Cell>) =
-            self.telling.iter().partition(|cell| cell.crashed.is_some());
+            self.usable.iter().partition(|cell| cell.crashed.is_some());
         let below = |of: fn(Shape) -> u32| {
             let from = crashed.iter().map(|cell| of(cell.shape())).min().unwrap_or(u32::MAX);
             let is_line = !ran.is_empty() && ran.iter().all(|cell| of(cell.shape()) < from);
@@ -101,9 +101,9 @@ impl Known<'_> {
         !tried && below(|shape| shape.processes) && below(|shape| shape.threads)
     }
 
-    /// What shapes would do that were not measured in full.
+    /// Predictions for shapes that were not measured in full.
     pub(crate) fn predictions(&self) -> Vec<Prediction> {
-        let Ok(model) = Model::fit(self.telling) else { return Vec::new() };
+        let Ok(model) = Model::fit(self.usable) else { return Vec::new() };
         let open = self.candidates.iter().filter(|shape| !self.is_firm(**shape) && self.may_run(**shape));
         open.map(|shape| model.predict(*shape, self.users)).collect()
     }
@@ -112,7 +112,7 @@ impl Known<'_> {
         self.firm.iter().any(|cell| cell.shape() == shape)
     }
 
-    /// How many were measured in full.
+    /// Number of cells measured in full.
     fn verified(&self) -> usize {
         self.firm.iter().filter(|cell| !self.looked.contains(&cell.shape()) || cell.crashed.is_none()).count()
     }
@@ -126,23 +126,23 @@ impl Known<'_> {
         let best = recommendation.best?;
         let verified = self.verified();
         if !best.measured {
-            // Later on a promise has to be clearly better than what was found.
+            // After the first few, a prediction must be clearly better than what was measured.
             let found = self.firm.iter().map(|cell| cell.rate_per_s).fold(0.0, f64::max);
             let sure = |one: &Prediction| one.shape() == best.shape && one.rate_per_s.low > found;
             let go_on = verified < VERIFIED || (verified < AT_MOST && predictions.iter().any(sure));
-            // Nothing that was measured fits the budget: then even the last promise is looked at.
+            // If nothing measured fits the budget, the last predictions are tried too.
             let needed = verified < AT_MOST && recommend(self.firm, &[], self.budget).best.is_none();
             return (go_on || needed).then_some(Step::Verify(best.shape));
         }
         if verified >= VERIFIED {
             return None;
         }
-        // A rate that is asked for is reached by the best; whatever else could do it costs more.
+        // If a rate is required, the best reaches it with the least memory; others that reach it cost more.
         let wanted = self.budget.rate_per_s.unwrap_or(f64::INFINITY).min(best.rate_per_s);
         let fits = |shape: Shape| recommendation.rejected.iter().all(|rejected| rejected.shape != shape);
         let worth =
             predictions.iter().filter(|one| one.rate_per_s.high >= WORTH * wanted && fits(one.shape()));
-        // The one that is least like those that are known tells most.
+        // The candidate that differs most from the measured ones gives the most information.
         let distant = worth.max_by(|a, b| {
             let key = |one: &&Prediction| (self.distance(one.shape()), one.rate_per_s.value);
             let ((da, ra), (db, rb)) = (key(a), key(b));
@@ -151,17 +151,17 @@ impl Known<'_> {
         Some(Step::Verify(distant.shape()))
     }
 
-    /// How far a shape is from all that were measured in full, in doublings.
+    /// The distance of a shape from the nearest one measured in full, in doublings.
     fn distance(&self, shape: Shape) -> f64 {
         let doublings = |a: u32, b: u32| (f64::from(a.max(1)) / f64::from(b.max(1))).log2().abs();
         let far = |other: Shape| {
             doublings(shape.processes, other.processes) + doublings(shape.threads, other.threads)
         };
-        // Beyond four doublings all are strange.
+        // Beyond four doublings, all count as equally distant.
         self.firm.iter().map(|cell| far(cell.shape())).fold(4.0, f64::min)
     }
 
-    /// No look told anything: the smallest shapes are measured, as long as they may run.
+    /// If no look succeeded: the smallest shapes are measured, as long as they may run.
     fn without_a_model(&self) -> Option<Step> {
         let open = |shape: &&Shape| !self.is_firm(**shape) && self.may_run(**shape);
         let next = self.candidates.iter().filter(open).min_by_key(|shape| shape.slots())?;
@@ -178,7 +178,7 @@ impl Known<'_> {
     }
 }
 
-/// Shapes worth a thought on a machine with so many cores, for so many users at a time.
+/// Candidate shapes for a machine with `cores` CPUs and a number of concurrent users.
 pub(crate) fn candidates(
     processes: Option<&[u32]>,
     threads: Option<&[u32]>,
@@ -186,12 +186,12 @@ pub(crate) fn candidates(
     users: u32,
 ) -> Vec<Shape> {
     let own_processes = || {
-        // What holds the lock without computing wants more processes than CPUs.
+        // An app that holds the GVL without computing needs more processes than CPUs.
         let most = ((2.0 * cores).ceil() as u32).max(16).min(users.max(1));
         steps(&[1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256], most)
     };
     let own_threads = || {
-        // Slots beyond the users stay empty.
+        // Slots beyond the number of users stay empty.
         steps(&[1, 2, 3, 4, 5, 8, 10, 12, 16, 20, 24, 32, 48, 64, 100, 128, 200, 256, 400, 512], users.max(1))
     };
     let processes = processes.map_or_else(own_processes, <[u32]>::to_vec);
@@ -199,7 +199,7 @@ pub(crate) fn candidates(
     processes.iter().flat_map(|p| threads.iter().map(|t| Shape::new(*p, *t))).collect()
 }
 
-/// Up to `most`, and the first step that reaches it.
+/// The steps up to `most`, including the first that reaches it.
 fn steps(all: &[u32], most: u32) -> Vec<u32> {
     let end = all.iter().position(|step| *step >= most).map_or(all.len(), |at| at + 1);
     all[..end].to_vec()
@@ -214,7 +214,7 @@ mod tests {
     const USERS: u32 = 30;
     const CORES: f64 = 2.0;
 
-    /// An app: milliseconds that a request waits, holds the lock, and computes; where it crashes.
+    /// An app: milliseconds that a request waits, holds the lock, and computes; and where it crashes.
     #[derive(Debug, Clone, Copy)]
     struct App {
         wait: f64,
@@ -233,10 +233,11 @@ mod tests {
             let cell =
                 Cell { processes, threads, users, cores: Some(CORES), repeats: parts, ..Cell::default() };
             if processes >= self.crashes_from {
-                return Cell { crashed: Some("no more of us".to_owned()), ..cell };
+                return Cell { crashed: Some("only one process".to_owned()), ..cell };
             }
             let present = f64::from(shape.slots().min(users));
-            // What comes first: all slots wait, all locks are held, all cores are busy; a little lost on the way.
+            // The lowest limit applies: all slots wait, all locks are held, all cores are busy; the transition is
+            // smooth.
             let alone = self.wait + self.lock.max(self.cpu);
             let limits = [present / alone, f64::from(processes) / self.lock, CORES / self.cpu];
             let rate = 1_000.0 * limits.into_iter().map(|limit| limit.powi(-6)).sum::<f64>().powf(-1.0 / 6.0);
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// What the search recommends, and the steps that it took.
+    /// The shape that the search recommends, and its steps.
     fn found(app: App, candidates: &[Shape], budget: &Budget) -> (Option<Shape>, Vec<Step>) {
         let (mut looks, mut verified): (Vec<Cell>, Vec<Cell>) = (Vec::new(), Vec::new());
         let mut steps = Vec::new();
@@ -263,15 +264,15 @@ mod tests {
             let looked: Vec<Shape> = looks.iter().map(Cell::shape).collect();
             let crashed = looks.iter().filter(|cell| cell.crashed.is_some());
             let firm: Vec<Cell> = crashed.chain(&verified).cloned().collect();
-            let telling: Vec<Cell> = looks.iter().chain(&verified).cloned().collect();
-            let known = Known {
+            let usable: Vec<Cell> = looks.iter().chain(&verified).cloned().collect();
+            let known = SearchState {
                 candidates,
                 users: USERS,
                 cores: CORES,
                 budget,
                 looked: &looked,
                 firm: &firm,
-                telling: &telling,
+                usable: &usable,
             };
             let Some(step) = known.next() else {
                 return (recommend(&firm, &[], budget).best.map(|best| best.shape), steps);
@@ -299,7 +300,7 @@ mod tests {
         fits.map(|cell| cell.rate_per_s).fold(0.0, f64::max)
     }
 
-    fn within_a_tenth(app: App, budget: &Budget) {
+    fn assert_within_a_tenth(app: App, budget: &Budget) {
         let candidates = candidates(None, None, CORES, USERS);
         let (shape, steps) = found(app, &candidates, budget);
         let best = best_rate(app, &candidates, budget);
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn few_cells_find_the_best_of_apps_of_all_kinds() {
+    fn few_cells_find_the_best_shape_of_all_kinds_of_apps() {
         let small = Budget { memory_bytes: Some(90_000_000), ..Budget::default() };
         let few = Budget { db_connections: Some(10), ..Budget::default() };
         for app in [
@@ -320,13 +321,13 @@ mod tests {
             app(0.5, 10.0, 0.3),
         ] {
             for budget in [Budget::default(), small, few] {
-                within_a_tenth(app, &budget);
+                assert_within_a_tenth(app, &budget);
             }
         }
     }
 
     #[test]
-    fn what_crashes_is_tried_once() {
+    fn a_crashing_shape_is_tried_once() {
         let app = App { crashes_from: 2, ..app(20.0, 1.0, 1.0) };
         let (shape, steps) = found(app, &candidates(None, None, CORES, USERS), &Budget::default());
         assert_eq!(shape.map(|shape| shape.processes), Some(1));
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_that_never_runs_is_given_up() {
+    fn an_app_that_never_runs_ends_the_search() {
         let app = App { crashes_from: 1, ..app(20.0, 1.0, 1.0) };
         let (shape, steps) = found(app, &candidates(None, None, CORES, USERS), &Budget::default());
         assert_eq!(shape, None);
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_grid_is_searched_with_its_own_shapes() {
+    fn a_given_grid_is_searched() {
         let shapes = candidates(Some(&[1, 2, 10]), Some(&[1, 10, 100]), CORES, USERS);
         assert_eq!(shapes.len(), 9);
         let (shape, steps) = found(app(120.0, 0.5, 0.5), &shapes, &Budget::default());
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn candidates_end_where_users_are_used_up() {
+    fn candidates_are_limited_by_the_users() {
         let shapes = candidates(None, None, 2.0, 30);
         assert!(shapes.contains(&Shape::new(1, 32)) && !shapes.contains(&Shape::new(1, 48)));
         assert!(
@@ -367,10 +368,10 @@ mod tests {
     }
 
     proptest! {
-        // Each case fits a model several times over.
+        // Each case fits a model several times.
         #![proptest_config(ProptestConfig::with_cases(12))]
         #[test]
-        fn the_search_ends_whatever_the_app(wait in 0.1..200.0, lock in 0.1..50.0, share in 0.05..1.0, crashes in 1_u32..12) {
+        fn the_search_ends_for_any_app(wait in 0.1..200.0, lock in 0.1..50.0, share in 0.05..1.0, crashes in 1_u32..12) {
             let app = App { crashes_from: crashes, ..app(wait, lock, lock * share) };
             let candidates = candidates(None, None, CORES, USERS);
             let (shape, _) = found(app, &candidates, &Budget::default());

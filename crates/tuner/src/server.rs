@@ -1,4 +1,4 @@
-//! The servers that an app can be run under, and how each is told its shape: the best configuration that it has for it.
+//! The supported servers, and how each is configured for a shape: with its best configuration.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use planner::Shape;
 use serde::{Deserialize, Serialize};
 
-/// Whose processes and threads are measured.
+/// A server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -18,9 +18,9 @@ pub(crate) enum Kind {
     Passenger,
 }
 
-/// What a server is told.
+/// The parameters of a server's start.
 #[derive(Debug, Clone)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Launch<'a> {
     /// The app's folder.
     pub(crate) dir: &'a Path,
     /// A folder for the server's own files, which is removed afterwards.
@@ -31,7 +31,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Kind {
-    /// The name that people type.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Firebrick => "firebrick",
@@ -49,7 +49,7 @@ impl Kind {
             .find(|kind| kind.name() == word)
     }
 
-    /// Whether it can have this shape at all.
+    /// Whether the server supports this shape.
     pub(crate) fn fits(self, shape: Shape) -> bool {
         match self {
             Kind::Firebrick | Kind::Puma => true,
@@ -58,18 +58,18 @@ impl Kind {
         }
     }
 
-    /// Why it does not.
+    /// Why it supports only some shapes.
     pub(crate) fn limits(self) -> &'static str {
         match self {
             Kind::Firebrick | Kind::Puma => "",
-            Kind::Unicorn => "unicorn has one thread in each process",
-            Kind::Passenger => "passenger (open source) has one thread in each process",
-            Kind::Webrick => "webrick has one process",
+            Kind::Unicorn => "unicorn has one thread per process",
+            Kind::Passenger => "passenger (open source) has one thread per process",
+            Kind::Webrick => "webrick has only one process",
         }
     }
 
-    /// Words that run it and answer its version, in the app's folder; nothing is needed for Firebrick.
-    fn asks_version(self, bundled: bool) -> Vec<String> {
+    /// The command that prints its version, run in the app's folder; empty for Firebrick.
+    fn version_command(self, bundled: bool) -> Vec<String> {
         let words: &[&str] = match self {
             Kind::Firebrick => return Vec::new(),
             Kind::Puma => &["puma", "--version"],
@@ -80,19 +80,19 @@ impl Kind {
         with_bundle(bundled, words.iter().map(|word| (*word).to_owned()).collect())
     }
 
-    /// Its version if it can be run for this app; the reason if not.
+    /// Its version if it can run this app; otherwise the reason.
     pub(crate) fn version(self, dir: &Path) -> Result<String, String> {
-        let words = self.asks_version(has_gemfile(dir));
+        let words = self.version_command(has_gemfile(dir));
         let Some((program, rest)) = words.split_first() else {
             return Ok(env!("CARGO_PKG_VERSION").to_owned());
         };
-        let asked = std::process::Command::new(program)
+        let result = std::process::Command::new(program)
             .args(rest)
             .current_dir(dir)
             .stdin(std::process::Stdio::null())
             .output();
-        let typed = words[..words.len().min(if program == "bundle" { 3 } else { 1 })].join(" ");
-        let output = asked.map_err(|error| format!("`{typed}` cannot be run: {error}"))?;
+        let command = words[..words.len().min(if program == "bundle" { 3 } else { 1 })].join(" ");
+        let output = result.map_err(|error| format!("cannot run `{command}`: {error}"))?;
         let text =
             String::from_utf8_lossy(if output.status.success() { &output.stdout } else { &output.stderr })
                 .into_owned();
@@ -104,27 +104,32 @@ impl Kind {
             Ok(number.unwrap_or(line).trim_start_matches('v').to_owned())
         } else {
             let also = if program == "bundle" {
-                "; the app has a Gemfile, so the server has to be in it"
+                "; the app has a Gemfile, which must contain the server"
             } else {
                 ""
             };
-            Err(format!("`{typed}` says: {line}{also}"))
+            Err(format!("`{command}`: {line}{also}"))
         }
     }
 
-    /// The words that start it with this shape. Files that it needs are written into `place.temp`.
+    /// The command that starts it with this shape. Files that it needs are written to `launch.temp`.
     ///
     /// # Errors
-    /// When such a file cannot be written.
-    pub(crate) fn command(self, program: &Path, shape: Shape, place: &Place<'_>) -> io::Result<Vec<String>> {
+    /// If such a file cannot be written.
+    pub(crate) fn command(
+        self,
+        program: &Path,
+        shape: Shape,
+        launch: &Launch<'_>,
+    ) -> io::Result<Vec<String>> {
         let words = match self {
-            Kind::Firebrick => return Ok(firebrick(program, shape, place)),
-            Kind::Puma => puma(shape, place)?,
-            Kind::Unicorn => unicorn(shape, place)?,
-            Kind::Webrick => webrick(shape, place)?,
-            Kind::Passenger => passenger(shape, place),
+            Kind::Firebrick => return Ok(firebrick(program, shape, launch)),
+            Kind::Puma => puma(shape, launch)?,
+            Kind::Unicorn => unicorn(shape, launch)?,
+            Kind::Webrick => webrick(shape, launch)?,
+            Kind::Passenger => passenger(shape, launch),
         };
-        Ok(with_bundle(has_gemfile(place.dir), words))
+        Ok(with_bundle(has_gemfile(launch.dir), words))
     }
 }
 
@@ -137,66 +142,66 @@ fn with_bundle(bundled: bool, words: Vec<String>) -> Vec<String> {
     before.into_iter().chain(words).collect()
 }
 
-/// The control socket of the Firebrick that runs with `temp`.
+/// The control socket of the Firebrick server with this folder.
 pub(crate) fn control_socket(temp: &Path) -> PathBuf {
     temp.join("control.sock")
 }
 
-fn firebrick(program: &Path, shape: Shape, place: &Place<'_>) -> Vec<String> {
+fn firebrick(program: &Path, shape: Shape, launch: &Launch<'_>) -> Vec<String> {
     let text = |path: PathBuf| path.display().to_string();
     let (processes, threads) = (shape.processes, shape.threads);
-    // What the file of the app says holds, but for what would meet a server that runs already.
+    // The app's own settings apply, except those that would conflict with a running server.
     vec![
         text(program.to_path_buf()),
         "serve".to_owned(),
-        text(place.dir.to_path_buf()),
-        format!("--bind=tcp://127.0.0.1:{}", place.port),
-        format!("--control={}", text(control_socket(place.temp))),
-        format!("--pidfile={}", text(place.temp.join("server.pid"))),
+        text(launch.dir.to_path_buf()),
+        format!("--bind=tcp://127.0.0.1:{}", launch.port),
+        format!("--control={}", text(control_socket(launch.temp))),
+        format!("--pidfile={}", text(launch.temp.join("server.pid"))),
         format!("--workers={processes}"),
         format!("--threads={threads}:{threads}"),
-        format!("--environment={}", place.environment),
-        format!("--worker-boot-timeout={}s", place.boot_seconds),
+        format!("--environment={}", launch.environment),
+        format!("--worker-boot-timeout={}s", launch.boot_seconds),
         "--access-log=off".to_owned(),
         "--error-log=-".to_owned(),
         "--quiet".to_owned(),
     ]
 }
 
-fn written(place: &Place<'_>, name: &str, text: &str) -> io::Result<String> {
-    let path = place.temp.join(name);
+fn write_file(launch: &Launch<'_>, name: &str, text: &str) -> io::Result<String> {
+    let path = launch.temp.join(name);
     fs::write(&path, text)?;
     Ok(path.display().to_string())
 }
 
-/// With one process Puma runs no cluster, which saves it a process; with more it loads the app once.
-fn puma(shape: Shape, place: &Place<'_>) -> io::Result<Vec<String>> {
+/// With one process, Puma runs without a cluster, which saves a process; with more, it preloads the app.
+fn puma(shape: Shape, launch: &Launch<'_>) -> io::Result<Vec<String>> {
     let cluster = if shape.processes == 1 {
         String::new()
     } else {
-        format!("workers {}\npreload_app!\nworker_boot_timeout {}\n", shape.processes, place.boot_seconds)
+        format!("workers {}\npreload_app!\nworker_boot_timeout {}\n", shape.processes, launch.boot_seconds)
     };
     let text = format!(
         "bind 'tcp://127.0.0.1:{}'\nthreads {t}, {t}\nenvironment {}\n{cluster}",
-        place.port,
-        ruby_string(place.environment),
+        launch.port,
+        ruby_string(launch.environment),
         t = shape.threads
     );
-    let file = written(place, "puma.rb", &text)?;
+    let file = write_file(launch, "puma.rb", &text)?;
     Ok(["puma", "--quiet", "-C", &file, "config.ru"].map(str::to_owned).to_vec())
 }
 
-fn unicorn(shape: Shape, place: &Place<'_>) -> io::Result<Vec<String>> {
+fn unicorn(shape: Shape, launch: &Launch<'_>) -> io::Result<Vec<String>> {
     let text = format!(
         "listen '127.0.0.1:{}', backlog: 1024, tcp_nopush: true\nworker_processes {}\npreload_app true\ntimeout 3600\n",
-        place.port, shape.processes
+        launch.port, shape.processes
     );
-    let file = written(place, "unicorn.rb", &text)?;
-    Ok(["unicorn", "-c", &file, "-E", place.environment, "config.ru"].map(str::to_owned).to_vec())
+    let file = write_file(launch, "unicorn.rb", &text)?;
+    Ok(["unicorn", "-c", &file, "-E", launch.environment, "config.ru"].map(str::to_owned).to_vec())
 }
 
-/// Through its Rack handler, without an access log and without asking for names of addresses.
-fn webrick(shape: Shape, place: &Place<'_>) -> io::Result<Vec<String>> {
+/// Through its Rack handler, without access log and reverse lookups.
+fn webrick(shape: Shape, launch: &Launch<'_>) -> io::Result<Vec<String>> {
     let text = format!(
         r#"require "rack"
 require "webrick"
@@ -212,24 +217,24 @@ app, = Rack::Builder.parse_file("config.ru")
 handler.run(app, Host: "127.0.0.1", Port: {}, MaxClients: {}, AccessLog: [], DoNotReverseLookup: true,
                  Logger: WEBrick::Log.new($stderr, WEBrick::BasicLog::WARN))
 "#,
-        place.port, shape.threads
+        launch.port, shape.threads
     );
-    let file = written(place, "webrick.rb", &text)?;
+    let file = write_file(launch, "webrick.rb", &text)?;
     Ok(vec!["ruby".to_owned(), file])
 }
 
-fn passenger(shape: Shape, place: &Place<'_>) -> Vec<String> {
-    let text = |name: &str| place.temp.join(name).display().to_string();
+fn passenger(shape: Shape, launch: &Launch<'_>) -> Vec<String> {
+    let text = |name: &str| launch.temp.join(name).display().to_string();
     let size = shape.processes.to_string();
     vec![
         "passenger".to_owned(),
         "start".to_owned(),
         format!("--address=127.0.0.1"),
-        format!("--port={}", place.port),
-        format!("--environment={}", place.environment),
+        format!("--port={}", launch.port),
+        format!("--environment={}", launch.environment),
         format!("--max-pool-size={size}"),
         format!("--min-instances={size}"),
-        format!("--instance-registry-dir={}", place.temp.display()),
+        format!("--instance-registry-dir={}", launch.temp.display()),
         format!("--log-file={}", text("passenger.log")),
         format!("--pid-file={}", text("passenger.pid")),
         "--max-request-queue-size=0".to_owned(),
@@ -238,7 +243,7 @@ fn passenger(shape: Shape, place: &Place<'_>) -> Vec<String> {
     ]
 }
 
-/// A Ruby literal of any text.
+/// A Ruby string literal.
 fn ruby_string(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
@@ -248,11 +253,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_server_is_told_its_shape() {
+    fn each_server_is_configured_for_its_shape() {
         let temp = tempfile::tempdir().unwrap();
-        let place =
-            Place { dir: temp.path(), temp: temp.path(), port: 4321, environment: "it's", boot_seconds: 60 };
-        let words = |kind: Kind, shape| kind.command(Path::new("/bin/firebrick"), shape, &place).unwrap();
+        let launch =
+            Launch { dir: temp.path(), temp: temp.path(), port: 4321, environment: "it's", boot_seconds: 60 };
+        let words = |kind: Kind, shape| kind.command(Path::new("/bin/firebrick"), shape, &launch).unwrap();
         let file = |name: &str| fs::read_to_string(temp.path().join(name)).unwrap();
         let ours = words(Kind::Firebrick, Shape::new(2, 5));
         for word in ["--workers=2", "--threads=5:5", "--bind=tcp://127.0.0.1:4321"] {
@@ -264,7 +269,7 @@ mod tests {
         );
         assert!(file("puma.rb").contains(r"environment 'it\'s'"));
         words(Kind::Puma, Shape::new(1, 5));
-        assert!(!file("puma.rb").contains("workers"), "one process is no cluster");
+        assert!(!file("puma.rb").contains("workers"), "one process needs no cluster");
         words(Kind::Unicorn, Shape::new(3, 1));
         assert!(file("unicorn.rb").contains("worker_processes 3"));
         words(Kind::Webrick, Shape::new(1, 7));
@@ -276,19 +281,19 @@ mod tests {
     fn an_app_with_a_gemfile_runs_in_its_bundle() {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join("Gemfile"), "").unwrap();
-        let place = Place {
+        let launch = Launch {
             dir: temp.path(),
             temp: temp.path(),
             port: 1,
             environment: "production",
             boot_seconds: 60,
         };
-        let words = Kind::Puma.command(Path::new("x"), Shape::new(1, 1), &place).unwrap();
+        let words = Kind::Puma.command(Path::new("x"), Shape::new(1, 1), &launch).unwrap();
         assert_eq!(words[..3], ["bundle", "exec", "puma"]);
     }
 
     #[test]
-    fn shapes_that_a_server_cannot_have() {
+    fn unsupported_shapes() {
         assert!(Kind::Unicorn.fits(Shape::new(4, 1)) && !Kind::Unicorn.fits(Shape::new(4, 2)));
         assert!(Kind::Webrick.fits(Shape::new(1, 9)) && !Kind::Webrick.fits(Shape::new(2, 1)));
         assert!(Kind::named("puma") == Some(Kind::Puma) && Kind::named("firebrick").is_none());

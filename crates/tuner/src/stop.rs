@@ -1,7 +1,7 @@
-//! Whether somebody wants us to end: Ctrl-C, TERM, or a terminal that was closed.
+//! Stop requests: Ctrl-C, TERM, or a closed terminal.
 //!
-//! The first signal is a wish, looked at between steps; what was measured so far is kept and shown. The second one ends
-//! the process at once; the guard sees to the servers.
+//! The first signal sets a flag, which is checked between steps; the results so far are kept and shown. The second
+//! signal exits at once; the guard stops the servers.
 
 use std::io;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Exit status after the second signal: what shells give for SIGINT.
-const IMPATIENT: i32 = 130;
+/// Exit status after the second signal, as shells use for SIGINT.
+const INTERRUPTED: i32 = 130;
 
-/// A wish to end that can be looked at.
+/// A flag that is set by the first signal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Begins to listen to signals.
+    /// Starts handling signals.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the handlers cannot be installed.
     pub(crate) fn on_signals() -> io::Result<Stop> {
-        let wish = Arc::new(AtomicBool::new(false));
+        let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // In this order: the first signal finds the flag unset and sets it, the second finds it set.
-            flag::register_conditional_shutdown(signal, IMPATIENT, Arc::clone(&wish))?;
-            flag::register(signal, Arc::clone(&wish))?;
+            flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&flag))?;
+            flag::register(signal, Arc::clone(&flag))?;
         }
-        Ok(Stop(wish))
+        Ok(Stop(flag))
     }
 
-    /// Somebody does.
-    pub(crate) fn wanted(&self) -> bool {
+    /// Whether a stop was requested.
+    pub(crate) fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,37 +1,37 @@
-//! What is said under the table, for people: what the app is, what to run and why, what to write where.
+//! The summary below the table: the app's profile, the recommendation with reasons, the configuration to use.
 
 use planner::{Recommendation, Shape};
 
 use crate::table::{figure, size};
 use crate::verdict::{Verdict, lines_for};
 
-/// All paragraphs.
+/// The whole summary.
 pub(crate) fn text(verdict: &Verdict, width: usize) -> String {
     let mut out = String::new();
-    section(&mut out, "Mind", &verdict.remarks, width);
-    section(&mut out, "What the app is", &verdict.nature.words, width);
-    section(&mut out, "The other servers", &verdict.others, width);
+    section(&mut out, "Remarks", &verdict.remarks, width);
+    section(&mut out, "Application profile", &verdict.profile.words, width);
+    section(&mut out, "Other servers", &verdict.others, width);
     out.push_str(&recommended(&verdict.recommendation, verdict.pool.as_deref(), width));
     out
 }
 
-/// The fitted laws of threads and processes, with how far they are to be believed.
+/// The fitted scalability laws of threads and processes, with their quality.
 pub(crate) fn laws(verdict: &Verdict) -> Vec<String> {
-    let nature = &verdict.nature;
-    let laws = [("threads", nature.threads_law), ("processes", nature.processes_law)];
+    let profile = &verdict.profile;
+    let laws = [("threads", profile.threads_law), ("processes", profile.processes_law)];
     laws.into_iter()
         .filter_map(|(what, law)| law.map(|law| (what, law)))
         .map(|(what, law)| {
             let end = match (law.knee(), law.peak()) {
                 (Some(knee), Some(peak)) if peak.is_finite() => format!(
-                    "it hardly grows beyond {knee} and is largest at about {}", figure(peak.round())
+                    "throughput hardly grows beyond {knee} and peaks at about {}", figure(peak.round())
                 ),
-                (Some(knee), _) => format!("it hardly grows beyond {knee}"),
-                (None, _) => "no end of it is in sight".to_owned(),
+                (Some(knee), _) => format!("throughput hardly grows beyond {knee}"),
+                (None, _) => "no limit is visible".to_owned(),
             };
             let percent = |share: f64| format!("{} %", figure(share * 100.0));
             format!(
-                "With more {what}: {end} (Universal Scalability Law: {} requests/s each, {} one at a time, between {} and {} when a point is left out; κ {:.2e}; it explains {:.0} % of {} points).",
+                "With more {what}: {end} (Universal Scalability Law: {} requests/s each, contention {} (between {} and {} with any one point left out), coherency κ {:.2e}; explains {:.0} % of the variance of {} points).",
                 figure(law.lambda), percent(law.sigma), percent(law.sigma_bounds.0), percent(law.sigma_bounds.1), law.kappa, (law.fit * 100.0).max(0.0), law.points
             )
         })
@@ -42,7 +42,7 @@ fn recommended(recommendation: &Recommendation, pool: Option<&str>, width: usize
     let mut out = String::new();
     let Some(best) = &recommendation.best else {
         section(&mut out, "Nothing fits", &recommendation.reasons, width);
-        section(&mut out, "Out of the question", &rejected(recommendation), width);
+        section(&mut out, "Rejected", &rejected(recommendation), width);
         return out;
     };
     let memory = if best.pss_bytes > 0.0 { format!(", {}", size(best.pss_bytes)) } else { String::new() };
@@ -62,11 +62,11 @@ fn recommended(recommendation: &Recommendation, pool: Option<&str>, width: usize
         recommendation.reasons.iter().cloned().chain(pool.map(str::to_owned)).collect();
     section(&mut out, &title, &reasons, width);
     let runners_up: Vec<String> = recommendation.runners_up.iter().map(|one| one.words.clone()).collect();
-    section(&mut out, "Also worth a thought", &runners_up, width);
-    section(&mut out, "Out of the question", &rejected(recommendation), width);
+    section(&mut out, "Alternatives", &runners_up, width);
+    section(&mut out, "Rejected", &rejected(recommendation), width);
     out.push('\n');
-    for (place, lines) in lines_for(best.shape) {
-        out.push_str(&format!("{:<16}", format!("{place}:")));
+    for (file, lines) in lines_for(best.shape) {
+        out.push_str(&format!("{:<16}", format!("{file}:")));
         out.push_str(&lines.replace('\n', &format!("\n{:16}", "")));
         out.push('\n');
     }
@@ -83,22 +83,22 @@ fn in_words(shape: Shape) -> String {
     )
 }
 
-/// The first few of those that do not fit; shapes with the same reason stand together.
+/// The first few rejected shapes, with reasons.
 pub(crate) fn rejected(recommendation: &Recommendation) -> Vec<String> {
     const SHOWN: usize = 4;
-    let mut said: Vec<String> = recommendation
+    let mut lines: Vec<String> = recommendation
         .rejected
         .iter()
         .take(SHOWN)
         .map(|one| {
-            // A crash carries its log, which the table has shown.
+            // The log of a crash was shown in the table.
             format!("{}: {}", one.shape, one.why.lines().next().unwrap_or_default())
         })
         .collect();
     if recommendation.rejected.len() > SHOWN {
-        said.push(format!("and {} more", recommendation.rejected.len() - SHOWN));
+        lines.push(format!("and {} more", recommendation.rejected.len() - SHOWN));
     }
-    said
+    lines
 }
 
 fn section(out: &mut String, title: &str, lines: &[String], width: usize) {
@@ -111,7 +111,7 @@ fn section(out: &mut String, title: &str, lines: &[String], width: usize) {
     }
 }
 
-/// A line of a list, broken at blanks.
+/// An item of a list, wrapped at blanks.
 fn wrapped(text: &str, width: usize) -> String {
     let width = width.clamp(40, 110) - 4;
     let (mut out, mut used) = (String::from("  - "), 0);
@@ -138,18 +138,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lists_are_broken_at_blanks() {
-        let said = wrapped(&"word ".repeat(40), 60);
-        assert!(said.lines().all(|line| line.len() <= 60), "{said}");
-        assert!(said.starts_with("  - word") && said.contains("\n    word"));
+    fn list_items_are_wrapped() {
+        let text = wrapped(&"word ".repeat(40), 60);
+        assert!(text.lines().all(|line| line.len() <= 60), "{text}");
+        assert!(text.starts_with("  - word") && text.contains("\n    word"));
     }
 
     proptest! {
         #[test]
         fn no_word_is_lost(text in "[a-z ]{0,200}", width in 0_usize..200) {
             let words: Vec<&str> = text.split_whitespace().collect();
-            let said = wrapped(&text, width);
-            prop_assert_eq!(said.split_whitespace().skip(1).collect::<Vec<_>>(), words);
+            let text = wrapped(&text, width);
+            prop_assert_eq!(text.split_whitespace().skip(1).collect::<Vec<_>>(), words);
         }
     }
 }

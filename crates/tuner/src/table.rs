@@ -1,10 +1,10 @@
-//! The classic table of processes x threads, line by line.
+//! The table of processes x threads, row by row.
 
-use planner::{Cell, Limit};
+use planner::{Cell, LimitedBy};
 
 use crate::work::Measured;
 
-/// Three significant digits: `1234` as 1,230 would be, without the comma; `0.123`.
+/// Three significant digits, with thousands separators: `1,230`, `0.123`.
 pub(crate) fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -33,17 +33,17 @@ fn thousands(value: f64) -> String {
     if value < 0.0 { format!("-{text}") } else { text }
 }
 
-/// Milliseconds, without their unit.
+/// Milliseconds without unit.
 fn ms(value: f64) -> String {
     if value > 0.0 { figure(value) } else { "-".to_owned() }
 }
 
-/// Mebibytes, without their unit.
+/// Mebibytes without unit.
 pub(crate) fn mebibytes(bytes: u64) -> String {
     if bytes == 0 { "-".to_owned() } else { figure(bytes as f64 / 1_048_576.0) }
 }
 
-/// Bytes with a unit, for sentences.
+/// Bytes with unit.
 pub(crate) fn size(bytes: f64) -> String {
     const KIB: f64 = 1_024.0;
     match bytes.abs() {
@@ -69,7 +69,7 @@ const COLUMNS: [(&str, &str, usize); 11] = [
     ("errors", "", 6),
 ];
 
-/// The first column, when there is more than one server.
+/// Width of the first column, if there is more than one server.
 const SERVER: usize = 10;
 
 /// Two lines: headings and units.
@@ -79,14 +79,14 @@ pub(crate) fn head(servers: bool) -> String {
     format!("{titles}\n{}", units.trim_end())
 }
 
-/// Texts at the right of their columns.
+/// Right-aligned columns.
 fn line<const N: usize>(server: Option<&str>, texts: [String; N]) -> String {
     let columns = texts.iter().zip(COLUMNS).map(|(text, (.., width))| format!("{text:>width$}"));
     let server = server.map(|name| format!("{name:<SERVER$}"));
     server.into_iter().chain(columns).collect::<Vec<_>>().join("  ")
 }
 
-/// A measured cell, or why there is none.
+/// A measured cell, or the reason why there are no results.
 pub(crate) fn row(measured: &Measured, servers: bool) -> String {
     let cell = &measured.cell;
     let name = servers.then_some(measured.server.name());
@@ -125,8 +125,8 @@ fn remarks(measured: &Measured) -> Vec<String> {
         remarks.push(format!("±{:.0} %", spread * 50.0));
     }
     match limited_by {
-        Some(Limit::LoadGenerator) => remarks.push("the load generator was the limit".to_owned()),
-        Some(Limit::Machine) => remarks.push("others used the CPU".to_owned()),
+        Some(LimitedBy::LoadGenerator) => remarks.push("the load generator was the bottleneck".to_owned()),
+        Some(LimitedBy::Machine) => remarks.push("other programs used the CPU".to_owned()),
         None => {}
     }
     remarks
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn three_digits_are_enough() {
-        let said: Vec<String> = [0.0, 0.1234, 1.234, 12.34, 123.4, 1_234.0, 98_765.0].map(figure).to_vec();
-        assert_eq!(said, ["0", "0.123", "1.23", "12.3", "123", "1,230", "98,800"]);
+    fn three_significant_digits() {
+        let texts: Vec<String> = [0.0, 0.1234, 1.234, 12.34, 123.4, 1_234.0, 98_765.0].map(figure).to_vec();
+        assert_eq!(texts, ["0", "0.123", "1.23", "12.3", "123", "1,230", "98,800"]);
         assert_eq!([figure(f64::NAN), size(3.5 * 1_048_576.0), size(12.0)], ["-", "3.50 MiB", "12 bytes"]);
     }
 
     #[test]
-    fn columns_stand_below_their_headings() {
+    fn columns_are_aligned() {
         let cell = Cell {
             processes: 2,
             threads: 10,

@@ -1,33 +1,33 @@
-//! What all cells together say: what the app is, what to run, what to write where. One value that the text, the JSON and
-//! the page are made from.
+//! The evaluation of all cells: the app's profile, the recommendation, the other servers. The text, the JSON and the
+//! HTML report are made from this value.
 
-use planner::{Budget, Cell, Limit, Nature, Recommendation, Shape, nature, recommend};
+use planner::{Budget, Cell, LimitedBy, Profile, Recommendation, Shape, profile, recommend};
 
 use crate::hints::{self, Pool};
 use crate::options::Options;
 use crate::server::Kind;
 use crate::table::figure;
-use crate::work::{Done, Measured};
+use crate::work::{Measured, Results};
 
-/// All that is said in the end.
+/// The evaluation.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
-    pub(crate) nature: Nature,
+    pub(crate) profile: Profile,
     pub(crate) recommendation: Recommendation,
-    /// What to know before believing the figures.
+    /// What to know before trusting the results.
     pub(crate) remarks: Vec<String>,
-    /// How the other servers did.
+    /// Comparison with the other servers.
     pub(crate) others: Vec<String>,
-    /// About the database's connections.
+    /// A remark on database connections.
     pub(crate) pool: Option<String>,
 }
 
-/// Judges what was measured. Nothing is asked here: the same cells give the same verdict.
-pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Done, pool: Option<Pool>) -> Verdict {
+/// Evaluates the results. Pure: the same cells give the same verdict.
+pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: Option<Pool>) -> Verdict {
     let firm = done.firm();
-    let nature = nature(&done.telling());
+    let profile = profile(&done.usable());
     let mut recommendation = recommend(&firm, &done.predictions, budget);
-    // What is only predicted is not recommended when something was measured, unless nothing measured fits.
+    // If something was measured, predictions are recommended only if nothing measured fits.
     if recommendation.best.as_ref().is_some_and(|best| !best.measured) {
         let measured = recommend(&firm, &[], budget);
         if measured.best.is_some() {
@@ -39,13 +39,13 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Done, pool: Opt
         remarks: remarks(options, done),
         others: others(done),
         pool: best.and_then(|shape| hints::about_pool(pool, shape)),
-        nature,
+        profile,
         recommendation,
     }
 }
 
-fn remarks(options: &Options, done: &Done) -> Vec<String> {
-    let mut said = Vec::new();
+fn remarks(options: &Options, done: &Results) -> Vec<String> {
+    let mut remarks = Vec::new();
     let firm: Vec<&Measured> = done.measured.iter().filter(|one| !one.look).collect();
     let shapes = |of: &dyn Fn(&Measured) -> bool| -> String {
         let names: Vec<String> =
@@ -53,19 +53,19 @@ fn remarks(options: &Options, done: &Done) -> Vec<String> {
         names.join(", ")
     };
     if done.stopped {
-        said.push("It was ended early: this is what had been measured until then.".to_owned());
+        remarks.push("Stopped early: these are the results so far.".to_owned());
     }
-    let load = shapes(&|one| one.cell.limited_by == Some(Limit::LoadGenerator));
+    let load = shapes(&|one| one.cell.limited_by == Some(LimitedBy::LoadGenerator));
     if !load.is_empty() {
-        said.push(format!("With {load} the load generator was the limit: the server can do more than the table says. Let it be loaded from another machine, with `firebrick bench`."));
+        remarks.push(format!("With {load} the load generator was the bottleneck: the server can do more than the table shows. Load it from another machine, with `firebrick bench`."));
     }
-    let machine = shapes(&|one| one.cell.limited_by == Some(Limit::Machine));
+    let machine = shapes(&|one| one.cell.limited_by == Some(LimitedBy::Machine));
     if !machine.is_empty() {
-        said.push(format!("While {machine} ran, other programs used much of the CPU: these figures are too low. Measure again when the machine is quiet."));
+        remarks.push(format!("While {machine} ran, other programs used much of the CPU: these results are too low. Measure again when the machine is idle."));
     }
     let spread = shapes(&|one| one.cell.spread > one.wanted_spread);
     if !spread.is_empty() {
-        said.push(format!("The parts of {spread} still differ by more than {:.0} % after {} repeats; differences between cells that are smaller than that mean nothing.", options.shapes.spread * 100.0, options.shapes.repeats));
+        remarks.push(format!("The parts of {spread} still differ by more than {:.0} % after {} repeats; smaller differences between cells are not significant.", options.shapes.spread * 100.0, options.shapes.repeats));
     }
     let wrong: (u64, u64) = firm.iter().fold((0, 0), |(wrong, all), one| {
         (wrong + one.cell.errors, all + one.cell.errors + one.cell.requests)
@@ -73,19 +73,19 @@ fn remarks(options: &Options, done: &Done) -> Vec<String> {
     if wrong.0 > 0 {
         let text = firm.iter().filter(|one| one.cell.errors > 0).find_map(|one| one.error_text.clone());
         let most = text.map(|text| format!(", mostly: {text}")).unwrap_or_default();
-        said.push(format!(
-            "{} of {} requests failed{most}. Failed requests are in no figure but the last column.",
+        remarks.push(format!(
+            "{} of {} requests failed{most}. Failed requests count only in the last column.",
             wrong.0, wrong.1
         ));
     }
     if firm.iter().any(|one| one.redirects) {
-        said.push("Some answers are redirects, so what they lead to was not measured. If the app wants HTTPS, add --header 'X-Forwarded-Proto: https'; if it wants a login, add a session's cookie; else name another --path.".to_owned());
+        remarks.push("Some responses are redirects, whose targets were not measured. If the app requires HTTPS, add --header 'X-Forwarded-Proto: https'; if it requires a login, add a session cookie; otherwise use another --path.".to_owned());
     }
-    said
+    remarks
 }
 
-/// Each other server beside Firebrick: the best cell of each.
-fn others(done: &Done) -> Vec<String> {
+/// The best cell of each other server, compared with Firebrick's.
+fn others(done: &Results) -> Vec<String> {
     let best = |kind: Kind| {
         let cells =
             done.measured.iter().filter(|one| one.server == kind && !one.look && one.cell.crashed.is_none());
@@ -95,11 +95,11 @@ fn others(done: &Done) -> Vec<String> {
     [Kind::Puma, Kind::Unicorn, Kind::Webrick, Kind::Passenger]
         .into_iter()
         .filter_map(|kind| best(kind).map(|cell| (kind, cell)))
-        .map(|(kind, cell)| beside(kind, &cell, &ours))
+        .map(|(kind, cell)| compare(kind, &cell, &ours))
         .collect()
 }
 
-fn beside(kind: Kind, cell: &Cell, ours: &Cell) -> String {
+fn compare(kind: Kind, cell: &Cell, ours: &Cell) -> String {
     let memory = match (cell.pss_bytes, ours.pss_bytes) {
         (0, _) | (_, 0) => String::new(),
         (theirs, own) => format!(
@@ -110,7 +110,7 @@ fn beside(kind: Kind, cell: &Cell, ours: &Cell) -> String {
     };
     let cpu = match (cell.cpu_per_request_ms(), ours.cpu_per_request_ms()) {
         (Some(theirs), Some(own)) => {
-            format!(", {} ms of CPU for each (firebrick: {} ms)", figure(theirs), figure(own))
+            format!(", {} ms of CPU per request (firebrick: {} ms)", figure(theirs), figure(own))
         }
         _ => String::new(),
     };
@@ -124,7 +124,7 @@ fn beside(kind: Kind, cell: &Cell, ours: &Cell) -> String {
     )
 }
 
-/// Lines to be copied: what file or place, and its lines.
+/// The configuration for a shape, as files (or the environment) and their lines.
 pub(crate) fn lines_for(shape: Shape) -> [(&'static str, String); 3] {
     let Shape { processes, threads } = shape;
     let puma = match processes {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_those_of_each_place() {
+    fn lines_of_each_file() {
         let [firebrick, puma, environment] = lines_for(Shape::new(2, 5));
         assert_eq!(firebrick.1, "workers = 2\nthreads = 5");
         assert_eq!(puma.1, "workers 2\nthreads 5, 5\npreload_app!");

@@ -1,21 +1,21 @@
-//! The work itself: cell after cell, the servers in turn within each, until all are measured or enough is known.
+//! The measurements: cell after cell, alternating between the servers, until all are measured or enough is known.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use planner::{Cell, Model, Prediction, Shape};
 
-use crate::asked::Portion;
-use crate::cell::{Effort, Gathered, figures, undisturbed, visit};
+use crate::cell::{CellResult, Effort, figures, undisturbed, visit};
 use crate::options::{Amount, Options};
-use crate::running::{Failed, Ground};
+use crate::running::{Context, Failure};
 use crate::screen::Screen;
-use crate::search::{Known, Step, candidates};
+use crate::search::{SearchState, Step, candidates};
 use crate::server::Kind;
+use crate::workload::Portion;
 
-/// A short look takes no longer than this, apart from the last answers.
+/// Time limit of a short look, apart from the last responses.
 const LOOK_AT_MOST: Duration = Duration::from_millis(2_500);
-/// Parts of the work in auto, for the progress bar: a look, a cell, and how many of each there are mostly.
+/// Typical shares of a look and a cell in an automatic search, for the progress bar.
 const LOOK_SHARE: f64 = 0.07;
 const CELL_SHARE: f64 = 0.18;
 
@@ -24,51 +24,51 @@ const CELL_SHARE: f64 = 0.18;
 pub(crate) struct Measured {
     pub(crate) server: Kind,
     pub(crate) cell: Cell,
-    /// Measured only so far that it can be predicted from.
+    /// A short look, only for the prediction.
     pub(crate) look: bool,
-    /// The spread that was good enough.
+    /// The accepted spread.
     pub(crate) wanted_spread: f64,
-    /// The same as far as it can be told without what others did to the machine.
+    /// The cell corrected for the load of other programs.
     pub(crate) undisturbed: Cell,
     /// The most frequent error.
     pub(crate) error_text: Option<String>,
-    /// Whether answers lead elsewhere.
+    /// Whether some responses were redirects.
     pub(crate) redirects: bool,
 }
 
-/// What was done.
+/// The results.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
-    /// In the order in which it was measured; one entry for each server and shape, and for each look.
+pub(crate) struct Results {
+    /// In the order of measurement; one entry for each server and shape, and for each look.
     pub(crate) measured: Vec<Measured>,
-    /// What shapes would do that were not measured.
+    /// Predictions for the shapes that were not measured.
     pub(crate) predictions: Vec<Prediction>,
-    /// Somebody wanted us to end.
+    /// The user stopped the measurements.
     pub(crate) stopped: bool,
     pub(crate) seconds: f64,
-    /// Shapes that were to be judged.
+    /// Number of shapes considered.
     pub(crate) candidates: usize,
 }
 
-impl Done {
-    /// Cells of Firebrick that a recommendation may rest on: those measured in full, and those that failed.
+impl Results {
+    /// Firebrick's cells that a recommendation may be based on: measured in full, or crashed.
     pub(crate) fn firm(&self) -> Vec<Cell> {
         let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
         let firm = ours.filter(|one| !one.look || one.cell.crashed.is_some());
-        telling(firm.map(|one| one.cell.clone()).collect())
+        usable(firm.map(|one| one.cell.clone()).collect())
     }
 
-    /// All cells of Firebrick, to predict and diagnose from.
-    pub(crate) fn telling(&self) -> Vec<Cell> {
+    /// All of Firebrick's cells, as input of prediction and diagnosis.
+    pub(crate) fn usable(&self) -> Vec<Cell> {
         let ours = self.measured.iter().filter(|one| one.server == Kind::Firebrick);
-        telling(ours.map(|one| one.undisturbed.clone()).collect())
+        usable(ours.map(|one| one.undisturbed.clone()).collect())
     }
 }
 
-/// Cells to predict and diagnose from. When others used the CPU most of the time there is nothing better than what was
-/// measured: then all of it counts.
-fn telling(mut cells: Vec<Cell>) -> Vec<Cell> {
-    let tells = cells.iter().filter(|cell| cell.tells()).count();
+/// The cells for prediction and diagnosis. If other programs disturbed most of them, all are used, because there is
+/// nothing better.
+fn usable(mut cells: Vec<Cell>) -> Vec<Cell> {
+    let tells = cells.iter().filter(|cell| cell.is_valid()).count();
     let ran = cells.iter().filter(|cell| cell.crashed.is_none()).count();
     if tells * 2 < ran {
         cells.iter_mut().for_each(|cell| cell.limited_by = None);
@@ -76,40 +76,40 @@ fn telling(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// Measures what the options ask for.
-pub(crate) fn work(ground: &Ground<'_>, kinds: &[Kind], screen: &mut Screen) -> Done {
+/// Measures what the options request.
+pub(crate) fn work(context: &Context<'_>, kinds: &[Kind], screen: &mut Screen) -> Results {
     let began = Instant::now();
-    let mut work = Work { ground, kinds, screen, gathered: HashMap::new(), done: Done::default() };
-    match work.options().shapes.grid().filter(|_| !work.options().shapes.few) {
-        Some(shapes) => work.grid(&shapes),
-        None => work.few(),
+    let mut session = Session { context, kinds, screen, gathered: HashMap::new(), done: Results::default() };
+    match session.options().shapes.grid().filter(|_| !session.options().shapes.few) {
+        Some(shapes) => session.grid(&shapes),
+        None => session.few(),
     }
-    work.done.stopped = ground.stop.wanted();
-    work.done.seconds = began.elapsed().as_secs_f64();
-    work.done
+    session.done.stopped = context.stop.requested();
+    session.done.seconds = began.elapsed().as_secs_f64();
+    session.done
 }
 
-struct Work<'a, 'b> {
-    ground: &'a Ground<'b>,
+struct Session<'a, 'b> {
+    context: &'a Context<'b>,
     kinds: &'a [Kind],
     screen: &'a mut Screen,
-    gathered: HashMap<(Kind, Shape), Gathered>,
-    done: Done,
+    gathered: HashMap<(Kind, Shape), CellResult>,
+    done: Results,
 }
 
-impl Work<'_, '_> {
+impl Session<'_, '_> {
     fn options(&self) -> &Options {
-        self.ground.options
+        self.context.options
     }
 
     fn users(&self) -> u32 {
-        match self.options().asking.open {
+        match self.options().load.open {
             Some(_) => 0,
-            None => u32::try_from(self.options().asking.users).unwrap_or(u32::MAX),
+            None => u32::try_from(self.options().load.users).unwrap_or(u32::MAX),
         }
     }
 
-    /// Every cell of the table.
+    /// Measures every cell of the table.
     fn grid(&mut self, shapes: &[Shape]) {
         self.done.candidates = shapes.len();
         let effort = whole(self.options());
@@ -121,17 +121,17 @@ impl Work<'_, '_> {
             let (done, share) =
                 if at == 0 { (0.0, 1.0 / shapes.len() as f64) } else { (passed / all, ahead[0] / all) };
             self.cell(*shape, &effort, false, done, share);
-            if self.ground.stop.wanted() {
+            if self.context.stop.requested() {
                 return;
             }
         }
     }
 
-    /// Seconds that shapes will take: by the model if there is one, else as long as those before.
+    /// Seconds that the shapes will take: by the model if there is one, otherwise as long as the mean so far.
     fn expected(&self, shapes: &[Shape], mean: f64) -> Vec<f64> {
         let servers = self.kinds.len() as f64;
-        let model = Model::fit(&self.done.telling()).ok();
-        let requests = match self.options().asking.amount {
+        let model = Model::fit(&self.done.usable()).ok();
+        let requests = match self.options().load.amount {
             Amount::Requests(requests) => requests as f64,
             Amount::Time(_) => return vec![mean.max(0.1); shapes.len()],
         };
@@ -144,27 +144,27 @@ impl Work<'_, '_> {
         shapes.iter().map(of).collect()
     }
 
-    /// Only those that decide.
+    /// Measures only the decisive cells.
     fn few(&mut self) {
-        let options = self.ground.options;
-        let cores = self.ground.cpus.server;
+        let options = self.context.options;
+        let cores = self.context.cpus.server;
         let shapes = &options.shapes;
         let users = self.users();
         let candidates = candidates(shapes.processes.as_deref(), shapes.threads.as_deref(), cores, users);
         self.done.candidates = candidates.len();
         let mut done = 0.0;
         loop {
-            let (looked, firm, telling) = (self.looked(), self.done.firm(), self.done.telling());
-            let known = Known {
+            let (looked, firm, usable) = (self.looked(), self.done.firm(), self.done.usable());
+            let known = SearchState {
                 candidates: &candidates,
                 users,
                 cores,
                 budget: &options.budget,
                 looked: &looked,
                 firm: &firm,
-                telling: &telling,
+                usable: &usable,
             };
-            let step = known.next().filter(|_| !self.ground.stop.wanted());
+            let step = known.next().filter(|_| !self.context.stop.requested());
             let Some(step) = step else {
                 self.done.predictions = known.predictions();
                 return;
@@ -186,36 +186,36 @@ impl Work<'_, '_> {
                     CELL_SHARE
                 }
             };
-            // More cells than usual: what is left is divided.
+            // More cells than usual: shrink the shares.
             done += share.min((1.0 - done) / 2.0);
         }
     }
 
-    /// Shapes that a short look was taken at.
+    /// Shapes with a short look.
     fn looked(&self) -> Vec<Shape> {
         self.done.measured.iter().filter(|one| one.look).map(|one| one.cell.shape()).collect()
     }
 
-    /// One shape under each server, A B A B.
+    /// Measures one shape with each server, alternating.
     fn cell(&mut self, shape: Shape, effort: &Effort, is_look: bool, done: f64, share: f64) {
         let kinds: Vec<Kind> = if is_look { vec![Kind::Firebrick] } else { self.kinds.to_vec() };
         let kinds: Vec<Kind> = kinds.into_iter().filter(|kind| kind.fits(shape)).collect();
-        let mut gathered: Vec<(Kind, Gathered)> = kinds
+        let mut gathered: Vec<(Kind, CellResult)> = kinds
             .iter()
             .map(|kind| {
                 (
                     *kind,
                     if is_look {
-                        Gathered::default()
+                        CellResult::default()
                     } else {
                         self.gathered.remove(&(*kind, shape)).unwrap_or_default()
                     },
                 )
             })
             .collect();
-        // Alone, a server can stay up for all parts.
+        // A single server can stay up for all parts.
         let parts_at_once = if kinds.len() > 1 { 1 } else { effort.most };
-        while gathered.iter().any(|(_, one)| one.wants_more(effort)) && !self.ground.stop.wanted() {
+        while gathered.iter().any(|(_, one)| one.wants_more(effort)) && !self.context.stop.requested() {
             for (kind, one) in &mut gathered {
                 if one.wants_more(effort) {
                     self.part(*kind, shape, effort, parts_at_once, one, (done, share));
@@ -236,7 +236,7 @@ impl Work<'_, '_> {
         shape: Shape,
         effort: &Effort,
         parts: u32,
-        gathered: &mut Gathered,
+        gathered: &mut CellResult,
         bar: (f64, f64),
     ) {
         let name = if self.kinds.len() > 1 { format!("{} ", kind.name()) } else { String::new() };
@@ -246,8 +246,8 @@ impl Work<'_, '_> {
         screen.step_label(format!("{name}{shape}"));
         let before = gathered.slices.len() as f64;
         let (mut runs, mut last) = (0.0, 0.0);
-        visit(self.ground, kind, shape, effort, parts, gathered, &mut |progress| {
-            // A run that begins again is the next part; the first is the warm-up.
+        visit(self.context, kind, shape, effort, parts, gathered, &mut |progress| {
+            // Progress that restarts belongs to the next part; the first is the warm-up.
             if progress.done < last {
                 runs += 1.0;
             }
@@ -256,15 +256,15 @@ impl Work<'_, '_> {
         });
     }
 
-    fn keep(&mut self, kind: Kind, shape: Shape, effort: &Effort, is_look: bool, gathered: &Gathered) {
+    fn keep(&mut self, kind: Kind, shape: Shape, effort: &Effort, is_look: bool, gathered: &CellResult) {
         if gathered.slices.is_empty()
-            && gathered.failed.as_ref().is_none_or(|failed| *failed == Failed::Stopped)
+            && gathered.failed.as_ref().is_none_or(|failed| *failed == Failure::Stopped)
         {
             return;
         }
         let users =
             if self.users() == 0 { 0 } else { u32::try_from(effort.portion.users).unwrap_or(u32::MAX) };
-        let cell = figures(gathered, shape, users, self.ground.cpus.server);
+        let cell = figures(gathered, shape, users, self.context.cpus.server);
         let measured = Measured {
             server: kind,
             undisturbed: undisturbed(&cell, gathered.slices.iter().map(|slice| slice.starved_seconds).sum()),
@@ -285,25 +285,25 @@ impl Work<'_, '_> {
     }
 }
 
-/// A cell of the table, in two parts at least.
+/// A full measurement of a cell, in at least two parts.
 fn whole(options: &Options) -> Effort {
-    let asking = &options.asking;
-    let amount = match asking.amount {
+    let load = &options.load;
+    let amount = match load.amount {
         Amount::Requests(requests) => Amount::Requests(requests.div_ceil(2)),
         Amount::Time(time) => Amount::Time(time / 2),
     };
     Effort {
-        portion: Portion { users: asking.users, amount, at_most: None },
+        portion: Portion { users: load.users, amount, at_most: None },
         parts: 2,
         most: options.shapes.repeats.max(2),
         spread: options.shapes.spread,
-        warm_up: asking.warm_up,
+        warm_up: load.warm_up,
     }
 }
 
 /// A short look.
 fn look(options: &Options, shape: Shape, users: u32) -> Effort {
-    let amount = match options.asking.amount {
+    let amount = match options.load.amount {
         Amount::Requests(requests) => {
             Amount::Requests((requests / 10).max(2 * u64::from(users)).clamp(10, requests.max(10)))
         }
@@ -321,14 +321,14 @@ fn look(options: &Options, shape: Shape, users: u32) -> Effort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use planner::Limit;
+    use planner::LimitedBy;
 
     #[test]
-    fn cells_count_when_there_are_no_better_ones() {
+    fn disturbed_cells_are_used_if_there_are_no_better_ones() {
         let cell = |limited_by| Cell { rate_per_s: 1.0, limited_by, ..Cell::default() };
-        let noisy = telling(vec![cell(Some(Limit::Machine)), cell(Some(Limit::Machine)), cell(None)]);
-        assert!(noisy.iter().all(Cell::tells));
-        let calm = telling(vec![cell(Some(Limit::Machine)), cell(None), cell(None)]);
-        assert_eq!(calm.iter().filter(|cell| cell.tells()).count(), 2);
+        let noisy = usable(vec![cell(Some(LimitedBy::Machine)), cell(Some(LimitedBy::Machine)), cell(None)]);
+        assert!(noisy.iter().all(Cell::is_valid));
+        let calm = usable(vec![cell(Some(LimitedBy::Machine)), cell(None), cell(None)]);
+        assert_eq!(calm.iter().filter(|cell| cell.is_valid()).count(), 2);
     }
 }

@@ -7,7 +7,7 @@ pub const HEADER: usize = 12;
 /// Largest payload in bytes: a response head at its limit and a full inline body fit.
 pub const MAX_PAYLOAD: usize = (1 << 20) + (64 << 10);
 
-/// Frame flags; which of them a kind may carry is said in `docs/wire.md`.
+/// Frame flags; `docs/wire.md` lists which of them a kind may carry.
 pub mod flag {
     /// The whole response is in this frame (RESPONSE).
     pub const END: u8 = 0x01;
@@ -33,6 +33,8 @@ pub enum Kind {
     Drain = 0x04,
     /// Front to worker: the client's socket for the bytes that were offered, or none.
     Lend = 0x05,
+    /// Front to worker: requests that follow are to be served again.
+    Resume = 0x06,
     /// Worker to front: head of the final response, perhaps all of it.
     Response = 0x81,
     /// Worker to front: body bytes.
@@ -47,14 +49,18 @@ pub enum Kind {
     File = 0x86,
     /// Worker to front: the worker can take requests.
     Ready = 0x87,
-    /// Worker to front: the worker wants to stop.
+    /// Worker to front: a signal told the worker to stop.
     Stopping = 0x88,
     /// Worker to front: the next bytes of the body are in the worker's memory.
     Offer = 0x89,
-    /// Worker to front: so many of the offered bytes were written to the lent socket.
+    /// Worker to front: how many of the offered bytes were written to the lent socket.
     Taken = 0x8A,
-    /// Worker to front: where in the app the threads are that serve requests.
+    /// Worker to front: backtraces of the threads that serve requests.
     Traces = 0x8B,
+    /// Worker to front: requests of this link that have not been taken up, and will not be.
+    Returned = 0x8C,
+    /// Worker to front: RESUME has been read.
+    Resumed = 0x8D,
 }
 
 impl Kind {
@@ -65,6 +71,7 @@ impl Kind {
             0x03 => Kind::Abort,
             0x04 => Kind::Drain,
             0x05 => Kind::Lend,
+            0x06 => Kind::Resume,
             0x81 => Kind::Response,
             0x82 => Kind::Body,
             0x83 => Kind::End,
@@ -76,6 +83,8 @@ impl Kind {
             0x89 => Kind::Offer,
             0x8A => Kind::Taken,
             0x8B => Kind::Traces,
+            0x8C => Kind::Returned,
+            0x8D => Kind::Resumed,
             _ => return None,
         })
     }
@@ -183,7 +192,7 @@ pub fn u32_payload(payload: &[u8]) -> Result<u32, Malformed> {
     payload.try_into().map(u32::from_le_bytes).map_err(|_| Malformed("payload is not one u32"))
 }
 
-/// The u64 payload of an OFFER or TAKEN frame.
+/// The u64 payload of an OFFER, TAKEN or RETURNED frame.
 ///
 /// # Errors
 /// The payload is not eight bytes.

@@ -1,4 +1,4 @@
-//! The REQUEST payload: everything a Rack env is made of, in the order in which the worker needs it.
+//! The REQUEST payload: everything that a Rack env needs, in the order in which the worker needs it.
 
 use crate::{Malformed, cursor::Cursor, frame, frame::Kind, names};
 
@@ -18,7 +18,7 @@ pub enum Body<'a> {
 pub enum Put {
     /// There is none.
     None,
-    /// The caller sends so many bytes right behind what the encoder has written: they are the end of the frame.
+    /// The caller sends this many bytes right after the encoder's output, as the end of the frame.
     Behind(usize),
     /// Into the descriptor that travels with the frame; the length in bytes.
     Descriptor(u64),

@@ -14,16 +14,21 @@ pub const THREADS: usize = 16;
 const BUSY: u64 = 1 << 63;
 
 /// Bytes for each link.
-pub const LINK: usize = 8;
+pub const LINK: usize = 16;
 
 /// Size in bytes of the slot of a worker with `threads` threads and `links` links.
 pub const fn slot_len(threads: usize, links: usize) -> usize {
     (HEADER + THREAD * threads + LINK * links).next_multiple_of(64)
 }
 
-/// Offset of what has been taken up from link `link`, in the slot of a worker with `threads` threads.
+/// Offset of the number of requests taken up from link `link`, in the slot of a worker with `threads` threads.
 pub const fn link_at(threads: usize, link: usize) -> usize {
     HEADER + THREAD * threads + LINK * link
+}
+
+/// Offset of the number of requests of link `link` that the front has withdrawn. The only word that the front writes.
+pub const fn withdrawn_at(threads: usize, link: usize) -> usize {
+    link_at(threads, link) + 8
 }
 
 /// Offset of thread `t` in its slot.
@@ -125,6 +130,8 @@ mod tests {
         bytes[at..at + 8].copy_from_slice(&4u64.to_le_bytes());
         let slot = Slot::read(&bytes, 3, 2);
         assert_eq!(slot.taken, [0, 4]);
+        assert_eq!(withdrawn_at(3, 1), link_at(3, 1) + 8);
+        assert!(withdrawn_at(3, 1) + 8 <= slot_len(3, 2));
         assert_eq!(slot.requests, 9);
         assert_eq!(slot.busy, [Busy { thread: 2, serving: Serving { link: 1, id: 5 }, since_us: 77 }]);
     }

@@ -19,7 +19,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// As they travel. What is known and too large is the largest that can be said.
+    /// As they travel. A measured value that is too large is cut to the largest that can be encoded.
     #[inline]
     pub fn to_bytes(self) -> [u8; LEN] {
         let known = |us: Option<u32>| us.map_or(UNKNOWN, |us| us.min(UNKNOWN - 1));

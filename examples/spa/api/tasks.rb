@@ -9,10 +9,10 @@
 
 require "json"
 
-# The app: finds out what is asked and answers it.
+# The app: routes requests and keeps the tasks.
 class Tasks
-  LONGEST_BODY = 16 * 1024
-  LONGEST_TITLE = 120
+  MAX_BODY = 16 * 1024
+  MAX_TITLE = 120
   KEPT = 200
 
   FIRST = [
@@ -43,17 +43,17 @@ class Tasks
 
   def all(method, env)
     case method
-    when "GET", "HEAD" then answer(200, @lock.synchronize { @tasks })
+    when "GET", "HEAD" then json(200, @lock.synchronize { @tasks })
     when "POST" then create(sent(env))
-    else fault(405, "this cannot be done here", "allow" => "GET, HEAD, POST")
+    else error(405, "method not allowed", "allow" => "GET, HEAD, POST")
     end
   end
 
   def one(method, id, env)
     case method
-    when "GET", "HEAD" then answer_one(find(id))
-    when "PATCH" then answer_one(change(id, sent(env)))
-    else fault(405, "this cannot be done here", "allow" => "GET, HEAD, PATCH")
+    when "GET", "HEAD" then json_or_missing(find(id))
+    when "PATCH" then json_or_missing(change(id, sent(env)))
+    else error(405, "method not allowed", "allow" => "GET, HEAD, PATCH")
     end
   end
 
@@ -61,18 +61,18 @@ class Tasks
 
   def create(wanted)
     title = wanted["title"]
-    return fault(422, "a task needs a title") unless title.is_a?(String) && !title.strip.empty?
-    return fault(422, "a title has at most #{LONGEST_TITLE} characters") if title.size > LONGEST_TITLE
+    return error(422, "a task needs a title") unless title.is_a?(String) && !title.strip.empty?
+    return error(422, "a title has at most #{MAX_TITLE} characters") if title.size > MAX_TITLE
 
     task = { "title" => title.strip, "note" => "", "done" => false }
     @lock.synchronize do
       task = { "id" => @last += 1, **task }
       @tasks = [*@tasks, task].last(KEPT)
     end
-    answer(201, task)
+    json(201, task)
   end
 
-  # The list and its tasks are replaced, never changed: another thread may be writing them out.
+  # The list and its tasks are replaced, never mutated: another thread may be serializing them.
   def change(id, wanted)
     done = wanted["done"] == true
     @lock.synchronize do
@@ -81,21 +81,21 @@ class Tasks
     end
   end
 
-  # The JSON object of a request; empty when there is none.
+  # The JSON object in a request's body; empty if there is none.
   def sent(env)
-    given = JSON.parse(env["rack.input"]&.read(LONGEST_BODY).to_s)
+    given = JSON.parse(env["rack.input"]&.read(MAX_BODY).to_s)
     given.is_a?(Hash) ? given : {}
   rescue JSON::ParserError, EncodingError
     {}
   end
 
-  def answer_one(task) = task ? answer(200, task) : missing
+  def json_or_missing(task) = task ? json(200, task) : missing
 
-  def missing = fault(404, "there is no such task")
+  def missing = error(404, "there is no such task")
 
-  def fault(status, message, headers = {}) = answer(status, { "error" => message }, headers)
+  def error(status, message, headers = {}) = json(status, { "error" => message }, headers)
 
-  def answer(status, data, headers = {})
+  def json(status, data, headers = {})
     [status, { "content-type" => "application/json" }.merge(headers), [JSON.generate(data), "\n"]]
   end
 end

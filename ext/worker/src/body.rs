@@ -1,16 +1,19 @@
-//! The body of a response, in all the shapes that Rack knows.
+//! The body of a response, in all forms that Rack allows.
 //!
 //! Contract:
 //! 1. A body that is known at once and small travels in the RESPONSE frame; a large one straight from the
-//!    app's memory if the front agrees ([`loan`]), otherwise as a nameless file.
-//! 2. What `each` yields is sent when it is yielded, for nobody knows how long the next chunk will take; but a
-//!    response that says its length, or could be an array, ends soon and is gathered.
+//!    app's memory if the front agrees ([`loan`]). What the client does not take at once waits in memory up to
+//!    `response_memory`, in a file up to `response_spool`, and otherwise goes in BODY frames as the client takes it.
+//! 2. What `each` yields is sent when it is yielded, because the next chunk may take long; but the chunks of a
+//!    response with a known length, or of one that could be an array, are gathered, because it will end soon.
 //! 3. BODY frames keep within the window.
 
 use crate::names::names;
+use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
 use crate::task::{Stage, Task};
+use crate::worker::worker;
 use crate::{emit, head, loan, serve};
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -21,241 +24,266 @@ use std::os::unix::fs::OpenOptionsExt;
 use wire::flag;
 use wire::response::Suspended;
 
-/// Bodies up to this size travel in the RESPONSE frame, in bytes. Larger ones are offered: the way to the front and back is
-/// made up for from here on.
+/// Bodies up to this size travel in the RESPONSE frame, in bytes. Larger ones are offered: from here on
+/// that saves more than the round trip to the front costs.
 const INLINE: usize = 128 << 10;
 /// BODY frames carry at most this much.
 const PIECE: usize = 64 << 10;
-/// Gathered chunks wait no longer than this, in microseconds.
+/// Gathered chunks wait at most this long, in microseconds.
 const GATHER_US: u64 = 1000;
 
 /// Sends head and body. May raise.
 #[inline]
-pub(crate) fn respond(task: &'static Task, head: Suspended, status: u16, body: Value) {
+pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, status: u16, body: Value) {
     let ids = names();
     if task.head_only.get() || matches!(status, 204 | 304) {
-        return emit::response(task, head, flag::END, None, |_| {});
+        return emit::response(gvl, task, head, flag::END, None, |_| {});
     }
     if !task.take_over.get().is_nil() {
-        return stream(task, head, status, task.take_over.get());
+        return stream(gvl, task, head, status, task.take_over.get());
     }
-    if body.is_plain_array() {
-        return whole(task, head, body);
+    if body.is_plain_array(gvl) {
+        return whole(gvl, task, head, body);
     }
-    if body.is_string() {
-        return whole(task, head, ruby::array(&[body]));
+    if body.is_string(gvl) {
+        let parts = ruby::array(gvl, &[body]);
+        return whole(gvl, task, head, parts);
     }
-    if ruby::responds(body, ids.to_path)
-        && let Some((fd, len)) = open(ruby::call(body, ids.to_path, &[]))
+    // A path that cannot be opened (a pipe has none, an unlinked file has lost it) is not an error: `each` is used.
+    if ruby::responds(gvl, body, ids.to_path)
+        && let path = ruby::call(gvl, body, ids.to_path, &[])
+        && let Some((fd, len)) = open(gvl, path)
     {
-        return file(task, head, fd, len);
+        return file(gvl, task, head, fd, len);
     }
-    if ruby::responds(body, ids.each) {
-        return each(task, head, body);
+    if ruby::responds(gvl, body, ids.each) {
+        return each(gvl, task, head, body);
     }
-    if ruby::responds(body, ids.call) {
-        return stream(task, head, status, body);
+    if ruby::responds(gvl, body, ids.call) {
+        return stream(gvl, task, head, status, body);
     }
-    ruby::raise(ids.bad_response.get(), "the body responds to neither each nor call")
+    ruby::raise(gvl, ids.bad_response.get(), "the body responds to neither each nor call")
 }
 
-fn must_be_string(part: Value) {
-    if !part.is_string() {
-        ruby::raise(ruby::type_error(), "the body yielded something that is not a String");
+fn must_be_string(gvl: &mut Gvl, part: Value) {
+    if !part.is_string(gvl) {
+        let class = ruby::type_error(gvl);
+        ruby::raise(gvl, class, "the body yielded something that is not a String");
     }
 }
 
 /// An Array of Strings.
 #[inline]
-fn whole(task: &'static Task, head: Suspended, parts: Value) {
+fn whole(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
     let mut total = 0;
-    for at in 0..parts.array_len() {
-        must_be_string(parts.at(at));
-        total += parts.at(at).bytes().len();
+    for at in 0..parts.array_len(gvl) {
+        let part = parts.at(gvl, at);
+        must_be_string(gvl, part);
+        total += part.bytes(gvl).len();
     }
     if total <= INLINE {
-        return emit::response(task, head, flag::END, None, |out| {
-            (0..parts.array_len()).for_each(|at| out.extend_from_slice(parts.at(at).bytes()));
+        return emit::response(gvl, task, head, flag::END, None, |out| {
+            (0..parts.array_len(gvl)).for_each(|at| out.extend_from_slice(parts.at(gvl, at).bytes(gvl)));
         });
     }
     if task.coded.get() {
-        emit::response(task, head, 0, None, |_| {});
-        (0..parts.array_len()).for_each(|at| push_large(task, parts.at(at)));
-        parts.keep();
-        return emit::end(task, false);
+        emit::response(gvl, task, head, 0, None, |_| {});
+        push_parts(gvl, task, parts);
+        return emit::end(gvl, task, false);
     }
-    if parts.array_len() <= loan::PARTS {
-        return loan::respond(task, with_length(task, head, total as u64), parts);
+    if parts.array_len(gvl) <= loan::PARTS {
+        let head = with_length(gvl, task, head, total as u64);
+        return loan::respond(gvl, task, head, parts);
     }
-    let fd = spool((0..parts.array_len()).map(|at| parts.at(at).bytes()));
-    file(task, head, fd, total as u64);
+    let head = with_length(gvl, task, head, total as u64);
+    emit::response(gvl, task, head, 0, None, |_| {});
+    match spool(gvl, total as u64, (0..parts.array_len(gvl)).map(|at| parts.at(gvl, at).bytes(gvl))) {
+        Some(fd) => emit::file(gvl, task, fd, total as u64),
+        None => push_parts(gvl, task, parts),
+    }
+    emit::end(gvl, task, false);
     parts.keep();
 }
 
-/// A nameless file with these bytes. May raise.
-pub(crate) fn spool<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> RawFd {
-    match written(&mut pieces) {
-        Ok(fd) => fd,
-        Err(text) => ruby::raise(names().bad_response.get(), text),
-    }
-}
-
-fn written<'a>(pieces: &mut impl Iterator<Item = &'a [u8]>) -> Result<RawFd, String> {
-    let mut write = || {
-        let mut file = os::nameless_file()?;
-        pieces.try_for_each(|piece| file.write_all(piece))?;
-        std::io::Result::Ok(file.into_raw_fd())
+/// A nameless file with these bytes, `len` in all; `None` when there is no room for it.
+pub(crate) fn spool<'a>(gvl: &Gvl, len: u64, mut pieces: impl Iterator<Item = &'a [u8]>) -> Option<RawFd> {
+    let options = worker(gvl, |w| w.options);
+    let file = if len <= options.response_memory {
+        os::memory_file()
+    } else if len <= options.response_spool {
+        os::unnamed_file(options.temp_dir)
+    } else {
+        return None;
     };
-    write().map_err(|error| format!("a body of more than {INLINE} bytes needs a file in memory: {error}"))
+    // A full disk counts as no room.
+    let mut file = file.ok()?;
+    pieces.try_for_each(|piece| file.write_all(piece)).ok()?;
+    Some(file.into_raw_fd())
 }
 
-/// The head, with a length if the app gave none.
-fn with_length(task: &'static Task, head: Suspended, len: u64) -> Suspended {
-    if task.finite.get() { head } else { head::with_length(task, head, len) }
+/// The head, with a Content-Length if the app has set none.
+fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: u64) -> Suspended {
+    if task.finite.get() { head } else { head::with_length(gvl, task, head, len) }
 }
 
 /// RESPONSE, FILE, END.
-fn file(task: &'static Task, head: Suspended, fd: RawFd, len: u64) {
-    let head = with_length(task, head, len);
-    emit::response(task, head, 0, None, |_| {});
+fn file(gvl: &mut Gvl, task: &'static Task, head: Suspended, fd: RawFd, len: u64) {
+    let head = with_length(gvl, task, head, len);
+    emit::response(gvl, task, head, 0, None, |_| {});
     if len == 0 {
         os::close(fd);
     } else {
-        emit::file(task, fd, len);
+        emit::file(gvl, task, fd, len);
     }
-    emit::end(task, false);
+    emit::end(gvl, task, false);
 }
 
-/// Opens the file that `to_path` names; `None` when it is not a regular file. May raise.
-fn open(path: Value) -> Option<(RawFd, u64)> {
-    let path = if path.is_string() { path } else { ruby::to_s(path) };
-    // Opening a pipe would wait for somebody to write to it.
-    let opened =
-        OpenOptions::new().read(true).custom_flags(os::NONBLOCK).open(OsStr::from_bytes(path.bytes()));
-    let opened = opened.and_then(|file| {
-        let len = os::regular_len(file.as_raw_fd())?;
-        Ok(len.map(|len| (file.into_raw_fd(), len)))
-    });
-    match opened.map_err(|error| error.to_string()) {
-        Ok(opened) => opened,
-        Err(error) => ruby::raise(names().bad_response.get(), unopened(path, error)),
+/// Opens the file that `to_path` names; `None` when there is no regular file that can be opened. May raise.
+fn open(gvl: &mut Gvl, path: Value) -> Option<(RawFd, u64)> {
+    if path.is_nil() {
+        return None;
     }
+    let path = if path.is_string(gvl) { path } else { ruby::to_s(gvl, path) };
+    // Opening a pipe would wait for its writer.
+    let options = OpenOptions::new().read(true).custom_flags(os::NONBLOCK).clone();
+    let file = options.open(OsStr::from_bytes(path.bytes(gvl))).ok()?;
+    let len = os::regular_len(file.as_raw_fd()).ok()??;
+    Some((file.into_raw_fd(), len))
 }
 
-fn unopened(path: Value, error: String) -> String {
-    format!("cannot open the body's file {:?}: {error}", String::from_utf8_lossy(path.bytes()))
-}
-
-/// Whatever `each` yields.
-fn each(task: &'static Task, head: Suspended, body: Value) {
-    if !task.finite.get() && ruby::responds(body, names().to_ary) {
+/// The chunks that `each` yields.
+fn each(gvl: &mut Gvl, task: &'static Task, head: Suspended, body: Value) {
+    if !task.finite.get() && ruby::responds(gvl, body, names().to_ary) {
         task.finite.set(true);
     }
-    task.chunk.with(Vec::clear);
-    ruby::each(body, names().each, &mut |arguments| match arguments.first() {
-        Some(&part) => chunk(task, head, part),
-        None => must_be_string(ruby::NIL),
+    task.chunk.with(gvl, Vec::clear);
+    ruby::each(gvl, body, names().each, &mut |gvl, arguments| match arguments.first() {
+        Some(&part) => chunk(gvl, task, head, part),
+        None => must_be_string(gvl, ruby::NIL),
     });
     if task.stage.get() == Stage::Unsent {
-        let whole = task.chunk.with(std::mem::take);
-        emit::response(task, head, flag::END, None, |out| out.extend_from_slice(&whole));
-        task.chunk.with(|chunk| *chunk = whole);
+        let whole = task.chunk.with(gvl, std::mem::take);
+        emit::response(gvl, task, head, flag::END, None, |out| out.extend_from_slice(&whole));
+        task.chunk.with(gvl, |chunk| *chunk = whole);
         return;
     }
-    push(task, head);
-    emit::end(task, false);
+    push(gvl, task, head);
+    emit::end(gvl, task, false);
 }
 
-fn chunk(task: &'static Task, head: Suspended, part: Value) {
-    must_be_string(part);
-    let size = part.bytes().len();
+fn chunk(gvl: &mut Gvl, task: &'static Task, head: Suspended, part: Value) {
+    must_be_string(gvl, part);
+    let size = part.bytes(gvl).len();
     if size == 0 {
         return;
     }
     if size >= PIECE {
-        push(task, head);
-        push_large(task, part);
+        push(gvl, task, head);
+        push_large(gvl, task, part);
     } else {
-        let gathered = task.chunk.with(|chunk| {
-            chunk.extend_from_slice(part.bytes());
+        let gathered = task.chunk.with(gvl, |chunk| {
+            chunk.extend_from_slice(part.bytes(gvl));
             chunk.len()
         });
         let waited_us = os::now_us().saturating_sub(task.flushed_us.get());
         if task.finite.get() && gathered <= INLINE && waited_us < GATHER_US {
             return;
         }
-        push(task, head);
+        push(gvl, task, head);
     }
-    serve::send(task, task.link.get() as usize);
+    serve::send(gvl, task, task.link.get() as usize);
     task.flushed_us.set(os::now_us());
-    serve::glance(task);
+    serve::check_client(gvl, task);
 }
 
 /// Sends what has been gathered, and the head if it has not been sent yet.
-fn push(task: &'static Task, head: Suspended) {
+fn push(gvl: &mut Gvl, task: &'static Task, head: Suspended) {
     if task.stage.get() == Stage::Unsent {
-        let size = task.chunk.with(|chunk| chunk.len());
+        let size = task.chunk.with(gvl, |chunk| chunk.len());
         debug_assert!(size <= INLINE + PIECE);
-        emit::response(task, head, 0, None, |out| task.chunk.with(|chunk| out.append(chunk)));
+        emit::response(gvl, task, head, 0, None, |out| task.chunk.with(gvl, |chunk| out.append(chunk)));
         return;
     }
     let mut at = 0;
-    while at < task.chunk.with(|chunk| chunk.len()) {
-        let room = room(task);
-        task.chunk.with(|chunk| {
+    while at < task.chunk.with(gvl, |chunk| chunk.len()) {
+        let room = room(gvl, task);
+        task.chunk.with(gvl, |chunk| {
             let end = chunk.len().min(at + room);
-            emit::body(task, &chunk[at..end]);
+            emit::body(gvl, task, &chunk[at..end]);
             at = end;
         });
     }
-    task.chunk.with(Vec::clear);
+    task.chunk.with(gvl, Vec::clear);
 }
 
-/// Sends a large String straight from where it is. It is looked at anew after each wait: the app may change it.
-fn push_large(task: &'static Task, part: Value) {
+/// Sends the Strings of an Array, which is read again after each wait: the app may change it.
+fn push_parts(gvl: &mut Gvl, task: &'static Task, parts: Value) {
     let mut at = 0;
-    while at < part.bytes().len() {
-        let room = room(task);
-        let bytes = part.bytes();
+    while at < parts.array_len(gvl) {
+        let part = parts.at(gvl, at);
+        must_be_string(gvl, part);
+        push_large(gvl, task, part);
+        at += 1;
+    }
+    parts.keep();
+}
+
+/// Sends bytes that stay where they are.
+pub(crate) fn push_bytes(gvl: &mut Gvl, task: &'static Task, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let (piece, rest) = bytes.split_at(bytes.len().min(room(gvl, task)));
+        emit::body(gvl, task, piece);
+        bytes = rest;
+        serve::send(gvl, task, task.link.get() as usize);
+    }
+}
+
+/// Sends a large String straight from where it is. It is read again after each wait: the app may change it.
+fn push_large(gvl: &mut Gvl, task: &'static Task, part: Value) {
+    let mut at = 0;
+    while at < part.bytes(gvl).len() {
+        let room = room(gvl, task);
+        let bytes = part.bytes(gvl);
         let end = bytes.len().min(at + room);
         if at >= end {
             break;
         }
-        emit::body(task, &bytes[at..end]);
+        emit::body(gvl, task, &bytes[at..end]);
         at = end;
-        serve::send(task, task.link.get() as usize);
+        serve::send(gvl, task, task.link.get() as usize);
     }
     part.keep();
 }
 
 /// Bytes that the next BODY frame may have; waits until there are some. May raise.
-fn room(task: &'static Task) -> usize {
+fn room(gvl: &mut Gvl, task: &'static Task) -> usize {
     if task.window.get() <= 0 {
-        serve::wait_for_window(task);
+        serve::wait_for_window(gvl, task);
     }
     PIECE.min(task.window.get() as usize)
 }
 
-/// A socket pair: RESPONSE with STREAM, and our end for `callable`. May raise.
-fn stream(task: &'static Task, head: Suspended, status: u16, callable: Value) {
+/// Makes a socket pair, sends RESPONSE with STREAM, and gives `callable` the worker's end. May raise.
+fn stream(gvl: &mut Gvl, task: &'static Task, head: Suspended, status: u16, callable: Value) {
     let ours = match pair() {
         Ok((ours, theirs)) => {
             if status != 101 {
-                // Only an upgrade takes bytes from the client: for all else the app reads the end of the stream.
+                // Only an upgrade passes on bytes from the client; otherwise the app reads the end of the stream.
                 os::stop_writing(theirs);
             }
-            emit::response(task, head, flag::STREAM, Some(theirs), |_| {});
+            emit::response(gvl, task, head, flag::STREAM, Some(theirs), |_| {});
             ours
         }
-        Err(text) => ruby::raise(names().bad_response.get(), text),
+        Err(text) => ruby::raise(gvl, names().bad_response.get(), text),
     };
-    serve::send(task, task.link.get() as usize);
-    let arguments = [callable, ruby::integer(i64::from(ours)), task.env.get()];
-    ruby::call(names().exchange.get(), names().stream, &arguments);
-    emit::end(task, false);
+    serve::send(gvl, task, task.link.get() as usize);
+    let ours = ruby::integer(gvl, i64::from(ours));
+    let arguments = [callable, ours, task.env.get()];
+    ruby::call(gvl, names().exchange.get(), names().stream, &arguments);
+    emit::end(gvl, task, false);
 }
 
-/// Both ends of a socket pair: ours and the front's.
+/// Both ends of a socket pair: the worker's and the front's.
 pub(crate) fn pair() -> Result<(RawFd, RawFd), String> {
     os::socket_pair()
         .map(|(ours, theirs): (OwnedFd, OwnedFd)| (ours.into_raw_fd(), theirs.into_raw_fd()))

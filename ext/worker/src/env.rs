@@ -1,10 +1,11 @@
 //! The Rack env of a request.
 //!
 //! Each thread has a template: a Hash with everything that is the same in most of its requests. An env is a copy of
-//! it, with what differs set. What changes seldom (peer, name and port of the server, method, scheme, version) is
+//! it, in which the differing variables are set. What changes seldom (peer, name and port of the server, method, scheme, version) is
 //! changed in the template when it does.
 
 use crate::names::{method, names};
+use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Slot, Value};
 use crate::task::Task;
 use crate::worker::worker;
@@ -17,16 +18,16 @@ use wire::request::{Body, Field, Request};
 static BASE: OnceLock<&'static Slot> = OnceLock::new();
 
 /// Sets the env that all templates start from.
-pub(crate) fn set_base(base: Value) {
-    BASE.get_or_init(|| Slot::leak(base)).set(base);
+pub(crate) fn set_base(gvl: &mut Gvl, base: Value) {
+    BASE.get_or_init(|| Slot::leak(gvl, base)).set(base);
 }
 
 /// A template for a thread.
-pub(crate) fn template() -> Value {
-    ruby::hash_dup(BASE.get().expect("the base env has been set").get())
+pub(crate) fn template(gvl: &mut Gvl) -> Value {
+    ruby::hash_dup(gvl, BASE.get().expect("the base env has been set").get())
 }
 
-/// What the template holds at present.
+/// The values that are in the template now.
 pub(crate) struct Memo {
     method: &'static Slot,
     remote_addr: &'static Slot,
@@ -37,8 +38,8 @@ pub(crate) struct Memo {
 }
 
 impl Memo {
-    pub(crate) fn new() -> Memo {
-        let empty = || Slot::leak(ruby::interned(b""));
+    pub(crate) fn new(gvl: &mut Gvl) -> Memo {
+        let mut empty = || Slot::leak(gvl, names().empty.get());
         #[rustfmt::skip]
         let memo = Memo {
             method: empty(), remote_addr: empty(), server_name: empty(), server_port: empty(),
@@ -48,7 +49,7 @@ impl Memo {
     }
 }
 
-/// Fields that concern the connection, which ends at the front: the body has been decoded.
+/// Codes of fields with a treatment of their own.
 const TRANSFER_ENCODING: u8 = 29;
 const COOKIE: u8 = 8;
 const CONTENT_LENGTH: u8 = 10;
@@ -60,134 +61,149 @@ const _: () = {
 };
 
 /// Builds the env. May raise (out of memory).
-pub(crate) fn build(task: &'static Task, request: &Request<'_>, fd: Option<RawFd>) -> Value {
+pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, fd: Option<RawFd>) -> Value {
     let keys = names();
-    refresh(task, request);
-    let env = ruby::hash_dup(task.template.get());
-    put_target(env, task, request);
+    refresh(gvl, task, request);
+    let env = ruby::hash_dup(gvl, task.template.get());
+    put_target(gvl, env, request);
     if request.head.remote_port != 0 {
-        ruby::hash_set(env, keys.remote_port.get(), decimal(u64::from(request.head.remote_port)));
+        let port = decimal(gvl, u64::from(request.head.remote_port));
+        ruby::hash_set(gvl, env, keys.remote_port.get(), port);
     }
     let queued_us = task.started_us.get().saturating_sub(request.head.asked_us);
-    ruby::hash_set(env, keys.queue_time.get(), ruby::float(queued_us as f64 / 1e6));
+    let queued = ruby::float(gvl, queued_us as f64 / 1e6);
+    ruby::hash_set(gvl, env, keys.queue_time.get(), queued);
     let mut has_length = false;
     for field in request.fields() {
         has_length |= field.code == CONTENT_LENGTH;
-        put_field(env, task, &field);
+        put_field(gvl, env, task, &field);
     }
-    put_body(env, task, request, fd, has_length);
+    put_body(gvl, env, task, request, fd, has_length);
     env
 }
 
 /// Brings the template up to date.
 #[inline]
-fn refresh(task: &'static Task, request: &Request<'_>) {
+fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
     let (keys, memo, head, template) = (names(), &task.memo, &request.head, task.template.get());
-    let remember = |slot: &Slot, key: &Slot, bytes: &[u8]| {
-        if slot.get().bytes() != bytes {
-            slot.set(ruby::interned(bytes));
-            ruby::hash_set(template, key.get(), slot.get());
+    let remember = |gvl: &mut Gvl, slot: &Slot, key: &Slot, bytes: &[u8]| {
+        if slot.get().bytes(gvl) != bytes {
+            slot.set(ruby::interned(gvl, bytes));
+            ruby::hash_set(gvl, template, key.get(), slot.get());
         }
     };
-    if memo.method.get().bytes() != head.method {
-        memo.method.set(method(head.method));
-        ruby::hash_set(template, keys.request_method.get(), memo.method.get());
+    if memo.method.get().bytes(gvl) != head.method {
+        memo.method.set(method(gvl, head.method));
+        ruby::hash_set(gvl, template, keys.request_method.get(), memo.method.get());
     }
     let peer = if head.remote_addr.is_empty() { b"127.0.0.1" } else { head.remote_addr };
-    remember(memo.remote_addr, keys.remote_addr, peer);
-    remember(memo.server_name, keys.server_name, head.server_name);
-    remember(memo.server_port, keys.server_port, head.server_port);
+    remember(gvl, memo.remote_addr, keys.remote_addr, peer);
+    remember(gvl, memo.server_name, keys.server_name, head.server_name);
+    remember(gvl, memo.server_port, keys.server_port, head.server_port);
     if memo.version.replace(head.version) != head.version {
         let version = if head.version == 10 { keys.http_1_0 } else { keys.http_1_1 };
-        ruby::hash_set(template, keys.server_protocol.get(), version.get());
-        ruby::hash_set(template, keys.http_version.get(), version.get());
+        ruby::hash_set(gvl, template, keys.server_protocol.get(), version.get());
+        ruby::hash_set(gvl, template, keys.http_version.get(), version.get());
     }
     if memo.https.replace(head.https) != head.https {
         let scheme = if head.https { keys.scheme_https } else { keys.scheme_http };
-        ruby::hash_set(template, keys.url_scheme.get(), scheme.get());
+        ruby::hash_set(gvl, template, keys.url_scheme.get(), scheme.get());
         if head.https {
-            ruby::hash_set(template, keys.https.get(), keys.on.get());
+            ruby::hash_set(gvl, template, keys.https.get(), keys.on.get());
         } else {
-            ruby::hash_delete(template, keys.https.get());
+            ruby::hash_delete(gvl, template, keys.https.get());
         }
     }
-    renew(task.after_reply, keys.after_reply, template);
-    renew(task.response_finished, keys.response_finished, template);
+    renew(gvl, task.after_reply, keys.after_reply, template);
+    renew(gvl, task.response_finished, keys.response_finished, template);
 }
 
-/// A list that an app has put something into is not handed out again.
+/// Replaces a list that an app has put something into.
 #[inline]
-fn renew(slot: &Slot, key: &Slot, template: Value) {
-    if slot.get().is_nil() || slot.get().array_len() > 0 {
-        slot.set(ruby::array(&[]));
-        ruby::hash_set(template, key.get(), slot.get());
+fn renew(gvl: &mut Gvl, slot: &Slot, key: &Slot, template: Value) {
+    if slot.get().is_nil() || slot.get().array_len(gvl) > 0 {
+        slot.set(ruby::array(gvl, &[]));
+        ruby::hash_set(gvl, template, key.get(), slot.get());
     }
 }
 
 #[inline]
-fn put_target(env: Value, _task: &'static Task, request: &Request<'_>) {
+fn put_target(gvl: &mut Gvl, env: Value, request: &Request<'_>) {
     let keys = names();
     let path = match request.path() {
-        b"" => ruby::string(b"/"),
-        path => ruby::string(path),
+        b"" => ruby::string(gvl, b"/"),
+        path => ruby::string(gvl, path),
     };
-    ruby::hash_set(env, keys.request_path.get(), path);
-    // `OPTIONS *`: Rack 3 says "*"; Rack 2 has no word for it but the empty path.
-    let asterisk = request.path() == b"*" && !worker(|w| w.options.rack3);
-    ruby::hash_set(env, keys.path_info.get(), if asterisk { keys.empty.get() } else { path });
-    ruby::hash_set(env, keys.request_uri.get(), ruby::string(request.head.target));
+    ruby::hash_set(gvl, env, keys.request_path.get(), path);
+    // `OPTIONS *`: in Rack 3 the path is "*"; in Rack 2 it is empty.
+    let asterisk = request.path() == b"*" && !worker(gvl, |w| w.options.rack3);
+    ruby::hash_set(gvl, env, keys.path_info.get(), if asterisk { keys.empty.get() } else { path });
+    let target = ruby::string(gvl, request.head.target);
+    ruby::hash_set(gvl, env, keys.request_uri.get(), target);
     if !request.query().is_empty() {
-        ruby::hash_set(env, keys.query_string.get(), ruby::string(request.query()));
+        let query = ruby::string(gvl, request.query());
+        ruby::hash_set(gvl, env, keys.query_string.get(), query);
     }
 }
 
 #[inline]
-fn put_field(env: Value, task: &'static Task, field: &Field<'_>) {
+fn put_field(gvl: &mut Gvl, env: Value, task: &'static Task, field: &Field<'_>) {
+    let value = ruby::string(gvl, field.value);
     if let Some(name) = field.variable() {
-        return ruby::hash_set(env, ruby::interned(name), ruby::string(field.value));
+        let key = ruby::interned(gvl, name);
+        return ruby::hash_set(gvl, env, key, value);
     }
     let key = match field.code {
-        0 => task.head.with(|key| {
+        0 => {
+            let mut key = task.head.with(gvl, std::mem::take);
             key.clear();
             key.extend_from_slice(b"HTTP_");
-            key.extend(
-                field.name.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }),
-            );
-            ruby::interned(key)
-        }),
+            let rack = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+            key.extend(field.name.iter().map(rack));
+            // If Ruby is out of memory this raises, and only the buffer is lost.
+            let interned = ruby::interned(gvl, &key);
+            task.head.with(gvl, |head| *head = key);
+            interned
+        }
+        // The front has decoded the body.
         TRANSFER_ENCODING => return,
         code => names().fields[code as usize].get(),
     };
     if !field.repeated {
-        return ruby::hash_set(env, key, ruby::string(field.value));
+        return ruby::hash_set(gvl, env, key, value);
     }
-    let joined = ruby::hash_get(env, key);
+    let joined = ruby::hash_get(gvl, env, key);
     if joined.is_nil() {
-        return ruby::hash_set(env, key, ruby::string(field.value));
+        return ruby::hash_set(gvl, env, key, value);
     }
-    ruby::append(joined, if field.code == COOKIE { b"; " } else { b", " });
-    ruby::append(joined, field.value);
+    ruby::append(gvl, joined, if field.code == COOKIE { b"; " } else { b", " });
+    ruby::append(gvl, joined, field.value);
 }
 
-fn put_body(env: Value, task: &'static Task, request: &Request<'_>, fd: Option<RawFd>, has_length: bool) {
+fn put_body(
+    gvl: &mut Gvl,
+    env: Value,
+    task: &'static Task,
+    request: &Request<'_>,
+    fd: Option<RawFd>,
+    has_length: bool,
+) {
     let keys = names();
-    let (input, len) = match (request.body, fd) {
-        (Body::Inline(bytes), _) => {
-            (ruby::call(keys.exchange.get(), keys.input, &[ruby::string(bytes)]), bytes.len() as u64)
-        }
-        (Body::Descriptor(len), Some(fd)) => {
-            (ruby::call(keys.exchange.get(), keys.input, &[ruby::integer(i64::from(fd))]), len)
-        }
+    let (body, len) = match (request.body, fd) {
+        (Body::Inline(bytes), _) => (ruby::string(gvl, bytes), bytes.len() as u64),
+        (Body::Descriptor(len), Some(fd)) => (ruby::integer(gvl, i64::from(fd)), len),
         _ => return,
     };
+    let input = ruby::call(gvl, keys.exchange.get(), keys.input, &[body]);
     task.input.set(input);
-    ruby::hash_set(env, keys.rack_input.get(), input);
+    ruby::hash_set(gvl, env, keys.rack_input.get(), input);
     if !has_length {
-        ruby::hash_set(env, keys.content_length.get(), decimal(len));
+        let length = decimal(gvl, len);
+        ruby::hash_set(gvl, env, keys.content_length.get(), length);
     }
 }
 
-fn decimal(mut number: u64) -> Value {
+fn decimal(gvl: &mut Gvl, mut number: u64) -> Value {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     loop {
@@ -195,7 +211,7 @@ fn decimal(mut number: u64) -> Value {
         digits[at] = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
-            return ruby::string(&digits[at..]);
+            return ruby::string(gvl, &digits[at..]);
         }
     }
 }

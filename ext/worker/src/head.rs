@@ -7,6 +7,7 @@
 //! 3. A name or value with CR, LF (but as separator), or NUL raises `Firebrick::BadResponse`.
 
 use crate::names::names;
+use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Value};
 use crate::task::Task;
 use crate::worker::worker;
@@ -15,21 +16,24 @@ use wire::response::{Encoder, Suspended};
 /// Bytes that a field takes in a head beside its name and value.
 const OVERHEAD: usize = 4;
 
-fn bad(text: impl AsRef<str>) -> ! {
-    ruby::raise(names().bad_response.get(), text)
+fn bad(gvl: &mut Gvl, text: impl AsRef<str>) -> ! {
+    ruby::raise(gvl, names().bad_response.get(), text)
 }
 
-fn unsendable(name: Value) -> String {
-    format!("header {:?} contains CR, LF or NUL", String::from_utf8_lossy(name.bytes()))
+fn unsendable(gvl: &Gvl, name: Value) -> String {
+    format!("header {:?} contains CR, LF or NUL", String::from_utf8_lossy(name.bytes(gvl)))
 }
 
 /// Reads a status. May raise.
-pub(crate) fn status(value: Value) -> u16 {
-    let number = value.fixnum().or_else(|| ruby::call(value, names().to_i, &[]).fixnum());
+pub(crate) fn status(gvl: &mut Gvl, value: Value) -> u16 {
+    let number = match value.fixnum() {
+        Some(number) => Some(number),
+        None => ruby::call(gvl, value, names().to_i, &[]).fixnum(),
+    };
     match number {
         Some(number @ 100..=599) => number as u16,
-        Some(number) => bad(format!("status {number} is not in 100 to 599")),
-        None => bad("status is not a number"),
+        Some(number) => bad(gvl, format!("status {number} is not in 100 to 599")),
+        None => bad(gvl, "status is not a number"),
     }
 }
 
@@ -44,19 +48,20 @@ struct Fields {
 
 /// Writes the head of a response to `task.head`. May raise.
 #[inline]
-pub(crate) fn response(task: &'static Task, status: u16, headers: Value) -> Suspended {
-    let encoder = task.head.with(|out| {
+pub(crate) fn response(gvl: &mut Gvl, task: &'static Task, status: u16, headers: Value) -> Suspended {
+    let encoder = task.head.with(gvl, |out| {
         out.clear();
         Encoder::response(out, task.id.get(), status).suspend()
     });
-    let mut fields = Fields { task, encoder, interim: false, left: worker(|w| w.options.max_head), count: 0 };
-    fields.all(headers);
+    let mut fields =
+        Fields { task, encoder, interim: false, left: worker(gvl, |w| w.options.max_head), count: 0 };
+    fields.all(gvl, headers);
     fields.encoder
 }
 
 /// Adds Content-Length to a head that has none.
-pub(crate) fn with_length(task: &'static Task, head: Suspended, len: u64) -> Suspended {
-    task.head.with(|out| {
+pub(crate) fn with_length(gvl: &Gvl, task: &'static Task, head: Suspended, len: u64) -> Suspended {
+    task.head.with(gvl, |out| {
         let mut encoder = head.resume(out);
         encoder.field(b"content-length", len.to_string().as_bytes());
         encoder.suspend()
@@ -64,92 +69,114 @@ pub(crate) fn with_length(task: &'static Task, head: Suspended, len: u64) -> Sus
 }
 
 /// Writes an INTERIM frame with status 103 to `task.interim`. May raise.
-pub(crate) fn early_hints(task: &'static Task, headers: Value) {
-    let encoder = task.interim.with(|out| {
+pub(crate) fn early_hints(gvl: &mut Gvl, task: &'static Task, headers: Value) {
+    let encoder = task.interim.with(gvl, |out| {
         out.clear();
         Encoder::interim(out, task.id.get(), 103).suspend()
     });
-    let mut fields = Fields { task, encoder, interim: true, left: worker(|w| w.options.max_head), count: 0 };
-    fields.all(headers);
-    task.interim.with(|out| fields.encoder.resume(out).finish(0, wire::times::Times::default(), b""));
+    let mut fields =
+        Fields { task, encoder, interim: true, left: worker(gvl, |w| w.options.max_head), count: 0 };
+    fields.all(gvl, headers);
+    task.interim.with(gvl, |out| fields.encoder.resume(out).finish(0, wire::times::Times::default(), b""));
+}
+
+/// Why a field cannot be sent.
+#[derive(Clone, Copy)]
+enum Refused {
+    Unsendable,
+    TooLarge,
 }
 
 impl Fields {
     #[inline]
-    fn all(&mut self, headers: Value) {
-        if headers.is_hash() {
-            return ruby::hash_each(headers, &mut |name, value| self.pair(name, value));
+    fn all(&mut self, gvl: &mut Gvl, headers: Value) {
+        if headers.is_hash(gvl) {
+            return ruby::hash_each(gvl, headers, &mut |gvl, name, value| self.pair(gvl, name, value));
         }
-        ruby::each(headers, names().each, &mut |arguments| match *arguments {
-            [pair] if pair.is_array() => self.pair(pair.at(0), pair.at(1)),
-            [name, value] => self.pair(name, value),
-            _ => bad("headers do not yield names and values"),
+        ruby::each(gvl, headers, names().each, &mut |gvl, arguments| match *arguments {
+            [pair] if pair.is_array(gvl) => self.pair(gvl, pair.at(gvl, 0), pair.at(gvl, 1)),
+            [name, value] => self.pair(gvl, name, value),
+            _ => bad(gvl, "headers do not yield names and values"),
         });
     }
 
     #[inline]
-    fn pair(&mut self, name: Value, value: Value) {
-        let name = if name.is_string() { name } else { ruby::to_s(name) };
-        if name.bytes().starts_with(b"rack.") {
-            if name.bytes() == b"rack.hijack" && !value.is_nil() {
+    fn pair(&mut self, gvl: &mut Gvl, name: Value, value: Value) {
+        let name = if name.is_string(gvl) { name } else { ruby::to_s(gvl, name) };
+        if name.bytes(gvl).starts_with(b"rack.") {
+            if name.bytes(gvl) == b"rack.hijack" && !value.is_nil() {
                 self.task.take_over.set(value);
             }
             return;
         }
-        if value.is_string() {
-            self.lines(name, value);
-        } else if value.is_array() {
+        if value.is_string(gvl) {
+            self.lines(gvl, name, value);
+        } else if value.is_array(gvl) {
             let mut at = 0;
-            while at < value.array_len() {
-                let element = value.at(at);
-                let element = if element.is_string() { element } else { ruby::to_s(element) };
-                self.field(name, element, element.bytes());
+            while at < value.array_len(gvl) {
+                let element = value.at(gvl, at);
+                let element = if element.is_string(gvl) { element } else { ruby::to_s(gvl, element) };
+                let added = self.field(gvl, name, element.bytes(gvl));
+                accept(gvl, name, added);
+                element.keep();
                 at += 1;
             }
         } else if !value.is_nil() {
-            self.lines(name, ruby::to_s(value));
+            let value = ruby::to_s(gvl, value);
+            self.lines(gvl, name, value);
         }
         name.keep();
     }
 
     #[inline]
-    fn lines(&mut self, name: Value, value: Value) {
-        let bytes = value.bytes();
-        if !bytes.contains(&b'\n') {
-            return self.field(name, value, bytes);
-        }
-        bytes
-            .split(|&byte| byte == b'\n')
-            .filter(|line| !line.is_empty())
-            .for_each(|line| self.field(name, value, line));
+    fn lines(&mut self, gvl: &mut Gvl, name: Value, value: Value) {
+        let bytes = value.bytes(gvl);
+        let added = if bytes.contains(&b'\n') {
+            let mut lines = bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+            lines.try_for_each(|line| self.field(gvl, name, line))
+        } else {
+            self.field(gvl, name, bytes)
+        };
+        accept(gvl, name, added);
+        value.keep();
     }
 
     #[inline]
-    fn field(&mut self, name: Value, value: Value, bytes: &[u8]) {
-        if [name.bytes(), bytes].iter().any(|text| text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)))
-        {
-            bad(unsendable(name));
+    fn field(&mut self, gvl: &Gvl, name: Value, bytes: &[u8]) -> Result<(), Refused> {
+        let name = name.bytes(gvl);
+        if [name, bytes].iter().any(|text| text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))) {
+            return Err(Refused::Unsendable);
         }
-        let size = name.bytes().len() + bytes.len() + OVERHEAD;
+        let size = name.len() + bytes.len() + OVERHEAD;
         self.count += 1;
-        if size > self.left
-            || name.bytes().len() > usize::from(u16::MAX)
-            || self.count > usize::from(u16::MAX)
-        {
-            bad("response head is larger than max_head");
+        if size > self.left || name.len() > usize::from(u16::MAX) || self.count > usize::from(u16::MAX) {
+            return Err(Refused::TooLarge);
         }
-        if name.bytes().eq_ignore_ascii_case(b"content-length") {
+        if name.eq_ignore_ascii_case(b"content-length") {
             self.task.finite.set(true);
-        } else if name.bytes().eq_ignore_ascii_case(b"transfer-encoding") {
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.task.coded.set(true);
         }
         self.left -= size;
         let buffer = if self.interim { &self.task.interim } else { &self.task.head };
-        self.encoder = buffer.with(|out| {
+        self.encoder = buffer.with(gvl, |out| {
             let mut encoder = self.encoder.resume(out);
-            encoder.field(name.bytes(), bytes);
+            encoder.field(name, bytes);
             encoder.suspend()
         });
-        value.keep();
+        Ok(())
+    }
+}
+
+/// Raises when a field was refused.
+#[inline]
+fn accept(gvl: &mut Gvl, name: Value, added: Result<(), Refused>) {
+    match added {
+        Ok(()) => {}
+        Err(Refused::Unsendable) => {
+            let text = unsendable(gvl, name);
+            bad(gvl, text)
+        }
+        Err(Refused::TooLarge) => bad(gvl, "response head is larger than max_head"),
     }
 }

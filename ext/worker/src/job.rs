@@ -5,12 +5,13 @@
 
 use crate::link::Job;
 use crate::names::names;
+use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::ruby::{self, Jump, Slot, Value};
 use crate::serve::protocol_error;
 use crate::task::{Stage, Task};
 use crate::worker::{is_abandoned, worker};
-use crate::{body, emit, env, head, serve};
+use crate::{body, emit, env, head, serve, watchdog};
 use std::os::fd::RawFd;
 use std::sync::OnceLock;
 use wire::request::{Request, asks_to_measure};
@@ -18,19 +19,19 @@ use wire::request::{Request, asks_to_measure};
 static APP: OnceLock<&'static Slot> = OnceLock::new();
 
 /// Sets the app that all requests go to.
-pub(crate) fn set_app(app: Value) {
-    APP.get_or_init(|| Slot::leak(app)).set(app);
+pub(crate) fn set_app(gvl: &mut Gvl, app: Value) {
+    APP.get_or_init(|| Slot::leak(gvl, app)).set(app);
 }
 
-/// Serves a request that is taken up at `started_us`; returns when it was done with.
-pub(crate) fn run(task: &'static Task, job: Job, started_us: u64) -> u64 {
+/// Serves a request that is taken up at `started_us`; returns when it was finished, microseconds.
+pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64) -> u64 {
     task.begin(job.link, job.id, started_us);
-    let board = worker(|w| w.scoreboard);
+    let board = worker(gvl, |w| w.scoreboard);
     board.begin(task.index, job.link, job.id, started_us);
-    let (samples, measure) = (worker(|w| w.samples()), asks_to_measure(&job.bytes[job.payload.clone()]));
+    let (samples, measure) = (worker(gvl, |w| w.samples()), asks_to_measure(&job.bytes[job.payload.clone()]));
     let cpu_us = (samples || measure).then(os::thread_us);
     cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(cpu_us));
-    let failed = if job.gone { drop_unstarted(task, job.fd) } else { serve_request(task, &job) };
+    let failed = if job.gone { drop_unstarted(gvl, task, job.fd) } else { serve_request(gvl, task, &job) };
     board.finish(task.index, failed);
     task.end();
     let now_us = os::now_us();
@@ -38,9 +39,10 @@ pub(crate) fn run(task: &'static Task, job: Job, started_us: u64) -> u64 {
     let off_us = cpu_us
         .filter(|_| samples)
         .map(|before| took_us.saturating_sub(os::thread_us().saturating_sub(before)));
-    worker(|w| {
+    watchdog::ended();
+    worker(gvl, |w| {
         w.active -= 1;
-        w.note(took_us, off_us);
+        w.record(took_us, off_us);
         if w.leader == Some(task.index) {
             w.leader = None;
         }
@@ -48,36 +50,40 @@ pub(crate) fn run(task: &'static Task, job: Job, started_us: u64) -> u64 {
     now_us
 }
 
-fn drop_unstarted(task: &'static Task, fd: Option<RawFd>) -> bool {
+fn drop_unstarted(gvl: &mut Gvl, task: &'static Task, fd: Option<RawFd>) -> bool {
     fd.into_iter().for_each(os::close);
-    emit::end(task, true);
+    emit::end(gvl, task, true);
     false
 }
 
-fn serve_request(task: &'static Task, job: &Job) -> bool {
+fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job) -> bool {
     let request = match Request::decode(&job.bytes[job.payload.clone()]) {
         Ok(request) => request,
         Err(error) => protocol_error(&error),
     };
     task.head_only.set(request.head.method == b"HEAD");
-    let mut failed = attempt(task, || enter(task, &request, job.fd)).is_err_and(|cause| failure(task, cause));
+    let mut failed = match attempt(gvl, task, |gvl| enter(gvl, task, &request, job.fd)) {
+        Ok(()) => false,
+        Err(cause) => failure(gvl, task, cause),
+    };
     if task.stage.get() != Stage::Ended {
-        emit::end(task, failed);
+        emit::end(gvl, task, failed);
     }
-    if needs_close(task.body.get()) {
-        failed |= attempt(task, || close(task.body.get())).is_err_and(|(_, error)| complain(task, error));
+    if needs_close(gvl, task.body.get()) {
+        send_before_close(gvl, task);
+        failed |= afterwards(gvl, task, close);
     }
     if task.unfinished.get() {
-        failed |= attempt(task, || finish(task)).is_err_and(|(_, error)| complain(task, error));
+        failed |= afterwards(gvl, task, finish);
     }
     failed
 }
 
-/// Runs a part of the app. A child that the app has forked, and that comes back here, ends.
+/// Runs a part of the app. A child that the app has forked exits when it returns here.
 #[inline]
-fn attempt(task: &'static Task, part: impl FnMut()) -> Result<(), (Jump, Value)> {
+fn attempt(gvl: &mut Gvl, task: &'static Task, part: impl FnMut(&mut Gvl)) -> Result<(), (Jump, Value)> {
     task.in_app.set(true);
-    let outcome = ruby::protect(part);
+    let outcome = ruby::protect(gvl, part);
     task.in_app.set(false);
     if is_abandoned() {
         os::exit_now(i32::from(outcome.is_err()));
@@ -89,111 +95,129 @@ fn attempt(task: &'static Task, part: impl FnMut()) -> Result<(), (Jump, Value)>
 }
 
 #[inline]
-fn enter(task: &'static Task, request: &Request<'_>, fd: Option<RawFd>) {
-    let env = env::build(task, request, fd);
+fn enter(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, fd: Option<RawFd>) {
+    let env = env::build(gvl, task, request, fd);
     task.env.set(env);
     let app = APP.get().expect("the app has been set").get();
-    let response = ruby::call(app, names().call, &[env]);
+    let response = ruby::call(gvl, app, names().call, &[env]);
     if is_abandoned() {
         return;
     }
-    respond(task, response, true);
-    task.unfinished.set(!task.input.get().is_nil() || has_callbacks(env));
+    respond(gvl, task, response, true);
+    task.unfinished.set(!task.input.get().is_nil() || has_callbacks(gvl, env));
 }
 
-fn has_callbacks(env: Value) -> bool {
-    let waits = |list: Value| list.is_array() && list.array_len() > 0;
-    waits(ruby::hash_get(env, names().response_finished.get()))
-        || waits(ruby::hash_get(env, names().after_reply.get()))
+fn has_callbacks(gvl: &mut Gvl, env: Value) -> bool {
+    let finished = ruby::hash_get(gvl, env, names().response_finished.get());
+    let after = ruby::hash_get(gvl, env, names().after_reply.get());
+    [finished, after].iter().any(|list| list.is_array(gvl) && list.array_len(gvl) > 0)
 }
 
 /// Takes status, headers and body apart and sends them. May raise.
 #[inline]
-fn respond(task: &'static Task, response: Value, from_app: bool) {
-    let triple = if response.is_array() { response } else { ruby::to_ary(response) };
+fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) {
+    let triple = if response.is_array(gvl) { response } else { ruby::to_ary(gvl, response) };
     if task.stage.get() != Stage::Unsent {
-        // Hijacked: whatever was answered is not sent, but a body wants to be closed.
+        // Hijacked: the response is not sent, but its body must be closed.
         if !triple.is_nil() {
-            task.body.set(triple.at(2));
+            task.body.set(triple.at(gvl, 2));
         }
         return;
     }
-    if triple.is_nil() || triple.array_len() != 3 {
-        ruby::raise(names().bad_response.get(), "the app did not answer [status, headers, body]");
+    if triple.is_nil() || triple.array_len(gvl) != 3 {
+        ruby::raise(gvl, names().bad_response.get(), "the app did not return [status, headers, body]");
     }
-    let (status, headers, body) = (triple.at(0), triple.at(1), triple.at(2));
+    let (status, headers, body) = (triple.at(gvl, 0), triple.at(gvl, 1), triple.at(gvl, 2));
     if from_app {
         task.body.set(body);
     }
     task.headers.set(headers);
-    let status = head::status(status);
+    let status = head::status(gvl, status);
     task.status.set(status);
-    let head = head::response(task, status, headers);
-    body::respond(task, head, status, body);
+    let head = head::response(gvl, task, status, headers);
+    body::respond(gvl, task, head, status, body);
     triple.keep();
 }
 
-/// The app raised: answers for it, if nothing has been answered. Whether it counts as a failure of the app.
-fn failure(task: &'static Task, (_, error): (Jump, Value)) -> bool {
+/// The app has raised: sends an error page, if the response has not begun. Whether it counts as a failure of the app.
+fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> bool {
     task.error.set(error);
     let unsent = task.stage.get() == Stage::Unsent;
-    if task.gone.get() && !error.is_nil() && ruby::is_a(error, names().client_gone.get()) {
-        emit::end(task, true);
+    if task.gone.get() && !error.is_nil() && ruby::is_a(gvl, error, names().client_gone.get()) {
+        emit::end(gvl, task, true);
         return false;
     }
     task.take_over.set(ruby::NIL);
-    let answered = attempt(task, || {
-        let page = ruby::call(names().exchange.get(), names().failed, &[error, task.env.get()]);
+    let answered = attempt(gvl, task, |gvl| {
+        let page = ruby::call(gvl, names().exchange.get(), names().failed, &[error, task.env.get()]);
         if unsent {
-            respond(task, page, false);
+            respond(gvl, task, page, false);
         }
     });
     match (answered, task.stage.get()) {
-        (_, Stage::Unsent) => emit::last_resort(task),
-        (_, Stage::Begun | Stage::Hijacked) => emit::end(task, true),
+        (_, Stage::Unsent) => emit::fallback(gvl, task),
+        (_, Stage::Begun | Stage::Hijacked) => emit::end(gvl, task, true),
         (_, Stage::Ended) => {}
     }
     true
 }
 
-/// Something went wrong after the response.
-fn complain(task: &'static Task, error: Value) -> bool {
+/// Runs what comes after the response. Whether it failed, which is logged.
+#[inline]
+fn afterwards(gvl: &mut Gvl, task: &'static Task, part: fn(&mut Gvl, &'static Task)) -> bool {
+    let Err((_, error)) = attempt(gvl, task, |gvl| part(gvl, task)) else { return false };
     task.error.set(error);
-    let _ = attempt(task, || {
-        ruby::call(names().exchange.get(), names().failed, &[task.error.get(), task.env.get()]);
+    let _ = attempt(gvl, task, |gvl| {
+        ruby::call(gvl, names().exchange.get(), names().failed, &[task.error.get(), task.env.get()]);
     });
     true
 }
 
+/// `close` may take long. While more requests wait, the response stays in the batch; should `close` be slow, the watchdog
+/// sends it.
 #[inline]
-fn needs_close(body: Value) -> bool {
-    !body.is_nil() && !body.is_plain_array() && !body.is_string()
-}
-
-fn close(body: Value) {
-    if ruby::responds(body, names().close) {
-        ruby::call(body, names().close, &[]);
+fn send_before_close(gvl: &mut Gvl, task: &'static Task) {
+    if worker(gvl, |w| w.inbox.is_empty()) {
+        serve::send(gvl, task, task.link.get() as usize);
     }
 }
 
-/// Runs what waits for the end of the response, and closes the input.
 #[inline]
-fn finish(task: &'static Task) {
+fn needs_close(gvl: &Gvl, body: Value) -> bool {
+    !body.is_nil() && !body.is_plain_array(gvl) && !body.is_string(gvl)
+}
+
+fn close(gvl: &mut Gvl, task: &'static Task) {
+    let body = task.body.get();
+    if ruby::responds(gvl, body, names().close) {
+        ruby::call(gvl, body, names().close, &[]);
+    }
+}
+
+/// Runs the callbacks for the end of the response, and closes the input.
+#[inline]
+fn finish(gvl: &mut Gvl, task: &'static Task) {
     let (env, ids) = (task.env.get(), names());
     if env.is_nil() {
         return;
     }
     if !task.input.get().is_nil() {
-        ruby::call(task.input.get(), ids.close, &[]);
+        ruby::call(gvl, task.input.get(), ids.close, &[]);
     }
-    let finished = ruby::hash_get(env, ids.response_finished.get());
-    if finished.is_array() && finished.array_len() > 0 {
-        let status = ruby::integer(i64::from(task.status.get()));
-        ruby::call(ids.exchange.get(), ids.finished, &[env, status, task.headers.get(), task.error.get()]);
+    let finished = ruby::hash_get(gvl, env, ids.response_finished.get());
+    if finished.is_array(gvl) && finished.array_len(gvl) > 0 {
+        serve::send(gvl, task, task.link.get() as usize);
+        let status = ruby::integer(gvl, i64::from(task.status.get()));
+        ruby::call(
+            gvl,
+            ids.exchange.get(),
+            ids.finished,
+            &[env, status, task.headers.get(), task.error.get()],
+        );
     }
-    let after = ruby::hash_get(env, ids.after_reply.get());
-    if after.is_array() && after.array_len() > 0 {
-        serve::send(task, task.link.get() as usize);
-        ruby::call(ids.exchange.get(), ids.reply_sent, &[after, env]);
+    let after = ruby::hash_get(gvl, env, ids.after_reply.get());
+    if after.is_array(gvl) && after.array_len(gvl) > 0 {
+        serve::send(gvl, task, task.link.get() as usize);
+        ruby::call(gvl, ids.exchange.get(), ids.reply_sent, &[after, env]);
     }
 }

@@ -1,19 +1,23 @@
 //! The worker: serves Rack requests that come as frames (docs/wire.md) inside a CRuby process.
 //!
 //! `raw/` fences the unsafe code. `serve.rs` is the loop of a thread and `worker.rs` what the threads share and how
-//! they divide the work; `link.rs` is a socket to the front. `job.rs` takes one request from its frame to its END:
+//! they divide the work; `link.rs` is a socket to the front, `outbox.rs` what waits to be sent on it, `intake.rs` what has been taken up from it.
+//! `watchdog.rs` sees to both while a request is slow. `job.rs` takes one request from its frame to its END:
 //! `env.rs` builds its env, `head.rs`, `body.rs` and `loan.rs` its response, `emit.rs` the frames.
 
 mod body;
 mod emit;
 mod env;
 mod head;
+mod intake;
 mod job;
 mod link;
 mod loan;
 mod names;
+mod outbox;
 mod raw;
 mod scoreboard;
 mod serve;
 mod task;
+mod watchdog;
 mod worker;

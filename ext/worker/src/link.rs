@@ -1,23 +1,23 @@
-//! One socket to a front thread: cutting what comes into frames, gathering what goes out.
+//! One socket to a front thread: cutting received bytes into frames.
 //!
-//! Contract:
-//! 1. Nothing here waits. Reading that may wait is done by the caller with the buffer taken out of the link.
-//! 2. Frames are sent in the order in which they were appended, a descriptor with the first byte of its frame.
+//! Contract: nothing here waits. Reading that may wait is done by the caller with the buffer taken out of the link.
 
+use crate::outbox::Outbox;
 use crate::raw::os;
+use crate::scoreboard::Scoreboard;
+use crate::watchdog::Port;
 use std::collections::VecDeque;
-use std::io;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use wire::{Header, Kind, Malformed, frame::HEADER};
 
-/// Bytes asked of the socket at a time.
+/// Bytes read from the socket at a time.
 const READ: usize = 64 << 10;
 /// A buffer that has grown beyond this is not kept.
 const KEEP: usize = 256 << 10;
 
-/// A request as it came: a part of a buffer that it may share with others.
+/// A received request: a part of a buffer that it may share with others.
 pub(crate) struct Job {
     pub(crate) link: u32,
     pub(crate) id: u32,
@@ -29,8 +29,15 @@ pub(crate) struct Job {
     pub(crate) gone: bool,
 }
 
-/// What else the front may say.
-pub(crate) enum Word {
+impl Job {
+    /// Drops a request that has been returned.
+    pub(crate) fn discard(&self) {
+        self.fd.into_iter().for_each(os::close);
+    }
+}
+
+/// A frame other than REQUEST.
+pub(crate) enum Message {
     Window {
         id: u32,
         bytes: u32,
@@ -38,7 +45,7 @@ pub(crate) enum Word {
     Abort {
         id: u32,
     },
-    /// The answer to an offer, with the client's socket or without.
+    /// The reply to an offer, with the client's socket or without.
     Lend {
         id: u32,
         fd: Option<RawFd>,
@@ -46,36 +53,64 @@ pub(crate) enum Word {
     Drain,
 }
 
-/// What [`Link::send`] came to.
-#[derive(PartialEq, Eq)]
-pub(crate) enum Sent {
-    All,
-    Full,
-}
-
 pub(crate) struct Link {
     pub(crate) fd: RawFd,
     number: u32,
     input: Vec<u8>,
     input_fds: Vec<RawFd>,
-    output: Vec<u8>,
-    sent: usize,
-    output_fds: VecDeque<(usize, RawFd)>,
-    /// When the oldest answer that is still here was appended, microseconds.
-    pub(crate) oldest_us: u64,
+    port: &'static Port,
+    scoreboard: Scoreboard,
 }
 
 impl Link {
-    pub(crate) fn new(number: u32, fd: RawFd) -> Link {
-        #[rustfmt::skip]
-        let link = Link {
-            fd, number, input: Vec::new(), input_fds: Vec::new(),
-            output: Vec::new(), sent: 0, output_fds: VecDeque::new(), oldest_us: 0,
-        };
-        link
+    pub(crate) fn new(number: u32, port: &'static Port, scoreboard: Scoreboard) -> Link {
+        Link { fd: port.fd, number, input: Vec::new(), input_fds: Vec::new(), port, scoreboard }
     }
 
-    /// Lends the input buffers to a reader; [`Link::give_back`] must follow before anyone else reads.
+    /// What waits to be sent.
+    #[inline]
+    pub(crate) fn outbox(&self) -> &'static Outbox {
+        &self.port.outbox
+    }
+
+    /// Takes the next request up; `false` when it has been returned or withdrawn and is to be discarded. Requests come here in
+    /// the order in which they were read.
+    #[inline]
+    pub(crate) fn take_up(&self) -> bool {
+        let pass = self.port.intake.pass();
+        let withdrawn = self.scoreboard.passed(self.number, pass.count);
+        if withdrawn && !pass.returned {
+            self.return_from(pass.count - 1);
+        }
+        !withdrawn && !pass.returned
+    }
+
+    /// The front may have seen that the withdrawn request number `from` was taken up: it learns that it was not served.
+    #[cold]
+    fn return_from(&self, from: u64) {
+        if self.port.intake.close().is_some() {
+            let frame =
+                |out: &mut Vec<u8>| wire::frame::append(out, Kind::Returned, 0, 0, &from.to_le_bytes());
+            self.outbox().append(os::now_us(), None, frame);
+        }
+    }
+
+    /// Discards the returned requests, all of which have been read now, and accepts new ones.
+    fn resume(&self, jobs: &mut VecDeque<Job>) {
+        jobs.retain(|job| {
+            let keep = job.link != self.number;
+            if !keep {
+                self.take_up();
+                job.discard();
+            }
+            keep
+        });
+        self.port.intake.open();
+        let frame = |out: &mut Vec<u8>| wire::frame::append(out, Kind::Resumed, 0, 0, b"");
+        self.outbox().append(os::now_us(), None, frame);
+    }
+
+    /// Lends the input buffers to a reader; [`Link::give_back`] must follow before another thread reads.
     pub(crate) fn take_input(&mut self) -> (Vec<u8>, Vec<RawFd>) {
         let mut input = std::mem::take(&mut self.input);
         let missing = match input.first_chunk::<HEADER>() {
@@ -90,11 +125,11 @@ impl Link {
         (self.input, self.input_fds) = (input, fds);
     }
 
-    /// Cuts the complete frames that have come. Requests go to `jobs`, all else to `word`.
+    /// Cuts the complete frames. Requests go to `jobs`, all others to `messages`.
     pub(crate) fn cut(
         &mut self,
         jobs: &mut VecDeque<Job>,
-        word: &mut Vec<(u32, Word)>,
+        messages: &mut Vec<(u32, Message)>,
     ) -> Result<(), Malformed> {
         let mut ranges: [(u32, Option<RawFd>, usize, usize); 64] = [(0, None, 0, 0); 64];
         loop {
@@ -111,18 +146,25 @@ impl Link {
                     false => None,
                 };
                 match kind {
+                    Kind::Request if self.port.intake.is_closed() => {
+                        self.port.intake.has_read();
+                        self.take_up();
+                        fd.into_iter().for_each(os::close);
+                    }
                     Kind::Request => {
+                        self.port.intake.has_read();
                         ranges[found] = (id, fd, used + HEADER, used + len);
                         found += 1;
                     }
                     Kind::Window => {
                         let bytes = wire::frame::u32_payload(frame.payload)?;
-                        word.push((self.number, Word::Window { id, bytes }));
+                        messages.push((self.number, Message::Window { id, bytes }));
                     }
-                    Kind::Abort => word.push((self.number, Word::Abort { id })),
-                    Kind::Lend => word.push((self.number, Word::Lend { id, fd })),
-                    Kind::Drain => word.push((self.number, Word::Drain)),
-                    _ => return Err(Malformed("a kind that only workers send")),
+                    Kind::Abort => messages.push((self.number, Message::Abort { id })),
+                    Kind::Lend => messages.push((self.number, Message::Lend { id, fd })),
+                    Kind::Resume => self.resume(jobs),
+                    Kind::Drain => messages.push((self.number, Message::Drain)),
+                    _ => return Err(Malformed("a kind that only a worker may send")),
                 }
                 used += len;
             }
@@ -162,64 +204,11 @@ impl Link {
         }
     }
 
-    /// Takes a buffer back that no job needs any more.
+    /// Takes back a buffer that no job needs any more.
     pub(crate) fn reuse(&mut self, mut buffer: Vec<u8>) {
         if self.input.is_empty() && self.input.capacity() < READ && buffer.capacity() <= KEEP {
             buffer.clear();
             self.input = buffer;
         }
-    }
-
-    /// Lets `f` append whole frames.
-    #[inline]
-    pub(crate) fn append<R>(&mut self, now_us: u64, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        if self.output.is_empty() {
-            self.oldest_us = now_us;
-        }
-        f(&mut self.output)
-    }
-
-    /// Passes a descriptor, which the link now owns, with the next frame that is appended.
-    pub(crate) fn pass(&mut self, fd: RawFd) {
-        self.output_fds.push_back((self.output.len(), fd));
-    }
-
-    /// Bytes that wait to be sent.
-    #[inline]
-    pub(crate) fn waiting(&self) -> usize {
-        self.output.len() - self.sent
-    }
-
-    /// Sends what the socket takes.
-    ///
-    /// # Errors
-    /// As sendmsg(2), but for a full socket: the front is gone.
-    pub(crate) fn send(&mut self) -> io::Result<Sent> {
-        while self.sent < self.output.len() {
-            let (passed, end) = match (self.output_fds.front(), self.output_fds.get(1)) {
-                (Some(&(at, fd)), next) if at == self.sent => (Some(fd), next.map(|next| next.0)),
-                (Some(&(at, _)), _) => (None, Some(at)),
-                (None, _) => (None, None),
-            };
-            let end = end.unwrap_or(self.output.len());
-            match os::send(self.fd, &self.output[self.sent..end], passed) {
-                Ok(count) => {
-                    self.sent += count;
-                    if let Some(fd) = passed {
-                        os::close(fd);
-                        self.output_fds.pop_front();
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Full),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.sent = 0;
-        self.output.clear();
-        if self.output.capacity() > KEEP {
-            self.output = Vec::new();
-        }
-        Ok(Sent::All)
     }
 }

@@ -3,13 +3,13 @@
 //! Why: the way by a file costs two copies and the making and freeing of its pages, several times what the writing costs.
 //!
 //! Contract:
-//! 1. The client is never waited for: what its socket does not take at once goes to the front in a file.
+//! 1. The client is not waited for: what its socket does not take at once goes to the front in a file, if there is room for one.
 //! 2. The bytes cannot change between the offer and the end of the writing, whatever other threads of the app do.
 //! 3. The socket is closed before the front hears what was written, and also if an exception comes in between.
 
-use crate::raw::gvl;
+use crate::raw::gvl::{self, Gvl};
 use crate::raw::os;
-use crate::raw::ruby::{self, Value};
+use crate::raw::ruby::{Pinned, Value};
 use crate::task::Task;
 use crate::{body, emit, serve};
 use std::os::fd::RawFd;
@@ -18,32 +18,39 @@ use wire::response::Suspended;
 /// Bodies in more parts than this are not offered.
 pub(crate) const PARTS: usize = 16;
 
-/// RESPONSE, OFFER, and once the front has answered TAKEN, FILE as needed, END. `head` has a length. May raise.
-pub(crate) fn respond(task: &'static Task, head: Suspended, parts: Value) {
-    let mut pinned = [ruby::NIL; PARTS];
-    let count = parts.array_len().min(PARTS);
-    (0..count).for_each(|at| pinned[at] = ruby::pinned(parts.at(at)));
+/// RESPONSE, OFFER, and once the front has answered TAKEN, FILE or BODY as needed, END. `head` has a length. May raise.
+pub(crate) fn respond(gvl: &mut Gvl, task: &'static Task, head: Suspended, parts: Value) {
+    let mut pinned = [Pinned::NONE; PARTS];
+    let count = parts.array_len(gvl).min(PARTS);
+    for (at, pin) in pinned[..count].iter_mut().enumerate() {
+        let part = parts.at(gvl, at);
+        *pin = Pinned::new(gvl, part);
+    }
     let pinned = std::hint::black_box(&pinned[..count]);
     let total: usize = pinned.iter().map(|part| part.bytes().len()).sum();
-    emit::response(task, head, 0, None, |_| {});
-    emit::offer(task, total as u64);
+    emit::response(gvl, task, head, 0, None, |_| {});
+    emit::offer(gvl, task, total as u64);
     let mut sent = 0;
-    if let Some(fd) = serve::wait_for_loan(task) {
-        sent = write(task, fd, pinned);
+    if let Some(fd) = serve::wait_for_loan(gvl, task) {
+        sent = write(gvl, task, fd, pinned);
         task.return_loan();
-        emit::taken(task, sent as u64);
+        emit::taken(gvl, task, sent as u64);
     }
     if sent < total {
-        emit::file(task, body::spool(rest(pinned, sent)), (total - sent) as u64);
+        let left = (total - sent) as u64;
+        match body::spool(gvl, left, rest(pinned, sent)) {
+            Some(fd) => emit::file(gvl, task, fd, left),
+            None => rest(pinned, sent).for_each(|bytes| body::push_bytes(gvl, task, bytes)),
+        }
     }
-    emit::end(task, false);
-    pinned.iter().for_each(|part| part.keep());
+    emit::end(gvl, task, false);
+    pinned.iter().for_each(Pinned::keep);
 }
 
 /// The parts without their first `skip` bytes.
-fn rest(parts: &[Value], mut skip: usize) -> impl Iterator<Item = &'static [u8]> {
+fn rest(parts: &[Pinned], mut skip: usize) -> impl Iterator<Item = &[u8]> {
     parts.iter().map(move |part| {
-        let bytes: &'static [u8] = part.bytes();
+        let bytes = part.bytes();
         let skipped = skip.min(bytes.len());
         skip -= skipped;
         &bytes[skipped..]
@@ -51,13 +58,13 @@ fn rest(parts: &[Value], mut skip: usize) -> impl Iterator<Item = &'static [u8]>
 }
 
 /// Writes what the socket takes at once, without the GVL; the number of bytes. May raise, an interrupt.
-fn write(task: &'static Task, fd: RawFd, parts: &[Value]) -> usize {
+fn write(gvl: &mut Gvl, task: &'static Task, fd: RawFd, parts: &[Pinned]) -> usize {
     let mut pieces = [&b""[..]; PARTS];
     pieces.iter_mut().zip(rest(parts, 0)).for_each(|(piece, bytes)| *piece = bytes);
     loop {
-        if let Some(sent) = gvl::release(|| os::send_some(fd, &pieces)) {
+        if let Some(sent) = gvl::release(gvl, || os::send_some(fd, &pieces)) {
             return sent;
         }
-        serve::interrupts(task);
+        serve::interrupts(gvl, task);
     }
 }

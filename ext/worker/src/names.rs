@@ -1,6 +1,8 @@
 //! Ruby names and constant strings, looked up once: env keys, method names, classes.
 
+use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Id, Slot, Value};
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 macro_rules! names {
@@ -17,16 +19,17 @@ macro_rules! names {
         }
 
         impl Names {
-            fn look_up() -> Names {
-                let key = |text: &[u8]| Slot::leak(ruby::interned(text));
+            fn look_up(gvl: &mut Gvl) -> Names {
+                let mut known = vec![key(gvl, b"")];
+                for name in wire::names::KNOWN {
+                    known.push(key(gvl, &wire::names::rack_key(name.as_bytes())));
+                }
                 Names {
-                    $($id: ruby::id($method),)*
-                    $($key: key($text.as_bytes()),)*
-                    $($class: Slot::leak(ruby::constant($path)),)*
-                    fields: std::iter::once(key(b""))
-                        .chain(wire::names::KNOWN.iter().map(|name| key(&wire::names::rack_key(name.as_bytes()))))
-                        .collect(),
-                    methods: METHODS.iter().map(|name| key(name)).collect(),
+                    $($id: ruby::id(gvl, $method),)*
+                    $($key: key(gvl, $text.as_bytes()),)*
+                    $($class: constant(gvl, $path),)*
+                    fields: known,
+                    methods: METHODS.iter().map(|name| key(gvl, name)).collect(),
                 }
             }
         }
@@ -59,17 +62,32 @@ names! {
 
 static NAMES: OnceLock<Names> = OnceLock::new();
 
-/// The names; looked up at the first use, which must be with the GVL and may raise.
+fn key(gvl: &mut Gvl, text: &[u8]) -> &'static Slot {
+    let key = ruby::interned(gvl, text);
+    Slot::leak(gvl, key)
+}
+
+fn constant(gvl: &mut Gvl, path: &CStr) -> &'static Slot {
+    let constant = ruby::constant(gvl, path);
+    Slot::leak(gvl, constant)
+}
+
+/// Looks the names up, the first time. May raise.
+pub(crate) fn look_up(gvl: &mut Gvl) {
+    NAMES.get_or_init(|| Names::look_up(gvl));
+}
+
+/// The names, which have been looked up.
 #[inline]
 pub(crate) fn names() -> &'static Names {
-    NAMES.get_or_init(Names::look_up)
+    NAMES.get().expect("the names have been looked up")
 }
 
 /// The frozen String of a request method.
 #[inline]
-pub(crate) fn method(name: &[u8]) -> Value {
+pub(crate) fn method(gvl: &mut Gvl, name: &[u8]) -> Value {
     match METHODS.iter().position(|known| *known == name) {
         Some(at) => names().methods[at].get(),
-        None => ruby::string(name),
+        None => ruby::string(gvl, name),
     }
 }

@@ -1,10 +1,14 @@
-//! This worker's slot of the scoreboard: which requests have been started, told without a message.
+//! This worker's slot of the scoreboard: shows the front, without a message, which requests have been started.
 
 use crate::raw::os;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering::Release};
-use wire::scoreboard::{FAILURES, REQUESTS, Serving, THREADS, link_at, thread_at};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Release, SeqCst},
+    fence,
+};
+use wire::scoreboard::{FAILURES, REQUESTS, Serving, THREADS, link_at, thread_at, withdrawn_at};
 
 /// One worker's slot.
 #[derive(Clone, Copy)]
@@ -45,9 +49,19 @@ impl Scoreboard {
         self.add(THREADS);
     }
 
+    /// Sets how many requests of a link have been taken up or discarded. Returns whether the front has withdrawn the last of them.
+    #[inline]
+    pub(crate) fn passed(self, link: u32, count: u64) -> bool {
+        self.put(link_at(self.threads_max, link as usize), count);
+        // The front writes this word and then reads how many were taken up; here it is the other way round. So at least
+        // one of the two sees what the other wrote (docs/wire.md).
+        fence(SeqCst);
+        let withdrawn = self.words.get(withdrawn_at(self.threads_max, link as usize) / 8);
+        withdrawn.is_some_and(|withdrawn| withdrawn.load(SeqCst) >= count)
+    }
+
     #[inline]
     pub(crate) fn begin(self, thread: usize, link: u32, id: u32, now_us: u64) {
-        self.add(link_at(self.threads_max, link as usize));
         self.put(thread_at(thread) + 8, now_us);
         self.put(thread_at(thread), Serving { link, id }.pack());
     }

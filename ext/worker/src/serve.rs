@@ -1,14 +1,15 @@
-//! The loop of a serving thread: find a request, serve it, send what there is to send.
+//! The loop of a serving thread: take up a request, serve it, send finished responses.
 
 use crate::job;
-use crate::link::{Job, Sent};
+use crate::link::Job;
 use crate::names::names;
-use crate::raw::gvl;
+use crate::outbox::Sent;
+use crate::raw::gvl::{self, Gvl};
 use crate::raw::gvl_wait;
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
-use crate::worker::{Help, PATIENCE, SLOW_US, Step, alarm, is_standby, must_take_over, worker};
+use crate::worker::{Help, SLOW_US, STANDBY_AFTER, Step, is_standby, must_take_over, timer, worker};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
@@ -25,22 +26,22 @@ pub(crate) fn current() -> Option<&'static Task> {
 }
 
 /// Serves until the worker has drained, as thread `index`.
-pub(crate) fn serve(index: usize) {
-    let task = worker(|w| w.tasks[index]);
+pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
+    let task = worker(gvl, |w| w.tasks[index]);
     CURRENT.set(Some(task));
-    task.thread.set(Value::current_thread());
-    gvl_wait::attach(&task.gvl_wait);
+    task.thread.set(Value::current_thread(gvl));
+    gvl_wait::attach(gvl, &task.gvl_wait);
     let mut now_us = os::now_us();
-    while let Some(job) = next(task, &mut now_us) {
+    while let Some(job) = next(gvl, task, &mut now_us) {
         let bytes = Rc::clone(&job.bytes);
         let link = job.link as usize;
         let started_us = now_us;
-        now_us = job::run(task, job, started_us);
+        now_us = job::run(gvl, task, job, started_us);
         if now_us.saturating_sub(started_us) > SLOW_US {
-            // Clients of requests that wait here may have gone meanwhile.
-            listen();
+            // Clients of waiting requests may have disconnected meanwhile.
+            poll_links(gvl);
         }
-        worker(|w| {
+        worker(gvl, |w| {
             if let Ok(buffer) = Rc::try_unwrap(bytes) {
                 w.links[link].reuse(buffer);
             }
@@ -49,12 +50,12 @@ pub(crate) fn serve(index: usize) {
             break;
         }
     }
-    replace(task);
+    replace(gvl, task);
 }
 
 /// A thread that the app has killed is replaced: the worker keeps its size.
-fn replace(task: &'static Task) {
-    let again = worker(|w| {
+fn replace(gvl: &mut Gvl, task: &'static Task) {
+    let again = worker(gvl, |w| {
         w.awake(task.index);
         if w.leader == Some(task.index) {
             w.leader = None;
@@ -63,40 +64,40 @@ fn replace(task: &'static Task) {
     });
     if again && task.index > 0 {
         task.killed.set(false);
-        start_thread(task.index);
+        start_thread(gvl, task.index);
     }
 }
 
 /// Starts the Ruby thread of a task that exists already.
-pub(crate) fn start_thread(index: usize) {
-    worker(|w| w.scoreboard.thread_started());
-    let start = &|| ruby::spawn(Box::new(move || serve(index))).keep();
-    if let Err((_, error)) = ruby::protect(start) {
-        report(error);
+pub(crate) fn start_thread(gvl: &mut Gvl, index: usize) {
+    worker(gvl, |w| w.scoreboard.thread_started());
+    let start = |gvl: &mut Gvl| ruby::spawn(gvl, Box::new(move |gvl| serve(gvl, index))).keep();
+    if let Err((_, error)) = ruby::protect(gvl, start) {
+        report(gvl, error);
     }
 }
 
-fn report(error: Value) {
-    // What fails here has nowhere else to go, and the next request finds out by itself.
-    let _ = ruby::protect(|| {
-        ruby::call(names().exchange.get(), names().interrupted, &[error]);
+fn report(gvl: &mut Gvl, error: Value) {
+    // If even this fails, it cannot be reported; the next request will fail in the same way.
+    let _ = ruby::protect(gvl, |gvl| {
+        ruby::call(gvl, names().exchange.get(), names().interrupted, &[error]);
     });
 }
 
 #[inline]
-fn next(task: &'static Task, now_us: &mut u64) -> Option<Job> {
+fn next(gvl: &mut Gvl, task: &'static Task, now_us: &mut u64) -> Option<Job> {
     loop {
-        if worker(|w| w.must_send(*now_us)) {
-            send_all(task);
+        if worker(gvl, |w| w.must_send(*now_us)) {
+            send_all(gvl, task);
             *now_us = os::now_us();
         }
-        match worker(|w| w.step(task.index, *now_us)) {
+        match worker(gvl, |w| w.step(task.index, *now_us)) {
             Step::Run(job, help) => {
-                lend(help);
+                provide(gvl, help);
                 return Some(job);
             }
-            Step::Read => read(task),
-            Step::Sleep => sleep(task),
+            Step::Read => read(gvl, task),
+            Step::Sleep => sleep(gvl, task),
             Step::Stop => return None,
         }
         if task.killed.get() {
@@ -106,130 +107,135 @@ fn next(task: &'static Task, now_us: &mut u64) -> Option<Job> {
     }
 }
 
-/// Does what [`Help`] says.
-pub(crate) fn lend(help: Help) {
+/// Carries out what [`Help`] asks for.
+pub(crate) fn provide(gvl: &mut Gvl, help: Help) {
     match help {
         Help::None => {}
-        Help::Watch => alarm().set(PATIENCE),
-        Help::Spawn(index) => match os::Bell::new() {
-            Ok(bell) => {
-                let task = Task::leak(index, bell);
-                task.template.set(crate::env::template());
-                worker(|w| w.tasks.push(task));
-                start_thread(index);
+        Help::SetTimer => timer().set(STANDBY_AFTER),
+        Help::Spawn(index) => match os::Wakeup::new() {
+            Ok(wakeup) => {
+                let task = Task::leak(gvl, index, wakeup);
+                task.template.set(crate::env::template(gvl));
+                worker(gvl, |w| w.tasks.push(task));
+                start_thread(gvl, index);
             }
             Err(error) => eprintln!("firebrick: no further thread: {error}"),
         },
     }
 }
 
-/// Reads the links; waits until there is something. The caller is the leader.
-pub(crate) fn read(task: &'static Task) {
-    let (links, alone) = worker(|w| (w.links.len(), w.options.threads_max == 1));
+/// Waits for the links and reads them. The caller is the leader.
+pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
+    let (links, alone) = worker(gvl, |w| (w.links.len(), w.options.threads_max == 1));
     if links == 1 && alone {
-        return receive(task, 0, true);
+        return receive(gvl, task, 0, true);
     }
-    if links == 1 && receive_now(0) {
+    if links == 1 && receive_now(gvl, 0) {
         return;
     }
-    let fds: Vec<_> = worker(|w| w.links.iter().map(|link| link.fd).collect());
-    let mut wait = Wait::readable(fds.into_iter().chain([task.bell.fd()]));
-    gvl::release(|| wait.wait());
+    let fds: Vec<_> = worker(gvl, |w| w.links.iter().map(|link| link.fd).collect());
+    let mut wait = Wait::readable(fds.into_iter().chain([task.wakeup.fd()]));
+    gvl::release(gvl, || wait.wait());
     if wait.ready(links) {
-        task.bell.hush();
+        task.wakeup.clear();
     }
     for at in (0..links).filter(|&at| wait.ready(at)) {
-        receive_now(at);
+        receive_now(gvl, at);
     }
     drop(wait);
-    interrupts(task);
+    interrupts(gvl, task);
 }
 
-/// Takes what has come on link `at`, if anything.
-fn receive_now(at: usize) -> bool {
-    let (fd, (mut input, mut fds)) = worker(|w| (w.links[at].fd, w.links[at].take_input()));
+/// Reads link `at` without waiting. Whether there was something.
+fn receive_now(gvl: &mut Gvl, at: usize) -> bool {
+    let (fd, (mut input, mut fds)) = worker(gvl, |w| (w.links[at].fd, w.links[at].take_input()));
     let received = os::receive(fd, &mut input, &mut fds, false);
-    worker(|w| w.links[at].give_back((input, fds)));
-    digest(at, received)
+    worker(gvl, |w| w.links[at].give_back((input, fds)));
+    digest(gvl, at, received)
 }
 
-fn receive(task: &'static Task, at: usize, wait: bool) {
-    let (fd, (mut input, mut fds)) = worker(|w| (w.links[at].fd, w.links[at].take_input()));
-    let received = gvl::release(|| os::receive(fd, &mut input, &mut fds, wait));
-    worker(|w| w.links[at].give_back((input, fds)));
+fn receive(gvl: &mut Gvl, task: &'static Task, at: usize, wait: bool) {
+    let (fd, (mut input, mut fds)) = worker(gvl, |w| (w.links[at].fd, w.links[at].take_input()));
+    let received = gvl::release(gvl, || os::receive(fd, &mut input, &mut fds, wait));
+    worker(gvl, |w| w.links[at].give_back((input, fds)));
     let interrupted = received.as_ref().is_none_or(|received| received.is_err());
     if let Some(received) = received {
-        digest(at, received);
+        digest(gvl, at, received);
     }
     if interrupted {
-        interrupts(task);
+        interrupts(gvl, task);
     }
 }
 
-fn digest(at: usize, received: io::Result<usize>) -> bool {
+fn digest(gvl: &mut Gvl, at: usize, received: io::Result<usize>) -> bool {
     match received {
-        Ok(0) => front_gone(),
+        Ok(0) => front_gone(gvl),
         Ok(_) => {
-            let mut words = Vec::new();
-            let cut = worker(|w| w.links[at].cut(&mut w.inbox, &mut words));
+            let mut messages = Vec::new();
+            let cut = worker(gvl, |w| w.links[at].cut(&mut w.inbox, &mut messages));
             if let Err(error) = cut {
                 protocol_error(&error);
             }
-            words.iter().for_each(|(link, word)| worker(|w| w.hear(*link, word)));
+            messages.iter().for_each(|(link, message)| worker(gvl, |w| w.handle(*link, message)));
             true
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => false,
-        Err(_) => front_gone(),
+        Err(_) => front_gone(gvl),
     }
 }
 
-/// End of file: nobody is there to answer to. While the worker is on its way out, the way is not cut short.
-fn front_gone() -> bool {
-    if !worker(|w| w.finished || (w.draining && w.active == 0 && w.inbox.is_empty())) {
+/// End of file: the front has exited, and so does the worker, unless it is finishing anyway.
+fn front_gone(gvl: &mut Gvl) -> bool {
+    if !worker(gvl, |w| w.finished || (w.draining && w.active == 0 && w.inbox.is_empty())) {
         os::exit_now(0);
     }
     false
 }
 
-/// The front and this worker do not speak the same language: a new worker may.
+/// The front has sent an invalid frame: exits, and the front starts another worker.
 pub(crate) fn protocol_error(error: &wire::Malformed) -> ! {
     eprintln!("firebrick: worker {}: {error}; ending the process", std::process::id());
     os::exit_now(70)
 }
 
-/// Sends what waits on all links.
-fn send_all(task: &'static Task) {
-    let links = worker(|w| w.links.len());
-    (0..links).for_each(|at| send(task, at));
-}
-
-/// Sends what waits on link `at`; waits without the GVL while the socket is full.
-pub(crate) fn send(task: &'static Task, at: usize) {
-    loop {
-        let (sent, fd) = worker(|w| (w.links[at].send(), w.links[at].fd));
-        match sent {
-            Ok(Sent::All) => return,
-            Ok(Sent::Full) => {}
-            Err(_) => os::exit_now(0),
+/// Sends the unsent frames of all links.
+fn send_all(gvl: &mut Gvl, task: &'static Task) {
+    let links = worker(gvl, |w| w.links.len());
+    for at in 0..links {
+        if worker(gvl, |w| w.links[at].outbox().unsent() > 0) {
+            send(gvl, task, at);
         }
-        let mut wait = Wait::writable(fd);
-        gvl::release(|| wait.wait());
-        drop(wait);
-        interrupts(task);
     }
 }
 
-/// Sleeps until called, or until the standby has to take over.
-fn sleep(task: &'static Task) {
-    gvl::release(|| {
+/// Sends the unsent frames of link `at`; waits without the GVL while the socket is full.
+pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
+    loop {
+        let (outbox, fd) = worker(gvl, |w| (w.links[at].outbox(), w.links[at].fd));
+        match outbox.send() {
+            Ok(Sent::All) => return,
+            Ok(Sent::Part) => {}
+            Err(_) => os::exit_now(0),
+        }
+        let mut wait = Wait::writable(fd);
+        gvl::release(gvl, || wait.wait());
+        drop(wait);
+        interrupts(gvl, task);
+    }
+}
+
+/// Sleeps until woken, or until the standby has to take over.
+fn sleep(gvl: &mut Gvl, task: &'static Task) {
+    let (index, wakeup, called) = (task.index, &task.wakeup, &task.called);
+    gvl::release(gvl, || {
         loop {
-            let watch = is_standby(task.index);
-            let fds = [task.bell.fd(), alarm().fd()];
+            let watch = is_standby(index);
+            let fds = [wakeup.fd(), timer().fd()];
             let mut wait = Wait::readable(fds.into_iter().take(if watch { 2 } else { 1 }));
             wait.wait();
             if wait.ready(0) {
-                task.bell.hush();
-                if task.called.swap(false, Acquire) {
+                wakeup.clear();
+                if called.swap(false, Acquire) {
                     return;
                 }
                 continue;
@@ -237,41 +243,41 @@ fn sleep(task: &'static Task) {
             if !wait.ready(1) {
                 return;
             }
-            alarm().hush(PATIENCE);
+            timer().clear(STANDBY_AFTER);
             if must_take_over(os::now_us()) {
                 return;
             }
         }
     });
-    worker(|w| w.awake(task.index));
-    interrupts(task);
+    worker(gvl, |w| w.awake(task.index));
+    interrupts(gvl, task);
 }
 
 /// Waits until the front has given window bytes back. May raise: the client has gone, or an interrupt.
-pub(crate) fn wait_for_window(task: &'static Task) {
+pub(crate) fn wait_for_window(gvl: &mut Gvl, task: &'static Task) {
     while task.window.get() <= 0 && !task.gone.get() {
-        send(task, task.link.get() as usize);
-        let leads = worker(|w| {
+        send(gvl, task, task.link.get() as usize);
+        let leads = worker(gvl, |w| {
             if matches!(w.leader, Some(leader) if leader != task.index) || w.appoint() {
                 return false;
             }
             w.lead(task.index);
             true
         });
-        watch(task, leads);
+        watch(gvl, task, leads);
     }
-    resign(task);
-    raise_if_gone(task);
+    resign(gvl, task);
+    raise_if_gone(gvl, task);
 }
 
-/// Sends the offer that has been appended and waits for its answer: the client's socket, or none. May raise: the client has
-/// gone, or an interrupt.
-pub(crate) fn wait_for_loan(task: &'static Task) -> Option<RawFd> {
-    task.loan.set(Loan::Asked);
-    while task.loan.get() == Loan::Asked && !task.gone.get() {
-        send(task, task.link.get() as usize);
-        // The answer comes soon: to read it oneself is cheaper than to wake another thread, unless that has work to do.
-        let leads = worker(|w| {
+/// Sends the offer that has been appended and waits for LEND: the client's socket, or none. May raise: the client has gone,
+/// or an interrupt.
+pub(crate) fn wait_for_loan(gvl: &mut Gvl, task: &'static Task) -> Option<RawFd> {
+    task.loan.set(Loan::Offered);
+    while task.loan.get() == Loan::Offered && !task.gone.get() {
+        send(gvl, task, task.link.get() as usize);
+        // LEND comes soon: reading it here is cheaper than waking another thread, unless requests are waiting for one.
+        let leads = worker(gvl, |w| {
             if matches!(w.leader, Some(leader) if leader != task.index)
                 || (!w.inbox.is_empty() && w.appoint())
             {
@@ -280,63 +286,64 @@ pub(crate) fn wait_for_loan(task: &'static Task) -> Option<RawFd> {
             w.lead(task.index);
             true
         });
-        watch(task, leads);
+        watch(gvl, task, leads);
     }
-    resign(task);
-    raise_if_gone(task);
+    resign(gvl, task);
+    raise_if_gone(gvl, task);
     match task.loan.get() {
         Loan::Lent(fd) => Some(fd),
-        Loan::None | Loan::Asked | Loan::Declined => None,
+        Loan::None | Loan::Offered | Loan::Declined => None,
     }
 }
 
-/// Reads the links as their leader, or waits to be called.
-fn watch(task: &'static Task, leads: bool) {
+/// Reads the links as their leader, or waits to be woken.
+fn watch(gvl: &mut Gvl, task: &'static Task, leads: bool) {
     if leads {
-        return read(task);
+        return read(gvl, task);
     }
-    gvl::release(|| Wait::readable([task.bell.fd()].into_iter()).wait());
-    task.bell.hush();
-    interrupts(task);
+    let wakeup = task.wakeup.fd();
+    gvl::release(gvl, || Wait::readable([wakeup].into_iter()).wait());
+    task.wakeup.clear();
+    interrupts(gvl, task);
 }
 
-/// Hears, without waiting, what the front has to say, if nobody else does.
-fn listen() {
-    if worker(|w| w.leader.is_none()) {
-        (0..worker(|w| w.links.len())).for_each(|at| {
-            receive_now(at);
+/// Reads the links without waiting, if no other thread does.
+fn poll_links(gvl: &mut Gvl) {
+    if worker(gvl, |w| w.leader.is_none()) {
+        (0..worker(gvl, |w| w.links.len())).for_each(|at| {
+            receive_now(gvl, at);
         });
     }
 }
 
-/// Finds out, without waiting, whether the client has gone. May raise.
-pub(crate) fn glance(task: &'static Task) {
-    listen();
-    raise_if_gone(task);
+/// Raises if the client has gone; does not wait.
+pub(crate) fn check_client(gvl: &mut Gvl, task: &'static Task) {
+    poll_links(gvl);
+    raise_if_gone(gvl, task);
 }
 
-fn raise_if_gone(task: &'static Task) {
+fn raise_if_gone(gvl: &mut Gvl, task: &'static Task) {
     if task.gone.get() && task.stage.get() != Stage::Ended {
-        ruby::raise(names().client_gone.get(), "the client has gone");
+        ruby::raise(gvl, names().client_gone.get(), "the client has gone");
     }
 }
 
-fn resign(task: &'static Task) {
-    if worker(|w| w.leader == Some(task.index)) {
-        lend(worker(|w| w.step_down(task.index, os::now_us())));
+fn resign(gvl: &mut Gvl, task: &'static Task) {
+    if worker(gvl, |w| w.leader == Some(task.index)) {
+        provide(gvl, worker(gvl, |w| w.step_down(task.index, os::now_us())));
     }
 }
 
 /// Lets Ruby act on interrupts. What they raise is the app's while it runs (this function then does not return);
-/// otherwise it is reported.
-pub(crate) fn interrupts(task: &'static Task) {
+/// otherwise it is logged.
+pub(crate) fn interrupts(gvl: &mut Gvl, task: &'static Task) {
     if task.in_app.get() {
-        resign(task);
-        return ruby::check_interrupts();
+        resign(gvl, task);
+        return ruby::check_interrupts(gvl);
     }
-    match ruby::protect(ruby::check_interrupts) {
+    match ruby::protect(gvl, ruby::check_interrupts) {
         Err((jump, _)) if jump.is_kill() => task.killed.set(true),
-        Err((_, error)) => report(error),
+        Err((_, error)) => report(gvl, error),
         Ok(()) => {}
     }
 }

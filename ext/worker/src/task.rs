@@ -1,12 +1,12 @@
-//! A serving thread and the request that it is at.
+//! A serving thread and the request that it serves.
 //!
 //! Contract: lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while
 //! any of them is in use.
 
 use crate::env::Memo;
-use crate::raw::gvl::Scratch;
+use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::gvl_wait::GvlWait;
-use crate::raw::os::{self, Bell};
+use crate::raw::os::{self, Wakeup};
 use crate::raw::ruby::{NIL, Slot};
 use std::cell::Cell;
 use std::os::fd::RawFd;
@@ -16,38 +16,38 @@ use wire::times::Times;
 /// How far the response has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Nothing of it is on its way.
+    /// Nothing of it has been appended to the link.
     Unsent,
-    /// RESPONSE is on its way, END is not.
+    /// RESPONSE has been appended, END has not.
     Begun,
     /// The connection was handed to the app; END is missing.
     Hijacked,
-    /// All of it is on its way.
+    /// All of it has been appended.
     Ended,
 }
 
-/// What has become of the offer to write a part of the body straight to the client.
+/// State of the offer to write a part of the body straight to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loan {
     /// There is none.
     None,
-    /// The front has not answered yet.
-    Asked,
+    /// Offered; LEND has not come yet.
+    Offered,
     Declined,
-    /// The client's socket, which is ours to close.
+    /// The client's socket, which the worker must close.
     Lent(RawFd),
 }
 
 pub(crate) struct Task {
     pub(crate) index: usize,
-    pub(crate) bell: Bell,
+    pub(crate) wakeup: Wakeup,
 
-    /// Rung together with the bell when there is something to do, not only a change of roles.
+    /// Set when the thread is woken because there is something to do, not only for a change of roles.
     pub(crate) called: AtomicBool,
     /// The thread is being killed and must not go on.
     pub(crate) killed: Cell<bool>,
 
-    /// Ruby code may be running; what it raises is the app's.
+    /// Code of the app may be running: what is raised belongs to it.
     pub(crate) in_app: Cell<bool>,
     pub(crate) active: Cell<bool>,
     pub(crate) link: Cell<u32>,
@@ -63,13 +63,13 @@ pub(crate) struct Task {
     /// Processor time of the thread when it took the request up, microseconds; `None` when that is not measured.
     pub(crate) cpu_from: Cell<Option<u64>>,
     pub(crate) gvl_wait: GvlWait,
-    /// Something of the request is to be done after the response.
+    /// Something must be done after the response.
     pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
     pub(crate) flushed_us: Cell<u64>,
-    /// The response says how long its body is, or can turn it into an array: it will end soon.
+    /// The body has a known length, or can become an array: it will end soon.
     pub(crate) finite: Cell<bool>,
-    /// The app has coded the body itself (Transfer-Encoding): the front decodes it, and for that wants bytes.
+    /// The app has encoded the body itself (Transfer-Encoding): the front decodes it, which takes BODY frames.
     pub(crate) coded: Cell<bool>,
 
     /// The Ruby thread.
@@ -94,10 +94,10 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub(crate) fn leak(index: usize, bell: Bell) -> &'static Task {
+    pub(crate) fn leak(gvl: &mut Gvl, index: usize, wakeup: Wakeup) -> &'static Task {
         Box::leak(Box::new(Task {
             index,
-            bell,
+            wakeup,
             called: AtomicBool::new(false),
             killed: Cell::new(false),
             in_app: Cell::new(false),
@@ -117,30 +117,30 @@ impl Task {
             flushed_us: Cell::new(0),
             finite: Cell::new(false),
             coded: Cell::new(false),
-            thread: Slot::leak(NIL),
-            env: Slot::leak(NIL),
-            headers: Slot::leak(NIL),
-            body: Slot::leak(NIL),
-            take_over: Slot::leak(NIL),
-            input: Slot::leak(NIL),
-            error: Slot::leak(NIL),
-            template: Slot::leak(NIL),
-            after_reply: Slot::leak(NIL),
-            response_finished: Slot::leak(NIL),
-            head: Scratch::new(),
-            chunk: Scratch::new(),
-            interim: Scratch::new(),
-            memo: Memo::new(),
+            thread: Slot::leak(gvl, NIL),
+            env: Slot::leak(gvl, NIL),
+            headers: Slot::leak(gvl, NIL),
+            body: Slot::leak(gvl, NIL),
+            take_over: Slot::leak(gvl, NIL),
+            input: Slot::leak(gvl, NIL),
+            error: Slot::leak(gvl, NIL),
+            template: Slot::leak(gvl, NIL),
+            after_reply: Slot::leak(gvl, NIL),
+            response_finished: Slot::leak(gvl, NIL),
+            head: Guarded::new(Vec::new()),
+            chunk: Guarded::new(Vec::new()),
+            interim: Guarded::new(Vec::new()),
+            memo: Memo::new(gvl),
         }))
     }
 
     /// Wakes the thread because there is something to do.
     pub(crate) fn wake(&self) {
         self.called.store(true, Ordering::Release);
-        self.bell.ring();
+        self.wakeup.wake();
     }
 
-    /// Makes ready for a request.
+    /// Resets the state for a new request.
     pub(crate) fn begin(&self, link: u32, id: u32, now_us: u64) {
         self.active.set(true);
         self.link.set(link);
@@ -169,20 +169,20 @@ impl Task {
         let saturating = |us: u64| u32::try_from(us).unwrap_or(u32::MAX);
         let app_us = saturating(now_us.saturating_sub(self.started_us.get()));
         let Some(cpu_from) = self.cpu_from.get() else { return Times { app_us, cpu_us: None, gvl_us: None } };
-        // Both are parts of the whole, which is told by another clock.
+        // Both are parts of the whole, which is measured by another clock.
         let part = |us: u64| saturating(us).min(app_us);
         let cpu_us = part(os::thread_us().saturating_sub(cpu_from));
         Times { app_us, cpu_us: Some(cpu_us), gvl_us: self.gvl_wait.so_far_us().map(part) }
     }
 
-    /// Closes the client's socket, if it is here.
+    /// Closes the client's socket, if it is on loan.
     pub(crate) fn return_loan(&self) {
         if let Loan::Lent(fd) = self.loan.replace(Loan::None) {
             os::close(fd);
         }
     }
 
-    /// Forgets the request, so that the collector can have what belonged to it.
+    /// Drops the references to the request, so that its objects can be collected.
     pub(crate) fn end(&self) {
         self.active.set(false);
         if self.cpu_from.take().is_some() {

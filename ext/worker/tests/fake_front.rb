@@ -16,6 +16,8 @@ class FakeFront
   # A worker as the front sees it.
   class Worker
     attr_accessor :pid, :ended
+    # Whether requests that the worker returns are sent again, as the front does when there is no other worker.
+    attr_accessor :resends
     attr_reader :index, :frames
 
     def initialize(front, index, links)
@@ -25,10 +27,13 @@ class FakeFront
       @buffers = Array.new(links.length) { "".b }
       @fds = Array.new(links.length) { [] }
       @frames = []
+      @sent = Array.new(links.length) { [] }
+      @resends = true
       @next_id = 0
     end
 
     def send_frame(bytes, link: 0, file: nil)
+      remember(bytes, link, file)
       socket = @links[link]
       return socket.write(bytes) unless file
 
@@ -113,6 +118,22 @@ class FakeFront
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
+    # The requests of each link, in their order.
+    def remember(bytes, link, file)
+      at = 0
+      while bytes.bytesize >= at + 12
+        length, kind = bytes.byteslice(at, 5).unpack("VC")
+        @sent[link] << [bytes.byteslice(at, 12 + length), file] if kind == Wire::KINDS[:request]
+        at += 12 + length
+      end
+    end
+
+    def resend(frame)
+      again = @sent[frame.link].drop(frame.length)
+      send_frame(Wire.frame(:resume), link: frame.link)
+      again.each { |bytes, file| send_frame(bytes, link: frame.link, file: file) }
+    end
+
     def receive(deadline)
       left = deadline - now
       ready, = left.positive? && IO.select(@links, nil, nil, left)
@@ -140,7 +161,10 @@ class FakeFront
 
         payload = buffer.slice!(0, 12 + length).byteslice(12..)
         fd = flags.anybits?(0x80) ? @fds[link].shift : nil
-        @frames << Wire::Frame.new(Wire::KINDS.key(kind), flags, id, payload, fd, link)
+        frame = Wire::Frame.new(Wire::KINDS.key(kind), flags, id, payload, fd, link)
+        next @frames << frame unless @resends && %i[returned resumed].include?(frame.kind)
+
+        resend(frame) if frame.kind == :returned
       end
     end
   end
@@ -169,13 +193,14 @@ class FakeFront
   end
 
   def boot
-    @slot_len = (64 + (16 * @threads.last) + (8 * @links) + 63) / 64 * 64
+    @slot_len = (64 + (16 * @threads.last) + (16 * @links) + 63) / 64 * 64
     @scoreboard = Tempfile.create("scoreboard", @dir)
     @scoreboard.truncate(@slot_len * 16)
     defaults = {
       wire: Wire::VERSION, app: File.join(@dir, "config.ru"), environment: @environment, threads_min: @threads.first,
       threads_max: @threads.last, links: @links, slot_len: @slot_len, slots: 16, compact: 1, early_hints: 1,
-      temp_dir: @dir, tag: "test", max_head: 65_536
+      temp_dir: @dir, tag: "test", max_head: 65_536,
+      response_memory: 1 << 20, response_spool: 256 << 20
     }
     pairs = defaults.merge(@settings.except(:workers)).flat_map { |key, value| Array(value).flat_map { |v| [key, v] } }
     tell("boot", *pairs, fds: [@scoreboard])
@@ -222,7 +247,12 @@ class FakeFront
     bytes = File.binread(@scoreboard.path, @slot_len, @slot_len * index)
     { requests: bytes.unpack1("Q<"), failures: bytes.unpack1("Q<", offset: 8), threads: bytes.unpack1("Q<", offset: 16),
       serving: bytes.byteslice(64, 16 * @threads.last).unpack("Q<*").each_slice(2).map(&:first),
-      taken: bytes.byteslice(64 + (16 * @threads.last), 8 * @links).unpack("Q<*") }
+      taken: bytes.byteslice(64 + (16 * @threads.last), 16 * @links).unpack("Q<*").each_slice(2).map(&:first) }
+  end
+
+  # Withdraws the first +count+ requests of a link that have not been started.
+  def withdraw(index, count, link: 0)
+    IO.binwrite(@scoreboard.path, [count].pack("Q<"), (@slot_len * index) + 64 + (16 * @threads.last) + (16 * link) + 8)
   end
 
   # How a worker ended: "exit" or "signal", and the number.

@@ -1,60 +1,67 @@
 # frozen_string_literal: true
 
-# Several requests at a time. Bounds are generous: they tell "at once" from "one after the other".
+# Several requests at a time.
 class ThreadsTest < Case
   SLEEPER = 'sleep(env["QUERY_STRING"].to_f); [200, {}, [env["PATH_INFO"]]]'
 
-  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  # /NUMBER waits until as many requests of that path are in the app together, and responds with "together"; with "alone"
+  # if they do not come.
+  MEETING = <<~'RUBY'
+    COUNTS = Hash.new(0)
+    LOCK = Mutex.new
+    run lambda { |env|
+      path = env["PATH_INFO"]
+      LOCK.synchronize { COUNTS[path] += 1 }
+      400.times { COUNTS[path] < path[/\d+/].to_i ? sleep(0.02) : break }
+      [200, {}, [COUNTS[path] < path[/\d+/].to_i ? "alone" : "together"]]
+    }
+  RUBY
 
-  def took
-    start = now
-    yield
-    now - start
+  # Runs the block with an app in which /held waits until the gate is opened.
+  def serve_with_gate(threads)
+    Dir.mktmpdir do |dir|
+      gate = File.join(dir, "gate")
+      held = "sleep 0.01 until env['PATH_INFO'] != '/held' || File.exist?(#{gate.inspect}); [200, {}, [env['PATH_INFO']]]"
+      serve(app(held), threads: threads) { |worker| yield worker, -> { FileUtils.touch(gate) } }
+    end
   end
 
   def test_threads_wait_at_the_same_time
-    serve(app(SLEEPER), threads: [1, 5]) do |worker, front|
-      2.times do
-        seconds = took do
-          ids = Array.new(5) { |i| worker.start(target: "/#{i}?0.5") }
-          assert_equal(%w[/0 /1 /2 /3 /4], ids.map { |id| worker.response(id)[2] })
-        end
-        assert_operator seconds, :<, 1.4
+    serve(MEETING, threads: [1, 5]) do |worker, front|
+      %w[/5 /5/again].each do |path|
+        ids = Array.new(5) { worker.start(target: path) }
+        assert_equal(["together"], ids.map { |id| worker.response(id)[2] }.uniq)
       end
       assert_equal 5, front.slot(0)[:threads]
     end
   end
 
-  def test_requests_that_come_one_by_one_wait_at_the_same_time
-    serve(app(SLEEPER), threads: [1, 5]) do |worker|
+  def test_requests_that_arrive_one_by_one_wait_at_the_same_time
+    serve(MEETING, threads: [1, 5]) do |worker|
       20.times { worker.get }
-      seconds = took do
-        ids = Array.new(5) { |i| sleep(0.02).then { worker.start(target: "/#{i}?0.5") } }
-        ids.each { |id| worker.response(id) }
-      end
-      assert_operator seconds, :<, 1.4
+      ids = Array.new(5) { sleep(0.02).then { worker.start(target: "/5") } }
+      assert_equal(["together"], ids.map { |id| worker.response(id)[2] }.uniq)
     end
   end
 
   def test_one_slow_request_does_not_hold_a_fast_batch
-    serve(app(SLEEPER), threads: [1, 3]) do |worker|
+    serve_with_gate([1, 3]) do |worker, open_gate|
       50.times { worker.get }
-      batch = (1..30).map { |id| Wire.request(1000 + id, target: id == 5 ? "/slow?3" : "/fast") }.join
-      worker.send_frame(batch)
+      worker.send_frame((1..30).map { |id| Wire.request(1000 + id, target: id == 5 ? "/held" : "/fast") }.join)
       fast = (1..30).reject { |id| id == 5 }
-      seconds = took { fast.each { |id| assert_equal "/fast", worker.response(1000 + id)[2] } }
-      assert_operator seconds, :<, 1.5
-      assert_equal "/slow", worker.response(1005)[2]
+      fast.each { |id| assert_equal "/fast", worker.response(1000 + id)[2] }
+      open_gate.call
+      assert_equal "/held", worker.response(1005)[2]
     end
   end
 
-  def test_a_busy_worker_still_listens
-    serve(app(SLEEPER), threads: [1, 2]) do |worker|
+  def test_a_busy_worker_accepts_requests
+    serve_with_gate([1, 2]) do |worker, open_gate|
       50.times { worker.get }
-      slow = worker.start(target: "/?2")
-      sleep 0.1
-      assert_operator took { worker.get }, :<, 1
-      worker.response(slow)
+      held = worker.start(target: "/held")
+      worker.get
+      open_gate.call
+      assert_equal "/held", worker.response(held)[2]
     end
   end
 
@@ -119,9 +126,10 @@ class ThreadsTest < Case
   end
 
   def test_a_killed_thread_is_replaced
-    serve(app('Thread.exit if env["PATH_INFO"] == "/die"; sleep 0.2; [200, {}, ["x"]]'), threads: [3, 3]) do |worker|
+    serve(MEETING.sub('path = env["PATH_INFO"]', 'path = env["PATH_INFO"]; Thread.exit if path == "/die"'), threads: [3, 3]) do |worker|
       6.times { assert_equal 500, worker.get("/die").first }
-      assert_operator took { Array.new(3) { worker.start }.each { |id| assert_equal "x", worker.response(id)[2] } }, :<, 0.55
+      ids = Array.new(3) { worker.start(target: "/3") }
+      assert_equal(["together"], ids.map { |id| worker.response(id)[2] }.uniq)
     end
   end
 

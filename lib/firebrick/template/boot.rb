@@ -2,11 +2,11 @@
 
 module Firebrick
   class Template
-    # Loads the app and makes the process good to fork from.
+    # Loads the app and prepares the process for forking.
     class Boot
       attr_reader :scoreboard, :slot_len, :tag, :dir
 
-      # What `failed` says.
+      # The text of `failed`.
       def self.explain(error)
         if error.is_a?(SystemExit)
           "the app called exit (#{error.status}) while it was loading\n    #{Array(error.backtrace).join("\n    ")}"
@@ -42,6 +42,10 @@ module Firebrick
         @settings.fetch(key, [default]).last || raise(ArgumentError, "boot: #{key} is missing")
       end
 
+      def number(key)
+        Integer(one(key))
+      end
+
       def flag?(key)
         one(key, "0") == "1"
       end
@@ -64,7 +68,7 @@ module Firebrick
       def require_rack
         require "rack"
         require "rack/builder"
-        # Rack::Lint calls URI without loading it, and other servers load it.
+        # Rack::Lint uses URI without loading it; other servers load it.
         require "uri"
       rescue LoadError => e
         raise unless e.path == "rack"
@@ -76,9 +80,13 @@ module Firebrick
         require "firebrick/environment"
         Exchange.name = "template"
         Exchange.detailed_errors = one("environment") == "development"
-        threads = [Integer(one("threads_min")), Integer(one("threads_max"))]
+        threads = [number("threads_min"), number("threads_max")]
         @base = Environment.base(multithread: threads.last > 1, early_hints: flag?("early_hints"))
-        Native.prepare(@app, @base, *threads, Integer(one("max_head")), Rack.release.to_i >= 3)
+        Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
+      end
+
+      def limits
+        [number("max_head"), number("response_memory"), number("response_spool"), one("temp_dir")]
       end
 
       def warm_up
@@ -89,11 +97,19 @@ module Firebrick
         Warmup.new(@app, @base).run(paths)
       end
 
-      # Memory that is never written to again after the fork stays shared.
+      # Pages that are not written to after the fork stay shared.
       def tidy
+        scan_strings
         3.times { GC.start }
         GC.compact if flag?("compact") && GC.respond_to?(:compact)
-        Native.trim_heap
+        Native.settle_heap
+      end
+
+      # Ruby notes in a String whether it is valid, the first time that it needs to know; workers would do so in each of
+      # theirs.
+      def scan_strings
+        valid = String.instance_method(:valid_encoding?)
+        ObjectSpace.each_object(String) { |string| valid.bind_call(string) }
       end
     end
   end

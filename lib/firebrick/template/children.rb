@@ -4,12 +4,12 @@ require "firebrick/worker"
 
 module Firebrick
   class Template
-    # The workers that this template has forked and not yet seen the end of.
+    # The workers that this template has forked and not yet reaped.
     class Children
-      # Seconds that workers have between TERM and KILL once the front is gone.
+      # Seconds between TERM and KILL when the front has exited.
       GRACE = 1.0
 
-      # Readable when a child has ended.
+      # Readable when a child has exited.
       attr_reader :bell
 
       def initialize(control)
@@ -22,9 +22,9 @@ module Firebrick
       def fork_worker(index, descriptors, boot)
         pid = fork { become_worker(index, descriptors, boot) }
         @pids << pid
-        @control.tell("forked", index, pid)
+        @control.send_message("forked", index, pid)
       rescue SystemCallError, NoMemoryError => e
-        @control.tell("fork_failed", index, e.message)
+        @control.send_message("fork_failed", index, e.message)
       ensure
         descriptors.each { |descriptor| IO.for_fd(descriptor).close }
       end
@@ -35,20 +35,20 @@ module Firebrick
         nil
       end
 
-      # Reports the workers that have ended.
+      # Reports the workers that have exited.
       def reap
         @bell.read_nonblock(4096, exception: false)
         @pids.select! do |pid|
           how, code, peak = Native.reap(pid)
           next true if how.nil?
 
-          @control.tell("exited", pid, how || "exit", code || 0, peak || 0)
+          @control.send_message("exited", pid, how || "exit", code || 0, peak || 0)
           false
         end
       end
 
-      # The front is gone: so are the workers, soon.
-      def outlive_nobody
+      # The front has exited: ends all workers.
+      def stop_all
         @pids.each { |pid| kill(pid, "TERM") }
         deadline = now + GRACE
         until @pids.empty? || now > deadline

@@ -2,7 +2,7 @@
 
 module Firebrick
   class Template
-    # The socket to the front. A message is a u32 length and strings separated by NUL; descriptors come with its first
+    # The socket to the front. A message is a u32 length and strings separated by NUL; descriptors arrive with its first
     # byte.
     class Control
       FORK = "fork"
@@ -16,7 +16,7 @@ module Firebrick
         @descriptors = []
       end
 
-      # Waits for messages; empty when `bell` rang, nil when the front is gone.
+      # Waits for messages. Returns none when `bell` is readable, nil when the front has exited.
       def read(bell)
         ready, = IO.select([@io, bell].compact)
         return [] unless ready.include?(@io)
@@ -29,7 +29,7 @@ module Firebrick
         messages
       end
 
-      # Waits for one message or more.
+      # Waits for at least one message.
       def wait
         loop do
           messages = read(nil)
@@ -38,11 +38,11 @@ module Firebrick
         end
       end
 
-      def tell(*words)
+      def send_message(*words)
         text = words.map { |word| word.to_s.b.delete("\0") }.join("\0")
         @io.write([text.bytesize].pack("V") << text)
       rescue SystemCallError
-        # The front is gone; the next read says so.
+        # The front has exited; the next read returns nil.
         nil
       end
 
@@ -61,7 +61,7 @@ module Firebrick
         found
       end
 
-      # `fork` takes all that came with it: the front sends the next one after the answer only.
+      # `fork` takes all descriptors that have arrived: the front sends the next one only after the reply.
       def descriptors_of(words)
         case words.first
         when BOOT then @descriptors.shift(1)

@@ -2,7 +2,7 @@
 
 module Firebrick
   class Template
-    # Sends requests through the app before it is forked, so that what they load and compile is shared.
+    # Sends requests to the app before workers are forked, so that what they load and compile is shared.
     class Warmup
       def initialize(app, base)
         @app = app
@@ -18,7 +18,7 @@ module Firebrick
       def request(target)
         env = env_for(target)
         status, _headers, body = @app.call(env)
-        Report.log("firebrick: template: warm-up of #{target} answered #{status}") if status.to_i >= 500
+        Report.log("firebrick: template: warm-up of #{target} returned #{status}") if status.to_i >= 500
         body.each(&:itself) if body.respond_to?(:each)
       rescue Exception => e # rubocop:disable Lint/RescueException
         Report.log("firebrick: template: warm-up: #{Report.text(e, env)}")

@@ -2,8 +2,8 @@
 
 module Firebrick
   class Worker
-    # A process that the app forks from a worker must not hold the worker's links: the front would not see the
-    # worker's end, and two processes would answer.
+    # A process that the app forks from a worker must not keep the worker's links open: the front would not notice that
+    # the worker has exited, and two processes would send responses.
     module ForkGuard
       def _fork
         super.tap { |pid| Native.abandon if pid.zero? }

@@ -6,7 +6,7 @@ require_relative "../scenario"
 
 module Bench
   module Shootout
-    # A JSON API that asks Redis, under wrk.
+    # A JSON API backed by Redis, under wrk.
     class JsonApi < Scenario
       called "json-api", "A JSON API with Redis under wrk"
       CONNECTIONS = 64
@@ -49,12 +49,12 @@ module Bench
         rows(contestants, nil, wrk, seconds: @size.timed, lasting: @size.timed + 3, warm_up: wrk)
       end
 
-      # Where Redis is is known only once it runs.
+      # Redis's address is known only once it is running.
       def rows(contestants, _place, generator, seconds:, lasting:, warm_up:)
         contestants.map do |name, contestant|
           work = lambda do
-            place = @setup.place(@setup.app("redis"), SHAPE, Stack::Answer.of(BODY), env: { "REDIS_URL" => @redis.url })
-            @setup.measure(contestant.layers, place, generator, @setup.generator(seconds)) { |stack| warm_up.run(stack.url, @setup.generator(1)) }
+            target = @setup.target(@setup.app("redis"), SHAPE, Stack::Expected.of(BODY), env: { "REDIS_URL" => @redis.url })
+            @setup.measure(contestant.layers, target, generator, @setup.generator(seconds)) { |stack| warm_up.run(stack.url, @setup.generator(1)) }
           end
           Trial.new(name: name, cells: [name], needs: contestant.needs, configuration: Contestants.written_down(contestant), seconds: lasting, work: work,
                     apart: name == WITHOUT, absent: contestant.layers.empty? ? contestant.why : nil)

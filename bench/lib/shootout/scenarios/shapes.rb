@@ -9,11 +9,11 @@ module Bench
     class Shapes < Scenario
       called "shapes", "Processes x threads"
       USERS = 30
-      # Cells that take longer have each of their requests wait for many others, and hardly differ from round to round.
+      # In slower cells each request waits for many others, so they hardly differ between rounds.
       REPEAT_UP_TO = 15
       APPS = { "io" => "waits 40 to 200 ms, as for a database", "cpu" => "sorts 100,000 numbers", "mix" => "one request in three sorts, the others wait" }.freeze
       SHORT = { "io" => "waits", "cpu" => "computes", "mix" => "waits and computes" }.freeze
-      # Of one request in seconds, for the time that is announced: waiting, computing.
+      # Seconds of waiting and computing per request, for the estimate of the duration.
       COST = { "io" => [0.12, 0], "cpu" => [0, 0.027], "mix" => [0.08, 0.009] }.freeze
 
       def needs = %w[siege ruby puma]
@@ -44,19 +44,19 @@ module Bench
         servers = Contestants.bare(@setup).slice("puma", "firebrick")
         @size.shapes.product(servers.to_a).map do |shape, (name, contestant)|
           processes, threads = shape.split("x").map(&:to_i)
-          place = @setup.place(@setup.app(app), [processes, threads], Stack::Answer.of(BODIES.fetch(app)), pinned: false)
+          target = @setup.target(@setup.app(app), [processes, threads], Stack::Expected.of(BODIES.fetch(app)), pinned: false)
           Trial.new(name: "#{app}, #{shape}, #{name}", cells: [shape, name], needs: contestant.needs, configuration: written_down(app, shape, contestant),
-                    seconds: estimate(app, processes, threads), once_over: REPEAT_UP_TO, work: -> { measure(contestant, place) })
+                    seconds: estimate(app, processes, threads), once_over: REPEAT_UP_TO, work: -> { measure(contestant, target) })
         end
       end
 
-      # Once is enough: shapes and apps differ only in what the placeholders stand for.
+      # Printed once: shapes and apps differ only in the values of the placeholders.
       def written_down(app, shape, contestant)
         app == APPS.keys.first && shape == @size.shapes.first ? Contestants.written_down(contestant) : {}
       end
 
-      def measure(contestant, place)
-        figures = @setup.measure(contestant.layers, place, load, @setup.generator(0, pinned: false))
+      def measure(contestant, target)
+        figures = @setup.measure(contestant.layers, target, load, @setup.generator(0, pinned: false))
         figures.merge(cpu_ms: figures[:cpu_us] / 1000)
       end
 

@@ -28,9 +28,9 @@ module Bench
       def load = Generators::Ab.new(requests: @size.ab_requests, concurrency: CONCURRENCY)
 
       def servers
-        place = @setup.place(@setup.app("page"), SHAPE, Stack::Answer.of(Sites::PAGE))
+        target = @setup.target(@setup.app("page"), SHAPE, Stack::Expected.of(Sites::PAGE))
         everybody = Contestants.bare(@setup).merge(Contestants.behind_nginx(@setup))
-        rows(everybody, place, load, seconds: 1, lasting: 6, warm_up: Generators::Ab.new(requests: WARM_UP, concurrency: CONCURRENCY))
+        rows(everybody, target, load, seconds: 1, lasting: 6, warm_up: Generators::Ab.new(requests: WARM_UP, concurrency: CONCURRENCY))
       end
 
       def plots

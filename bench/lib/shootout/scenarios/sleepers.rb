@@ -4,18 +4,18 @@ require_relative "../scenario"
 
 module Bench
   module Shootout
-    # Very many things that wait at the same time: as a program, and as a server of requests that wait.
+    # Very many concurrent waits: in a program, and in a server of waiting requests.
     class Sleepers < Scenario
       called "sleepers", "Sleepers"
       PROGRAMS = File.join(Setup::ROOT, "bench/shootout.d/sleepers")
       LOOK_EVERY = 0.5
-      # Of each process of a Ruby server: about the most that Firebrick allows.
+      # Threads of each process of a Ruby server: about the most that Firebrick allows.
       THREADS = 500
-      # What starting so many may take on top of the sleep.
+      # Time that starting them may take in addition to the sleep.
       PATIENCE = 120
-      ANSWER = Stack::Answer.of("slept", "/now")
+      EXPECTED = Stack::Expected.of("slept", "/now")
       ON_MRUBY = "firebrick, mruby"
-      # A request that sleeps holds no thread.
+      # A sleeping request occupies no thread.
       HANDLER = <<~RUBY
         Proc.new do |env|
           sleep ENV["SLEEP"].to_i unless env["PATH_INFO"] == "/now"
@@ -57,7 +57,7 @@ module Bench
                   work: -> { run([*words.call, many.to_s, @size.sleep.to_s], many) })
       end
 
-      # Builds a Go program once; the time is not counted.
+      # Builds a Go program once; that time is not counted.
       def built(name)
         path = File.join(@setup.dir, name)
         return path if File.exist?(path)
@@ -84,12 +84,12 @@ module Bench
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # The most memory that was seen until it ended.
+      # The peak memory seen until it ended.
       def watch(pid, deadline)
         most = 0.0
         ending = Process.detach(pid)
         until ending.join(LOOK_EVERY)
-          raise Failure, "it did not end within #{PATIENCE} s after the sleep" if now > deadline
+          raise Failure, "it did not exit within #{PATIENCE} s after the sleep" if now > deadline
 
           most = [most, ProcessTree.pss_kib(pid) / 1024.0].max
         end
@@ -113,7 +113,7 @@ module Bench
 
       def shape = [(@size.connections / THREADS.to_f).ceil, THREADS]
 
-      def load = Generators::Ab.new(requests: @size.connections, concurrency: @size.connections, patience: @size.sleep + PATIENCE)
+      def load = Generators::Ab.new(requests: @size.connections, concurrency: @size.connections, timeout: @size.sleep + PATIENCE)
 
       def contestants
         bare = Contestants.bare(@setup)
@@ -122,7 +122,7 @@ module Bench
           "puma" => bare["puma"], "firebrick" => firebrick, ON_MRUBY => on_mruby }
       end
 
-      # Its limits are 10,000 connections and 10,000 requests in line.
+      # Its limits are 10,000 connections and 10,000 queued requests.
       def firebrick
         many = @size.connections * 2
         peer = Contestants.firebrick(@setup, "-b tcp://127.0.0.1:{port}?backlog=4096 --max-connections #{many} --max-queue #{many}")
@@ -141,8 +141,8 @@ module Bench
       end
 
       def serve(contestant)
-        place = @setup.place(@setup.app("sleeper"), shape, ANSWER, pinned: false, env: { "SLEEP" => @size.sleep.to_s })
-        stack = Stack.new(with_go(contestant), place).start
+        target = @setup.target(@setup.app("sleeper"), shape, EXPECTED, pinned: false, env: { "SLEEP" => @size.sleep.to_s })
+        stack = Stack.new(with_go(contestant), target).start
         figures = under_load(stack)
         figures.merge(killed: stack.stop)
       ensure
@@ -164,9 +164,9 @@ module Bench
         most = 0.0
         most = [most, stack.pss_mib].max until loading.join(LOOK_EVERY)
         sample = loading.value
-        raise Failure, "no request was answered (#{sample.errors} errors)" if sample.requests.zero?
+        raise Failure, "no request got a response (#{sample.errors} errors)" if sample.requests.zero?
 
-        # Not ab's total: its first request goes alone.
+        # Not ab's total: its first request is sent alone.
         { seconds: sample.longest / 1000, requests: sample.requests, cpu_ms: (stack.cpu_seconds - before) * 1000 / sample.requests, pss: most, errors: sample.errors }
       ensure
         loading&.kill

@@ -25,8 +25,8 @@ module Bench
       def siege = Generators::TimedSiege.new(users: USERS)
 
       def servers
-        place = @setup.place(Sites.folder("page", @setup.dir), [1, 1], Stack::Answer.of(Sites::PAGE, "/page.html"))
-        rows(Contestants.files(@setup), place, siege, seconds: @size.siege, lasting: @size.siege + 2)
+        target = @setup.target(Sites.folder("page", @setup.dir), [1, 1], Stack::Expected.of(Sites::PAGE, "/page.html"))
+        rows(Contestants.files(@setup), target, siege, seconds: @size.siege, lasting: @size.siege + 2)
       end
 
       def plots

@@ -1,4 +1,4 @@
-//! Times as plots: over the run, how often each came, which share was answered within which.
+//! Plots of response times: over the run, as a histogram, and as percentiles.
 
 use load::Histogram;
 use load::outcome::Second;
@@ -9,15 +9,15 @@ use report::{
 use crate::document::Document;
 use crate::figures::{Figures, ms, percentile_ms};
 
-/// Bars of a histogram for each doubling of the time.
+/// Bars of the histogram per doubling of the time.
 const BARS_PER_DOUBLING: f64 = 3.0;
 
 fn points(course: &[Second], value: impl Fn(&Second) -> f64) -> Vec<(f64, f64)> {
     course.iter().enumerate().map(|(index, second)| (index as f64, value(second))).collect()
 }
 
-/// How many per second. The last second is seldom a whole one: what is left of it counts for so much, and a short rest
-/// for nothing, as there are only stragglers in it.
+/// Rates per second. The last second is usually incomplete: its rate is extrapolated, or left out if it is short,
+/// because it contains only stragglers.
 fn per_second(course: &[Second], seconds: f64, value: fn(&Second) -> u64) -> Vec<(f64, f64)> {
     let mut rates = points(course, |second| value(second) as f64);
     let rest = seconds - (course.len() as f64 - 1.0);
@@ -33,29 +33,29 @@ fn line(name: &str, points: Vec<(f64, f64)>) -> Line {
 
 pub(super) fn over_time(document: &Document, limits: &[(f64, String)]) -> Section {
     let course = &document.outcome.course;
-    // A second without answers is a gap, not a time of zero.
+    // A second without responses is a gap, not a time of 0.
     let time = |value: fn(&Second) -> u64| {
         points(course, |second| if second.ok > 0 { ms(value(second)) } else { f64::NAN })
     };
     let latency = Lines {
-        title: "Time to answer".to_owned(),
-        note: "Half of the requests were faster than p50, 99 of 100 faster than p99.".to_owned(),
+        title: "Response time".to_owned(),
+        note: "Half of the requests were faster than p50, 99 % were faster than p99.".to_owned(),
         x: Axis::new("time", Unit::Seconds),
-        y: Axis::new("time to answer", Unit::Milliseconds),
+        y: Axis::new("response time", Unit::Milliseconds),
         lines: vec![line("p50", time(|s| s.p50)), line("p95", time(|s| s.p95)), line("p99", time(|s| s.p99))],
         limits: limits.iter().map(|(value, label)| Limit { value: *value, label: label.clone() }).collect(),
         ..Lines::default()
     };
     let rate = |value: fn(&Second) -> u64| per_second(course, document.outcome.seconds, value);
-    let mut lines = vec![line("right answers", rate(|second| second.ok))];
+    let mut lines = vec![line("successful", rate(|second| second.ok))];
     if document.outcome.errors.total() > 0 {
         lines.push(line("errors", rate(|second| second.errors)));
     }
-    if !document.plan.is_closed() {
+    if !document.description.is_closed() {
         lines.push(line("due", rate(|second| second.sent)));
     }
     let rate = Lines {
-        title: "Answers per second".to_owned(),
+        title: "Responses per second".to_owned(),
         x: Axis::new("time", Unit::Seconds),
         y: Axis::new("per second", Unit::PerSecond),
         lines,
@@ -73,37 +73,37 @@ pub(super) fn spread(document: &Document, limits: &[(f64, String)]) -> Section {
     let figures = Figures::of(&outcome.latency);
     let mark = |at: f64, label: &str| Mark { at, label: label.to_owned() };
     let histogram = report::Histogram {
-        title: "How often each time came".to_owned(),
-        note: "The scale doubles at even steps, so that the slow ones are seen as well.".to_owned(),
-        x: Axis::new("time to answer", Unit::Milliseconds).log(),
+        title: "Distribution of response times".to_owned(),
+        note: "Logarithmic scale.".to_owned(),
+        x: Axis::new("response time", Unit::Milliseconds).log(),
         counted: "requests".to_owned(),
         buckets: buckets(&outcome.latency),
         marks: vec![mark(figures.p50, "p50"), mark(figures.p95, "p95"), mark(figures.p99, "p99")],
     };
-    let closed = document.plan.is_closed();
-    let first = if closed { "as seen" } else { "from when it was due" };
+    let closed = document.description.is_closed();
+    let first = if closed { "measured" } else { "from due time" };
     let mut curves = vec![curve(first, &outcome.latency)];
     match &outcome.corrected {
-        Some(corrected) if closed => curves.push(curve("if users had not waited for each other", corrected)),
-        _ if !closed => curves.push(curve("from when it was sent", &outcome.service)),
+        Some(corrected) if closed => curves.push(curve("corrected", corrected)),
+        _ if !closed => curves.push(curve("from send time", &outcome.service)),
         _ => {}
     }
     let percentiles = Percentiles {
-        title: "Share of requests answered within a time".to_owned(),
+        title: "Percentiles of the response time".to_owned(),
         note: String::new(),
-        y: Axis::new("time to answer", Unit::Milliseconds),
+        y: Axis::new("response time", Unit::Milliseconds),
         curves,
         limits: limits.iter().map(|(value, label)| Limit { value: *value, label: label.clone() }).collect(),
     };
     let text = if closed {
-        "Users who wait for an answer send nothing meanwhile, so a stall of the server hides the requests that it would have delayed. \
-         The second curve puts them back."
+        "Users who wait for a response send nothing meanwhile, so a stall of the server hides the requests that it would have delayed \
+         (coordinated omission). The corrected curve includes them."
     } else {
-        "Times count from when a request was due. The second curve counts from when it was really sent; where the two part, \
+        "Times count from when a request was due. The second curve counts from when it was actually sent; where the two differ, \
          requests waited for a free connection."
     };
     Section {
-        title: "How long answers took".to_owned(),
+        title: "Response times".to_owned(),
         text: text.to_owned(),
         blocks: vec![
             Block::Plots(vec![Plot::Histogram(histogram), Plot::Percentiles(percentiles)]),
@@ -120,12 +120,12 @@ fn times(document: &Document) -> Table {
         let cells = [f.mean, f.p50, f.p75, f.p90, f.p95, f.p99, f.p999, f.max];
         std::iter::once(name.to_owned()).chain(cells.map(|value| Unit::Milliseconds.show(value))).collect()
     };
-    let mut rows: Vec<Vec<String>> = vec![row("time to answer", &outcome.latency)];
+    let mut rows: Vec<Vec<String>> = vec![row("response time", &outcome.latency)];
     match &outcome.corrected {
-        Some(corrected) if document.plan.is_closed() => rows.push(row("if users had not waited", corrected)),
-        _ => rows.push(row("from sending", &outcome.service)),
+        Some(corrected) if document.description.is_closed() => rows.push(row("corrected", corrected)),
+        _ => rows.push(row("from send time", &outcome.service)),
     }
-    rows.push(row("time to the first byte", &outcome.first_byte));
+    rows.push(row("time to first byte", &outcome.first_byte));
     if !outcome.connect.is_empty() {
         rows.push(row("opening a connection", &outcome.connect));
     }
@@ -151,7 +151,7 @@ fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     counts.into_iter().enumerate().map(bucket).collect()
 }
 
-/// Percentiles at even steps of the stretched axis: each step leaves out the same share of what is left.
+/// Percentiles at equal steps of the stretched axis: each step leaves out the same share of the remaining requests.
 fn curve(name: &str, histogram: &Histogram) -> Curve {
     let most = (histogram.len().max(1) as f64).log10().ceil().clamp(1.0, 7.0);
     let steps = 60;
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_of_a_second_is_no_drop() {
+    fn an_incomplete_last_second_is_not_a_drop() {
         let second = |ok| Second { ok, ..Second::default() };
         let rates = |seconds| per_second(&[second(100), second(80)], seconds, |second| second.ok);
         assert_eq!(rates(1.8), vec![(0.0, 100.0), (1.0, 100.0)]);

@@ -1,7 +1,7 @@
-//! What ApacheBench (ab 2.3) prints, label for label, so that scripts that read it go on working.
+//! The output of ApacheBench (ab 2.3), label for label, for scripts that parse it.
 //!
-//! Where ab and we count differently: ab's times are whole milliseconds and so are these; `Waiting` is the time to the
-//! first byte; connections that were kept cost their later requests no `Connect`.
+//! Differences: ab's times are whole milliseconds, and so are these; `Waiting` is the time to the first byte; later
+//! requests on a kept connection have a `Connect` time of 0.
 
 use std::fmt::Write as _;
 
@@ -23,38 +23,38 @@ pub(super) fn report(document: &Document) -> String {
     out
 }
 
-/// Lines are known by their labels, whose values begin at the same column.
+/// Labels are followed by values that start in a fixed column.
 fn line(out: &mut String, label: &str, value: impl std::fmt::Display) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{:<24}{value}", format!("{label}:"));
 }
 
 fn head(out: &mut String, document: &Document) {
-    let (told, seen) = (&document.plan, &document.outcome.server);
+    let (description, seen) = (&document.description, &document.outcome.server);
     let _ = writeln!(out, "This is firebrick bench, in the format of ApacheBench, Version 2.3\n");
-    let _ = writeln!(out, "Benchmarking {} (be patient).....done\n\n", told.host);
+    let _ = writeln!(out, "Benchmarking {} (be patient).....done\n\n", description.host);
     line(out, "Server Software", seen.software.as_deref().unwrap_or(""));
-    line(out, "Server Hostname", &told.host);
-    line(out, "Server Port", told.port);
+    line(out, "Server Hostname", &description.host);
+    line(out, "Server Port", description.port);
     if let Some(tls) = &seen.tls {
         line(out, "SSL/TLS Protocol", tls.replace(' ', ","));
-        line(out, "TLS Server Name", &told.host);
+        line(out, "TLS Server Name", &description.host);
     }
     out.push('\n');
-    line(out, "Document Path", &told.path);
+    line(out, "Document Path", &description.path);
     line(out, "Document Length", format!("{} bytes", seen.length));
     out.push('\n');
 }
 
-/// What ab calls complete: whole answers, whatever their status or length.
+/// ab counts every complete response, whatever its status or length.
 fn complete(document: &Document) -> u64 {
     document.outcome.statuses.values().sum()
 }
 
 fn totals(out: &mut String, document: &Document) {
-    let (told, outcome) = (&document.plan, &document.outcome);
+    let (description, outcome) = (&document.description, &document.outcome);
     let (seconds, done) = (outcome.seconds, complete(document));
-    line(out, "Concurrency Level", told.connections * told.depth);
+    line(out, "Concurrency Level", description.connections * description.depth);
     line(out, "Time taken for tests", format!("{seconds:.3} seconds"));
     line(out, "Complete requests", done);
     failures(out, document);
@@ -67,13 +67,17 @@ fn totals(out: &mut String, document: &Document) {
     if bad > 0 {
         line(out, "Non-2xx responses", bad);
     }
-    if told.keep_alive {
+    if description.keep_alive {
         line(out, "Keep-Alive requests", done);
     }
     line(out, "Total transferred", format!("{} bytes", outcome.bytes.received));
-    let sends = told.body_bytes > 0;
+    let sends = description.body_bytes > 0;
     if sends {
-        line(out, if told.method == "PUT" { "Total PUT" } else { "Total body sent" }, outcome.bytes.sent);
+        line(
+            out,
+            if description.method == "PUT" { "Total PUT" } else { "Total body sent" },
+            outcome.bytes.sent,
+        );
     }
     line(out, "HTML transferred", format!("{} bytes", outcome.bytes.bodies));
     if seconds <= 0.0 {
@@ -81,7 +85,7 @@ fn totals(out: &mut String, document: &Document) {
     }
     let rate = per_second(done, seconds);
     let each = if rate > 0.0 { 1e3 / rate } else { 0.0 };
-    let users = (told.connections * told.depth) as f64;
+    let users = (description.connections * description.depth) as f64;
     line(out, "Requests per second", format!("{rate:.2} [#/sec] (mean)"));
     line(out, "Time per request", format!("{:.3} [ms] (mean)", each * users));
     line(out, "Time per request", format!("{each:.3} [ms] (mean, across all concurrent requests)"));
@@ -129,7 +133,7 @@ impl Row {
         Row { min, mean, sd, median: at(50.0), max: at(100.0) }
     }
 
-    /// The time to connect of each request: nothing for those that found a connection.
+    /// The connect time of each request: 0 for those that reused a connection.
     fn connect(connect: &Histogram, requests: u64) -> Row {
         let opened = connect.len();
         if requests <= opened {
@@ -174,7 +178,7 @@ fn served_within(out: &mut String, document: &Document) {
     let _ = writeln!(out, " 100%  {:>5.0} (longest request)", ms(latency.max()).round());
 }
 
-/// What ab's `-e` writes: the time of each percentile from 0 to 100.
+/// The output of ab's `-e`: the time of each percentile from 0 to 100.
 pub(super) fn percentiles(document: &Document) -> String {
     let latency = &document.outcome.latency;
     let mut out = String::from("Percentage served,Time in ms\n");

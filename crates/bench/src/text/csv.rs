@@ -1,4 +1,4 @@
-//! One line per second. Times in milliseconds, of right answers; 0 in a second without any.
+//! One line per second. Times in milliseconds, of successful responses; 0 in a second without any.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The summary for people.
+//! The human-readable summary.
 
 use std::fmt::Write as _;
 
@@ -8,15 +8,15 @@ use report::Unit;
 
 use crate::document::{Document, Server};
 use crate::figures::{Figures, per_second, percentile_ms};
-use crate::limit;
 use crate::stages::split;
+use crate::validity;
 
-/// Lines are not longer than the table.
+/// Longest line.
 const COLUMNS: usize = 97;
-/// As many kinds of requests are shown.
+/// Most kinds of requests listed.
 const REQUESTS: usize = 10;
 
-/// Percentiles whose time is told apart.
+/// Percentiles that are split into stages.
 pub(crate) const SPLIT: [(&str, f64); 4] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)];
 
 pub(super) fn summary(document: &Document, remarks: &[String]) -> String {
@@ -28,15 +28,15 @@ pub(super) fn summary(document: &Document, remarks: &[String]) -> String {
     by_request(&mut out, &document.outcome);
     errors(&mut out, document);
     server(&mut out, document);
-    for remark in limit::remarks(document).iter().chain(remarks) {
+    for remark in validity::remarks(document).iter().chain(remarks) {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "\n{}", wrapped(&format!("Note: {remark}.")));
     }
-    ways_on(&mut out, document);
+    next_steps(&mut out, document);
     out
 }
 
-/// Breaks a long sentence into lines that a terminal holds.
+/// Wraps a sentence to the width of a terminal.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut length = 0;
@@ -56,24 +56,24 @@ fn wrapped(text: &str) -> String {
 }
 
 fn what(out: &mut String, document: &Document) {
-    let (told, outcome) = (&document.plan, &document.outcome);
+    let (description, outcome) = (&document.description, &document.outcome);
     if let Some(name) = &document.name {
         let _ = writeln!(out, "{name}");
     }
     let seconds = Unit::Seconds.show(outcome.seconds);
-    let _ = writeln!(out, "{} {} for {seconds}", told.method, told.whom());
-    let _ = writeln!(out, "{} ({})", told.sentence(), told.model());
+    let _ = writeln!(out, "{} {} for {seconds}", description.method, description.target());
+    let _ = writeln!(out, "{} ({})", description.sentence(), description.model());
     if document.runs > 1 {
-        let _ = writeln!(out, "{} runs joined", document.runs);
+        let _ = writeln!(out, "{} runs merged", document.runs);
     }
     let seen = &outcome.server;
-    let mut talks: Vec<String> = seen.tls.iter().cloned().collect();
-    talks.extend(seen.software.iter().map(|software| format!("server says it is {software}")));
+    let mut facts: Vec<String> = seen.tls.iter().cloned().collect();
+    facts.extend(seen.software.iter().map(|software| format!("server software {software}")));
     if outcome.stages.is_some() {
-        talks.push("server is a Firebrick".to_owned());
+        facts.push("server is a Firebrick".to_owned());
     }
-    if !talks.is_empty() {
-        let _ = writeln!(out, "{}", talks.join(", "));
+    if !facts.is_empty() {
+        let _ = writeln!(out, "{}", facts.join(", "));
     }
     out.push('\n');
 }
@@ -82,7 +82,7 @@ fn counts(out: &mut String, document: &Document) {
     let outcome = &document.outcome;
     let failed = outcome.errors.total();
     let rate = Unit::PerSecond.show(per_second(outcome.ok, outcome.seconds));
-    let _ = writeln!(out, "  right answers  {:>12}   {rate}", Unit::Count.show(outcome.ok as f64));
+    let _ = writeln!(out, "  successful     {:>12}   {rate}", Unit::Count.show(outcome.ok as f64));
     let share =
         if failed > 0 { format!("   {}", percent(failed, outcome.ok + failed)) } else { String::new() };
     let _ = writeln!(out, "  errors         {:>12}{share}", Unit::Count.show(failed as f64));
@@ -90,7 +90,7 @@ fn counts(out: &mut String, document: &Document) {
     let received = outcome.bytes.received;
     let per_s = Unit::Bytes.show(per_second(received, outcome.seconds));
     let _ = writeln!(out, "  received       {:>12}   {per_s}/s", bytes(received));
-    if document.plan.body_bytes > 0 {
+    if document.description.body_bytes > 0 {
         let _ = writeln!(out, "  sent           {:>12}", bytes(outcome.bytes.sent));
     }
     let connects = &outcome.connect;
@@ -117,12 +117,12 @@ fn time(ms: f64) -> String {
 fn latencies(out: &mut String, document: &Document) {
     let outcome = &document.outcome;
     if outcome.latency.is_empty() {
-        out.push_str("\nThere was no right answer, so there are no times.\n");
+        out.push_str("\nNo successful response, so there are no response times.\n");
         return;
     }
     let heads = ["mean", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"];
-    let _ = writeln!(out, "\n  {:<15}{}", "time to answer", row(heads.map(str::to_owned)));
-    let closed = document.plan.is_closed();
+    let _ = writeln!(out, "\n  {:<15}{}", "response time", row(heads.map(str::to_owned)));
+    let closed = document.description.is_closed();
     let shown = |histogram: &Histogram| {
         let f = Figures::of(histogram);
         row([f.mean, f.p50, f.p75, f.p90, f.p95, f.p99, f.p999, f.max].map(time))
@@ -130,20 +130,20 @@ fn latencies(out: &mut String, document: &Document) {
     let _ = writeln!(
         out,
         "  {:<15}{}",
-        if closed { "as seen" } else { "from due time" },
+        if closed { "measured" } else { "from due time" },
         shown(&outcome.latency)
     );
     match &outcome.corrected {
         Some(corrected) if closed => {
-            let _ = writeln!(out, "  {:<15}{}", "not waiting *", shown(corrected));
+            let _ = writeln!(out, "  {:<15}{}", "corrected *", shown(corrected));
             out.push_str(
-                "  * if users had not waited for each other: what slow answers kept from being sent is counted\n",
+                "  * with the requests that would have been sent if users did not wait for slow responses\n",
             );
         }
         _ if !closed => {
-            let _ = writeln!(out, "  {:<15}{}", "from sending", shown(&outcome.service));
+            let _ = writeln!(out, "  {:<15}{}", "from send time", shown(&outcome.service));
             out.push_str(
-                "  Times count from when a request was due: waiting for a free connection is waiting, too.\n",
+                "  Times count from when a request was due, including the wait for a free connection.\n",
             );
         }
         _ => {}
@@ -165,11 +165,11 @@ fn stages(out: &mut String, outcome: &Outcome) {
         }
     }
     if !lines.is_empty() {
-        let _ = writeln!(out, "\nWhere the time went, as the server tells:\n{}", lines.trim_end());
+        let _ = writeln!(out, "\nWhere the time went, as reported by the server:\n{}", lines.trim_end());
     }
 }
 
-/// The slowest kinds of requests, when there are several.
+/// The slowest kinds of requests, if there are several.
 fn by_request(out: &mut String, outcome: &Outcome) {
     if outcome.requests.len() < 2 {
         return;
@@ -178,8 +178,8 @@ fn by_request(out: &mut String, outcome: &Outcome) {
     requests.sort_by_key(|request| std::cmp::Reverse(request.latency.value_at_percentile(99.0)));
     let _ = writeln!(
         out,
-        "\n  {:>9} {:>8} {:>9} {:>9}   by request, the slowest first",
-        "answers", "errors", "p50", "p99"
+        "\n  {:>9} {:>8} {:>9} {:>9}   by request, slowest first",
+        "ok", "errors", "p50", "p99"
     );
     for request in requests.iter().take(REQUESTS) {
         let at = |percentile| time(percentile_ms(&request.latency, percentile));
@@ -191,31 +191,23 @@ fn by_request(out: &mut String, outcome: &Outcome) {
     }
 }
 
-/// The kinds of errors that there were, with what they mean.
+/// The kinds of errors that occurred, with explanations.
 pub(crate) fn kinds(errors: &Errors, timeout_ms: f64) -> Vec<(&'static str, u64, String)> {
-    let patience = time(timeout_ms);
+    let timeout = time(timeout_ms);
     [
-        ("connect", errors.connect, "no connection: refused, unreachable, or TLS failed".to_owned()),
+        ("connect", errors.connect, "connection refused, host unreachable, or TLS failed".to_owned()),
         (
             "connect timeout",
             errors.connect_timeout,
             "no connection in time: the server's backlog may be full".to_owned(),
         ),
         ("write", errors.write, "the connection broke while the request was sent".to_owned()),
-        (
-            "read",
-            errors.read,
-            "the connection broke, or nonsense came, before the answer was whole".to_owned(),
-        ),
-        ("timeout", errors.timeout, format!("no whole answer within {patience} (--timeout)")),
-        ("status", errors.status, "a whole answer with a wrong status (--expect-status)".to_owned()),
-        ("length", errors.length, "a body of the wrong length (--expect-length)".to_owned()),
-        ("body", errors.body, "a body that is not as expected (--expect-sha256, --expect-body)".to_owned()),
-        (
-            "cut off",
-            errors.cut_off,
-            "still under way when the run ended and not answered soon after (--grace)".to_owned(),
-        ),
+        ("read", errors.read, "the connection broke or the response was invalid".to_owned()),
+        ("timeout", errors.timeout, format!("no complete response within {timeout} (--timeout)")),
+        ("status", errors.status, "unexpected status (--expect-status)".to_owned()),
+        ("length", errors.length, "unexpected body length (--expect-length)".to_owned()),
+        ("body", errors.body, "unexpected body (--expect-sha256, --expect-body)".to_owned()),
+        ("cut off", errors.cut_off, "not completed when the run ended, nor within --grace".to_owned()),
         ("never sent", errors.unsent, "due, but no connection was free before the end (-c)".to_owned()),
     ]
     .into_iter()
@@ -225,7 +217,7 @@ pub(crate) fn kinds(errors: &Errors, timeout_ms: f64) -> Vec<(&'static str, u64,
 
 fn errors(out: &mut String, document: &Document) {
     let outcome = &document.outcome;
-    let kinds = kinds(&outcome.errors, document.plan.timeout_ms);
+    let kinds = kinds(&outcome.errors, document.description.timeout_ms);
     if kinds.is_empty() {
         return;
     }
@@ -239,14 +231,14 @@ fn errors(out: &mut String, document: &Document) {
         .map(|(status, count)| format!("{status}: {}", Unit::Count.show(*count as f64)))
         .collect();
     if outcome.errors.status > 0 {
-        let _ = writeln!(out, "  answers by status: {}", bad.join(", "));
+        let _ = writeln!(out, "  responses by status: {}", bad.join(", "));
     }
     for (text, count) in &outcome.errors.texts {
         let _ = writeln!(out, "  {:>8} x {text}", Unit::Count.show(*count as f64));
     }
 }
 
-/// CPU and memory of the server: name and value.
+/// CPU and memory of the server, as names and values.
 pub(crate) fn server_lines(server: &Server, requests: u64) -> Vec<(&'static str, String)> {
     let (before, after) = (&server.before, &server.after);
     let took = after.uptime() - before.uptime();
@@ -272,7 +264,7 @@ pub(crate) fn server_lines(server: &Server, requests: u64) -> Vec<(&'static str,
     }
     lines.push((
         "longest queue",
-        format!("{} requests, since it started", Unit::Count.show(after.queue.longest as f64)),
+        format!("{} requests, since the server started", Unit::Count.show(after.queue.longest as f64)),
     ));
     let restarts = |snapshot: &stats::ServerSnapshot| {
         snapshot.workers.iter().map(|worker| u64::from(worker.restarts)).sum::<u64>()
@@ -288,19 +280,19 @@ fn server(out: &mut String, document: &Document) {
     let Some(server) = &document.server else {
         return;
     };
-    out.push_str("\nThe server meanwhile:\n");
+    out.push_str("\nServer statistics:\n");
     for (name, value) in server_lines(server, document.outcome.ok) {
         let _ = writeln!(out, "  {name:<16}{value}");
     }
 }
 
-fn ways_on(out: &mut String, document: &Document) {
+fn next_steps(out: &mut String, document: &Document) {
     if document.outcome.ok == 0 {
         return;
     }
     out.push_str(
-        "\nWays on: --rate 100/s for what users see at a given load; --html report.html for plots;\n\
-         `firebrick tune` for the best processes and threads; `firebrick plan --from run.json` for how many\n\
-         machines (--json run.json writes it).\n",
+        "\nNext steps: --rate 100/s for response times at a given load; --html report.html for plots;\n\
+         `firebrick tune` for the best number of processes and threads; `firebrick plan --from run.json`\n\
+         for the number of machines (--json run.json writes the file).\n",
     );
 }

@@ -1,4 +1,4 @@
-//! A run as text: for people, for programs, and as other tools print it.
+//! Results as text: for people, for programs, and in the formats of other tools.
 
 mod ab;
 mod csv;
@@ -6,16 +6,16 @@ mod human;
 mod siege;
 mod wrk;
 
-use crate::asked::Format;
 use crate::document::Document;
+use crate::invocation::Format;
 
 pub(crate) use csv::seconds as csv_lines;
 pub(crate) use human::{SPLIT, kinds, server_lines};
 
-/// The run in a format. `remarks` are for people only.
+/// The results in a format. `remarks` are included for people only.
 ///
 /// # Errors
-/// When JSON cannot be made of it.
+/// If the results cannot be serialized.
 pub(crate) fn render(document: &Document, format: Format, remarks: &[String]) -> Result<String, String> {
     Ok(match format {
         Format::Human => human::summary(document, remarks),

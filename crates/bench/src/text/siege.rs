@@ -1,4 +1,4 @@
-//! What siege (4.0 and 4.1) prints at its end, label for label: as text, and as JSON with the same names.
+//! The final output of siege (4.0 and 4.1), label for label: as text, and as JSON with the same names.
 
 use crate::document::Document;
 use crate::figures::{ms, per_second};
@@ -21,7 +21,8 @@ struct Figures {
 impl Figures {
     fn of(document: &Document) -> Figures {
         let outcome = &document.outcome;
-        // To siege every whole answer is a transaction, and one below 400 (or 401, 407: it asks again) a success.
+        // siege counts every complete response as a transaction, and a status below 400 (or 401, 407: it retries) as a
+        // success.
         let transactions: u64 = outcome.statuses.values().sum();
         let good = |status: u16| status < 400 || status == 401 || status == 407;
         let successful =

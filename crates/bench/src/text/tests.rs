@@ -1,7 +1,7 @@
-//! The layouts of the tools, and what people read.
+//! The output formats.
 
 use super::*;
-use crate::samples::{document, nothing, told};
+use crate::samples::{description, document, nothing};
 
 fn text(format: Format) -> String {
     render(&document(), format, &[]).unwrap()
@@ -35,7 +35,7 @@ fn ab() {
 }
 
 #[test]
-fn percentiles_as_ab_writes_them() {
+fn ab_percentiles() {
     let text = text(Format::AbCsv);
     assert_eq!(text.lines().count(), 102);
     assert!(text.starts_with("Percentage served,Time in ms\n0,1.000\n"), "{text}");
@@ -91,21 +91,21 @@ fn one_line_per_second() {
 }
 
 #[test]
-fn people_are_told_what_was_done_what_came_back_and_where_the_time_went() {
+fn summary_for_people() {
     let text = render(&document(), Format::Human, &["half of the log was missing".to_owned()]).unwrap();
     for wanted in [
         "GET http://h:9292/a for 2 s",
-        "10 users, each of whom asks again as soon as there is an answer; HTTP/1.1 (closed model)",
+        "10 users, each sending the next request after the previous response; HTTP/1.1 (closed model)",
         "1,000   500/s",
         "0.299 %",
-        "not waiting *",
+        "corrected *",
         "p99  990 ms = 297 queue + 149 waiting for the GVL + 149 app + 395 network and sending",
-        "status                  2   a whole answer with a wrong status",
+        "status                  2   unexpected status",
         "200: 1,000, 500: 2",
         "1 x connection reset",
         "Note: half of the log was missing.",
         "firebrick tune",
-        "by request, the slowest first",
+        "by request, slowest first",
         "  400        0      2 ms      2 ms   GET http://h/<b>",
     ] {
         assert!(text.contains(wanted), "{wanted:?} is not in\n{text}");
@@ -114,8 +114,8 @@ fn people_are_told_what_was_done_what_came_back_and_where_the_time_went() {
 }
 
 #[test]
-fn nothing_came_back() {
-    let document = Document::new(None, told(), nothing(), None);
+fn a_run_without_responses() {
+    let document = Document::new(None, description(), nothing(), None);
     for format in [
         Format::Human,
         Format::Json,
@@ -129,5 +129,5 @@ fn nothing_came_back() {
         let text = render(&document, format, &[]).unwrap();
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
     }
-    assert!(render(&document, Format::Human, &[]).unwrap().contains("There was no right answer"));
+    assert!(render(&document, Format::Human, &[]).unwrap().contains("No successful response"));
 }

@@ -1,4 +1,4 @@
-//! What wrk (4.x) prints with `--latency`, column for column.
+//! The output of wrk (4.x) with `--latency`, column for column.
 
 use std::fmt::Write as _;
 
@@ -7,26 +7,26 @@ use load::Histogram;
 use crate::document::Document;
 use crate::figures::per_second;
 
-/// wrk changes to the next unit a little before the number is full.
+/// wrk switches to the next unit at this share of it.
 const FULL: f64 = 0.85;
 
 pub(super) fn report(document: &Document) -> String {
-    let (told, outcome) = (&document.plan, &document.outcome);
+    let (description, outcome) = (&document.description, &document.outcome);
     let mut out = String::new();
-    let url = told.urls.first().map_or("", String::as_str);
-    let planned = told.duration_s.unwrap_or(outcome.seconds);
+    let url = description.urls.first().map_or("", String::as_str);
+    let planned = description.duration_s.unwrap_or(outcome.seconds);
     let complete: u64 = outcome.statuses.values().sum();
     // Writing to a String cannot fail.
     let _ = writeln!(out, "Running {} test @ {url}", time(planned * 1e6, 0));
-    let _ = writeln!(out, "  {} threads and {} connections", told.threads, told.connections);
+    let _ = writeln!(out, "  {} threads and {} connections", description.threads, description.connections);
     out.push_str("  Thread Stats   Avg      Stdev     Max   +/- Stdev\n");
-    // wrk fills in what slow answers kept from being sent (its `stats_correct`).
-    let filled_in = outcome.corrected.as_ref().unwrap_or(&outcome.latency);
-    latency(&mut out, filled_in);
+    // wrk corrects for coordinated omission (its `stats_correct`).
+    let corrected = outcome.corrected.as_ref().unwrap_or(&outcome.latency);
+    latency(&mut out, corrected);
     rates(&mut out, document);
     out.push_str("  Latency Distribution\n");
     for percentile in [50.0, 75.0, 90.0, 99.0] {
-        let value = filled_in.value_at_percentile(percentile).min(filled_in.max());
+        let value = corrected.value_at_percentile(percentile).min(corrected.max());
         let _ = writeln!(out, "{percentile:>7.0}%{}", padded(&time(value as f64, 2), 10).trim_end());
     }
     let (seconds, received) = (outcome.seconds, outcome.bytes.received);
@@ -52,11 +52,11 @@ fn latency(out: &mut String, latency: &Histogram) {
     row(out, "Latency", [mean, sd, latency.max() as f64].map(|us| time(us, 2)), share(within, latency.len()));
 }
 
-/// Requests per second and thread, of whole seconds.
+/// Requests per second and thread, in complete seconds.
 fn rates(out: &mut String, document: &Document) {
-    let threads = document.plan.threads.max(1) as f64;
+    let threads = document.description.threads.max(1) as f64;
     let course = &document.outcome.course;
-    // The last second is hardly ever a whole one.
+    // The last second is usually incomplete.
     let whole = if course.len() > 1 { &course[..course.len() - 1] } else { &course[..] };
     let rates: Vec<f64> = whole.iter().map(|second| second.ok as f64 / threads).collect();
     let count = rates.len().max(1) as f64;
@@ -81,7 +81,7 @@ fn row(out: &mut String, name: &str, [mean, sd, max]: [String; 3], within: f64) 
     );
 }
 
-/// Units stand in a column of their own, two letters wide.
+/// Units are aligned in a column of two letters.
 fn padded(text: &str, width: usize) -> String {
     let letters = text.chars().rev().take(2).take_while(char::is_ascii_alphabetic).count();
     let pad = 2 - letters;

@@ -4,18 +4,18 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A moment in the notations of the logs.
+/// A time in the notations of the logs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment<'a> {
     /// Local time as Apache writes it, without brackets: `31/Jan/2026:13:00:00 +0100`.
     pub apache: &'a str,
     /// UTC to the second: `2026-01-31T12:00:00`.
     pub utc: &'a str,
-    /// What is missing from it, 0 to 999.
+    /// The milliseconds, 0 to 999.
     pub millis: u32,
 }
 
-/// Keeps the text of the last second that was asked for.
+/// Caches the text of the last second.
 #[derive(Debug)]
 pub(super) struct Clock {
     zone: TimeZone,
@@ -25,8 +25,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// In the system's time zone (`TZ`, `/etc/localtime`); its offset is looked up for every second, so that the ends of
-    /// daylight saving time are met.
+    /// In the system's time zone (`TZ`, `/etc/localtime`); its offset is looked up every second, so that changes of
+    /// daylight saving time are followed.
     pub(super) fn local() -> Clock {
         Clock::in_zone(TimeZone::system())
     }

@@ -1,8 +1,8 @@
-//! Text of clients, made harmless.
+//! Escaping of clients' text.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// As Apache does it inside of quotes: `"` and `\` after a backslash, everything but printable ASCII as `\xhh`.
+/// As Apache does inside quotes: `"` and `\` after a backslash, everything but printable ASCII as `\xhh`.
 pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
     for &byte in text {
         match byte {
@@ -18,7 +18,7 @@ pub(super) fn apache(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// As a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. Control characters, those above ASCII too,
+/// As a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. Control characters, those above ASCII too,
 /// and the two separators that some readers take for line ends are written as `\uhhhh`.
 pub(super) fn json(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');

@@ -1,4 +1,4 @@
-//! The shapes of a line.
+//! The formats of a line.
 //!
 //! - common: Apache's common format and the total time in seconds, as Rack's and Puma's loggers write it;
 //! - combined: Apache's combined format and three times in seconds: in all, in the queue, in the app;
@@ -8,13 +8,13 @@
 
 use super::clock::Moment;
 use super::escape;
-use handler::{Ending, Request, Version};
+use handler::{Ending, Request};
 use settings::LogFormat;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the log shows when the client has gone before there was a response.
+/// The status that is logged if the client has gone before a response.
 const CLIENT_GONE: u16 = 499;
 
 /// What a line is made of.
@@ -96,7 +96,7 @@ impl Entry<'_> {
         text(out, "method", request.map(Request::method));
         text(out, "path", request.map(Request::path));
         text(out, "query", request.map(Request::query));
-        text(out, "protocol", request.map(|request| protocol(request.version).as_bytes()));
+        text(out, "protocol", request.map(|request| request.version.name().as_bytes()));
         text(out, "host", request.map(Request::authority));
         match ending.hijacked && ending.status == 0 {
             true => out.extend_from_slice(b",\"status\":null"),
@@ -115,7 +115,7 @@ impl Entry<'_> {
         put(out, format_args!(",\"hijacked\":{},\"broken\":{}}}", ending.hijacked, ending.broken));
     }
 
-    /// What handlers have found out about the request, if anything.
+    /// Variables that handlers have set, if any.
     fn json_env(&self, out: &mut Vec<u8>) {
         let variables = self.ending.request.map_or(&[][..], |request| &request.variables);
         let mut others = variables.iter().filter(|(name, _)| **name != *b"REMOTE_USER").peekable();
@@ -144,7 +144,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Who the client is, as a handler has found out.
+    /// `REMOTE_USER`, if a handler has set it.
     fn user(&self) -> Option<&[u8]> {
         self.ending.request.and_then(|request| request.variable("REMOTE_USER"))
     }
@@ -166,14 +166,7 @@ fn request_line(out: &mut Vec<u8>, request: &Request) {
     escape::apache(out, request.method());
     out.push(b' ');
     escape::apache(out, request.target());
-    put(out, format_args!(" {}", protocol(request.version)));
-}
-
-fn protocol(version: Version) -> &'static str {
-    match version {
-        Version::Http10 => "HTTP/1.0",
-        Version::Http11 => "HTTP/1.1",
-    }
+    put(out, format_args!(" {}", request.version.name()));
 }
 
 /// A blank and `us` in seconds, with four digits behind the point.
@@ -205,7 +198,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::{Instant, UNIX_EPOCH};
 
-    /// The line of an exchange that `change` has made special.
+    /// The line of an exchange that `change` has modified.
     fn line(format: LogFormat, request: Option<&Request>, change: impl FnOnce(&mut Ending<'_>)) -> String {
         let (peer, trace) = (peer(), Trace::default());
         trace.queue_us.set(1_250);
@@ -255,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ordinary_request() {
+    fn unusual_requests() {
         let common = |request, change: fn(&mut Ending<'_>)| line(LogFormat::Common, request, change);
         assert!(common(None, |e| (e.status, e.body_bytes) = (400, 16)).contains("] \"-\" 400 16 "));
         let page = page();
@@ -265,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn who_a_handler_says_it_is() {
+    fn remote_users() {
         for (user, common) in [("ann", " - ann ["), ("ann b", " - ann\\x20b ["), ("a\"\n", " - a\\\"\\x0a [")]
         {
             let mut page = page();
@@ -277,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_handlers_found_out() {
+    fn variables_of_handlers() {
         let mut page = page();
         page.set_variable(b"REMOTE_USER", b"ann");
         assert!(json(Some(&page), |_| {}).get("env").is_none());

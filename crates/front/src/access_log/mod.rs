@@ -1,16 +1,15 @@
 //! The access log: a line for each request.
 //!
-//! Why not write where the request ends: a write per line costs more than a small response, and a full disk or a reader
-//! that is slow would hold up every client. A front thread only appends to its own buffer; one thread for all of them
-//! writes the buffers out, many lines at a time.
+//! Why not a write per request: it costs more than a small response, and a full disk or a slow reader would hold up every
+//! client. A front thread appends to its own buffer; one thread for all of them writes the buffers, many lines at a time.
 //!
 //! Contract:
-//! 1. A line is in the file or the pipe at most a tenth of a second after its request, unless the file cannot take it.
-//! 2. Lines are whole, in one `write` each or together with their neighbours, on a descriptor that appends: those of
-//!    other processes do not end up in them.
+//! 1. A line is in the file or the pipe at most a tenth of a second after its request, unless the output is blocked.
+//! 2. Lines are whole, in one `write` each or together with their neighbours, on a descriptor that appends: lines of
+//!    other processes do not mix in.
 //! 3. Nothing that a client sends makes a byte below 0x20 or a second line.
 //! 4. What was recorded before [`Output::close`] is written before it returns. Lines are lost only when the output
-//!    fails, or takes so little that a buffer is full; both are reported.
+//!    fails, or is so slow that a buffer is full; both are reported.
 //! 5. [`Output::reopen`] loses nothing.
 
 mod clock;
@@ -30,7 +29,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-/// A front thread's end of the access log.
+/// The access log of one front thread.
 #[derive(Debug)]
 pub struct AccessLog {
     layout: Layout,
@@ -47,7 +46,7 @@ impl AccessLog {
         }
     }
 
-    /// Writes the line of an exchange that is over. Never blocks.
+    /// Writes the line of a finished exchange. Never blocks.
     pub fn record(&self, ending: &Ending<'_>) {
         let total = Instant::now().saturating_duration_since(ending.started);
         let received = match ending.request {

@@ -1,4 +1,4 @@
-//! Where the lines go: the file, the thread that writes it, and the buffers in between.
+//! The output of the lines: the file, the thread that writes it, and the buffers between.
 
 use super::AccessLog;
 use crate::log_file;
@@ -15,11 +15,11 @@ use std::time::Duration;
 
 /// How long lines are collected before they are written.
 const BATCH: Duration = Duration::from_millis(20);
-/// A buffer with so many bytes is written at once.
+/// A buffer of this size is written at once.
 const BUFFER_FULL: usize = 256 << 10;
-/// Bytes that a buffer holds while the output takes nothing; further lines are lost.
+/// Most bytes that a buffer holds while the output is blocked; further lines are lost.
 const BUFFER_LIMIT: usize = 8 << 20;
-/// What a pipe takes in one piece (POSIX `PIPE_BUF` on Linux), so that lines of others do not get in between.
+/// What a pipe accepts atomically (POSIX `PIPE_BUF` on Linux), so that lines of other processes do not mix in.
 const PIPE_ATOMIC: usize = 4_096;
 /// How long [`Output`] waits for its last lines when it is dropped.
 const LAST_LINES: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ pub struct Output {
     writer: Option<JoinHandle<()>>,
 }
 
-/// One thread's lines on their way to the writer.
+/// One thread's lines for the writer.
 #[derive(Debug)]
 pub(super) struct Buffer {
     lines: Arc<Mutex<Lines>>,
@@ -53,27 +53,27 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Some buffer has lines.
+    /// A buffer has lines.
     filled: bool,
-    /// Do not wait for more.
+    /// Write without waiting for more.
     urgent: bool,
     closing: bool,
-    /// Write here from now on.
+    /// Write to this file from now on.
     reopened: Option<File>,
     buffers: Vec<Arc<Mutex<Lines>>>,
 }
 
-/// A lock whose data is whole between any two statements: a panic elsewhere spoils nothing.
+/// Locks, ignoring poison: the data is consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Output {
-    /// Opens the log; `None` when it is off. `report` is told, on another thread, when lines begin to be lost and when
+    /// Opens the log; `None` if it is off. `report` is called, on another thread, when lines begin to be lost and when
     /// they are written again.
     ///
     /// # Errors
-    /// When the file cannot be opened or the thread not be started; the text names the file.
+    /// The file cannot be opened or the thread not be started; the text names the file.
     pub fn open(target: &Target, report: impl Fn(&str) + Send + 'static) -> io::Result<Option<Output>> {
         let (path, file) = match target {
             Target::Off => return Ok(None),
@@ -85,7 +85,7 @@ impl Output {
         let writer = {
             let shared = Arc::clone(&shared);
             std::thread::Builder::new().name("access-log".to_owned()).spawn(move || {
-                // Dropped when the last line is written, which tells `close`.
+                // Dropped after the last line, which ends `close`.
                 let _end = end;
                 Writer::new(file, report).run(&shared);
             })?
@@ -93,17 +93,17 @@ impl Output {
         Ok(Some(Output { path, shared, ended, writer: Some(writer) }))
     }
 
-    /// The end of one front thread. Fields of that name carry the request id (JSON only).
+    /// The sending side of one front thread. Fields of that name carry the request id (JSON only).
     pub fn log(&self, format: settings::LogFormat, request_id_header: Option<&str>) -> AccessLog {
         let buffer = Buffer { lines: Arc::default(), shared: Arc::clone(&self.shared) };
         lock(&self.shared.state).buffers.push(Arc::clone(&buffer.lines));
         AccessLog::new(format, request_id_header.map(Arc::from), buffer)
     }
 
-    /// Opens the file anew, after it was moved away. Standard output stays what it is.
+    /// Opens the file again after it was moved away. Standard output is not affected.
     ///
     /// # Errors
-    /// When the file cannot be opened; lines go where they went before. The text names the file.
+    /// The file cannot be opened; the old one stays in use. The text names the file.
     pub fn reopen(&self) -> io::Result<()> {
         if let Some(path) = &self.path {
             let file = append_to(path)?;
@@ -115,17 +115,17 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what is left and ends the thread. Whether all was written: the output may take nothing for `patience`.
-    pub fn close(mut self, patience: Duration) -> bool {
-        self.end(patience)
+    /// Writes what is left and ends the thread. Whether everything was written: the output may block for up to `timeout`.
+    pub fn close(mut self, timeout: Duration) -> bool {
+        self.end(timeout)
     }
 
-    fn end(&mut self, patience: Duration) -> bool {
+    fn end(&mut self, timeout: Duration) -> bool {
         let Some(writer) = self.writer.take() else { return true };
         lock(&self.shared.state).closing = true;
         self.shared.wake.notify_one();
         // The sender is never used: the channel ends with the thread.
-        let ended = self.ended.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Disconnected);
+        let ended = self.ended.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Disconnected);
         ended && writer.join().is_ok()
     }
 }
@@ -141,7 +141,7 @@ fn append_to(path: &Path) -> io::Result<File> {
 }
 
 impl Buffer {
-    /// Lets `write` append one line.
+    /// Appends one line by `write`.
     pub(super) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut lines = lock(&self.lines);
         if lines.text.len() >= BUFFER_LIMIT {
@@ -165,7 +165,7 @@ impl Buffer {
 /// The writing thread's side.
 struct Writer<R> {
     file: File,
-    /// Largest piece to write at once.
+    /// Largest write.
     piece: usize,
     report: R,
     /// Lines lost since this began to be reported.
@@ -203,7 +203,7 @@ impl<R: Fn(&str)> Writer<R> {
             self.piece = piece(&file);
             self.file = file;
         }
-        // Of a front thread that has ended only this reference is left; its last lines are still to be written.
+        // The last reference after a front thread has ended; its last lines must still be written.
         let closing = state.closing;
         let buffers = state.buffers.clone();
         state.buffers.retain(|buffer| Arc::strong_count(buffer) > 2);
@@ -240,7 +240,7 @@ impl<R: Fn(&str)> Writer<R> {
 }
 
 fn piece(file: &File) -> usize {
-    // A regular file takes any length in one piece.
+    // A regular file accepts any length.
     if file.metadata().is_ok_and(|found| found.is_file()) { usize::MAX } else { PIPE_ATOMIC }
 }
 
@@ -254,7 +254,7 @@ fn write_lines(file: &mut File, mut text: &[u8], piece: usize) -> Result<(), (io
     Ok(())
 }
 
-/// Length of the lines that fit into `piece` bytes; of the first line when it alone does not.
+/// Length of the lines that fit into `piece` bytes; of the first line if it alone does not.
 fn whole_lines(text: &[u8], piece: usize) -> usize {
     if text.len() <= piece {
         return text.len();
@@ -378,12 +378,12 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_reported_once() {
-        let (told, reports) = mpsc::channel();
+        let (sender, reports) = mpsc::channel();
         let full = Target::File("/dev/full".into());
         if !std::path::Path::new("/dev/full").exists() {
             return;
         }
-        let output = Output::open(&full, move |text| told.send(text.to_owned()).unwrap()).unwrap().unwrap();
+        let output = Output::open(&full, move |text| sender.send(text.to_owned()).unwrap()).unwrap().unwrap();
         let log = output.log(LogFormat::Common, None);
         (0..100).for_each(|_| record(&log, "/"));
         assert!(output.close(LONG));
@@ -395,11 +395,11 @@ mod tests {
     #[test]
     fn a_pipe_gets_everything_however_slow_its_reader() {
         let (mut reader, pipe) = io::pipe().unwrap();
-        let (told, reports) = mpsc::channel();
+        let (sender, reports) = mpsc::channel();
         let buffer = Mutex::new(Lines { text: b"line\n".repeat(100_000), lost: 0 });
         let file = File::from(std::os::fd::OwnedFd::from(pipe));
         let writer = std::thread::spawn(move || {
-            let mut writer = Writer::new(file, move |text: &str| told.send(text.to_owned()).unwrap());
+            let mut writer = Writer::new(file, move |text: &str| sender.send(text.to_owned()).unwrap());
             assert_eq!(writer.piece, PIPE_ATOMIC);
             writer.write_out(&buffer);
         });

@@ -1,7 +1,7 @@
 //! A front thread's own handlers: one VM, replaced when the files change or when it breaks.
 
 use super::Edition;
-use crate::sites::local::{Complain, OnFailure};
+use crate::sites::local::Log;
 use handler::{Exchange, Request};
 use script::{Handling, Hops, Next, Observed, Plan, Script};
 use std::cell::{Cell, RefCell};
@@ -16,8 +16,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// The handlers of this thread.
 pub(crate) struct LocalScripts {
     current: RefCell<Rc<Script>>,
-    failed: OnFailure,
-    complain: Complain,
+    log: Log,
     /// The same for all VMs, one after the other.
     observed: Observed,
     replacing: Cell<bool>,
@@ -30,7 +29,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Its handlers answer, or `next` does.
+    /// Its handlers respond, or `next` does.
     pub(crate) fn handle(self, exchange: Exchange, next: Rc<dyn Next>, hops: Hops) -> Handling {
         self.script.handle(self.route, exchange, next, hops)
     }
@@ -39,17 +38,11 @@ impl Found {
 impl LocalScripts {
     /// # Errors
     /// There is no mruby, or no memory for it.
-    pub(crate) fn new(
-        plan: Arc<Plan>,
-        failed: OnFailure,
-        complain: Complain,
-        observed: Observed,
-    ) -> Result<Rc<LocalScripts>, String> {
-        let current = open(&plan, &failed, &complain, &observed)?;
+    pub(crate) fn new(plan: Arc<Plan>, log: Log, observed: Observed) -> Result<Rc<LocalScripts>, String> {
+        let current = open(&plan, &log, &observed)?;
         Ok(Rc::new(LocalScripts {
             current: RefCell::new(current),
-            failed,
-            complain,
+            log,
             observed,
             replacing: Cell::new(false),
         }))
@@ -73,18 +66,18 @@ impl LocalScripts {
                     drop(self.current.replace(script));
                     self.observed.counts.reloaded();
                     if edition.is_used() {
-                        (self.complain)("the mruby handlers have been read again");
+                        (self.log)("the mruby handlers have been read again");
                     }
                 }
                 Err(why) if edition.is_refused() => {
-                    (self.complain)(&format!("{why}\nthe handlers before this change stay in force"));
+                    (self.log)(&format!("{why}\nthe handlers before this change stay in force"));
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// The handlers that are asked about a request.
+    /// The handlers that a request goes to.
     pub(crate) fn find(self: &Rc<Self>, request: &Request) -> Option<Found> {
         if self.current.borrow().is_broken() {
             self.replace_broken();
@@ -99,12 +92,12 @@ impl LocalScripts {
             return;
         }
         self.observed.counts.replaced();
-        (self.complain)("the mruby VM of a front thread broke; its handlers are evaluated anew in another");
+        (self.log)("the mruby VM of a front thread broke; its handlers are evaluated anew in another");
         let (scripts, first) = (self.clone(), self.renew());
         tokio::task::spawn_local(async move {
             let mut renewed = first;
             while let Err(why) = ready(&renewed).await {
-                (scripts.complain)(&why);
+                (scripts.log)(&why);
                 tokio::time::sleep(RETRY).await;
                 // Those of a changed file may have come in between.
                 if renewed.is_ok_and(|own| !Rc::ptr_eq(&own, &scripts.current.borrow())) {
@@ -119,13 +112,13 @@ impl LocalScripts {
     /// The same handlers in a new VM, which is the current one from now on.
     fn renew(&self) -> Result<Rc<Script>, String> {
         let plan = self.current.borrow().plan().clone();
-        let script = open(&plan, &self.failed, &self.complain, &self.observed)?;
+        let script = open(&plan, &self.log, &self.observed)?;
         self.current.replace(script.clone());
         Ok(script)
     }
 
     async fn made_ready(&self, plan: &Arc<Plan>) -> Result<Rc<Script>, String> {
-        let script = open(plan, &self.failed, &self.complain, &self.observed)?;
+        let script = open(plan, &self.log, &self.observed)?;
         script.ready().await?;
         Ok(script)
     }
@@ -138,13 +131,6 @@ async fn ready(script: &Result<Rc<Script>, String>) -> Result<(), String> {
     }
 }
 
-fn open(
-    plan: &Arc<Plan>,
-    failed: &OnFailure,
-    complain: &Complain,
-    observed: &Observed,
-) -> Result<Rc<Script>, String> {
-    let failed = failed.clone();
-    let failed = Box::new(move |failure: &_, request: &_| failed(failure, request));
-    Script::open_observed(plan.clone(), complain.clone(), failed, observed.clone())
+fn open(plan: &Arc<Plan>, log: &Log, observed: &Observed) -> Result<Rc<Script>, String> {
+    Script::open_observed(plan.clone(), log.clone(), observed.clone())
 }

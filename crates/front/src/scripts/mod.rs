@@ -1,4 +1,4 @@
-//! Handlers on mruby in the composition: which there are, a front thread's own, and when they are made anew.
+//! Handlers on mruby in the composition: which there are, a front thread's own, and when they are replaced.
 //!
 //! [`plan`] reads the files; [`local`] is a front thread's VM with them; [`watch`] reads them again when one changes.
 
@@ -25,7 +25,7 @@ impl Edition {
         Arc::new(Edition { plan, used: AtomicBool::new(false), refused: AtomicBool::new(false) })
     }
 
-    /// A thread uses them; whether it is the first. All threads would say the same.
+    /// A thread uses them; whether it is the first. All threads would log the same.
     fn is_used(&self) -> bool {
         !self.used.swap(true, Ordering::Relaxed)
     }
@@ -36,7 +36,7 @@ impl Edition {
     }
 }
 
-/// The handlers that the settings name, read and looked through; `None` when there are none.
+/// The handlers that the settings name, read and checked; `None` when there are none.
 ///
 /// # Errors
 /// A file that cannot be read, or the first syntax error; or that this program has no mruby.
@@ -68,7 +68,12 @@ pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
     }
     let sources = files.into_iter().map(|file| Source::read(file)).collect::<Result<Vec<_>, _>>()?;
     script::check(&sources)?;
-    Ok(Some(Arc::new(Plan { sources, routes, heap: mruby.heap, temp_dir: settings.temp_dir.clone() })))
+    Ok(Some(Arc::new(Plan {
+        sources,
+        routes,
+        heap: mruby.heap,
+        temp_dir: settings.process.temp_dir.clone(),
+    })))
 }
 
 /// Ready when `threads` front threads have evaluated their handlers.
@@ -76,22 +81,22 @@ pub(crate) fn plan(settings: &Settings) -> Result<Option<Arc<Plan>>, String> {
 /// # Errors
 /// What the first handler that cannot be used says; that they take too long.
 pub(crate) async fn ready(
-    told: &mut mpsc::UnboundedReceiver<Result<(), String>>,
+    evaluated: &mut mpsc::UnboundedReceiver<Result<(), String>>,
     threads: usize,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), String> {
     let all = async {
         for _ in 0..threads {
-            told.recv().await.unwrap_or_else(|| Err("a front thread ended".to_owned()))?;
+            evaluated.recv().await.unwrap_or_else(|| Err("a front thread ended".to_owned()))?;
         }
         Ok(())
     };
-    in_time(patience, all).await
+    in_time(timeout, all).await
 }
 
-async fn in_time(patience: Duration, loaded: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-    tokio::time::timeout(patience, loaded).await.unwrap_or_else(|_| {
-        Err(format!("the handlers did not load within worker_boot_timeout ({} s)", patience.as_secs_f64()))
+async fn in_time(timeout: Duration, loaded: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+    tokio::time::timeout(timeout, loaded).await.unwrap_or_else(|_| {
+        Err(format!("the handlers did not load within worker_boot_timeout ({} s)", timeout.as_secs_f64()))
     })
 }
 
@@ -102,8 +107,7 @@ async fn in_time(patience: Duration, loaded: impl Future<Output = Result<(), Str
 pub(crate) async fn try_out(settings: &Settings) -> Result<Option<usize>, String> {
     let Some(plan) = plan(settings)? else { return Ok(None) };
     let count = plan.sources.len();
-    let script =
-        script::Script::open(plan, std::rc::Rc::new(|what| eprintln!("{what}")), Box::new(|_, _| {}))?;
-    in_time(settings.timeouts.worker_boot_timeout, script.ready()).await?;
+    let script = script::Script::open(plan, std::rc::Rc::new(|what| eprintln!("{what}")))?;
+    in_time(settings.timeouts.worker_boot, script.ready()).await?;
     Ok(Some(count))
 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Files that have stayed what they are for so long are whole.
+/// A file that has not changed for this long is complete.
 const SETTLED: Duration = Duration::from_millis(50);
 
-/// Gives new handlers to `threads` whenever a file changes. A syntax error is told to `log`; then the old ones stay.
+/// Gives new handlers to `threads` whenever a file changes. A syntax error is written to `log`; then the old ones stay.
 pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Edition>>, log: Arc<ErrorLog>) {
-    if !settings.sites.watch {
+    if !settings.sites.cache.watch {
         std::future::pending::<()>().await;
     }
     let sources = threads.borrow().plan.sources.iter().map(|source| source.file.clone()).collect();
@@ -25,7 +25,7 @@ pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Edit
         if !files.changed(script::required()) {
             continue;
         }
-        // Somebody may still be writing, and half of a file can be good Ruby, too.
+        // The file may still be written, and half of a file can be valid Ruby, too.
         loop {
             tokio::time::sleep(SETTLED).await;
             if !files.changed(Vec::new()) {
@@ -40,7 +40,7 @@ pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Edit
     }
 }
 
-/// The files that are looked at, each as it was seen last.
+/// The watched files, each as it was last.
 struct Files(BTreeMap<PathBuf, Mark>);
 
 impl Files {
@@ -49,7 +49,7 @@ impl Files {
         Files(paths.into_iter().zip(seen).collect())
     }
 
-    /// Whether one is not what it was. Those of `more` that were not known are looked at from now on.
+    /// Whether one has changed. Those of `more` that are new are watched from now on.
     fn changed(&mut self, more: Vec<PathBuf>) -> bool {
         let paths: Vec<PathBuf> = self.0.keys().cloned().collect();
         let now = marks(&paths);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_come_later_are_looked_at_from_then_on() {
+    fn files_that_are_added_are_watched_from_then_on() {
         let dir = tempfile::tempdir().unwrap();
         let [first, second] = ["a.rb", "b.rb"].map(|name| dir.path().join(name));
         std::fs::write(&first, "1").unwrap();

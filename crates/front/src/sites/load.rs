@@ -1,11 +1,11 @@
 //! From settings to sites: the one place that reads `static.json` and the password file.
 
 use super::{SitePlan, Sites};
+use auth::Users;
 use proxy::{Origin, Upstreams};
 use settings::{Settings, Site, TrustedProxies};
-use site::auth::Users;
 use site::rules::{Mistake, Note, OriginScheme, ProxyRule, Rules};
-use site::{Bounds, Plan};
+use site::{Bounds, SiteConfig};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,7 +84,8 @@ fn one(
     let users = users(&rules, site, sources)?;
     let configuration = CONFIGURATION.map(|name| site.dir.join(name));
     let private = configuration.iter().chain(sources.iter()).filter_map(|path| below(path, &root)).collect();
-    let plan = Plan { root, rules: Arc::new(rules), users, before_app, private, bounds: bounds(settings) };
+    let plan =
+        SiteConfig { root, rules: Arc::new(rules), users, before_app, private, bounds: bounds(settings) };
     Ok(SitePlan { plan, upstreams })
 }
 
@@ -94,8 +95,8 @@ pub(crate) fn bounds(settings: &Settings) -> Bounds {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let left = limit.saturating_sub(settings.limits.max_connections as u64 + OTHER_DESCRIPTORS);
     let share = left.max(limit / 4) / u64::from(settings.front_threads.max(1));
-    let files = settings.sites.open_files.min(usize::try_from(share).unwrap_or(usize::MAX)).max(16);
-    Bounds { files, bytes: settings.sites.cache_memory }
+    let files = settings.sites.cache.open_files.min(usize::try_from(share).unwrap_or(usize::MAX)).max(16);
+    Bounds { files, bytes: settings.sites.cache.cache_memory }
 }
 
 /// Descriptors for listeners, logs, event loops and whatever else there is.

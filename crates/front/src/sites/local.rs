@@ -1,35 +1,33 @@
 //! A front thread's own sites.
 
 use super::{Sites, of_host};
-use handler::{Failure, Request};
+use handler::Request;
 use proxy::Proxy;
-use site::{Plan, Question, Site};
+use site::{ExplainRequest, Site, SiteConfig};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Is told of each failure of an origin.
-pub(crate) type OnFailure = Rc<dyn Fn(&Failure, &Request)>;
-/// Is told what goes wrong with a site's files.
-pub(crate) type Complain = Rc<dyn Fn(&str)>;
+/// Logs what goes wrong with a site's files.
+pub(crate) type Log = Rc<dyn Fn(&str)>;
 
 /// One site on this thread.
 pub(crate) struct LocalSite {
     pub(crate) site: Site,
     pub(crate) proxies: Vec<Proxy>,
     /// What to explain each request by: `logging.error` is `debug`.
-    debug: Option<Plan>,
+    debug: Option<SiteConfig>,
 }
 
 impl LocalSite {
-    /// Which rule answers, for the log; `None` unless the site asks for that.
+    /// Which rule responds, for the log; `None` unless `logging.error` is `debug`.
     pub(crate) fn explain(&self, request: &Request) -> Option<String> {
         let plan = self.debug.as_ref()?;
         let [target, host] = [request.target(), request.authority()].map(String::from_utf8_lossy);
-        let question =
-            Question { target: &target, host: &host, https: request.https, fields: &request.fields };
-        let text = site::explain(plan, &question).unwrap_or_else(|why| why);
+        let input =
+            ExplainRequest { target: &target, host: &host, https: request.https, fields: &request.fields };
+        let text = site::explain(plan, &input).unwrap_or_else(|why| why);
         Some(format!("debug: {} {}", request.method().escape_ascii(), text.trim_end()))
     }
 }
@@ -37,8 +35,7 @@ impl LocalSite {
 /// The sites of this thread.
 pub(crate) struct LocalSites {
     current: RefCell<Rc<Set>>,
-    failed: OnFailure,
-    complain: Complain,
+    log: Log,
 }
 
 struct Set {
@@ -47,16 +44,16 @@ struct Set {
 }
 
 impl LocalSites {
-    pub(crate) fn new(sites: &Sites, failed: OnFailure, complain: Complain) -> Rc<LocalSites> {
-        let current = RefCell::new(Rc::new(Set::new(sites, &failed, &complain)));
-        Rc::new(LocalSites { current, failed, complain })
+    pub(crate) fn new(sites: &Sites, log: Log) -> Rc<LocalSites> {
+        let current = RefCell::new(Rc::new(Set::new(sites, &log)));
+        Rc::new(LocalSites { current, log })
     }
 
     /// Takes over new sites as they come, for as long as it is polled.
     pub(crate) async fn follow(self: Rc<LocalSites>, mut changes: watch::Receiver<Arc<Sites>>) {
         while changes.changed().await.is_ok() {
             let sites = changes.borrow_and_update().clone();
-            self.current.replace(Rc::new(Set::new(&sites, &self.failed, &self.complain)));
+            self.current.replace(Rc::new(Set::new(&sites, &self.log)));
         }
     }
 
@@ -71,14 +68,11 @@ impl LocalSites {
 }
 
 impl Set {
-    fn new(sites: &Sites, failed: &OnFailure, complain: &Complain) -> Set {
+    fn new(sites: &Sites, log: &Log) -> Set {
         let local = |plan: &super::SitePlan| {
-            let proxies = plan.upstreams.iter().map(|upstreams| {
-                let failed = failed.clone();
-                Proxy::new(upstreams.clone(), Box::new(move |failure, request| failed(failure, request)))
-            });
-            let complain = complain.clone();
-            let site = Site::new(plan.plan.clone(), Box::new(move |what| complain(what)));
+            let proxies = plan.upstreams.iter().map(|upstreams| Proxy::new(upstreams.clone()));
+            let log = log.clone();
+            let site = Site::new(plan.plan.clone(), Box::new(move |what| log(what)));
             let debug = (plan.plan.rules.error_level() == "debug").then(|| plan.plan.clone());
             Rc::new(LocalSite { site, proxies: proxies.collect(), debug })
         };

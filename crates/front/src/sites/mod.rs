@@ -1,4 +1,4 @@
-//! Static sites in the composition: which site a request is for, what it is made of, and when it is made anew.
+//! Static sites in the composition: which site a request is for, what it is made of, and when it is replaced.
 //!
 //! [`load`] reads `static.json` and what it names; [`watch`] does so again when a file changes; [`local`] is a front
 //! thread's own sites. A set of sites never changes: a new one takes its place, and requests under way keep the old one.
@@ -25,7 +25,7 @@ pub(crate) struct Sites {
 
 /// What one site is made of.
 pub(crate) struct SitePlan {
-    pub(crate) plan: site::Plan,
+    pub(crate) plan: site::SiteConfig,
     /// One for each of the rules' proxies.
     pub(crate) upstreams: Vec<Arc<Upstreams>>,
 }

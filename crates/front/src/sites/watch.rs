@@ -1,6 +1,6 @@
 //! Reading the rules again when a file of theirs changes.
 //!
-//! Why by looking and not by being told: it works on every file system (network mounts, containers' bind mounts), survives
+//! Why polling and not notifications: it works on every file system (network mounts, containers' bind mounts), survives
 //! editors that replace files, and a few `stat`s twice a second cost nothing that can be measured.
 
 use super::{Sites, load};
@@ -13,18 +13,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How often to look.
+/// How often the files are checked.
 pub(crate) const EVERY: Duration = Duration::from_millis(500);
 
-/// What tells one state of a file from another; `None` when it is not there.
+/// What distinguishes two states of a file; `None` when it is not there.
 pub(crate) type Mark = Option<(u64, u64, i64, i64)>;
 
-/// Gives new sites to `threads` whenever a file changes. What is wrong with a file is told to `log`; then the old sites stay.
+/// Gives new sites to `threads` whenever a file changes. Mistakes are written to `log`; then the old sites stay.
 /// Health checks run for the sites that are in force.
 pub(crate) async fn run(settings: Arc<Settings>, threads: watch::Sender<Arc<Sites>>, log: Arc<ErrorLog>) {
     let mut sites = threads.borrow().clone();
     let mut checks = Checks::start(&sites);
-    if !settings.sites.watch {
+    if !settings.sites.cache.watch {
         std::future::pending::<()>().await;
     }
     let mut marks = marks(&sites.sources);

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use handler::{
-    Body, BodyStream, Broken, Chunk, Departure, Ending, Exchange, Fields, FileRegion, Handler, Kept, Lender,
+    Body, BodyStream, Chunk, Departure, Ending, Exchange, Failure, Fields, FileRegion, Handler, Kept, Lender,
     Peer, PeerAddr, Response,
 };
-use http::{Connections, Context, Limits, Timers, body, h1};
+use http::{Connections, Context, body, one};
+use net::Timers;
+use settings::Settings;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -30,10 +32,10 @@ pub struct Answers {
 }
 
 /// A stream of given pieces.
-struct Pieces(VecDeque<Result<Chunk, Broken>>);
+struct Pieces(VecDeque<Result<Chunk, Failure>>);
 
 impl BodyStream for Pieces {
-    fn poll_chunk(&mut self, _: &mut std::task::Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_chunk(&mut self, _: &mut std::task::Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         Poll::Ready(self.0.pop_front())
     }
 }
@@ -42,7 +44,7 @@ impl BodyStream for Pieces {
 struct Endless(Log, bool);
 
 impl BodyStream for Endless {
-    fn poll_chunk(&mut self, _: &mut std::task::Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_chunk(&mut self, _: &mut std::task::Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         if self.1 { Poll::Pending } else { Poll::Ready(Some(Ok(Chunk::Bytes(vec![b'x'; 40_000].into())))) }
     }
 }
@@ -67,7 +69,7 @@ struct Offers {
 }
 
 impl BodyStream for Offers {
-    fn poll_chunk(&mut self, _: &mut std::task::Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_chunk(&mut self, _: &mut std::task::Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         let rest = self.rest.take();
         if !rest.is_empty() {
             return Poll::Ready(Some(Ok(Chunk::Bytes(rest.into()))));
@@ -104,7 +106,7 @@ impl Lender for Owner {
         &mut self,
         cx: &mut std::task::Context<'_>,
         socket: Option<BorrowedFd<'_>>,
-    ) -> Poll<Result<u64, Broken>> {
+    ) -> Poll<Result<u64, Failure>> {
         let Some(socket) = socket else {
             note(&self.log, "declined");
             return Poll::Ready(Ok(0));
@@ -115,7 +117,7 @@ impl Lender for Owner {
             return Poll::Pending;
         }
         if self.dies {
-            return Poll::Ready(Err(Broken));
+            return Poll::Ready(Err(broken()));
         }
         note(&self.log, "lent");
         let mut socket = TcpStream::from(socket.try_clone_to_owned().unwrap());
@@ -131,11 +133,15 @@ fn note(log: &Log, text: impl Into<String>) {
     log.lock().unwrap().push(text.into());
 }
 
-fn stream(pieces: Vec<Result<Chunk, Broken>>) -> Response {
+fn stream(pieces: Vec<Result<Chunk, Failure>>) -> Response {
     Response { body: Body::Stream(Box::new(Pieces(pieces.into()))), ..Response::empty(200) }
 }
 
-fn bytes(text: &'static str) -> Result<Chunk, Broken> {
+fn broken() -> Failure {
+    Failure::app(502, "the body broke off")
+}
+
+fn bytes(text: &'static str) -> Result<Chunk, Failure> {
     Ok(Chunk::Bytes(text.into()))
 }
 
@@ -195,7 +201,7 @@ impl Handler for Answers {
                 if path == "/kept-with-more" {
                     fields.push(b"X-More", b"yes");
                 }
-                Response { status: 200, fields, body: Body::Kept(kept), close: false }
+                Response::new(200, fields, Body::Kept(kept))
             }
             "slow" => {
                 tokio::time::sleep(Duration::from_millis(150)).await;
@@ -230,7 +236,7 @@ impl Handler for Answers {
                 with_fields(stream(vec![bytes("one"), bytes("two")]), &[("content-length", "4")])
             }
             "stream-short" => with_fields(stream(vec![bytes("one")]), &[("content-length", "9")]),
-            "stream-broken" => stream(vec![bytes("one"), Err(Broken)]),
+            "stream-broken" => stream(vec![bytes("one"), Err(broken())]),
             "stream-mixed" => stream(vec![
                 bytes("<"),
                 Ok(Chunk::File(region(b"0123456789", 2, 5))),
@@ -311,7 +317,7 @@ impl Handler for Answers {
                 });
                 let status = if path == "/tunnel" { 101 } else { 200 };
                 let response = Response {
-                    body: Body::Tunnel { io: h1::tunnel_end(io), raw: path == "/tunnel-raw" },
+                    body: Body::Tunnel { io: net::tunnel_end(io), raw: path == "/tunnel-raw" },
                     ..Response::empty(status)
                 };
                 with_fields(response, &[("Upgrade", "shout")])
@@ -358,12 +364,13 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(limits: Limits) -> Server {
+    pub fn start(settings: impl Into<Settings>) -> Server {
+        let settings = settings.into();
         let log = Log::default();
         let (tell, told) = mpsc::channel();
         let (jobs, to_do) = mpsc::channel::<Job>();
         let answers = Answers { log: log.clone() };
-        std::thread::spawn(move || run(answers, limits, &tell, to_do));
+        std::thread::spawn(move || run(answers, settings, &tell, to_do));
         Server { address: told.recv().unwrap(), log, jobs }
     }
 
@@ -406,12 +413,12 @@ impl Server {
     }
 }
 
-fn run(answers: Answers, limits: Limits, tell: &mpsc::Sender<SocketAddr>, jobs: mpsc::Receiver<Job>) {
+fn run(answers: Answers, settings: Settings, tell: &mpsc::Sender<SocketAddr>, jobs: mpsc::Receiver<Job>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
     runtime.block_on(async {
         let timers = Timers::new();
-        let context = Context::new(answers, limits, timers.clone());
+        let context = Context::new(answers, settings, timers.clone());
         tokio::task::spawn_local(async move { timers.run().await });
         let asked = RefCell::new(jobs);
         let answering = context.clone();
@@ -433,7 +440,7 @@ fn run(answers: Answers, limits: Limits, tell: &mpsc::Sender<SocketAddr>, jobs: 
                 local,
                 tls: false,
             };
-            tokio::task::spawn_local(h1::serve(stream, Rc::new(peer), context.clone()));
+            tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
         }
     });
 }

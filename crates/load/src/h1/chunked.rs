@@ -1,19 +1,20 @@
-//! The chunked coding, read in whatever pieces it comes. Strict: lines end with CRLF, sizes have at most 16 digits.
+//! Decoder of the chunked transfer coding, for input split anywhere. Strict: lines end with CRLF, sizes have at most 16
+//! digits.
 
-/// Extensions and trailers together may be so long; what is longer is nonsense.
+/// Limit for the sum of all extensions and trailers of a body, in bytes.
 const LONGEST_ASIDE: usize = 16 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
-    /// In a size: digits seen.
+enum State {
+    /// In a size; the number of digits so far.
     Size(u8),
     /// In an extension.
     Extension,
-    /// Behind the CR of a size.
+    /// After the CR of a size line.
     SizeEnd,
     /// In data.
     Data,
-    /// Behind data: CR, then LF.
+    /// After the data: CR, then LF.
     DataCr,
     DataLf,
     /// In trailers: at the start of a line, in a line, behind its CR, behind the CR of the empty line.
@@ -24,79 +25,81 @@ enum At {
     Over,
 }
 
-/// Where in a chunked body we are.
+/// Decoder state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chunked {
-    at: At,
-    /// Of the chunk: its size so far, then what is left of it.
+    state: State,
+    /// While reading a size: its value so far. In data: bytes left.
     left: u64,
     aside: usize,
 }
 
 impl Chunked {
     pub(crate) fn new() -> Chunked {
-        Chunked { at: At::Size(0), left: 0, aside: 0 }
+        Chunked { state: State::Size(0), left: 0, aside: 0 }
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.at == At::Over
+        self.state == State::Over
     }
 
-    /// Takes what belongs to the body from the front of `bytes` and says how much that was; `data` is told the content.
+    /// Consumes the part of `bytes` that belongs to the body and returns its length; passes decoded content to `data`.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The reason why the coding is invalid.
     pub(crate) fn take(&mut self, bytes: &[u8], data: &mut dyn FnMut(&[u8])) -> Result<usize, String> {
         let mut used = 0;
-        while used < bytes.len() && self.at != At::Over {
-            if self.at == At::Data {
+        while used < bytes.len() && self.state != State::Over {
+            if self.state == State::Data {
                 let rest = &bytes[used..];
                 let here = usize::try_from(self.left).map_or(rest.len(), |left| left.min(rest.len()));
                 data(&rest[..here]);
                 used += here;
                 self.left -= here as u64;
                 if self.left == 0 {
-                    self.at = At::DataCr;
+                    self.state = State::DataCr;
                 }
                 continue;
             }
-            self.at = self.step(bytes[used])?;
+            self.state = self.step(bytes[used])?;
             used += 1;
         }
         Ok(used)
     }
 
-    fn step(&mut self, byte: u8) -> Result<At, String> {
-        Ok(match (self.at, byte) {
-            (At::Size(digits), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if digits < 16 => {
+    fn step(&mut self, byte: u8) -> Result<State, String> {
+        Ok(match (self.state, byte) {
+            (State::Size(digits), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if digits < 16 => {
                 self.left = self.left << 4 | u64::from((byte as char).to_digit(16).unwrap_or(0));
-                At::Size(digits + 1)
+                State::Size(digits + 1)
             }
-            (At::Size(1..), b'\r') | (At::Extension, b'\r') => At::SizeEnd,
-            (At::Size(1..), b';' | b' ' | b'\t') => At::Extension,
-            (At::Extension, byte) if byte != b'\n' => self.aside(At::Extension)?,
-            (At::SizeEnd, b'\n') if self.left == 0 => At::LineStart,
-            (At::SizeEnd, b'\n') => At::Data,
-            (At::DataCr, b'\r') => At::DataLf,
-            (At::DataLf, b'\n') => At::Size(0),
-            (At::LineStart, b'\r') => At::LastLf,
-            (At::Line, b'\r') => At::LineEnd,
-            (At::LineStart | At::Line, byte) if byte != b'\n' => self.aside(At::Line)?,
-            (At::LineEnd, b'\n') => At::LineStart,
-            (At::LastLf, b'\n') => At::Over,
-            (At::Size(_) | At::SizeEnd | At::Extension, _) => {
-                return Err("a chunk's size is nonsense".to_owned());
+            (State::Size(1..), b'\r') | (State::Extension, b'\r') => State::SizeEnd,
+            (State::Size(1..), b';' | b' ' | b'\t') => State::Extension,
+            (State::Extension, byte) if byte != b'\n' => self.aside(State::Extension)?,
+            (State::SizeEnd, b'\n') if self.left == 0 => State::LineStart,
+            (State::SizeEnd, b'\n') => State::Data,
+            (State::DataCr, b'\r') => State::DataLf,
+            (State::DataLf, b'\n') => State::Size(0),
+            (State::LineStart, b'\r') => State::LastLf,
+            (State::Line, b'\r') => State::LineEnd,
+            (State::LineStart | State::Line, byte) if byte != b'\n' => self.aside(State::Line)?,
+            (State::LineEnd, b'\n') => State::LineStart,
+            (State::LastLf, b'\n') => State::Over,
+            (State::Size(_) | State::SizeEnd | State::Extension, _) => {
+                return Err("invalid chunk size".to_owned());
             }
-            (At::DataCr | At::DataLf, _) => return Err("a chunk is longer than its size".to_owned()),
-            _ => return Err("the end of a chunked body is nonsense".to_owned()),
+            (State::DataCr | State::DataLf, _) => {
+                return Err("a chunk is longer than its size says".to_owned());
+            }
+            _ => return Err("invalid end of a chunked body".to_owned()),
         })
     }
 
-    fn aside(&mut self, at: At) -> Result<At, String> {
+    fn aside(&mut self, state: State) -> Result<State, String> {
         self.aside += 1;
         match self.aside > LONGEST_ASIDE {
             true => Err("chunk extensions and trailers are longer than 16 KiB".to_owned()),
-            false => Ok(at),
+            false => Ok(state),
         }
     }
 }
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense() {
+    fn invalid_bodies() {
         let long = format!("1;{}\r\n", "x".repeat(LONGEST_ASIDE + 1));
         for bytes in [
             "\r\n",

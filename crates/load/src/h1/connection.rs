@@ -1,4 +1,5 @@
-//! A connection of HTTP/1.1: requests go out, answers come in, as many under way as the plan allows.
+//! A client connection of HTTP/1.1: sends requests and receives responses, with as many in flight as the scenario
+//! allows.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -10,46 +11,46 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::reader::Reader;
 use crate::clock::{Moment, NEVER, nanoseconds};
 use crate::connect::CUT_OFF;
-use crate::exchange::{Incoming, Receiving};
+use crate::endpoint::describe;
+use crate::exchange::{Incoming, ResponseSink};
 use crate::feed::Feed;
 use crate::job::{Failure, Job};
 use crate::lane::Lane;
-use crate::plan::Protocol;
 use crate::prepare::Kind;
+use crate::scenario::Protocol;
 use crate::stream::Stream;
-use crate::target::describe;
 
-/// Requests that go out in one write at most.
+/// Most requests written with one system call.
 const MOST_SLICES: usize = 64;
 
-/// A request that was begun on this connection.
+/// A request in flight on this connection.
 #[derive(Debug)]
 struct Sent {
     job: Job,
     at: Moment,
-    /// What is sent instead of the prepared message: it has cookies.
-    own: Option<Box<[u8]>>,
+    /// Sent instead of the prepared message, because it carries cookies.
+    with_cookies: Option<Box<[u8]>>,
 }
 
 impl Sent {
     fn message<'a>(&'a self, kinds: &'a [Kind]) -> &'a [u8] {
-        self.own.as_deref().unwrap_or(&kinds[self.job.kind].message)
+        self.with_cookies.as_deref().unwrap_or(&kinds[self.job.kind].message)
     }
 }
 
-/// How a conversation ended.
+/// Why [`Connection::poll`] returned.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// The user has nothing more to ask.
+    /// The user has no more requests.
     Done,
-    /// The next request is for somebody else; this connection can be used again.
-    Elsewhere(Job),
-    /// The connection is gone; `failed` when that was not in order.
-    Gone {
+    /// The next request goes to another origin; this connection can be reused.
+    OtherOrigin(Job),
+    /// The connection was closed.
+    Closed {
         /// A request was lost.
         failed: bool,
-        /// There was at least one whole answer.
-        useful: bool,
+        /// At least one complete response was received.
+        responded: bool,
     },
 }
 
@@ -60,16 +61,16 @@ pub(crate) struct Connection {
     reader: Reader,
     incoming: Incoming,
     sent: VecDeque<Sent>,
-    /// So many at the end of `sent` are not, or not wholly, written; of the first of them so many bytes are.
+    /// How many requests at the end of `sent` are not completely written, and how many bytes of the first of them are.
     unwritten: usize,
     offset: usize,
     unflushed: bool,
-    useful: bool,
+    responded: bool,
 }
 
 impl Connection {
     pub(crate) fn new(stream: Stream, origin: usize, lane: &Lane) -> Connection {
-        let depth = match lane.run.plan.transport.protocol {
+        let depth = match lane.run.scenario.transport.protocol {
             Protocol::Http1 { pipeline, keep_alive: true } => pipeline.max(1),
             _ => 1,
         };
@@ -84,36 +85,36 @@ impl Connection {
             unwritten: 0,
             offset: 0,
             unflushed: false,
-            useful: false,
+            responded: false,
         }
     }
 
-    /// Takes this request as the next one; there must be room.
+    /// Adds a request. The pipeline must have room for it.
     pub(crate) fn push(&mut self, job: Job, now: Moment, lane: &Lane, feed: &Feed) {
         let kind = &lane.run.prepared.kinds[job.kind];
-        let own = feed.cookie(kind).map(|line| {
+        let with_cookies = feed.cookie(kind).map(|line| {
             let (fields, rest) = kind.message.split_at(kind.fields_end);
             [fields, b"Cookie: ", line.as_bytes(), b"\r\n", rest].concat().into_boxed_slice()
         });
-        self.sent.push_back(Sent { job, at: now, own });
+        self.sent.push_back(Sent { job, at: now, with_cookies });
         self.unwritten += 1;
     }
 
-    /// Neither closed by the server nor talked on while at rest.
-    pub(crate) fn is_quiet(&mut self, cx: &mut Context<'_>, lane: &Lane) -> bool {
+    /// The server has neither closed this idle connection nor sent anything on it.
+    pub(crate) fn is_idle(&mut self, cx: &mut Context<'_>, lane: &Lane) -> bool {
         let mut buffer = lane.buffer.borrow_mut();
         Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut buffer)).is_pending()
     }
 
-    /// Talks until there is a reason to stop.
+    /// Sends and receives until there is a reason to stop.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, lane: &Lane, feed: &mut Feed) -> Poll<Exit> {
         if lane.cut.get() {
             self.fail(lane, Failure::CutOff, CUT_OFF, feed);
             return Poll::Ready(Exit::Done);
         }
         if feed.slot.expired.take() {
-            self.fail(lane, Failure::Timeout, "no whole answer in time", feed);
-            return Poll::Ready(Exit::Gone { failed: true, useful: self.useful });
+            self.fail(lane, Failure::Timeout, "no complete response in time", feed);
+            return Poll::Ready(Exit::Closed { failed: true, responded: self.responded });
         }
         let mut now = None;
         loop {
@@ -130,7 +131,7 @@ impl Connection {
         }
     }
 
-    /// Begins as many requests as there are and may be.
+    /// Starts requests until the pipeline is full or none is due.
     fn fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -145,9 +146,9 @@ impl Connection {
                     if lane.run.prepared.kinds[job.kind].origin == self.origin {
                         self.push(job, moment, lane, feed);
                     } else if self.sent.is_empty() {
-                        return Some(Exit::Elsewhere(job));
+                        return Some(Exit::OtherOrigin(job));
                     } else {
-                        feed.again(job);
+                        feed.retry(job);
                         break;
                     }
                 }
@@ -160,8 +161,8 @@ impl Connection {
     }
 
     fn set_deadline(&self, lane: &Lane, feed: &Feed) {
-        let patience = nanoseconds(lane.run.plan.timeouts.request);
-        feed.slot.deadline.set(self.sent.front().map_or(NEVER, |oldest| oldest.at.saturating_add(patience)));
+        let timeout = nanoseconds(lane.run.scenario.timeouts.request);
+        feed.slot.deadline.set(self.sent.front().map_or(NEVER, |oldest| oldest.at.saturating_add(timeout)));
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>, lane: &Lane) -> Poll<io::Result<()>> {
@@ -175,7 +176,7 @@ impl Connection {
             self.unflushed = true;
         }
         if self.unflushed {
-            // TLS may have kept some of it.
+            // TLS may have buffered some of it.
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
             self.unflushed = false;
         }
@@ -213,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// Reads once and takes what has come.
+    /// Reads once and processes what was received.
     fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -228,10 +229,10 @@ impl Connection {
         *now = Some(moment);
         Poll::Ready(match read {
             Err(error) => {
-                let text = format!("while waiting for the answer: {}", describe(&error));
+                let text = format!("while waiting for the response: {}", describe(&error));
                 Some(self.broken(lane, Failure::Read, &text, feed))
             }
-            Ok(()) if buffer.filled().is_empty() => Some(self.ended(lane, feed, moment)),
+            Ok(()) if buffer.filled().is_empty() => Some(self.closed_by_server(lane, feed, moment)),
             Ok(()) => self.receive(buffer.filled(), lane, feed, moment),
         })
     }
@@ -242,26 +243,26 @@ impl Connection {
             let Some(front) = self.sent.front() else {
                 lane.recorder
                     .borrow_mut()
-                    .text("bytes that belong to no answer; the connection was dropped", 1);
-                return Some(Exit::Gone { failed: true, useful: self.useful });
+                    .text("bytes after the end of a response; the connection was closed", 1);
+                return Some(Exit::Closed { failed: true, responded: self.responded });
             };
             if self.reader.is_fresh() {
                 self.incoming.reset();
-                self.incoming.answer.first_byte = now;
+                self.incoming.response.first_byte = now;
             }
-            let plan = &lane.run.plan;
-            let mut receiving = Receiving {
+            let scenario = &lane.run.scenario;
+            let mut receiving = ResponseSink {
                 incoming: &mut self.incoming,
-                checks: &plan.checks,
+                checks: &scenario.checks,
                 to_head: lane.run.prepared.kinds[front.job.kind].to_head,
-                wants_fields: plan.stages || plan.cookies || lane.recorder.borrow().seen.is_none(),
+                wants_fields: scenario.stages || scenario.cookies || lane.recorder.borrow().server.is_none(),
             };
             match self.reader.take(bytes, &mut lane.last_head.borrow_mut(), &mut receiving) {
                 Err(why) => return Some(self.broken(lane, Failure::Read, &why, feed)),
                 Ok(read) => {
                     bytes = &bytes[read.used..];
-                    if let Some(keep_alive) = read.whole
-                        && let Some(exit) = self.answered(keep_alive, lane, feed, now)
+                    if let Some(keep_alive) = read.complete
+                        && let Some(exit) = self.complete(keep_alive, lane, feed, now)
                     {
                         return Some(exit);
                     }
@@ -271,40 +272,40 @@ impl Connection {
         None
     }
 
-    /// The oldest request has its whole answer.
-    fn answered(&mut self, keep_alive: bool, lane: &Lane, feed: &mut Feed, now: Moment) -> Option<Exit> {
-        // An answer before the question was out: no telling what the server makes of the rest.
+    /// The response to the oldest request is complete.
+    fn complete(&mut self, keep_alive: bool, lane: &Lane, feed: &mut Feed, now: Moment) -> Option<Exit> {
+        // A response to a request that was not completely sent: the server's state is unknown.
         let early = self.unwritten == self.sent.len();
         let sent = self.sent.pop_front()?;
-        self.useful = true;
+        self.responded = true;
         feed.keep_cookies(&lane.run.prepared.kinds[sent.job.kind], &self.incoming);
         self.incoming.finish(lane, &sent.job, sent.at, now, "HTTP/1.1");
-        feed.answered();
+        feed.finished();
         if keep_alive && !early {
             return None;
         }
-        // The server said that it would answer no more, so what is behind was not refused: it is sent again.
+        // The server announced that it closes the connection, so later requests were not processed: send them again.
         for sent in self.sent.drain(..) {
-            feed.again(sent.job);
+            feed.retry(sent.job);
         }
         feed.slot.deadline.set(NEVER);
-        Some(Exit::Gone { failed: false, useful: true })
+        Some(Exit::Closed { failed: false, responded: true })
     }
 
     /// The server has closed the connection.
-    fn ended(&mut self, lane: &Lane, feed: &mut Feed, now: Moment) -> Exit {
+    fn closed_by_server(&mut self, lane: &Lane, feed: &mut Feed, now: Moment) -> Exit {
         if self.sent.is_empty() {
             feed.slot.deadline.set(NEVER);
-            return Exit::Gone { failed: false, useful: self.useful };
+            return Exit::Closed { failed: false, responded: self.responded };
         }
         if self.reader.end() {
             return self
-                .answered(false, lane, feed, now)
-                .unwrap_or(Exit::Gone { failed: false, useful: true });
+                .complete(false, lane, feed, now)
+                .unwrap_or(Exit::Closed { failed: false, responded: true });
         }
         let text = match self.reader.is_fresh() {
-            true => "the server closed the connection instead of answering",
-            false => "the server closed the connection in the middle of an answer",
+            true => "the server closed the connection without responding",
+            false => "the server closed the connection in the middle of a response",
         };
         self.broken(lane, Failure::Read, text, feed)
     }
@@ -312,16 +313,16 @@ impl Connection {
     fn broken(&mut self, lane: &Lane, failure: Failure, text: &str, feed: &mut Feed) -> Exit {
         let failed = !self.sent.is_empty();
         self.fail(lane, failure, text, feed);
-        Exit::Gone { failed, useful: self.useful }
+        Exit::Closed { failed, responded: self.responded }
     }
 
-    /// Gives up whatever is under way.
+    /// Fails every request in flight.
     fn fail(&mut self, lane: &Lane, failure: Failure, text: &str, feed: &mut Feed) {
         feed.slot.deadline.set(NEVER);
         let now = lane.now();
         for sent in self.sent.drain(..) {
             lane.recorder.borrow_mut().failed(&sent.job, failure, text, now);
-            feed.answered();
+            feed.finished();
         }
     }
 }

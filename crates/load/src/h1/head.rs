@@ -1,60 +1,60 @@
-//! The head of an HTTP/1 answer: what it says of itself and of its body. Strict: what can be read in two ways is nonsense.
+//! The head of an HTTP/1 response, as far as it matters for the connection. Strict: ambiguous heads are rejected.
 
-/// How the end of a body is known.
+/// How the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// So many bytes.
+    /// By this many bytes.
     Length(u64),
     /// Chunked.
     Chunked,
-    /// The connection's end.
+    /// By the end of the connection.
     UntilClose,
 }
 
-/// What a head says that matters to the connection.
+/// The parts of a head that matter to the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     /// 100 to 999.
     pub status: u16,
-    /// Of the body that follows.
+    /// Of the body.
     pub framing: Framing,
-    /// Another request may follow.
+    /// The connection can carry another request.
     pub keep_alive: bool,
 }
 
 impl Head {
-    /// Another head follows this one: it only tells how things stand.
+    /// An interim response (1xx): another head follows.
     pub(crate) fn is_interim(&self) -> bool {
         (100..200).contains(&self.status)
     }
 }
 
-/// More fields are nonsense.
+/// Most fields in a head; more are rejected.
 pub(crate) const MOST_FIELDS: usize = 128;
 
-/// Reads a whole head, its empty line included. `to_head`: the request was HEAD, so no body follows. `field` is told
-/// name and value of each field.
+/// Parses a complete head, including its empty line. `to_head`: the request was HEAD, so there is no body. `field` is
+/// called with the name and value of each field.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why the head is invalid.
 pub(crate) fn parse(bytes: &[u8], to_head: bool, field: &mut dyn FnMut(&str, &[u8])) -> Result<Head, String> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     match response.parse(bytes) {
         Ok(httparse::Status::Complete(length)) if length == bytes.len() => {}
-        Ok(_) => return Err("the head of the answer ends in the wrong place".to_owned()),
-        Err(error) => return Err(format!("the answer is not HTTP: {}", describe(error))),
+        Ok(_) => return Err("the response head ends in the wrong place".to_owned()),
+        Err(error) => return Err(format!("the response is not HTTP: {}", describe(error))),
     }
     let status = response.code.unwrap_or(0);
     if status < 100 || status == 101 {
-        return Err(format!("status {status} was not asked for"));
+        return Err(format!("unexpected status {status}"));
     }
-    let mut said = Said::default();
+    let mut framing = FramingFields::default();
     for header in response.headers.iter() {
-        said.take(header.name, header.value)?;
+        framing.take(header.name, header.value)?;
         field(header.name, header.value);
     }
-    said.judge(status, response.version == Some(1), to_head)
+    framing.judge(status, response.version == Some(1), to_head)
 }
 
 fn describe(error: httparse::Error) -> String {
@@ -64,16 +64,16 @@ fn describe(error: httparse::Error) -> String {
     }
 }
 
-/// What the fields say.
+/// The fields that decide on framing and persistence.
 #[derive(Default)]
-struct Said {
+struct FramingFields {
     length: Option<u64>,
     chunked: bool,
     close: bool,
     keep_alive: bool,
 }
 
-impl Said {
+impl FramingFields {
     fn take(&mut self, name: &str, value: &[u8]) -> Result<(), String> {
         match name.len() {
             10 if name.eq_ignore_ascii_case("connection") => self.connection(value),
@@ -98,9 +98,9 @@ impl Said {
             true => text.parse().ok(),
             false => None,
         };
-        let Some(length) = length else { return Err(format!("Content-Length: {text} is no number")) };
+        let Some(length) = length else { return Err(format!("Content-Length: {text} is not a number")) };
         match self.length.replace(length) {
-            Some(other) if other != length => Err("two different Content-Length".to_owned()),
+            Some(other) if other != length => Err("two different Content-Length fields".to_owned()),
             _ => Ok(()),
         }
     }
@@ -108,7 +108,7 @@ impl Said {
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), String> {
         if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
             let text = String::from_utf8_lossy(value);
-            return Err(format!("Transfer-Encoding: {text} is not understood, only chunked is"));
+            return Err(format!("Transfer-Encoding: {text} is not supported, only chunked is"));
         }
         self.chunked = true;
         Ok(())
@@ -119,7 +119,7 @@ impl Said {
             return Err("both Content-Length and Transfer-Encoding".to_owned());
         }
         if self.chunked && !version_1_1 {
-            return Err("Transfer-Encoding in an HTTP/1.0 answer".to_owned());
+            return Err("Transfer-Encoding in an HTTP/1.0 response".to_owned());
         }
         let bare = to_head || status < 200 || status == 204 || status == 304;
         let framing = match self.length {
@@ -171,15 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn nonsense() {
+    fn invalid_heads() {
         for (head, why) in [
             ("hello\r\n\r\n", "not HTTP"),
             ("HTTP/2.0 200 OK\r\n\r\n", "not HTTP"),
             ("HTTP/1.1 99 No\r\n\r\n", "not HTTP"),
             ("HTTP/1.1 101 Switching\r\n\r\n", "101"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n", "no number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", "no number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "no number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n", "not a number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", "not a number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "not a number"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", "two different"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", "both"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "gzip"),

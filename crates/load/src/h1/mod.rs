@@ -1,4 +1,4 @@
-//! HTTP/1.1 as a client, our own: one read and one write per request, nothing allocated for one.
+//! An HTTP/1.1 client of our own: one read and one write per request, no allocation per request.
 
 pub(crate) mod chunked;
 pub(crate) mod connection;

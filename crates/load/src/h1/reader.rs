@@ -1,38 +1,38 @@
-//! Reads answers from a stream of bytes, in whatever pieces it comes.
+//! Splits a stream of bytes into responses, wherever the input is cut.
 //!
-//! Speed: servers answer the same question with the same head, but for the date. So the last head is remembered with what
-//! it meant, and one that begins with the very same bytes is not parsed again. Everything else goes through [`head::parse`].
+//! Speed: a server usually sends the same head for the same request, except for the date. So the last head is kept with
+//! its meaning, and a head of the same bytes is not parsed again. Everything else goes through [`head::parse`].
 
 use memchr::memmem;
 
 use super::chunked::Chunked;
 use super::head::{self, Framing, Head};
 
-/// A longer head is nonsense.
+/// Longest accepted head, in bytes.
 const LONGEST_HEAD: usize = 256 * 1024;
 
-/// What happened in the bytes, in this order: fields, head, body, end. Interim heads are skipped.
+/// Receives the parts of a response in this order: fields, head, body. Interim heads are skipped.
 pub(crate) trait Sink {
-    /// Whether the request that is answered next was HEAD.
+    /// Whether the next response answers a HEAD request.
     fn to_head(&self) -> bool;
-    /// Fields are wanted. Then every head is parsed.
+    /// Whether fields are wanted. If so, every head is parsed.
     fn wants_fields(&self) -> bool;
     /// One field of a final head.
     fn field(&mut self, name: &str, value: &[u8]);
     /// A final head.
     fn head(&mut self, head: &Head);
-    /// A piece of the body, without its coding.
+    /// A piece of the decoded body.
     fn body(&mut self, bytes: &[u8]);
 }
 
-/// The last head and what it meant; shared by the connections of a thread.
+/// The last head and its meaning; shared by the connections of a thread.
 #[derive(Debug, Default)]
 pub(crate) struct LastHead {
     bytes: Vec<u8>,
     head: Option<Head>,
 }
 
-/// Heads above this length are not remembered.
+/// Longest head that is remembered, in bytes.
 const LONGEST_KEPT: usize = 2048;
 
 impl LastHead {
@@ -51,7 +51,7 @@ impl LastHead {
 }
 
 #[derive(Debug)]
-enum At {
+enum State {
     /// Before or in a head.
     Head,
     Length(u64),
@@ -59,39 +59,39 @@ enum At {
     UntilClose,
 }
 
-/// Where in an answer a connection is.
+/// Parser state of a connection.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    at: At,
-    /// The beginning of a head whose end has not come.
+    state: State,
+    /// The beginning of an incomplete head.
     partial: Vec<u8>,
-    /// Of the final head of the answer that is being read.
+    /// Of the final head of the current response.
     keep_alive: bool,
 }
 
-/// What the bytes amounted to.
+/// The result of one call of [`Reader::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Read {
-    /// So many of them belonged to this answer.
+    /// How many of the bytes belonged to this response.
     pub used: usize,
-    /// The answer is whole: whether another may follow on this connection.
-    pub whole: Option<bool>,
+    /// Set when the response is complete: whether the connection can carry another one.
+    pub complete: Option<bool>,
 }
 
 impl Reader {
     pub(crate) fn new() -> Reader {
-        Reader { at: At::Head, partial: Vec::new(), keep_alive: true }
+        Reader { state: State::Head, partial: Vec::new(), keep_alive: true }
     }
 
-    /// Nothing of the next answer has come.
+    /// Nothing of the next response has been received.
     pub(crate) fn is_fresh(&self) -> bool {
-        matches!(self.at, At::Head) && self.partial.is_empty()
+        matches!(self.state, State::Head) && self.partial.is_empty()
     }
 
-    /// Takes bytes up to the end of the answer.
+    /// Consumes bytes up to the end of the response.
     ///
     /// # Errors
-    /// Why they make no sense. The connection is of no use after that.
+    /// The reason why they are invalid. The connection cannot be used afterwards.
     pub(crate) fn take(
         &mut self,
         bytes: &[u8],
@@ -99,10 +99,10 @@ impl Reader {
         sink: &mut impl Sink,
     ) -> Result<Read, String> {
         let mut used = 0;
-        while matches!(self.at, At::Head) {
+        while matches!(self.state, State::Head) {
             let rest = &bytes[used..];
             if rest.is_empty() {
-                return Ok(Read { used, whole: None });
+                return Ok(Read { used, complete: None });
             }
             used += self.take_head(rest, last, sink)?;
         }
@@ -123,7 +123,7 @@ impl Reader {
             self.begin(&head, sink);
             return Ok(length);
         }
-        let Some((whole, used)) = self.complete(bytes)? else { return Ok(bytes.len()) };
+        let Some((whole, used)) = self.complete_head(bytes)? else { return Ok(bytes.len()) };
         let head = {
             let bytes = whole.as_deref().unwrap_or(&bytes[..used]);
             let to_head = sink.to_head();
@@ -142,20 +142,20 @@ impl Reader {
         Ok(used)
     }
 
-    /// A head that is whole with these bytes: itself when it had begun before them, and how many of them belong to it.
+    /// Completes a head with these bytes. Returns the head, if earlier bytes belong to it, and how many of these bytes
+    /// do.
     #[allow(clippy::type_complexity)]
-    fn complete(&mut self, bytes: &[u8]) -> Result<Option<(Option<Vec<u8>>, usize)>, String> {
-        if self.partial.is_empty()
-            && let Some(at) = memmem::find(bytes, b"\r\n\r\n")
-        {
-            return Ok(Some((None, at + 4)));
-        }
+    fn complete_head(&mut self, bytes: &[u8]) -> Result<Option<(Option<Vec<u8>>, usize)>, String> {
         let before = self.partial.len();
-        self.partial.extend_from_slice(bytes);
         if before == 0 {
-            looks_like_http(&self.partial)?;
+            // A whole head, too: the parser would skip blank lines in front of it.
+            looks_like_http(bytes)?;
+            if let Some(at) = memmem::find(bytes, b"\r\n\r\n") {
+                return Ok(Some((None, at + 4)));
+            }
         }
-        // The end may lie across: three bytes of it may have come before.
+        self.partial.extend_from_slice(bytes);
+        // The end may be split: up to three bytes of it may have been received earlier.
         if let Some(at) = memmem::find(&self.partial[before.saturating_sub(3)..], b"\r\n\r\n") {
             let end = before.saturating_sub(3) + at + 4;
             self.partial.truncate(end);
@@ -163,26 +163,26 @@ impl Reader {
         }
         looks_like_http(&self.partial)?;
         match self.partial.len() > LONGEST_HEAD {
-            true => Err("the head of the answer is longer than 256 KiB".to_owned()),
+            true => Err("the response head is longer than 256 KiB".to_owned()),
             false => Ok(None),
         }
     }
 
     fn begin(&mut self, head: &Head, sink: &mut impl Sink) {
         self.keep_alive = head.keep_alive;
-        self.at = match head.framing {
-            Framing::Length(length) => At::Length(length),
-            Framing::Chunked => At::Chunked(Chunked::new()),
-            Framing::UntilClose => At::UntilClose,
+        self.state = match head.framing {
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => State::Chunked(Chunked::new()),
+            Framing::UntilClose => State::UntilClose,
         };
         sink.head(head);
     }
 
     fn take_body(&mut self, bytes: &[u8], used: usize, sink: &mut impl Sink) -> Result<Read, String> {
         let rest = &bytes[used..];
-        let (taken, over) = match &mut self.at {
-            At::Head => (0, false),
-            At::Length(left) => {
+        let (taken, over) = match &mut self.state {
+            State::Head => (0, false),
+            State::Length(left) => {
                 let here = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
                 if here > 0 {
                     sink.body(&rest[..here]);
@@ -190,11 +190,11 @@ impl Reader {
                 *left -= here as u64;
                 (here, *left == 0)
             }
-            At::Chunked(chunked) => {
+            State::Chunked(chunked) => {
                 let here = chunked.take(rest, &mut |data| sink.body(data))?;
                 (here, chunked.is_over())
             }
-            At::UntilClose => {
+            State::UntilClose => {
                 if !rest.is_empty() {
                     sink.body(rest);
                 }
@@ -202,28 +202,28 @@ impl Reader {
             }
         };
         if over {
-            self.at = At::Head;
+            self.state = State::Head;
         }
-        Ok(Read { used: used + taken, whole: over.then_some(self.keep_alive) })
+        Ok(Read { used: used + taken, complete: over.then_some(self.keep_alive) })
     }
 
-    /// The connection has ended: whether that makes the answer whole.
+    /// The connection was closed. Returns whether that completes the response.
     pub(crate) fn end(&mut self) -> bool {
-        let whole = matches!(self.at, At::UntilClose);
+        let whole = matches!(self.state, State::UntilClose);
         if whole {
-            self.at = At::Head;
+            self.state = State::Head;
         }
         whole
     }
 }
 
-/// A server that speaks another protocol, or whose lines have no CR, would otherwise be waited for in vain.
+/// Without this check, a server that speaks another protocol, or ends lines without CR, would cost a whole timeout.
 fn looks_like_http(bytes: &[u8]) -> Result<(), String> {
     let start = b"HTTP/1.";
     let same = bytes.iter().zip(start).all(|(byte, expected)| byte == expected);
     match same {
         true => Ok(()),
-        false => Err("the answer is not HTTP: it does not begin with HTTP/1.".to_owned()),
+        false => Err("the response is not HTTP: it does not begin with HTTP/1.".to_owned()),
     }
 }
 
@@ -235,13 +235,13 @@ pub(crate) fn fuzz(bytes: &[u8], cut: usize) {
     assert!(whole.is_err() || whole == split, "{whole:?} {split:?}");
 }
 
-/// Statuses, body and ends of answers.
-type Heard = (Vec<u16>, Vec<u8>, Vec<bool>);
+/// Statuses, body and the persistence of each response.
+type Collected = (Vec<u16>, Vec<u8>, Vec<bool>);
 
-fn fuzz_read(pieces: &[&[u8]]) -> Result<Heard, String> {
+fn fuzz_read(pieces: &[&[u8]]) -> Result<Collected, String> {
     #[derive(Default)]
-    struct Sunk(Vec<u16>, Vec<u8>);
-    impl Sink for Sunk {
+    struct Collector(Vec<u16>, Vec<u8>);
+    impl Sink for Collector {
         fn to_head(&self) -> bool {
             false
         }
@@ -256,17 +256,17 @@ fn fuzz_read(pieces: &[&[u8]]) -> Result<Heard, String> {
             self.1.extend_from_slice(bytes);
         }
     }
-    let (mut reader, mut last, mut sunk) = (Reader::new(), LastHead::default(), Sunk::default());
+    let (mut reader, mut last, mut collector) = (Reader::new(), LastHead::default(), Collector::default());
     let mut whole = Vec::new();
     for piece in pieces {
         let mut bytes = *piece;
         while !bytes.is_empty() {
-            let read = reader.take(bytes, &mut last, &mut sunk)?;
-            whole.extend(read.whole);
+            let read = reader.take(bytes, &mut last, &mut collector)?;
+            whole.extend(read.complete);
             bytes = &bytes[read.used..];
         }
     }
-    Ok((sunk.0, sunk.1, whole))
+    Ok((collector.0, collector.1, whole))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! An access log as traffic: who asked for what, with the gaps that there were.
+//! Reads an access log as traffic: which requests, and when.
 //!
-//! A line is written when a request has ended. Where it says how long that took, the request is sent that much earlier.
-//! Times of whole seconds are spread evenly over their second, in the order of the file: that keeps the rate of each
-//! second and invents no bursts.
+//! A line is written when a request ends. If it has the duration, the request is sent that much earlier. Times in whole
+//! seconds are spread evenly over the second, in file order: that keeps the rate of each second without inventing
+//! bursts.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -10,33 +10,33 @@ use std::time::Duration;
 
 use crate::inputs::log_line::{LineReader, LogLine};
 
-/// How many of the lines that cannot be read are shown.
+/// How many unreadable lines are shown.
 const SHOWN: usize = 3;
-/// A longer line is no line of a log.
+/// Bytes of a line that are read.
 const LONGEST_LINE: usize = 64 * 1024;
-/// How a file begins that gzip has packed.
+/// The first bytes of a gzip file.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// What a log says.
+/// The traffic of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// When (since the first one, not decreasing) and which of `requests`.
+    /// When (relative to the first, not decreasing) and which of `requests`.
     pub arrivals: Vec<(Duration, usize)>,
     /// Each method and target once.
-    pub requests: Vec<Recorded>,
-    /// Requests left out because their method changes something on the server.
-    pub left_out: u64,
-    /// Lines that could not be read.
-    pub unread: u64,
-    /// The first few of them, as `name:line: text`.
-    pub unread_first: Vec<String>,
-    /// Whether any time was of whole seconds only.
+    pub requests: Vec<LoggedRequest>,
+    /// Requests skipped because their method is not safe.
+    pub skipped: u64,
+    /// Lines that could not be parsed.
+    pub unreadable: u64,
+    /// The first few of these, as `name:line: text`.
+    pub unreadable_first: Vec<String>,
+    /// Whether any time was in whole seconds.
     pub coarse: bool,
 }
 
-/// A request as it was logged.
+/// A request as logged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Recorded {
+pub struct LoggedRequest {
     /// Such as `GET`.
     pub method: String,
     /// Path and query.
@@ -45,22 +45,22 @@ pub struct Recorded {
 
 impl Recording {
     /// From the first request to the last.
-    pub fn lasting(&self) -> Duration {
+    pub fn duration(&self) -> Duration {
         self.arrivals.last().map_or(Duration::ZERO, |(at, _)| *at)
     }
 }
 
-/// Whether a method only reads (RFC 9110, 9.2.1).
+/// Whether a method is read-only (RFC 9110, 9.2.1).
 pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
 }
 
-/// Reads a log; `name` is for the mistakes. Methods that change something are left out unless `all_methods`.
+/// Reads a log; `name` is used in messages. Unsafe methods are skipped unless `all_methods`.
 ///
 /// # Errors
-/// When it cannot be read, is packed, or has no request that can be sent.
+/// If the log cannot be read, is compressed, or has no request to send.
 pub fn access_log(name: &str, log: &mut dyn BufRead, all_methods: bool) -> Result<Recording, String> {
-    let mut reading = Reading { name, all_methods, ..Reading::default() };
+    let mut reader = LogReader { name, all_methods, ..LogReader::default() };
     let mut line = Vec::new();
     let mut number = 0;
     loop {
@@ -72,35 +72,35 @@ pub fn access_log(name: &str, log: &mut dyn BufRead, all_methods: bool) -> Resul
         number += 1;
         if number == 1 && line.starts_with(GZIP) {
             return Err(format!(
-                "{name} is packed by gzip; expected text: zcat {name} | firebrick bench --replay - …"
+                "{name} is compressed with gzip; decompress it: zcat {name} | firebrick bench --replay - …"
             ));
         }
-        reading.line(number, &line);
+        reader.line(number, &line);
     }
-    reading.finish(number)
+    reader.finish(number)
 }
 
 #[derive(Default)]
-struct Reading<'a> {
+struct LogReader<'a> {
     name: &'a str,
     all_methods: bool,
     reader: LineReader,
-    known: HashMap<Recorded, usize>,
-    found: Vec<Found>,
+    known: HashMap<LoggedRequest, usize>,
+    entries: Vec<Entry>,
     in_second: HashMap<i64, u32>,
     recording: Recording,
 }
 
-struct Found {
+struct Entry {
     at_us: i64,
     fine: bool,
     took_us: i64,
-    /// How many of the same second came before, for coarse times.
-    place: u32,
+    /// For times in whole seconds: position among the requests of that second.
+    index_in_second: u32,
     request: usize,
 }
 
-impl Reading<'_> {
+impl LogReader<'_> {
     fn line(&mut self, number: u64, line: &[u8]) {
         let text = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
         if text.trim().is_empty() {
@@ -113,55 +113,63 @@ impl Reading<'_> {
     }
 
     fn unreadable(&mut self, number: u64, text: &str) {
-        self.recording.unread += 1;
-        if self.recording.unread_first.len() < SHOWN {
+        self.recording.unreadable += 1;
+        if self.recording.unreadable_first.len() < SHOWN {
             let start: String =
                 text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(100).collect();
-            self.recording.unread_first.push(format!("{}:{number}: {start}", self.name));
+            self.recording.unreadable_first.push(format!("{}:{number}: {start}", self.name));
         }
     }
 
     fn take(&mut self, line: LogLine) {
         if !self.all_methods && !is_safe(&line.method) {
-            self.recording.left_out += 1;
+            self.recording.skipped += 1;
             return;
         }
         let next = self.known.len();
-        let asked = Recorded { method: line.method, target: line.target };
-        let request = *self.known.entry(asked).or_insert(next);
-        let mut place = 0;
+        let request = LoggedRequest { method: line.method, target: line.target };
+        let number = *self.known.entry(request).or_insert(next);
+        let mut index_in_second = 0;
         if !line.fine {
             let count = self.in_second.entry(line.at_us).or_default();
-            place = *count;
+            index_in_second = *count;
             *count = count.saturating_add(1);
         }
-        self.found.push(Found { at_us: line.at_us, fine: line.fine, took_us: line.took_us, place, request });
+        self.entries.push(Entry {
+            at_us: line.at_us,
+            fine: line.fine,
+            took_us: line.took_us,
+            index_in_second,
+            request: number,
+        });
     }
 
     fn finish(self, lines: u64) -> Result<Recording, String> {
         let name = self.name;
-        if self.found.is_empty() {
+        if self.entries.is_empty() {
             return Err(nothing(name, lines, &self.recording));
         }
-        let begun = |found: &Found| {
-            let spread = match self.in_second.get(&found.at_us) {
-                Some(count) if !found.fine => 1_000_000 * i64::from(found.place) / i64::from(*count),
+        let begun = |entry: &Entry| {
+            let spread = match self.in_second.get(&entry.at_us) {
+                Some(count) if !entry.fine => {
+                    1_000_000 * i64::from(entry.index_in_second) / i64::from(*count)
+                }
                 _ => 0,
             };
-            found.at_us.saturating_add(spread).saturating_sub(found.took_us)
+            entry.at_us.saturating_add(spread).saturating_sub(entry.took_us)
         };
         let mut arrivals: Vec<(i64, usize)> =
-            self.found.iter().map(|found| (begun(found), found.request)).collect();
+            self.entries.iter().map(|entry| (begun(entry), entry.request)).collect();
         arrivals.sort_by_key(|(at, _)| *at);
         let first = arrivals.first().map_or(0, |(at, _)| *at);
         let since = |at: i64| Duration::from_micros(at.abs_diff(first));
-        let mut requests: Vec<(usize, Recorded)> =
-            self.known.into_iter().map(|(asked, index)| (index, asked)).collect();
+        let mut requests: Vec<(usize, LoggedRequest)> =
+            self.known.into_iter().map(|(request, index)| (index, request)).collect();
         requests.sort_by_key(|(index, _)| *index);
         Ok(Recording {
             arrivals: arrivals.into_iter().map(|(at, request)| (since(at), request)).collect(),
-            requests: requests.into_iter().map(|(_, asked)| asked).collect(),
-            coarse: self.found.iter().any(|found| !found.fine),
+            requests: requests.into_iter().map(|(_, request)| request).collect(),
+            coarse: self.entries.iter().any(|entry| !entry.fine),
             ..self.recording
         })
     }
@@ -172,17 +180,17 @@ fn nothing(name: &str, lines: u64, recording: &Recording) -> String {
     if lines == 0 {
         return format!("{name} is empty");
     }
-    if recording.left_out > 0 {
+    if recording.skipped > 0 {
         return format!(
-            "{name}: all {} requests in it change something (POST and the like); they are sent again, without their bodies, \
-             with --replay-unsafe",
-            recording.left_out
+            "{name}: all {} requests in it have unsafe methods (such as POST); to send them again, without their bodies, use \
+             --replay-unsafe",
+            recording.skipped
         );
     }
-    let shown = recording.unread_first.iter().map(|line| format!("\n  {line}")).collect::<String>();
+    let shown = recording.unreadable_first.iter().map(|line| format!("\n  {line}")).collect::<String>();
     format!(
-        "{name}: no line looks like an access log: expected Apache's common or combined format, nginx's, Firebrick's JSON or \
-         Heroku's router; it has{shown}"
+        "{name}: no line is in a known access log format: expected Apache's common or combined format, nginx's, Firebrick's JSON or \
+         Heroku's router; entry{shown}"
     )
 }
 
@@ -219,10 +227,10 @@ mod tests {
         let found = read(&log, false).unwrap();
         assert_eq!(times(&found), vec![0, 333, 666, 2_000]);
         assert_eq!(found.arrivals.iter().map(|(_, which)| *which).collect::<Vec<_>>(), vec![0, 1, 0, 0]);
-        assert_eq!((found.requests.len(), found.left_out, found.unread, found.coarse), (2, 1, 0, true));
+        assert_eq!((found.requests.len(), found.skipped, found.unreadable, found.coarse), (2, 1, 0, true));
         let all = read(&log, true).unwrap();
         assert_eq!(times(&all), vec![0, 250, 500, 750, 2_000]);
-        assert_eq!((all.requests.len(), all.left_out), (3, 0));
+        assert_eq!((all.requests.len(), all.skipped), (3, 0));
     }
 
     #[test]
@@ -236,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_counted_and_named() {
+    fn unreadable_lines_are_counted_and_shown() {
         let log = format!("\nnonsense\u{7}\n{}more\nand more\nand more\n", line(1, "GET /"));
         let found = read(&log, false).unwrap();
-        assert_eq!((found.arrivals.len(), found.unread), (1, 4));
+        assert_eq!((found.arrivals.len(), found.unreadable), (1, 4));
         assert_eq!(
-            found.unread_first,
+            found.unreadable_first,
             vec!["a.log:2: nonsense\u{fffd}", "a.log:4: more", "a.log:5: and more"]
         );
         assert!(read("x\n", false).unwrap_err().contains("a.log:1: x"));
@@ -253,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arrivals_never_go_back(entries in proptest::collection::vec((0u32..60_000, 0u32..5_000, any::<bool>()), 1..40)) {
+        fn arrivals_never_decrease(entries in proptest::collection::vec((0u32..60_000, 0u32..5_000, any::<bool>()), 1..40)) {
             let log: String = entries
                 .iter()
                 .map(|(ms, took, fine)| if *fine { json(*ms, *took) } else { line(ms / 1000, "GET /x") })

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// Longer than this nobody waits: 365 days.
+/// Longest accepted duration: 365 days.
 const LONGEST: f64 = 31_536_000.0;
 
-/// A duration: `60s`, `1m30s`, `500ms`, `1.5h`; a bare number is seconds; siege's `1M`, `2H`, `30S` too.
+/// Parses a duration: `60s`, `1m30s`, `500ms`, `1.5h`; a bare number is seconds; siege's `1M`, `2H`, `30S` too.
 ///
 /// # Errors
-/// Says what was expected.
+/// Says what is expected.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let seconds = seconds(text.trim()).ok_or_else(|| {
         format!("{text:?} is not a duration: expected 30s, 500ms, 1m30s or 2h; a bare number is seconds")
@@ -29,7 +29,7 @@ fn seconds(text: &str) -> Option<f64> {
     while !rest.is_empty() {
         let (amount, unit, behind) = part(rest)?;
         let unit = unit_seconds(unit)?;
-        // 30s1m and 1m1m are slips of the pen, not durations.
+        // Units must decrease: 30s1m and 1m1m are typing errors.
         if unit >= last {
             return None;
         }
@@ -40,7 +40,7 @@ fn seconds(text: &str) -> Option<f64> {
     (last < f64::INFINITY).then_some(sum)
 }
 
-/// Seconds in a unit of time; letters in either case, as siege has them in upper case.
+/// Seconds per unit of time; either case, because siege uses upper case.
 pub(super) fn unit_seconds(unit: &str) -> Option<f64> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "us" | "µs" => 1e-6,
@@ -63,7 +63,7 @@ fn part(text: &str) -> Option<(f64, &str, &str)> {
     Some((number(amount)?, unit.trim(), behind))
 }
 
-/// A plain decimal number: no sign, no exponent, nothing that is not one.
+/// A plain decimal number: no sign, no exponent, no infinity.
 pub(super) fn number(text: &str) -> Option<f64> {
     let ends = [text.bytes().next(), text.bytes().last()];
     let plain = ends.iter().all(|end| end.is_some_and(|byte| byte.is_ascii_digit()))
@@ -71,10 +71,10 @@ pub(super) fn number(text: &str) -> Option<f64> {
     if plain { text.parse().ok().filter(|number: &f64| number.is_finite()) } else { None }
 }
 
-/// A count: `600`, `10_000`, `10k`, `1M`.
+/// Parses a count: `600`, `10_000`, `10k`, `1M`.
 ///
 /// # Errors
-/// Says what was expected.
+/// Says what is expected.
 pub fn count(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("{text:?} is not a count: expected a whole number of at least 1, such as 600, 10k or 1M");
@@ -91,10 +91,10 @@ pub fn count(text: &str) -> Result<u64, String> {
     Ok(value as u64)
 }
 
-/// A size in bytes: `512`, `64KiB`, `10MB`.
+/// Parses a size in bytes: `512`, `64KiB`, `10MB`.
 ///
 /// # Errors
-/// Says what was expected.
+/// Says what is expected.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(
@@ -190,12 +190,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_judged(text in ".{0,20}") {
+        fn any_text_is_accepted_or_rejected(text in ".{0,20}") {
             let _ = (duration(&text), count(&text), size(&text));
         }
 
         #[test]
-        fn what_is_put_together_is_read_back(h in 0u64..100, m in 0u64..60, s in 0u64..60, ms in 0u64..1000) {
+        fn formatted_durations_are_parsed_back(h in 0u64..100, m in 0u64..60, s in 0u64..60, ms in 0u64..1000) {
             let wanted = Duration::from_millis(((h * 60 + m) * 60 + s) * 1000 + ms);
             let read = duration(&format!("{h}h{m}m{s}s{ms}ms")).unwrap();
             prop_assert!(read.abs_diff(wanted) < Duration::from_micros(1));

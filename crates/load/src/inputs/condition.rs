@@ -1,62 +1,62 @@
-//! What a run has to be like so that a build passes: `p99>200ms`, `errors%>1`.
+//! Conditions that make a run fail, for use in CI: `p99>200ms`, `errors%>1`.
 
 use crate::inputs::{amount, rate};
 
-/// A condition that makes a run count as failed.
+/// A condition under which a run counts as failed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
-    /// As it was written, without blanks.
+    /// As written, without blanks.
     pub text: String,
-    /// What is looked at.
+    /// The value that is compared.
     pub metric: Metric,
-    /// How it is compared.
+    /// The comparison.
     pub operator: Operator,
-    /// With what: microseconds for times, per second for rates, percent for percentages, else a count.
+    /// The limit: microseconds for times, per second for rates, percent for percentages, otherwise a count.
     pub limit: f64,
 }
 
-/// What a condition looks at.
+/// The value of a run that a condition compares.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Metric {
     /// A time in one of the views.
     Time(View, Figure),
-    /// Wrong and missing answers.
+    /// Failed requests.
     Errors,
-    /// The same in percent of all requests.
+    /// Failed requests in percent of all requests.
     ErrorShare,
-    /// Answers that did not come in time.
+    /// Requests without a complete response in time.
     Timeouts,
-    /// Right answers per second.
+    /// Successful responses per second.
     Rate,
-    /// Right answers.
+    /// Successful responses.
     Requests,
 }
 
-/// Which of the histograms.
+/// Which histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
     /// From the intended send time.
     Latency,
     /// From the actual send time.
     Service,
-    /// As users would have seen it who do not wait for each other.
+    /// As users who do not wait for each other would have seen it.
     Corrected,
     /// Opening a connection.
     Connect,
 }
 
-/// Which figure of a histogram.
+/// Which value of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Figure {
     /// A percentile, 0 to 100.
     Percentile(f64),
-    /// The longest.
+    /// The maximum.
     Max,
-    /// The average.
+    /// The mean.
     Mean,
 }
 
-/// How figure and limit are compared.
+/// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     /// `>`
@@ -70,7 +70,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Whether `figure` is so compared with `limit`.
+    /// Whether `figure` compares to `limit` this way.
     pub fn holds(self, figure: f64, limit: f64) -> bool {
         match self {
             Operator::Above => figure > limit,
@@ -81,10 +81,10 @@ impl Operator {
     }
 }
 
-/// Reads a condition such as `p99>200ms`, `service.p95 >= 1s`, `errors%>0.1`, `rate<500/s`.
+/// Parses a condition such as `p99>200ms`, `service.p95 >= 1s`, `errors%>0.1`, `rate<500/s`.
 ///
 /// # Errors
-/// Says what was expected.
+/// Says what is expected.
 pub fn condition(text: &str) -> Result<Condition, String> {
     let tidy: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let at = tidy.find(['<', '>']).ok_or_else(|| {
@@ -125,7 +125,7 @@ fn metric(name: &str) -> Result<Metric, String> {
         "requests" => Metric::Requests,
         _ => {
             return Err(format!(
-                "{name:?} is no figure of a run: expected p50, p90, p95, p99, p999, max or mean (also service.p99, corrected.p99, \
+                "{name:?} is not a value of a run: expected p50, p90, p95, p99, p999, max or mean (also service.p99, corrected.p99, \
                  connect.p99), errors, errors%, timeouts, rate or requests"
             ));
         }
@@ -150,7 +150,7 @@ fn limit_of(metric: Metric, text: &str) -> Result<f64, String> {
     match metric {
         Metric::Time(..) => {
             if amount::number(text).is_some() {
-                return Err(format!("{text} of what? Expected a time with its unit, such as {text}ms"));
+                return Err(format!("{text} has no unit; expected a time such as {text}ms"));
             }
             amount::duration(text).map(|limit| limit.as_secs_f64() * 1e6)
         }
@@ -159,7 +159,7 @@ fn limit_of(metric: Metric, text: &str) -> Result<f64, String> {
         Metric::ErrorShare => {
             share(text).ok_or_else(|| format!("{text:?} is not a percentage: expected 0 to 100, such as 0.1"))
         }
-        Metric::Errors if text.ends_with('%') => Err("a share of errors is written errors%>1".to_owned()),
+        Metric::Errors if text.ends_with('%') => Err("write a percentage of errors as errors%>1".to_owned()),
         Metric::Errors | Metric::Timeouts | Metric::Requests => match text {
             "0" => Ok(0.0),
             _ => amount::count(text).map(|count| count as f64),
@@ -212,7 +212,7 @@ mod tests {
             ("p99>200", "200ms"),
             ("p99=1s", "compares nothing"),
             ("speed>1", "service.p99"),
-            ("p101.5>1s", "no figure"),
+            ("p101.5>1s", "not a value"),
             ("errors>1%", "errors%>1"),
             ("errors%>101", "percentage"),
             ("rate<fast", "rate"),
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_judged(text in "(p|service\\.|errors%?)?[p0-9.]{0,6}[<>]?=?.{0,10}") {
+        fn any_text_is_accepted_or_rejected(text in "(p|service\\.|errors%?)?[p0-9.]{0,6}[<>]?=?.{0,10}") {
             if let Ok(found) = condition(&text) {
                 prop_assert!(found.limit.is_finite() && found.limit >= 0.0);
             }

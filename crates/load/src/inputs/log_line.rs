@@ -1,7 +1,7 @@
-//! One line of an access log, in any of the formats that are common with Ruby servers.
+//! One line of an access log, in any format that is common with Ruby servers.
 //!
-//! Known: Apache's common and combined format (nginx's default and Firebrick's too), Firebrick's JSON and JSON of like
-//! names, lines of Heroku's router.
+//! Supported: Apache's common and combined format (also the default of nginx and Firebrick), Firebrick's JSON and JSON
+//! with similar names, and Heroku's router log.
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
@@ -9,19 +9,19 @@ use jiff::fmt::strtime;
 /// What a line says about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LogLine {
-    /// When it was written, which is when the request had ended; microseconds since 1970.
+    /// When it was written, that is when the request ended; microseconds since 1970.
     pub at_us: i64,
-    /// Whether the time is finer than a second.
+    /// Whether the time has fractions of a second.
     pub fine: bool,
-    /// How long the request took, where the line says so; microseconds.
+    /// Duration of the request in microseconds; 0 if unknown.
     pub took_us: i64,
     /// Such as `GET`.
     pub method: String,
-    /// Path and query as they were sent.
+    /// Path and query as sent.
     pub target: String,
 }
 
-/// Reads lines; remembers the last date, because neighbours have the same.
+/// Parses lines; caches the last date, because neighbouring lines usually have the same.
 #[derive(Debug, Default)]
 pub(super) struct LineReader {
     date: String,
@@ -29,7 +29,7 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    /// Reads a line, whichever format it has; `None` when it has none of them.
+    /// Parses a line in any known format; `None` if it has none of them.
     pub(super) fn read(&mut self, line: &str) -> Option<LogLine> {
         let line = line.trim();
         if line.starts_with('{') {
@@ -50,7 +50,7 @@ impl LineReader {
         Some(LogLine { at_us, fine: false, took_us: took(rest).unwrap_or(0), method, target })
     }
 
-    /// `10/Oct/2000:13:55:36 -0700`, or RFC 3339 as some configurations have it.
+    /// `10/Oct/2000:13:55:36 -0700`, or RFC 3339, which some configurations use.
     fn date(&mut self, text: &str) -> Option<i64> {
         if self.date != text || text.is_empty() {
             let apache =
@@ -63,7 +63,7 @@ impl LineReader {
     }
 }
 
-/// The text up to the closing quote, escapes resolved, and what follows it.
+/// The text up to the closing quote, unescaped, and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut out = Vec::new();
     let bytes = text.as_bytes();
@@ -84,7 +84,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// The byte that stands behind a backslash, and how long that is: `\"`, `\\`, `\x22`.
+/// The byte that an escape stands for, and its length after the backslash: `\"`, `\\`, `\x22`.
 fn escape(text: &[u8]) -> Option<(u8, usize)> {
     match *text.first()? {
         b'x' => {
@@ -103,7 +103,7 @@ fn request_line(text: &str) -> Option<(String, String)> {
     checked(method, target)
 }
 
-/// Method and target, if they can be sent. A target with a host in it (as proxies get it) loses that.
+/// Method and target, if they can be sent. The host of an absolute target (sent to proxies) is removed.
 fn checked(method: &str, target: &str) -> Option<(String, String)> {
     let plain = !method.is_empty()
         && method.len() <= 20
@@ -118,12 +118,13 @@ fn checked(method: &str, target: &str) -> Option<(String, String)> {
         _ => target,
     };
     let sendable = target.starts_with('/') || (target == "*" && method == "OPTIONS");
-    // Logs are full of what scanners send; whatever went over the wire once may go again.
+    // Logs contain the requests of scanners; only bytes that are valid in a request target are sent again.
     let clean = target.bytes().all(|byte| byte.is_ascii_graphic());
     (sendable && clean).then(|| (method.to_owned(), target.to_owned()))
 }
 
-/// Firebrick's own formats end in seconds with four digits behind the point: in all; or in all, in the queue, in the app.
+/// Firebrick's own formats end in seconds with four decimals: the total; or the total, the time in the queue and the
+/// time in the app.
 fn took(rest: &str) -> Option<i64> {
     let numbers: Vec<&str> = rest.split(' ').rev().take_while(|word| four_digits(word)).collect();
     let total = match numbers[..] {
@@ -153,7 +154,7 @@ fn json(line: &str) -> Option<LogLine> {
     Some(LogLine { at_us, fine, took_us: microseconds(took), method, target })
 }
 
-/// A time of RFC 3339, and whether it is finer than a second.
+/// An RFC 3339 time, and whether it has fractions of a second.
 fn moment(text: &str) -> Option<(i64, bool)> {
     let at = text.parse::<Timestamp>().ok()?;
     Some((at.as_microsecond(), text.contains('.')))
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request() {
+    fn lines_without_a_request() {
         for text in [
             "",
             "hello",
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_remembered_with_its_text() {
+    fn a_date_is_cached_with_its_text() {
         let mut reader = LineReader::default();
         let mut at = |date: &str| {
             reader.read(&format!("h - - [{date}] \"GET / HTTP/1.1\" 200 1")).map(|line| line.at_us)
@@ -261,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_line_is_judged(text in "(\\{\"time\":\"2026-01-31T12:00:00Z\",\"method\":\"GET\",\"path\":\"|h - - \\[31/Jan/2026:12:00:00 \\+0000\\] \"GET |a method=GET path=)?.{0,40}") {
+        fn any_line_is_accepted_or_rejected(text in "(\\{\"time\":\"2026-01-31T12:00:00Z\",\"method\":\"GET\",\"path\":\"|h - - \\[31/Jan/2026:12:00:00 \\+0000\\] \"GET |a method=GET path=)?.{0,40}") {
             if let Some(line) = read(&text) {
                 prop_assert!(line.target.bytes().all(|byte| byte.is_ascii_graphic()) && line.took_us >= 0);
             }

@@ -1,7 +1,7 @@
-//! What people write and what lies in their files, read into the parts of a [`crate::Plan`].
+//! Parsers of flags and files, giving the parts of a [`crate::Scenario`].
 //!
-//! Contract: pure. Nothing here opens a file or a connection; a mistake says what was expected, with an example. Who
-//! calls puts the flag in front; readers of files put `file:line` in front themselves.
+//! Contract: pure. Nothing here opens a file or a connection. An error says what is expected, with an example. The
+//! caller puts the flag's name in front; parsers of files put `file:line` in front themselves.
 
 pub mod access_log;
 pub mod amount;
@@ -16,4 +16,4 @@ mod variables;
 pub use amount::{count, duration, size};
 pub use rate::{rate, stages};
 pub use statuses::statuses;
-pub use url::{Target, url};
+pub use url::{ParsedUrl, url};

@@ -1,21 +1,21 @@
-//! Rates and how they change: `500/s`, `100..2000/s:30s`, `100/s:10s,200/s:10s`.
+//! Rates and ramps: `500/s`, `100..2000/s:30s`, `100/s:10s,200/s:10s`.
 
 use crate::inputs::amount::{duration, number, unit_seconds};
-use crate::plan::Stage;
+use crate::scenario::Stage;
 
-/// More than this no machine sends, per second.
+/// Highest accepted rate, per second.
 const MOST: f64 = 1e8;
 
 const EXPECTED: &str = "expected 500/s, 375/min or 2k/s; a bare number is per second";
 
-/// A rate in requests per second: `500/s`, `375/min`, `1000/h`, `2k/s`; a bare number is per second.
+/// Parses a rate in requests per second: `500/s`, `375/min`, `1000/h`, `2k/s`; a bare number is per second.
 ///
 /// # Errors
-/// Says what was expected.
+/// Says what is expected.
 pub fn rate(text: &str) -> Result<f64, String> {
     let found = amount(text).ok_or_else(|| format!("{text:?} is not a rate: {EXPECTED}"))?;
     if found <= 0.0 {
-        return Err(format!("{text:?}: a rate has to be more than 0"));
+        return Err(format!("{text:?}: a rate must be above 0"));
     }
     Ok(found)
 }
@@ -44,42 +44,42 @@ fn plain(text: &str) -> Option<f64> {
     number(digits).map(|number| number * factor)
 }
 
-/// The stages of an open model, separated by commas: a rate (`500/s`) or a ramp (`100..2000/s`), and behind a colon how
-/// long. Only the last one may leave that out: it lasts until the run is over.
+/// Parses the stages of an open model, separated by commas: a rate (`500/s`) or a ramp (`100..2000/s`), then a colon
+/// and the duration. Only the last stage may omit the duration: it lasts until the run ends.
 ///
 /// # Errors
-/// Says which stage is wrong and what was expected.
+/// Says which stage is wrong and what is expected.
 pub fn stages(text: &str) -> Result<Vec<Stage>, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let stages: Vec<Stage> = parts.iter().map(|part| stage(part)).collect::<Result<_, String>>()?;
     let (_, before) = stages.split_last().ok_or_else(|| format!("{text:?} is not a rate: {EXPECTED}"))?;
-    if let Some(at) = before.iter().position(|stage| stage.lasting.is_none()) {
+    if let Some(at) = before.iter().position(|stage| stage.duration.is_none()) {
         return Err(format!(
-            "{:?} does not say how long it lasts, and more follows: expected {}:10s",
+            "{:?} has no duration, but is not the last stage: expected {}:10s",
             parts[at].trim(),
             parts[at].trim()
         ));
     }
     if stages.iter().all(|stage| stage.from == 0.0 && stage.to == 0.0) {
-        return Err(format!("{text:?}: a rate has to be more than 0"));
+        return Err(format!("{text:?}: a rate must be above 0"));
     }
     Ok(stages)
 }
 
 fn stage(text: &str) -> Result<Stage, String> {
-    let (rates, lasting) = match text.split_once(':') {
-        Some((rates, lasting)) => (rates, Some(duration(lasting)?)),
+    let (rates, length) = match text.split_once(':') {
+        Some((rates, length)) => (rates, Some(duration(length)?)),
         None => (text, None),
     };
-    if lasting.is_some_and(|lasting| lasting.is_zero()) {
-        return Err(format!("{:?} lasts no time at all", text.trim()));
+    if length.is_some_and(|length| length.is_zero()) {
+        return Err(format!("{:?} has a duration of 0", text.trim()));
     }
     let (from, to) = ends(rates)
         .ok_or_else(|| format!("{:?} is not a rate: {EXPECTED}; a ramp is 100..2000/s:30s", rates.trim()))?;
-    Ok(Stage { from, to, lasting })
+    Ok(Stage { from, to, duration: length })
 }
 
-/// Both ends of `100..2000/s`, whose unit counts for both, or of a rate that stays.
+/// Both ends of `100..2000/s`, whose unit applies to both, or of a constant rate.
 fn ends(text: &str) -> Option<(f64, f64)> {
     let Some((from, to)) = text.split_once("..") else {
         return amount(text).map(|rate| (rate, rate));
@@ -97,7 +97,7 @@ mod tests {
     use std::time::Duration;
 
     fn of(from: f64, to: f64, seconds: Option<u64>) -> Stage {
-        Stage { from, to, lasting: seconds.map(Duration::from_secs) }
+        Stage { from, to, duration: seconds.map(Duration::from_secs) }
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_judged(text in ".{0,30}") {
+        fn any_text_is_accepted_or_rejected(text in ".{0,30}") {
             if let Ok(stages) = stages(&text) {
                 for stage in stages {
                     prop_assert!(stage.from.is_finite() && stage.to.is_finite() && stage.from >= 0.0 && stage.to >= 0.0);

@@ -1,9 +1,9 @@
 //! Sets of status codes: `200`, `200,300-399`, `2xx`.
 
-/// Ranges of statuses, both ends included, as [`crate::plan::Checks`] wants them.
+/// Parses ranges of statuses, both ends included, for [`crate::scenario::Checks`].
 ///
 /// # Errors
-/// Says which word is wrong and what was expected.
+/// Says which word is wrong and what is expected.
 pub fn statuses(text: &str) -> Result<Vec<(u16, u16)>, String> {
     text.split(',').map(|word| range(word.trim())).collect()
 }
@@ -17,9 +17,7 @@ fn range(word: &str) -> Result<(u16, u16), String> {
     let (from, to) = word.split_once('-').unwrap_or((word, word));
     let (from, to) = (code(from).ok_or_else(wrong)?, code(to).ok_or_else(wrong)?);
     if from > to {
-        return Err(format!(
-            "{word:?} ends before it begins: expected the lower status first, such as {to}-{from}"
-        ));
+        return Err(format!("{word:?} is reversed: expected {to}-{from}"));
     }
     Ok((from, to))
 }
@@ -47,7 +45,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_judged(text in "[0-9xX, -]{0,20}") {
+        fn any_text_is_accepted_or_rejected(text in "[0-9xX, -]{0,20}") {
             for (from, to) in statuses(&text).unwrap_or_default() {
                 prop_assert!((100..=999).contains(&from) && from <= to && to <= 999);
             }

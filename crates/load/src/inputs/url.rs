@@ -1,34 +1,34 @@
-//! Whom a request goes to: `http://localhost:9292/path?query`, `localhost:9292`, `[::1]:9292`, `unix:/run/app.sock:/path`.
+//! URLs of requests: `http://localhost:9292/path?query`, `localhost:9292`, `[::1]:9292`, `unix:/run/app.sock:/path`.
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-use crate::plan::Origin;
+use crate::scenario::Origin;
 
-/// A URL taken apart.
+/// A parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct ParsedUrl {
     /// Scheme, host and port; `localhost` for a Unix socket.
     pub origin: Origin,
-    /// Path and query as they are sent, never empty.
+    /// Path and query as sent, never empty.
     pub target: String,
-    /// The socket, when it is a Unix one.
+    /// The Unix socket, if any.
     pub unix: Option<PathBuf>,
-    /// Name and password, percent-decoded, when the URL has them.
+    /// User name and password, percent-decoded, if the URL has them.
     pub user: Option<(String, String)>,
 }
 
-/// Reads a URL. Without a scheme it is `http`; letters outside of ASCII in path and query are percent-encoded as
-/// browsers do it; a fragment is left out, as it never leaves the browser.
+/// Parses a URL. Without a scheme it is `http`. Non-ASCII letters in path and query are percent-encoded, as in
+/// browsers. A fragment is removed.
 ///
 /// # Errors
-/// Says what is wrong with it and how it is written.
-pub fn url(text: &str) -> Result<Target, String> {
+/// Says what is wrong and what is expected.
+pub fn url(text: &str) -> Result<ParsedUrl, String> {
     let text = text.trim();
-    read(text).map_err(|why| format!("{text:?} is not a URL that can be asked: {why}"))
+    read(text).map_err(|why| format!("{text:?} is not a usable URL: {why}"))
 }
 
-fn read(text: &str) -> Result<Target, String> {
+fn read(text: &str) -> Result<ParsedUrl, String> {
     if text.is_empty() {
         return Err("it is empty; expected http://localhost:9292/".to_owned());
     }
@@ -38,16 +38,16 @@ fn read(text: &str) -> Result<Target, String> {
     let (tls, rest) = scheme(text)?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, behind) = rest.split_at(end);
-    let (user, place) = match authority.rsplit_once('@') {
-        Some((user, place)) => (Some(credentials(user)?), place),
+    let (user, authority) = match authority.rsplit_once('@') {
+        Some((user, authority)) => (Some(credentials(user)?), authority),
         None => (None, authority),
     };
-    let (host, port) = host_and_port(place)?;
+    let (host, port) = host_and_port(authority)?;
     let origin = Origin { tls, host, port: port.unwrap_or(if tls { 443 } else { 80 }) };
-    Ok(Target { origin, target: target(behind)?, unix: None, user })
+    Ok(ParsedUrl { origin, target: target(behind)?, unix: None, user })
 }
 
-/// Schemes may be written in any case.
+/// Schemes are case-insensitive.
 fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     let head = text.get(..scheme.len())?;
     head.eq_ignore_ascii_case(scheme).then(|| &text[scheme.len()..])
@@ -64,18 +64,20 @@ fn scheme(text: &str) -> Result<(bool, &str), String> {
         Some((scheme, _))
             if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) =>
         {
-            Err(format!("the scheme {scheme}:// is not known; expected http://, https:// or unix:/path.sock"))
+            Err(format!(
+                "the scheme {scheme}:// is not supported; expected http://, https:// or unix:/path.sock"
+            ))
         }
-        // http:/host and http:host are slips; `localhost:9292` is not.
+        // http:/host and http:host are typing errors; `localhost:9292` is not.
         _ => match ["http:", "https:"].iter().find(|slip| strip_scheme(text, slip).is_some()) {
-            Some(slip) => Err(format!("two slashes belong behind {slip}, as in {slip}//localhost:9292/")),
+            Some(slip) => Err(format!("two slashes are missing after {slip}, as in {slip}//localhost:9292/")),
             None => Ok((false, text)),
         },
     }
 }
 
-/// What stands behind `unix:`: the socket, and behind a colon the path.
-fn socket(rest: &str) -> Result<Target, String> {
+/// The part after `unix:`: the socket, then a colon and the path.
+fn socket(rest: &str) -> Result<ParsedUrl, String> {
     let rest = match rest.strip_prefix("//") {
         Some(more) => more,
         None => rest,
@@ -85,10 +87,10 @@ fn socket(rest: &str) -> Result<Target, String> {
         None => (rest.strip_suffix(':').unwrap_or(rest), String::new()),
     };
     if socket.is_empty() || socket.contains('\0') {
-        return Err("no socket is named; expected unix:/run/app.sock or unix:/run/app.sock:/path".to_owned());
+        return Err("no socket; expected unix:/run/app.sock or unix:/run/app.sock:/path".to_owned());
     }
     let origin = Origin { tls: false, host: "localhost".to_owned(), port: 80 };
-    Ok(Target { origin, target: target(&path)?, unix: Some(PathBuf::from(socket)), user: None })
+    Ok(ParsedUrl { origin, target: target(&path)?, unix: Some(PathBuf::from(socket)), user: None })
 }
 
 fn credentials(text: &str) -> Result<(String, String), String> {
@@ -109,7 +111,7 @@ fn decoded(text: &str) -> Result<String, String> {
             rest = behind;
         }
     }
-    String::from_utf8(bytes).map_err(|_| "name and password are not UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "user name and password are not UTF-8".to_owned())
 }
 
 fn hex_pair(pair: &[u8]) -> Option<u8> {
@@ -121,12 +123,12 @@ fn percent(text: &str) -> String {
     format!("a % in {text:?} is not followed by two hexadecimal digits; write a percent sign as %25")
 }
 
-fn host_and_port(place: &str) -> Result<(String, Option<u16>), String> {
-    let (host, port) = match place.strip_prefix('[') {
+fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
+    let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (address, behind) = rest
                 .split_once(']')
-                .ok_or("the bracket of its IPv6 address is not closed; expected http://[::1]:9292/")?;
+                .ok_or("the bracket of the IPv6 address is not closed; expected http://[::1]:9292/")?;
             let known = address.parse::<Ipv6Addr>().is_ok();
             if !known {
                 return Err(format!("[{address}] is not an IPv6 address; expected one such as [::1]"));
@@ -134,15 +136,15 @@ fn host_and_port(place: &str) -> Result<(String, Option<u16>), String> {
             match behind.strip_prefix(':') {
                 Some(port) => (address, Some(port)),
                 None if behind.is_empty() => (address, None),
-                None => return Err(format!("{behind:?} behind the bracket is neither a port nor a path")),
+                None => return Err(format!("{behind:?} after the bracket is neither a port nor a path")),
             }
         }
-        None if place.matches(':').count() > 1 => {
-            return Err(format!("an IPv6 address needs brackets: expected [::1]:9292, found {place}"));
+        None if authority.matches(':').count() > 1 => {
+            return Err(format!("an IPv6 address needs brackets: expected [::1]:9292, found {authority}"));
         }
-        None => match place.split_once(':') {
+        None => match authority.split_once(':') {
             Some((host, port)) => (host, Some(port)),
-            None => (place, None),
+            None => (authority, None),
         },
     };
     name(host)?;
@@ -152,25 +154,25 @@ fn host_and_port(place: &str) -> Result<(String, Option<u16>), String> {
 
 fn name(host: &str) -> Result<(), String> {
     if host.is_empty() {
-        return Err("no host is named; expected one such as localhost:9292".to_owned());
+        return Err("no host; expected one such as localhost:9292".to_owned());
     }
     if !host.is_ascii() {
         return Err(format!("the host {host} has letters that are not ASCII; write its xn-- form"));
     }
     let odd = host.chars().find(|c| !(c.is_ascii_alphanumeric() || "-._~:".contains(*c)));
-    odd.map_or(Ok(()), |c| Err(format!("a host cannot have {c:?} in it")))
+    odd.map_or(Ok(()), |c| Err(format!("a host cannot contain {c:?}")))
 }
 
 fn number(port: &str) -> Result<u16, String> {
     let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let port = if digits { port.parse().ok() } else { None }.filter(|port| *port > 0);
-    port.ok_or_else(|| "its port is not a number from 1 to 65535".to_owned())
+    port.ok_or_else(|| "the port is not a number from 1 to 65535".to_owned())
 }
 
 /// Path and query without the fragment, ready to be sent.
 ///
 /// # Errors
-/// When it has blanks, control characters or a percent sign that stands alone.
+/// If it contains blanks, control characters or a stray percent sign.
 pub fn target(text: &str) -> Result<String, String> {
     let text = text.split('#').next().unwrap_or_default();
     let mut sent = String::with_capacity(text.len() + 1);
@@ -180,9 +182,9 @@ pub fn target(text: &str) -> Result<String, String> {
     let bytes = text.as_bytes();
     for (at, &byte) in bytes.iter().enumerate() {
         match byte {
-            b' ' => return Err("there is a blank in it; write it as %20".to_owned()),
+            b' ' => return Err("it contains a blank; write it as %20".to_owned()),
             0..=0x1f | 0x7f => {
-                return Err(format!("there is a control character in it; write it as %{byte:02X}"));
+                return Err(format!("it contains a control character; write it as %{byte:02X}"));
             }
             b'%' if bytes.get(at + 1..at + 3).and_then(hex_pair).is_none() => return Err(percent(text)),
             0x80.. => sent.push_str(&format!("%{byte:02X}")),
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write() {
+    fn common_forms() {
         for (text, tls, host, port, target) in [
             ("http://localhost:9292/", false, "localhost", 9292, "/"),
             ("http://localhost:9292", false, "localhost", 9292, "/"),
@@ -248,7 +250,7 @@ mod tests {
             ("http://h/a b", "%20"),
             ("http://h/100%", "%25"),
             ("http://h/%zz", "%25"),
-            ("ftp://h/", "not known"),
+            ("ftp://h/", "not supported"),
             ("http:/h/", "two slashes"),
             ("http://::1/", "brackets"),
             ("http://[::1/", "not closed"),
@@ -275,7 +277,7 @@ mod tests {
                 prop_assert!(found.target.starts_with('/'));
                 prop_assert!(found.target.bytes().all(|byte| byte.is_ascii_graphic()));
                 prop_assert!(!found.origin.host.is_empty() && found.origin.port > 0);
-                // Written again it is the same.
+                // Formatted and parsed again, it is the same.
                 if found.unix.is_none() {
                     let host = if found.origin.host.contains(':') { format!("[{}]", found.origin.host) } else { found.origin.host.clone() };
                     let again = url(&format!("{}://{host}:{}{}", if found.origin.tls { "https" } else { "http" }, found.origin.port, found.target)).unwrap();
@@ -285,7 +287,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_judged(text in any::<String>()) {
+        fn any_text_is_accepted_or_rejected(text in any::<String>()) {
             let _ = url(&text);
         }
     }

@@ -1,33 +1,33 @@
-//! A file of URLs in siege's format, with a weight of our own.
+//! A URL file in siege's format, with weights added.
 //!
-//! A line is a comment (`#`), a variable (`HOST=localhost:9292`), or a request: `URL`, `URL POST name=value`,
-//! `URL PUT <body.json`, and at its end `weight=3` if it is to come three times as often.
+//! A line is a comment (`#`), a variable (`HOST=localhost:9292`) or a request: `URL`, `URL POST name=value`, `URL PUT
+//! <body.json`, optionally followed by `weight=3` if it is to be sent three times as often.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use crate::inputs::url::{Target, url};
+use crate::inputs::url::{ParsedUrl, url};
 use crate::inputs::variables::{assignment, substituted};
 
 /// A request of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Where it stands, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// Whom it goes to.
-    pub url: Target,
-    /// The method it names; `None` leaves it to the flags.
+    /// Where it is sent.
+    pub url: ParsedUrl,
+    /// The method; `None` leaves it to the flags.
     pub method: Option<String>,
-    /// The body and its type.
+    /// The body and its content type.
     pub body: Option<(Bytes, &'static str)>,
-    /// From 1.
+    /// At least 1.
     pub weight: u32,
 }
 
-/// Where the reader gets what the file refers to.
-pub struct Surroundings<'a> {
-    /// Reads a file of a body (`<body.json`), by the name that stands in the line.
+/// Supplies what a URL file refers to.
+pub struct Resolver<'a> {
+    /// Reads the file of a body (`<body.json`), by the name in the line.
     pub file: &'a mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
     /// Looks up a variable that the file does not set.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
@@ -35,28 +35,26 @@ pub struct Surroundings<'a> {
 
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
 
-/// What siege sends when a body is no file of a known kind.
+/// What siege sends if a body is not a file of a known type.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// Reads a whole file; `name` is for the mistakes.
+/// Parses a whole file; `name` is used in messages.
 ///
 /// # Errors
-/// Every mistake, as `name:line: what, and what was expected`.
-pub fn urls_file(name: &str, text: &str, around: &mut Surroundings<'_>) -> Result<Vec<Line>, Vec<String>> {
+/// All errors, each as `name:line: what is wrong, and what is expected`.
+pub fn urls_file(name: &str, text: &str, resolver: &mut Resolver<'_>) -> Result<Vec<Line>, Vec<String>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (mut lines, mut mistakes) = (Vec::new(), Vec::new());
     let mut known = HashMap::new();
     for (index, line) in text.lines().enumerate() {
-        match one(line, &mut known, around) {
+        match one(line, &mut known, resolver) {
             Ok(Some(read)) => lines.push(Line { line: index + 1, ..read }),
             Ok(None) => {}
             Err(why) => mistakes.push(format!("{name}:{}: {why}", index + 1)),
         }
     }
     if lines.is_empty() && mistakes.is_empty() {
-        mistakes.push(format!(
-            "{name}: there is no URL in it; expected one per line, such as http://localhost:9292/"
-        ));
+        mistakes.push(format!("{name}: no URL found; expected one per line, such as http://localhost:9292/"));
     }
     if mistakes.is_empty() { Ok(lines) } else { Err(mistakes) }
 }
@@ -64,43 +62,43 @@ pub fn urls_file(name: &str, text: &str, around: &mut Surroundings<'_>) -> Resul
 fn one(
     line: &str,
     known: &mut HashMap<String, String>,
-    around: &mut Surroundings<'_>,
+    resolver: &mut Resolver<'_>,
 ) -> Result<Option<Line>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    let line = substituted(line, known, around.variable)?;
+    let line = substituted(line, known, resolver.variable)?;
     if let Some((name, value)) = assignment(&line) {
         known.insert(name.to_owned(), value.to_owned());
         return Ok(None);
     }
-    request(&line, around).map(Some)
+    request(&line, resolver).map(Some)
 }
 
-fn request(line: &str, around: &mut Surroundings<'_>) -> Result<Line, String> {
+fn request(line: &str, resolver: &mut Resolver<'_>) -> Result<Line, String> {
     let (line, weight) = weight(line)?;
     let line = unquoted(line);
-    let (place, rest) = split_word(line);
+    let (url_text, rest) = split_word(line);
     let (method, data) = split_word(rest);
-    if METHODS.contains(&place) {
+    if METHODS.contains(&url_text) {
         return Err(format!(
-            "the URL comes first: expected {} {place} …",
+            "the URL comes first: expected {} {url_text} …",
             if method.is_empty() { "http://localhost:9292/" } else { method }
         ));
     }
     let body = match data {
         "" => None,
-        _ => Some(body(data, around)?),
+        _ => Some(body(data, resolver)?),
     };
     let method = match method {
         "" => None,
         method => Some(known_method(method)?),
     };
-    Ok(Line { line: 0, url: url(place)?, method, body, weight })
+    Ok(Line { line: 0, url: url(url_text)?, method, body, weight })
 }
 
-/// Takes `weight=3` from the end.
+/// Removes `weight=3` from the end.
 fn weight(line: &str) -> Result<(&str, u32), String> {
     let Some((before, last)) = line.rsplit_once(char::is_whitespace) else {
         return Ok((line, 1));
@@ -115,7 +113,7 @@ fn weight(line: &str) -> Result<(&str, u32), String> {
         .ok_or_else(|| format!("{last:?}: expected a whole number from 1 to 1000000, such as weight=3"))
 }
 
-/// Some write the whole line in quotes, as siege wants it on its command line.
+/// Some files have whole lines in quotes, as siege wants them on its command line.
 fn unquoted(line: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(inside) = line.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
@@ -136,25 +134,25 @@ fn known_method(word: &str) -> Result<String, String> {
     }
     let upper = word.to_ascii_uppercase();
     if METHODS.contains(&upper.as_str()) {
-        return Err(format!("methods are written in capitals: expected {upper}, found {word}"));
+        return Err(format!("methods are case-sensitive: expected {upper}, found {word}"));
     }
     Err(format!(
-        "{word:?} is no method: expected POST, PUT, PATCH, DELETE or another one; a blank in a URL is written %20"
+        "{word:?} is not a method: expected one such as POST, PUT, PATCH or DELETE; write a blank in a URL as %20"
     ))
 }
 
-fn body(data: &str, around: &mut Surroundings<'_>) -> Result<(Bytes, &'static str), String> {
+fn body(data: &str, resolver: &mut Resolver<'_>) -> Result<(Bytes, &'static str), String> {
     let Some(file) = data.strip_prefix('<') else {
         return Ok((Bytes::copy_from_slice(data.as_bytes()), FORM));
     };
     let file = file.trim();
     if file.is_empty() {
-        return Err("no file is named behind <".to_owned());
+        return Err("no file name after <".to_owned());
     }
-    Ok((Bytes::from((around.file)(file)?), content_type(file)))
+    Ok((Bytes::from((resolver.file)(file)?), content_type(file)))
 }
 
-/// The type of a body, by the end of its file's name; a form otherwise, which is what siege sends.
+/// The content type of a body by the extension of its file; otherwise a form, which is what siege sends.
 pub fn content_type(file: &str) -> &'static str {
     let end = file.rsplit_once('.').map(|(_, end)| end.to_ascii_lowercase());
     match end.as_deref() {
@@ -183,14 +181,14 @@ mod tests {
             "b.json" => Ok(b"{}".to_vec()),
             _ => Err(format!("{name}: no such file")),
         };
-        urls_file("urls.txt", text, &mut Surroundings { file: &mut file, variable: &|_| None })
+        urls_file("urls.txt", text, &mut Resolver { file: &mut file, variable: &|_| None })
     }
 
     /// Line, target, method, body and its type, weight.
     type Shown<'a> = (usize, &'a str, Option<&'a str>, Option<(&'a [u8], &'a str)>, u32);
 
     #[test]
-    fn the_format_of_siege() {
+    fn siege_format() {
         let lines = read(
             "\u{feff}# shop\n\nHOST=localhost:9292\nAPI = http://$(HOST)/api\n\
              http://${HOST}/ weight=3\n${API}/login POST user=joe&password=x y\n\
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_named_with_their_lines() {
+    fn all_errors_are_reported_with_their_lines() {
         let mistakes = read("http://h/ok\nhttp://h/ post a\nftp://h/\nhttp://h/ PUT <c.json\n${X}/\nPOST http://h/\nhttp://h/ weight=0\nhttp://h/a b\n").unwrap_err();
         let wanted = [
             ("urls.txt:2: ", "POST"),
@@ -231,15 +229,15 @@ mod tests {
             ("urls.txt:8: ", "%20"),
         ];
         assert_eq!(mistakes.len(), wanted.len(), "{mistakes:?}");
-        for (mistake, (place, why)) in mistakes.iter().zip(wanted) {
-            assert!(mistake.starts_with(place) && mistake.contains(why), "{mistake}");
+        for (mistake, (location, why)) in mistakes.iter().zip(wanted) {
+            assert!(mistake.starts_with(location) && mistake.contains(why), "{mistake}");
         }
         assert!(read("# nothing\n").unwrap_err()[0].contains("no URL"));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_judged(text in "((http://h/|A=|\\$\\{A\\}|#|POST|<b.json|weight=)?[ a-z0-9$(){}=%\n]{0,12}){0,8}") {
+        fn any_text_is_accepted_or_rejected(text in "((http://h/|A=|\\$\\{A\\}|#|POST|<b.json|weight=)?[ a-z0-9$(){}=%\n]{0,12}){0,8}") {
             let lines = text.lines().count();
             match read(&text) {
                 Ok(read) => prop_assert!(read.iter().all(|line| (1..=lines).contains(&line.line) && line.weight > 0)),

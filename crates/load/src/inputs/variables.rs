@@ -1,8 +1,8 @@
-//! Variables of a URL file, as siege has them: `HOST=localhost:9292`, then `http://$(HOST)/` or `${HOST}`.
+//! Variables in a URL file, as in siege: `HOST=localhost:9292`, then `http://$(HOST)/` or `${HOST}`.
 
 use std::collections::HashMap;
 
-/// What a line that sets a variable says: its name and its value.
+/// The name and the value, if the line sets a variable.
 pub(super) fn assignment(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once('=')?;
     let name = name.trim();
@@ -12,7 +12,7 @@ pub(super) fn assignment(line: &str) -> Option<(&str, &str)> {
     (first && rest).then(|| (name, value.trim()))
 }
 
-/// Puts the values of the variables into `text`. `$` alone stays as it is.
+/// Substitutes the variables in `text`. A `$` without a reference is kept.
 ///
 /// # Errors
 /// Names the variable that has no value.
@@ -43,7 +43,7 @@ pub(super) fn substituted(
     Ok(out)
 }
 
-/// Name and what follows, of `(NAME)…` or `{NAME}…`.
+/// The name in `(NAME)…` or `{NAME}…`, and the rest.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let close = match text.as_bytes().first()? {
         b'(' => ')',
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_of_writing() {
+    fn both_forms_of_references() {
         let known = HashMap::from([("A".to_owned(), "1".to_owned())]);
         let environment = |name: &str| (name == "HOME").then(|| "/root".to_owned());
         let put = |text: &str| substituted(text, &known, &environment);

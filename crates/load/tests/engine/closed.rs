@@ -1,18 +1,18 @@
-//! Users who wait for their answers.
+//! The closed model: users who wait for responses.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use load::Verdict;
-use load::plan::{Order, Protocol, Stop, Think, Traffic};
+use load::Flow;
+use load::scenario::{Order, Protocol, Stop, Think, Traffic};
 
-use crate::support::{OK, answering, assert_balanced, closed, request, run};
+use crate::support::{OK, assert_balanced, closed, request, responding, run};
 
 #[test]
-fn exactly_so_many_requests() {
-    let address = answering(|_, _| Some(OK.to_owned()));
+fn the_number_of_requests_is_exact() {
+    let address = responding(|_, _| Some(OK.to_owned()));
     let outcome = run(&closed(address, 7, 1001));
     assert_balanced(&outcome);
     assert_eq!((outcome.sent, outcome.ok, outcome.errors.total()), (1001, 1001, 0));
@@ -28,25 +28,25 @@ fn exactly_so_many_requests() {
 
 #[test]
 fn pipelining() {
-    let address = answering(|_, _| Some(OK.to_owned()));
-    let mut plan = closed(address, 3, 1000);
-    plan.transport.protocol = Protocol::Http1 { keep_alive: true, pipeline: 16 };
-    let outcome = run(&plan);
+    let address = responding(|_, _| Some(OK.to_owned()));
+    let mut scenario = closed(address, 3, 1000);
+    scenario.transport.protocol = Protocol::Http1 { keep_alive: true, pipeline: 16 };
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!((outcome.ok, outcome.connections), (1000, 3));
 }
 
 #[test]
-fn what_was_pipelined_behind_the_last_answer_is_asked_again() {
+fn requests_pipelined_after_the_last_response_are_sent_again() {
     let close = OK.replace("Server: test", "Connection: close");
-    let address = answering(move |_, number| match number {
+    let address = responding(move |_, number| match number {
         0..9 => Some(OK.to_owned()),
         9 => Some(close.clone()),
         _ => None,
     });
-    let mut plan = closed(address, 2, 200);
-    plan.transport.protocol = Protocol::Http1 { keep_alive: true, pipeline: 4 };
-    let outcome = run(&plan);
+    let mut scenario = closed(address, 2, 200);
+    scenario.transport.protocol = Protocol::Http1 { keep_alive: true, pipeline: 4 };
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!((outcome.ok, outcome.errors.total()), (200, 0));
     assert!(outcome.connections >= 20);
@@ -54,27 +54,27 @@ fn what_was_pipelined_behind_the_last_answer_is_asked_again() {
 
 #[test]
 fn without_keep_alive() {
-    let address = answering(|head, number| {
+    let address = responding(|head, number| {
         assert!(head.contains("Connection: close\r\n") && number == 0);
         Some(OK.replace("Server: test", "Connection: close"))
     });
-    let mut plan = closed(address, 4, 50);
-    plan.transport.protocol = Protocol::Http1 { keep_alive: false, pipeline: 1 };
-    let outcome = run(&plan);
+    let mut scenario = closed(address, 4, 50);
+    scenario.transport.protocol = Protocol::Http1 { keep_alive: false, pipeline: 1 };
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!((outcome.ok, outcome.connections, outcome.connect.len()), (50, 50, 50));
     let body = OK.rsplit("\r\n\r\n").next().unwrap_or_default().len() as u64;
-    assert_eq!(outcome.bytes.bodies, 50 * body, "the first answers count, too");
+    assert_eq!(outcome.bytes.bodies, 50 * body, "the first responses count, too");
 }
 
 #[test]
 fn rounds_of_each_user_with_thinking() {
-    let address = answering(|_, _| Some(OK.to_owned()));
-    let mut plan = closed(address, 5, 1);
-    plan.stop = Stop { rounds: Some(4), ..Stop::default() };
-    plan.traffic = Traffic::Closed { users: 5, think: Think::Fixed(Duration::from_millis(30)) };
+    let address = responding(|_, _| Some(OK.to_owned()));
+    let mut scenario = closed(address, 5, 1);
+    scenario.stop = Stop { rounds: Some(4), ..Stop::default() };
+    scenario.traffic = Traffic::Closed { users: 5, think: Think::Fixed(Duration::from_millis(30)) };
     let begin = Instant::now();
-    let outcome = run(&plan);
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!(outcome.ok, 20);
     assert!(begin.elapsed() >= Duration::from_millis(90));
@@ -86,16 +86,16 @@ fn weights_and_order() {
     for order in [Order::InTurn, Order::Random(7)] {
         let seen: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
         let log = seen.clone();
-        let address = answering(move |head, _| {
+        let address = responding(move |head, _| {
             let target = head.split(' ').nth(1).expect("a target").to_owned();
             *log.lock().expect("a log").entry(target).or_default() += 1;
             Some(OK.to_owned())
         });
-        let mut plan = closed(address, 3, 400);
-        plan.requests = vec![request(address, "/a"), request(address, "/b")];
-        plan.requests[0].weight = 3;
-        plan.order = order;
-        let outcome = run(&plan);
+        let mut scenario = closed(address, 3, 400);
+        scenario.requests = vec![request(address, "/a"), request(address, "/b")];
+        scenario.requests[0].weight = 3;
+        scenario.order = order;
+        let outcome = run(&scenario);
         assert_balanced(&outcome);
         let a = seen.lock().expect("a log")["/a"];
         match order {
@@ -110,12 +110,12 @@ fn weights_and_order() {
 
 #[test]
 fn several_servers() {
-    let first = answering(|_, _| Some(OK.to_owned()));
-    let second = answering(|_, _| Some(OK.replace("200 OK", "404 Not Found")));
-    let mut plan = closed(first, 2, 40);
-    plan.requests.push(request(second, "/"));
-    plan.threads = 1;
-    let outcome = run(&plan);
+    let first = responding(|_, _| Some(OK.to_owned()));
+    let second = responding(|_, _| Some(OK.replace("200 OK", "404 Not Found")));
+    let mut scenario = closed(first, 2, 40);
+    scenario.requests.push(request(second, "/"));
+    scenario.threads = 1;
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!(
         (outcome.ok, outcome.errors.status, outcome.errors.total()),
@@ -124,7 +124,7 @@ fn several_servers() {
         outcome.errors
     );
     assert_eq!(outcome.requests[1].errors, 20);
-    // One a user and server, or fewer when the two users happen to take turns.
+    // One per user and server, or fewer if the two users happen to take turns.
     assert!((2..=4).contains(&outcome.connections), "{}", outcome.connections);
 }
 
@@ -132,27 +132,27 @@ fn several_servers() {
 fn the_warm_up_is_not_counted() {
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();
-    let address = answering(move |_, _| {
+    let address = responding(move |_, _| {
         counter.fetch_add(1, Ordering::Relaxed);
         Some(OK.to_owned())
     });
-    let mut plan = closed(address, 2, 100);
-    plan.warm_up = Duration::from_millis(200);
-    let outcome = run(&plan);
+    let mut scenario = closed(address, 2, 100);
+    scenario.warm_up = Duration::from_millis(200);
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!(outcome.ok, 100);
     assert!(count.load(Ordering::Relaxed) > 100);
 }
 
 #[test]
-fn the_watcher_ends_it_and_is_told_how_it_stands() {
-    let address = answering(|_, _| Some(OK.to_owned()));
-    let mut plan = closed(address, 2, 1);
-    plan.stop = Stop { after: Some(Duration::from_secs(60)), ..Stop::default() };
+fn the_callback_gets_progress_and_can_stop_the_run() {
+    let address = responding(|_, _| Some(OK.to_owned()));
+    let mut scenario = closed(address, 2, 1);
+    scenario.stop = Stop { after: Some(Duration::from_secs(60)), ..Stop::default() };
     let mut looks = Vec::new();
-    let outcome = load::run(&plan, &mut |progress| {
+    let outcome = load::run(&scenario, &mut |progress| {
         looks.push(progress.clone());
-        if looks.len() > 4 { Verdict::End } else { Verdict::Go }
+        if looks.len() > 4 { Flow::Stop } else { Flow::Continue }
     })
     .expect("a run");
     assert_balanced(&outcome);

@@ -1,24 +1,24 @@
-//! TLS: whose certificates are believed.
+//! TLS: which certificates are trusted.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use load::plan::Plan;
-use load::{Verdict, plan::Tls};
+use load::scenario::Scenario;
+use load::{Flow, scenario::Tls};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
 
 use crate::support::{OK, closed, run, serve};
 
-/// A server with a certificate that signs itself, and the file of that certificate.
+/// A server with a self-signed certificate, and the file of that certificate.
 fn server(name: &str) -> (SocketAddr, PathBuf) {
     server_until(name, 4000)
 }
 
-/// One whose certificate ends with the year before.
+/// The same with a certificate that expires at the start of `year`.
 fn server_until(name: &str, year: i32) -> (SocketAddr, PathBuf) {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
     params.not_after = rcgen::date_time_ymd(year, 1, 1);
@@ -46,20 +46,20 @@ fn server_until(name: &str, year: i32) -> (SocketAddr, PathBuf) {
     (address, path)
 }
 
-fn plan(address: SocketAddr, tls: Tls) -> Plan {
-    let mut plan = closed(address, 2, 20);
-    plan.requests[0].origin.tls = true;
-    "localhost".clone_into(&mut plan.requests[0].origin.host);
-    plan.transport.to = Some(load::plan::Place::Tcp(address));
-    plan.transport.tls = tls;
-    plan
+fn scenario(address: SocketAddr, tls: Tls) -> Scenario {
+    let mut scenario = closed(address, 2, 20);
+    scenario.requests[0].origin.tls = true;
+    "localhost".clone_into(&mut scenario.requests[0].origin.host);
+    scenario.transport.to = Some(load::scenario::ConnectTo::Tcp(address));
+    scenario.transport.tls = tls;
+    scenario
 }
 
 #[test]
-fn believed_when_named_and_when_all_are() {
+fn trusted_if_named_or_if_all_are() {
     let (address, path) = server("believed");
     for tls in [Tls { insecure: true, ca: None }, Tls { insecure: false, ca: Some(path.clone()) }] {
-        let outcome = run(&plan(address, tls));
+        let outcome = run(&scenario(address, tls));
         assert_eq!((outcome.ok, outcome.connections), (20, 2), "{:?}", outcome.errors);
         assert!(outcome.server.tls.expect("it was encrypted").starts_with("TLSv1.3 TLS13_"));
     }
@@ -67,31 +67,34 @@ fn believed_when_named_and_when_all_are() {
 }
 
 #[test]
-fn not_believed_otherwise() {
+fn not_trusted_otherwise() {
     let (address, path) = server("refused");
     let (_, other) = server("other");
-    let error =
-        load::run(&plan(address, Tls { insecure: false, ca: Some(other.clone()) }), &mut |_| Verdict::Go);
-    assert!(error.expect_err("it is another one").contains("certificate"));
-    let mut wrong_name = plan(address, Tls { insecure: false, ca: Some(path.clone()) });
+    let error = load::run(&scenario(address, Tls { insecure: false, ca: Some(other.clone()) }), &mut |_| {
+        Flow::Continue
+    });
+    assert!(error.expect_err("it is another certificate").contains("certificate"));
+    let mut wrong_name = scenario(address, Tls { insecure: false, ca: Some(path.clone()) });
     "127.0.0.1".clone_into(&mut wrong_name.requests[0].origin.host);
-    let error = load::run(&wrong_name, &mut |_| Verdict::Go).expect_err("it is for another name");
+    let error = load::run(&wrong_name, &mut |_| Flow::Continue).expect_err("it is for another name");
     assert!(error.contains("certificate"), "{error}");
     for path in [path, other] {
         std::fs::write(&path, "nothing").expect("the file");
         let error =
-            load::run(&plan(address, Tls { insecure: false, ca: Some(path.clone()) }), &mut |_| Verdict::Go);
+            load::run(&scenario(address, Tls { insecure: false, ca: Some(path.clone()) }), &mut |_| {
+                Flow::Continue
+            });
         assert!(error.expect_err("no certificate").contains("PEM"));
         std::fs::remove_file(path).expect("the file");
     }
 }
 
 #[test]
-fn out_of_date_is_not_believed_though_named() {
+fn an_expired_certificate_is_not_trusted_although_named() {
     let (address, path) = server_until("expired", 2002);
     let named = Tls { insecure: false, ca: Some(path.clone()) };
-    let error = load::run(&plan(address, named), &mut |_| Verdict::Go).expect_err("its time is over");
+    let error = load::run(&scenario(address, named), &mut |_| Flow::Continue).expect_err("it has expired");
     assert!(error.contains("certificate expired") && !error.contains("name the file"), "{error}");
-    assert_eq!(run(&plan(address, Tls { insecure: true, ca: None })).ok, 20);
+    assert_eq!(run(&scenario(address, Tls { insecure: true, ca: None })).ok, 20);
     std::fs::remove_file(path).expect("the file");
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 with prior knowledge, against the server side of `h2`.
+//! HTTP/2 with prior knowledge, against the server side of the `h2` crate.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http_types::{Request, Response};
-use load::plan::{Protocol, Stop};
+use load::scenario::{Protocol, Stop};
 
-use crate::support::{OK, answering, assert_balanced, closed, open, run};
+use crate::support::{OK, assert_balanced, closed, open, responding, run};
 
-/// A server that answers each stream by `answer`; `most` streams at once.
+/// A server that handles each stream with `handler`; at most `most` streams at once.
 fn server(
     most: u32,
-    answer: impl Fn(Request<RecvStream>, SendResponse<Bytes>) + Send + Sync + Copy + 'static,
+    handler: impl Fn(Request<RecvStream>, SendResponse<Bytes>) + Send + Sync + Copy + 'static,
 ) -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -31,7 +31,7 @@ fn server(
                         return;
                     };
                     while let Some(Ok((request, response))) = connection.accept().await {
-                        answer(request, response);
+                        handler(request, response);
                     }
                 });
             }
@@ -48,19 +48,19 @@ fn hello(request: Request<RecvStream>, mut response: SendResponse<Bytes>) {
     }
 }
 
-fn plan(address: SocketAddr, connections: usize, streams: usize, requests: u64) -> load::Plan {
-    let mut plan = closed(address, connections, requests);
-    plan.requests[0].target = "/x?y".to_owned();
-    plan.requests[0].headers =
+fn scenario(address: SocketAddr, connections: usize, streams: usize, requests: u64) -> load::Scenario {
+    let mut scenario = closed(address, connections, requests);
+    scenario.requests[0].target = "/x?y".to_owned();
+    scenario.requests[0].headers =
         vec![("A".to_owned(), "b".to_owned()), ("Connection".to_owned(), "x".to_owned())];
-    plan.transport.protocol = Protocol::Http2 { streams };
-    plan
+    scenario.transport.protocol = Protocol::Http2 { streams };
+    scenario
 }
 
 #[test]
 fn many_streams_on_few_connections() {
     for most in [4, 100] {
-        let outcome = run(&plan(server(most, hello), 2, 30, 900));
+        let outcome = run(&scenario(server(most, hello), 2, 30, 900));
         assert_balanced(&outcome);
         assert_eq!(
             (outcome.ok, outcome.connections, outcome.bytes.bodies),
@@ -77,12 +77,12 @@ fn many_streams_on_few_connections() {
 
 #[test]
 fn the_open_model_fills_a_connection_before_it_opens_another() {
-    let mut plan = plan(server(100, hello), 1, 50, 1);
-    plan.stop = Stop::default();
-    plan.traffic =
+    let mut scenario = scenario(server(100, hello), 1, 50, 1);
+    scenario.stop = Stop::default();
+    scenario.traffic =
         open("127.0.0.1:1".parse().expect("an address"), 200.0, Duration::from_millis(500), 10).traffic;
-    plan.threads = 1;
-    let outcome = run(&plan);
+    scenario.threads = 1;
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!((outcome.ok, outcome.connections), (100, 1), "{:?}", outcome.errors);
 }
@@ -101,20 +101,20 @@ fn bodies_both_ways() {
             let _ = out.send_data(vec![b'x'; length].into(), true);
         });
     }
-    let mut plan = plan(server(100, echo), 1, 4, 12);
-    plan.requests[0].method = "POST".to_owned();
-    plan.requests[0].body = vec![b'x'; 300_000].into();
-    let outcome = run(&plan);
+    let mut scenario = scenario(server(100, echo), 1, 4, 12);
+    scenario.requests[0].method = "POST".to_owned();
+    scenario.requests[0].body = vec![b'x'; 300_000].into();
+    let outcome = run(&scenario);
     assert_eq!((outcome.ok, outcome.bytes.bodies), (12, 3_600_000), "{:?}", outcome.errors);
 }
 
 #[test]
-fn broken_streams_are_errors_and_refused_ones_are_asked_again() {
+fn reset_streams_are_errors_and_refused_ones_are_sent_again() {
     fn reset(request: Request<RecvStream>, mut response: SendResponse<Bytes>) {
         drop(request);
         response.send_reset(Reason::INTERNAL_ERROR);
     }
-    let outcome = run(&plan(server(100, reset), 1, 2, 4));
+    let outcome = run(&scenario(server(100, reset), 1, 2, 4));
     assert_balanced(&outcome);
     assert_eq!((outcome.ok, outcome.errors.read), (0, 4), "{:?}", outcome.errors);
     fn refuse_some(request: Request<RecvStream>, mut response: SendResponse<Bytes>) {
@@ -124,22 +124,22 @@ fn broken_streams_are_errors_and_refused_ones_are_asked_again() {
             _ => hello(request, response),
         }
     }
-    let outcome = run(&plan(server(100, refuse_some), 1, 2, 30));
+    let outcome = run(&scenario(server(100, refuse_some), 1, 2, 30));
     assert_balanced(&outcome);
     assert_eq!(outcome.ok, 30, "{:?}", outcome.errors);
 }
 
 #[test]
-fn it_swallows_everything() {
-    // Dropping a stream resets it; these are kept.
+fn it_never_responds() {
+    // Dropping a stream would reset it, so these are leaked.
     fn never(request: Request<RecvStream>, response: SendResponse<Bytes>) {
         std::mem::forget((request, response));
     }
-    let mut plan = plan(server(100, never), 2, 5, 1);
-    plan.stop = Stop { after: Some(Duration::from_millis(200)), ..Stop::default() };
-    plan.timeouts.grace = Duration::from_millis(100);
+    let mut scenario = scenario(server(100, never), 2, 5, 1);
+    scenario.stop = Stop { after: Some(Duration::from_millis(200)), ..Stop::default() };
+    scenario.timeouts.grace = Duration::from_millis(100);
     let begin = Instant::now();
-    let outcome = run(&plan);
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert!(begin.elapsed() < Duration::from_secs(8));
     assert_eq!((outcome.ok, outcome.errors.cut_off), (0, 10), "{:?}", outcome.errors);
@@ -147,11 +147,11 @@ fn it_swallows_everything() {
 
 #[test]
 fn it_does_not_speak_http2() {
-    let address = answering(|_, _| Some(OK.to_owned()));
-    let mut plan = plan(address, 1, 1, 3);
-    plan.timeouts.request = Duration::from_secs(1);
-    // Its preface looks like a request, so there is a connection, and then nonsense.
-    let outcome = run(&plan);
+    let address = responding(|_, _| Some(OK.to_owned()));
+    let mut scenario = scenario(address, 1, 1, 3);
+    scenario.timeouts.request = Duration::from_secs(1);
+    // Its preface looks like a request, so the connection opens and the response is invalid.
+    let outcome = run(&scenario);
     assert_balanced(&outcome);
     assert_eq!((outcome.ok, outcome.errors.read), (0, 3), "{:?}", outcome.errors);
 }

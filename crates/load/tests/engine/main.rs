@@ -1,9 +1,9 @@
-//! The engine against servers of all kinds over real sockets: good ones, broken ones, and those that never answer.
+//! The engine against all kinds of servers over real sockets: working, broken and silent ones.
 
-mod answers;
 mod closed;
 mod encrypted;
 mod hostile;
 mod http2;
 mod open;
+mod responses;
 mod support;

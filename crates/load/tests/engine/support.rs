@@ -1,4 +1,4 @@
-//! Servers out of threads, and plans to load them.
+//! Threaded test servers, and scenarios to load them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use load::plan::{
-    Arrivals, Checks, Order, Origin, Plan, Protocol, Request, Stage, Stop, Think, Timeouts, Tls, Traffic,
+use load::scenario::{
+    Arrivals, Checks, Order, Origin, Protocol, Request, Scenario, Stage, Stop, Think, Timeouts, Tls, Traffic,
     Transport,
 };
-use load::{Outcome, Verdict};
+use load::{Flow, Outcome};
 
 pub const OK: &str = "HTTP/1.1 200 OK\r\nServer: test\r\nContent-Length: 5\r\n\r\nhello";
 
-/// A server that gives each connection to a thread of its own.
+/// A server with a thread per connection.
 pub fn serve(connection: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
@@ -28,14 +28,14 @@ pub fn serve(connection: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAd
     address
 }
 
-/// A server that answers each request by what `answer` makes of its head and of how many came before it on the connection;
-/// it closes the connection where that is `None`.
-pub fn answering(answer: impl Fn(&str, usize) -> Option<String> + Send + Sync + 'static) -> SocketAddr {
+/// A server that responds with `respond(head, number of earlier requests on the connection)`; it closes the connection
+/// on `None`.
+pub fn responding(respond: impl Fn(&str, usize) -> Option<String> + Send + Sync + 'static) -> SocketAddr {
     serve(move |mut stream| {
         let mut number = 0;
         let mut bytes = Vec::new();
         while let Some(head) = next_head(&mut stream, &mut bytes) {
-            let Some(text) = answer(&head, number) else { return };
+            let Some(text) = respond(&head, number) else { return };
             if stream.write_all(text.as_bytes()).is_err() {
                 return;
             }
@@ -44,7 +44,7 @@ pub fn answering(answer: impl Fn(&str, usize) -> Option<String> + Send + Sync + 
     })
 }
 
-/// The head of the next request, its body read over.
+/// The head of the next request; its body is skipped.
 pub fn next_head(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
     loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -77,9 +77,9 @@ pub fn request(address: SocketAddr, target: &str) -> Request {
     }
 }
 
-/// `users` users ask `requests` times in all.
-pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Plan {
-    Plan {
+/// `users` users send `requests` requests in all.
+pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Scenario {
+    Scenario {
         requests: vec![request(address, "/")],
         order: Order::InTurn,
         traffic: Traffic::Closed { users, think: Think::None },
@@ -103,20 +103,20 @@ pub fn closed(address: SocketAddr, users: usize, requests: u64) -> Plan {
 }
 
 /// `rate` requests per second for a while.
-pub fn open(address: SocketAddr, rate: f64, lasting: Duration, connections: usize) -> Plan {
-    let stages = vec![Stage { from: rate, to: rate, lasting: Some(lasting) }];
-    Plan {
+pub fn open(address: SocketAddr, rate: f64, duration: Duration, connections: usize) -> Scenario {
+    let stages = vec![Stage { from: rate, to: rate, duration: Some(duration) }];
+    Scenario {
         traffic: Traffic::Open { stages, arrivals: Arrivals::Even, connections },
         stop: Stop::default(),
         ..closed(address, 1, 1)
     }
 }
 
-pub fn run(plan: &Plan) -> Outcome {
-    load::run(plan, &mut |_| Verdict::Go).expect("a run")
+pub fn run(scenario: &Scenario) -> Outcome {
+    load::run(scenario, &mut |_| Flow::Continue).expect("a run")
 }
 
-/// Whatever happened, each request that was begun has come to one end.
+/// Every request that was started has exactly one result.
 pub fn assert_balanced(outcome: &Outcome) {
     assert_eq!(outcome.sent, outcome.ok + outcome.errors.total() - outcome.errors.unsent, "{outcome:#?}");
     assert_eq!(outcome.ok, outcome.latency.len());

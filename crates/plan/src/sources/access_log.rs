@@ -1,21 +1,21 @@
-//! An access log as facts: the busiest minute, the average, and how long requests took.
+//! Facts from an access log: the busiest minute, the average rate, and response times.
 
 use std::collections::HashMap;
 use std::io::BufRead;
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
-use planner::words::{figure, millis, percent};
+use planner::format::{figure, millis, percent};
 
 use super::line::{self, Line};
-use crate::known::{Found, Known};
+use crate::sourced::{SourceFacts, Sourced};
 
-/// A longer line is no line of a log; the rest of it is looked at as another.
+/// Longest line, in bytes; the rest counts as another line.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Reads a log; `name` is for messages.
-pub(super) fn read(name: &str, log: &mut dyn BufRead) -> Result<Found, String> {
-    let mut seen = Seen::default();
+/// Reads a log; `name` is used in messages.
+pub(super) fn read(name: &str, log: &mut dyn BufRead) -> Result<SourceFacts, String> {
+    let mut stats = LogStats::default();
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
@@ -28,11 +28,11 @@ pub(super) fn read(name: &str, log: &mut dyn BufRead) -> Result<Found, String> {
             continue;
         }
         match line::read(&text) {
-            Some(line) => seen.take(&line),
-            None => seen.stranger(text.trim()),
+            Some(line) => stats.take(&line),
+            None => stats.add_unreadable(text.trim()),
         }
     }
-    seen.found(name)
+    stats.facts(name)
 }
 
 /// Running mean and variance (Welford 1962).
@@ -65,69 +65,69 @@ struct Minute {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    /// By minute and zone, as they are written.
+struct LogStats {
+    /// By minute and time zone, as written in the log.
     minutes: HashMap<String, Minute>,
     requests: u64,
     app: Moments,
-    /// Requests whose line says that the app was not asked.
+    /// Requests that did not reach the app.
     without_app: u64,
     total: Moments,
-    strangers: u64,
-    first_stranger: Option<String>,
+    unreadable: u64,
+    first_unreadable: Option<String>,
 }
 
-impl Seen {
+impl LogStats {
     fn take(&mut self, line: &Line<'_>) {
         self.requests += 1;
-        let asked_app = line.app_ms.is_none_or(|ms| ms > 0.0);
+        let reached_app = line.app_ms.is_none_or(|ms| ms > 0.0);
         match line.app_ms {
             Some(ms) if ms > 0.0 => self.app.take(ms),
             Some(_) => self.without_app += 1,
             None => {}
         }
-        if let Some(ms) = line.total_ms.filter(|_| asked_app) {
+        if let Some(ms) = line.total_ms.filter(|_| reached_app) {
             self.total.take(ms);
         }
         let key = format!("{} {}", line.minute, line.zone);
         let minute = self.minutes.entry(key).or_insert(Minute { first: line.second, ..Minute::default() });
         minute.requests += 1;
-        minute.to_app += u64::from(asked_app);
+        minute.to_app += u64::from(reached_app);
         minute.first = minute.first.min(line.second);
         minute.last = minute.last.max(line.second);
     }
 
-    fn stranger(&mut self, text: &str) {
-        self.strangers += 1;
+    fn add_unreadable(&mut self, text: &str) {
+        self.unreadable += 1;
         let start = || text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).take(80).collect();
-        self.first_stranger.get_or_insert_with(start);
+        self.first_unreadable.get_or_insert_with(start);
     }
 
-    fn found(self, name: &str) -> Result<Found, String> {
+    fn facts(self, name: &str) -> Result<SourceFacts, String> {
         if self.requests == 0 {
-            return Err(match &self.first_stranger {
-                None => format!("{name} is empty; expected a JSON of bench or tune, or an access log"),
+            return Err(match &self.first_unreadable {
+                None => format!("{name} is empty; expected the JSON of bench or tune, or an access log"),
                 Some(text) => format!(
-                    "{name} is neither a JSON of bench or tune nor an access log in a format that is known (common, combined, Firebrick's JSON); it begins with: {text}"
+                    "{name} is neither the JSON of bench or tune nor an access log in a known format (common, combined, Firebrick's JSON); it begins with: {text}"
                 ),
             });
         }
         let source = format!("the access log {name}");
-        let mut found = Found { source: source.clone(), ..Found::default() };
+        let mut found = SourceFacts { source: source.clone(), ..SourceFacts::default() };
         self.rates(&source, &mut found);
         self.times(&source, &mut found);
-        if self.strangers > 0 {
-            let example = self.first_stranger.as_deref().unwrap_or_default();
+        if self.unreadable > 0 {
+            let example = self.first_unreadable.as_deref().unwrap_or_default();
             found.notes.push(format!(
-                "{} of {} lines of the log could not be read and are left out, such as: {example}",
-                figure(self.strangers as f64),
-                figure((self.strangers + self.requests) as f64)
+                "{} of {} lines of the log could not be parsed and are ignored, such as: {example}",
+                figure(self.unreadable as f64),
+                figure((self.unreadable + self.requests) as f64)
             ));
         }
         Ok(found)
     }
 
-    fn rates(&self, source: &str, found: &mut Found) {
+    fn rates(&self, source: &str, found: &mut SourceFacts) {
         let mut dated: Vec<(i64, &Minute, &str)> = self
             .minutes
             .iter()
@@ -136,13 +136,13 @@ impl Seen {
         dated.sort_by_key(|(at, ..)| *at);
         let (Some((from, first, _)), Some((to, last, _))) = (dated.first(), dated.last()) else { return };
         let span = (to - from + i64::from(last.last) - i64::from(first.first) + 1).max(1) as f64;
-        // What never came to the app needs no worker.
+        // Requests that did not reach the app need no worker.
         let to_app: u64 = dated.iter().map(|(_, minute, _)| minute.to_app).sum();
         if span < 60.0 {
             let from = format!("{source}: {} requests in {}", figure(to_app as f64), millis(span * 1_000.0));
-            found.rate = (to_app > 0).then(|| Known::new(to_app as f64 / span, from));
+            found.rate = (to_app > 0).then(|| Sourced::new(to_app as f64 / span, from));
             found.notes.push(
-                "The log covers less than a minute: its rate may be far from that of your busiest minute."
+                "The log covers less than a minute: its rate may differ much from your busiest minute's."
                     .to_owned(),
             );
             return;
@@ -153,40 +153,40 @@ impl Seen {
         if busiest.to_app == 0 {
             return;
         }
-        found.rate = Some(Known::new(
+        found.rate = Some(Sourced::new(
             busiest.to_app as f64 / 60.0,
             format!("{source}: the busiest minute, {when}, with {} requests", figure(busiest.to_app as f64)),
         ));
-        found.average_rate = Some(Known::new(
+        found.average_rate = Some(Sourced::new(
             to_app as f64 / span,
             format!("{source}: {} requests in {}", figure(to_app as f64), millis(span * 1_000.0)),
         ));
     }
 
-    fn times(&self, source: &str, found: &mut Found) {
+    fn times(&self, source: &str, found: &mut SourceFacts) {
         let (moments, what) =
             if self.app.count > 0 { (&self.app, "in the app") } else { (&self.total, "in all") };
         if moments.count == 0 || moments.mean <= 0.0 {
-            found.notes.push("The log does not tell how long requests took (with Firebrick every format does; with nginx add $request_time to log_format).".to_owned());
+            found.notes.push("The log does not contain response times (all of Firebrick's formats do; with nginx add $request_time to log_format).".to_owned());
             return;
         }
         let from = format!("{source}: mean of {} requests, {what}", figure(moments.count as f64));
-        found.response_ms = Some(Known::new(moments.mean, from));
-        found.cv = Some(Known::new(moments.cv(), format!("{source}: standard deviation over mean")));
+        found.response_ms = Some(Sourced::new(moments.mean, from));
+        found.cv = Some(Sourced::new(moments.cv(), format!("{source}: standard deviation over mean")));
         if self.app.count == 0 {
-            found.notes.push("The log tells how long requests took in all, waiting and slow clients included: the time in the app alone is shorter (Firebrick's combined and JSON logs tell it).".to_owned());
+            found.notes.push("The log contains total response times, including waiting and slow clients: the time in the app is shorter (Firebrick's combined and JSON logs contain it).".to_owned());
         }
         if self.without_app > 0 {
             let share = self.without_app as f64 / self.requests as f64;
             found.notes.push(format!(
-                "{} of the requests did not reach the app (files, refusals) and are left out.",
+                "{} of the requests did not reach the app (files, rejected requests) and are ignored.",
                 percent(share)
             ));
         }
     }
 }
 
-/// Seconds since 1970 at the beginning of a minute, written as in the log, with its zone.
+/// Seconds since 1970 at the start of a minute, as written in the log, with time zone.
 fn seconds(key: &str) -> Option<i64> {
     let (minute, zone) = key.split_once(' ')?;
     if minute.contains('T') {
@@ -201,7 +201,7 @@ fn seconds(key: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn log(lines: impl Iterator<Item = String>) -> Found {
+    fn log(lines: impl Iterator<Item = String>) -> SourceFacts {
         let text: String = lines.map(|line| line + "\n").collect();
         read("x.log", &mut text.as_bytes()).unwrap()
     }
@@ -212,7 +212,7 @@ mod tests {
         )
     }
 
-    fn near(found: Option<Known<f64>>, wanted: f64) {
+    fn near(found: Option<Sourced<f64>>, wanted: f64) {
         let found = found.expect("it is known").value;
         assert!((found / wanted - 1.0).abs() < 0.01, "{found} is not {wanted}");
     }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn files_do_not_count_and_strangers_are_named() {
+    fn files_are_ignored_and_unreadable_lines_are_shown() {
         let mut lines: Vec<String> = (0..120)
             .map(|i| {
                 line(
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_silent_logs_are_known_for_it() {
+    fn short_logs_and_logs_without_times_are_remarked() {
         let found = log((0..30).map(|second| line(0, second, "")));
         near(found.rate, 1.0);
         assert!(found.response_ms.is_none() && found.notes.len() == 2, "{:?}", found.notes);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_one_time() {
+    fn time_zones_are_respected() {
         assert_eq!(seconds("20/Nov/2026:16:09 +0100"), seconds("2026-11-20T15:09 Z"));
         assert_eq!(seconds("20/Nov/2026:16:09 +0100"), Some(1_795_187_340));
         assert_eq!(seconds("99/Foo/2026:16:09 +0100"), None);

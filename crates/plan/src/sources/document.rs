@@ -1,28 +1,28 @@
-//! The JSON of `firebrick bench` and `firebrick tune` as facts.
+//! Facts from the JSON of `firebrick bench` and `firebrick tune`.
 //!
-//! Only what is needed is read, so that a document of a later version is read as long as those fields are there.
+//! Only the needed fields are read, so that documents of later versions work as long as they have those fields.
 
 use planner::Shape;
 use serde::Deserialize;
 use stats::ServerSnapshot;
 
 use super::server;
-use crate::known::{Found, Known};
+use crate::sourced::{SourceFacts, Sourced};
 
-/// Reads a document; `name` is for messages.
-pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Found, String> {
+/// Reads a document; `name` is used in messages.
+pub(super) fn read(name: &str, bytes: &[u8]) -> Result<SourceFacts, String> {
     let value: serde_json::Value =
         serde_json::from_slice(bytes).map_err(|why| format!("{name} is not JSON: {why}"))?;
-    let wrong = |why: serde_json::Error| format!("{name} lacks what is needed of it: {why}");
+    let wrong = |why: serde_json::Error| format!("{name} lacks a required field: {why}");
     let kind = value.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     match kind.as_str() {
         "firebrick bench" => Ok(bench(name, serde_json::from_value(value).map_err(wrong)?)),
         "firebrick tune" => tune(name, serde_json::from_value(value).map_err(wrong)?),
         "firebrick plan" => Err(format!(
-            "{name} is a plan's answer; expected what it was made from: a JSON of bench or tune, or an access log"
+            "{name} is the output of plan; expected its input: the JSON of bench or tune, or an access log"
         )),
         other => Err(format!(
-            "{name} is a JSON of `{other}`; expected one of `firebrick bench --json` or `firebrick tune --json`"
+            "{name} is the JSON of `{other}`; expected that of `firebrick bench --json` or `firebrick tune --json`"
         )),
     }
 }
@@ -59,7 +59,7 @@ struct Stages {
     bands: Vec<Band>,
 }
 
-/// Sums in microseconds; see the load generator's.
+/// Sums in microseconds; see [`load::outcome::Band`] in the crate `load`.
 #[derive(Deserialize)]
 struct Band {
     count: u64,
@@ -74,10 +74,10 @@ struct Server {
     after: Option<ServerSnapshot>,
 }
 
-fn bench(name: &str, bench: Bench) -> Found {
+fn bench(name: &str, bench: Bench) -> SourceFacts {
     let source = format!("the bench {name}");
-    let mut found = Found { source: source.clone(), ..Found::default() };
-    // The server's own account is the best, the stages of the answers the next; what the client saw includes waiting.
+    let mut found = SourceFacts { source: source.clone(), ..SourceFacts::default() };
+    // The server's own statistics are best, the stages in the responses next; what the client saw includes waiting.
     if let Some((before, after)) = bench.server.and_then(|server| server.before.zip(server.after)) {
         server::shape(&after, &source, &mut found);
         server::times_between(&before, &after, &source, &mut found);
@@ -87,55 +87,53 @@ fn bench(name: &str, bench: Bench) -> Found {
     }
     let seen = bench.summary.service_ms.unwrap_or(bench.summary.latency_ms);
     if found.response_ms.is_none() && seen.mean > 0.0 {
-        found.response_ms = Some(Known::new(seen.mean, format!("{source}: mean as the client saw it")));
-        found.notes.push("The bench tells response times as the client saw them, waiting under its load included: the time in the app alone is shorter (a Firebrick tells it).".to_owned());
+        found.response_ms = Some(Sourced::new(seen.mean, format!("{source}: mean as seen by the client")));
+        found.notes.push("The bench contains response times as seen by the client, including waiting under its load: the time in the app is shorter (a Firebrick server reports it).".to_owned());
     }
     if found.cv.is_none() {
         found.cv = seen
             .cv
             .filter(|cv| cv.is_finite() && *cv >= 0.0)
-            .map(|cv| Known::new(cv, format!("{source}: variation as the client saw it")));
+            .map(|cv| Sourced::new(cv, format!("{source}: variation as seen by the client")));
     }
     if bench.summary.rate_per_s > 0.0 {
-        found.rate = Some(Known::new(
+        found.rate = Some(Sourced::new(
             bench.summary.rate_per_s,
-            format!(
-                "{source}: the load that it made, as if it were your busiest minute's; --rate says what yours is"
-            ),
+            format!("{source}: its load, as if it were your busiest minute's; set yours with --rate"),
         ));
     }
     found
 }
 
-fn staged(stages: &Stages, source: &str, found: &mut Found) {
+fn staged(stages: &Stages, source: &str, found: &mut SourceFacts) {
     let sum = |of: fn(&Band) -> u64| stages.bands.iter().map(of).sum::<u64>() as f64;
     let (count, app) = (sum(|band| band.count), sum(|band| band.app));
     if count <= 0.0 || app <= 0.0 {
         return;
     }
-    found.response_ms = Some(Known::new(
+    found.response_ms = Some(Sourced::new(
         app / count / 1_000.0,
-        format!("{source}: mean time in the app, as the server told it"),
+        format!("{source}: mean time in the app, as reported by the server"),
     ));
-    let (cpu, told) = (sum(|band| band.cpu.0), sum(|band| band.cpu.1));
-    if told > 0.0 && cpu > 0.0 {
-        found.cpu_ms = Some(Known::new(
-            cpu / told / 1_000.0,
-            format!("{source}: mean CPU time in the app, as the server told it"),
+    let (cpu, cpu_count) = (sum(|band| band.cpu.0), sum(|band| band.cpu.1));
+    if cpu_count > 0.0 && cpu > 0.0 {
+        found.cpu_ms = Some(Sourced::new(
+            cpu / cpu_count / 1_000.0,
+            format!("{source}: mean CPU time in the app, as reported by the server"),
         ));
     }
 }
 
 #[derive(Deserialize)]
 struct Tune {
-    nature: Nature,
+    nature: Profile,
     recommendation: Recommendation,
     #[serde(default)]
     budget: Budget,
 }
 
 #[derive(Deserialize)]
-struct Nature {
+struct Profile {
     model: Option<planner::Model>,
 }
 
@@ -155,33 +153,35 @@ struct Budget {
     cpus: Option<f64>,
 }
 
-fn tune(name: &str, tune: Tune) -> Result<Found, String> {
+fn tune(name: &str, tune: Tune) -> Result<SourceFacts, String> {
     let source = format!("the tuning {name}");
-    let model = tune.nature.model.ok_or_else(|| format!("{source} measured too little to say how long a request takes; tune again, or give --response-time"))?;
-    let known = |value: f64, what: &str| Some(Known::new(value, format!("{source}: {what}")));
+    let model = tune.nature.model.ok_or_else(|| {
+        format!("{source} has too few measurements for a response time; tune again, or give --response-time")
+    })?;
+    let known = |value: f64, what: &str| Some(Sourced::new(value, format!("{source}: {what}")));
     let running = model.lock_ms.max(model.cpu_ms);
-    let mut found = Found {
+    let mut found = SourceFacts {
         source: source.clone(),
-        rate: tune.budget.rate_per_s.and_then(|rate| known(rate, "the rate that it was given")),
-        response_ms: known(model.alone_ms(), "a request that is alone"),
+        rate: tune.budget.rate_per_s.and_then(|rate| known(rate, "the rate given to it")),
+        response_ms: known(model.alone_ms(), "a request on its own"),
         cv: known(model.cv, "variation in the app"),
         cpu_ms: (model.lock_known && running > 0.0)
-            .then(|| known(running, "time that a request computes or holds the lock"))
+            .then(|| known(running, "time that a request computes or holds the GVL"))
             .flatten(),
         cores: known(
             tune.budget.cpus.map_or(model.cores, |cpus| cpus.min(model.cores)),
-            "the cores that it had",
+            "the cores available to it",
         ),
-        ..Found::default()
+        ..SourceFacts::default()
     };
     match tune.recommendation.best {
         Some(best) => {
-            found.workers = Some(Known::new(best.shape.processes, format!("{source}: recommended")));
-            found.threads = Some(Known::new(best.shape.threads, format!("{source}: recommended")));
+            found.workers = Some(Sourced::new(best.shape.processes, format!("{source}: recommended")));
+            found.threads = Some(Sourced::new(best.shape.threads, format!("{source}: recommended")));
         }
         None => found
             .notes
-            .push("The tuning recommends no shape; one worker with one thread is assumed.".to_owned()),
+            .push("The tuning recommends no shape; assuming one worker with one thread.".to_owned()),
     }
     Ok(found)
 }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_of_a_stranger() {
+    fn a_bench_of_another_server() {
         let text = br#"{"kind": "firebrick bench", "summary": {"rate_per_s": 50.0, "latency_ms": {"mean": 30.0, "cv": 0.8}}, "outcome": {"stages": null}}"#;
         let found = read("b.json", text).unwrap();
         assert_eq!(found.response_ms.unwrap().value, 30.0);
@@ -226,7 +226,7 @@ mod tests {
         let budget = planner::Budget { rate_per_s: Some(40.0), ..planner::Budget::default() };
         let text = serde_json::json!({
             "kind": "firebrick tune", "version": 1, "cells": cells, "budget": budget,
-            "nature": planner::nature(&cells), "recommendation": planner::recommend(&cells, &[], &budget),
+            "nature": planner::profile(&cells), "recommendation": planner::recommend(&cells, &[], &budget),
         });
         let found = read("t.json", text.to_string().as_bytes()).unwrap();
         assert_eq!((found.workers.unwrap().value, found.threads.unwrap().value), (1, 10));

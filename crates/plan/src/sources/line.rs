@@ -1,4 +1,4 @@
-//! A line of an access log: when it was written, and how long the request took.
+//! Parser of access log lines: when a line was written, and how long the request took.
 //!
 //! Formats: Apache's common and combined with times at the end (Firebrick's, Rack's and Puma's: seconds; nginx's with
 //! `$request_time`, `$upstream_response_time`; Apache's `%D`: whole microseconds), and Firebrick's JSON lines.
@@ -7,22 +7,22 @@ use std::ops::Range;
 
 use serde::Deserialize;
 
-/// What a line tells.
+/// The contents of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Line<'a> {
     /// The minute in which it was written, such as `20/Nov/2026:16:09` or `2026-11-20T16:09`.
     pub minute: &'a str,
     /// Seconds of that minute.
     pub second: u32,
-    /// What follows the time of day: its zone.
+    /// The time zone.
     pub zone: &'a str,
-    /// Time in the app in milliseconds: `Some(0)` when the app was not asked.
+    /// Time in the app in milliseconds: `Some(0)` if the request did not reach the app.
     pub app_ms: Option<f64>,
-    /// Time in all, milliseconds.
+    /// Total time in milliseconds.
     pub total_ms: Option<f64>,
 }
 
-/// Reads a line; `None` when it is in no format that is known.
+/// Parses a line; `None` if its format is unknown.
 pub(super) fn read(text: &str) -> Option<Line<'_>> {
     let text = text.trim();
     if text.starts_with('{') { json(text) } else { apache(text) }
@@ -53,8 +53,8 @@ fn apache(text: &str) -> Option<Line<'_>> {
     let second = seconds.strip_prefix(':')?.parse().ok()?;
     let zone = time.get(20..)?.trim_start();
     let times = trailing(text.get(open..)?);
-    let at = |place: usize| times.get(place).copied();
-    // In all, in the queue, in the app: Firebrick's combined. In all, upstream: nginx.
+    let at = |index: usize| times.get(index).copied();
+    // Firebrick's combined: total, queue, app. nginx: total, upstream.
     let (total_ms, app_ms) = match times.len() {
         0 => (None, None),
         1 => (at(0), None),
@@ -64,15 +64,15 @@ fn apache(text: &str) -> Option<Line<'_>> {
     Some(Line { minute, second, zone, app_ms: sane(app_ms), total_ms: sane(total_ms) })
 }
 
-/// The times at the end of a line, in milliseconds: what follows the last quoted field, or status and length.
+/// The times at the end of a line, in milliseconds: after the last quoted field, or after status and length.
 fn trailing(text: &str) -> Vec<f64> {
     let Some(quote) = text.rfind('"') else { return Vec::new() };
     let words: Vec<&str> = text[quote + 1..].split_whitespace().collect();
-    // Behind the request line come status and length first, which are no times.
+    // After the request line come status and length, which are not times.
     let is_status =
         |word: &str| word.len() == 3 && word.bytes().all(|b| b.is_ascii_digit()) || word == "HIJACKED";
     let skipped = if words.first().is_some_and(|word| is_status(word)) { 2 } else { 0 };
-    // nginx names them: rt=0.012 urt="0.011".
+    // nginx may name them: rt=0.012 urt="0.011".
     words
         .iter()
         .skip(skipped)
@@ -80,7 +80,7 @@ fn trailing(text: &str) -> Vec<f64> {
         .collect()
 }
 
-/// Seconds with a point, or whole microseconds; in milliseconds.
+/// Parses seconds with a decimal point, or whole microseconds; returns milliseconds.
 fn duration(word: &str) -> Option<f64> {
     let digits = |range: Range<usize>| {
         word.get(range).is_some_and(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
@@ -93,7 +93,7 @@ fn duration(word: &str) -> Option<f64> {
     word.parse::<f64>().ok().map(|number| number * factor)
 }
 
-/// Clocks that were set back and fields that were not filled make nonsense.
+/// Rejects invalid times, from clocks that were set back or fields without a value.
 fn sane(ms: Option<f64>) -> Option<f64> {
     ms.filter(|ms| ms.is_finite() && *ms >= 0.0)
 }
@@ -111,7 +111,7 @@ mod tests {
     const START: &str = r#"127.0.0.1 - - [20/Nov/2026:16:09:01 +0000] "GET /a HTTP/1.1" 200 12"#;
 
     #[test]
-    fn formats_that_are_about() {
+    fn common_formats() {
         let line = read(&format!("{START} 0.0120"))
             .map(|line| (line.minute.to_owned(), line.second, line.zone.to_owned()));
         assert_eq!(line, Some(("20/Nov/2026:16:09".to_owned(), 1, "+0000".to_owned())));
@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn strangers_text_is_harmless(text in "\\PC{0,80}", tail in "[0-9. \"=-]{0,40}") {
+        fn any_text_is_accepted_or_rejected(text in "\\PC{0,80}", tail in "[0-9. \"=-]{0,40}") {
             let _ = read(&text);
             let _ = read(&format!("{START}{tail}"));
             let _ = read(&format!("[{text}"));

@@ -1,4 +1,4 @@
-//! Where facts come from: a JSON of bench or tune, an access log, a running server. What it is shows by itself.
+//! Sources of facts: the JSON of bench or tune, an access log, a running server. The kind is detected.
 
 mod access_log;
 mod document;
@@ -10,45 +10,45 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use crate::known::Found;
+use crate::sourced::SourceFacts;
 
-/// A JSON document is at most so large.
+/// Largest JSON document, in bytes.
 const LARGEST_DOCUMENT: u64 = 1 << 30;
 
-/// What `from` tells; a server is watched for `look_ms` when that is wanted.
-pub(crate) fn read(from: &str, look_ms: Option<f64>, token: Option<String>) -> Result<Found, String> {
+/// Reads the facts from a source; a server is observed for `look_ms` if given.
+pub(crate) fn read(from: &str, look_ms: Option<f64>, token: Option<String>) -> Result<SourceFacts, String> {
     if from == "-" {
         return file("standard input", &mut io::stdin().lock());
     }
     if from.contains("://") || from.starts_with("unix:") {
-        return server::ask(from, look_ms, token);
+        return server::query(from, look_ms, token);
     }
     let path = Path::new(from);
     let kind = path.metadata().map_err(|why| match why.kind() {
-        io::ErrorKind::NotFound => format!("there is no {from}; expected a JSON of bench or tune, an access log, the folder of a running server, or its control socket"),
+        io::ErrorKind::NotFound => format!("there is no {from}; expected the JSON of bench or tune, an access log, the folder of a running server, or its control socket"),
         _ => format!("{from}: {why}"),
     })?;
     if kind.is_dir() {
-        return server::ask_of_folder(path, look_ms, token);
+        return server::query_folder(path, look_ms, token);
     }
     if kind.file_type().is_socket() {
-        return server::ask(from, look_ms, token);
+        return server::query(from, look_ms, token);
     }
     if look_ms.is_some() {
-        return Err(format!("--look is for running servers, and {from} is a file"));
+        return Err(format!("--look requires a running server; {from} is a file"));
     }
     let open = File::open(path).map_err(|why| format!("{from}: {why}"))?;
     file(from, &mut BufReader::with_capacity(1 << 16, open))
 }
 
-/// A document or a log, whatever it begins with.
-fn file(name: &str, input: &mut dyn BufRead) -> Result<Found, String> {
+/// Reads a document or a log, depending on the beginning.
+fn file(name: &str, input: &mut dyn BufRead) -> Result<SourceFacts, String> {
     let mut first = Vec::new();
     let wrong = |why: io::Error| format!("{name}: {why}");
     input.take(LARGEST_DOCUMENT).read_until(b'\n', &mut first).map_err(wrong)?;
     if first.starts_with(&[0x1f, 0x8b]) {
         return Err(format!(
-            "{name} is packed by gzip; expected text: zcat {name} | firebrick plan --from -"
+            "{name} is compressed with gzip; decompress it: zcat {name} | firebrick plan --from -"
         ));
     }
     if first.trim_ascii_start().starts_with(b"{") {
@@ -67,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_source_is_said() {
+    fn errors_of_invalid_sources() {
         let error = read("/nonexistent/file", None, None).unwrap_err();
         assert!(error.contains("there is no /nonexistent/file"), "{error}");
-        let told = |bytes: &[u8]| file("x", &mut &bytes[..]).unwrap_err();
-        assert!(told(b"").contains("empty"), "{}", told(b""));
-        assert!(told(&[0x1f, 0x8b, 8]).contains("zcat"));
-        assert!(told(b"{\"kind\": \"something\"}").contains("something"));
-        assert!(told(b"{\n\"kind\": \"firebrick bench\"").contains("JSON"));
-        assert!(told(b"hello\nworld\n").contains("hello"));
+        let error = |bytes: &[u8]| file("x", &mut &bytes[..]).unwrap_err();
+        assert!(error(b"").contains("empty"), "{}", error(b""));
+        assert!(error(&[0x1f, 0x8b, 8]).contains("zcat"));
+        assert!(error(b"{\"kind\": \"something\"}").contains("something"));
+        assert!(error(b"{\n\"kind\": \"firebrick bench\"").contains("JSON"));
+        assert!(error(b"hello\nworld\n").contains("hello"));
     }
 }

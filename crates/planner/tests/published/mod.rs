@@ -1,4 +1,4 @@
-//! The tables, as they were published: shape, requests per second, memory in MiB.
+//! The published tables: shape, requests per second, memory in MiB.
 
 use planner::{Cell, Shape};
 
@@ -7,7 +7,7 @@ pub struct Table {
     rows: &'static [(u32, u32, f64, f64)],
 }
 
-/// An app that sleeps 40 to 200 ms, one that sorts 100,000 numbers, one that does one or the other.
+/// An app that sleeps 40 to 200 ms, one that sorts 100,000 numbers, and one that does either.
 pub const TABLES: [Table; 3] = [
     Table {
         name: "I/O",

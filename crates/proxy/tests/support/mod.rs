@@ -2,8 +2,9 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
-use handler::{Exchange, Handler, Peer, PeerAddr, Response};
-use http::{Context, Limits, Timers, h1};
+use handler::{Ending, Exchange, Handler, Peer, PeerAddr, Response};
+use http::{Context, Limits, one};
+use net::Timers;
 use proxy::{Config, Origin, Proxy, Upstreams, check_health};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,12 +16,18 @@ use std::time::Duration;
 pub type Log = Arc<Mutex<Vec<String>>>;
 
 /// Passes everything on.
-struct Forward(Proxy);
+struct Forward(Proxy, Log);
 
 impl Handler for Forward {
     async fn handle(&self, exchange: Exchange) -> Response {
         let target = exchange.request.target().to_vec();
         self.0.forward(exchange, target).await
+    }
+
+    fn finished(&self, ending: &Ending<'_>) {
+        if let Some(failure) = ending.failure {
+            self.1.lock().unwrap().push(format!("{} {}", failure.status, failure.reason));
+        }
     }
 }
 
@@ -67,8 +74,15 @@ impl Front {
         Client { stream, held: Vec::new(), ended: false }
     }
 
+    /// Whether a line with `part` is logged; waits for it, because a line may be written after the response.
     pub fn has_noted(&self, part: &str) -> bool {
-        self.log.lock().unwrap().iter().any(|line| line.contains(part))
+        for _ in 0..500 {
+            if self.log.lock().unwrap().iter().any(|line| line.contains(part)) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
     }
 
     pub fn eventually(&self, what: &str, check: impl Fn(&Front) -> bool) {
@@ -83,12 +97,9 @@ impl Front {
 }
 
 async fn run(upstreams: Arc<Upstreams>, log: Log, tell: mpsc::Sender<SocketAddr>) {
-    let failed = move |failure: &handler::Failure, _: &handler::Request| {
-        log.lock().unwrap().push(format!("{} {}", failure.status(), failure.reason));
-    };
     tokio::task::spawn_local(check_health(upstreams.clone()));
     let timers = Timers::new();
-    let handler = Forward(Proxy::new(upstreams, Box::new(failed)));
+    let handler = Forward(Proxy::new(upstreams), log);
     let context = Context::new(handler, Limits::default(), timers.clone());
     tokio::task::spawn_local(async move { timers.run().await });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -97,7 +108,7 @@ async fn run(upstreams: Arc<Upstreams>, log: Log, tell: mpsc::Sender<SocketAddr>
         let local = PeerAddr::Inet(stream.local_addr().unwrap());
         let remote_text = remote.ip().to_string();
         let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false };
-        tokio::task::spawn_local(h1::serve(stream, Rc::new(peer), context.clone()));
+        tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
     }
 }
 

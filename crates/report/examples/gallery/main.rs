@@ -1,6 +1,6 @@
-//! A page with every kind of plot and block, with figures such as real runs give:
-//! `cargo run -p report --example gallery > gallery.html`. With `--json` the data, as `plot --page` reads it; with
-//! `--odd` plots of empty, constant, huge and broken data.
+//! A page with every kind of plot and block, with realistic data: `cargo run -p report --example gallery >
+//! gallery.html`. With `--json`: the data, as `plot --page` reads it; with `--odd`: plots of empty, constant, huge and
+//! broken data.
 
 mod sample;
 
@@ -34,7 +34,7 @@ fn gallery() -> Page {
             },
             Section {
                 title: "Where the time went".into(),
-                text: "The server's own account, request by request.".into(),
+                text: "Reported by the server, request by request.".into(),
                 blocks: vec![
                     Block::Plot(sample::stages(false)),
                     Block::Plot(sample::stages(true)),
@@ -56,12 +56,12 @@ fn gallery() -> Page {
                 ],
             },
             Section {
-                title: "Beside other servers".into(),
+                title: "Comparison with other servers".into(),
                 text: "Medians of five runs; the lines show the smallest and the largest.".into(),
                 blocks: vec![Block::Plot(sample::peers())],
             },
             Section {
-                title: "What was asked".into(),
+                title: "Configuration".into(),
                 text: String::new(),
                 blocks: vec![
                     Block::KeyValues(vec![
@@ -86,11 +86,11 @@ fn lead() -> Vec<KeyFigure> {
         verdict,
     };
     vec![
-        figure("Requests", "30,000", "all answered", Verdict::Good),
-        figure("Throughput", "498/s", "asked for: 500/s", Verdict::Neutral),
-        figure("Half within", "12 ms", "p50", Verdict::Neutral),
-        figure("99 % within", "412 ms", "limit: 200 ms", Verdict::Bad),
-        figure("Load generator", "3 % busy", "it was not the limit", Verdict::Neutral),
+        figure("Requests", "30,000", "all successful", Verdict::Good),
+        figure("Throughput", "498/s", "target: 500/s", Verdict::Neutral),
+        figure("Median", "12 ms", "p50", Verdict::Neutral),
+        figure("99th percentile", "412 ms", "limit: 200 ms", Verdict::Bad),
+        figure("Load generator", "3 % busy", "not the bottleneck", Verdict::Neutral),
     ]
 }
 

@@ -1,11 +1,11 @@
-//! The data of the gallery: invented, but shaped like what real runs give.
+//! Data of the gallery: synthetic, but shaped like that of real runs.
 
 use report::{
     Axis, Band, Bar, Bars, Better, Block, Cell, Curve, Frontier, Group, Heat, Histogram, Limit, Line, Lines,
     Mark, Percentiles, Plot, Span, Spot, Stack, Stages, Unit, buckets_of, percentile_steps,
 };
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers that are the same each time.
 fn noise(seed: u32) -> f64 {
     let mut x = seed.wrapping_mul(2_654_435_761).wrapping_add(12_345);
     x ^= x >> 15;
@@ -47,8 +47,8 @@ pub fn course() -> Plot {
     };
     Plot::Lines(Lines {
         title: "Response time, second by second".into(),
-        note: "The longest waits come every ten seconds, when the app stood still.".into(),
-        x: Axis::new("since the beginning", Unit::Seconds),
+        note: "The longest waits are every ten seconds, when the app stalled.".into(),
+        x: Axis::new("time", Unit::Seconds),
         y: time("response time"),
         lines: vec![
             line("p50", 12.0, 480.0, 1),
@@ -69,9 +69,8 @@ pub fn histogram() -> Plot {
     let times = times();
     let mark = |percentile: f64, label: &str| Mark { at: at(&times, percentile), label: label.into() };
     Plot::Histogram(Histogram {
-        title: "How often each response time came".into(),
-        note: "Each step to the right is a multiple of time. The small hill at the right is the stalls."
-            .into(),
+        title: "Distribution of response times".into(),
+        note: "Logarithmic scale. The small peak at the right are the stalls.".into(),
         x: time("response time").log(),
         counted: "requests".into(),
         buckets: buckets_of(times.iter().map(|time| (*time, 1)), true, 60),
@@ -86,12 +85,12 @@ pub fn percentiles() -> Plot {
         percentile_steps(times.len() as u64).into_iter().map(from).collect()
     };
     Plot::Percentiles(Percentiles {
-        title: "Which share was answered within which time".into(),
-        note: "To the right the axis looks ever closer at the slowest requests.".into(),
+        title: "Percentiles of the response time".into(),
+        note: "The axis is stretched towards the slowest requests.".into(),
         y: time("response time"),
         curves: vec![
             Curve { name: "as users see it".into(), points: points(1.0) },
-            Curve { name: "from sending on".into(), points: points(0.35) },
+            Curve { name: "from send time".into(), points: points(0.35) },
         ],
         limits: vec![Limit { value: 200.0, label: "objective 200 ms".into() }],
     })
@@ -100,7 +99,7 @@ pub fn percentiles() -> Plot {
 pub fn stages(shares: bool) -> Plot {
     let stack = |label: &str, values: [f64; 5]| Stack { label: label.into(), values: values.to_vec() };
     Plot::Stages(Stages {
-        title: if shares { "The same, as shares" } else { "What the response time consists of" }.into(),
+        title: if shares { "The same in percent" } else { "Parts of the response time" }.into(),
         note: "Of requests around each percentile.".into(),
         x: time("response time"),
         parts: [
@@ -125,7 +124,7 @@ pub fn stages(shares: bool) -> Plot {
 const PROCESSES: [u32; 4] = [1, 2, 4, 10];
 const THREADS: [u32; 5] = [1, 2, 5, 10, 30];
 
-/// Throughput of a shape: an app that waits most of the time.
+/// Throughput of a shape of an app that waits most of the time.
 fn throughput(processes: u32, threads: u32) -> f64 {
     let (p, t) = (f64::from(processes), f64::from(threads));
     let each = t * 9.1 / (1.0 + 0.04 * (t - 1.0) + 0.002 * t * (t - 1.0));
@@ -143,7 +142,7 @@ pub fn heat() -> Plot {
     };
     Plot::Heat(Heat {
         title: "Throughput of each shape".into(),
-        note: "The stronger the colour, the more. The frame is the one recommended.".into(),
+        note: "Stronger colours are higher values. The frame marks the recommendation.".into(),
         measure: "transactions".into(),
         unit: Unit::PerSecond,
         better: Better::More,
@@ -164,8 +163,8 @@ pub fn frontier() -> Plot {
         ..Spot::default()
     };
     Plot::Frontier(Frontier {
-        title: "What throughput costs in memory".into(),
-        note: "Shapes on the line are beaten by no other: more for the same memory there is none.".into(),
+        title: "Throughput and memory".into(),
+        note: "No other shape is better in both than those on the line.".into(),
         x: Axis::new("memory (PSS)", Unit::Bytes),
         y: Axis::new("transactions", Unit::PerSecond),
         spots: PROCESSES.iter().flat_map(|p| THREADS.iter().map(move |t| spot(*p, *t))).collect(),
@@ -183,15 +182,15 @@ pub fn growth() -> Plot {
         (1..=30).map(|t| (f64::from(t), fit(f64::from(t)) * 0.93, fit(f64::from(t)) * 1.07)).collect();
     Plot::Lines(Lines {
         title: "Where more threads stop helping".into(),
-        note: "One process. Beyond 22 threads they cost more than they bring.".into(),
+        note: "One process. Throughput falls beyond 22 threads.".into(),
         x: Axis::new("threads", Unit::Count),
         y: Axis::new("transactions", Unit::PerSecond),
         lines: vec![
             Line { name: "fitted".into(), points: curve, ..Line::default() },
             Line { name: "measured".into(), points: measured, loose: true, ..Line::default() },
         ],
-        bands: vec![Band { name: "95 % sure".into(), points: spread, line: 0 }],
-        marks: vec![Mark { at: 22.0, label: "most: 22".into() }],
+        bands: vec![Band { name: "95 % confidence".into(), points: spread, line: 0 }],
+        marks: vec![Mark { at: 22.0, label: "maximum: 22".into() }],
         ..Lines::default()
     })
 }
@@ -203,7 +202,7 @@ pub fn servers() -> Plot {
         marked,
     };
     Plot::Bars(Bars {
-        title: "The same cell under other servers".into(),
+        title: "The same cell with other servers".into(),
         note: "4x10, 30 at a time.".into(),
         x: time("response time"),
         better: Better::Less,
@@ -225,7 +224,7 @@ pub fn peers() -> Plot {
     };
     Plot::Bars(Bars {
         title: "ab -n 10000 -c 200, six workers".into(),
-        note: "Requests in a second.".into(),
+        note: "Requests per second.".into(),
         x: Axis::new("requests", Unit::PerSecond),
         better: Better::More,
         groups: vec![
@@ -243,7 +242,7 @@ pub fn peers() -> Plot {
     })
 }
 
-/// Data that nobody wants to see.
+/// Degenerate data.
 pub fn odd() -> Vec<(&'static str, Vec<Block>)> {
     let lines = |title: &str, points: Vec<(f64, f64)>| {
         Block::Plot(Plot::Lines(Lines {
@@ -332,7 +331,7 @@ pub fn odd() -> Vec<(&'static str, Vec<Block>)> {
                     ..Bars::default()
                 })),
                 Block::Plot(Plot::Frontier(Frontier {
-                    title: "All in one place".into(),
+                    title: "Identical points".into(),
                     spots: (0..12)
                         .map(|n| Spot {
                             label: format!("{n}x{n}"),

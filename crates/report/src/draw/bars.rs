@@ -1,4 +1,4 @@
-//! Draws bars side by side, with spreads.
+//! Draws grouped bars with spreads.
 
 use super::hatch;
 use super::legend::{self, Entry, Sample};
@@ -32,7 +32,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Bars) {
         sheet.row(row, |sheet| {
             let class = if group.marked { "ink strong" } else { "ink" };
             let below = rows.label(sheet, begin, *slot, &group.label, class);
-            // Beside a label of two lines the bars stand in the middle.
+            // Next to a label of two lines, the bars are centred.
             let top = if rows.above() { below } else { begin + (slot - bars) / 2.0 };
             for (series, bar) in group.bars.iter().enumerate() {
                 let area = (top + height * series as f64, height - 2.0);
@@ -49,12 +49,12 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Bars) {
     rows::axis_label(sheet, rows.left, &label);
 }
 
-/// What stands behind a bar.
+/// The caption after a bar.
 fn caption(plot: &Bars, bar: &Bar) -> String {
     match (bar.value.is_finite(), bar.note.is_empty()) {
         (true, true) => plot.x.unit.show(bar.value),
         (true, false) => format!("{}, {}", plot.x.unit.show(bar.value), bar.note),
-        (false, true) => "no figure".to_owned(),
+        (false, true) => "no value".to_owned(),
         (false, false) => bar.note.clone(),
     }
 }
@@ -87,7 +87,7 @@ fn draw_bar(
     let mut end = base;
     if let Some(at) = ruler.at(bar.value) {
         let area = Area { x: base.min(at), y: top, width: (at - base).abs().max(1.0), height };
-        // Where one is marked, the others stand back.
+        // If a group is marked, the others are drawn fainter.
         let back = if plot.groups.iter().any(|group| group.marked) && !group.marked { " back" } else { "" };
         sheet.rect(area, "paper");
         sheet.rect(area, &format!("{}{back}", fill(series)));

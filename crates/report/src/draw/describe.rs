@@ -1,11 +1,11 @@
-//! What a plot shows, in a sentence or two, for those who do not see it.
+//! Describes a plot in a sentence or two, as its text alternative.
 
 use super::frontier::efficient;
 use super::stages::total;
 use crate::plot::{Bars, Better, Frontier, Heat, Histogram, Lines, Percentiles, Plot, Stages};
 use crate::unit::Unit;
 
-/// More than this many things are counted, not listed.
+/// Longest list; longer ones are abbreviated.
 const LISTED: usize = 8;
 
 pub(crate) fn describe(plot: &Plot) -> String {
@@ -102,12 +102,8 @@ fn bars(plot: &Bars) -> String {
 fn frontier(plot: &Frontier) -> String {
     let best = efficient(plot);
     let spots = best.iter().map(|index| &plot.spots[*index]);
-    let kind = format!(
-        "{} points of {} over {}; those that nothing beats",
-        plot.spots.len(),
-        plot.y.label,
-        plot.x.label
-    );
+    let kind =
+        format!("{} points of {} over {}; on the frontier", plot.spots.len(), plot.y.label, plot.x.label);
     let text = list(
         &kind,
         spots.map(|spot| {

@@ -1,5 +1,4 @@
-//! The ground of plots with two axes: ticks, labels, shaded stretches, limits and events. Nothing written there
-//! overlaps.
+//! The frame of plots with two axes: ticks, labels, shaded spans, limits and events. Labels never overlap.
 
 use super::nines::Nines;
 use super::ruler::{Ruler, Tick};
@@ -7,7 +6,7 @@ use super::sheet::{Anchor, Area, Sheet};
 use super::text;
 use crate::plot::{Limit, Mark, Span};
 
-/// The axis across.
+/// The horizontal axis.
 #[derive(Debug, Clone)]
 pub(crate) enum Across {
     Values(Ruler),
@@ -44,13 +43,13 @@ impl Across {
     }
 }
 
-/// What a plot with two axes begins with.
+/// The parts of a plot with two axes.
 pub(crate) struct Ground<'a> {
     pub x: Across,
     pub x_label: String,
     pub y: Ruler,
     pub y_label: String,
-    /// Room at the right, for names of lines.
+    /// Room at the right, for the names of lines.
     pub margin: f64,
     pub spans: &'a [Span],
     pub limits: &'a [Limit],
@@ -66,17 +65,17 @@ pub(crate) struct Frame<'a> {
     pub top: f64,
     pub bottom: f64,
     limits: &'a [Limit],
-    /// Of marks that found room for one.
+    /// Labels of marks that found room.
     labels: Vec<Label>,
-    /// Places that lines of data go through.
+    /// Areas that lines of data pass through.
     ink: Vec<(f64, f64)>,
 }
 
-/// Labels of marks take at most so many rows above the plot.
+/// Most rows of mark labels above the plot.
 const MARK_ROWS: usize = 3;
 
 impl<'a> Frame<'a> {
-    /// Draws the ground under the present height, which grows past the labels of the x axis.
+    /// Draws the frame below the current height, which grows to include the labels of the x axis.
     pub fn draw(sheet: &mut Sheet, ground: Ground<'a>) -> Frame<'a> {
         let plot_height = if sheet.wide() { 270.0 } else { 210.0 };
         if !ground.y_label.is_empty() {
@@ -148,7 +147,7 @@ impl<'a> Frame<'a> {
         if !label.is_empty() {
             let label = text::fit(label, sheet.width, sheet.font);
             let y = base + sheet.leading();
-            // Centred under the axis, unless that would run off the sheet.
+            // Centred under the axis, unless that would exceed the sheet.
             let half = sheet.text_width(&label) / 2.0;
             let middle = ((self.left + self.right) / 2.0).max(half).min(sheet.width - half);
             sheet.text(middle, y, Anchor::Middle, "mute", &label);
@@ -156,8 +155,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Ticks whose labels do not run into each other, with where each label begins. The last one is kept, because it
-    /// tells how far the axis goes; the round ones come before those between.
+    /// Ticks whose labels do not overlap, with the start of each label. The last tick is always kept, because it shows
+    /// the end of the axis; round values are preferred.
     fn labelled_ticks(&self, sheet: &Sheet) -> Vec<(Tick, f64)> {
         let mut kept: Vec<(Tick, f64)> = Vec::new();
         let (first, others): (Vec<Tick>, Vec<Tick>) =
@@ -175,7 +174,7 @@ impl<'a> Frame<'a> {
         kept
     }
 
-    /// Each line of a mark reaches up to its label.
+    /// The line of each mark reaches up to its label.
     fn mark_lines(&self, sheet: &mut Sheet, marks: &[Mark]) {
         for mark in marks.iter().filter(|mark| self.x.holds(mark.at)) {
             let Some(at) = self.x.at(mark.at) else { continue };
@@ -184,7 +183,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Remembers where a line runs, so that no label covers it.
+    /// Records the course of a line, so that no label covers it.
     pub fn inked(&mut self, from: (f64, f64), to: (f64, f64)) {
         let steps = ((to.0 - from.0).abs().max((to.1 - from.1).abs()) / 4.0).ceil().clamp(1.0, 200.0);
         let between = |from: f64, to: f64, step: f64| from + (to - from) * step / steps;
@@ -194,17 +193,17 @@ impl<'a> Frame<'a> {
         }));
     }
 
-    /// How high labels of data may reach.
+    /// Upper end of the area for labels of data.
     pub fn ceiling(&self, sheet: &Sheet) -> f64 {
         if self.labels.is_empty() { self.top - sheet.font } else { self.top - 2.0 }
     }
 
-    /// Whether a line of data runs through an area.
+    /// Whether a line of data passes through an area.
     pub fn is_inked(&self, left: f64, top: f64, right: f64, bottom: f64) -> bool {
         self.ink.iter().any(|(x, y)| (left..=right).contains(x) && (top..=bottom).contains(y))
     }
 
-    /// What lies above the data: limits, and the labels of events. Returns where limits are labelled.
+    /// Draws what lies above the data: limits, and the labels of events. Returns where limits are labelled.
     pub fn finish(&self, sheet: &mut Sheet) -> Vec<Area> {
         for Label { at, anchor, row, text } in &self.labels {
             let x = if *anchor == Anchor::Start { at - 3.0 } else { at + 3.0 };
@@ -227,14 +226,14 @@ impl<'a> Frame<'a> {
         taken
     }
 
-    /// The place above or below a level line where a label of this width covers least.
+    /// The position above or below a horizontal line where a label of this width covers least.
     fn free_place(&self, sheet: &Sheet, at: f64, width: f64, taken: &[Area]) -> Area {
         let height = sheet.font * 1.05;
-        let places = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+        let positions = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
             .map(|share| self.left + 6.0 + (self.right - self.left - 12.0 - width) * share);
         let areas = [at - height - 4.0, at + 4.0]
             .into_iter()
-            .flat_map(|y| places.map(|x| Area { x, y, width, height }));
+            .flat_map(|y| positions.map(|x| Area { x, y, width, height }));
         let covered = |area: &Area| {
             let outside = area.y < self.top - 2.0 || area.y + height > self.bottom;
             let lines = self.ink.iter().filter(|(x, y)| {
@@ -256,20 +255,20 @@ impl<'a> Frame<'a> {
 struct Label {
     at: f64,
     anchor: Anchor,
-    /// From 0, upward.
+    /// Row above the plot, from 0 upward.
     row: usize,
     text: String,
 }
 
-/// Gives each mark's label a place right or left of its line, in the lowest row where it is free. Those at the right
-/// come first, so that lines which reach up to higher rows pass no label of a lower one.
+/// Places the label of each mark right or left of its line, in the lowest free row. Marks are processed from right to
+/// left, so that lines up to higher rows pass no label of a lower row.
 fn place_marks(sheet: &Sheet, marks: &[Mark], x: &Across) -> (Vec<Label>, usize) {
     let mut rows: Vec<Vec<(f64, f64)>> = Vec::new();
     let mut placed = Vec::new();
     let labelled = marks.iter().filter(|mark| !mark.label.is_empty() && x.holds(mark.at));
-    let mut places: Vec<(f64, &Mark)> = labelled.filter_map(|mark| Some((x.at(mark.at)?, mark))).collect();
-    places.sort_by(|a, b| b.0.total_cmp(&a.0));
-    for (at, mark) in places {
+    let mut positions: Vec<(f64, &Mark)> = labelled.filter_map(|mark| Some((x.at(mark.at)?, mark))).collect();
+    positions.sort_by(|a, b| b.0.total_cmp(&a.0));
+    for (at, mark) in positions {
         let text = text::fit(&mark.label, sheet.width / 2.0, sheet.font);
         let width = sheet.text_width(&text);
         let anchor = if at + width + 2.0 <= sheet.width { Anchor::Start } else { Anchor::End };
@@ -290,7 +289,7 @@ fn place_marks(sheet: &Sheet, marks: &[Mark], x: &Across) -> (Vec<Label>, usize)
     (placed, rows.len())
 }
 
-/// Values an axis should reach: the data, and limits that are not far beyond them.
+/// Values that an axis should include: the data, and limits not far beyond them.
 pub(crate) fn with_limits(data: &[f64], limits: &[Limit]) -> Vec<f64> {
     let most = data.iter().copied().filter_map(super::ruler::usable).fold(0.0, f64::max);
     let near = |value: &f64| *value <= most * 3.0 || most == 0.0;

@@ -1,4 +1,4 @@
-//! Draws points of two quantities and joins those that nothing beats.
+//! Draws points of two quantities and connects those on the efficient frontier.
 
 use super::frame::{Across, Frame, Ground, with_limits};
 use super::legend::{self, Entry, Sample};
@@ -21,14 +21,14 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Frontier) {
     let mut path = Path::default();
     let mut last = None;
     for index in &best {
-        let Some(at) = place(&frame, &plot.spots[*index]) else { continue };
+        let Some(at) = position(&frame, &plot.spots[*index]) else { continue };
         path.step(last.is_none(), at);
         frame.inked(last.unwrap_or(at), at);
         last = Some(at);
     }
     sheet.path(&path, "frontier");
     for (row, spot) in plot.spots.iter().enumerate() {
-        let Some(at) = place(&frame, spot) else { continue };
+        let Some(at) = position(&frame, spot) else { continue };
         let back = if best.contains(&row) || spot.chosen { "" } else { " back" };
         sheet.row(row, |sheet| {
             if spot.chosen {
@@ -38,8 +38,8 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Frontier) {
         });
     }
     let limits = frame.finish(sheet);
-    let mut labels = Labels::new(plot.spots.iter().filter_map(|spot| place(&frame, spot)), &limits);
-    // The chosen one and those of the frontier get their label first.
+    let mut labels = Labels::new(plot.spots.iter().filter_map(|spot| position(&frame, spot)), &limits);
+    // The chosen point and those on the frontier are labelled first.
     let mut order: Vec<usize> = (0..plot.spots.len()).collect();
     order.sort_by_key(|index| (!plot.spots[*index].chosen, !best.contains(index)));
     for index in order {
@@ -75,11 +75,11 @@ fn worded(label: &str, direction: &str) -> String {
     if label.is_empty() { direction.to_owned() } else { format!("{label} · {direction}") }
 }
 
-fn place(frame: &Frame<'_>, spot: &Spot) -> Option<(f64, f64)> {
+fn position(frame: &Frame<'_>, spot: &Spot) -> Option<(f64, f64)> {
     frame.x.at(spot.x).zip(frame.y.at(spot.y))
 }
 
-/// Which points no other beats in one quantity without losing in the other, in the order of x.
+/// The points that no other beats in one quantity without being worse in the other, ordered by x.
 pub(crate) fn efficient(plot: &Frontier) -> Vec<usize> {
     let cost = |spot: &Spot| if plot.x_better == Better::Less { spot.x } else { -spot.x };
     let gain = |spot: &Spot| if plot.y_better == Better::More { spot.y } else { -spot.y };
@@ -98,7 +98,7 @@ pub(crate) fn efficient(plot: &Frontier) -> Vec<usize> {
     order
 }
 
-/// Labels of points, where they cover neither points nor each other.
+/// Labels of points, placed so that they cover neither points nor each other.
 struct Labels {
     /// Left, top, right, bottom.
     taken: Vec<(f64, f64, f64, f64)>,
@@ -112,11 +112,11 @@ impl Labels {
     }
 
     fn write(&mut self, sheet: &mut Sheet, frame: &Frame<'_>, spot: &Spot, best: bool) {
-        let Some((x, y)) = place(frame, spot) else { return };
+        let Some((x, y)) = position(frame, spot) else { return };
         let label = text::fit(&spot.label, sheet.width / 3.0, sheet.font);
         let width = sheet.text_width(&label) * if spot.chosen { 1.1 } else { 1.0 };
         let (away, font) = (if spot.chosen { RADIUS + 8.0 } else { RADIUS + 4.0 }, sheet.font);
-        // Base lines: above left is free of the frontier more often than not.
+        // Baselines; above left is usually free of the frontier.
         let choices = [
             (x - width / 2.0, y - away),
             (x + away, y + font * 0.35),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn joins_what_nothing_beats() {
+    fn the_frontier_is_connected() {
         assert_eq!(
             efficient(&plot(&[(3.0, 5.0), (1.0, 1.0), (2.0, 6.0), (4.0, 9.0), (5.0, 9.0)])),
             [1, 2, 3]
@@ -176,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn none_of_the_frontier_is_beaten(spots in proptest::collection::vec((0f64..9.0, 0f64..9.0), 0..30)) {
+        fn no_point_beats_the_frontier(spots in proptest::collection::vec((0f64..9.0, 0f64..9.0), 0..30)) {
             let best = efficient(&plot(&spots));
             for index in &best {
                 let beaten = spots.iter().any(|(x, y)| *x < spots[*index].0 && *y >= spots[*index].1);

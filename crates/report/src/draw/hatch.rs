@@ -1,12 +1,12 @@
-//! Lines over areas, by which they are told apart on paper without colours. The style sheet shows them in print only.
-//! They are drawn line by line: printers turn patterns into pictures of many megabytes.
+//! Hatching, which distinguishes areas on paper without colours. The style sheet shows it in print only. Drawn line by
+//! line, because printer drivers turn patterns into bitmaps of many megabytes.
 
 use super::sheet::{Area, Path, Sheet};
 
 /// Distance between lines.
 const STEP: f64 = 6.0;
 
-/// Hatches an area as this series is hatched; the first stays plain.
+/// Hatches an area according to its series; the first series stays plain.
 pub(crate) fn draw(sheet: &mut Sheet, area: Area, series: usize) {
     let mut path = Path::default();
     match series % 7 {
@@ -30,7 +30,7 @@ fn steps(length: f64) -> impl Iterator<Item = f64> {
         .take_while(move |at| *at < length)
 }
 
-/// Lines across, in dashes of this length.
+/// Horizontal lines, in dashes of this length.
 fn horizontals(path: &mut Path, area: Area, dash: f64) {
     for down in steps(area.height) {
         let y = area.y + down;
@@ -49,7 +49,7 @@ fn verticals(path: &mut Path, area: Area) {
     }
 }
 
-/// Rising lines, or falling ones.
+/// Rising or falling diagonal lines.
 fn diagonals(path: &mut Path, area: Area, falling: bool) {
     let Area { x, y, width, height } = area;
     let across = |right: f64| if falling { x + width - right } else { x + right };

@@ -1,4 +1,4 @@
-//! Draws tables whose cells are tinted.
+//! Draws heat maps: tables with tinted cells.
 
 use super::ruler::usable;
 use super::sheet::{Anchor, Area, Sheet};
@@ -6,7 +6,7 @@ use super::text;
 use crate::figure::significant;
 use crate::plot::{Better, Cell, Heat};
 
-/// Steps from the weakest tint to the strongest.
+/// Number of tints.
 const TINTS: f64 = 6.0;
 
 pub(crate) fn draw(sheet: &mut Sheet, plot: &Heat) {
@@ -39,7 +39,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Heat) {
         }
     }
     sheet.height = top + height * plot.rows.len() as f64 + 2.0;
-    // Frames last, so that no neighbour covers them.
+    // Frames are drawn last, so that no neighbour covers them.
     for (row, cells) in plot.cells.iter().enumerate().take(plot.rows.len()) {
         for (column, _) in cells.iter().enumerate().take(plot.columns.len()).filter(|(_, cell)| cell.chosen) {
             let area = Area { x: left + width * column as f64, y: top + height * row as f64, width, height };
@@ -48,14 +48,14 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Heat) {
     }
 }
 
-/// What the cells hold, the rows and the columns are.
+/// The captions of cells, rows and columns.
 fn heading(plot: &Heat) -> String {
     let mut parts = vec![plot.unit.words(&plot.measure, largest(plot))];
     if !plot.row_label.is_empty() {
-        parts.push(format!("down: {}", plot.row_label));
+        parts.push(format!("rows: {}", plot.row_label));
     }
     if !plot.column_label.is_empty() {
-        parts.push(format!("across: {}", plot.column_label));
+        parts.push(format!("columns: {}", plot.column_label));
     }
     parts.join(" · ")
 }
@@ -68,7 +68,7 @@ fn largest(plot: &Heat) -> f64 {
     values(plot).map(f64::abs).fold(0.0, f64::max)
 }
 
-/// What one of the shown unit is: all cells are told in the same.
+/// One of the displayed unit in base units; all cells use the same unit.
 fn one(plot: &Heat) -> f64 {
     plot.unit.one(largest(plot)).0
 }
@@ -92,7 +92,8 @@ fn draw_cell(sheet: &mut Sheet, plot: &Heat, cell: &Cell, area: Area, one: f64) 
     }
 }
 
-/// A figure that fits: whole, or in thousands or millions. A cut figure would be a wrong one, so then there is none.
+/// A value that fits its cell: in full, or in thousands or millions. None if it does not fit, because a truncated
+/// number would be wrong.
 fn figure(sheet: &Sheet, value: f64, room: f64) -> String {
     let choices = [(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")]
         .into_iter()
@@ -101,7 +102,7 @@ fn figure(sheet: &Sheet, value: f64, room: f64) -> String {
     texts.find(|text| sheet.text_width(text) <= room).unwrap_or_default()
 }
 
-/// How strongly a cell is tinted, 0 to 6: the better, the stronger.
+/// The tint of a cell, 0 to 6: stronger is better.
 fn tint(plot: &Heat, value: f64) -> Option<u32> {
     let value = usable(value)?;
     let (low, high) = values(plot).fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));

@@ -6,19 +6,19 @@ use super::sheet::{Area, Sheet};
 use crate::plot::{Axis, Bucket, Histogram};
 use crate::unit::Unit;
 
-/// A single value far out is seen all the same.
+/// A single outlier must be visible.
 const LEAST_HEIGHT: f64 = 2.0;
 
 pub(crate) fn draw(sheet: &mut Sheet, plot: &Histogram) {
     let frame = Frame::draw(sheet, ground(sheet, plot));
     for bucket in &plot.buckets {
         let ends = frame.x.at(bucket.from).zip(frame.x.at(bucket.to));
-        sheet.places.push(ends.map_or(f64::NAN, |(from, to)| f64::midpoint(from, to)));
+        sheet.positions.push(ends.map_or(f64::NAN, |(from, to)| f64::midpoint(from, to)));
         let Some((from, to)) = ends.filter(|_| bucket.count > 0) else { continue };
         let Some(top) = frame.y.at(bucket.count as f64) else { continue };
         let top = top.min(frame.bottom - LEAST_HEIGHT);
         let width = (to - from).abs();
-        // A hair between bars, while there is room for one.
+        // A small gap between bars, if there is room.
         let gap = if width > 3.0 { 1.0 } else { 0.0 };
         let bar = Area {
             x: from.min(to) + gap / 2.0,
@@ -34,7 +34,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Histogram) {
 fn ground<'a>(sheet: &Sheet, plot: &'a Histogram) -> Ground<'a> {
     let counts = plot.buckets.iter().map(|bucket| bucket.count as f64);
     let ends = plot.buckets.iter().flat_map(|bucket| [bucket.from, bucket.to]);
-    let counted = if plot.counted.is_empty() { "how many" } else { &plot.counted };
+    let counted = if plot.counted.is_empty() { "count" } else { &plot.counted };
     let (across, up) = if sheet.wide() { (9, 4) } else { (5, 4) };
     Ground {
         x: Across::Values(Ruler::fit(&plot.x, ends, Start::Smallest, across)),
@@ -48,9 +48,9 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Histogram) -> Ground<'a> {
     }
 }
 
-/// Gathers values, each with how often it came, into buckets of the same width on a log scale (or of the same width,
-/// when `log` is false): about `wanted` from the smallest to the largest value, empty ones included. What is not finite,
-/// or not above 0 on a log scale, is counted with the smallest value that can be shown.
+/// Counts values (each with its count) in buckets of equal width on a log scale (or on a linear one, if `log` is
+/// false): about `wanted` buckets from the smallest to the largest value, including empty ones. Values that are not
+/// finite, or not above 0 on a log scale, count with the smallest value that can be shown.
 #[must_use]
 pub fn buckets_of(values: impl IntoIterator<Item = (f64, u64)>, log: bool, wanted: usize) -> Vec<Bucket> {
     let to_scale = |value: f64| if log { value.log10() } else { value };
@@ -94,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost(values in proptest::collection::vec((any::<f64>(), 0u64..1000), 1..50), log in any::<bool>()) {
+        fn no_value_is_lost(values in proptest::collection::vec((any::<f64>(), 0u64..1000), 1..50), log in any::<bool>()) {
             let buckets = buckets_of(values.iter().copied(), log, 40);
             let usable = |value: f64| value.is_finite() && (!log || value >= 1e-100);
             prop_assert!(buckets.len() <= 41);

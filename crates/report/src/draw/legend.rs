@@ -1,4 +1,4 @@
-//! Names of series: beside the ends of their lines where there is room, else in a row above.
+//! Names of series: next to the ends of their lines if there is room, otherwise in rows above.
 
 use super::hatch;
 use super::sheet::{Anchor, Area, Sheet, fill, stroke};
@@ -14,7 +14,7 @@ pub(crate) enum Sample {
     Band,
 }
 
-/// One name.
+/// An entry of the legend.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
 const SAMPLE: f64 = 20.0;
 const GAP: f64 = 16.0;
 
-/// Names in rows from left to right, under the present height, which grows.
+/// Draws names in rows from left to right below the current height, which grows.
 pub(crate) fn rows(sheet: &mut Sheet, entries: &[Entry]) {
     let (mut x, left) = (0.0, 0.0);
     let mut y = sheet.height + sheet.leading();
@@ -56,8 +56,8 @@ fn sample(sheet: &mut Sheet, entry: &Entry, (x, y): (f64, f64)) {
     }
 }
 
-/// Moves places apart until they are `distance` from each other, inside `from` and `to`, each as near to where it was
-/// as its neighbours allow. Keeps the order of the list that comes in.
+/// Moves positions apart until they are at least `distance` apart, within `from` and `to`, each as close to its
+/// original position as possible. Keeps the order.
 pub(crate) fn spread(wanted: &[f64], distance: f64, from: f64, to: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spread_places_are_apart(wanted in proptest::collection::vec(0f64..200.0, 0..7)) {
+        fn spread_positions_are_apart(wanted in proptest::collection::vec(0f64..200.0, 0..7)) {
             let mut placed = spread(&wanted, 15.0, 0.0, 200.0);
             placed.sort_by(f64::total_cmp);
             prop_assert!(placed.windows(2).all(|pair| pair[1] - pair[0] >= 14.999));

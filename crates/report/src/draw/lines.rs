@@ -1,4 +1,4 @@
-//! Draws lines with their bands, limits and events.
+//! Draws lines with bands, limits and events.
 
 use super::frame::{Across, Frame, Ground, with_limits};
 use super::legend::{self, Entry, Sample};
@@ -8,7 +8,7 @@ use super::text;
 use super::thin;
 use crate::plot::{Line, Lines};
 
-/// Room for names at the right of a wide plot, at most.
+/// Most room for names at the right of a wide plot.
 const NAMES: f64 = 170.0;
 
 pub(crate) fn draw(sheet: &mut Sheet, plot: &Lines) {
@@ -32,7 +32,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Lines) {
     if named {
         names(sheet, &frame, &plot.lines);
     }
-    sheet.places = thin::places(plot).iter().map(|x| frame.x.at(*x).unwrap_or(f64::NAN)).collect();
+    sheet.positions = thin::positions(plot).iter().map(|x| frame.x.at(*x).unwrap_or(f64::NAN)).collect();
 }
 
 fn entries(plot: &Lines) -> Vec<Entry> {
@@ -68,29 +68,29 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Lines, margin: f64) -> Ground<'a> {
 }
 
 fn course(sheet: &mut Sheet, frame: &mut Frame<'_>, line: &Line, series: usize, base: f64) {
-    let places: Vec<_> = line.points.iter().map(|&(x, y)| frame.x.at(x).zip(frame.y.at(y))).collect();
-    let places = thin::extremes(&places, frame.left, frame.right);
+    let positions: Vec<_> = line.points.iter().map(|&(x, y)| frame.x.at(x).zip(frame.y.at(y))).collect();
+    let positions = thin::extremes(&positions, frame.left, frame.right);
     let mut path = Path::default();
     let mut filled = Path::default();
     let mut last: Option<(f64, f64)> = None;
-    for (index, place) in places.iter().enumerate() {
-        if let Some((x, _)) = last.filter(|_| place.is_none()) {
+    for (index, position) in positions.iter().enumerate() {
+        if let Some((x, _)) = last.filter(|_| position.is_none()) {
             filled.step(false, (x, base));
             filled.close();
         }
-        if let Some(at) = *place {
+        if let Some(at) = *position {
             path.step(last.is_none(), at);
             frame.inked(last.unwrap_or(at), at);
             if last.is_none() {
                 filled.step(true, (at.0, base));
             }
             filled.step(false, at);
-            let lone = last.is_none() && places.get(index + 1).is_none_or(Option::is_none);
+            let lone = last.is_none() && positions.get(index + 1).is_none_or(Option::is_none);
             if lone || line.dots || line.loose {
                 sheet.marker(series, at, 3.5, &fill(series));
             }
         }
-        last = *place;
+        last = *position;
     }
     if let Some((x, _)) = last {
         filled.step(false, (x, base));
@@ -104,13 +104,13 @@ fn course(sheet: &mut Sheet, frame: &mut Frame<'_>, line: &Line, series: usize, 
     }
 }
 
-/// The area between two curves, in pieces where there are gaps.
+/// The area between two curves, in pieces if there are gaps.
 fn area(sheet: &mut Sheet, frame: &Frame<'_>, points: &[(f64, f64, f64)], class: &str) {
-    let places: Vec<_> = points
+    let positions: Vec<_> = points
         .iter()
         .map(|&(x, low, high)| Some((frame.x.at(x)?, frame.y.at(low)?, frame.y.at(high)?)))
         .collect();
-    for piece in places.split(Option::is_none) {
+    for piece in positions.split(Option::is_none) {
         let piece: Vec<_> = piece.iter().flatten().collect();
         let mut path = Path::default();
         for (index, (x, _, high)) in piece.iter().enumerate() {
@@ -124,7 +124,7 @@ fn area(sheet: &mut Sheet, frame: &Frame<'_>, points: &[(f64, f64, f64)], class:
     }
 }
 
-/// Names beside the ends of the lines.
+/// Names next to the ends of the lines.
 fn names(sheet: &mut Sheet, frame: &Frame<'_>, lines: &[Line]) {
     let end = |line: &Line| line.points.iter().rev().find_map(|&(x, y)| frame.x.at(x).zip(frame.y.at(y)));
     let ends: Vec<_> =

@@ -1,4 +1,4 @@
-//! Drawings of plots. Each kind has a file; what they share (ruler, frame, rows, legend) has one each.
+//! Drawing of plots. Each kind of plot has a file; so has each shared part (ruler, frame, rows, legend).
 
 mod bars;
 mod describe;
@@ -30,10 +30,10 @@ use crate::markup::Markup;
 use crate::plot::Plot;
 use sheet::{Anchor, Sheet, px};
 
-/// Colours of all plots, for pages and for files.
+/// Colours of all plots, for pages and files.
 pub(crate) const STYLE: &str = include_str!("plot.css");
 
-/// What a plot is called, and what is said of it.
+/// The title and the note of a plot.
 fn heading(plot: &Plot) -> (&str, &str) {
     match plot {
         Plot::Lines(plot) => (&plot.title, &plot.note),
@@ -47,19 +47,19 @@ fn heading(plot: &Plot) -> (&str, &str) {
 }
 
 impl Plot {
-    /// What it is called.
+    /// The title.
     #[must_use]
     pub fn title(&self) -> &str {
         heading(self).0
     }
 
-    /// What is said of it.
+    /// The note.
     #[must_use]
     pub fn note(&self) -> &str {
         heading(self).1
     }
 
-    /// The plot as an SVG file (UTF-8) of its own, with its title and note, and with colours for light and dark.
+    /// The plot as a standalone SVG file (UTF-8) with title and note, and with colours for light and dark themes.
     #[must_use]
     pub fn to_svg(&self) -> String {
         const MARGIN: f64 = 20.0;
@@ -102,19 +102,19 @@ impl Plot {
         file.finish() + "\n"
     }
 
-    /// The drawing in a page, without title and note.
+    /// The drawing for a page, without title and note.
     pub(crate) fn inline(&self, size: Size, markup: &mut Markup) {
         let mut sheet = Sheet::new(size);
         self.draw_on(&mut sheet);
         let view = format!("0 0 {} {}", px(sheet.width), px(sheet.height.max(1.0)));
         let class = if size == Size::Wide { "plot wide" } else { "plot narrow" };
         let label = format!("{}. {}", self.title(), describe::describe(self));
-        let places: Vec<String> = sheet
-            .places
+        let positions: Vec<String> = sheet
+            .positions
             .iter()
             .map(|at| if at.is_finite() { px(*at).to_string() } else { "-1".to_owned() })
             .collect();
-        let places = places.join(" ");
+        let positions = positions.join(" ");
         let mut attributes: Vec<(&'static str, &dyn Display)> = vec![
             ("viewBox", &view),
             ("class", &class),
@@ -122,12 +122,12 @@ impl Plot {
             ("role", &"img"),
             ("aria-label", &label),
         ];
-        if !places.is_empty() {
-            attributes.push(("data-places", &places));
+        if !positions.is_empty() {
+            attributes.push(("data-places", &positions));
         }
         markup.within("svg", &attributes, |svg| {
             svg.append(&sheet.markup);
-            if !places.is_empty() {
+            if !positions.is_empty() {
                 let (top, bottom) = (px(sheet.guide.0), px(sheet.guide.1));
                 let at: [(_, &dyn Display); 5] =
                     [("class", &"guide"), ("x1", &0), ("x2", &0), ("y1", &top), ("y2", &bottom)];
@@ -158,7 +158,7 @@ impl Plot {
     fn draw_on(&self, sheet: &mut Sheet) {
         if self.is_empty() {
             let y = sheet.height + sheet.leading() * 2.0;
-            sheet.text(sheet.width / 2.0, y, Anchor::Middle, "mute", "nothing to show: no data");
+            sheet.text(sheet.width / 2.0, y, Anchor::Middle, "mute", "no data");
             sheet.height = y + sheet.leading();
             return;
         }

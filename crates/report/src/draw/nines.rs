@@ -1,25 +1,25 @@
-//! The axis of percentiles: each nine is as wide as the one before it, and the maximum has a place behind the last.
+//! The axis of percentiles: each nine has the same width, and the maximum is placed after the last.
 
 use super::ruler::Tick;
 use crate::figure::grouped;
 
-/// Room between the last percentile and the maximum, in nines.
+/// Space between the last percentile and the maximum, in nines.
 const APART: f64 = 0.45;
-/// More nines than anybody has requests for.
+/// Most nines shown.
 const MOST: f64 = 9.0;
 
-/// Percentiles between two places.
+/// Percentiles between two positions.
 #[derive(Debug, Clone)]
 pub(crate) struct Nines {
-    /// How many nines there are room for.
+    /// Number of nines.
     nines: f64,
-    /// Whether there is a maximum behind them.
+    /// Whether the maximum is shown.
     maximum: bool,
     pub from: f64,
     pub to: f64,
 }
 
-/// How many nines a percentile has: 90 has one. `None` for what is no percentile and for the maximum.
+/// The number of nines of a percentile: 90 has one. `None` for invalid percentiles and for the maximum.
 fn nines(percentile: f64) -> Option<f64> {
     ((0.0..100.0).contains(&percentile)).then(|| (-(1.0 - percentile / 100.0).log10()).clamp(0.0, MOST))
 }
@@ -59,7 +59,7 @@ impl Nines {
     }
 }
 
-/// `99.9 %`, with as many nines as there are.
+/// `99.9 %`, with as many nines as needed.
 pub(crate) fn label(percentile: f64) -> String {
     if percentile == 100.0 {
         return "max".to_owned();
@@ -71,8 +71,8 @@ pub(crate) fn label(percentile: f64) -> String {
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Percentiles that lie evenly on the axis of a percentile plot, as far as `count` values can tell, and the maximum.
-/// A caller asks its histogram for the value at each.
+/// Percentiles evenly spaced on the axis of a percentile plot, as far as `count` values determine them, and the
+/// maximum. Callers query their histogram for the value at each.
 #[must_use]
 pub fn percentile_steps(count: u64) -> Vec<f64> {
     const PER_NINE: f64 = 12.0;
@@ -87,7 +87,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn each_nine_is_as_wide_as_the_last() {
+    fn nines_have_equal_width() {
         let axis = Nines::fit([50.0, 99.99]).between(0.0, 400.0);
         let at = |percentile| axis.at(percentile).map(f64::round);
         assert_eq!(
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_end_where_the_data_end() {
+    fn steps_end_with_the_data() {
         let steps = percentile_steps(1000);
         assert_eq!((steps.first(), steps.last()), (Some(&0.0), Some(&100.0)));
         assert!(steps[..steps.len() - 1].iter().all(|step| *step <= 99.9 + 1e-9));
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_data_find_a_place(values in proptest::collection::vec(any::<f64>(), 0..8)) {
+        fn all_data_have_a_position(values in proptest::collection::vec(any::<f64>(), 0..8)) {
             let axis = Nines::fit(values.iter().copied()).between(40.0, 340.0);
             prop_assert!(values.iter().filter_map(|value| axis.at(*value)).all(|at| (40.0..=340.0).contains(&at)));
         }

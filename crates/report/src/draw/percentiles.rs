@@ -44,7 +44,8 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Percentiles) {
             sheet.text(begin, at + sheet.font * 0.35, Anchor::Start, &format!("n{}", series % 7), &name);
         }
     }
-    sheet.places = steps(plot).iter().map(|percentile| frame.x.at(*percentile).unwrap_or(f64::NAN)).collect();
+    sheet.positions =
+        steps(plot).iter().map(|percentile| frame.x.at(*percentile).unwrap_or(f64::NAN)).collect();
 }
 
 /// The percentiles of all curves, in order: the rows of the table.
@@ -68,7 +69,7 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Percentiles, margin: f64) -> Ground<'a> {
         points().filter(|point| (0.0..=100.0).contains(&point.0)).map(|point| point.1).collect();
     Ground {
         x: Across::Percentiles(Nines::fit(points().map(|point| point.0))),
-        x_label: "share that took no longer".to_owned(),
+        x_label: "percentile".to_owned(),
         y: Ruler::fit(
             &plot.y,
             with_limits(&heights, &plot.limits),
@@ -83,7 +84,7 @@ fn ground<'a>(sheet: &Sheet, plot: &'a Percentiles, margin: f64) -> Ground<'a> {
     }
 }
 
-/// Returns where the curve ends.
+/// Returns the end of the curve.
 fn draw_curve(sheet: &mut Sheet, frame: &mut Frame<'_>, curve: &Curve, series: usize) -> Option<(f64, f64)> {
     let mut path = Path::default();
     let mut to_maximum = Path::default();

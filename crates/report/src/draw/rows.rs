@@ -1,21 +1,21 @@
-//! What plots of horizontal bars share: a column of labels at the left, or each label above its bar where it is narrow.
+//! Shared by plots of horizontal bars: a column of labels at the left, or labels above the bars if the plot is narrow.
 
 use super::ruler::Ruler;
 use super::sheet::{Anchor, Sheet};
 use super::text;
 
-/// Where labels and bars go.
+/// Layout of labels and bars.
 pub(crate) struct Rows {
-    /// Where bars begin.
+    /// Start of the bars.
     pub left: f64,
-    /// Where labels end; 0 when they stand above.
+    /// End of the labels; 0 if they are above the bars.
     column: f64,
 }
 
 impl Rows {
-    /// Makes room for these labels.
+    /// Computes the layout for these labels.
     pub fn fit<'a>(sheet: &Sheet, labels: impl Iterator<Item = &'a str>) -> Rows {
-        // Bold is a tenth wider.
+        // Bold text is a tenth wider.
         let widest = labels.map(|label| sheet.text_width(label) * 1.1).fold(0.0, f64::max);
         let most = if sheet.wide() { sheet.width * 0.34 } else { sheet.width * 0.2 };
         if sheet.wide() || widest <= most {
@@ -30,13 +30,13 @@ impl Rows {
         self.column == 0.0
     }
 
-    /// A label in as many lines as it gets; bold is a tenth wider.
+    /// The lines of a label; bold text is a tenth wider.
     fn lines(&self, sheet: &Sheet, label: &str) -> Vec<String> {
         let room = if self.above() { sheet.width } else { self.column };
         text::wrap(label, room / 1.1, sheet.font, 2)
     }
 
-    /// How high a row is at least, so that its label has room beside bars of this height, or above them.
+    /// Least height of a row with bars of this height, so that its label fits next to or above them.
     pub fn height(&self, sheet: &Sheet, label: &str, bars: f64) -> f64 {
         let lines = self.lines(sheet, label).len() as f64 * sheet.leading();
         if !self.above() {
@@ -48,7 +48,7 @@ impl Rows {
         }
     }
 
-    /// Writes the label of a row that begins at `top` and is `height` high; returns where bars under it may begin.
+    /// Draws the label of a row at `top` with this height; returns where its bars may begin.
     pub fn label(&self, sheet: &mut Sheet, top: f64, height: f64, label: &str, class: &str) -> f64 {
         let lines = self.lines(sheet, label);
         let all = lines.len() as f64 * sheet.leading();
@@ -64,7 +64,7 @@ impl Rows {
     }
 }
 
-/// An upright grid behind bars from `top` to `bottom`, and its labels below.
+/// Draws a vertical grid behind bars from `top` to `bottom`, with labels below.
 pub(crate) fn grid(sheet: &mut Sheet, ruler: &Ruler, top: f64, bottom: f64) {
     let base = bottom + sheet.leading();
     let mut free = f64::NEG_INFINITY;
@@ -81,7 +81,7 @@ pub(crate) fn grid(sheet: &mut Sheet, ruler: &Ruler, top: f64, bottom: f64) {
     sheet.height = base + sheet.font * 0.4;
 }
 
-/// The label of the axis, and what else is to be said of it.
+/// Draws the label of the axis, with a remark.
 pub(crate) fn axis_label(sheet: &mut Sheet, left: f64, label: &str) {
     if label.is_empty() {
         return;

@@ -1,39 +1,39 @@
-//! From values to places: the ends of an axis, its ticks, and where on it a value lies.
+//! Maps values to positions: the ends of an axis, its ticks, and the position of a value.
 
 use crate::figure::Steps;
 use crate::plot::{Axis, Scale};
 use crate::unit::Unit;
 
-/// Values beyond are drawn at the end: nothing that is measured is so large, and arithmetic stays finite.
+/// Larger values are drawn at the end of the axis, so that arithmetic stays finite.
 const LARGEST: f64 = 1e100;
-/// Values nearer to 0 are 0.
+/// Smaller absolute values count as 0.
 const SMALLEST: f64 = 1e-100;
-/// A log scale spans no more than this many powers of ten, downward from its largest value.
+/// Most powers of ten on a log scale, downward from its largest value.
 const DECADES: f64 = 12.0;
 
-/// A value that can be drawn.
+/// Clamps a value to what can be drawn.
 pub(crate) fn usable(value: f64) -> Option<f64> {
     let value = value.is_finite().then_some(value)?;
     Some(if value.abs() < SMALLEST { 0.0 } else { value.clamp(-LARGEST, LARGEST) })
 }
 
-/// Where an axis begins when it is not said.
+/// Where an axis begins by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// At 0, or below when there are values below.
+    /// At 0, or below if there are negative values.
     Zero,
     /// At the smallest value.
     Smallest,
 }
 
-/// A tick and what stands at it.
+/// A tick with its label.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tick {
-    /// Where, in units of the drawing.
+    /// Position in units of the drawing.
     pub at: f64,
-    /// What stands there.
+    /// The label.
     pub label: String,
-    /// Whether its label comes before those of others where there is no room for all.
+    /// Whether its label is preferred if there is not enough room for all.
     pub first: bool,
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Ruler {
     low: f64,
     high: f64,
     step: f64,
-    /// Places of `low` and `high`.
+    /// Positions of `low` and `high`.
     pub from: f64,
     pub to: f64,
 }
 
 impl Ruler {
-    /// An axis for these values, with about `wanted` ticks. It ends at a tick unless `start` is the smallest value.
+    /// An axis for these values, with about `wanted` ticks. It ends at a tick, unless it starts at the smallest value.
     pub fn fit(axis: &Axis, values: impl IntoIterator<Item = f64>, start: Start, wanted: usize) -> Ruler {
         let log = axis.scale == Scale::Log;
         let values = values.into_iter().filter_map(usable).filter(|value| !log || *value > 0.0);
@@ -77,13 +77,13 @@ impl Ruler {
         ruler
     }
 
-    /// The same between these places.
+    /// The same between these positions.
     pub fn between(self, from: f64, to: f64) -> Ruler {
         Ruler { from, to, ..self }
     }
 
     fn fit_log(&mut self, free: bool) {
-        // Less than this would show a single value as if it were many.
+        // A smaller range would spread a single value over the axis.
         const LEAST: f64 = 1.3;
         if self.high < self.low * LEAST {
             (self.low, self.high) = (self.low.min(self.high) / 2.0, self.low.max(self.high) * 2.0);
@@ -101,7 +101,7 @@ impl Ruler {
         if free_high && start == Start::Zero && self.high < 0.0 {
             self.high = 0.0;
         }
-        // Too narrow for numbers to tell its ends apart, or turned round.
+        // Too narrow to tell the ends apart, or reversed.
         let least = (self.low.abs().max(self.high.abs()) * 1e-9).max(SMALLEST);
         if self.high - self.low < least {
             let room = if self.low == 0.0 { 1.0 } else { self.low.abs() / 2.0 };
@@ -126,12 +126,12 @@ impl Ruler {
         self.unit.steps(self.low.abs().max(self.high.abs()))
     }
 
-    /// Where a value lies; beyond the ends it is drawn at the end. `None` for what cannot be drawn.
+    /// The position of a value; values beyond the ends are drawn at the end. `None` if it cannot be drawn.
     pub fn at(&self, value: f64) -> Option<f64> {
-        self.place(usable(value)?)
+        self.position(usable(value)?)
     }
 
-    fn place(&self, value: f64) -> Option<f64> {
+    fn position(&self, value: f64) -> Option<f64> {
         let share = match self.scale {
             Scale::Linear => (value - self.low) / (self.high - self.low),
             Scale::Log if value <= 0.0 => return None,
@@ -145,12 +145,12 @@ impl Ruler {
         usable(value).is_some_and(|value| value >= self.low && value <= self.high)
     }
 
-    /// Where an area ends that begins at nothing.
+    /// The base line of areas.
     pub fn base(&self) -> f64 {
         self.at(0.0).unwrap_or(self.from)
     }
 
-    /// Ticks from low to high, in the order of values.
+    /// Ticks from low to high.
     pub fn ticks(&self) -> Vec<Tick> {
         match self.scale {
             Scale::Linear => self.linear_ticks(),
@@ -166,7 +166,7 @@ impl Ruler {
             .map(|index| (first + index as f64) * self.step)
             .filter_map(|value| {
                 Some(Tick {
-                    at: self.place(value)?,
+                    at: self.position(value)?,
                     label: self.unit.tick(value, self.step, largest),
                     first: true,
                 })
@@ -174,7 +174,7 @@ impl Ruler {
             .collect()
     }
 
-    /// Powers of ten (of two, for bytes) with labels; 2 and 5 too where there are few.
+    /// Powers of ten (of two, for bytes) with labels; also 2 and 5 if there are few.
     fn log_ticks(&self) -> Vec<Tick> {
         let base: f64 = if self.unit == Unit::Bytes { 2.0 } else { 10.0 };
         let span = (self.high / self.low).ln() / base.ln();
@@ -188,14 +188,14 @@ impl Ruler {
             span if span <= 4.0 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
         };
-        let place = |power: i32, times: f64| {
+        let position = |power: i32, times: f64| {
             let value = times * base.powi(power);
             let tick = Tick { at: self.at(value)?, label: self.unit.alone(value), first: times == 1.0 };
             self.holds(value).then_some(tick)
         };
         (first..=last)
             .filter(|power| power.rem_euclid(stride) == 0)
-            .flat_map(|power| between.iter().filter_map(move |times| place(power, *times)))
+            .flat_map(|power| between.iter().filter_map(move |times| position(power, *times)))
             .collect()
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn round_ticks_in_one_unit() {
+    fn round_ticks_with_one_unit() {
         let time = Axis::new("", Unit::Milliseconds);
         assert_eq!(labels(&time, &[3.0, 412.0], 5), ["0", "100 ms", "200 ms", "300 ms", "400 ms", "500 ms"]);
         let memory = Axis::new("", Unit::Bytes);
@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_data_find_a_place(
+        fn all_data_have_a_position(
             values in proptest::collection::vec(any::<f64>(), 0..8),
             from in any::<Option<f64>>(), to in any::<Option<f64>>(), log in any::<bool>(), zero in any::<bool>(),
         ) {

@@ -1,11 +1,11 @@
-//! What a plot is drawn on: lines, areas and texts by class, so that one style sheet holds all colours.
+//! The drawing surface: lines, areas and texts with classes, so that all colours are in one style sheet.
 
 use std::fmt::Write as _;
 
 use super::text;
 use crate::markup::Markup;
 
-/// How much room a plot has. Two sizes are drawn, because letters must not shrink with the screen.
+/// The size of a plot. Two sizes are drawn, because text must not shrink with the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
     /// For more than about 700 pixels, and for paper.
@@ -25,7 +25,7 @@ impl Size {
     }
 }
 
-/// On which side of its place a text lies.
+/// Alignment of a text at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -43,7 +43,7 @@ impl Anchor {
     }
 }
 
-/// A drawing under way.
+/// A drawing in progress.
 #[derive(Debug)]
 pub(crate) struct Sheet {
     pub markup: Markup,
@@ -52,9 +52,9 @@ pub(crate) struct Sheet {
     pub height: f64,
     pub font: f64,
     pub size: Size,
-    /// Places across at which the rows of the table lie, for hovering; empty when marks name their row.
-    pub places: Vec<f64>,
-    /// Top and bottom of the line that hovering shows.
+    /// Horizontal positions of the table's rows, for hovering; empty if marks name their row.
+    pub positions: Vec<f64>,
+    /// Top and bottom of the line shown on hovering.
     pub guide: (f64, f64),
 }
 
@@ -66,7 +66,7 @@ impl Sheet {
             height: 0.0,
             font: size.font(),
             size,
-            places: Vec::new(),
+            positions: Vec::new(),
             guide: (0.0, 0.0),
         }
     }
@@ -75,12 +75,12 @@ impl Sheet {
         self.size == Size::Wide
     }
 
-    /// Distance between the base lines of two lines of text.
+    /// Distance between the baselines of two lines of text.
     pub fn leading(&self) -> f64 {
         self.font * 1.35
     }
 
-    /// A text with its base line at `y`.
+    /// Draws a text with its baseline at `y`.
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
         if text.is_empty() {
             return;
@@ -117,7 +117,7 @@ impl Sheet {
         }
     }
 
-    /// A marker whose shape tells the series, for those who see no colours.
+    /// Draws a marker whose shape identifies the series without colours.
     pub fn marker(&mut self, series: usize, at: (f64, f64), radius: f64, class: &str) {
         let (x, y) = at;
         if series.is_multiple_of(4) {
@@ -138,7 +138,7 @@ impl Sheet {
         self.path(&path, class);
     }
 
-    /// Everything that `content` draws answers to hovering with this row of the table.
+    /// Links everything that `content` draws to this row of the table, for hovering.
     pub fn row(&mut self, row: usize, content: impl FnOnce(&mut Sheet)) {
         let mut outer = std::mem::take(&mut self.markup);
         content(self);
@@ -166,7 +166,7 @@ pub(crate) struct Area {
 pub(crate) struct Path(String);
 
 impl Path {
-    /// To a place: as a line, or lifted.
+    /// Moves to a position, drawing a line unless `lifted`.
     pub fn step(&mut self, lifted: bool, (x, y): (f64, f64)) {
         let _ = write!(self.0, "{}{} {}", if lifted { 'M' } else { 'L' }, px(x), px(y));
     }
@@ -178,17 +178,17 @@ impl Path {
     }
 }
 
-/// A coordinate: a tenth is finer than any screen.
+/// A coordinate, rounded to a tenth.
 pub(crate) fn px(value: f64) -> f64 {
     if value.is_finite() { (value * 10.0).round() / 10.0 + 0.0 } else { 0.0 }
 }
 
-/// The class that gives a series its colour, as a stroke; there are seven.
+/// The class for the stroke colour of a series; there are seven colours.
 pub(crate) fn stroke(series: usize) -> String {
     format!("s s{}", series % 7)
 }
 
-/// The same as a fill.
+/// The class for the fill colour.
 pub(crate) fn fill(series: usize) -> String {
     format!("f{}", series % 7)
 }

@@ -1,4 +1,4 @@
-//! Draws bars cut into parts.
+//! Draws stacked bars.
 
 use super::hatch;
 use super::legend::{self, Entry, Sample};
@@ -16,7 +16,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Stages) {
     let entries: Vec<_> = plot.parts.iter().enumerate().map(entry).collect();
     legend::rows(sheet, &entries);
     let rows = Rows::fit(sheet, plot.stacks.iter().map(|stack| stack.label.as_str()));
-    // Bold is a tenth wider.
+    // Bold text is a tenth wider.
     let show = |stack| text::fit(&plot.x.unit.show(total(plot, stack)), sheet.width * 0.4 / 1.1, sheet.font);
     let totals: Vec<String> = plot.stacks.iter().map(show).collect();
     let margin = totals.iter().map(|total| sheet.text_width(total) * 1.1).fold(0.0, f64::max) + 10.0;
@@ -45,7 +45,7 @@ pub(crate) fn draw(sheet: &mut Sheet, plot: &Stages) {
     rows::axis_label(sheet, rows.left, &label);
 }
 
-/// What a bar adds up to; parts that cannot be drawn count as 0.
+/// The total of a bar; parts that cannot be drawn count as 0.
 pub(crate) fn total(plot: &Stages, stack: &Stack) -> f64 {
     lengths(plot, stack).sum()
 }
@@ -60,12 +60,12 @@ fn ruler(sheet: &Sheet, plot: &Stages) -> Ruler {
         let axis = Axis { to: Some(1.0), ..Axis::new("", Unit::Fraction) };
         return Ruler::fit(&axis, [0.0, 1.0], Start::Zero, wanted);
     }
-    // On a log scale parts would not add up.
+    // On a log scale, parts would not add up.
     let axis = Axis { scale: crate::plot::Scale::Linear, from: Some(0.0), ..plot.x.clone() };
     Ruler::fit(&axis, plot.stacks.iter().map(|stack| total(plot, stack)), Start::Zero, wanted)
 }
 
-/// Returns where the bar ends.
+/// Returns the end of the bar.
 fn parts(sheet: &mut Sheet, plot: &Stages, ruler: &Ruler, stack: &Stack, top: f64) -> f64 {
     let whole = if plot.shares { total(plot, stack) } else { 1.0 };
     let mut before = 0.0;

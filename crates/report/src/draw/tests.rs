@@ -1,4 +1,4 @@
-//! Any data give a well-formed drawing whose parts lie on the sheet.
+//! Any data gives a well-formed drawing whose parts lie on the sheet.
 
 use proptest::prelude::*;
 
@@ -145,7 +145,8 @@ fn plot() -> impl Strategy<Value = Plot> {
     prop_oneof![lines(), histogram, percentiles, stages, bars, frontier, heat]
 }
 
-/// That the drawing is XML, and that all that is drawn lies on the sheet; markers at the edge may stand out by half.
+/// Asserts that the drawing is XML, and that everything lies on the sheet; markers may exceed the edge by half their
+/// size.
 fn check(svg: &str, width: f64) -> Result<(), TestCaseError> {
     const EDGE: f64 = 12.0;
     let read =
@@ -190,12 +191,12 @@ proptest! {
     }
 
     #[test]
-    fn places_belong_to_rows(plot in plot()) {
+    fn positions_belong_to_rows(plot in plot()) {
         for size in [Size::Wide, Size::Narrow] {
             let mut sheet = Sheet::new(size);
             plot.draw_on(&mut sheet);
             let rows = twin(&plot).rows.len();
-            prop_assert!(sheet.places.is_empty() || sheet.places.len() == rows);
+            prop_assert!(sheet.positions.is_empty() || sheet.positions.len() == rows);
             let text = sheet.markup.finish();
             let named = text.split("data-row=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse::<usize>().ok());
             prop_assert!(named.into_iter().all(|row| row < rows));
@@ -203,10 +204,10 @@ proptest! {
     }
 
     #[test]
-    fn json_keeps_all(plot in plot()) {
+    fn json_round_trip(plot in plot()) {
         let json = serde_json::to_string(&plot).expect("plots can be written");
         let read = crate::read_plot(&json).expect("and read again");
-        // NaN is not equal to itself, so the texts are compared; infinities come back as NaN.
+        // NaN is not equal to itself, so the texts are compared; infinities are read back as NaN.
         prop_assert_eq!(serde_json::to_string(&read).expect("twice"), json);
     }
 }

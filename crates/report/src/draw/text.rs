@@ -1,12 +1,11 @@
-//! How wide a text will be. Nobody knows the reader's font, so this is what wide sans-serif fonts need; others leave a
-//! little room.
+//! Estimates the width of a text. The reader's font is unknown, so this assumes a wide sans-serif font.
 
 /// The width in units of the drawing.
 pub(crate) fn width(text: &str, font: f64) -> f64 {
     text.chars().map(share).sum::<f64>() * font
 }
 
-/// The text, cut with an ellipsis when it is wider than `room`.
+/// The text, truncated with an ellipsis if it is wider than `room`.
 pub(crate) fn fit(text: &str, room: f64, font: f64) -> String {
     if width(text, font) <= room {
         return text.to_owned();
@@ -22,7 +21,7 @@ pub(crate) fn fit(text: &str, room: f64, font: f64) -> String {
     if kept.is_empty() { String::new() } else { format!("{}…", kept.trim_end()) }
 }
 
-/// The text in lines no wider than `room`, broken at spaces; a word that is too long is cut. At most `most` lines.
+/// Wraps the text at spaces into at most `most` lines no wider than `room`; words that are too long are truncated.
 pub(crate) fn wrap(text: &str, room: f64, font: f64, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut words = text.split_whitespace().peekable();
@@ -41,7 +40,7 @@ pub(crate) fn wrap(text: &str, room: f64, font: f64, most: usize) -> Vec<String>
     lines
 }
 
-/// Parts of the font size.
+/// In parts of the font size.
 fn share(c: char) -> f64 {
     match c {
         'i' | 'j' | 'l' | '|' | '\'' | '.' | ',' | ':' | ';' | ' ' | 'I' | '!' => 0.34,
@@ -49,7 +48,7 @@ fn share(c: char) -> f64 {
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '—' | '…' => 0.98,
         'A'..='Z' | '−' | '+' | '=' | '<' | '>' => 0.76,
         ' '..='~' | '–' | 'µ' => 0.64,
-        // Scripts that we do not know may be as wide as they are high.
+        // Unknown scripts may be as wide as high.
         _ => 1.05,
     }
 }
@@ -61,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_fitted_fits(text in ".{0,60}", room in 0f64..400.0) {
+        fn truncated_text_fits(text in ".{0,60}", room in 0f64..400.0) {
             prop_assert!(width(&fit(&text, room, 12.0), 12.0) <= room);
         }
 

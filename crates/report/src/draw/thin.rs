@@ -1,22 +1,23 @@
-//! Fewer points than were measured: no more than can be seen, and no more rows than can be read, without losing the
-//! extremes.
+//! Reduces points to what can be seen, and rows to what can be read, without losing extremes.
 
 use std::collections::BTreeMap;
 
 use crate::plot::Lines;
 
-/// A table behind a plot has at most so many rows.
+/// Most rows of a table behind a plot.
 pub(crate) const ROWS: usize = 300;
 
-/// The places of a line with no more than four for each unit across: the first, the lowest, the highest, the last.
-pub(crate) fn extremes(places: &[Option<(f64, f64)>], from: f64, to: f64) -> Vec<Option<(f64, f64)>> {
-    if (places.len() as f64) <= 4.0 * (to - from) {
-        return places.to_vec();
+/// The positions of a line, with at most four per horizontal unit: the first, the lowest, the highest, the last.
+pub(crate) fn extremes(positions: &[Option<(f64, f64)>], from: f64, to: f64) -> Vec<Option<(f64, f64)>> {
+    if (positions.len() as f64) <= 4.0 * (to - from) {
+        return positions.to_vec();
     }
     let mut kept = Vec::new();
-    for run in places.chunk_by(|a, b| a.map(|place| place.0.floor()) == b.map(|place| place.0.floor())) {
+    for run in positions
+        .chunk_by(|a, b| a.map(|position| position.0.floor()) == b.map(|position| position.0.floor()))
+    {
         let by_height = |a: &&Option<(f64, f64)>, b: &&Option<(f64, f64)>| {
-            a.map_or(0.0, |place| place.1).total_cmp(&b.map_or(0.0, |place| place.1))
+            a.map_or(0.0, |position| position.1).total_cmp(&b.map_or(0.0, |position| position.1))
         };
         kept.extend(run.first().copied());
         if run.len() > 2 {
@@ -30,16 +31,16 @@ pub(crate) fn extremes(places: &[Option<(f64, f64)>], from: f64, to: f64) -> Vec
     kept
 }
 
-/// Every how manieth row a table shows.
+/// Shows every n-th row of a table; this is n.
 pub(crate) fn stride(rows: usize) -> usize {
     rows.div_ceil(ROWS).max(1)
 }
 
 /// The x of each row of the table behind lines.
-pub(crate) fn places(plot: &Lines) -> Vec<f64> {
+pub(crate) fn positions(plot: &Lines) -> Vec<f64> {
     let lines = plot.lines.iter().flat_map(|line| line.points.iter().map(|point| point.0));
     let bands = plot.bands.iter().flat_map(|band| band.points.iter().map(|point| point.0));
-    // By their bits in an order that `total_cmp` would give, so that equal ones meet.
+    // Keyed by bits in the order of `total_cmp`, so that equal values meet.
     let all: BTreeMap<i64, f64> =
         lines.chain(bands).filter(|x| x.is_finite()).map(|x| (order(x), x)).collect();
     let all: Vec<f64> = all.into_values().collect();
@@ -60,16 +61,16 @@ mod tests {
     proptest! {
         #[test]
         fn extremes_stay(heights in proptest::collection::vec(0f64..1000.0, 2..3000)) {
-            let places: Vec<_> =
+            let positions: Vec<_> =
                 heights.iter().enumerate().map(|(index, y)| Some((index as f64 / heights.len() as f64 * 50.0, *y))).collect();
-            let kept = extremes(&places, 0.0, 50.0);
-            prop_assert!(kept.len() <= places.len() && kept.len() <= 4 * 51);
-            let highest = |places: &[Option<(f64, f64)>]| places.iter().flatten().map(|place| place.1).fold(0.0, f64::max);
-            prop_assert_eq!(highest(&kept), highest(&places));
+            let kept = extremes(&positions, 0.0, 50.0);
+            prop_assert!(kept.len() <= positions.len() && kept.len() <= 4 * 51);
+            let highest = |positions: &[Option<(f64, f64)>]| positions.iter().flatten().map(|position| position.1).fold(0.0, f64::max);
+            prop_assert_eq!(highest(&kept), highest(&positions));
         }
 
         #[test]
-        fn order_is_that_of_numbers(a in any::<f64>(), b in any::<f64>()) {
+        fn the_order_is_that_of_numbers(a in any::<f64>(), b in any::<f64>()) {
             prop_assume!(a.is_finite() && b.is_finite());
             prop_assert_eq!(order(a).cmp(&order(b)), (a + 0.0).total_cmp(&(b + 0.0)));
         }

@@ -1,4 +1,4 @@
-//! A plot's data as a table, for those who do not see it and for those who want the figures. Hovering shows its rows.
+//! The data of a plot as a table, for accessibility and exact values. Hovering shows its rows.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::page::{Column, Table};
 use crate::plot::{Bar, Bars, Frontier, Heat, Histogram, Lines, Percentiles, Plot, Stages};
 use crate::unit::Unit;
 
-/// The data as a table; its rows are those that the drawing names.
+/// The data as a table; its rows are those that the drawing refers to.
 pub(crate) fn twin(plot: &Plot) -> Table {
     match plot {
         Plot::Lines(plot) => lines(plot),
@@ -28,7 +28,7 @@ fn named(label: &str, otherwise: &str) -> String {
     if label.is_empty() { otherwise.to_owned() } else { label.to_owned() }
 }
 
-/// Values by their place, found again by bits.
+/// Values by x, looked up by bits.
 fn by_place(points: impl Iterator<Item = (f64, String)>) -> BTreeMap<u64, String> {
     points.map(|(x, text)| ((x + 0.0).to_bits(), text)).collect()
 }
@@ -48,26 +48,32 @@ fn lines(plot: &Lines) -> Table {
     let cell = |values: &BTreeMap<u64, String>, x: f64| {
         values.get(&(x + 0.0).to_bits()).cloned().unwrap_or_default()
     };
-    let places = thin::places(plot);
+    let positions = thin::positions(plot);
     let row = |x: &f64| {
         std::iter::once(plot.x.unit.show(*x)).chain(values.iter().map(|column| cell(column, *x))).collect()
     };
     let all = plot.lines.iter().map(|line| line.points.len()).max().unwrap_or(0);
-    let caption = if all > places.len() { format!("{} of {all} rows.", places.len()) } else { String::new() };
+    let caption =
+        if all > positions.len() { format!("{} of {all} rows.", positions.len()) } else { String::new() };
     let events = plot.marks.iter().map(|mark| format!("{}: {}", plot.x.unit.show(mark.at), mark.label));
     let spans = plot.spans.iter().map(|span| {
         format!("{} to {}: {}", plot.x.unit.show(span.from), plot.x.unit.show(span.to), span.label)
     });
-    let said: Vec<String> =
-        std::iter::once(caption).filter(|said| !said.is_empty()).chain(events).chain(spans).collect();
-    Table { caption: said.join(" · "), columns, rows: places.iter().map(row).collect(), marked: Vec::new() }
+    let parts: Vec<String> =
+        std::iter::once(caption).filter(|part| !part.is_empty()).chain(events).chain(spans).collect();
+    Table {
+        caption: parts.join(" · "),
+        columns,
+        rows: positions.iter().map(row).collect(),
+        marked: Vec::new(),
+    }
 }
 
 fn histogram(plot: &Histogram) -> Table {
     let all: f64 = plot.buckets.iter().map(|bucket| bucket.count as f64).sum();
     let columns = ["from", "below"].map(Column::number).into_iter();
     let columns =
-        columns.chain([Column::number(named(&plot.counted, "how many")), Column::number("share")]).collect();
+        columns.chain([Column::number(named(&plot.counted, "count")), Column::number("share")]).collect();
     let rows = plot.buckets.iter().map(|bucket| {
         let share = bucket.count as f64 / all.max(1.0);
         let count = Unit::Count.show(bucket.count as f64);
@@ -150,7 +156,7 @@ fn frontier(plot: &Frontier) -> Table {
         if kinds {
             row.push(plot.series.get(spot.series).cloned().unwrap_or_default());
         }
-        let remarks = [(spot.chosen, "chosen"), (best.contains(&index), "nothing beats it")];
+        let remarks = [(spot.chosen, "chosen"), (best.contains(&index), "on the frontier")];
         let remarks: Vec<_> = remarks.iter().filter(|(holds, _)| *holds).map(|(_, remark)| *remark).collect();
         row.push(remarks.join(", "));
         row
@@ -159,7 +165,7 @@ fn frontier(plot: &Frontier) -> Table {
     Table { caption: String::new(), columns, rows: rows.collect(), marked }
 }
 
-/// One row for each cell, so that hovering finds it.
+/// One row per cell, for hovering.
 fn heat(plot: &Heat) -> Table {
     let columns = vec![
         Column::text(named(&plot.row_label, "row")),

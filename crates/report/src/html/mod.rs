@@ -1,4 +1,4 @@
-//! A page as one HTML document. It is well-formed XML too, so tests can read it with a strict parser.
+//! A page as one HTML document. It is also well-formed XML, so that tests can parse it strictly.
 
 use std::fmt::Display;
 
@@ -9,16 +9,16 @@ use crate::plot::Plot;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("hover.js");
-/// Nothing is loaded, and no script runs but ours, which is known by its hash (base64 of SHA-256).
+/// Nothing is loaded, and no script runs except our own, identified by its hash (base64 of SHA-256).
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
                       script-src 'sha256-mudKfvDrkoCuaqOFrFqQCODQyzZu3L4/C2cYmGrP/3Y='";
-/// From so many sections on, links to them stand at the top.
+/// Pages with at least this many sections have links to them at the top.
 const LINKS_FROM: usize = 4;
-/// Tables of more columns are set smaller.
+/// Tables with more columns use a smaller font.
 const MANY: usize = 8;
 
 impl Page {
-    /// The page as one HTML file (UTF-8) that needs nothing else.
+    /// The page as one self-contained HTML file (UTF-8).
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut page = Markup::default();
@@ -38,7 +38,7 @@ impl Page {
             head.empty("meta", &[("http-equiv", &"refresh"), ("content", &self.refresh_seconds)]);
         }
         head.element("title", &[], if self.title.is_empty() { "Report" } else { &self.title });
-        // Or the browser would ask for /favicon.ico.
+        // Prevents the browser from requesting /favicon.ico.
         head.empty("link", &[("rel", &"icon"), ("href", &"data:,")]);
         head.within("style", &[], |style| {
             style.verbatim("\n");
@@ -87,7 +87,7 @@ fn paragraph(markup: &mut Markup, class: &str, text: &str) {
     }
 }
 
-/// A text that may go on in the next line after a slash: addresses are long.
+/// A text that may break after a slash, because URLs are long.
 fn breakable(markup: &mut Markup, text: &str) {
     for piece in text.split_inclusive('/') {
         markup.text(piece);
@@ -97,7 +97,7 @@ fn breakable(markup: &mut Markup, text: &str) {
     }
 }
 
-/// Paragraphs are divided by blank lines.
+/// Paragraphs are separated by blank lines.
 fn paragraphs(markup: &mut Markup, text: &str) {
     let lines: Vec<&str> = text.lines().collect();
     for lines in lines.split(|line| line.trim().is_empty()).filter(|lines| !lines.is_empty()) {
@@ -106,10 +106,10 @@ fn paragraphs(markup: &mut Markup, text: &str) {
 }
 
 fn key_figure(list: &mut Markup, figure: &KeyFigure) {
-    let (class, sign, said) = match figure.verdict {
+    let (class, sign, label) = match figure.verdict {
         Verdict::Neutral => ("", "", ""),
         Verdict::Good => ("good", "✓", "good"),
-        Verdict::Warning => ("warning", "⚠", "to be looked at"),
+        Verdict::Warning => ("warning", "⚠", "warning"),
         Verdict::Bad => ("bad", "✗", "bad"),
     };
     list.within("div", &[("class", &class)], |group| {
@@ -118,7 +118,7 @@ fn key_figure(list: &mut Markup, figure: &KeyFigure) {
             value.text(&figure.value);
             if !sign.is_empty() {
                 value.text(" ");
-                value.element("span", &[("class", &"sign"), ("role", &"img"), ("aria-label", &said)], sign);
+                value.element("span", &[("class", &"sign"), ("role", &"img"), ("aria-label", &label)], sign);
             }
         });
         if !figure.note.is_empty() {
@@ -173,14 +173,14 @@ fn figure(part: &mut Markup, plot: &Plot) {
         let figures = twin(plot);
         if !plot.is_empty() && !figures.rows.is_empty() {
             figure.within("details", &[], |details| {
-                details.element("summary", &[], "The figures as a table");
+                details.element("summary", &[], "Data as a table");
                 table(details, &figures);
             });
         }
     });
 }
 
-/// A table in a box of its own, which scrolls when it is too wide for the page.
+/// A table in a box that scrolls if it is too wide for the page.
 fn table(part: &mut Markup, shown: &Table) {
     let label = if shown.caption.is_empty() { "table" } else { &shown.caption };
     let box_of: [(_, &dyn Display); 4] =
@@ -211,8 +211,8 @@ fn rows(body: &mut Markup, shown: &Table) {
     for (index, cells) in shown.rows.iter().enumerate() {
         let class = if shown.marked.contains(&index) { "marked" } else { "plain" };
         body.within("tr", &[("class", &class)], |row| {
-            for (place, column) in shown.columns.iter().enumerate() {
-                let cell = cells.get(place).map_or("", String::as_str);
+            for (position, column) in shown.columns.iter().enumerate() {
+                let cell = cells.get(position).map_or("", String::as_str);
                 row.element("td", &[("class", &alignment(column.numeric))], cell);
             }
         });

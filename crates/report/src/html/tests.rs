@@ -38,7 +38,7 @@ fn page(text: &str) -> Page {
     }
 }
 
-/// Names of all elements in order, without those that depend on whether a text is empty or how it is broken.
+/// Names of all elements in order, without those that depend on whether a text is empty or how it wraps.
 fn outline(html: &str) -> Vec<String> {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let read = roxmltree::Document::parse_with_options(html, options).expect("a well-formed page");
@@ -49,13 +49,13 @@ fn outline(html: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_script_is_the_one_that_may_run() {
+fn the_policy_allows_only_our_script() {
     let hash = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(SCRIPT));
     assert!(POLICY.contains(&format!("'sha256-{hash}'")), "put sha256-{hash} into POLICY");
 }
 
 #[test]
-fn nothing_of_ours_needs_escaping() {
+fn our_own_text_needs_no_escaping() {
     for text in [STYLE, SCRIPT, draw::STYLE] {
         assert!(!text.contains(['<', '&']), "the page would not be well-formed XML");
         assert!(!text.contains("http"), "nothing is loaded");
@@ -63,12 +63,12 @@ fn nothing_of_ours_needs_escaping() {
 }
 
 #[test]
-fn an_empty_page_is_a_page() {
+fn an_empty_page_is_valid() {
     assert_eq!(outline(&Page::default().to_html())[..3], ["html", "head", "meta"]);
 }
 
 #[test]
-fn paragraphs_are_divided_by_blank_lines() {
+fn paragraphs_are_separated_by_blank_lines() {
     let mut markup = Markup::default();
     paragraphs(&mut markup, "one\ntwo\n\n \nthree\n");
     assert_eq!(markup.finish(), "<p>one\ntwo</p><p>three</p>");
@@ -76,12 +76,12 @@ fn paragraphs_are_divided_by_blank_lines() {
 
 proptest! {
     #[test]
-    fn no_text_changes_the_page(text in prop_oneof![any::<String>(), "(</?(script|style|title|svg|details|table)>|[<>&\"'=]|-->|]]>|x){1,12}"]) {
+    fn no_text_changes_the_structure(text in prop_oneof![any::<String>(), "(</?(script|style|title|svg|details|table)>|[<>&\"'=]|-->|]]>|x){1,12}"]) {
         prop_assert_eq!(outline(&page(&format!("x{text}")).to_html()), outline(&page("plain").to_html()));
     }
 
     #[test]
-    fn json_keeps_all(text in any::<String>()) {
+    fn json_round_trip(text in any::<String>()) {
         let page = page(&text);
         let json = serde_json::to_string(&page).expect("pages can be written");
         prop_assert_eq!(crate::read_page(&json).expect("and read again"), page);

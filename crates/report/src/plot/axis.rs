@@ -1,94 +1,94 @@
-//! What several kinds of plots share: axes, limits, marks.
+//! Shared by several kinds of plots: axes, limits, marks.
 
 use serde::{Deserialize, Serialize};
 
 use super::number;
 use crate::unit::Unit;
 
-/// One axis: what it measures and how it is divided.
+/// An axis: its quantity and scale.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Axis {
-    /// What it shows: `response time`. The unit is added by itself.
+    /// The quantity: `response time`. The unit is added automatically.
     pub label: String,
     /// The unit of its values.
     pub unit: Unit,
-    /// How values are spread.
+    /// The scale.
     pub scale: Scale,
-    /// Where it begins; by default at 0 when that is not far off, else near the smallest value.
+    /// Where it begins; by default at 0 if that is not far, otherwise near the smallest value.
     pub from: Option<f64>,
     /// Where it ends; by default near the largest value.
     pub to: Option<f64>,
 }
 
 impl Axis {
-    /// A linear axis that finds its own ends.
+    /// A linear axis with automatic ends.
     #[must_use]
     pub fn new(label: impl Into<String>, unit: Unit) -> Axis {
         Axis { label: label.into(), unit, ..Axis::default() }
     }
 
-    /// The same on a log scale.
+    /// The same with a log scale.
     #[must_use]
     pub fn log(self) -> Axis {
         Axis { scale: Scale::Log, ..self }
     }
 }
 
-/// How values are spread over an axis.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// Equal steps.
+    /// Linear.
     #[default]
     Linear,
-    /// Equal factors; values that are not above 0 are left out.
+    /// Logarithmic; values that are not above 0 are left out.
     Log,
 }
 
-/// Which direction is the good one.
+/// Which direction is better.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// The larger the better.
+    /// Larger is better.
     #[default]
     More,
-    /// The smaller the better.
+    /// Smaller is better.
     Less,
 }
 
-/// A straight line at a value that matters, such as an objective.
+/// A line at an important value, such as an objective.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// Where.
+    /// The value.
     #[serde(with = "number")]
     pub value: f64,
-    /// What it means: `objective 200 ms`.
+    /// Its meaning: `objective 200 ms`.
     pub label: String,
 }
 
-/// An upright line at a moment or value: an event, a percentile.
+/// A vertical line at a moment or value: an event, a percentile.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mark {
-    /// Where on the x axis.
+    /// Position on the x axis.
     #[serde(with = "number")]
     pub at: f64,
-    /// What it is: `worker 2 restarted`, `p99`.
+    /// Its meaning: `worker 2 restarted`, `p99`.
     pub label: String,
 }
 
-/// A stretch of the x axis that is shaded: a warm-up, a stall.
+/// A shaded span of the x axis: a warm-up, a stall.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// Its beginning on the x axis.
+    /// Start on the x axis.
     #[serde(with = "number")]
     pub from: f64,
-    /// Its end.
+    /// End on the x axis.
     #[serde(with = "number")]
     pub to: f64,
-    /// What it is: `warm-up`.
+    /// Its meaning: `warm-up`.
     pub label: String,
 }

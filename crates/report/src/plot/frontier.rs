@@ -1,33 +1,33 @@
-//! What costs how much and brings how much: points, and those that nothing beats.
+//! Costs and benefits: points, and the efficient frontier.
 
 use serde::{Deserialize, Serialize};
 
 use super::number;
 use super::{Axis, Better, Limit, Mark};
 
-/// Points of two quantities. Those that no other beats in both are found and joined: the efficient frontier.
+/// Points of two quantities. Those that no other beats in both are found and connected: the efficient frontier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Frontier {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// How to read it, or what is remarkable; a sentence.
     pub note: String,
-    /// Mostly what it costs: memory.
+    /// Usually the cost: memory.
     pub x: Axis,
-    /// Mostly what it brings: throughput.
+    /// Usually the benefit: throughput.
     pub y: Axis,
-    /// The good direction of x; `Less` unless said otherwise.
+    /// The better direction of x; `Less` by default.
     pub x_better: Better,
-    /// The good direction of y.
+    /// The better direction of y.
     pub y_better: Better,
     /// Names of the kinds of points, such as servers; may be empty.
     pub series: Vec<String>,
     /// The points.
     pub spots: Vec<Spot>,
-    /// Level lines, such as an objective.
+    /// Horizontal lines, such as an objective.
     pub limits: Vec<Limit>,
-    /// Upright lines, such as a budget.
+    /// Vertical lines, such as a budget.
     pub marks: Vec<Mark>,
 }
 
@@ -48,22 +48,22 @@ impl Default for Frontier {
     }
 }
 
-/// One point.
+/// A point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spot {
-    /// What it is: `2x10`.
+    /// Its label: `2x10`.
     pub label: String,
-    /// Where it lies.
+    /// Its x.
     #[serde(with = "number")]
     pub x: f64,
-    /// Where it lies.
+    /// Its y.
     #[serde(with = "number")]
     pub y: f64,
-    /// Its kind, from 0, in the order of `series`.
+    /// Its kind, as an index into `series`.
     #[serde(default)]
     pub series: usize,
-    /// Whether it is the one that was chosen.
+    /// Whether it is the chosen one.
     #[serde(default)]
     pub chosen: bool,
 }

@@ -1,4 +1,4 @@
-//! A table whose cells are tinted by their value.
+//! A heat map: a table with cells tinted by value.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,25 +6,25 @@ use super::Better;
 use super::number;
 use crate::unit::Unit;
 
-/// A table of figures: the better, the stronger the tint.
+/// A heat map: the better, the stronger the tint.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Heat {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// How to read it, or what is remarkable; a sentence.
     pub note: String,
-    /// What is measured: `throughput`.
+    /// The measured quantity: `throughput`.
     pub measure: String,
     /// The unit of the values.
     pub unit: Unit,
-    /// Which direction is the good one.
+    /// Which direction is better.
     pub better: Better,
-    /// What the columns are: `threads per process`.
+    /// The meaning of the columns: `threads per process`.
     pub column_label: String,
     /// Headings of the columns.
     pub columns: Vec<String>,
-    /// What the rows are: `processes`.
+    /// The meaning of the rows: `processes`.
     pub row_label: String,
     /// Headings of the rows.
     pub rows: Vec<String>,
@@ -32,29 +32,29 @@ pub struct Heat {
     pub cells: Vec<Vec<Cell>>,
 }
 
-/// One cell.
+/// A cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// Its value; not finite when there is none, and `note` says why.
+    /// Its value; not finite if there is none, and `note` says why.
     #[serde(with = "number")]
     pub value: f64,
-    /// A word under the figure: `crashed`, `p95 240 ms`.
+    /// A word under the value: `crashed`, `p95 240 ms`.
     #[serde(default)]
     pub note: String,
-    /// Whether it is the one that was chosen.
+    /// Whether it is the chosen one.
     #[serde(default)]
     pub chosen: bool,
 }
 
 impl Cell {
-    /// A cell with a figure.
+    /// A cell with a value.
     #[must_use]
     pub fn new(value: f64) -> Cell {
         Cell { value, note: String::new(), chosen: false }
     }
 
-    /// A cell without one, and why.
+    /// A cell without value, and why.
     #[must_use]
     pub fn missing(why: impl Into<String>) -> Cell {
         Cell { note: why.into(), ..Cell::new(f64::NAN) }

@@ -9,42 +9,42 @@ use super::{Axis, Limit, Mark, Span};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lines {
-    /// What it shows.
+    /// The title.
     pub title: String,
     /// How to read it, or what is remarkable; a sentence.
     pub note: String,
-    /// Mostly time.
+    /// Usually time.
     pub x: Axis,
-    /// What is measured.
+    /// The measured quantity.
     pub y: Axis,
-    /// The lines; up to seven are told apart.
+    /// The lines; up to seven can be told apart.
     pub lines: Vec<Line>,
     /// Areas between two curves, drawn behind the lines.
     pub bands: Vec<Band>,
-    /// Level lines, such as objectives.
+    /// Horizontal lines, such as objectives.
     pub limits: Vec<Limit>,
-    /// Shaded stretches of time.
+    /// Shaded spans of time.
     pub spans: Vec<Span>,
     /// Events.
     pub marks: Vec<Mark>,
 }
 
-/// One line.
+/// A line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// `(x, y)`, in the order of x; a point that is not finite is a gap.
+    /// `(x, y)`, ordered by x; a point that is not finite is a gap.
     #[serde(with = "number::pairs")]
     pub points: Vec<(f64, f64)>,
-    /// Whether the area under it is filled; best for a single line of something that adds up.
+    /// Whether the area under it is filled; for a single line of an additive quantity.
     #[serde(default)]
     pub filled: bool,
-    /// Whether each point gets a marker: for a few measured points rather than a course.
+    /// Whether each point has a marker: for a few measured points.
     #[serde(default)]
     pub dots: bool,
-    /// Whether its points are markers that no line joins, such as measurements beside the curve fitted to them.
+    /// Whether its points are not connected, such as measurements next to a fitted curve.
     #[serde(default)]
     pub loose: bool,
 }
@@ -53,12 +53,12 @@ pub struct Line {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Band {
-    /// What it is called: `p50 to p95`.
+    /// Its name: `p50 to p95`.
     pub name: String,
-    /// `(x, low, high)`, in the order of x.
+    /// `(x, low, high)`, ordered by x.
     #[serde(with = "number::triples")]
     pub points: Vec<(f64, f64, f64)>,
-    /// The line (from 0) whose colour it takes.
+    /// The line (from 0) whose colour it uses.
     #[serde(default)]
     pub line: usize,
 }

@@ -1,8 +1,8 @@
-//! The kinds of plots and what they are made of. Plain data with public fields; `Plot::to_svg` draws a file of its own,
-//! a page draws them in place.
+//! The kinds of plots and their parts. Plain data with public fields; `Plot::to_svg` renders a standalone file, a page
+//! renders plots in place.
 //!
-//! Numbers may be NaN or infinite (in JSON: `null`): such a point is a gap, never an error. Lists may be empty: the plot
-//! then says that there is nothing to show.
+//! Numbers may be NaN or infinite (in JSON: `null`): such a point is a gap, never an error. Lists may be empty: the
+//! plot then shows "no data".
 
 mod axis;
 mod bars;
@@ -31,16 +31,16 @@ pub use stages::{Stack, Stages};
 pub enum Plot {
     /// Lines over time or over any other quantity.
     Lines(Lines),
-    /// How often each value came; values on a log scale.
+    /// Distribution of values, on a log scale.
     Histogram(Histogram),
-    /// Which share stayed below which value; the tail is stretched as HdrHistogram's plots do.
+    /// Percentile curves, with a stretched tail as in HdrHistogram's plots.
     Percentiles(Percentiles),
-    /// Horizontal bars cut into parts: where the time went.
+    /// Stacked horizontal bars: where the time went.
     Stages(Stages),
-    /// Horizontal bars side by side, with spreads: who does how much.
+    /// Grouped horizontal bars with spreads: a comparison.
     Bars(Bars),
-    /// Points of two quantities; those that nothing beats in both are joined.
+    /// Points of two quantities with the efficient frontier.
     Frontier(Frontier),
-    /// A table whose cells are tinted by their value.
+    /// A heat map.
     Heat(Heat),
 }

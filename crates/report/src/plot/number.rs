@@ -1,4 +1,4 @@
-//! Numbers in JSON, which has no word for NaN and the infinities: they are written and read as `null`.
+//! Numbers in JSON, which has no NaN and infinities: they are written as and read from `null`.
 
 use serde::{Deserialize, Deserializer, Serializer};
 
@@ -31,7 +31,7 @@ pub(super) mod pairs {
     }
 }
 
-/// Single numbers in a row.
+/// A list of numbers.
 pub(super) mod row {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

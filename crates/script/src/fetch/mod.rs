@@ -1,124 +1,111 @@
-//! `http_request` and what is built on it: asking other servers, and reading what they and the rest of this one answer.
+//! `http_request` and everything built on it: requests to other servers, and reading their responses.
 //!
 //! Contract:
-//! 1. A request is sent as soon as it is made; waiting for its answer is another matter, so many go on side by side.
+//! 1. A request is sent as soon as it is made, and joined later: so many run at the same time.
 //! 2. A body is read at Ruby's pace, and an upstream is not read faster than that.
-//! 3. What went wrong is told with the class by which Ruby people know it; whether it is raised is the prelude's business.
+//! 3. A failure is reported with its Ruby class (`Net::OpenTimeout`, …); the prelude decides whether it is raised.
 
-mod body;
-mod held;
 pub(crate) mod request;
 mod url;
 
-pub(crate) use held::{Number, Owned, Table};
 pub(crate) use url::Url;
 
-use crate::ops::{Call, Waiting, fault};
-use crate::runtime::{Complain, Runtime};
+use crate::context::TaskContext;
+use crate::failure;
+use crate::held::{Held, Number, Source, Table};
+use crate::ops::Area;
 use crate::stream;
-use crate::tasks::Asker;
-use body::Source;
+use crate::waiting::{Waiting, fault, ready, tape};
 use bytes::Bytes;
-use handler::{Body, Exchange, Failure, FailureKind, Fields, Peer, Response, Trace};
+use handler::{Body, Exchange, Failure, Fields, Peer, Response, Trace};
 use mruby::{Tape, Value};
 use proxy::{Client, Config, HostPolicy};
-use request::{Parts, Patient, exchange, ourselves};
+use request::{NoDeparture, Parts, exchange, own_peer};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What calls and waits of this area work on.
+/// The state of the operations below.
 pub(crate) struct State {
-    pub(crate) table: Rc<Table>,
+    responses: Rc<Table>,
     client: Rc<Client>,
     peer: Rc<Peer>,
+    max_joined: usize,
 }
 
 impl State {
-    pub(crate) fn new(complain: Complain) -> State {
+    /// With no response yet; `max_joined` is the largest body that `join` reads, bytes.
+    pub(crate) fn new(responses: Rc<Table>, max_joined: usize) -> State {
         let config = Config {
             forwarded: false,
             websocket: false,
             host: HostPolicy::Client,
             ..Config::new("http_request", Vec::new())
         };
-        let failed = move |failure: &Failure, _: &handler::Request| complain(&failure.reason);
-        State {
-            table: Rc::default(),
-            client: Rc::new(Client::new(config, Rc::new(failed))),
-            peer: ourselves(),
-        }
+        State { responses, client: Rc::new(Client::new(config)), peer: own_peer(), max_joined }
     }
 
-    /// Hands a request on to another server.
+    /// Sends a request to another server.
     pub(crate) async fn forward(&self, url: Url, exchange: Exchange) -> Result<Response, Failure> {
         self.client.ask(url.origin, exchange, url.target).await
     }
 
-    /// A body that nobody has read, and the fields that it came with.
-    pub(crate) fn untouched(&self, number: Number) -> Option<(Body, Fields)> {
-        let held = self.table.get(number)?;
-        let body = held.take_body()?.untouched()?;
+    /// A body that has not been read, and the fields of its response.
+    pub(crate) fn unread(&self, number: Number) -> Option<(Body, Fields)> {
+        let held = self.responses.get(number)?;
+        let body = held.take_body()?.unread()?;
         Some((body, held.fields()?))
     }
-}
 
-/// Calls of this area.
-pub(crate) const CALLS: &[(&str, Call)] = &[
-    ("HELD_CLOSE", |state, args, tape| {
-        if let Some(number) = args.first().and_then(Value::int) {
-            state.fetch.table.forget(number, false);
-        }
-        tape.nil();
-    }),
-    ("REASON", |_, args, tape| {
-        let status = args.first().and_then(Value::int).and_then(|status| u16::try_from(status).ok());
-        tape.str(handler::reason_phrase(status.unwrap_or_default()));
-    }),
-];
-
-/// Waits of this area.
-pub(crate) fn begin(runtime: &Rc<Runtime>, asker: &Rc<Asker>, op: &[u8], args: &[Value<'_>]) -> Waiting {
-    match op {
-        b"fetch" => start(runtime, asker, args),
-        b"held_head" => head(runtime, args),
-        b"held_read" => read(runtime, args),
-        _ => join(runtime, args),
+    fn held(&self, args: &[Value<'_>]) -> Option<Rc<Held>> {
+        self.responses.get(args.first().and_then(Value::int)?)
     }
 }
 
-/// Gives Ruby the number of a response.
-pub(crate) fn numbered(number: Number) -> Waiting {
-    let mut tape = Tape::new();
-    tape.int(number);
-    Box::pin(std::future::ready(tape))
-}
+pub(crate) const AREA: Area<State> = Area {
+    calls: &[
+        ("HELD_CLOSE", |state, args, tape| {
+            if let Some(number) = args.first().and_then(Value::int) {
+                state.responses.forget(number, false);
+            }
+            tape.nil();
+        }),
+        ("REASON", |_, args, tape| {
+            let status = args.first().and_then(Value::int).and_then(|status| u16::try_from(status).ok());
+            tape.str(handler::reason_phrase(status.unwrap_or_default()));
+        }),
+    ],
+    waits: &[("FETCH", start), ("HELD_HEAD", head), ("HELD_READ", read), ("HELD_JOIN", join)],
+    preludes: &[
+        ("http.rb", include_str!("../ruby/http.rb")),
+        ("net_http.rb", include_str!("../ruby/net_http.rb")),
+    ],
+};
 
-/// `[url, method, [name, value …], body, seconds, host]`: the number of the response. Without a host that of the URL is asked for;
-/// what the fields say of it does not count, as in H2O.
-fn start(runtime: &Rc<Runtime>, asker: &Rc<Asker>, args: &[Value<'_>]) -> Waiting {
-    match asked(runtime, args) {
-        Ok((url, exchange, patience)) => {
-            let client = runtime.state.fetch.client.clone();
+/// `[url, method, [name, value …], body, seconds, host]`: the number of the response. The Host header is `host` or that of the URL;
+/// one among the fields is ignored, as in H2O.
+fn start(state: &Rc<State>, task: &TaskContext, args: &[Value<'_>]) -> Waiting {
+    match parse(state, args) {
+        Ok((url, exchange, timeout)) => {
+            let client = state.client.clone();
             let work = async move {
-                let answer = client.ask(url.origin, exchange, url.target);
-                let Some(patience) = patience else { return answer.await };
-                tokio::time::timeout(patience, answer).await.unwrap_or_else(|_| {
-                    let why = format!("http_request: no response within {} s", patience.as_secs_f64());
-                    Err(Failure::new(FailureKind::UpstreamTimeout, why))
-                })
+                let response = client.ask(url.origin, exchange, url.target);
+                let Some(timeout) = timeout else { return response.await };
+                let in_time = tokio::time::timeout(timeout, response).await;
+                in_time.unwrap_or_else(|_| Err(failure::request_timeout(timeout)))
             };
-            numbered(runtime.state.fetch.table.begin(&asker.held, true, work))
+            let number = state.responses.begin(&task.held, true, work);
+            ready(|tape| tape.int(number).done())
         }
         Err(why) => fault("ArgumentError", why),
     }
 }
 
-fn asked(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Result<(Url, Exchange, Option<Duration>), String> {
-    let [url, method, fields, body, patience, host] = args else {
-        return Err("a request has a URL, a method, fields, a body, a time and a host".to_owned());
+fn parse(state: &State, args: &[Value<'_>]) -> Result<(Url, Exchange, Option<Duration>), String> {
+    let [url, method, fields, body, timeout, host] = args else {
+        return Err("a request has a URL, a method, fields, a body, a timeout and a host".to_owned());
     };
     let url = Url::parse(url.text().unwrap_or_default())?;
-    let patience = match patience {
+    let timeout = match timeout {
         Value::Nil => None,
         seconds => Some(
             seconds
@@ -146,24 +133,24 @@ fn asked(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Result<(Url, Exchange, Op
             .flat_map(|(name, values)| values.split(|b| *b == b'\n').map(move |v| (name.clone(), v)))
             .collect(),
         variables: Vec::new(),
-        peer: runtime.state.fetch.peer.clone(),
+        peer: state.peer.clone(),
     };
     let request = request.request()?;
     let body = body.text().map(Bytes::copy_from_slice);
-    let exchange = exchange(request, body, Rc::new(Patient(None)), Rc::new(Trace::default()));
-    Ok((url, exchange, patience))
+    let exchange = exchange(request, body, Rc::new(NoDeparture(None)), Rc::new(Trace::default()));
+    Ok((url, exchange, timeout))
 }
 
-/// `[number]`: `[status, [name, value …], whether there is a body]`, or `[class, reason]` of what went wrong.
-fn head(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Waiting {
-    let Some(held) = found(runtime, args) else { return gone() };
+/// `[number]`: `[status, [name, value …], whether there is a body]`, or `[class, reason]` of a failure.
+fn head(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
+    let Some(held) = state.held(args) else { return dropped() };
     Box::pin(async move {
         let mut tape = Tape::new();
         match held.head().await {
             Ok(head) => {
-                // Where a body is still to come it is framed anew; without one the length is what a GET would have given.
-                let keeps = !held.is_outward() && !head.has_body;
-                let kept = head.fields.iter().filter(|(name, _)| keeps || !is_framing(name));
+                // A body is framed again when it is sent. Without one (HEAD) the length is that of the response to a GET.
+                let keep_framing = !held.is_outbound() && !head.has_body;
+                let kept = head.fields.iter().filter(|(name, _)| keep_framing || !is_framing(name));
                 let fields: Vec<_> = kept.collect();
                 tape.array(3).int(head.status.into()).array(2 * fields.len() as u32);
                 for (name, value) in fields {
@@ -178,15 +165,15 @@ fn head(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Waiting {
 }
 
 /// `[number]`: the next bytes of the body, nil at its end.
-fn read(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Waiting {
-    let Some(held) = found(runtime, args) else { return gone() };
+fn read(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
+    let Some(held) = state.held(args) else { return dropped() };
     let Some(source) = held.take_body() else { return consumed() };
     Box::pin(async move {
         let mut tape = Tape::new();
-        match source.pieces() {
-            Ok(mut pieces) => match pieces.next().await {
+        match source.parts() {
+            Ok(mut parts) => match parts.next().await {
                 Ok(Some(bytes)) => {
-                    held.put_body(Source::Begun(pieces));
+                    held.put_body(Source::Started(parts));
                     tape.str(bytes)
                 }
                 Ok(None) => tape.nil(),
@@ -198,59 +185,54 @@ fn read(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Waiting {
     })
 }
 
-/// `[number]`: all of the body that has not been read.
-fn join(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Waiting {
-    let Some(held) = found(runtime, args) else { return gone() };
+/// `[number]`: the rest of the body.
+fn join(state: &Rc<State>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
+    let Some(held) = state.held(args) else { return dropped() };
     let Some(source) = held.take_body() else { return consumed() };
-    let limit = runtime.loosest.request_heap;
+    let limit = state.max_joined;
     Box::pin(async move {
-        let mut tape = Tape::new();
-        let joined = match source.pieces() {
-            Ok(pieces) => pieces.join(limit).await,
+        let joined = match source.parts() {
+            Ok(parts) => parts.join(limit).await,
             Err(why) => Err(why),
         };
-        match joined {
-            Ok(bytes) => tape.str(bytes),
-            Err(why) => tape.fault("H2O::HttpError", why),
-        };
-        tape
+        tape(|tape| match joined {
+            Ok(bytes) => tape.str(bytes).done(),
+            Err(why) => tape.fault("H2O::HttpError", why).done(),
+        })
     })
 }
 
-fn found(runtime: &Rc<Runtime>, args: &[Value<'_>]) -> Option<Rc<held::Held>> {
-    runtime.state.fetch.table.get(args.first().and_then(Value::int)?)
-}
-
-fn gone() -> Waiting {
-    fault("RuntimeError", "the response belongs to a request that is over, or has been closed")
+fn dropped() -> Waiting {
+    fault("RuntimeError", "the response belongs to a request that has ended, or has been closed")
 }
 
 fn consumed() -> Waiting {
     fault("RuntimeError", "http response body is already consumed")
 }
 
-/// Fields by which a body is framed: that is done anew.
+/// Fields that frame a body.
 fn is_framing(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
 }
 
-/// What Ruby people call it.
+/// Ruby's class for a failure.
 fn class(failure: &Failure) -> &'static str {
     let says = |what: &str| failure.reason.contains(what);
-    match failure.kind {
-        FailureKind::UpstreamTimeout if says("cannot connect") => "Net::OpenTimeout",
-        FailureKind::UpstreamTimeout => "Net::ReadTimeout",
-        FailureKind::UpstreamUnreachable if says("refused") => "Errno::ECONNREFUSED",
-        FailureKind::UpstreamUnreachable if says("lookup address") || says("no address") => "SocketError",
-        FailureKind::UpstreamUnreachable if says("certificate") || says("TLS") => "OpenSSL::SSL::SSLError",
-        FailureKind::UpstreamUnreachable => "Errno::EHOSTUNREACH",
-        FailureKind::BadUpstream if says("closed") => "EOFError",
-        FailureKind::BadUpstream if says("broke off") => "Errno::ECONNRESET",
+    let unconnected = says("cannot connect") || says("no certificates") || says("tls_ca");
+    match failure.status {
+        504 if unconnected => "Net::OpenTimeout",
+        504 => "Net::ReadTimeout",
+        502 if unconnected && says("refused") => "Errno::ECONNREFUSED",
+        502 if unconnected && (says("lookup address") || says("no address")) => "SocketError",
+        502 if unconnected && (says("certificate") || says("TLS")) => "OpenSSL::SSL::SSLError",
+        502 if unconnected => "Errno::EHOSTUNREACH",
+        502 if says("closed") => "EOFError",
+        502 if says("broke off") => "Errno::ECONNRESET",
         _ => "Net::HTTPBadResponse",
     }
 }
 
-/// Whether a response says so about itself: then it goes elsewhere.
-pub(crate) fn delegated(fields: &Fields) -> Option<Vec<u8>> {
+/// The `x-reproxy-url` of a response.
+pub(crate) fn reproxy_url(fields: &Fields) -> Option<Vec<u8>> {
     fields.get("x-reproxy-url").map(<[u8]>::to_vec)
 }

@@ -1,12 +1,12 @@
-//! Requests of our own making: what handlers ask of other servers, and of the rest of this one.
+//! Requests that handlers make: to other servers, and to the rest of this one.
 
+use h1::syntax;
 use handler::{Client, Departure, Exchange, Fields, Incoming, Peer, PeerAddr, Request, Span, Trace, Version};
-use http::h1::syntax;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
-/// What a request is made of.
+/// The parts of a request.
 pub(crate) struct Parts<'a> {
     pub(crate) method: &'a [u8],
     pub(crate) path: &'a [u8],
@@ -22,10 +22,10 @@ impl Parts<'_> {
     /// The request.
     ///
     /// # Errors
-    /// Which part cannot be sent.
+    /// Which part is invalid.
     pub(crate) fn request(self) -> Result<Request, String> {
         if !syntax::is_token(self.method) {
-            return Err(format!("\"{}\" is no method", self.method.escape_ascii()));
+            return Err(format!("\"{}\" is not a method", self.method.escape_ascii()));
         }
         let mut text = Vec::with_capacity(256);
         let mut add = |part: &[u8]| {
@@ -44,12 +44,12 @@ impl Parts<'_> {
         let authority = add(self.authority);
         if !syntax::is_target(target.slice(&text)) || !(self.path.starts_with(b"/") || self.path == b"*") {
             return Err(format!(
-                "\"{}\" cannot be asked for: a path begins with / and is percent-encoded",
+                "\"{}\" is not a valid target: a path starts with / and is percent-encoded",
                 target.slice(&text).escape_ascii()
             ));
         }
         if !self.authority.is_empty() && !syntax::is_authority(self.authority) {
-            return Err(format!("\"{}\" is no host", self.authority.escape_ascii()));
+            return Err(format!("\"{}\" is not a host", self.authority.escape_ascii()));
         }
         let mut fields = Fields::from_parts(text, Vec::new());
         for (name, value) in &self.fields {
@@ -77,7 +77,7 @@ impl Parts<'_> {
     }
 }
 
-/// An exchange for a request of ours.
+/// An exchange for such a request.
 pub(crate) fn exchange(
     request: Request,
     body: Option<bytes::Bytes>,
@@ -88,15 +88,15 @@ pub(crate) fn exchange(
     Exchange { request: request.into(), incoming, client, trace }
 }
 
-/// This server as the client of others.
-pub(crate) fn ourselves() -> Rc<Peer> {
+/// The peer of requests to other servers: this one.
+pub(crate) fn own_peer() -> Rc<Peer> {
     Rc::new(Peer { remote: PeerAddr::Unix, remote_text: String::new(), local: PeerAddr::Unix, tls: false })
 }
 
-/// A client that stays until its request is given up by dropping what works on it, and that may be told in between.
-pub(crate) struct Patient(pub(crate) Option<Rc<dyn Client>>);
+/// A client that never departs: its request is cancelled by dropping its future. Interim responses go to the given client.
+pub(crate) struct NoDeparture(pub(crate) Option<Rc<dyn Client>>);
 
-impl Client for Patient {
+impl Client for NoDeparture {
     fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
         Poll::Pending
     }
@@ -121,12 +121,12 @@ mod tests {
             https: true,
             fields: fields.iter().map(|(name, value)| (name.as_bytes().to_vec(), *value)).collect(),
             variables: Vec::new(),
-            peer: ourselves(),
+            peer: own_peer(),
         }
     }
 
     #[test]
-    fn a_request_is_put_together() {
+    fn a_request_is_built_from_parts() {
         let request = parts(b"POST", b"/a", &[("x-a", b" 1 "), ("x-a", b"2")]).request().unwrap();
         assert_eq!((request.method(), request.target()), (&b"POST"[..], &b"/a?q=1"[..]));
         assert_eq!((request.path(), request.query()), (&b"/a"[..], &b"q=1"[..]));
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused() {
+    fn invalid_parts_are_errors() {
         for (made, why) in [
-            (parts(b"GE T", b"/", &[]), "no method"),
-            (parts(b"GET", b"a", &[]), "begins with /"),
+            (parts(b"GE T", b"/", &[]), "not a method"),
+            (parts(b"GET", b"a", &[]), "starts with /"),
             (parts(b"GET", b"/a b", &[]), "percent-encoded"),
             (parts(b"GET", b"/", &[("x a", b"1")]), "x a"),
             (parts(b"GET", b"/", &[("x-a", b"1\r\nx-b: 2")]), "cannot be sent"),
-            (Parts { authority: b"a b", ..parts(b"GET", b"/", &[]) }, "no host"),
+            (Parts { authority: b"a b", ..parts(b"GET", b"/", &[]) }, "not a host"),
         ] {
             let error = made.request().unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -1,27 +1,27 @@
-//! URLs as handlers write them, split into the origin and what is asked of it.
+//! URLs as handlers write them: [`Url`].
 
-use http::h1::syntax;
+use h1::syntax;
 use proxy::Origin;
 
 /// An absolute URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     pub(crate) origin: Origin,
-    /// What `Host` says.
+    /// Value of the Host header.
     pub(crate) authority: Vec<u8>,
-    /// Path and query, beginning with `/`.
+    /// Path and query, starting with `/`.
     pub(crate) target: Vec<u8>,
 }
 
 impl Url {
-    /// Reads `http://host:port/path?query`, `https://…`, `unix:/path.sock:/path` or H2O's `http://[unix:/path.sock]/path`.
+    /// Parses `http://host:port/path?query`, `https://…`, `unix:/path.sock:/path` or H2O's `http://[unix:/path.sock]/path`.
     /// A fragment is not sent.
     ///
     /// # Errors
-    /// What is wrong, with examples of what is right.
+    /// What is wrong, and what a URL looks like.
     pub(crate) fn parse(text: &[u8]) -> Result<Url, String> {
         let wrong = |what: &str| {
-            format!("\"{}\" is no URL: {what}; write http://host:port/path?query", text.escape_ascii())
+            format!("\"{}\" is not a URL: {what}; write http://host:port/path?query", text.escape_ascii())
         };
         let text = std::str::from_utf8(text).map_err(|_| wrong("it is not UTF-8"))?;
         let whole = text.split('#').next().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! IP addresses as Ruby handles them: prefixes as bytes that a Hash finds, and whom a forwarded request is from.
+//! IP addresses for Ruby: prefixes as keys of a Hash, and the client of a forwarded request.
 
 use std::net::IpAddr;
 
-/// The first `length` bits of an address, the length behind them. IPv4 addresses are IPv6's `::ffff:0:0/96`, but a prefix of IPv6
-/// that is shorter than that has none of IPv4 in it. `None` when the address has fewer bits.
+/// The first `length` bits of an address, followed by the length. IPv4 addresses are IPv6's `::ffff:0:0/96`, but a shorter IPv6
+/// prefix contains no IPv4 address. `None` if the address has fewer bits.
 pub(crate) fn prefix(address: IpAddr, length: u8) -> Option<Vec<u8>> {
     let (bits, length) = match address {
         IpAddr::V4(address) if length <= 32 => (u128::from(address.to_ipv6_mapped()), length + 96),
@@ -17,10 +17,10 @@ pub(crate) fn prefix(address: IpAddr, length: u8) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// An address, with IPv6's way to write IPv4 undone.
+/// An address; IPv4-mapped IPv6 addresses become IPv4.
 pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?.trim();
-    // `[::1]:80` and `192.0.2.1:80`, as some proxies write it, and `fe80::1%eth0`.
+    // Some proxies write `[::1]:80`, `192.0.2.1:80` and `fe80::1%eth0`.
     let inner = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?.0,
         None => match text.split_once(':') {
@@ -32,7 +32,7 @@ pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     inner.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-/// `192.0.2.0/24` or an address alone: the prefix's key and its length in bits as written.
+/// `192.0.2.0/24` or an address: the prefix's key and its length in bits as written.
 pub(crate) fn cidr(text: &[u8]) -> Option<(Vec<u8>, u8, bool)> {
     let text = std::str::from_utf8(text).ok()?;
     let (host, length) = match text.split_once('/') {
@@ -47,7 +47,7 @@ pub(crate) fn cidr(text: &[u8]) -> Option<(Vec<u8>, u8, bool)> {
     Some((prefix(address, length)?, length, address.is_ipv4()))
 }
 
-/// Whether a peer may be a proxy of the site's own: what `X-Forwarded-For` says is believed from nobody else.
+/// Whether a peer may be a proxy of this site: only then its `X-Forwarded-For` is used.
 fn is_near(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_loopback() || address.is_private() || address.is_link_local(),
@@ -57,8 +57,8 @@ fn is_near(address: IpAddr) -> bool {
     }
 }
 
-/// The client of a request that `peer` sent with this `X-Forwarded-For`: the last one in it that is no proxy of the site's own. A
-/// client can write what it likes in front of that, and strangers are taken for themselves.
+/// The client of a request that `peer` sent with this `X-Forwarded-For`: the last address in it that is not a proxy of this site. A
+/// client can forge everything before that, and a peer with a public address is the client itself.
 pub(crate) fn client<'a>(peer: &'a [u8], forwarded: &'a [u8]) -> &'a [u8] {
     if !address(peer).is_some_and(is_near) {
         return peer;

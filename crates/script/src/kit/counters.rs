@@ -1,62 +1,62 @@
-//! Counts that all front threads share.
+//! Counters that all front threads share.
 //!
-//! Why: a limit per thread would be as many times too high as there are threads, and which thread a client meets is chance.
+//! With a limit per thread, the total would be as many times higher as there are threads.
 //!
-//! Contract: a key is found on one of [`SHARDS`] short locks. At most [`ROOM`] keys are remembered; when there are more, those that
-//! say nothing any more go first, then those that will soonest. So a flood of new keys costs memory once, and time never.
+//! Contract: keys are distributed expires [`SHARDS`] short locks. At most [`MAX_KEYS`] keys are kept; a new key replaces those that
+//! have expired, then those that expire first. So a flood of new keys has bounded cost in memory and time.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 const SHARDS: usize = 64;
-/// Keys in all: some 30 MB when they are addresses.
-const ROOM: usize = 256 << 10;
-/// What part of a shard is freed when it is full, at least.
+/// Most keys: about 30 MB if they are addresses.
+const MAX_KEYS: usize = 256 << 10;
+/// The fraction of a full shard that is freed at once, at least.
 const FREED: usize = 8;
 
-struct Kept<T> {
+struct Entry<T> {
     value: T,
-    /// When it says nothing any more, by the clock of whoever asks.
-    over: u64,
+    /// When it expires, by the caller's clock.
+    expires: u64,
 }
 
-/// A part of the keys, behind a lock of its own.
-type Shard<T> = Mutex<HashMap<Box<[u8]>, Kept<T>>>;
+/// A part of the keys, with its own lock.
+type Shard<T> = Mutex<HashMap<Box<[u8]>, Entry<T>>>;
 
-/// What is known of each key.
+/// Values by key.
 pub(crate) struct Counters<T> {
     shards: Vec<Shard<T>>,
     hasher: RandomState,
-    room: usize,
+    capacity: usize,
 }
 
 impl<T: Default> Counters<T> {
     pub(crate) fn new() -> Counters<T> {
-        Counters::with_room(ROOM)
+        Counters::with_capacity(MAX_KEYS)
     }
 
-    fn with_room(room: usize) -> Counters<T> {
+    fn with_capacity(capacity: usize) -> Counters<T> {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Counters { shards, hasher: RandomState::new(), room: room / SHARDS }
+        Counters { shards, hasher: RandomState::new(), capacity: capacity / SHARDS }
     }
 
-    /// Changes what is known of a key. `change` gives what it found, and when its change says nothing any more.
+    /// Changes the value of a key. `change` returns a result and when the value expires.
     pub(crate) fn change<R>(&self, key: &[u8], now: u64, change: impl FnOnce(&mut T) -> (R, u64)) -> R {
         let number = self.hasher.hash_one(key) as usize % SHARDS;
         let mut shard = self.shards[number].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kept) = shard.get_mut(key) {
-            let (found, over) = change(&mut kept.value);
-            kept.over = over;
-            return found;
+        if let Some(entry) = shard.get_mut(key) {
+            let (result, expires) = change(&mut entry.value);
+            entry.expires = expires;
+            return result;
         }
-        if shard.len() >= self.room {
+        if shard.len() >= self.capacity {
             make_room(&mut shard, now);
         }
         let mut value = T::default();
-        let (found, over) = change(&mut value);
-        shard.insert(key.into(), Kept { value, over });
-        found
+        let (result, expires) = change(&mut value);
+        shard.insert(key.into(), Entry { value, expires });
+        result
     }
 
     #[cfg(test)]
@@ -65,20 +65,20 @@ impl<T: Default> Counters<T> {
     }
 }
 
-fn make_room<T>(shard: &mut HashMap<Box<[u8]>, Kept<T>>, now: u64) {
+fn make_room<T>(shard: &mut HashMap<Box<[u8]>, Entry<T>>, now: u64) {
     let full = shard.len();
-    shard.retain(|_, kept| kept.over > now);
-    // Enough at once that the next keys find room: looking through the shard must not be the price of each of them.
+    shard.retain(|_, entry| entry.expires > now);
+    // Frees enough for many keys: searching the shard must not be the cost of each new key.
     let mut surplus = (full / FREED + 1).saturating_sub(full - shard.len()).min(shard.len());
     if surplus == 0 {
         return;
     }
-    let mut ends: Vec<u64> = shard.values().map(|kept| kept.over).collect();
+    let mut ends: Vec<u64> = shard.values().map(|entry| entry.expires).collect();
     let (_, &mut end, _) = ends.select_nth_unstable(surplus - 1);
-    shard.retain(|_, kept| {
-        let goes = kept.over <= end && surplus > 0;
-        surplus -= usize::from(goes);
-        !goes
+    shard.retain(|_, entry| {
+        let dropped = entry.expires <= end && surplus > 0;
+        surplus -= usize::from(dropped);
+        !dropped
     });
 }
 
@@ -86,16 +86,16 @@ fn make_room<T>(shard: &mut HashMap<Box<[u8]>, Kept<T>>, now: u64) {
 mod tests {
     use super::*;
 
-    fn visit(counters: &Counters<u64>, key: u64, now: u64, over: u64) -> u64 {
+    fn visit(counters: &Counters<u64>, key: u64, now: u64, expires: u64) -> u64 {
         counters.change(&key.to_le_bytes(), now, |count| {
             *count += 1;
-            (*count, over)
+            (*count, expires)
         })
     }
 
-    fn visit_all(counters: &Counters<u64>, keys: std::ops::Range<u64>, now: u64, over: u64) {
+    fn visit_all(counters: &Counters<u64>, keys: std::ops::Range<u64>, now: u64, expires: u64) {
         for key in keys {
-            visit(counters, key, now, over);
+            visit(counters, key, now, expires);
         }
     }
 
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_is_over_makes_room_first() {
-        let counters = Counters::with_room(SHARDS * 16);
+        let counters = Counters::with_capacity(SHARDS * 16);
         visit_all(&counters, 0..2_000, 0, 10);
         assert!(counters.len() <= SHARDS * 16);
         visit_all(&counters, 10_000..10_100, 5, 1_000);

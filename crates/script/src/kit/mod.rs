@@ -1,4 +1,4 @@
-//! What the classes of `ruby/kit` need of the server: counts that all front threads share, addresses, password files.
+//! Operations for the classes in `ruby/kit`: counts that all front threads share, addresses, password files.
 
 mod addresses;
 mod counters;
@@ -6,67 +6,65 @@ mod passwords;
 mod rate;
 mod visits;
 
-use crate::ops::{self, Call, Waiting};
+use crate::context::TaskContext;
+use crate::ops::Area;
 use crate::route;
-use crate::runtime::State;
+use crate::waiting::{Waiting, fault};
 use counters::Counters;
 use mruby::{Tape, Value};
 use passwords::Passwords;
 use rate::{Count, Limit, Rule};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use visits::{Counting, Visits};
 
-/// What one VM keeps; the counts belong to the process.
+/// The state of one VM; the counts belong to the process.
 #[derive(Default)]
 pub(crate) struct Kit {
     passwords: Passwords,
 }
 
-/// The calls; see `ops::CALLS`.
-pub(crate) const CALLS: &[(&str, Call)] = &[
-    ("RATE", |_, args, tape| {
-        answered(rate(args), tape);
-    }),
-    ("VISIT", |_, args, tape| {
-        answered(visit(args), tape);
-    }),
-    ("CIDR", |_, args, tape| match args.first().and_then(Value::text).and_then(addresses::cidr) {
-        Some((key, length, four)) => drop(tape.array(3).str(key).int(length.into()).bool(four)),
-        None => drop(tape.nil()),
-    }),
-    ("PREFIXES", prefixes),
-    ("CLIENT", |_, args, tape| {
-        let mut texts = args.iter().map(|arg| arg.text().unwrap_or_default());
-        let (peer, forwarded) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
-        tape.str(addresses::client(peer, forwarded));
-    }),
-    ("PLAIN_PATH", |_, args, tape| {
-        let path = args.first().and_then(Value::text).unwrap_or_default();
-        tape.str(route::Path::new(path).plain());
-    }),
-    ("PASSWORDS", |state, args, tape| match state.kit.passwords.gatekeeper(path(args)) {
-        Ok(gatekeeper) => drop(tape.int(gatekeeper.users().len() as i64)),
-        Err(why) => drop(tape.fault("ArgumentError", why)),
-    }),
-];
+pub(crate) const AREA: Area<Kit> = Area {
+    calls: &[
+        ("RATE", |_, args, tape| write(rate(args), tape)),
+        ("VISIT", |_, args, tape| write(visit(args), tape)),
+        ("CIDR", |_, args, tape| match args.first().and_then(Value::text).and_then(addresses::cidr) {
+            Some((key, length, four)) => drop(tape.array(3).str(key).int(length.into()).bool(four)),
+            None => drop(tape.nil()),
+        }),
+        ("PREFIXES", prefixes),
+        ("CLIENT", |_, args, tape| {
+            let mut texts = args.iter().map(|arg| arg.text().unwrap_or_default());
+            let (peer, forwarded) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
+            tape.str(addresses::client(peer, forwarded));
+        }),
+        ("PLAIN_PATH", |_, args, tape| {
+            let path = args.first().and_then(Value::text).unwrap_or_default();
+            tape.str(route::Path::new(path).plain());
+        }),
+        ("PASSWORDS", |kit, args, tape| match kit.passwords.authenticator(path(args)) {
+            Ok(authenticator) => drop(tape.int(authenticator.users().len() as i64)),
+            Err(why) => drop(tape.fault("ArgumentError", why)),
+        }),
+    ],
+    waits: &[("PASSWORD", password)],
+    preludes: &[
+        ("lru_cache.rb", include_str!("../ruby/kit/lru_cache.rb")),
+        ("trie_addr.rb", include_str!("../ruby/kit/trie_addr.rb")),
+        ("acl.rb", include_str!("../ruby/kit/acl.rb")),
+        ("htpasswd.rb", include_str!("../ruby/kit/htpasswd.rb")),
+        ("dos_detector.rb", include_str!("../ruby/kit/dos_detector.rb")),
+        ("prometheus.rb", include_str!("../ruby/kit/prometheus.rb")),
+        ("rate_limit.rb", include_str!("../ruby/kit/rate_limit.rb")),
+        ("rate_limit_redis.rb", include_str!("../ruby/kit/rate_limit_redis.rb")),
+    ],
+};
 
-/// The classes.
-pub(crate) const PRELUDES: &[(&str, &str)] = &[
-    ("lru_cache.rb", include_str!("../ruby/kit/lru_cache.rb")),
-    ("trie_addr.rb", include_str!("../ruby/kit/trie_addr.rb")),
-    ("acl.rb", include_str!("../ruby/kit/acl.rb")),
-    ("htpasswd.rb", include_str!("../ruby/kit/htpasswd.rb")),
-    ("dos_detector.rb", include_str!("../ruby/kit/dos_detector.rb")),
-    ("prometheus.rb", include_str!("../ruby/kit/prometheus.rb")),
-    ("rate_limit.rb", include_str!("../ruby/kit/rate_limit.rb")),
-    ("rate_limit_redis.rb", include_str!("../ruby/kit/rate_limit_redis.rb")),
-];
-
-fn answered(answer: Result<Tape, &'static str>, tape: &mut Tape) {
-    match answer {
-        Ok(answer) => *tape = answer,
+fn write(result: Result<Tape, &'static str>, tape: &mut Tape) {
+    match result {
+        Ok(result) => *tape = result,
         Err(why) => drop(tape.fault("ArgumentError", why)),
     }
 }
@@ -74,7 +72,7 @@ fn answered(answer: Result<Tape, &'static str>, tape: &mut Tape) {
 /// `[key, rule, count, period in seconds, burst, cost]` to `[allowed, remaining, reset, retry]`, the last two in seconds.
 fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
     static COUNTS: LazyLock<Counters<Count>> = LazyLock::new(Counters::new);
-    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let [key, rule, count, period, burst, cost] = args else { return Err("RATE takes six arguments") };
     let key = key.text().ok_or("the key of a rate limit is a String")?;
     let rule = rule.text().and_then(Rule::named).ok_or("no such algorithm")?;
@@ -82,14 +80,14 @@ fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
     let [count, burst, cost] = [count, burst, cost].map(positive);
     let (count, burst, cost) = (count.ok_or(RANGE)?, burst.ok_or(RANGE)?, cost.ok_or(RANGE)?);
     let period = (period.float().unwrap_or_default() * 1e9) as u64;
-    if count == 0 || burst == 0 || period < u64::from(count) || period > LONGEST {
+    if count == 0 || burst == 0 || period < u64::from(count) || period > MAX_PERIOD {
         return Err(RANGE);
     }
     let limit = Limit { rule, count, period, burst };
-    // Not from 0: what is forgotten counts from there.
-    let now = 2 * LONGEST + BEGIN.elapsed().as_nanos() as u64;
+    // Does not start at 0, which is the time of keys that have expired.
+    let now = 2 * MAX_PERIOD + START.elapsed().as_nanos() as u64;
     let verdict = COUNTS.change(key, now, |count| {
-        let verdict = limit.ask(count, cost, now);
+        let verdict = limit.check(count, cost, now);
         (verdict, now.saturating_add(limit.memory()))
     });
     let mut tape = Tape::new();
@@ -99,8 +97,8 @@ fn rate(args: &[Value<'_>]) -> Result<Tape, &'static str> {
 }
 
 /// A year in nanoseconds.
-const LONGEST: u64 = 366 * 24 * 3_600 * 1_000_000_000;
-const RANGE: &str = "limit, burst and cost are from 1 to 4294967295, a period is up to a year and a nanosecond for each at least";
+const MAX_PERIOD: u64 = 366 * 24 * 3_600 * 1_000_000_000;
+const RANGE: &str = "limit, burst and cost are from 1 to 4294967295; a period is at most a year and at least a nanosecond per request";
 
 /// `[key, period, threshold, ban_period]` to `[banned, count, banned_until]`; times are seconds.
 fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
@@ -121,8 +119,8 @@ fn visit(args: &[Value<'_>]) -> Result<Tape, &'static str> {
     Ok(tape)
 }
 
-/// `[address, four lengths, six lengths]`: the key of each prefix that may have the address in it; nil when it is none.
-fn prefixes(_: &State, args: &[Value<'_>], tape: &mut Tape) {
+/// `[address, lengths for IPv4, lengths for IPv6]`: the key of each prefix that contains the address; nil if it is not one.
+fn prefixes(_: &Kit, args: &[Value<'_>], tape: &mut Tape) {
     let Some(address) = args.first().and_then(Value::text).and_then(addresses::address) else {
         tape.nil();
         return;
@@ -141,13 +139,13 @@ fn path<'a>(args: &[Value<'a>]) -> &'a Path {
     Path::new(text.unwrap_or_default())
 }
 
-/// The wait `password`: `[file, authorization]` to the user's name, or nil.
-pub(crate) fn password(state: &State, args: &[Value<'_>]) -> Waiting {
-    match state.kit.passwords.gatekeeper(path(args)) {
-        Ok(gatekeeper) => {
+/// `[file, authorization]`: the user's name, or nil.
+fn password(kit: &Rc<Kit>, _: &TaskContext, args: &[Value<'_>]) -> Waiting {
+    match kit.passwords.authenticator(path(args)) {
+        Ok(authenticator) => {
             let authorization = args.get(1).and_then(Value::text).unwrap_or_default();
-            Box::pin(passwords::admitted(gatekeeper, authorization.to_vec()))
+            Box::pin(passwords::authenticated(authenticator, authorization.to_vec()))
         }
-        Err(why) => ops::fault("RuntimeError", why),
+        Err(why) => fault("RuntimeError", why),
     }
 }

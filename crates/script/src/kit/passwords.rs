@@ -1,8 +1,8 @@
-//! Password files for `Htpasswd`: each is read once and again when it changes; a front thread's memory of who was verified goes
-//! with it.
+//! Password files for `Htpasswd`: each is read once, and again when it changes. The front thread's cache of verified credentials is
+//! discarded with it.
 
+use auth::{Authenticator, Users};
 use mruby::Tape;
-use site::auth::{Gatekeeper, Users};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// A changed file counts after so long at the latest.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often a file is checked for changes.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where a file stood when it was read.
-type Mark = (Option<SystemTime>, u64);
+/// Modification time and size of a file when it was read.
+type Version = (Option<SystemTime>, u64);
 
 struct Known {
-    gatekeeper: Rc<Gatekeeper>,
-    mark: Mark,
-    looked: Instant,
+    authenticator: Rc<Authenticator>,
+    version: Version,
+    checked: Instant,
 }
 
 /// The files of one VM.
@@ -29,47 +29,47 @@ pub(crate) struct Passwords {
 }
 
 impl Passwords {
-    /// Whoever decides for a file.
+    /// The authenticator for a file.
     ///
     /// # Errors
-    /// What is wrong with the file, with its name and lines. A file that has become wrong lets nobody in.
-    pub(crate) fn gatekeeper(&self, file: &Path) -> Result<Rc<Gatekeeper>, String> {
+    /// What is wrong with the file, with its name and lines. A file that has become invalid rejects all credentials.
+    pub(crate) fn authenticator(&self, file: &Path) -> Result<Rc<Authenticator>, String> {
         let now = Instant::now();
         let mut all = self.known.borrow_mut();
         if let Some(known) = all.get_mut(file) {
-            if now.duration_since(known.looked) < LOOK {
-                return Ok(known.gatekeeper.clone());
+            if now.duration_since(known.checked) < CHECK_EVERY {
+                return Ok(known.authenticator.clone());
             }
-            known.looked = now;
-            if mark(file)? == known.mark {
-                return Ok(known.gatekeeper.clone());
+            known.checked = now;
+            if version(file)? == known.version {
+                return Ok(known.authenticator.clone());
             }
         }
         all.remove(file);
-        // Taken before reading: what is written meanwhile is seen the next time.
-        let mark = mark(file)?;
+        // Before reading: a change in between is seen at the next check.
+        let version = version(file)?;
         let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
         let users = Users::parse(&file.display().to_string(), &text)
             .map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-        let gatekeeper = Rc::new(Gatekeeper::new(Arc::new(users)));
-        all.insert(file.to_owned(), Known { gatekeeper: gatekeeper.clone(), mark, looked: now });
-        Ok(gatekeeper)
+        let authenticator = Rc::new(Authenticator::new(Arc::new(users)));
+        all.insert(file.to_owned(), Known { authenticator: authenticator.clone(), version, checked: now });
+        Ok(authenticator)
     }
 }
 
-fn mark(file: &Path) -> Result<Mark, String> {
+fn version(file: &Path) -> Result<Version, String> {
     let found = std::fs::metadata(file).map_err(|error| unreadable(file, &error))?;
     Ok((found.modified().ok(), found.len()))
 }
 
 fn unreadable(file: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}; `htpasswd -cB {0} USER` makes one", file.display())
+    format!("{}: {error}; `htpasswd -cB {0} USER` creates one", file.display())
 }
 
 /// The user's name, or nil.
-pub(crate) async fn admitted(gatekeeper: Rc<Gatekeeper>, authorization: Vec<u8>) -> Tape {
+pub(crate) async fn authenticated(authenticator: Rc<Authenticator>, authorization: Vec<u8>) -> Tape {
     let mut tape = Tape::new();
-    match gatekeeper.admits(Some(&authorization)).await {
+    match authenticator.authenticate(Some(&authorization)).await {
         Some(user) => tape.str(user),
         None => tape.nil(),
     };
@@ -86,24 +86,28 @@ mod tests {
         let file = dir.path().join("people");
         std::fs::write(&file, "ann:{PLAIN}a\n").unwrap();
         let passwords = Passwords::default();
-        assert_eq!(passwords.gatekeeper(&file).unwrap().users().len(), 1);
+        assert_eq!(passwords.authenticator(&file).unwrap().users().len(), 1);
         std::fs::write(&file, "ann:{PLAIN}a\nbob:{PLAIN}b\n").unwrap();
-        assert_eq!(passwords.gatekeeper(&file).unwrap().users().len(), 1, "not looked at for each request");
-        passwords.known.borrow_mut().get_mut(&file).unwrap().looked -= LOOK;
-        assert_eq!(passwords.gatekeeper(&file).unwrap().users().len(), 2);
+        assert_eq!(
+            passwords.authenticator(&file).unwrap().users().len(),
+            1,
+            "it is not checked for each request"
+        );
+        passwords.known.borrow_mut().get_mut(&file).unwrap().checked -= CHECK_EVERY;
+        assert_eq!(passwords.authenticator(&file).unwrap().users().len(), 2);
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_told_and_nobody_comes_in() {
+    fn an_invalid_file_is_reported_and_rejects_everybody() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("people");
         let passwords = Passwords::default();
-        let told = |passwords: &Passwords| passwords.gatekeeper(&file).err().unwrap_or_default();
-        assert!(told(&passwords).contains("people: No such file"), "{}", told(&passwords));
+        let error = |passwords: &Passwords| passwords.authenticator(&file).err().unwrap_or_default();
+        assert!(error(&passwords).contains("people: No such file"), "{}", error(&passwords));
         std::fs::write(&file, "ann:{PLAIN}a\n").unwrap();
-        assert!(passwords.gatekeeper(&file).is_ok());
+        assert!(passwords.authenticator(&file).is_ok());
         std::fs::write(&file, "ann:{PLAIN}a\nbob:secret\n").unwrap();
-        passwords.known.borrow_mut().get_mut(&file).unwrap().looked -= LOOK;
-        assert!((0..2).all(|_| told(&passwords).contains("people:2: ")));
+        passwords.known.borrow_mut().get_mut(&file).unwrap().checked -= CHECK_EVERY;
+        assert!((0..2).all(|_| error(&passwords).contains("people:2: ")));
     }
 }

@@ -1,16 +1,16 @@
-//! How much a client may do in how much time: three ways to count. Pure: the clock is an argument.
+//! Rate limits: three algorithms. Pure: the clock is an argument.
 //!
-//! Contract: what is refused is not counted, so a client that keeps asking is let in again as soon as one that waits. Times are
-//! nanoseconds of any clock that never goes back.
+//! Contract: refused requests are not counted, so a client that keeps sending is allowed again as soon as one that waits. Times are
+//! nanoseconds of any monotonic clock.
 
-/// A way to count.
+/// An algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// So many in each period; all at its end and all at the next one's begin are allowed.
+    /// A fixed number per period; it may be used at the end of one and again at the start of the next.
     FixedWindow,
-    /// So many in the last period, estimated from two counts: what was before is taken to have come evenly.
+    /// A number in the last period, estimated from two counters: requests of the previous one are assumed to be evenly distributed.
     SlidingWindow,
-    /// A bucket of `burst` tokens that fills evenly.
+    /// A bucket of `burst` tokens that is filled evenly.
     TokenBucket,
 }
 
@@ -26,11 +26,11 @@ impl Rule {
     }
 }
 
-/// What is allowed.
+/// A limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) rule: Rule,
-    /// In a period; at least 1.
+    /// Requests per period; at least 1.
     pub(crate) count: u32,
     /// Nanoseconds; at least `count`.
     pub(crate) period: u64,
@@ -38,30 +38,30 @@ pub(crate) struct Limit {
     pub(crate) burst: u32,
 }
 
-/// What is known of a client.
+/// The state of a client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Begin of the window; for a bucket the moment at which it will be full.
+    /// Start of the window; for a bucket the time at which it will be full.
     mark: u64,
     now: u32,
     before: u32,
 }
 
-/// What comes of asking; times are nanoseconds from now.
+/// The result of a check; times are nanoseconds from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) allowed: bool,
-    /// How many more would be allowed now.
+    /// How many more requests would be allowed now.
     pub(crate) remaining: u32,
-    /// When everything is allowed again.
+    /// When the full limit is available again.
     pub(crate) reset: u64,
-    /// When as much as was refused will be allowed; 0 when it is.
+    /// When the refused cost will be allowed; 0 if it was not refused.
     pub(crate) retry: u64,
 }
 
 impl Limit {
-    /// Counts `cost` at the time `now` if it is allowed. A cost above the limit never is.
-    pub(crate) fn ask(&self, count: &mut Count, cost: u32, now: u64) -> Verdict {
+    /// Counts `cost` at the time `now` if it is allowed. A cost above the limit is never allowed.
+    pub(crate) fn check(&self, count: &mut Count, cost: u32, now: u64) -> Verdict {
         match self.rule {
             Rule::FixedWindow => self.fixed(count, cost, now),
             Rule::SlidingWindow => self.sliding(count, cost, now),
@@ -69,7 +69,7 @@ impl Limit {
         }
     }
 
-    /// How long a count has to be kept after the last question.
+    /// How long a state has to be kept after the last check.
     pub(crate) fn memory(&self) -> u64 {
         match self.rule {
             Rule::FixedWindow => self.period,
@@ -99,7 +99,7 @@ impl Limit {
             *count = Count { mark: begin, now: 0, before: if follows { count.now } else { 0 } };
         }
         let passed = now - begin;
-        // What of the window before still counts, rounded up: never more than `count` in a period.
+        // The part of the previous window that still counts, rounded up: never more than `count` in a period.
         let old = self.part(count.before, self.period - passed);
         let free = self.count.saturating_sub(old).saturating_sub(count.now);
         let allowed = cost <= free;
@@ -116,9 +116,9 @@ impl Limit {
         (u128::from(number) * u128::from(rest)).div_ceil(u128::from(self.period)) as u32
     }
 
-    /// When a sliding window allows `cost`, if nothing more comes.
+    /// When a sliding window allows `cost` if there are no more requests.
     fn until_free(&self, count: &Count, cost: u32, passed: u64) -> u64 {
-        // So many nanoseconds before the end of a window no more than `room` of `old` count.
+        // As many nanoseconds before the end of a window only `room` of `old` counts.
         let rest = |old: u32, room: u32| {
             (u128::from(room) * u128::from(self.period)).checked_div(u128::from(old)).unwrap_or(u128::MAX)
                 as u64
@@ -131,7 +131,7 @@ impl Limit {
         }
     }
 
-    /// The time in which one token comes.
+    /// The time in which one token is added.
     fn token(&self) -> u64 {
         self.period / u64::from(self.count)
     }

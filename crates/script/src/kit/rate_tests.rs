@@ -12,7 +12,7 @@ fn limit(rule: Rule, count: u32, burst: u32) -> Limit {
 /// Which of the questions at these times (seconds) are allowed.
 fn answers(limit: Limit, times: &[u64]) -> Vec<bool> {
     let mut count = Count::default();
-    times.iter().map(|at| limit.ask(&mut count, 1, 1_000 * SECOND + at * SECOND).allowed).collect()
+    times.iter().map(|at| limit.check(&mut count, 1, 1_000 * SECOND + at * SECOND).allowed).collect()
 }
 
 #[test]
@@ -20,22 +20,22 @@ fn a_fixed_window_begins_anew() {
     let limit = limit(Rule::FixedWindow, 2, 2);
     assert_eq!(answers(limit, &[8, 9, 9, 10, 11, 12, 20]), [true, true, false, true, true, false, true]);
     let mut count = Count::default();
-    let first = limit.ask(&mut count, 2, 3 * SECOND);
+    let first = limit.check(&mut count, 2, 3 * SECOND);
     assert_eq!(first, Verdict { allowed: true, remaining: 0, reset: 7 * SECOND, retry: 0 });
-    assert_eq!(limit.ask(&mut count, 1, 4 * SECOND).retry, 6 * SECOND);
-    assert!(!limit.ask(&mut count, 3, 50 * SECOND).allowed, "more than there ever is");
+    assert_eq!(limit.check(&mut count, 1, 4 * SECOND).retry, 6 * SECOND);
+    assert!(!limit.check(&mut count, 3, 50 * SECOND).allowed, "more than there ever is");
 }
 
 #[test]
 fn a_sliding_window_remembers_the_one_before() {
     let limit = limit(Rule::SlidingWindow, 10, 10);
     let mut count = Count::default();
-    assert!(limit.ask(&mut count, 10, 9 * SECOND).allowed);
-    let refused = limit.ask(&mut count, 5, 12 * SECOND);
+    assert!(limit.check(&mut count, 10, 9 * SECOND).allowed);
+    let refused = limit.check(&mut count, 5, 12 * SECOND);
     assert_eq!((refused.allowed, refused.remaining, refused.retry), (false, 2, 3 * SECOND));
-    assert!(!limit.ask(&mut count, 5, 15 * SECOND - 1).allowed);
-    assert!(limit.ask(&mut count, 5, 15 * SECOND).allowed);
-    assert!(limit.ask(&mut count, 10, 40 * SECOND).allowed, "long ago does not count");
+    assert!(!limit.check(&mut count, 5, 15 * SECOND - 1).allowed);
+    assert!(limit.check(&mut count, 5, 15 * SECOND).allowed);
+    assert!(limit.check(&mut count, 10, 40 * SECOND).allowed, "long ago does not count");
 }
 
 #[test]
@@ -46,9 +46,9 @@ fn a_bucket_allows_its_burst_and_then_what_flows_in() {
         [true, true, true, false, true, false, true, true, false]
     );
     let mut count = Count::default();
-    let verdict = limit.ask(&mut count, 3, 5 * SECOND);
+    let verdict = limit.check(&mut count, 3, 5 * SECOND);
     assert_eq!(verdict, Verdict { allowed: true, remaining: 0, reset: 3 * SECOND, retry: 0 });
-    assert_eq!(limit.ask(&mut count, 2, 5 * SECOND).retry, 2 * SECOND);
+    assert_eq!(limit.check(&mut count, 2, 5 * SECOND).retry, 2 * SECOND);
 }
 
 fn any_limit() -> impl Strategy<Value = Limit> {
@@ -67,7 +67,7 @@ proptest! {
         let (mut count, mut now, mut granted) = (Count::default(), SECOND, Vec::new());
         for (step, cost) in steps {
             now += step;
-            if limit.ask(&mut count, cost, now).allowed {
+            if limit.check(&mut count, cost, now).allowed {
                 granted.push((now, cost));
             }
         }
@@ -87,12 +87,12 @@ proptest! {
         let (mut count, mut now) = (Count::default(), SECOND);
         for (step, cost) in steps {
             now += step;
-            let verdict = limit.ask(&mut count, cost, now);
+            let verdict = limit.check(&mut count, cost, now);
             prop_assert_eq!(verdict.allowed, verdict.retry == 0);
             if !verdict.allowed && cost <= limit.burst.min(limit.count) {
                 let mut later = count;
                 // A nanosecond for what is rounded.
-                prop_assert!(limit.ask(&mut later, cost, now + verdict.retry + 1).allowed, "{:?} {:?}", count, verdict);
+                prop_assert!(limit.check(&mut later, cost, now + verdict.retry + 1).allowed, "{:?} {:?}", count, verdict);
             }
         }
     }
@@ -102,11 +102,11 @@ proptest! {
         let (mut count, mut now) = (Count::default(), SECOND);
         for step in steps {
             now += step;
-            let verdict = limit.ask(&mut count, 1, now);
+            let verdict = limit.check(&mut count, 1, now);
             let mut more = count;
-            prop_assert!(verdict.remaining == 0 || limit.ask(&mut more, verdict.remaining, now).allowed);
+            prop_assert!(verdict.remaining == 0 || limit.check(&mut more, verdict.remaining, now).allowed);
             let mut too_much = count;
-            prop_assert!(!limit.ask(&mut too_much, verdict.remaining + 1, now).allowed);
+            prop_assert!(!limit.check(&mut too_much, verdict.remaining + 1, now).allowed);
         }
     }
 }

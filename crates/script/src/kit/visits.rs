@@ -1,6 +1,6 @@
-//! What a [`DoSDetector`](../ruby/kit/dos_detector.rb) knows of a client: visits of late, and until when it is banned.
+//! The state that a [`DoSDetector`](../ruby/kit/dos_detector.rb) has for a client: recent visits, and until when it is banned.
 //!
-//! The rule is H2O's: a visit adds one, a new period takes `threshold` away; who reaches it is banned.
+//! The rule is H2O's: a visit adds one, a new period subtracts `threshold`; a client that reaches it is banned.
 
 /// When to ban, in seconds.
 #[derive(Debug, Clone, Copy)]
@@ -11,7 +11,7 @@ pub(crate) struct Counting {
     pub(crate) ban: u64,
 }
 
-/// What is known of a client; times are seconds.
+/// The state of a client; times are seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Visits {
     pub(crate) count: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Visits {
 }
 
 impl Counting {
-    /// Counts a visit; whether the client is banned.
+    /// Counts a visit; returns whether the client is banned.
     pub(crate) fn visit(&self, visits: &mut Visits, now: u64) -> bool {
         let period = now / self.period;
         let passed = period.saturating_sub(visits.period);
@@ -36,7 +36,7 @@ impl Counting {
         banned
     }
 
-    /// When nothing is left to know, in seconds.
+    /// When the state expires, in seconds.
     pub(crate) fn over(&self, visits: &Visits) -> u64 {
         let periods = visits.count / self.threshold.max(1) + 1;
         let counted = (visits.period + periods).saturating_mul(self.period);

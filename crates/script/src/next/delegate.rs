@@ -1,66 +1,62 @@
-//! `x-reproxy-url`: a handler's response that names who answers in its place.
+//! `x-reproxy-url`: a handler's response that sends the request elsewhere.
 
-use super::{Hops, Place};
-use crate::fetch::Url;
-use crate::fetch::request::{self, Parts, Patient};
-use crate::script::Script;
-use handler::{Exchange, Failure, FailureKind, Incoming, Request, Response};
+use crate::chain::{Chain, Hops, Position};
+use crate::failure::bad_delegation;
+use crate::fetch::request::{self, NoDeparture, Parts};
+use crate::fetch::{State, Url};
+use handler::{Exchange, Incoming, Request, Response};
 use std::borrow::Cow;
 use std::rc::Rc;
 
-/// Sends a request where the handler's response says: another server, or another path of this one.
+/// Sends a request to the URL of the handler's response: another server, or another path of this one.
 pub(crate) async fn delegate(
-    script: &Script,
-    place: Place,
+    chain: &dyn Chain,
+    fetch: &State,
+    position: Position,
     status: u16,
     url: &[u8],
     exchange: Exchange,
 ) -> Response {
-    let Some(delegations) = place.hops.delegations.checked_sub(1) else {
-        let failure = Failure::new(FailureKind::BadResponse, "a request was delegated too often: a loop?");
-        script.tell(&failure, &exchange.request);
-        return failure.into_response();
+    let Some(delegations) = position.hops.delegations.checked_sub(1) else {
+        let failure = bad_delegation("a request was delegated too often: a loop?");
+        return chain.fail(failure);
     };
-    let hops = Hops { delegations, ..place.hops };
+    let hops = Hops { delegations, ..position.hops };
     let own = own_target(url, &exchange.request);
-    let inside = own.is_some();
+    let is_own = own.is_some();
     let url = own.as_deref().unwrap_or(url);
-    let keeps = matches!(status, 307 | 308);
-    let asked = match inside {
+    let keep_method = matches!(status, 307 | 308);
+    let parsed = match is_own {
         true => Ok(None),
-        false if script.reproxies(place.route) => Url::parse(url).map(Some),
+        false if chain.may_reproxy(position.route) => Url::parse(url).map(Some),
         false => Err(format!(
-            "\"{}\" is not a path of this server; to let handlers name other servers set reproxy = true for the route or below \
+            "\"{}\" is not a path of this server; to allow handlers to name other servers, set reproxy = true for the route or below \
              [mruby]",
             url.escape_ascii()
         )),
     };
-    let made = asked.and_then(|away| {
+    let made = parsed.and_then(|other| {
         let old = exchange.request.authority();
-        let (target, authority) = away.as_ref().map_or((url, old), |url| (&url.target, &url.authority));
-        Ok((redirected(&exchange, target, authority, keeps)?, away))
+        let (target, authority) = other.as_ref().map_or((url, old), |url| (&url.target, &url.authority));
+        Ok((redirected(&exchange, target, authority, keep_method)?, other))
     });
-    let (made, away) = match made {
+    let (made, other) = match made {
         Ok(made) => made,
         Err(why) => {
-            let failure = Failure::new(FailureKind::BadResponse, format!("x-reproxy-url: {why}"));
-            script.tell(&failure, &exchange.request);
-            return failure.into_response();
+            let failure = bad_delegation(format!("x-reproxy-url: {why}"));
+            return chain.fail(failure);
         }
     };
-    match away {
-        None => place.next.again(made, hops).await,
-        Some(url) => match script.forward(url, made).await {
+    match other {
+        None => position.next.reprocess(made, hops).await,
+        Some(url) => match fetch.forward(url, made).await {
             Ok(response) => response,
-            Err(failure) => {
-                script.tell(&failure, &exchange.request);
-                failure.into_response()
-            }
+            Err(failure) => chain.fail(failure),
         },
     }
 }
 
-/// The path and query of a URL that is one of this server: a path alone, or below the host that the client has asked.
+/// Path and query of a URL of this server: a path alone, or a URL of the host that the client addressed.
 fn own_target<'a>(url: &'a [u8], request: &Request) -> Option<Cow<'a, [u8]>> {
     if url.starts_with(b"/") && !url.starts_with(b"//") {
         return Some(Cow::Borrowed(url));
@@ -77,8 +73,13 @@ fn own_target<'a>(url: &'a [u8], request: &Request) -> Option<Cow<'a, [u8]>> {
     }
 }
 
-/// The same request for another target; a GET without a body unless it keeps its method.
-fn redirected(exchange: &Exchange, target: &[u8], authority: &[u8], keeps: bool) -> Result<Exchange, String> {
+/// The same request for another target: a GET without a body unless the method is kept.
+fn redirected(
+    exchange: &Exchange,
+    target: &[u8],
+    authority: &[u8],
+    keep_method: bool,
+) -> Result<Exchange, String> {
     let old = &exchange.request;
     let target = target.split(|byte| *byte == b'#').next().unwrap_or_default();
     let mut halves = target.splitn(2, |byte| *byte == b'?');
@@ -89,7 +90,7 @@ fn redirected(exchange: &Exchange, target: &[u8], authority: &[u8], keeps: bool)
             .any(|field| name.eq_ignore_ascii_case(field))
     };
     let parts = Parts {
-        method: if keeps || old.method() == b"HEAD" { old.method() } else { b"GET" },
+        method: if keep_method || old.method() == b"HEAD" { old.method() } else { b"GET" },
         path,
         query,
         authority,
@@ -97,17 +98,17 @@ fn redirected(exchange: &Exchange, target: &[u8], authority: &[u8], keeps: bool)
         fields: old
             .fields
             .iter()
-            .filter(|(name, _)| keeps || !about_body(name))
+            .filter(|(name, _)| keep_method || !about_body(name))
             .map(|(name, value)| (name.to_vec(), value))
             .collect(),
         variables: old.variables.clone(),
         peer: old.peer.clone(),
     };
     let body = match &exchange.incoming {
-        Incoming::Ready(bytes) if keeps => Some(bytes.clone()),
+        Incoming::Ready(bytes) if keep_method => Some(bytes.clone()),
         _ => None,
     };
-    let client = Rc::new(Patient(Some(exchange.client.clone())));
+    let client = Rc::new(NoDeparture(Some(exchange.client.clone())));
     Ok(request::exchange(parts.request()?, body, client, exchange.trace.clone()))
 }
 
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_of_the_host_that_was_asked_is_a_path() {
+    fn a_url_of_the_addressed_host_is_a_path() {
         let request = request("").unwrap();
         for (url, target) in [
             ("/a?b", Some("/a?b")),

@@ -1,4 +1,4 @@
-//! A request made of the Rack env that Ruby gives: what a handler has changed in it counts, what only Ruby understands stays behind.
+//! A request built from a Rack env, with the handler's changes. Values that only Ruby understands are left out.
 
 use crate::fetch::request::Parts;
 use handler::Peer;
@@ -7,8 +7,8 @@ use std::rc::Rc;
 /// A Rack env: names and values.
 pub(super) struct Env<'a>(pub(super) &'a [(Vec<u8>, Vec<u8>)]);
 
-/// Keys that say what a request has elsewhere.
-const OURS: [&[u8]; 14] = [
+/// Keys that are not header fields or variables.
+const REQUEST_KEYS: [&[u8]; 14] = [
     b"REQUEST_METHOD",
     b"SCRIPT_NAME",
     b"PATH_INFO",
@@ -30,26 +30,29 @@ impl<'a> Env<'a> {
         self.0.iter().find(|(name, _)| name == key.as_bytes()).map(|(_, value)| value.as_slice())
     }
 
-    fn needed(&self, key: &str) -> Result<&'a [u8], String> {
+    fn required(&self, key: &str) -> Result<&'a [u8], String> {
         self.get(key).ok_or_else(|| format!("the env has no {key}"))
     }
 
-    /// The host: `HTTP_HOST`, else name and port of the server.
+    /// The host: `HTTP_HOST`, otherwise name and port of the server.
     fn authority(&self) -> Result<Vec<u8>, String> {
         if let Some(host) = self.get("HTTP_HOST") {
             return Ok(host.to_vec());
         }
         let name = self.get("SERVER_NAME").ok_or("the env has neither HTTP_HOST nor SERVER_NAME")?;
-        Ok([name, b":", self.needed("SERVER_PORT")?].concat())
+        Ok([name, b":", self.required("SERVER_PORT")?].concat())
     }
 
     pub(super) fn parts(&self, peer: Rc<Peer>, length: Option<usize>) -> Result<OwnedParts<'a>, String> {
-        let rest = self.needed("PATH_INFO")?;
+        let rest = self.required("PATH_INFO")?;
         if !matches!(rest.first(), None | Some(b'/' | b'%')) {
-            return Err(format!("PATH_INFO is \"{}\": it begins with / or is empty", rest.escape_ascii()));
+            return Err(format!(
+                "PATH_INFO is \"{}\": expected a / at its start, or nothing",
+                rest.escape_ascii()
+            ));
         }
-        let path = [self.needed("SCRIPT_NAME")?, rest].concat();
-        let scheme = self.needed("rack.url_scheme")?;
+        let path = [self.required("SCRIPT_NAME")?, rest].concat();
+        let scheme = self.required("rack.url_scheme")?;
         if !matches!(scheme, b"http" | b"https") {
             return Err(format!("rack.url_scheme is \"{}\": expected http or https", scheme.escape_ascii()));
         }
@@ -57,18 +60,18 @@ impl<'a> Env<'a> {
         let mut variables = Vec::new();
         for (key, value) in self.0 {
             match key.strip_prefix(b"HTTP_") {
-                _ if OURS.contains(&key.as_slice()) || key == b"HTTP_HOST" => {}
+                _ if REQUEST_KEYS.contains(&key.as_slice()) || key == b"HTTP_HOST" => {}
                 Some(name) => fields.push((field_name(name), value.as_slice())),
                 None if key == b"CONTENT_TYPE" => fields.push((b"content-type".to_vec(), value.as_slice())),
-                // `rack.input` and others of its kind are for Ruby only.
-                None if !http::h1::is_token(key) || key.contains(&b'.') => {}
+                // Keys with a dot, such as `rack.input`, are for Ruby only.
+                None if !h1::is_token(key) || key.contains(&b'.') => {}
                 None => variables.push((key.as_slice().into(), value.as_slice().into())),
             }
         }
         Ok(OwnedParts {
-            method: self.needed("REQUEST_METHOD")?,
+            method: self.required("REQUEST_METHOD")?,
             path: if path.is_empty() { b"/".to_vec() } else { path },
-            query: self.needed("QUERY_STRING")?,
+            query: self.required("QUERY_STRING")?,
             authority: self.authority()?,
             https: scheme == b"https",
             length: length.filter(|length| *length > 0).map(|length| length.to_string()),
@@ -79,7 +82,7 @@ impl<'a> Env<'a> {
     }
 }
 
-/// [`Parts`] of which some had to be put together.
+/// [`Parts`] with some values of its own.
 pub(super) struct OwnedParts<'a> {
     method: &'a [u8],
     path: Vec<u8>,
@@ -121,7 +124,7 @@ fn field_name(name: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::fetch::request::ourselves;
+    use crate::fetch::request::own_peer;
 
     const ENV: [(&str, &str); 12] = [
         ("REQUEST_METHOD", "POST"),
@@ -144,7 +147,7 @@ pub(super) mod tests {
             .filter(|(key, _)| *key != without)
             .map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec()))
             .collect();
-        Env(&pairs).parts(ourselves(), Some(3))?.request()
+        Env(&pairs).parts(own_peer(), Some(3))?.request()
     }
 
     #[test]
@@ -166,7 +169,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_keys_are_named() {
         for key in ["REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING", "rack.url_scheme"] {
             assert!(request(key).unwrap_err().contains(key));
         }

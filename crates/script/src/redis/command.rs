@@ -1,29 +1,23 @@
-//! Commands as Redis reads them, written straight from the tape into a connection's buffer.
+//! Commands of Ruby: from values to bytes, which ones are refused, and which methods are commands.
 
+use ::redis::command::{array, bulk, number};
 use mruby::Value;
-use std::io::Write;
 
 /// Writes one command; Arrays and Hashes among its words are flattened. On an error nothing is written.
-pub(crate) fn write(out: &mut Vec<u8>, words: &[Value<'_>]) -> Result<(), String> {
+pub(super) fn write(out: &mut Vec<u8>, words: &[Value<'_>]) -> Result<(), String> {
     let count: usize = words.iter().map(count).sum();
     if count == 0 || !matches!(words.first(), Some(Value::Str(_) | Value::Sym(_))) {
-        return Err("a command begins with its name, such as call(:GET, 'key')".to_owned());
+        return Err("a command starts with its name, such as call(:GET, 'key')".to_owned());
     }
     let before = out.len();
-    head(out, b'*', count);
+    array(out, count);
     for word in words {
-        if let Err(error) = text(out, word) {
+        if let Err(error) = write_word(out, word) {
             out.truncate(before);
             return Err(error);
         }
     }
     Ok(())
-}
-
-/// Writes a command without arguments.
-pub(crate) fn write_words(out: &mut Vec<u8>, words: &[&[u8]]) {
-    head(out, b'*', words.len());
-    words.iter().for_each(|word| bulk(out, word));
 }
 
 fn count(word: &Value<'_>) -> usize {
@@ -34,14 +28,16 @@ fn count(word: &Value<'_>) -> usize {
     }
 }
 
-fn text(out: &mut Vec<u8>, word: &Value<'_>) -> Result<(), String> {
+fn write_word(out: &mut Vec<u8>, word: &Value<'_>) -> Result<(), String> {
     match word {
         Value::Str(text) | Value::Sym(text) => bulk(out, text),
-        Value::Int(number) => number_text(out, format_args!("{number}")),
-        Value::Float(number) => number_text(out, format_args!("{number:?}")),
-        Value::Array(words) => words.iter().try_for_each(|word| text(out, word))?,
+        Value::Int(value) => number(out, format_args!("{value}")),
+        Value::Float(value) => number(out, format_args!("{value:?}")),
+        Value::Array(words) => words.iter().try_for_each(|word| write_word(out, word))?,
         Value::Hash(pairs) => {
-            pairs.iter().try_for_each(|(key, value)| text(out, key).and_then(|()| text(out, value)))?;
+            pairs
+                .iter()
+                .try_for_each(|(key, value)| write_word(out, key).and_then(|()| write_word(out, value)))?;
         }
         Value::Nil | Value::Bool(_) => {
             let name = match word {
@@ -50,44 +46,17 @@ fn text(out: &mut Vec<u8>, word: &Value<'_>) -> Result<(), String> {
                 _ => "false",
             };
             return Err(format!(
-                "{name} is no argument for Redis, which takes Strings, Symbols and numbers; call to_s first"
+                "{name} cannot be an argument for Redis, which takes Strings, Symbols and numbers; call to_s first"
             ));
         }
     }
     Ok(())
 }
 
-fn bulk(out: &mut Vec<u8>, text: &[u8]) {
-    head(out, b'$', text.len());
-    out.extend_from_slice(text);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// A number is at most 24 characters.
-fn number_text(out: &mut Vec<u8>, number: std::fmt::Arguments<'_>) {
-    let mut text = [0; 32];
-    let mut left = &mut text[..];
-    // Longer than any number.
-    let _ = left.write_fmt(number);
-    let length = 32 - left.len();
-    bulk(out, &text[..length]);
-}
-
-fn head(out: &mut Vec<u8>, kind: u8, number: usize) {
-    out.push(kind);
-    if number < 10 {
-        out.push(b'0' + number as u8);
-    } else {
-        // A Vec takes everything.
-        let _ = write!(out, "{number}");
-    }
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Why a command cannot be sent on a connection that all share: it would change the connection, or its replies.
-pub(crate) fn refusal(words: &[Value<'_>]) -> Option<&'static str> {
+/// Why a command cannot be sent on a shared connection: it would change the connection's state or the order of replies.
+pub(super) fn refusal(words: &[Value<'_>]) -> Option<&'static str> {
     let name = words.first().and_then(Value::text)?;
-    // Short names are the frequent ones.
+    // The most frequent commands have short names.
     if name.len() < 4 {
         return None;
     }
@@ -115,18 +84,18 @@ pub(crate) fn refusal(words: &[Value<'_>]) -> Option<&'static str> {
             .get(1)
             .and_then(Value::text)
             .is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
-            .then_some("CLIENT REPLY would leave others without their replies"),
+            .then_some("CLIENT REPLY would take the replies of other tasks away"),
         _ => None,
     }
 }
 
-/// Commands whose second word is part of their name.
+/// Commands whose name has two words.
 const CONTAINERS: [&str; 15] = [
     "acl", "client", "cluster", "command", "config", "debug", "function", "latency", "memory", "module",
     "object", "pubsub", "script", "slowlog", "xgroup",
 ];
 
-/// All others that a method may be named after.
+/// All other commands that are methods.
 const NAMES: &str = " append asking auth bgrewriteaof bgsave bitcount bitfield bitfield_ro bitop bitpos blmove blmpop \
     blpop brpop brpoplpush bzmpop bzpopmax bzpopmin copy dbsize decr decrby del discard dump echo eval eval_ro evalsha \
     evalsha_ro exec exists expire expireat expiretime failover fcall fcall_ro flushall flushdb geoadd geodist geohash \
@@ -145,15 +114,15 @@ const NAMES: &str = " append asking auth bgrewriteaof bgsave bitcount bitfield b
     zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore \
     zunion zunionstore ";
 
-/// The words of the command that a method is named after: `config_get` is CONFIG GET. `None` when there is none.
-pub(crate) fn named(method: &str) -> Option<Vec<String>> {
+/// The words of the command that a method is named after: `config_get` is CONFIG GET. `None` if there is none.
+pub(super) fn named(method: &str) -> Option<Vec<String>> {
     if CONTAINERS.contains(&method) || NAMES.split_ascii_whitespace().any(|name| name == method) {
         return Some(vec![method.to_ascii_uppercase()]);
     }
     let (first, rest) = method.split_once('_')?;
     let known = CONTAINERS.contains(&first) || first == "xinfo";
     let plain = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    // Redis writes names of several words with a hyphen: CLIENT NO-EVICT.
+    // Redis joins the words of a subcommand with hyphens: CLIENT NO-EVICT.
     (known && plain).then(|| vec![first.to_ascii_uppercase(), rest.replace('_', "-").to_ascii_uppercase()])
 }
 
@@ -180,17 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused_and_leaves_nothing() {
+    fn values_without_a_text_are_refused_and_leave_nothing() {
         let mut out = b"before".to_vec();
         let error = write(&mut out, &[Value::Sym(b"SET"), Value::Str(b"k"), Value::Nil]).unwrap_err();
-        assert!(error.starts_with("nil is no argument"), "{error}");
+        assert!(error.starts_with("nil cannot be an argument"), "{error}");
         assert_eq!(out, b"before");
         assert!(written(&[]).is_err());
         assert!(written(&[Value::Int(1)]).is_err());
     }
 
     #[test]
-    fn what_would_change_a_shared_connection_is_refused() {
+    fn commands_that_change_a_shared_connection_are_refused() {
         let refused = |words: &[&'static str]| {
             refusal(&words.iter().map(|word| Value::Str(word.as_bytes())).collect::<Vec<_>>()).is_some()
         };

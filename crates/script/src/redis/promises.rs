@@ -1,62 +1,66 @@
-//! Commands that were sent and may be joined later.
+//! Commands that were sent and whose replies may be joined later.
 //!
-//! Why bounded: Ruby cannot say that it has forgotten a promise, and many are never joined (`redis.incr 'hits'`). Their
-//! replies are kept for a while and then dropped, oldest first, so memory stays flat.
+//! Ruby cannot tell us that it has dropped a promise, and many are never joined (`redis.incr 'hits'`). So their number and the
+//! bytes of their replies are bounded: the oldest are dropped first.
 
-use super::line::{Fault, Reply};
+use super::Reply;
+use super::fault::Fault;
 use mruby::Tape;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Promises that are kept.
-const MAX_KEPT: usize = 16 << 10;
-/// Bytes of replies that are kept.
+/// Most promises that are kept.
+const MAX_PROMISES: usize = 16 << 10;
+/// Most bytes of replies that are kept.
 const MAX_BYTES: usize = 32 << 20;
-/// Promises that are weighed at a time.
-const WEIGHED: usize = 2;
+/// Promises whose size is measured each time one is added.
+const MEASURED: usize = 2;
 
-/// Numbers rise by one; those before `first` are gone.
+/// Promises are numbered in order; those before `first` have been dropped.
 #[derive(Default)]
-pub(crate) struct Promises {
+pub(super) struct Promises {
     first: i64,
-    kept: VecDeque<Option<Kept>>,
+    kept: VecDeque<Option<Promise>>,
     bytes: usize,
-    /// Where weighing goes on.
+    /// Index at which measuring continues.
     next: usize,
 }
 
-struct Kept {
+struct Promise {
     reply: Reply,
     bytes: usize,
 }
 
 impl Promises {
-    pub(crate) fn keep(&mut self, reply: Reply) -> i64 {
-        self.kept.push_back(Some(Kept { reply, bytes: 0 }));
-        self.weigh();
-        while self.kept.len() > MAX_KEPT || self.bytes > MAX_BYTES || matches!(self.kept.front(), Some(None))
+    /// Keeps a reply and returns its number.
+    pub(super) fn keep(&mut self, reply: Reply) -> i64 {
+        self.kept.push_back(Some(Promise { reply, bytes: 0 }));
+        self.measure();
+        while self.kept.len() > MAX_PROMISES
+            || self.bytes > MAX_BYTES
+            || matches!(self.kept.front(), Some(None))
         {
             self.drop_first();
         }
         self.first + self.kept.len() as i64 - 1
     }
 
-    /// The reply of a promise. It can be had once; who asks and then goes away leaves it to others.
-    pub(crate) fn poll(&mut self, number: i64, cx: &mut Context<'_>) -> Poll<Result<Tape, Fault>> {
+    /// The reply of a promise; it can be taken once. A task that stops waiting leaves it to others.
+    pub(super) fn poll(&mut self, number: i64, cx: &mut Context<'_>) -> Poll<Result<Tape, Fault>> {
         let index = usize::try_from(number - self.first).unwrap_or(usize::MAX);
         let Some(Some(kept)) = self.kept.get_mut(index) else {
-            let why = format!("the reply is gone: {MAX_KEPT} later ones were kept and not joined either");
+            let why = format!("the reply was dropped: {MAX_PROMISES} later ones have not been joined either");
             return Poll::Ready(Err(Fault::new("Redis::UnknownError", why)));
         };
-        let tape = ready!(Pin::new(&mut kept.reply).poll(cx));
+        let reply = ready!(Pin::new(&mut kept.reply).poll(cx));
         self.bytes -= kept.bytes;
         self.kept[index] = None;
         while matches!(self.kept.front(), Some(None)) {
             self.drop_first();
         }
-        Poll::Ready(Ok(tape))
+        Poll::Ready(Ok(reply.0))
     }
 
     fn drop_first(&mut self) {
@@ -67,12 +71,12 @@ impl Promises {
         }
     }
 
-    /// Goes round, faster than promises are added.
-    fn weigh(&mut self) {
-        for _ in 0..WEIGHED.min(self.kept.len()) {
+    /// Measures the next promises in turn; they are measured faster than new ones are added.
+    fn measure(&mut self) {
+        for _ in 0..MEASURED.min(self.kept.len()) {
             self.next = (self.next + 1) % self.kept.len();
             if let Some(Some(kept)) = self.kept.get_mut(self.next) {
-                let bytes = kept.reply.kept().unwrap_or(0);
+                let bytes = kept.reply.size().unwrap_or(0);
                 self.bytes = self.bytes - kept.bytes + bytes;
                 kept.bytes = bytes;
             }

@@ -1,6 +1,6 @@
 # The rest of the server: `H2O.next`, `H2O.reprocess`, early hints.
 module H2O
-  # What answers instead of a handler, called as a Rack app is.
+  # Responds in place of the handler; called like a Rack app.
   class App
     def initialize(op)
       @op = op
@@ -11,7 +11,7 @@ module H2O
       request(env).join
     end
 
-    # The same for several at a time: they are on their way before the first `join`.
+    # The same for several requests at a time: they are sent before the first `join`.
     def request(env)
       AppRequest.new(@op, env)
     end
@@ -31,7 +31,7 @@ module H2O
 
     private
 
-    # Names and values in turn; what belongs to Ruby alone stays here.
+    # Alternating names and values; objects other than text are left out.
     def texts(env)
       flat = []
       env.each do |name, value|
@@ -42,7 +42,7 @@ module H2O
       flat
     end
 
-    # What the handler has not read of it, as far as CONTENT_LENGTH goes.
+    # The rest of the body that the handler has not read, up to CONTENT_LENGTH.
     def body(input, length)
       text = input.is_a?(Rt::Input) ? input.rest : Rt.text_of(input)
       return text if text.nil? || length.nil?
@@ -55,16 +55,16 @@ module H2O
     end
   end
 
-  NEXT = App.new(:next)
-  REPROCESS = App.new(:reprocess)
+  NEXT = App.new(Rt::WAIT_NEXT)
+  REPROCESS = App.new(Rt::WAIT_REPROCESS)
 
   class << self
-    # Those who come after this handler: other handlers of the route, files, the app.
+    # What follows this handler: other handlers of the route, files, the app.
     def next
       NEXT
     end
 
-    # The server from the beginning: for a request to another path.
+    # The whole server: for a request to another path.
     def reprocess
       REPROCESS
     end
@@ -72,15 +72,15 @@ module H2O
 end
 
 module Rt
-  # `rack.early_hints`: sends a 103 with these fields.
+  # `rack.early_hints`: sends a 103 response with these fields.
   class Hints
     def call(headers)
-      Rt.wait!(:hints, Rt.pairs(headers))
+      Rt.wait!(Rt::WAIT_HINTS, Rt.pairs(headers))
     end
   end
   HINTS = Hints.new
 
-  # Of the connection nothing is measured.
+  # Round-trip times of connections are not measured.
   class Unknown
     def call
       nil
@@ -88,7 +88,7 @@ module Rt
   end
   UNKNOWN = Unknown.new
 
-  # What the envs of all requests have in common.
+  # Values that all envs have.
   REQUEST['rack.multithread'] = false
   REQUEST['rack.multiprocess'] = true
   REQUEST['rack.run_once'] = false

@@ -1,7 +1,7 @@
-# Asking other servers, and what is read of their answers: `http_request`.
+# `http_request`: requests to other servers, and their responses.
 module Rt
   class << self
-    # Names and values in turn; what has several values is joined by line breaks.
+    # Alternating names and values; several values of a name are joined by line breaks.
     def pairs(fields)
       flat = []
       return flat if fields.nil?
@@ -12,67 +12,67 @@ module Rt
       flat
     end
 
-    # A body as a String: what can be read is read.
+    # A body as a String; objects with `read` are read.
     def text_of(body)
       return body if body.nil? || body.is_a?(String)
       body.respond_to?(:read) ? body.read : body.to_s
     end
   end
 
-  # A response that is on its way: joined once, asked as often as one likes.
+  # A response that is on its way. Its head can be fetched any number of times.
   class Reply
     def initialize(number)
       @number = number
     end
 
-    # [status, headers, body], or nil when it failed: see `failure`.
+    # [status, headers, body], or nil if it failed: see `failure`.
     def head
       unless @asked
-        @head, @failure = parse(Rt.wait!(:held_head, @number))
+        @head, @failure = parse(Rt.wait!(Rt::WAIT_HELD_HEAD, @number))
         @asked = true
       end
       @head
     end
 
-    # Class and reason of what went wrong.
+    # Class and reason of the failure.
     attr_reader :failure
 
     private
 
-    def parse(told)
-      return [nil, told] if told.size == 2
+    def parse(reply)
+      return [nil, reply] if reply.size == 2
       headers = {}
       at = 0
-      list = told[1]
+      list = reply[1]
       while at < list.size
         name = list[at]
         headers[name] = headers.key?(name) ? "#{headers[name]}\n#{list[at + 1]}" : list[at + 1]
         at += 2
       end
-      [[told[0], headers, told[2] ? H2O::HttpInputStream.new(@number) : H2O::HttpInputStream::Empty.new], nil]
+      [[reply[0], headers, reply[2] ? H2O::HttpInputStream.new(@number) : H2O::HttpInputStream::Empty.new], nil]
     end
   end
 end
 
 module H2O
-  # A response that breaks off while it is read.
+  # The response's body is incomplete.
   class HttpError < StandardError; end
 
-  # What `http_request` gives: the request is on its way, `join` waits for the response.
+  # The object that `http_request` returns: the request has been sent, `join` waits for the response.
   class HttpRequest
     def initialize(url, method, headers, body, timeout, host = nil)
-      @reply = Rt::Reply.new(Rt.wait!(:fetch, url.to_s, method.to_s, Rt.pairs(headers), Rt.text_of(body), timeout, host))
+      @reply = Rt::Reply.new(Rt.wait!(Rt::WAIT_FETCH, url.to_s, method.to_s, Rt.pairs(headers), Rt.text_of(body), timeout, host))
     end
 
-    # [status, headers, body]. A server that cannot be reached is a 500 with the reason in `client-warning`.
+    # [status, headers, body]. If the server cannot be reached, a 500 with the reason in `client-warning`.
     def join
       head = @reply.head
       return head if head
       reason = @reply.failure[1]
-      [500, { 'client-warning' => reason }, HttpInputStream::Said.new(reason)]
+      [500, { 'client-warning' => reason }, HttpInputStream::Message.new(reason)]
     end
 
-    # For those who raise.
+    # For callers that raise failures.
     attr_reader :reply
   end
 
@@ -84,7 +84,7 @@ module H2O
 
     def each
       take
-      while (part = Rt.wait!(:held_read, @number))
+      while (part = Rt.wait!(Rt::WAIT_HELD_READ, @number))
         yield part
       end
       self
@@ -92,11 +92,11 @@ module H2O
 
     def join
       take
-      Rt.wait!(:held_join, @number)
+      Rt.wait!(Rt::WAIT_HELD_JOIN, @number)
     end
     alias read join
 
-    # The response's number, as long as nothing has been read: such a body goes to the client without Ruby.
+    # The response's number if its body is unread: then it is sent to the client without passing through Ruby.
     def untouched
       @taken ? nil : @number
     end
@@ -113,8 +113,8 @@ module H2O
       @taken = true
     end
 
-    # A body of our own: why there is no response.
-    class Said
+    # The body of a failure: its reason.
+    class Message
       def initialize(text)
         @text = text
       end
@@ -136,7 +136,7 @@ module H2O
     end
 
     # The body of a response that has none.
-    class Empty < Said
+    class Empty < Message
       def initialize; end
 
       def each
@@ -152,7 +152,7 @@ module H2O
 end
 
 module Kernel
-  # Asks another server; the request is sent at once. Options: method, headers (or header), body, timeout in seconds.
+  # Sends a request to another server at once. Options: method, headers (or header), body, timeout in seconds.
   def http_request(url, options = nil)
     options ||= {}
     headers = options[:headers] || options[:header]

@@ -1,4 +1,4 @@
-# `Net::HTTP` and what it raises, on top of `http_request`.
+# `Net::HTTP` and its exceptions, on top of `http_request`.
 class SocketError < StandardError; end unless Object.const_defined?(:SocketError)
 class EOFError < StandardError; end unless Object.const_defined?(:EOFError)
 class SystemCallError < StandardError; end unless Object.const_defined?(:SystemCallError)
@@ -21,7 +21,7 @@ module Net
   class OpenTimeout < StandardError; end
   class ReadTimeout < StandardError; end
 
-  # A response that `value` refuses.
+  # Raised by `value` for a response that is not a success.
   class HTTPExceptions < ProtocolError
     def initialize(message, response)
       super(message)
@@ -31,7 +31,7 @@ module Net
     attr_reader :response
   end
 
-  # A response: its body has been read.
+  # A response whose body has been read.
   class HTTPResponse
     def initialize(status, headers, body)
       @status = status
@@ -127,11 +127,11 @@ module Net
     502 => HTTPBadGateway, 503 => HTTPServiceUnavailable, 504 => HTTPGatewayTimeout
   }
 
-  # The calls of Ruby's Net::HTTP that need no connection in the caller's hands. They wait without holding the thread;
+  # The methods of Ruby's Net::HTTP that do not expose the connection. They wait without blocking the thread;
   # redirects are not followed.
   class HTTP
     class << self
-      # The body, of a URI or of host, path and port.
+      # The body, for a URI or for host, path and port.
       def get(uri_or_host, path_or_headers = nil, port = nil)
         get_response(uri_or_host, path_or_headers, port).body
       end
@@ -156,7 +156,7 @@ module Net
         block_given? ? yield(http) : http
       end
 
-      # A response whose body is there; raises what went wrong.
+      # A response with its body; raises failures.
       def ask(method, url, headers, body, timeout = nil)
         reply = H2O::HttpRequest.new(url, method, headers, body, timeout, host_of(headers)).reply
         head = reply.head
@@ -166,7 +166,7 @@ module Net
 
       private
 
-      # A Host of the caller's own counts here, as in Ruby; `http_request` knows none, as in H2O.
+      # A Host field of the caller is used here, as in Ruby; `http_request` ignores it, as in H2O.
       def host_of(headers)
         headers.each { |name, value| return value.to_s if name.to_s.downcase == 'host' } if headers
         nil
@@ -192,7 +192,7 @@ module Net
     attr_accessor :use_ssl, :open_timeout, :read_timeout, :write_timeout, :keep_alive_timeout, :verify_mode
     alias use_ssl? use_ssl
 
-    # Connections are the server's.
+    # The server manages connections.
     def start
       block_given? ? yield(self) : self
     end
@@ -232,7 +232,7 @@ module Net
       send_request(request.method, request.path, data || request.body, request.headers)
     end
 
-    # A request that is put together before it is sent.
+    # A request that is built before it is sent.
     class Request
       def initialize(uri_or_path, headers = nil)
         @path = uri_or_path.respond_to?(:request_uri) ? uri_or_path.request_uri : uri_or_path.to_s

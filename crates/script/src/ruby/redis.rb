@@ -1,7 +1,7 @@
-# Redis: what redis-rb's users know, on one connection per VM that all tasks share. A command suspends its task only.
+# Redis with the interface of redis-rb, on one connection per VM that all tasks share. A command suspends only its own task.
 #
-# Commands of all tasks leave together and are answered in order; WATCH, subscriptions and commands that block have
-# connections of their own. `@line` is the number of the client (0 and up) or, within `watch`, of a lease (below 0).
+# Commands of all tasks are sent together, and replies arrive in order; WATCH, subscriptions and commands that block have
+# dedicated connections. `@line` is the number of the client (0 and up) or, within `watch`, of a lease (below 0).
 class Redis
   class BaseError < StandardError; end
   class ProtocolError < BaseError; end
@@ -9,7 +9,7 @@ class Redis
   class UnknownError < BaseError; end
   class FutureNotReady < RuntimeError; end
 
-  # Redis refused a command.
+  # Redis returned an error reply.
   class CommandError < BaseError; end
   class WrongTypeError < CommandError; end
   class PermissionError < CommandError; end
@@ -17,7 +17,7 @@ class Redis
   class OutOfMemoryError < CommandError; end
   class ReadOnlyError < CommandError; end
 
-  # Something happened to the connection.
+  # The connection failed.
   class BaseConnectionError < BaseError; end
   class CannotConnectError < BaseConnectionError; end
   class ConnectTimeoutError < CannotConnectError; end
@@ -25,17 +25,17 @@ class Redis
   class TimeoutError < BaseConnectionError; end
   class CommandTimeoutError < TimeoutError; end
 
-  # A task listens already, or not at all.
+  # The task has a subscription already, or none.
   class SubscriptionError < BaseError; end
 
-  # Commands, each with redis-rb's types. Whoever includes it has `run(kind, *words)`; kinds are methods of Reply.
+  # Commands with the types of redis-rb. Classes that include it have `run(kind, *words)`; kinds are methods of Reply.
   module Commands; end
 
   include Commands
 
   attr_reader :options
 
-  # Options, or a URL; or host, port and seconds, as other clients for mruby take them (port -1: a Unix socket).
+  # Options, or a URL; or host, port and seconds, as in other clients for mruby (port -1: a Unix socket).
   def initialize(options = {}, port = nil, timeout = nil)
     options = place(options, port, timeout) if options.is_a?(String)
     @options = options
@@ -46,7 +46,7 @@ class Redis
     new(options)
   end
 
-  # Any command: `call(:OBJECT, 'ENCODING', 'key')`. The reply as Redis gives it.
+  # Any command: `call(:OBJECT, 'ENCODING', 'key')`. Returns the reply without conversion.
   def call(*words)
     words = words[0] if words.size == 1 && words[0].is_a?(Array)
     run(nil, *words)
@@ -54,7 +54,7 @@ class Redis
 
   def get(key)
     return run(nil, :GET, key) if @pins
-    reply = Rt.wait(:redis, @line, :GET, key)
+    reply = Rt.wait(Rt::WAIT_REDIS, @line, :GET, key)
     raise reply if reply.is_a?(Exception)
     reply
   end
@@ -64,45 +64,45 @@ class Redis
     run(nil, :SET, key, value)
   end
 
-  # Sends many commands at once: an Array of their replies, which may be exceptions (`exception: false`).
+  # Sends several commands at once: an Array of their replies; with `exception: false` these may be exceptions.
   def pipelined(exception: true)
     pipeline = Pipeline.new
     yield pipeline
     return [] if pipeline.commands.empty?
-    pipeline.finish(Rt.wait!(:redis_all, line, pipeline.commands, false), exception)
+    pipeline.finish(Rt.wait!(Rt::WAIT_REDIS_ALL, line, pipeline.commands, false), exception)
   end
 
-  # A transaction. Its commands leave when the block ends; an exception in it leaves nothing behind.
+  # A transaction. Its commands are sent when the block ends; if the block raises, none is.
   def multi
     raise ArgumentError, 'multi needs a block: multi { |transaction| transaction.set(...) }' unless block_given?
     transaction = Pipeline.new
     yield transaction
-    replies = Rt.wait!(:redis_all, line, transaction.commands, true)
+    replies = Rt.wait!(Rt::WAIT_REDIS_ALL, line, transaction.commands, true)
     refused = replies.find { |reply| reply.is_a?(Exception) }
-    # A command that was not even queued says more than EXECABORT.
+    # The error of a command that was not queued says more than EXECABORT.
     raise refused if refused
     @pins.delete(Fiber.current) if pinned
     replies[-1] && transaction.finish(replies[-1], true)
   end
 
-  # Watches keys while the block runs: a `multi` in it does nothing, and gives nil, when one of them has changed. All
-  # commands of the task go through a connection of its own meanwhile.
+  # Watches keys while the block runs: if one of them has changed, a `multi` in it has no effect and returns nil. Meanwhile all
+  # commands of the task use a dedicated connection.
   def watch(*keys)
     unless block_given?
       raise ArgumentError, 'watch needs a block: watch(key) { |redis| ... redis.multi { |transaction| ... } }'
     end
     if pinned
-      Rt.wait!(:redis_lease, pinned, :WATCH, *keys)
+      Rt.wait!(Rt::WAIT_REDIS_ON_LEASE, pinned, :WATCH, *keys)
       return yield(self)
     end
     lease = Rt.call(Rt::REDIS_LEASE, @line, false)
     begin
-      Rt.wait!(:redis_lease, lease, :WATCH, *keys)
+      Rt.wait!(Rt::WAIT_REDIS_ON_LEASE, lease, :WATCH, *keys)
       task = Fiber.current
       @pins ||= {}
       @pins[task] = lease
       result = yield self
-      Rt.wait!(:redis_lease, lease, :UNWATCH) if pinned
+      Rt.wait!(Rt::WAIT_REDIS_ON_LEASE, lease, :UNWATCH) if pinned
       clean = true
       result
     ensure
@@ -110,7 +110,7 @@ class Redis
         @pins.delete(task)
         @pins = nil if @pins.empty?
       end
-      # A connection that is not given back clean is closed, which unwatches, too.
+      # A connection that is not given back clean is closed, which also unwatches.
       Rt.call(Rt::REDIS_GIVE_BACK, lease, clean == true)
     end
   end
@@ -119,7 +119,7 @@ class Redis
     'OK'
   end
 
-  # Another database: from now on for this client.
+  # Selects another database for this client from now on.
   def select(db)
     @options = @options.merge(db: db)
     @line = Rt.call(Rt::REDIS_OPEN, @options)
@@ -159,7 +159,7 @@ class Redis
     Rt.call(Rt::REDIS_CONNECTED, @line)
   end
 
-  # Closes the connection as soon as no task uses it. The next command makes a new one.
+  # Closes the connection if it is idle. The next command connects again.
   def close
     Rt.call(Rt::REDIS_CLOSE, @line)
   end
@@ -194,14 +194,14 @@ class Redis
   end
 
   def run(kind, *words)
-    reply = Rt.wait(:redis, @pins ? line : @line, *words)
+    reply = Rt.wait(Rt::WAIT_REDIS, @pins ? line : @line, *words)
     raise reply if reply.is_a?(Exception)
     kind ? Reply.as(kind, reply) : reply
   end
 
-  # For commands that make Redis wait: on a connection of their own, so that nobody stands behind them.
+  # For commands that block Redis: on a dedicated connection, so that no other command waits behind them.
   def block(kind, seconds, *words)
-    reply = Rt.wait!(:redis_block, @line, seconds, *words)
+    reply = Rt.wait!(Rt::WAIT_REDIS_BLOCK, @line, seconds, *words)
     Reply.as(kind, reply)
   end
 

@@ -1,8 +1,8 @@
-# From a Rack response to what the server sends. The usual shape (Integer, Hash of Strings and Integers, Array of Strings) is
-# read without Ruby (`Rt.plain`); everything else comes here.
+# Converts a Rack response for the server. The usual shape (Integer, Hash of Strings and Integers, Array of Strings) is
+# converted without Ruby (`Rt.plain`); everything else here.
 module Rt
   class << self
-    # `request` is 2 when some of the env is still to become what Ruby expects.
+    # `request` is 2 if some values of the env have to be converted first.
     def respond(app, env, request)
       # The last match is that of another request.
       remember(nil) if $~
@@ -20,21 +20,21 @@ module Rt
     end
 
     def odd(response)
-      # A request that was begun may stand for its response.
+      # A pending request may be returned as its response.
       response = response.join if response.is_a?(H2O::HttpRequest) || response.is_a?(H2O::AppRequest)
       unless response.respond_to?(:to_ary) || response.is_a?(Array)
         raise TypeError, "a handler returned #{response.inspect} instead of [status, headers, body]"
       end
       status, headers, body = *response
-      raise TypeError, "the status #{status.inspect} is no number such as 200" unless status.respond_to?(:to_i)
+      raise TypeError, "the status #{status.inspect} is not a number such as 200" unless status.respond_to?(:to_i)
       unless headers.nil? || headers.respond_to?(:each)
-        raise TypeError, "the headers #{headers.inspect} are no Hash; expected one such as {\"content-type\" => \"text/plain\"}"
+        raise TypeError, "the headers #{headers.inspect} are not a Hash; expected one such as {\"content-type\" => \"text/plain\"}"
       end
       status = status.to_i
       fields = flat(headers)
       return [status, fields, []] if body.nil? || status == 399
       return [status, fields, body.map { |part| String(part) }] if body.is_a?(Array)
-      return [status, fields, [body.join]] if body.is_a?(H2O::HttpInputStream::Said)
+      return [status, fields, [body.join]] if body.is_a?(H2O::HttpInputStream::Message)
       return [status, fields, body.untouched] if body.is_a?(H2O::HttpInputStream) && body.untouched
       unless body.respond_to?(:each)
         raise TypeError, "the body #{body.inspect} does not respond to each; expected an Array of Strings such as [\"text\"]"
@@ -42,7 +42,7 @@ module Rt
       stream(status, fields, body)
     end
 
-    # Names and values in turn, from a Hash, pairs, or whatever else has `each`.
+    # Alternating names and values, from a Hash, pairs, or anything else with `each`.
     def flat(headers)
       fields = []
       return fields if headers.nil?
@@ -55,9 +55,9 @@ module Rt
     end
 
     def stream(status, fields, body)
-      wait!(:head, status, fields)
-      body.each { |part| wait!(:chunk, part.to_s) }
-      wait!(:chunk)
+      wait!(WAIT_HEAD, status, fields)
+      body.each { |part| wait!(WAIT_CHUNK, part.to_s) }
+      wait!(WAIT_CHUNK)
       nil
     ensure
       body.close if body.respond_to?(:close)
@@ -84,7 +84,7 @@ module Rt
   end
   ERRORS = Errors.new
 
-  # `rack.input`: the whole body, read as a file is.
+  # `rack.input`: the whole body, read like a file.
   class Input
     include Enumerable
 
@@ -93,7 +93,7 @@ module Rt
       @at = 0
     end
 
-    # What has not been read yet. It stays.
+    # The unread rest. The position does not change.
     def rest
       @body.byteslice(@at, @body.bytesize - @at)
     end

@@ -1,22 +1,22 @@
-# What handlers may use of the server: tasks and channels. Everything here waits without holding the thread.
+# Tasks and channels. Everything here waits without blocking the thread.
 module Rt
-  # A request was given up: its client has gone, or its time is over. Not a StandardError, so that `rescue => e` lets it pass.
-  class GivenUp < Exception; end
+  # The request was cancelled: its client disconnected, or its deadline passed. Not a StandardError, so that `rescue => e` does not catch it.
+  class Cancelled < Exception; end
 
   @blocks = {}
   @block = 0
 
   class << self
-    # Runs a block as a task of its own as soon as the one that runs now waits.
+    # Runs a block as a task as soon as the current one waits.
     def spawn(&block)
       @block += 1
       @blocks[@block] = block
       call(SPAWN, @block)
     end
 
-    # Lets those who can go on do so first. In a place that cannot be left they go on later.
+    # Lets tasks that are ready run first. Where a task cannot wait, they run later.
     def pass
-      wait!(:pass)
+      wait!(WAIT_PASS)
     rescue FiberError
       nil
     end
@@ -29,19 +29,19 @@ module Rt
 end
 
 module Rt
-  # What `task` gives: something to wait for.
+  # The object that `task` returns.
   class Task
     def initialize(&block)
       @waiting = []
       Rt.spawn { finish(&block) }
     end
 
-    # Waits for the end: the block's value, or its exception.
+    # Waits for the end: returns the block's value, or raises its exception.
     def join
       unless @done
         ticket = Rt.call(Rt::TICKET)
         @waiting << ticket
-        Rt.wait!(:park, ticket)
+        Rt.wait!(Rt::WAIT_PARK, ticket)
       end
       @seen = true
       raise @error if @error
@@ -68,6 +68,17 @@ module Rt
 end
 
 module Kernel
+  def sleep(*args)
+    raise ArgumentError, "wrong number of arguments (given #{args.size}, expected 0..1)" if args.size > 1
+    return Rt.wait!(Rt::WAIT_SLEEP) if args.empty?
+    unless args[0].respond_to?(:to_f)
+      raise TypeError, "can't convert #{args[0].class} into time interval: expected seconds such as 0.5"
+    end
+    seconds = args[0].to_f
+    raise ArgumentError, 'time interval must not be negative' if seconds < 0
+    Rt.wait!(Rt::WAIT_SLEEP, seconds)
+  end
+
   # Runs the block at once until it waits, then goes on here.
   def task(&block)
     raise ArgumentError, 'task needs a block' unless block
@@ -100,7 +111,7 @@ module H2O
       while @queue.empty?
         ticket = Rt.call(Rt::TICKET)
         @waiting << ticket
-        Rt.wait!(:park, ticket)
+        Rt.wait!(Rt::WAIT_PARK, ticket)
       end
       @queue.shift
     end

@@ -11,10 +11,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encod
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
-/// Random bytes that are given at a time.
+/// Most random bytes of one call.
 const MAX_RANDOM: usize = 1 << 20;
 
-/// What a form or a component of a URI leaves as it is.
+/// Bytes that are not escaped in a form or a component of a URI.
 const COMPONENT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'*');
 /// The same by RFC 3986.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -33,7 +33,7 @@ pub(super) fn base64_encode(args: &[Value<'_>], tape: &mut Tape) {
     tape.str(engine.encode(bytes(args, 0)));
 }
 
-/// `text, url-safe, strict`: bytes. When it is not strict, what does not belong there is passed over.
+/// `text, url-safe, strict`: bytes. If it is not strict, other characters are skipped.
 pub(super) fn base64_decode(args: &[Value<'_>], tape: &mut Tape) {
     let strict = flag(args, 2);
     let padding = if strict && !flag(args, 1) {
@@ -53,7 +53,7 @@ pub(super) fn base64_decode(args: &[Value<'_>], tape: &mut Tape) {
     };
 }
 
-/// The digits up to the padding, without a last one that is too few for a byte.
+/// The digits before the padding, without a last one that is not enough for a byte.
 fn lenient(text: &[u8]) -> Vec<u8> {
     let mut digits: Vec<u8> = text
         .iter()
@@ -138,7 +138,7 @@ fn unknown(name: &[u8], tape: &mut Tape) {
     );
 }
 
-/// `count`: so many bytes that nobody can foresee.
+/// `count`: as many random bytes, for cryptographic use.
 pub(super) fn random(args: &[Value<'_>], tape: &mut Tape) {
     let count = args.first().and_then(Value::int).and_then(|count| usize::try_from(count).ok());
     let Some(count) = count.filter(|count| *count <= MAX_RANDOM) else {
@@ -152,10 +152,10 @@ pub(super) fn random(args: &[Value<'_>], tape: &mut Tape) {
     };
 }
 
-/// `a, b`: whether they are equal, in a time that does not tell where they differ.
+/// `a, b`: whether they are equal, in constant time.
 pub(super) fn equal(args: &[Value<'_>], tape: &mut Tape) {
     let (a, b) = (bytes(args, 0), bytes(args, 1));
-    // The digests' comparison says nothing about the texts'.
+    // Comparing digests reveals nothing about the texts.
     let (a, b) = (Sha256::digest(a), Sha256::digest(b));
     tape.bool(a.iter().zip(b.iter()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0);
 }

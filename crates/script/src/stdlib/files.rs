@@ -1,7 +1,7 @@
 //! `require`: Ruby files beside the handlers.
 //!
-//! Contract: a file is read only when it is, with all links followed, below a folder that a handler is in. What has been
-//! read is known to the whole process, so that it can be watched.
+//! Contract: a file is read only if it is, with all links resolved, below the folder of a handler. The files that have been
+//! read are recorded for the whole process, so that they can be watched.
 
 use mruby::{Tape, Value};
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ pub fn required() -> Vec<PathBuf> {
 pub(crate) struct Folders(RefCell<Vec<PathBuf>>);
 
 impl Folders {
-    /// The folder of a handler's file counts from now on.
+    /// Allows the folder of a handler's file.
     pub(crate) fn add(&self, file: &Path) {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if let Ok(folder) = folder.canonicalize() {
@@ -33,7 +33,7 @@ impl Folders {
     }
 }
 
-/// The folders.
+/// Lists the folders.
 pub(super) fn folders(folders: &Folders, tape: &mut Tape) {
     let folders = folders.0.borrow();
     tape.array(folders.len() as u32);
@@ -42,7 +42,7 @@ pub(super) fn folders(folders: &Folders, tape: &mut Tape) {
     }
 }
 
-/// `name, [folders]`: `[path, code]` of the first file that is there.
+/// `name, [folders]`: `[path, code]` of the first file that exists.
 pub(super) fn read(allowed: &Folders, args: &[Value<'_>], tape: &mut Tape) {
     let text = |value: &Value<'_>| String::from_utf8_lossy(value.text().unwrap_or_default()).into_owned();
     let name = args.first().map(text).unwrap_or_default();
@@ -77,7 +77,7 @@ fn find(
     }
     let folders: Vec<String> = allowed.iter().map(|folder| folder.display().to_string()).collect();
     Err(format!(
-        "cannot load such file -- {name} (looked below {}; gems and files in C are not for mruby)",
+        "cannot load such file -- {name} (looked below {}; gems and C extensions do not work on mruby)",
         folders.join(", ")
     ))
 }

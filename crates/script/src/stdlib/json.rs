@@ -1,18 +1,18 @@
 //! `JSON.generate` and `JSON.parse`.
 //!
-//! Contract: what is written is JSON (UTF-8, no NaN); numbers are written as Ruby writes them. What is read is what
-//! serde_json takes; integers beyond 64 bits become Floats. Nesting ends at [`MAX_NESTING`], which is also what a tape holds.
+//! Contract: the output is JSON (UTF-8, no NaN); numbers are written as in Ruby. The input is what
+//! serde_json accepts; integers beyond 64 bits become Floats. The deepest nesting is [`MAX_NESTING`], which is also the tape's.
 
 use mruby::{Tape, Value};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Arrays and objects within each other: Ruby's own limit.
+/// Deepest nesting of arrays and objects: Ruby's own limit.
 const MAX_NESTING: i64 = 100;
 
-/// `value, pretty, raw`: text. With `raw` a Hash whose one key is a Symbol holds JSON that is there already; whoever sets
-/// it has made Strings of all other Symbols.
+/// `value, pretty, raw`: text. With `raw` a Hash whose only key is a Symbol holds JSON text; the caller
+/// has converted all other Symbols to Strings.
 pub(super) fn generate(args: &[Value<'_>], tape: &mut Tape) {
     let Some(value) = args.first() else { return };
     let flag = |index: usize| args.get(index) == Some(&Value::Bool(true));
@@ -103,14 +103,14 @@ impl Writer {
         let Ok(text) = std::str::from_utf8(text) else {
             return Err(format!("source sequence is illegal/malformed utf-8: {}", shortened(text)));
         };
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         serde_json::to_writer(&mut self.out, text).map_err(|error| error.to_string())
     }
 }
 
 fn push_int(out: &mut Vec<u8>, number: i64) {
     use std::io::Write as _;
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = write!(out, "{number}");
 }
 
@@ -126,7 +126,7 @@ fn not_finite(number: f64) -> &'static str {
     }
 }
 
-/// As `Float#to_s` of Ruby: the fewest digits that give the number back, with an exponent below 1e-4 and from 1e15 on.
+/// As Ruby's `Float#to_s`: the fewest digits that represent the number, with an exponent below 1e-4 and from 1e15 on.
 pub(super) fn float(number: f64) -> String {
     let text = format!("{number:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -173,7 +173,7 @@ enum Names {
     Symbols,
 }
 
-/// A document. Texts without escapes point into it.
+/// A document. Strings without escapes borrow from it.
 enum Node<'a> {
     Nil,
     Bool(bool),

@@ -1,4 +1,4 @@
-//! What handlers may know of the process: its environment, its number, clocks; and whether text is UTF-8.
+//! The process as handlers see it: its environment, id and clocks; and whether text is UTF-8.
 
 use mruby::{Tape, Value};
 use std::os::unix::ffi::OsStrExt;
@@ -13,13 +13,13 @@ pub(super) fn environment(tape: &mut Tape) {
     }
 }
 
-/// `clock`: nanoseconds, since 1970 (0) or since some moment that stays the same (1).
-pub(super) fn clock(begun: Instant, args: &[Value<'_>], tape: &mut Tape) {
-    let span = match args.first().and_then(Value::int) {
+/// `clock`: nanoseconds, since 1970 (0) or since a fixed point in time (1).
+pub(super) fn clock(start: Instant, args: &[Value<'_>], tape: &mut Tape) {
+    let time = match args.first().and_then(Value::int) {
         Some(0) => SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-        _ => begun.elapsed(),
+        _ => start.elapsed(),
     };
-    tape.int(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX));
+    tape.int(i64::try_from(time.as_nanos()).unwrap_or(i64::MAX));
 }
 
 /// `text`: whether it is UTF-8.
@@ -27,7 +27,7 @@ pub(super) fn is_utf8(args: &[Value<'_>], tape: &mut Tape) {
     tape.bool(std::str::from_utf8(args.first().and_then(Value::text).unwrap_or_default()).is_ok());
 }
 
-/// `text, with`: the text with `with` for each part that is no UTF-8.
+/// `text, with`: the text with each part that is not UTF-8 replaced by `with`.
 pub(super) fn scrub(args: &[Value<'_>], tape: &mut Tape) {
     let text = |index: usize| args.get(index).and_then(Value::text).unwrap_or_default();
     let mut out = Vec::with_capacity(text(0).len());

@@ -1,7 +1,7 @@
-//! Times as text and back: `strftime`, ISO 8601, HTTP dates.
+//! Formatting and parsing of times: `strftime`, ISO 8601, HTTP dates.
 //!
-//! Contract: directives mean what they mean in Ruby, with its flags (`-`, `0`, `_`, `^`, `#`, `:`) and widths. What is no
-//! directive stays as it is.
+//! Contract: directives have the meaning, flags (`-`, `0`, `_`, `^`, `#`, `:`) and widths that they have in Ruby. An unknown
+//! directive is left unchanged.
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -32,7 +32,7 @@ pub(super) fn format(args: &[Value<'_>], tape: &mut Tape) {
 
 fn drop_answer(_: &mut Tape) {}
 
-/// `text`: `[seconds, microseconds]` since 1970 of an ISO 8601 time or a date of HTTP or mail.
+/// `text`: `[seconds, microseconds]` since 1970 of an ISO 8601 time or a date as in HTTP or mail.
 pub(super) fn parse(args: &[Value<'_>], tape: &mut Tape) {
     let text = String::from_utf8_lossy(args.first().and_then(Value::text).unwrap_or_default()).into_owned();
     match read(text.trim()) {
@@ -111,7 +111,7 @@ fn write(out: &mut Vec<u8>, format: &[u8], time: &Zoned) {
     out.extend_from_slice(rest);
 }
 
-/// What a directive stands for; `None` when it is none.
+/// The text of a directive; `None` if it is unknown.
 fn field(letter: u8, style: &Style, time: &Zoned) -> Option<String> {
     let number = |value: i64, width: usize, pad: u8| Some(padded(value, width, pad, style));
     let inner = |format: &str| {
@@ -210,7 +210,7 @@ fn word(text: &str, style: &Style) -> String {
     pad.repeat(missing) + &text
 }
 
-/// So many digits of the second's fraction.
+/// The first digits of the fraction of a second.
 fn fraction(time: &Zoned, digits: usize) -> String {
     let mut text = format!("{:09}", time.subsec_nanosecond());
     while text.len() < digits {
@@ -247,7 +247,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// What CRuby 3.1 gives for `Time.at(1714979289, 5060).utc.strftime(format)`.
+    /// The results of CRuby 3.1 for `Time.at(1714979289, 5060).utc.strftime(format)`.
     #[test]
     fn directives_are_those_of_ruby() {
         let table = [

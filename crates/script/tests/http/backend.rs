@@ -1,4 +1,4 @@
-//! A server for handlers to ask: each path answers in its own way.
+//! A server for requests of handlers: each path responds in its own way.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A server of its own; it ends with the test.
+/// A server that ends with the test.
 pub(crate) struct Backend {
     pub(crate) port: u16,
-    /// Requests that have come.
+    /// Number of requests.
     pub(crate) asked: Arc<AtomicUsize>,
-    /// Connections that have come.
+    /// Number of connections.
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
@@ -42,7 +42,7 @@ fn serve(mut stream: TcpStream, asked: &AtomicUsize) -> Option<()> {
         };
         let answer = match target.split('?').next()? {
             "/echo" => whole("200 OK", "X-Back: 1\r\n", &format!("{}\n{body}", head.trim_end())),
-            // Answers when as many requests have come as its query says.
+            // Responds when as many requests have arrived as its query says.
             "/together" => {
                 let wanted = target.split_once('?')?.1.parse().ok()?;
                 let patience = Instant::now() + Duration::from_secs(10);

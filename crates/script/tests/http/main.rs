@@ -1,4 +1,4 @@
-//! Asking other servers and the rest of this one, from Ruby on a real VM.
+//! Requests to other servers and to the rest of this one, from Ruby on a real VM.
 #![cfg(test)]
 
 mod backend;
@@ -9,92 +9,96 @@ mod support;
 use backend::Backend;
 use server::Server;
 use std::sync::atomic::Ordering;
-use support::on_a_loop;
+use support::on_event_loop;
 
-/// Ruby between `lambda do |env|` and its end, with BACK for the address of a backend.
+/// Ruby between `lambda do |env|` and its end; BACK is the address of a backend.
 fn handler(backend: &Backend, code: &str) -> String {
     format!("BACK = 'http://127.0.0.1:{}'\nlambda do |env|\n{code}\nend\n", backend.port)
 }
 
-/// What the code of a handler gives as text.
-async fn said(backend: &Backend, code: &str) -> String {
+/// The result of a handler's code as text.
+async fn response_text(backend: &Backend, code: &str) -> String {
     let code = handler(backend, &format!("said = begin\n{code}\nend\n[200, {{}}, [said.to_s]]"));
     let server = Server::open(&[&code]).await;
-    let told = server.get("/").await;
-    assert_eq!(told.status, 200, "{:?}", server.log.borrow());
-    told.body
+    let received = server.get("/").await;
+    assert_eq!(received.status, 200, "{:?}", server.log.borrow());
+    received.body
 }
 
 #[test]
-fn a_request_is_asked_as_it_was_told() {
-    on_a_loop(async {
+fn a_request_is_sent_as_written() {
+    on_event_loop(async {
         let back = Backend::start();
         let code = "r = http_request(BACK + '/echo?q=1#f', {method: 'POST', headers: {'X-A' => ['1', '2'], 'Host' => 'no',
                      'Content-Length' => '99'}, body: 'abc'}).join\n[r[0], r[1]['x-back'], r[1].keys.sort, r[2].join].inspect";
-        let text = said(&back, code).await;
+        let text = response_text(&back, code).await;
         assert!(text.starts_with(r#"[200, "1", ["x-back"], "POST /echo?q=1 HTTP/1.1\r\n"#), "{text}");
         for line in [format!("Host: 127.0.0.1:{}", back.port), "X-A: 1".into(), "X-A: 2".into()] {
             assert!(text.contains(&format!("\\r\\n{line}\\r\\n")), "{line} in {text}");
         }
         assert!(text.contains("Content-Length: 3") && text.ends_with("\\nabc\"]"), "{text}");
-        let text = said(&back, "http_request(BACK + '/echo', header: [['x-b', '3']]).join[2].join").await;
+        let text =
+            response_text(&back, "http_request(BACK + '/echo', header: [['x-b', '3']]).join[2].join").await;
         assert!(text.starts_with("GET /echo HTTP/1.1\r\n") && text.contains("x-b: 3"), "{text}");
     });
 }
 
 #[test]
-fn a_host_of_ones_own_counts_where_it_does_in_ruby() {
-    on_a_loop(async {
+fn a_host_field_is_used_as_in_ruby() {
+    on_event_loop(async {
         let back = Backend::start();
         let code = "Net::HTTP.get(URI(BACK + '/echo'), {'Host' => 'other.test'})";
-        let text = said(&back, code).await;
+        let text = response_text(&back, code).await;
         let hosts: Vec<_> = text.lines().filter(|line| line.to_lowercase().starts_with("host:")).collect();
         assert_eq!(hosts, ["Host: other.test"], "{text}");
     });
 }
 
 #[test]
-fn many_requests_are_under_way_at_a_time() {
-    on_a_loop(async {
+fn many_requests_run_at_a_time() {
+    on_event_loop(async {
         let back = Backend::start();
         let code = "a = (1..20).map { http_request(BACK + '/together?20') }; a.map { |r| r.join[2].join }.uniq.inspect";
-        assert_eq!(said(&back, code).await, r#"["together"]"#);
+        assert_eq!(response_text(&back, code).await, r#"["together"]"#);
         assert_eq!(back.asked.load(Ordering::SeqCst), 20);
     });
 }
 
 #[test]
-fn connections_are_used_again() {
-    on_a_loop(async {
+fn connections_are_reused() {
+    on_event_loop(async {
         let back = Backend::start();
         let code = "10.times { http_request(BACK + '/echo').join[2].join }; http_request(BACK + '/twice').join[1].inspect";
-        assert_eq!(said(&back, code).await.replace(" => ", "=>"), r#"{"set-cookie"=>"a=1\nb=2"}"#);
+        assert_eq!(response_text(&back, code).await.replace(" => ", "=>"), r#"{"set-cookie"=>"a=1\nb=2"}"#);
         assert_eq!(back.connections.load(Ordering::SeqCst), 1);
     });
 }
 
 #[test]
 fn a_body_is_read_once() {
-    on_a_loop(async {
+    on_event_loop(async {
         let back = Backend::start();
         let twice =
             "b = http_request(BACK + '/echo').join[2]; b.join; begin; b.join; rescue => e; e.message; end";
-        assert_eq!(said(&back, twice).await, "http response body is already consumed");
+        assert_eq!(response_text(&back, twice).await, "http response body is already consumed");
         let each = "parts = ''; http_request(BACK + '/chunks').join[2].each { |part| parts << part }; parts";
-        assert_eq!(said(&back, each).await, "onetwothree");
+        assert_eq!(response_text(&back, each).await, "onetwothree");
         for (path, method) in [("/204", "GET"), ("/head", "HEAD"), ("/twice", "GET")] {
             let code = format!(
                 "r = http_request(BACK + '{path}', method: '{method}').join; [r[0], r[2].class, r[2].join].inspect"
             );
             let status = if path == "/204" { 204 } else { 200 };
-            assert_eq!(said(&back, &code).await, format!(r#"[{status}, H2O::HttpInputStream::Empty, ""]"#));
+            assert_eq!(
+                response_text(&back, &code).await,
+                format!(r#"[{status}, H2O::HttpInputStream::Empty, ""]"#)
+            );
         }
     });
 }
 
 #[test]
-fn what_goes_wrong_is_a_response_with_a_warning() {
-    on_a_loop(async {
+fn a_failure_is_a_response_with_a_warning() {
+    on_event_loop(async {
         let back = Backend::start();
         let code = |url: &str| {
             format!(
@@ -103,12 +107,12 @@ fn what_goes_wrong_is_a_response_with_a_warning() {
         };
         for (url, why) in [
             ("BACK + '/closed'", "closed without an answer"),
-            ("BACK + '/nonsense'", "answered with"),
+            ("BACK + '/nonsense'", "invalid response"),
             ("BACK + '/never'", "no response within 1 s"),
             ("'http://127.0.0.1:1/'", "refused"),
             ("'unix:/nowhere/at/all.sock:/'", "No such file"),
         ] {
-            let text = said(&back, &code(url)).await;
+            let text = response_text(&back, &code(url)).await;
             assert!(text.starts_with("[500, true, ") && text.contains(why), "{url}: {text}");
         }
         for wrong in [
@@ -118,37 +122,41 @@ fn what_goes_wrong_is_a_response_with_a_warning() {
             "BACK + '/', headers: {'a b' => '1'}",
             "BACK, method: 'A B'",
         ] {
-            let text = said(&back, &format!("begin; http_request({wrong}); rescue ArgumentError => e; \"refused: #{{e.message}}\"; end")).await;
+            let text = response_text(&back, &format!("begin; http_request({wrong}); rescue ArgumentError => e; \"refused: #{{e.message}}\"; end")).await;
             assert!(text.starts_with("refused: "), "{wrong}: {text}");
         }
     });
 }
 
 #[test]
-fn a_body_that_breaks_off_or_is_too_large_raises() {
-    on_a_loop(async {
+fn an_incomplete_or_too_large_body_raises() {
+    on_event_loop(async {
         let back = Backend::start();
         for (path, why) in [("/broken", "broke off"), ("/large", "larger than mruby.request_heap")] {
             let code = format!(
                 "begin; http_request(BACK + '{path}').join[2].join; rescue H2O::HttpError => e; e.message; end"
             );
-            let text = said(&back, &code).await;
+            let text = response_text(&back, &code).await;
             assert!(text.contains(why), "{path}: {text}");
         }
         let pieces = "n = 0; http_request(BACK + '/large').join[2].each { |part| n += part.size }; n";
-        assert_eq!(said(&back, pieces).await, (3 << 20).to_string());
+        assert_eq!(response_text(&back, pieces).await, (3 << 20).to_string());
     });
 }
 
 #[test]
-fn a_body_that_is_returned_unread_passes_by_ruby() {
-    on_a_loop(async {
+fn a_body_that_is_returned_unread_bypasses_ruby() {
+    on_event_loop(async {
         let back = Backend::start();
-        // It is larger than what a request may have in the VM.
+        // It is larger than a request's share of the heap.
         let server = Server::open(&[&handler(&back, "http_request(BACK + env['PATH_INFO']).join")]).await;
-        let told = server.get("/large").await;
-        assert_eq!((told.status, told.body.len(), told.broken), (200, 3 << 20, false));
-        assert!(told.fields.contains("content-length: 3145728") && told.streamed, "{}", told.fields);
+        let received = server.get("/large").await;
+        assert_eq!((received.status, received.body.len(), received.broken), (200, 3 << 20, false));
+        assert!(
+            received.fields.contains("content-length: 3145728") && received.streamed,
+            "{}",
+            received.fields
+        );
         assert!(server.get("/broken").await.broken);
         assert_eq!(server.get("/chunks").await.body, "onetwothree");
         assert_eq!(server.get("/elsewhere").await.body, "stays", "who was asked does not send us elsewhere");
@@ -158,17 +166,17 @@ fn a_body_that_is_returned_unread_passes_by_ruby() {
 }
 
 #[test]
-fn what_a_block_was_given_others_may_read() {
-    on_a_loop(async {
+fn a_response_of_a_block_can_be_read_by_others() {
+    on_event_loop(async {
         let back = Backend::start();
         let code = "t = task { http_request(BACK + '/echo').join }; t.join[2].join[0, 9]";
-        assert_eq!(said(&back, code).await, "GET /echo");
+        assert_eq!(response_text(&back, code).await, "GET /echo");
     });
 }
 
 #[test]
-fn who_is_not_waited_for_is_asked_all_the_same() {
-    on_a_loop(async {
+fn a_request_that_is_not_waited_for_is_still_sent() {
+    on_event_loop(async {
         let back = Backend::start();
         let server = Server::open(&[&handler(&back, "http_request(BACK + '/echo'); [204, {}, []]")]).await;
         assert_eq!(server.get("/").await.status, 204);
@@ -179,8 +187,8 @@ fn who_is_not_waited_for_is_asked_all_the_same() {
 }
 
 #[test]
-fn net_http_asks_as_ruby_does() {
-    on_a_loop(async {
+fn net_http_behaves_as_in_ruby() {
+    on_event_loop(async {
         let back = Backend::start();
         let port = back.port;
         for (code, expected) in [
@@ -226,14 +234,18 @@ fn net_http_asks_as_ruby_does() {
                 "Net::ReadTimeout",
             ),
         ] {
-            assert_eq!(said(&back, &code.replace("PORT", &port.to_string())).await, expected, "{code}");
+            assert_eq!(
+                response_text(&back, &code.replace("PORT", &port.to_string())).await,
+                expected,
+                "{code}"
+            );
         }
     });
 }
 
 #[test]
-fn next_asks_those_who_come_after() {
-    on_a_loop(async {
+fn next_calls_what_follows_the_handler() {
+    on_event_loop(async {
         let first = "lambda do |env|
           env['HTTP_X_MORE'] = 'yes'
           env['REMOTE_USER'] = 'anna'
@@ -243,35 +255,39 @@ fn next_asks_those_who_come_after() {
         end";
         let second = "lambda { |env| [399, {'x-second' => env['HTTP_X_MORE']}, []] }";
         let server = Server::open(&[first, second]).await;
-        let told = server.ask("POST", "/api/a?b=c", &[("Content-Type", "text/x")], "body").await;
-        assert!(told.body.starts_with("behind POST /api/a?b=c [host=here.test "), "{}", told.body);
-        assert!(told.body.contains("x-more=yes") && told.body.contains("content-length=4"), "{}", told.body);
-        assert!(told.body.ends_with("user=anna body"), "{}", told.body);
+        let received = server.ask("POST", "/api/a?b=c", &[("Content-Type", "text/x")], "body").await;
+        assert!(received.body.starts_with("behind POST /api/a?b=c [host=here.test "), "{}", received.body);
         assert!(
-            told.fields.contains("x-first: 1\n") && told.fields.contains("x-second: yes\n"),
+            received.body.contains("x-more=yes") && received.body.contains("content-length=4"),
             "{}",
-            told.fields
+            received.body
         );
-        assert_eq!(told.fields.matches("content-length").count(), 1);
+        assert!(received.body.ends_with("user=anna body"), "{}", received.body);
+        assert!(
+            received.fields.contains("x-first: 1\n") && received.fields.contains("x-second: yes\n"),
+            "{}",
+            received.fields
+        );
+        assert_eq!(received.fields.matches("content-length").count(), 1);
     });
 }
 
 #[test]
-fn the_rest_may_be_asked_for_several_things_at_a_time() {
-    on_a_loop(async {
+fn next_can_be_called_for_several_requests_at_a_time() {
+    on_event_loop(async {
         let code = "lambda do |env|
           asked = (1..5).map { |n| H2O.next.request(env.merge('PATH_INFO' => '/5-together', 'QUERY_STRING' => n.to_s)) }
           [200, {}, asked.map { |r| r.join[2].join[/GET \\S+/] }]
         end";
         let server = Server::open(&[code]).await;
-        let told = server.get("/").await;
-        assert_eq!(told.body, (1..=5).map(|n| format!("GET /5-together?{n}")).collect::<String>());
+        let received = server.get("/").await;
+        assert_eq!(received.body, (1..=5).map(|n| format!("GET /5-together?{n}")).collect::<String>());
     });
 }
 
 #[test]
-fn reprocess_begins_anew_a_bounded_number_of_times() {
-    on_a_loop(async {
+fn reprocess_is_possible_a_limited_number_of_times() {
+    on_event_loop(async {
         let code = "lambda do |env|
           left = env['h2o.remaining_reprocesses']
           return [200, {}, [\"left #{left} #{env['SCRIPT_NAME']} #{env['PATH_INFO']}\"]] if env['PATH_INFO'] == '/end'
@@ -283,15 +299,15 @@ fn reprocess_begins_anew_a_bounded_number_of_times() {
         assert_eq!(server.get("/end").await.body, "left 5  /end");
         assert_eq!(server.get("/once").await.body, "left 4  /end");
         assert_eq!(server.get("/once?api").await.body, "left 4 /api /end");
-        let told = server.get("/loop").await;
-        assert_eq!(told.status, 502);
+        let received = server.get("/loop").await;
+        assert_eq!(received.status, 502);
         assert!(server.log.borrow().iter().any(|line| line.contains("too often")));
     });
 }
 
 #[test]
 fn mistakes_in_an_env_are_explained() {
-    on_a_loop(async {
+    on_event_loop(async {
         let code = "lambda do |env|
           key, value = env['QUERY_STRING'].split('=')
           value ? env[key] = value : env.delete(key)
@@ -305,18 +321,18 @@ fn mistakes_in_an_env_are_explained() {
         for (target, why) in [
             ("/next?SCRIPT_NAME=/other", "H2O.reprocess to change it"),
             ("/again?REQUEST_METHOD", "the env has no REQUEST_METHOD"),
-            ("/again?PATH_INFO=nonsense", "begins with /"),
-            ("/again?REQUEST_METHOD=A(B", "no method"),
+            ("/again?PATH_INFO=nonsense", "expected a / at its start"),
+            ("/again?REQUEST_METHOD=A(B", "not a method"),
         ] {
-            let told = server.get(target).await;
-            assert!(told.body.contains(why), "{target}: {told:?}");
+            let received = server.get(target).await;
+            assert!(received.body.contains(why), "{target}: {received:?}");
         }
     });
 }
 
 #[test]
-fn a_handler_may_send_a_request_elsewhere() {
-    on_a_loop(async {
+fn a_handler_can_send_a_request_elsewhere() {
+    on_event_loop(async {
         let back = Backend::start();
         let code = handler(
             &back,
@@ -331,18 +347,19 @@ fn a_handler_may_send_a_request_elsewhere() {
              end",
         );
         let server = Server::open(&[&code]).await;
-        let told = server.ask("POST", "/in", &[("Content-Length", "4")], "body").await;
-        assert_eq!(told.body, r#"["GET", "/inner", "a=b", true, 4]"#);
-        let told = server.ask("POST", "/keep", &[("X-A", "1")], "body").await;
+        let received = server.ask("POST", "/in", &[("Content-Length", "4")], "body").await;
+        assert_eq!(received.body, r#"["GET", "/inner", "a=b", true, 4]"#);
+        let received = server.ask("POST", "/keep", &[("X-A", "1")], "body").await;
         assert!(
-            told.body.starts_with("POST /echo HTTP/1.1\r\n") && told.body.ends_with("\nbody"),
-            "{told:?}"
+            received.body.starts_with("POST /echo HTTP/1.1\r\n") && received.body.ends_with("\nbody"),
+            "{received:?}"
         );
         assert!(
-            told.body.contains("X-A: 1") && told.body.contains(&format!("Host: 127.0.0.1:{}", back.port))
+            received.body.contains("X-A: 1")
+                && received.body.contains(&format!("Host: 127.0.0.1:{}", back.port))
         );
         assert!(server.ask("POST", "/out", &[], "body").await.body.starts_with("GET /echo?x HTTP/1.1\r\n"));
-        for (path, why) in [("/wrong", "no URL"), ("/gone", "refused"), ("/loop", "too often")] {
+        for (path, why) in [("/wrong", "not a URL"), ("/gone", "refused"), ("/loop", "too often")] {
             assert_eq!(server.get(path).await.status, 502, "{path}");
             assert!(server.log.borrow_mut().drain(..).any(|line| line.contains(why)), "{path}");
         }
@@ -351,7 +368,7 @@ fn a_handler_may_send_a_request_elsewhere() {
 
 #[test]
 fn hints_are_sent_before_the_response() {
-    on_a_loop(async {
+    on_event_loop(async {
         let code = "lambda do |env|
           env['rack.early_hints'].call('Link' => '</a.css>; rel=preload')
           [200, {}, [env['h2o.get_rtt'].call.inspect]]

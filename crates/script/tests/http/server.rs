@@ -1,9 +1,7 @@
-//! Handlers on a real VM, with somebody behind them who tells what he was asked.
+//! Handlers on a real VM, followed by an app that responds with the request it got.
 
 use crate::support::request;
-use handler::{
-    Body, Chunk, Client, Departure, Exchange, Failure, Fields, Incoming, Request, Response, Trace,
-};
+use handler::{Body, Chunk, Client, Departure, Exchange, Fields, Incoming, Response, Trace};
 use script::{Hops, Limits, Next, Plan, Route, Script, Source};
 use std::cell::{OnceCell, RefCell};
 use std::future::{Future, poll_fn};
@@ -16,32 +14,32 @@ use tokio::sync::watch;
 
 /// A response with its body read.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Received {
     pub(crate) status: u16,
     pub(crate) fields: String,
     pub(crate) body: String,
-    /// The body broke off.
+    /// The body was incomplete.
     pub(crate) broken: bool,
-    /// It came in one piece, without Ruby's help.
+    /// It was complete at once, without Ruby.
     pub(crate) streamed: bool,
 }
 
 pub(crate) struct Server {
     script: Rc<Script>,
-    behind: Rc<Behind>,
+    behind: Rc<App>,
     pub(crate) hints: Rc<RefCell<Vec<String>>>,
     pub(crate) log: Rc<RefCell<Vec<String>>>,
 }
 
-/// Whoever comes after the handlers.
-struct Behind {
+/// What follows the handlers.
+struct App {
     script: OnceCell<Rc<Script>>,
-    /// How many have come that wait for each other.
+    /// Number of requests that wait for each other.
     together: watch::Sender<usize>,
 }
 
-impl Next for Behind {
-    fn answer(self: Rc<Self>, mut exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+impl Next for App {
+    fn respond(self: Rc<Self>, mut exchange: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
         Box::pin(async move {
             let mut body = Vec::new();
             while let Some(Ok(bytes)) = exchange.incoming.data().await {
@@ -71,12 +69,12 @@ impl Next for Behind {
         })
     }
 
-    fn again(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+    fn reprocess(self: Rc<Self>, exchange: Exchange, hops: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
         Box::pin(async move {
             let script = self.script.get().expect("it is set").clone();
             match script.route(&exchange.request) {
                 Some(route) => script.handle(route, exchange, self, hops).await,
-                None => self.answer(exchange).await,
+                None => self.respond(exchange).await,
             }
         })
     }
@@ -119,43 +117,51 @@ impl Server {
         let routes = vec![route("/api"), route("")];
         let plan = Plan { sources, routes, heap: 64 << 20, temp_dir: std::env::temp_dir() };
         let log = Rc::new(RefCell::new(Vec::new()));
-        let (complained, failed) = (log.clone(), log.clone());
+        let log_lines = log.clone();
         let script = Script::open(
             Arc::new(plan),
-            Rc::new(move |line: &str| complained.borrow_mut().push(line.to_owned())),
-            Box::new(move |failure: &Failure, _: &Request| {
-                failed.borrow_mut().push(failure.reason.to_string())
-            }),
+            Rc::new(move |line: &str| log_lines.borrow_mut().push(line.to_owned())),
         );
         let script = script.expect("a VM with its preludes");
         script.ready().await.expect("handlers that load");
-        let behind = Rc::new(Behind { script: OnceCell::new(), together: watch::Sender::new(0) });
+        let behind = Rc::new(App { script: OnceCell::new(), together: watch::Sender::new(0) });
         assert!(behind.script.set(script.clone()).is_ok());
         Server { script, behind, hints: Rc::default(), log }
     }
 
-    pub(crate) async fn get(&self, target: &str) -> Told {
+    pub(crate) async fn get(&self, target: &str) -> Received {
         self.ask("GET", target, &[], "").await
     }
 
-    pub(crate) async fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> Told {
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: &str,
+    ) -> Received {
         let incoming = match body {
             "" => Incoming::Empty,
             body => Incoming::Ready(body.to_owned().into()),
         };
+        let trace = Rc::new(Trace::default());
         let exchange = Exchange {
             request: request(method, target, fields).into(),
             incoming,
             client: Rc::new(Listening(self.hints.clone())),
-            trace: Rc::new(Trace::default()),
+            trace: trace.clone(),
         };
         let route = self.script.route(&exchange.request).expect("a route");
         let response = self.script.handle(route, exchange, self.behind.clone(), Hops::default()).await;
-        told(response).await
+        let failures = trace.take_failures();
+        let reasons =
+            failures.iter().chain(response.failure.as_deref()).map(|failure| failure.reason.to_string());
+        self.log.borrow_mut().extend(reasons);
+        received(response).await
     }
 }
 
-async fn told(response: Response) -> Told {
+async fn received(response: Response) -> Received {
     let fields: Vec<_> = response
         .fields
         .iter()
@@ -180,5 +186,5 @@ async fn told(response: Response) -> Told {
         _ => {}
     }
     let body = String::from_utf8_lossy(&body).into_owned();
-    Told { status: response.status, fields: fields.concat(), body, broken, streamed }
+    Received { status: response.status, fields: fields.concat(), body, broken, streamed }
 }

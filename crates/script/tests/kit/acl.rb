@@ -1,4 +1,4 @@
-# What H2O's documents show.
+# The examples of H2O's documentation.
 rules = H2O::ACL::Handler.new do
   allow { addr == '192.168.1.9' }
   deny { user_agent.include?('curl') && addr.start_with?('192.168.') }
@@ -17,12 +17,12 @@ same [200, {}, ['used /used/x']], of.call('PATH_INFO' => '/used/x')
 same 403, of.call('REQUEST_METHOD' => 'POST')[0]
 same 425, of.call('HTTP_EARLY_DATA' => '1')[0]
 
-# An answer that was changed is not the next one's.
+# A changed response does not affect the next one.
 first = of.call('HTTP_X_BAD' => '1')
 first[1]['x-own'] = '1'
 same nil, of.call('HTTP_X_BAD' => '1')[1]['x-own']
 
-# Strangers cannot say who they are; proxies of the site's own can.
+# X-Forwarded-For is ignored from public addresses, used from private ones.
 who = lambda { |peer, list| Rt.client(env('REMOTE_ADDR' => peer, 'HTTP_X_FORWARDED_FOR' => list)) }
 same '192.0.2.1', who.call('192.0.2.1', '10.0.0.1')
 same '198.51.100.7', who.call('10.0.0.1', '6.6.6.6, 198.51.100.7')
@@ -31,7 +31,7 @@ same '10.0.0.1', Rt.client(env('REMOTE_ADDR' => '10.0.0.1', 'HTTP_X_FORWARDED_FO
 raises(ArgumentError, 'block') { H2O::ACL::Handler.new }
 raises(TypeError, 'call') { H2O::ACL::Handler.new { use(1) } }
 
-# A list that nobody asks protects nothing.
+# Rules that are not the last value of their file are an error.
 number = Rt.load_app('acl { deny }', 'lone.rb')
 same 403, Rt.apps[number].call(env)[0]
 raises(RuntimeError, 'lost.rb: the acl is ignored') { Rt.load_app("acl { deny }\nlambda { |env| [200, {}, []] }", 'lost.rb') }

@@ -1,4 +1,4 @@
-# What the checks say.
+# Checks.
 def same(wanted, found, what = '')
   raise "#{what}: wanted #{wanted.inspect}, found #{found.inspect}" unless wanted == found
 end

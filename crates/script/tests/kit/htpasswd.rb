@@ -13,4 +13,4 @@ same 401, guard.call(env('HTTP_AUTHORIZATION' => ''))[0]
 same [404, 404], ['/.htpasswd', '/a/.htaccess'].map { |path| of.call('ann:secret', path)[0] }
 
 raises(ArgumentError, '/nowhere: No such file') { Htpasswd.new("#{FOLDER}/nowhere") }
-raises(ArgumentError, '/wrong:1: the password of "ann" is not a hash') { Htpasswd.new("#{FOLDER}/wrong") }
+raises(ArgumentError, '/wrong:1: the password of "ann" is not a supported hash') { Htpasswd.new("#{FOLDER}/wrong") }

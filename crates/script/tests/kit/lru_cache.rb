@@ -22,7 +22,7 @@ none.set(1, 2)
 same [nil, 0], [none.get(1), none.size]
 raises(ArgumentError, 'negative') { LRUCache.new(-1) }
 
-# As a list that is searched: slow, and plainly right.
+# A slow, simple implementation to compare with.
 cache = LRUCache.new(5)
 list = []
 random = 7

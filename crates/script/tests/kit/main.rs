@@ -1,4 +1,4 @@
-//! The classes of the kit, asked in Ruby on a real VM: each `.rb` file beside this one raises when something is not as it should be.
+//! The classes of the kit, used from Ruby on a real VM: each `.rb` file beside this one raises if a check fails.
 #![cfg(test)]
 
 use script::{Limits, Plan, Route, Script, Source};
@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads a file of checks in a VM of its own, with the folder of its own that it may ask for.
+/// Runs a file of checks in a new VM, with a temporary folder.
 fn check(name: &str, folder: &Path) {
     if script::version().is_none() {
         return;
@@ -36,8 +36,7 @@ fn check(name: &str, folder: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
     let ready = runtime.expect("a runtime").block_on(async {
         let complain = Rc::new(|line: &str| eprintln!("{line}"));
-        let script =
-            Script::open(Arc::new(plan), complain, Box::new(|_, _| {})).expect("a VM with its preludes");
+        let script = Script::open(Arc::new(plan), complain).expect("a VM with its preludes");
         tokio::time::timeout(Duration::from_secs(60), script.ready()).await.expect("an end")
     });
     if let Err(why) = ready {
@@ -60,7 +59,7 @@ checks! { lru_cache trie_addr acl dos_detector prometheus rate_limit }
 #[test]
 fn htpasswd() {
     let folder = tempfile::tempdir().unwrap();
-    // The second is "correct horse" as `openssl passwd -apr1 -salt saltsalt` has it.
+    // The second is "correct horse" by `openssl passwd -apr1 -salt saltsalt`.
     let people = "ann:{PLAIN}secret\nbob:$apr1$saltsalt$EGVZDNN6gOqijy.tv9axG/\n";
     std::fs::write(folder.path().join("people"), people).unwrap();
     std::fs::write(folder.path().join("wrong"), "ann:secret\n").unwrap();

@@ -14,7 +14,7 @@ def limiter(more = {})
   RateLimit.new(**{ limit: 2, period: 3_600 }.merge(more))
 end
 
-# The place where it is made is its name; a name of one's own holds everywhere.
+# The default name is the file and line; a given name is used everywhere.
 one = limiter
 2.times { one.allow?('x') }
 same [false, true], [one.allow?('x'), one.allow?('y')]
@@ -54,7 +54,7 @@ raises(ArgumentError, 'burst: is for') { limiter(algorithm: :fixed_window, burst
 raises(ArgumentError, 'fail: :maybe') { limiter(fail: :maybe) }
 raises(ArgumentError, 'cost 3 is more') { limiter.check('x', cost: 3) }
 
-# A Redis that is not there.
+# Redis is down.
 class Nobody
   def call(*)
     raise 'nobody listens'

@@ -1,4 +1,4 @@
-# What is wrong is gathered, so that one run tells of all.
+# Failures are collected, so that one run reports all of them.
 WRONG = []
 
 def wrong(what)
@@ -10,7 +10,7 @@ def check(expected, got)
   wrong("expected #{expected.inspect}, got #{got.inspect}") unless expected == got && expected.class == got.class
 end
 
-# The message of the exception that is expected.
+# The message of the expected exception.
 def fails(kind)
   begin
     yield

@@ -1,4 +1,4 @@
-# Answers of redis-rb 4.8 (with `Redis.sadd_returns_boolean = false`, as in 5) to the same calls.
+# Results of redis-rb 4.8 (with `Redis.sadd_returns_boolean = false`, as in 5) for the same calls.
 redis = Redis.new(path: SOCKET)
 check 'OK', redis.mset('a', 1, 'b', 'two')
 check false, redis.msetnx('a', 1, 'c', 3)
@@ -254,7 +254,7 @@ check Integer, redis.dbsize.class
 check 'OK', redis.flushdb
 check 'OK', redis.flushall
 check 0, redis.dbsize
-# As redis-rb 5 has them.
+# As in redis-rb 5.
 redis.rpush('l', %w[a b c a])
 check 3, redis.lpos('l', 'a', rank: 2)
 check [0, 3], redis.lpos('l', 'a', count: 0)

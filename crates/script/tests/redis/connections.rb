@@ -23,7 +23,7 @@ bad = Redis.new(path: SOCKET, db: 99)
 check true, fails(Redis::CommandError) { bad.set('where', 'wrong') }.include?('out of range')
 check 'zero', tcp.get('where')
 
-# Equal options share a connection: 64 tasks, one client in Redis' list.
+# Equal options share a connection: 64 tasks are one client in Redis's list.
 tasks = (1..64).map { task { Redis.new(path: SOCKET).get('where') } }
 check ['zero'], tasks.map { |one| one.join }.uniq
 
@@ -42,7 +42,7 @@ check 'PONG', Redis.new(path: SOCKET, password: 'secret').ping
 check 'PONG', Redis.new(url: "redis://:secret@127.0.0.1:#{PORT}").ping
 tcp.call(:CONFIG, :SET, 'requirepass', '')
 
-# A reply that is overdue: those behind it fail, too, and nobody gets it later.
+# An overdue reply: commands behind it fail, too, and no other command gets it later.
 impatient = Redis.new(path: SOCKET, timeout: 0.2)
 check 'PONG', impatient.ping
 begun = Time.now
@@ -61,7 +61,7 @@ said = fails(Redis::CommandTimeoutError) { impatient.subscribe('x') { |on| on.me
 check true, said.include?('command_timeout (0.2 s)')
 stuck.join
 
-# Commands that block have a connection of their own.
+# Commands that block have a dedicated connection.
 blocked = task { impatient.blpop('none', timeout: 0.5) }
 check 'PONG', impatient.ping
 check nil, blocked.join

@@ -44,14 +44,14 @@ redis.unsubscribe
 redis.punsubscribe
 check [nil, nil], [channel.shift, patterns.shift]
 
-# Nobody joins: memory stays flat, and the next ones are right.
+# Promises that are never joined: memory stays flat, and later ones are right.
 40_000.times { |number| redis.set('x', number) }
 check '39999', redis.get('x').join
 first = redis.get('x')
 20_000.times { redis.ping }
 redis.ping.join
 fails(H2O::Redis::UnknownError) { first.join }
-# Several join the same.
+# Several tasks join the same promise.
 slow = redis.call(:DEBUG, :SLEEP, 0.05)
 check %w[OK OK OK], (1..3).map { task { slow.join } }.map { |one| one.join }
 db = H2O::Redis.new(host: '127.0.0.1', port: PORT, db: 3)

@@ -1,4 +1,4 @@
-//! Redis from Ruby, against a real one.
+//! Redis from Ruby, against a real server.
 #![cfg(test)]
 
 mod server;
@@ -6,7 +6,7 @@ mod server;
 use server::Server;
 use std::time::Duration;
 
-/// Runs a file against a server of its own.
+/// Runs a file against a new server.
 fn run(file: &str) {
     if let Some(server) = Server::start() {
         server.run(file).unwrap();
@@ -19,7 +19,7 @@ fn commands_have_the_types_of_redis_rb() {
 }
 
 #[test]
-fn commands_answer_as_with_redis_rb() {
+fn commands_behave_as_in_redis_rb() {
     run("commands.rb");
 }
 
@@ -44,7 +44,7 @@ fn addresses_users_databases_and_timeouts() {
 }
 
 #[test]
-fn tls_with_and_without_a_certificate_of_ones_own() {
+fn tls_with_and_without_a_client_certificate() {
     if let Some(server) = Server::start_with_tls() {
         server.run("tls.rb").unwrap();
     }
@@ -60,18 +60,18 @@ fn many_tasks_get_their_own_replies_in_order() {
     run("order.rb");
 }
 
-/// Killed and started again at any moment, under load: errors while it is gone, then it goes on; never another's reply.
+/// Killed and started again at random moments, under load: errors while it is down, then recovery; never another's reply.
 #[test]
-fn a_redis_that_dies_again_and_again() {
+fn a_redis_that_is_killed_again_and_again() {
     let Some(mut server) = Server::start() else { return };
     let (done, stopped) = std::sync::mpsc::channel();
     let load = {
-        // The socket is all that the load knows of the server.
+        // The load knows only the socket.
         let runner = Server::at(&server);
         std::thread::spawn(move || {
-            let said = runner.run("restarts.rb");
+            let lines = runner.run("restarts.rb");
             done.send(()).expect("the test waits for it");
-            said
+            lines
         })
     };
     let mut random: u64 = 0x5eed;
@@ -88,13 +88,13 @@ fn a_redis_that_dies_again_and_again() {
     server.wait();
     server.cli(&["SET", "stop", "1"]).expect("it was started again");
     stopped.recv_timeout(Duration::from_secs(60)).expect("the load ends when it is told to");
-    let said = load.join().expect("the load does not panic").unwrap();
-    let told = said.last().expect("it tells what it has seen");
+    let lines = load.join().expect("the load does not panic").unwrap();
+    let counts = lines.last().expect("it logs its counts");
     let number = |name: &str| {
-        let rest = told.split(&format!("{name}=")).nth(1).expect("each number is told");
+        let rest = counts.split(&format!("{name}=")).nth(1).expect("each number is logged");
         rest.split(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("it is a number")
     };
-    // How many get through between two deaths is the machine's business.
-    assert!(number("right") >= 64 && number("failed") > 10, "{told}");
-    assert_eq!(number("recovered"), 64, "each task goes on after the last start: {told}");
+    // How many commands succeed between two kills depends on the machine.
+    assert!(number("right") >= 64 && number("failed") > 10, "{counts}");
+    assert_eq!(number("recovered"), 64, "each task recovers after the last start: {counts}");
 }

@@ -11,7 +11,7 @@ tasks = (1..64).map do |worker|
       mine = "#{worker}-#{turn}"
       begin
         redis.set("key:#{worker}", mine)
-        # It may have been started anew in between, and know nothing.
+        # Redis may have restarted in between, without its data.
         got = redis.get("key:#{worker}")
         raise "another's reply: #{got.inspect} instead of #{mine}" unless got == mine || got.nil?
         got = worker.even? ? redis.echo(mine) : promises.echo(mine).join

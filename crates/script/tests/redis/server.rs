@@ -1,4 +1,4 @@
-//! A Redis of one's own, and Ruby that runs against it.
+//! Starts a Redis server for a test, and runs Ruby against it.
 
 use script::{Limits, Plan, Route, Script, Source};
 use std::cell::RefCell;
@@ -18,12 +18,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// `None` where there is no Redis, or no mruby: nothing can be asked there.
+    /// `None` without Redis or mruby on this machine: the test is skipped.
     pub fn start() -> Option<Server> {
         Server::new(false)
     }
 
-    /// One whose port speaks TLS, and wants to see a certificate.
+    /// With TLS on its port, and client certificates required.
     pub fn start_with_tls() -> Option<Server> {
         Server::new(true)
     }
@@ -52,7 +52,7 @@ impl Server {
         Some(server)
     }
 
-    /// Another hold on the same server, which neither starts nor ends it.
+    /// Another handle of the same server, which neither starts nor stops it.
     pub fn at(other: &Server) -> Server {
         Server { folder: other.folder.clone(), child: None, ..*other }
     }
@@ -61,7 +61,7 @@ impl Server {
         self.folder.path().join("redis.sock")
     }
 
-    /// Starts it; it may take a moment until it answers.
+    /// Starts it; it may take a moment until it accepts connections.
     pub fn begin(&mut self) {
         let port = self.port.to_string();
         let mut command = Command::new("redis-server");
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// What `redis-cli` says; `None` when it reaches nobody.
+    /// The output of `redis-cli`; `None` if it cannot connect.
     pub fn cli(&self, words: &[&str]) -> Option<String> {
         let said =
             Command::new("redis-cli").arg("-s").arg(self.socket()).args(words).stderr(Stdio::null()).output();
@@ -112,8 +112,8 @@ impl Server {
         said.status.success().then(|| String::from_utf8_lossy(&said.stdout).trim().to_owned())
     }
 
-    /// Runs `tests/redis/FILE` as a handler that is loaded, with `SOCKET`, `PORT` and
-    /// `FOLDER` in it. What it logs, or why it failed.
+    /// Runs `tests/redis/FILE` as a handler, with `SOCKET`, `PORT` and
+    /// `FOLDER` defined. Returns what it logs, or why it failed.
     pub fn run(&self, file: &str) -> Result<Vec<String>, String> {
         let said: Rc<RefCell<Vec<String>>> = Rc::default();
         let hear = said.clone();
@@ -123,8 +123,7 @@ impl Server {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         runtime.expect("a runtime").block_on(async {
-            let script =
-                Script::open(Arc::new(self.plan(file)), complain, Box::new(|_, _| {})).expect("a VM");
+            let script = Script::open(Arc::new(self.plan(file)), complain).expect("a VM");
             script.ready().await
         })?;
         Ok(said.take())
@@ -143,7 +142,7 @@ impl Server {
         let mut source = Source::read(&folder.join(file)).expect("the test is there");
         let check = Source::read(&folder.join("check.rb")).expect("the checks are there").code;
         let check: Vec<&str> = check.lines().filter(|line| !line.starts_with('#')).collect();
-        // In front, in one line: line numbers stay those of the file.
+        // On the first line, so that line numbers are those of the file.
         let given = format!(
             "SOCKET = {:?}; PORT = {}; FOLDER = {:?}; ",
             self.socket(),

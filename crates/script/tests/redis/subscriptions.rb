@@ -39,7 +39,7 @@ check nil, redis.subscribe_with_timeout(0.05, 'silence') { |on| on.message { |_,
 fails(KeyError) { redis.subscribe('a') { |_| raise KeyError, 'x' } }
 fails(ArgumentError) { redis.subscribe('a') }
 
-# More than is kept for those who are slow: nothing is lost.
+# More messages than are buffered for a slow block: none is lost.
 count = 0
 slow = task do
   redis.subscribe('flood') do |on|
@@ -51,7 +51,7 @@ sleep 0.1
 redis.publish('flood', 'last')
 slow.join
 check 5001, count
-# A subscription whose server goes away says so.
+# A subscription raises when its server goes down.
 lost = task { redis.subscribe('x') { |on| on.message { |_, _| nil } } }
 sleep 0.1
 redis.call(:CLIENT, :KILL, :TYPE, :pubsub)

@@ -38,10 +38,10 @@ check('changed', redis.watch('a') { redis.get('a') })
 check(['OK'], redis.watch('a') { redis.watch('b') { redis.multi { |tx| tx.set('a', 5) } } })
 fails(KeyError) { redis.watch('a') { raise KeyError, 'stop' } }
 fails(ArgumentError) { redis.watch('a') }
-# What another task does through the same client is not in the connection of the watch.
+# Commands of another task on the same client do not use the connection of the watch.
 check(nil, redis.watch('a') { task { redis.set('a', 'by a task') }.join; redis.multi { |tx| tx.set('a', 'lost') } })
 check 'by a task', redis.get('a')
-# A connection that was lost watches nothing any more: the next one must not stand in for it.
+# After the connection was lost nothing is watched: a new one must not replace it.
 lost = fails(Redis::ConnectionError) do
   redis.watch('a') do |client|
     own = other.client(:list).find { |one| one['watch'] == '1' || one['cmd'] == 'watch' }
@@ -53,7 +53,7 @@ end
 check true, lost.include?('was lost')
 check 'by a task', redis.get('a')
 check(['OK'], redis.watch('a') { redis.multi { |tx| tx.set('a', 'watched again') } })
-# A counter without INCR: each increment is made once.
+# A counter without INCR: each increment counts once.
 redis.set('count', 0)
 tasks = (1..16).map do
   task do

@@ -166,7 +166,7 @@ check %w[3 2], redis.sort('numbers', order: 'DESC', limit: [0, 2])
 check true, redis.dbsize > 50
 check 'ERR no', fails(Redis::CommandError) { redis.eval("return redis.error_reply('ERR no')") }
 fails(Redis::WrongTypeError) { redis.lpush('b', 1) }
-check true, fails(TypeError) { redis.set('a', nil) }.start_with?('nil is no argument')
+check true, fails(TypeError) { redis.set('a', nil) }.start_with?('nil cannot be an argument')
 fails(NoMethodError) { redis.gett('a') }
 check true, redis.respond_to?(:hrandfield)
 check false, redis.respond_to?(:to_ary)

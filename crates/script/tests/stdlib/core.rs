@@ -1,4 +1,4 @@
-//! What Ruby's core has; what handlers must not have; ENV, Logger.
+//! Core methods; what handlers cannot use; ENV, Logger.
 
 use crate::vm::{assert_rows, load};
 use std::path::Path;
@@ -35,7 +35,7 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn the_usual_methods_are_there() {
+fn common_methods_exist() {
     let mut code = String::from("missing = []\n");
     for (class, names) in NAMES {
         code.push_str(&format!(
@@ -84,7 +84,7 @@ fn the_environment_can_be_read() {
 }
 
 #[test]
-fn what_would_block_or_leave_is_not_there() {
+fn blocking_and_exiting_methods_do_not_exist() {
     for (code, why) in [
         ("IO.read('x')", "uninitialized constant IO: handlers have no files, sockets, processes or threads"),
         ("File.open('x')", "uninitialized constant File: handlers have no"),
@@ -106,7 +106,7 @@ fn what_would_block_or_leave_is_not_there() {
 }
 
 #[test]
-fn what_is_written_goes_to_the_log() {
+fn output_goes_to_the_log() {
     let code = "
       puts 'one', ['two']
       p 3

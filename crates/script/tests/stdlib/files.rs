@@ -43,7 +43,7 @@ fn each_file_is_loaded_once() {
 }
 
 #[test]
-fn what_cannot_be_loaded_says_why() {
+fn errors_say_why_a_file_cannot_be_loaded() {
     let dir = folder();
     for (code, why) in [
         ("require 'nothing'", "cannot load such file -- nothing.rb (looked below"),
@@ -59,7 +59,7 @@ fn what_cannot_be_loaded_says_why() {
 }
 
 #[test]
-fn what_failed_may_be_tried_again() {
+fn a_file_that_failed_can_be_loaded_again() {
     let dir = folder();
     let code = "2.times { begin; require 'fails'; rescue => e; puts e.message; end }";
     let Some(lines) = run(dir.path(), code) else { return };

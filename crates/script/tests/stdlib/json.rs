@@ -23,7 +23,7 @@ fn values_are_written() {
 }
 
 #[test]
-fn other_objects_say_how() {
+fn other_objects_are_converted_by_to_json() {
     let setup = "class Point; def to_json(*a); {x: 1}.to_json(*a); end; end\nclass Plain; def to_s; 'plain'; end; end\n";
     assert_rows_after(
         setup,
@@ -36,7 +36,7 @@ fn other_objects_say_how() {
 }
 
 #[test]
-fn what_is_no_json_is_refused() {
+fn invalid_json_is_rejected() {
     assert_rows(&[
         ("JSON.generate(0.0 / 0)", r"JSON::GeneratorError: NaN not allowed in JSON"),
         ("JSON.generate([1.0 / 0])", r"JSON::GeneratorError: Infinity not allowed in JSON"),
@@ -65,7 +65,7 @@ fn what_is_no_json_is_refused() {
 }
 
 #[test]
-fn texts_are_read() {
+fn texts_are_parsed() {
     assert_rows(&[
         (r#"JSON.parse('{"a": [1, 2.5, null, true, "x\n"]}')"#, r#"{"a"=>[1, 2.5, nil, true, "x\n"]}"#),
         (r#"JSON.parse('{"a": {"b": 1}}', symbolize_names: true)"#, "{:a=>{:b=>1}}"),

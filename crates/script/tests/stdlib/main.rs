@@ -1,4 +1,4 @@
-//! The standard library of handlers, on a real VM: rows of Ruby and what it gives.
+//! The standard library of handlers, on a real VM: rows of Ruby and their results.
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod codec;

@@ -1,15 +1,15 @@
-//! Regexp: the same answers as CRuby for a table of uses, and what our engine cannot do is refused when it is compiled.
+//! Regexp: the same results as CRuby for a table of uses; unsupported patterns are rejected when they are compiled.
 
 use crate::vm::{assert_rows, assert_rows_after, load};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Ruby and what CRuby gives for it: written by regexp_table.rb.
+/// Ruby and CRuby's result: written by regexp_table.rb.
 const TABLE: &str = include_str!("regexp_table.tsv");
 
-/// Rows of the table that differ, and what they give here.
+/// Rows of the table that differ, and their results here.
 const DIFFERENT: &[(&str, &str)] = &[
-    // The place of a match is where \K put it, not where it was tried.
+    // The offset of a match is where \K put it, not where the attempt started.
     (r#""ab" =~ Regexp.new("a\\Kb", 0)"#, "[1]"),
     // A lookbehind may be of any length.
     (r#"Regexp.new("(?<=a*)b").source"#, r#"["(?<=a*)b"]"#),
@@ -18,7 +18,7 @@ const DIFFERENT: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn answers_are_those_of_ruby() {
+fn results_are_those_of_ruby() {
     let rows: Vec<(&str, &str)> = TABLE.lines().filter_map(|line| line.split_once('\t')).collect();
     assert!(rows.len() >= 150, "{} rows", rows.len());
     let mut lines = Vec::new();
@@ -50,7 +50,7 @@ fn answers_are_those_of_ruby() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn unsupported_patterns_are_named() {
     assert_rows(&[
         (r"Regexp.new('a(')", "RegexpError: end pattern with unmatched parenthesis: /a(/"),
         (r"Regexp.new('\X')", r"RegexpError: \X is not supported: /\X/"),
@@ -64,7 +64,7 @@ fn what_cannot_be_done_is_said() {
 }
 
 #[test]
-fn catastrophes_end() {
+fn catastrophic_backtracking_ends() {
     assert_rows(&[
         (
             r"('a' * 40) =~ /\A(a|a)*(?=b)\z/",
@@ -88,6 +88,6 @@ fn a_match_belongs_to_its_task() {
 }
 
 #[test]
-fn a_block_may_wait() {
+fn a_block_can_wait() {
     assert_rows(&[(r"'a1b2'.gsub(/\d/) { |d| sleep 0.001; (d.to_i + 1).to_s }", r#""a2b3""#)]);
 }

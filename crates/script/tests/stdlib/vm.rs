@@ -1,4 +1,4 @@
-//! Ruby that is evaluated as a handler is.
+//! Evaluates Ruby as a handler.
 
 use script::{Limits, Plan, Route, Script, Source};
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Evaluates handler `code` in a file of that name: the lines of its log, or why it cannot be used. `None` in a build
+/// Evaluates handler `code` in a file of that name: the lines of its log, or why it cannot be loaded. `None` in a build
 /// without mruby.
 pub fn load(code: &str, file: &Path) -> Option<Result<Vec<String>, String>> {
     script::version()?;
@@ -31,22 +31,21 @@ pub fn load(code: &str, file: &Path) -> Option<Result<Vec<String>, String>> {
     let log = lines.clone();
     let complain =
         Rc::new(move |line: &str| log.borrow_mut().push(line.trim_start_matches("mruby: ").to_owned()));
-    let failed = |failure: &handler::Failure, _: &handler::Request| panic!("{}", failure.reason);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
     let ready = runtime.block_on(async {
-        let script = Script::open(Arc::new(plan), complain, Box::new(failed)).unwrap();
+        let script = Script::open(Arc::new(plan), complain).unwrap();
         script.ready().await
     });
     Some(ready.map(|()| lines.take()))
 }
 
-/// What each row's Ruby gives must be what the row says, as `inspect` shows it; an exception is `Class: message`.
+/// Each row's Ruby must have the row's result, as `inspect` shows it; an exception is `Class: message`.
 pub fn assert_rows(rows: &[(&str, &str)]) {
     assert_rows_after("", rows);
 }
 
-/// As mruby before 3.4 shows Hashes.
+/// Hashes as mruby before 3.4 shows them.
 fn older(text: &str) -> String {
     if !text.starts_with(['{', '[']) {
         return text.to_owned();

@@ -1,4 +1,4 @@
-//! Handlers on a real VM without a network: requests as an engine would make them, and clients that stay or go.
+//! Handlers on a real VM without a network: requests as the HTTP engine makes them, and clients that stay or disconnect.
 #![allow(dead_code, reason = "each user takes a part")]
 
 use handler::{
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Instant, SystemTime};
 
-/// One handler for every path, and what it was said to have done wrong.
+/// One handler for every path, and its log.
 pub struct Server {
     pub script: Rc<Script>,
     pub observed: Observed,
@@ -32,12 +32,11 @@ impl Server {
             temp_dir: std::env::temp_dir(),
         };
         let log: Rc<RefCell<Vec<String>>> = Rc::default();
-        let (complained, failed) = (log.clone(), log.clone());
+        let log_lines = log.clone();
         let observed = Observed::default();
         let script = Script::open_observed(
             Arc::new(plan),
-            Rc::new(move |line: &str| complained.borrow_mut().push(line.to_owned())),
-            Box::new(move |failure, _| failed.borrow_mut().push(failure.reason.to_string())),
+            Rc::new(move |line: &str| log_lines.borrow_mut().push(line.to_owned())),
             observed.clone(),
         );
         let script = script.expect("a VM with its preludes");
@@ -45,7 +44,7 @@ impl Server {
         Server { script, observed, log }
     }
 
-    /// The response to a GET of somebody.
+    /// The response to a GET.
     pub fn get(&self, path: &str, client: &Rc<Visitor>) -> impl Future<Output = Response> + use<> {
         self.ask(path, Incoming::Empty, client)
     }
@@ -64,21 +63,27 @@ impl Server {
         };
         let route = self.script.route(&exchange.request).expect("a route");
         let script = self.script.clone();
-        async move { script.handle(route, exchange, Rc::new(Nobody), Hops::default()).await }
+        let log = self.log.clone();
+        async move {
+            let response = script.handle(route, exchange, Rc::new(NoNext), Hops::default()).await;
+            let failure = response.failure.iter().map(|failure| failure.reason.to_string());
+            log.borrow_mut().extend(failure);
+            response
+        }
     }
 
-    /// What others see of it.
+    /// Its counters.
     pub fn counted(&self) -> HandlersSnapshot {
         HandlersSnapshot::of(std::slice::from_ref(&self.observed.counts)).expect("one thread")
     }
 
     /// The log, as one text.
-    pub fn said(&self) -> String {
+    pub fn log_text(&self) -> String {
         self.log.borrow().join("\n")
     }
 }
 
-/// The text of a response that is in memory.
+/// The text of a response in memory.
 pub fn text(response: Response) -> String {
     match response.body {
         Body::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -86,7 +91,7 @@ pub fn text(response: Response) -> String {
     }
 }
 
-/// A client that stays until it is told to leave.
+/// A client that stays until it is told to disconnect.
 #[derive(Default)]
 pub struct Visitor {
     left: Cell<bool>,
@@ -114,20 +119,20 @@ impl Client for Visitor {
     fn interim(&self, _: u16, _: &Fields) {}
 }
 
-/// Whoever comes after the handlers: waits for ever.
-struct Nobody;
+/// What follows the handlers: never responds.
+struct NoNext;
 
-impl Next for Nobody {
-    fn answer(self: Rc<Self>, _: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
+impl Next for NoNext {
+    fn respond(self: Rc<Self>, _: Exchange) -> Pin<Box<dyn Future<Output = Response>>> {
         Box::pin(std::future::pending())
     }
 
-    fn again(self: Rc<Self>, exchange: Exchange, _: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
-        self.answer(exchange)
+    fn reprocess(self: Rc<Self>, exchange: Exchange, _: Hops) -> Pin<Box<dyn Future<Output = Response>>> {
+        self.respond(exchange)
     }
 }
 
-/// A request as an engine reads it from a client on this machine; `Host` is added.
+/// A request of a client on this machine; `Host` is added.
 pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
     let mut text = Vec::new();
     let mut add = |part: &str| {
@@ -168,8 +173,8 @@ fn inet(port: u16) -> PeerAddr {
     PeerAddr::Inet((std::net::Ipv4Addr::LOCALHOST, port).into())
 }
 
-/// Runs a test on an event loop as front threads have it; nothing without mruby.
-pub fn on_a_loop(test: impl Future<Output = ()>) {
+/// Runs a test on an event loop like that of a front thread; does nothing without mruby.
+pub fn on_event_loop(test: impl Future<Output = ()>) {
     if script::version().is_some() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());

@@ -1,5 +1,5 @@
-# What is tried: each row is a name, code that calls `pause` somewhere inside a construct, and what the code has to give
-# when every `pause` came back with its argument. Each row is a request of its own, in a VM of its own.
+# Each row has a name, code that calls `pause` inside a construct, and the code's expected result
+# if every `pause` returns its argument. Each row is a request in a new VM.
 class Item
   include Comparable
   attr_reader :size
@@ -268,10 +268,10 @@ module Kernel
   end
 end
 
-# One word for what happened, and what a newcomer sees.
+# One word for the outcome, and the message.
 def outcome(group, code, wanted)
   said = tried(code, wanted)
-  # Ruby would call it; mruby may have its own way, or none.
+  # CRuby would call it; mruby does not.
   group == CALLED && $begun == 0 && said[0] == "odd" ? ["unused", ""] : said
 end
 
@@ -292,7 +292,7 @@ end
 
 FLAT = ROWS.inject([]) { |all, (group, rows)| all + rows.map { |row| [group, *row] } }
 
-# /7 tries the row 7; /7/name says which it is.
+# /7 tries row 7; /7/name returns its name.
 lambda do |env|
   number, what = env["PATH_INFO"].split("/")[1, 2]
   row = FLAT[number.to_i]

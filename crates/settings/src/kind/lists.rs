@@ -1,5 +1,7 @@
 //! Types whose values are lists or pairs, read by the modules of [`crate::value`].
 
+use std::path::Path;
+
 use super::numbers::OrDefault;
 use super::{Completion, Kind, Mistake};
 use crate::raw::Raw;
@@ -8,12 +10,10 @@ use crate::value::control::ControlAddress;
 use crate::value::proxies::TrustedProxies;
 use crate::value::threads::Threads;
 
-/// Addresses to listen on. Unix paths are still as written.
+/// Addresses to listen on.
 pub(crate) struct Binds;
 
-impl Kind for Binds {
-    type Value = Vec<Bind>;
-
+impl Kind<Vec<Bind>> for Binds {
     fn read(&self, raw: &Raw) -> Result<Vec<Bind>, Mistake> {
         // Not `parts`: a comma may be part of a socket's path.
         let one = std::slice::from_ref(raw);
@@ -25,6 +25,10 @@ impl Kind for Binds {
             .collect()
     }
 
+    fn anchor(&self, binds: Vec<Bind>, base: &Path) -> Vec<Bind> {
+        binds.into_iter().map(|bind| bind.based_at(base)).collect()
+    }
+
     fn expected(&self) -> String {
         "\"tcp://HOST:PORT\", \"unix://PATH\", \"HOST:PORT\" or \"/PATH\"".to_owned()
     }
@@ -34,7 +38,7 @@ impl Kind for Binds {
     }
 }
 
-/// Addresses of the control server. Paths are still as written.
+/// Addresses of the control server.
 pub(crate) struct ControlAddresses;
 
 /// One part of what was written for [`ControlAddresses`].
@@ -48,9 +52,7 @@ pub(crate) enum ControlPart {
     At(ControlAddress),
 }
 
-impl Kind for ControlAddresses {
-    type Value = Vec<ControlPart>;
-
+impl Kind<Vec<ControlPart>> for ControlAddresses {
     fn read(&self, raw: &Raw) -> Result<Vec<ControlPart>, Mistake> {
         // As with `Binds`, a comma may be part of a path.
         let one = std::slice::from_ref(raw);
@@ -64,6 +66,14 @@ impl Kind for ControlAddresses {
             },
         };
         parts.iter().map(read).collect()
+    }
+
+    fn anchor(&self, parts: Vec<ControlPart>, base: &Path) -> Vec<ControlPart> {
+        let anchored = |part| match part {
+            ControlPart::At(address) => ControlPart::At(address.based_at(base)),
+            word => word,
+        };
+        parts.into_iter().map(anchored).collect()
     }
 
     fn expected(&self) -> String {
@@ -86,9 +96,7 @@ impl Kind for ControlAddresses {
 /// `MIN:MAX`, or one number for the maximum and the minimum.
 pub(crate) struct ThreadRange;
 
-impl Kind for ThreadRange {
-    type Value = Threads;
-
+impl Kind<Threads> for ThreadRange {
     fn read(&self, raw: &Raw) -> Result<Threads, Mistake> {
         match raw {
             Raw::Word(text) | Raw::Text(text) => text.parse(),
@@ -105,9 +113,7 @@ impl Kind for ThreadRange {
 /// Networks, `unix`, `none`.
 pub(crate) struct Proxies;
 
-impl Kind for Proxies {
-    type Value = TrustedProxies;
-
+impl Kind<TrustedProxies> for Proxies {
     fn read(&self, raw: &Raw) -> Result<TrustedProxies, Mistake> {
         let parts = raw.parts();
         let words: Vec<&str> =
@@ -131,9 +137,7 @@ impl Kind for Proxies {
 /// Request paths.
 pub(crate) struct RequestPaths;
 
-impl Kind for RequestPaths {
-    type Value = Vec<String>;
-
+impl Kind<Vec<String>> for RequestPaths {
     fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
         let path = |part: &Raw| {
             let valid =

@@ -11,16 +11,14 @@ pub(crate) struct Count {
     pub(crate) max: u64,
 }
 
-impl Kind for Count {
-    type Value = u64;
-
-    fn read(&self, raw: &Raw) -> Result<u64, Mistake> {
+impl<T: TryFrom<u64>> Kind<T> for Count {
+    fn read(&self, raw: &Raw) -> Result<T, Mistake> {
         let number = match raw {
             Raw::Word(text) => digits(text),
             Raw::Integer(number) => u64::try_from(*number).ok(),
             _ => None,
         };
-        number.filter(|number| (self.min..=self.max).contains(number)).ok_or_default()
+        within(number, self.min, self.max)
     }
 
     fn expected(&self) -> String {
@@ -37,16 +35,14 @@ pub(crate) struct Size {
     pub(crate) max: u64,
 }
 
-impl Kind for Size {
-    type Value = u64;
-
-    fn read(&self, raw: &Raw) -> Result<u64, Mistake> {
+impl<T: TryFrom<u64>> Kind<T> for Size {
+    fn read(&self, raw: &Raw) -> Result<T, Mistake> {
         let bytes = match raw {
             Raw::Word(text) | Raw::Text(text) => parse_size(text),
             Raw::Integer(number) => u64::try_from(*number).ok(),
             _ => None,
         };
-        bytes.filter(|bytes| (self.min..=self.max).contains(bytes)).ok_or_default()
+        within(bytes, self.min, self.max)
     }
 
     fn expected(&self) -> String {
@@ -56,6 +52,12 @@ impl Kind for Size {
         };
         format!("a size such as 65536, \"64KiB\" or \"10MB\", {bounds}")
     }
+}
+
+/// The number as a `T`, if it is within its bounds and those of the type.
+fn within<T: TryFrom<u64>>(number: Option<u64>, min: u64, max: u64) -> Result<T, Mistake> {
+    let number = number.filter(|number| (min..=max).contains(number));
+    number.and_then(|number| T::try_from(number).ok()).ok_or_default()
 }
 
 const UNITS: &[(&str, u64)] = &[
@@ -106,9 +108,7 @@ impl Period {
     pub(crate) const ANY: Period = Period { min: Duration::ZERO, max: Duration::from_secs(86_400) };
 }
 
-impl Kind for Period {
-    type Value = Duration;
-
+impl Kind<Duration> for Period {
     fn read(&self, raw: &Raw) -> Result<Duration, Mistake> {
         let period = match raw {
             Raw::Word(text) | Raw::Text(text) => parse_period(text),
@@ -234,12 +234,12 @@ mod tests {
     #[test]
     fn counts_in_the_file_are_integers_not_strings() {
         let count = Count { min: 1, max: 10 };
-        assert_eq!(count.read(&Raw::Integer(10)), Ok(10));
-        assert_eq!(count.read(&Raw::Word("10".into())), Ok(10));
+        assert_eq!(count.read(&Raw::Integer(10)), Ok(10_u64));
+        assert_eq!(count.read(&Raw::Word("10".into())), Ok(10_u16));
         for wrong in
             [Raw::Text("10".into()), Raw::Integer(0), Raw::Integer(11), Raw::Float(1.0), Raw::Switch(true)]
         {
-            assert!(count.read(&wrong).is_err(), "{wrong}");
+            assert!(Kind::<u64>::read(&count, &wrong).is_err(), "{wrong}");
         }
     }
 }

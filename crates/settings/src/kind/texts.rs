@@ -6,13 +6,12 @@ use super::numbers::OrDefault;
 use super::{Completion, Kind, Mistake};
 use crate::nearest::nearest;
 use crate::raw::Raw;
+use crate::value::log::{AccessLog, ErrorLog};
 
 /// `true` or `false`.
 pub(crate) struct Switch;
 
-impl Kind for Switch {
-    type Value = bool;
-
+impl Kind<bool> for Switch {
     fn read(&self, raw: &Raw) -> Result<bool, Mistake> {
         let on = match raw {
             Raw::Switch(on) => Some(*on),
@@ -34,9 +33,7 @@ impl Kind for Switch {
 /// One of a few words.
 pub(crate) struct Choice<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
-impl<T: Copy + Sync> Kind for Choice<T> {
-    type Value = T;
-
+impl<T: Copy + Sync> Kind<T> for Choice<T> {
     fn read(&self, raw: &Raw) -> Result<T, Mistake> {
         let text = raw.text().ok_or_default()?;
         let found = self.0.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
@@ -56,9 +53,7 @@ impl<T: Copy + Sync> Kind for Choice<T> {
 /// Text without control characters, not blank.
 pub(crate) struct Text;
 
-impl Kind for Text {
-    type Value = String;
-
+impl Kind<String> for Text {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let plain = |text: &&str| !text.trim().is_empty() && !text.contains(char::is_control);
         raw.text().filter(plain).map(str::to_owned).ok_or_default()
@@ -72,9 +67,7 @@ impl Kind for Text {
 /// A password that goes into a header field and a URL.
 pub(crate) struct Secret;
 
-impl Kind for Secret {
-    type Value = String;
-
+impl Kind<String> for Secret {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let usable =
             |text: &&str| (1..=256).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -86,15 +79,17 @@ impl Kind for Secret {
     }
 }
 
-/// A path as written; made absolute later, when it is known where it was written.
+/// A path.
 pub(crate) struct Path(pub(crate) Completion);
 
-impl Kind for Path {
-    type Value = PathBuf;
-
+impl Kind<PathBuf> for Path {
     fn read(&self, raw: &Raw) -> Result<PathBuf, Mistake> {
         let usable = |text: &&str| !text.trim().is_empty() && !text.contains('\0');
         raw.text().filter(usable).map(PathBuf::from).ok_or_default()
+    }
+
+    fn anchor(&self, path: PathBuf, base: &std::path::Path) -> PathBuf {
+        anchored(&path, base)
     }
 
     fn expected(&self) -> String {
@@ -110,30 +105,52 @@ impl Kind for Path {
     }
 }
 
-/// A path, or a word that stands for something else.
-pub(crate) struct PathOr(pub(crate) &'static [&'static str]);
+/// A program: a name that is looked up in `PATH`, or a path.
+pub(crate) struct Program;
 
-/// What was written for a [`PathOr`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PathOrWord {
-    /// One of the words.
-    Word(&'static str),
-    /// Anything else.
-    Path(PathBuf),
+impl Kind<PathBuf> for Program {
+    fn read(&self, raw: &Raw) -> Result<PathBuf, Mistake> {
+        Path(Completion::File).read(raw)
+    }
+
+    fn anchor(&self, program: PathBuf, base: &std::path::Path) -> PathBuf {
+        // `./ruby` has one component too, but is a path.
+        let name = !program.as_os_str().as_encoded_bytes().contains(&b'/');
+        if name { program } else { anchored(&program, base) }
+    }
+
+    fn expected(&self) -> String {
+        Path(Completion::File).expected()
+    }
+
+    fn completion(&self) -> Completion {
+        Completion::File
+    }
 }
 
-impl Kind for PathOr {
-    type Value = PathOrWord;
+/// Where a log goes: a file, or one of these words.
+pub(crate) struct LogTarget(pub(crate) &'static [&'static str]);
 
-    fn read(&self, raw: &Raw) -> Result<PathOrWord, Mistake> {
+impl LogTarget {
+    /// The word or the path that was written.
+    fn split(&self, raw: &Raw) -> Result<Result<&'static str, PathBuf>, Mistake> {
         if let Some(word) = self.0.iter().find(|word| raw.text() == Some(word)) {
-            return Ok(PathOrWord::Word(word));
+            return Ok(Ok(word));
         }
         if *raw == Raw::Switch(false) && self.0.contains(&"off") {
-            return Ok(PathOrWord::Word("off"));
+            return Ok(Ok("off"));
         }
-        let path = Path(Completion::File).read(raw).map_err(|_| Mistake::default())?;
-        Ok(PathOrWord::Path(path))
+        Path(Completion::File).read(raw).map(Err).map_err(|_| Mistake::default())
+    }
+}
+
+impl<T: Log> Kind<T> for LogTarget {
+    fn read(&self, raw: &Raw) -> Result<T, Mistake> {
+        self.split(raw).map(|target| target.map_or_else(T::file, T::word))
+    }
+
+    fn anchor(&self, log: T, base: &std::path::Path) -> T {
+        log.anchored(base)
     }
 
     fn expected(&self) -> String {
@@ -150,12 +167,59 @@ impl Kind for PathOr {
     }
 }
 
+/// What [`LogTarget`] reads.
+pub(crate) trait Log {
+    /// For `off` or `-`.
+    fn word(word: &'static str) -> Self;
+    /// For a file.
+    fn file(path: PathBuf) -> Self;
+    /// With the file's path made absolute.
+    fn anchored(self, base: &std::path::Path) -> Self;
+}
+
+impl Log for AccessLog {
+    fn word(word: &'static str) -> AccessLog {
+        if word == "off" { AccessLog::Off } else { AccessLog::Stdout }
+    }
+
+    fn file(path: PathBuf) -> AccessLog {
+        AccessLog::File(path)
+    }
+
+    fn anchored(self, base: &std::path::Path) -> AccessLog {
+        match self {
+            AccessLog::File(path) => AccessLog::File(anchored(&path, base)),
+            other => other,
+        }
+    }
+}
+
+impl Log for ErrorLog {
+    fn word(_: &'static str) -> ErrorLog {
+        ErrorLog::Stderr
+    }
+
+    fn file(path: PathBuf) -> ErrorLog {
+        ErrorLog::File(path)
+    }
+
+    fn anchored(self, base: &std::path::Path) -> ErrorLog {
+        match self {
+            ErrorLog::File(path) => ErrorLog::File(anchored(&path, base)),
+            ErrorLog::Stderr => ErrorLog::Stderr,
+        }
+    }
+}
+
+/// The path from `base` on, without `.` components.
+pub(crate) fn anchored(path: &std::path::Path, base: &std::path::Path) -> PathBuf {
+    base.join(path).components().collect()
+}
+
 /// A host name or address without a port; IPv6 with or without brackets.
 pub(crate) struct Host;
 
-impl Kind for Host {
-    type Value = String;
-
+impl Kind<String> for Host {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let text = raw.text().ok_or_default()?;
         crate::value::bind::parse_host(text).map_err(Mistake::expected)
@@ -169,9 +233,7 @@ impl Kind for Host {
 /// The name of a header field (RFC 9110 section 5.1).
 pub(crate) struct HeaderName;
 
-impl Kind for HeaderName {
-    type Value = String;
-
+impl Kind<String> for HeaderName {
     fn read(&self, raw: &Raw) -> Result<String, Mistake> {
         let token = |text: &&str| {
             let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);

@@ -1,5 +1,6 @@
 //! Types made of another type and a way to say "none" or "you choose".
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Completion, Kind, Mistake};
@@ -8,11 +9,13 @@ use crate::raw::Raw;
 /// A value or nothing; nothing is the empty text.
 pub(crate) struct Maybe<K>(pub(crate) K);
 
-impl<K: Kind> Kind for Maybe<K> {
-    type Value = Option<K::Value>;
-
-    fn read(&self, raw: &Raw) -> Result<Self::Value, Mistake> {
+impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
+    fn read(&self, raw: &Raw) -> Result<Option<T>, Mistake> {
         if raw.text() == Some("") { Ok(None) } else { self.0.read(raw).map(Some) }
+    }
+
+    fn anchor(&self, value: Option<T>, base: &Path) -> Option<T> {
+        value.map(|value| self.0.anchor(value, base))
     }
 
     fn expected(&self) -> String {
@@ -31,10 +34,8 @@ impl<K: Kind> Kind for Maybe<K> {
 /// A value, or `auto` (which is `None` until it is resolved).
 pub(crate) struct Auto<K>(pub(crate) K);
 
-impl<K: Kind> Kind for Auto<K> {
-    type Value = Option<K::Value>;
-
-    fn read(&self, raw: &Raw) -> Result<Self::Value, Mistake> {
+impl<T, K: Kind<T>> Kind<Option<T>> for Auto<K> {
+    fn read(&self, raw: &Raw) -> Result<Option<T>, Mistake> {
         if raw.text() == Some("auto") { Ok(None) } else { self.0.read(raw).map(Some) }
     }
 
@@ -61,6 +62,12 @@ impl Zero for u64 {
     }
 }
 
+impl Zero for usize {
+    fn is_zero(&self) -> bool {
+        *self == 0
+    }
+}
+
 impl Zero for Duration {
     fn is_zero(&self) -> bool {
         Duration::is_zero(self)
@@ -73,10 +80,8 @@ impl Zero for String {
     }
 }
 
-impl<K: Kind<Value: Zero>> Kind for OrOff<K> {
-    type Value = Option<K::Value>;
-
-    fn read(&self, raw: &Raw) -> Result<Self::Value, Mistake> {
+impl<T: Zero, K: Kind<T>> Kind<Option<T>> for OrOff<K> {
+    fn read(&self, raw: &Raw) -> Result<Option<T>, Mistake> {
         let off =
             raw.text().is_some_and(|text| text == "off" || text == "false") || *raw == Raw::Switch(false);
         if off { Ok(None) } else { self.0.read(raw).map(|value| (!value.is_zero()).then_some(value)) }

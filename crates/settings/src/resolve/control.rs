@@ -1,4 +1,4 @@
-//! Where the server is asked what it does, and whom those who ask turn to.
+//! Addresses of the control server, and the one that its clients use.
 
 use std::collections::BTreeSet;
 
@@ -15,28 +15,27 @@ use crate::value::control::ControlAddress;
 pub(super) fn control(taker: &Taker<'_>, facts: &Facts) -> Control {
     let Taken { value: parts, origin } = taker.take(&CONTROL);
     let auto = ControlAddress::Unix(facts.control.clone());
-    let base = origin.base(&facts.typed_in, &facts.dir);
     let written: Vec<ControlAddress> = parts
         .iter()
         .filter_map(|part| match part {
             ControlPart::Auto => Some(auto.clone()),
             ControlPart::Off => None,
-            ControlPart::At(address) => Some(address.clone().based_at(base)),
+            ControlPart::At(address) => Some(address.clone()),
         })
         .collect();
-    complain(taker, &parts, &written);
+    check(taker, &parts, &written);
     let unix = |address: &ControlAddress| matches!(address, ControlAddress::Unix(_));
     let implied = !parts.contains(&ControlPart::Off) && !written.iter().any(unix);
     let mut listen: Vec<ControlAddress> = implied.then_some(auto).into_iter().collect();
     listen.extend(written.iter().filter(|address| unix(address)).cloned());
     listen.extend(written.iter().filter(|address| !unix(address)).cloned());
-    // Who types an address to ask means that one, not what it would imply for a server.
+    // For a client the address that was typed counts, not the one that a server would add to it.
     let typed = matches!(origin, Origin::Flag(_)).then(|| written.first().cloned()).flatten();
     let ask = typed.or_else(|| listen.first().cloned());
     Control { listen, ask, token: taker.take(&CONTROL_TOKEN).value }
 }
 
-fn complain(taker: &Taker<'_>, parts: &[ControlPart], written: &[ControlAddress]) {
+fn check(taker: &Taker<'_>, parts: &[ControlPart], written: &[ControlAddress]) {
     for (index, address) in written.iter().enumerate() {
         if written[..index].iter().any(|known| known.clashes_with(address)) {
             taker.conflict(&CONTROL.about, format!("{address} is there twice"));

@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Facts;
-use super::taker::Taker;
+use super::Taker;
 use crate::control::MAX_SOCKET_PATH;
 use crate::origin::Origin;
 use crate::settings::Settings;
-use crate::table::app::PIDFILE;
+use crate::table::app;
 use crate::table::entry::{About, Category};
 use crate::table::listen::{BIND, CONTROL, HOST, PORT};
-use crate::table::logs::{ACCESS_LOG, ERROR_LOG};
+use crate::table::logs;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
@@ -19,12 +18,12 @@ use crate::value::log::{AccessLog, ErrorLog};
 ///
 /// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
 /// replaces the file's binds, because flags win over the file. The variable counts only without binds.
-pub(super) fn binds(taker: &Taker<'_>, facts: &Facts) -> Vec<Bind> {
+pub(super) fn binds(taker: &Taker<'_>) -> Vec<Bind> {
     let binds = taker.take(&BIND);
     let host = taker.take(&HOST);
     let any = !binds.value.is_empty();
     let port = taker.take_where(&PORT, |origin| !(any && matches!(origin, Origin::Env(_))));
-    let address = Bind::tcp(host.value.clone(), u16::try_from(port.value).unwrap_or_default());
+    let address = Bind::tcp(host.value.clone(), port.value);
     let by_flag = |origin: &Origin| matches!(origin, Origin::Flag(_));
     let adds_port = port.origin != Origin::Default && by_flag(&port.origin) == by_flag(&binds.origin);
     if !any || (by_flag(&port.origin) && !by_flag(&binds.origin)) {
@@ -34,11 +33,9 @@ pub(super) fn binds(taker: &Taker<'_>, facts: &Facts) -> Vec<Bind> {
         warn_of_unused(taker, &binds.origin, [("port", &port.origin), ("host", &host.origin)]);
     }
     let mut all: Vec<Bind> = Vec::new();
-    let base = binds.origin.base(&facts.typed_in, &facts.dir);
-    let written = binds.value.into_iter().map(|bind| bind.based_at(base));
-    for bind in written.chain(adds_port.then_some(address)) {
+    for bind in binds.value.into_iter().chain(adds_port.then_some(address)) {
         if all.iter().any(|known| known.clashes_with(&bind)) {
-            taker.conflict(&BIND.about, format!("{bind} is asked for twice"));
+            taker.conflict(&BIND.about, format!("{bind} is there twice"));
         }
         if let Bind::Unix { path, .. } = &bind {
             fits_a_socket(taker, &BIND.about, path);
@@ -74,15 +71,15 @@ pub(super) fn no_path_twice(taker: &Taker<'_>, settings: &Settings) {
         Bind::Unix { path, .. } => Some((&BIND.about, path)),
         Bind::Tcp { .. } => None,
     });
-    let access = if let AccessLog::File(path) = &settings.logs.access_log { Some(path) } else { None };
-    let error = if let ErrorLog::File(path) = &settings.logs.error_log { Some(path) } else { None };
+    let access = if let AccessLog::File(path) = &settings.logs.access { Some(path) } else { None };
+    let error = if let ErrorLog::File(path) = &settings.logs.error { Some(path) } else { None };
     let control = settings.control.listen.iter().filter_map(|address| match address {
         ControlAddress::Unix(path) => Some((&CONTROL.about, path)),
         ControlAddress::Tcp { .. } => None,
     });
-    let pidfile = settings.pidfile.iter().map(|path| (&PIDFILE.about, path));
-    let access = access.into_iter().map(|path| (&ACCESS_LOG.about, path));
-    let error = error.into_iter().map(|path| (&ERROR_LOG.about, path));
+    let pidfile = settings.process.pidfile.iter().map(|path| (&app::pidfile.about, path));
+    let access = access.into_iter().map(|path| (&logs::access.about, path));
+    let error = error.into_iter().map(|path| (&logs::error.about, path));
     let mut used: Vec<(&About, &PathBuf)> = sockets.collect();
     for (about, path) in control.chain(pidfile).chain(access).chain(error) {
         let both_logs = |other: &About| about.category == Category::Logs && other.category == Category::Logs;

@@ -1,35 +1,21 @@
 //! Handlers on mruby: limits, and the `[routes]` table.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use super::taker::Taker;
-use super::{Facts, size};
+use super::{Facts, Taker};
 use crate::error::Error;
 use crate::given::{Route as GivenRoute, Written};
-use crate::kind::Kind;
 use crate::nearest::nearest;
 use crate::raw::Raw;
 use crate::settings::{HandlerLimits, Mruby, Route};
-use crate::table::entry::Entry;
+use crate::table::entry::Section;
 use crate::table::mruby;
-
-/// What a route may say.
-const ROUTE_KEYS: [&str; 7] =
-    ["mruby", "request_heap", "step_time", "deadline", "max_tasks", "max_body", "reproxy"];
 
 pub(super) fn mruby(taker: &Taker<'_>, facts: &Facts) -> Mruby {
     // It was read with the name of the file; here it only joins the choices.
     taker.take(&mruby::MRUBY);
-    let heap = size(taker.take(&mruby::HEAP).value);
-    let limits = HandlerLimits {
-        request_heap: size(taker.take(&mruby::REQUEST_HEAP).value),
-        step_time: taker.take(&mruby::STEP_TIME).value,
-        deadline: taker.take(&mruby::DEADLINE).value,
-        max_tasks: size(taker.take(&mruby::MAX_TASKS).value),
-        max_body: size(taker.take(&mruby::MAX_BODY).value),
-        reproxy: taker.take(&mruby::REPROXY).value,
-    };
+    let heap = taker.take(&mruby::HEAP).value;
+    let limits = HandlerLimits::take(taker);
     let mut routes: Vec<Route> = Vec::new();
     if let Some(file) = &facts.handler {
         routes.push(Route { path: String::new(), handlers: vec![file.clone()], limits: limits.clone() });
@@ -56,20 +42,23 @@ fn route(taker: &Taker<'_>, facts: &Facts, given: &GivenRoute, defaults: &Handle
     let mut limits = defaults.clone();
     let mut handlers = None;
     for (key, written) in &given.keys {
-        let read = Reader { taker, given, written };
-        match key.as_str() {
-            "mruby" => handlers = Some(files(&read, facts)),
-            "request_heap" => read.put(&mruby::REQUEST_HEAP, |value| limits.request_heap = size(value)),
-            "step_time" => read.put(&mruby::STEP_TIME, |value| limits.step_time = value),
-            "deadline" => read.put(&mruby::DEADLINE, |value: Option<Duration>| limits.deadline = value),
-            "max_tasks" => read.put(&mruby::MAX_TASKS, |value| limits.max_tasks = size(value)),
-            "max_body" => read.put(&mruby::MAX_BODY, |value| limits.max_body = size(value)),
-            "reproxy" => read.put(&mruby::REPROXY, |value| limits.reproxy = value),
-            _ => taker.refuse(Error {
+        if key == "mruby" {
+            handlers = Some(files(taker, given, written, facts));
+            continue;
+        }
+        match limits.set(key, &written.raw) {
+            Some(Ok(())) => {}
+            Some(Err(expected)) => taker.refuse(Error {
+                origin: written.origin.clone(),
+                written: format!("routes.{:?}.{key} = {}", given.path, written.raw),
+                problem: format!("expected {expected}"),
+                nearest: None,
+            }),
+            None => taker.refuse(Error {
                 origin: written.origin.clone(),
                 written: format!("routes.{:?}.{key}", given.path),
                 problem: "unknown key".to_owned(),
-                nearest: nearest(key, ROUTE_KEYS).map(str::to_owned),
+                nearest: nearest(key, route_keys()).map(str::to_owned),
             }),
         }
     }
@@ -85,50 +74,32 @@ fn route(taker: &Taker<'_>, facts: &Facts, given: &GivenRoute, defaults: &Handle
     Some(Route { path: given.path.trim_end_matches('/').to_owned(), handlers, limits })
 }
 
-struct Reader<'a> {
-    taker: &'a Taker<'a>,
-    given: &'a GivenRoute,
-    written: &'a Written,
-}
-
-impl Reader<'_> {
-    /// Reads the value as the entry of the same name reads it.
-    fn put<K: Kind>(&self, entry: &'static Entry<K>, set: impl FnOnce(K::Value)) {
-        match entry.kind.read(&self.written.raw) {
-            Ok(value) => set(value),
-            Err(_) => {
-                let key = entry.about.key.trim_start_matches("mruby.");
-                self.taker.refuse(Error {
-                    origin: self.written.origin.clone(),
-                    written: format!("routes.{:?}.{key} = {}", self.given.path, self.written.raw),
-                    problem: format!("expected {}", entry.kind.expected()),
-                    nearest: None,
-                });
-            }
-        }
-    }
+/// What a route may say: its handlers, and the limits that differ there.
+fn route_keys() -> impl Iterator<Item = &'static str> {
+    let limits = HandlerLimits::OPTIONS.iter().filter_map(|entry| entry.about().key.strip_prefix("mruby."));
+    ["mruby"].into_iter().chain(limits)
 }
 
 /// Handler files, which begin in the server's directory.
-fn files(read: &Reader<'_>, facts: &Facts) -> Vec<PathBuf> {
-    let one = std::slice::from_ref(&read.written.raw);
-    let parts = if let Raw::List(parts) = &read.written.raw { parts } else { one };
+fn files(taker: &Taker<'_>, given: &GivenRoute, written: &Written, facts: &Facts) -> Vec<PathBuf> {
+    let one = std::slice::from_ref(&written.raw);
+    let parts = if let Raw::List(parts) = &written.raw { parts } else { one };
     let mut files = Vec::new();
     let expected = "expected the path of a handler such as \"api.rb\", or a list of them";
     if parts.is_empty() {
-        refuse(read.taker, read.given, read.written, expected.to_owned());
+        refuse(taker, given, written, expected.to_owned());
     }
     for part in parts {
         let file = part.text().filter(|text| !text.is_empty()).map(|text| facts.dir.join(text));
         match file.map(|file| file.components().collect::<PathBuf>()) {
             Some(file) if file.is_file() => files.push(file),
             Some(file) => refuse(
-                read.taker,
-                read.given,
-                read.written,
+                taker,
+                given,
+                written,
                 format!("expected a file that exists, {} is none", file.display()),
             ),
-            None => refuse(read.taker, read.given, read.written, expected.to_owned()),
+            None => refuse(taker, given, written, expected.to_owned()),
         }
     }
     files

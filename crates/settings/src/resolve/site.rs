@@ -1,19 +1,17 @@
-//! Static sites: the one of the directory, and those of host names.
+//! Static sites: that of the directory, and those of host names.
 
-use super::taker::Taker;
-use super::{Facts, based, size};
+use super::{Facts, Taker};
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::settings::{HostSite, Site, Sites};
+use crate::table::entry::Section;
 use crate::table::site;
 
 /// What there is to serve besides the app.
 pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
-    let root = taker.take(&site::ROOT);
-    let static_json = taker.take(&site::STATIC_JSON);
+    let root_dir = taker.take(&site::ROOT).value;
+    let rules = taker.take(&site::STATIC_JSON).value;
     let found = &facts.site;
-    let root_dir = root.value.as_ref().map(|path| based(path, &root.origin, facts));
-    let rules = static_json.value.as_ref().map(|path| based(path, &static_json.origin, facts));
     if let Some(root) = root_dir.as_ref().filter(|root| !root.is_dir()) {
         taker.conflict(
             &site::ROOT.about,
@@ -26,8 +24,8 @@ pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
             format!("expected a file that exists, {} is none", file.display()),
         );
     }
-    let asked_for = root_dir.is_some() || rules.is_some();
-    // In front of an app a site is only what somebody has written rules for.
+    let named = root_dir.is_some() || rules.is_some();
+    // In front of an app there is a site only if it has rules.
     let there = if facts.handler.is_some() {
         false
     } else if facts.app.is_some() {
@@ -35,19 +33,13 @@ pub(super) fn sites(taker: &Taker<'_>, facts: &Facts) -> Sites {
     } else {
         found.is_site()
     };
-    let main = (asked_for || there).then(|| Site {
+    let main = (named || there).then(|| Site {
         dir: facts.dir.clone(),
         static_json: rules.or_else(|| found.static_json.clone()),
         root: root_dir,
         found: if facts.app.is_some() { None } else { found.root.clone() },
     });
-    Sites {
-        main,
-        hosts: hosts(taker, facts),
-        watch: taker.take(&site::WATCH).value,
-        open_files: size(taker.take(&site::OPEN_FILES).value),
-        cache_memory: taker.take(&site::CACHE_MEMORY).value,
-    }
+    Sites { main, hosts: hosts(taker, facts), cache: Section::take(taker) }
 }
 
 fn hosts(taker: &Taker<'_>, facts: &Facts) -> Vec<HostSite> {

@@ -1,6 +1,7 @@
 //! Takes values out of [`Given`], remembering what was wrong and what was chosen.
 
 use std::cell::RefCell;
+use std::path::Path;
 
 use crate::error::Error;
 use crate::given::{Given, Written};
@@ -22,27 +23,31 @@ pub struct Choice {
 
 /// A checked value and where it comes from.
 #[derive(Debug)]
-pub(super) struct Taken<T> {
-    pub(super) value: T,
-    pub(super) origin: Origin,
+pub(crate) struct Taken<T> {
+    pub(crate) value: T,
+    pub(crate) origin: Origin,
 }
 
 /// Reads values for [`super::resolve`]; shared by its parts, hence the cells.
-pub(super) struct Taker<'a> {
+pub(crate) struct Taker<'a> {
     given: &'a Given,
+    /// Where relative paths of flags and variables begin.
+    typed_in: &'a Path,
+    /// Where those of the file begin.
+    dir: &'a Path,
     errors: RefCell<Vec<Error>>,
     choices: RefCell<Vec<Choice>>,
     warnings: RefCell<Vec<String>>,
 }
 
 impl<'a> Taker<'a> {
-    pub(super) fn new(given: &'a Given) -> Taker<'a> {
+    pub(super) fn new(given: &'a Given, typed_in: &'a Path, dir: &'a Path) -> Taker<'a> {
         let (errors, choices, warnings) = Default::default();
-        Taker { given, errors, choices, warnings }
+        Taker { given, typed_in, dir, errors, choices, warnings }
     }
 
     /// The strongest value, or the default.
-    pub(super) fn take<K: Kind>(&self, entry: &'static Entry<K>) -> Taken<K::Value> {
+    pub(crate) fn take<T>(&self, entry: &'static Entry<T>) -> Taken<T> {
         self.take_where(entry, |_| true)
     }
 
@@ -50,31 +55,29 @@ impl<'a> Taker<'a> {
     ///
     /// Values that lose are checked as well, since they are mistakes all the same; but not variables, which may
     /// be meant for another program.
-    pub(super) fn take_where<K: Kind>(
+    pub(super) fn take_where<T>(
         &self,
-        entry: &'static Entry<K>,
+        entry: &'static Entry<T>,
         wanted: impl Fn(&Origin) -> bool,
-    ) -> Taken<K::Value> {
+    ) -> Taken<T> {
         let mut taken = None;
         for written in self.written(entry).iter().filter(|written| wanted(&written.origin)) {
             let wins = taken.is_none();
             if !wins && matches!(written.origin, Origin::Env(_)) {
                 continue;
             }
-            let value = self.read(entry, &entry.kind, written);
+            let value = self.read(entry, entry.kind, written);
             if wins {
                 self.choose(entry, written);
-                taken = Some(Taken {
-                    value: value.unwrap_or_else(|| default(entry)),
-                    origin: written.origin.clone(),
-                });
+                taken = Some((value.unwrap_or_else(|| default(entry)), written.origin.clone()));
             }
         }
-        taken.unwrap_or_else(|| Taken { value: default(entry), origin: Origin::Default })
+        let (value, origin) = taken.unwrap_or_else(|| (default(entry), Origin::Default));
+        Taken { value: entry.kind.anchor(value, origin.base(self.typed_in, self.dir)), origin }
     }
 
     /// Reads one value as `kind`, noting a mistake.
-    pub(super) fn read<K: Kind, R>(&self, entry: &Entry<R>, kind: &K, written: &Written) -> Option<K::Value> {
+    pub(super) fn read<T, E>(&self, entry: &Entry<E>, kind: &dyn Kind<T>, written: &Written) -> Option<T> {
         match kind.read(&written.raw) {
             Ok(value) => Some(value),
             Err(mistake) => {
@@ -87,15 +90,20 @@ impl<'a> Taker<'a> {
     }
 
     /// Notes that a value counts.
-    pub(super) fn choose<K>(&self, entry: &Entry<K>, written: &Written) {
+    pub(super) fn choose<T>(&self, entry: &Entry<T>, written: &Written) {
         let value = if entry.about.secret { "(not shown)".to_owned() } else { written.raw.to_string() };
         let choice = Choice { key: entry.about.key, value, origin: written.origin.clone() };
         self.choices.borrow_mut().push(choice);
     }
 
     /// All that was written for an option, strongest first.
-    pub(super) fn written<K>(&self, entry: &Entry<K>) -> &'a [Written] {
+    pub(super) fn written<T>(&self, entry: &Entry<T>) -> &'a [Written] {
         self.given.written(entry.about.key)
+    }
+
+    /// Where the value of an option was written.
+    pub(super) fn origin<T>(&self, entry: &Entry<T>) -> Origin {
+        self.written(entry).first().map_or(Origin::Default, |written| written.origin.clone())
     }
 
     /// Notes that the option's strongest value cannot be together with another.
@@ -131,7 +139,7 @@ impl<'a> Taker<'a> {
     }
 }
 
-fn default<K: Kind>(entry: &'static Entry<K>) -> K::Value {
+fn default<T>(entry: &'static Entry<T>) -> T {
     let raw = Raw::Word(entry.about.default.to_owned());
     entry.kind.read(&raw).unwrap_or_else(|_| panic!("the tests read the default of {}", entry.about.key))
 }

@@ -22,7 +22,7 @@ pub(super) fn threads(taker: &Taker<'_>) -> Threads {
         let variable = |written: &&Written| matches!(&written.origin, Origin::Env(known) if known == name);
         let written = written.iter().find(variable)?;
         taker.choose(&THREADS, written);
-        u16::try_from(taker.read(&THREADS, &HALF, written)?).ok()
+        taker.read::<u16, _>(&THREADS, &HALF, written)
     };
     match (half("RAILS_MIN_THREADS"), half("RAILS_MAX_THREADS")) {
         (Some(min), Some(max)) if min > max => {

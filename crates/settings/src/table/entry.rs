@@ -2,6 +2,7 @@
 
 use crate::kind::{Completion, Kind, Mistake};
 use crate::raw::Raw;
+use crate::resolve::Taker;
 
 /// Where help and docs show an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +105,12 @@ pub struct About {
     pub doc: &'static str,
     /// More, for `--help` and the docs; may be empty.
     pub more: &'static str,
-    /// Whether a running server takes a new value on reload.
+    /// Whether all its users read it from the current settings each time, so that new settings would reach a running
+    /// server. Nothing reloads settings yet, so the docs do not show it.
     pub reloadable: bool,
     /// Whether its value must not be shown.
     pub secret: bool,
-    /// Names that other servers have for it, so that a mistake can be answered with the right one.
+    /// Names that other servers have for it, to suggest the right one in error messages.
     pub known_as: &'static [&'static str],
 }
 
@@ -138,10 +140,10 @@ impl About {
     }
 }
 
-/// An option of a known type.
-pub(crate) struct Entry<K> {
+/// An option whose values have the Rust type `T`.
+pub(crate) struct Entry<T: 'static> {
     pub(crate) about: About,
-    pub(crate) kind: K,
+    pub(crate) kind: &'static dyn Kind<T>,
 }
 
 /// An entry whatever its type.
@@ -163,8 +165,8 @@ pub trait AnyEntry: Sync {
     fn is_list(&self) -> bool;
 }
 
-/// Implemented for the reference, because entries are statics and their text is shown for ever.
-impl<K: Kind> AnyEntry for &'static Entry<K> {
+/// Implemented for the reference, because entries are statics and their text is `'static`.
+impl<T> AnyEntry for &'static Entry<T> {
     fn about(&self) -> &'static About {
         &self.about
     }
@@ -190,20 +192,84 @@ impl<K: Kind> AnyEntry for &'static Entry<K> {
     }
 }
 
-/// Declares the entries of a category and lists them in `ALL`, so that none can be left out.
+/// The fields of [`crate::Settings`] that are options one to one: what [`section!`] generates.
+pub(crate) trait Section: Sized {
+    /// Its entries, in the order in which help shows them.
+    const OPTIONS: &'static [&'static dyn AnyEntry];
+
+    /// The section with the strongest value of each option.
+    fn take(taker: &Taker<'_>) -> Self;
+
+    /// Sets the field `name`; `None` when there is none, an error with what was expected when the value is wrong.
+    fn set(&mut self, name: &str, raw: &Raw) -> Option<Result<(), String>>;
+}
+
+/// One entry: `/// doc`, `name: Type = kind, { what is special about it }`.
+macro_rules! entry {
+    ($category:expr; $doc:literal $name:ident: $type:ty = $kind:expr, { $($field:ident: $text:expr),* $(,)? }) => {
+        #[allow(non_upper_case_globals)]
+        pub(crate) static $name: $crate::table::entry::Entry<$type> = $crate::table::entry::Entry {
+            about: $crate::table::entry::About {
+                doc: $doc.trim_ascii(),
+                $($field: $text,)*
+                ..$crate::table::entry::About::under($category)
+            },
+            kind: &$kind,
+        };
+    };
+}
+pub(crate) use entry;
+
+/// Declares options that `resolve` puts together with others, and lists them in `ALL`.
 macro_rules! entries {
-    ($category:expr; $($name:ident: $kind:ty = $value:expr, { $($field:ident: $text:expr),* $(,)? })*) => {
-        $(
-            pub(crate) static $name: $crate::table::entry::Entry<$kind> = $crate::table::entry::Entry {
-                about: $crate::table::entry::About {
-                    $($field: $text,)*
-                    ..$crate::table::entry::About::under($category)
-                },
-                kind: $value,
-            };
-        )*
+    ($category:expr; $(#[doc = $doc:literal] $name:ident: $type:ty = $kind:expr, $about:tt)*) => {
+        $($crate::table::entry::entry! { $category; $doc $name: $type = $kind, $about })*
         /// The entries of this category.
         pub(crate) static ALL: &[&dyn $crate::table::AnyEntry] = &[$(&&$name),*];
     };
 }
 pub(crate) use entries;
+
+/// Declares options that are each a field of a struct of [`crate::Settings`], and that struct: nothing else has to be
+/// written for a new one.
+macro_rules! section {
+    ($category:expr; #[doc = $about_section:literal] $section:ident:
+     $(#[doc = $doc:literal] $name:ident: $type:ty = $kind:expr, $about:tt)*) => {
+        $($crate::table::entry::entry! { $category; $doc $name: $type = $kind, $about })*
+
+        #[doc = $about_section]
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $section {
+            $(#[doc = $doc] pub $name: $type,)*
+        }
+
+        impl $crate::table::entry::Section for $section {
+            const OPTIONS: &'static [&'static dyn $crate::table::AnyEntry] = &[$(&&$name),*];
+
+            fn take(taker: &$crate::resolve::Taker<'_>) -> $section {
+                $section { $($name: taker.take(&$name).value),* }
+            }
+
+            fn set(&mut self, name: &str, raw: &$crate::raw::Raw) -> Option<Result<(), String>> {
+                match name {
+                    $(stringify!($name) => Some(match $name.kind.read(raw) {
+                        Ok(value) => {
+                            self.$name = value;
+                            Ok(())
+                        }
+                        Err(_) => Err($name.kind.expected()),
+                    }),)*
+                    _ => None,
+                }
+            }
+        }
+
+        /// Every option at its default.
+        impl Default for $section {
+            fn default() -> $section {
+                $crate::resolve::defaults()
+            }
+        }
+    };
+}
+pub(crate) use section;

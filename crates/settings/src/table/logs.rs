@@ -1,22 +1,27 @@
-//! Where log lines go.
+//! Logs, and timings in responses.
 
-use super::entry::{Category, Flag, bare, entries, long};
-use crate::kind::texts::{Choice, PathOr};
-use crate::value::log::LogFormat;
+use super::entry::{Category, Flag, bare, long, section};
+use crate::kind::texts::{Choice, LogTarget};
+use crate::value::log::{AccessLog, ErrorLog, LogFormat};
+use crate::value::server_timing::ServerTiming;
 
-entries! { Category::Logs;
-    ACCESS_LOG: PathOr = PathOr(&["off", "-"]), {
+section! { Category::Logs;
+    /// What is logged, and where.
+    Logs:
+
+    /// Access log: a file, - for standard output, or off
+    access: AccessLog = LogTarget(&["off", "-"]), {
         key: "log.access",
         flags: &[
             long("access-log", "PATH|-|off"),
             Flag { short: Some('v'), ..bare("log-requests", "-") },
         ],
         default: "off",
-        doc: "Where a line per request goes; - is standard output",
         more: "-v is short for --access-log -. HUP reopens the file.",
         known_as: &["access_log", "log_requests", "stdout_redirect", "accesslog"],
     }
-    LOG_FORMAT: Choice<LogFormat> = Choice(&[
+    /// Format of the access log: combined, common or json
+    format: LogFormat = Choice(&[
         ("combined", LogFormat::Combined),
         ("common", LogFormat::Common),
         ("json", LogFormat::Json),
@@ -24,17 +29,29 @@ entries! { Category::Logs;
         key: "log.format",
         flags: &[long("log-format", "FORMAT")],
         default: "combined",
-        doc: "Shape of those lines: combined, common or json",
-        more: "combined and json say how long the request waited, how long the app took and how long it took in all.",
+        more: "combined and json include the time in the queue, in the app, and in all.",
         known_as: &["log_format", "log_formatter"],
     }
-    ERROR_LOG: PathOr = PathOr(&["-"]), {
+    /// Error log: a file, or - for standard error
+    error: ErrorLog = LogTarget(&["-"]), {
         key: "log.error",
         flags: &[long("error-log", "PATH|-")],
         default: "-",
         default_shown: Some("-, standard error"),
-        doc: "Where errors and notices go",
         more: "HUP reopens the file.",
         known_as: &["error_log", "stderr_redirect", "errorlog"],
+    }
+    /// Who may request timings in the response: local, always or off
+    server_timing: ServerTiming = Choice(&[
+        ("local", ServerTiming::Local),
+        ("always", ServerTiming::Always),
+        ("off", ServerTiming::Off),
+    ]), {
+        key: "server_timing",
+        flags: &[long("server-timing", "WHO")],
+        default: "local",
+        more: "A request with Firebrick-Timing: 1 gets a Server-Timing header: time in the queue, time in the app, and how \
+               much of that was CPU time and waiting for Ruby's global lock. firebrick bench and tune use it. local \
+               means clients on this machine whose requests did not come through a proxy.",
     }
 }

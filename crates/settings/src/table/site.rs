@@ -1,50 +1,58 @@
-//! Static sites: what `static.json` does not say because it belongs to the server.
+//! Static sites: options of the server that do not belong into `static.json`.
 
-use super::entry::{Category, bare, entries, long};
+use std::path::PathBuf;
+
+use super::entry::{Category, bare, entries, long, section};
 use crate::kind::Completion;
 use crate::kind::numbers::{Count, Size};
 use crate::kind::texts::{Path, Switch};
 use crate::kind::wrappers::Maybe;
 
 entries! { Category::Site;
-    ROOT: Maybe<Path> = Maybe(Path(Completion::Directory)), {
+    /// Directory whose files are served as a static site
+    ROOT: Option<PathBuf> = Maybe(Path(Completion::Directory)), {
         key: "site.root",
         flags: &[long("root", "DIR")],
         default_shown: Some("root of static.json, else _site, public_html, dist, build or the directory"),
-        doc: "Directory whose files are served as a static site",
         more: "Without it a directory is a static site when it holds static.json, _site/, public_html/, \
                dist/index.html, build/index.html or index.html, and no config.ru.",
         known_as: &["document_root", "docroot"],
     }
-    STATIC_JSON: Maybe<Path> = Maybe(Path(Completion::File)), {
+    /// Rules of the static site
+    STATIC_JSON: Option<PathBuf> = Maybe(Path(Completion::File)), {
         key: "site.static_json",
         flags: &[long("static-json", "FILE")],
         default_shown: Some("static.json in the directory, if there is one"),
-        doc: "Rules of the static site",
-        more: "Beside a config.ru it stands in front of the app: files and rules first, then the app.",
+        more: "Next to a config.ru, its rules come first, then the app.",
         known_as: &["static_json", "rules"],
     }
-    WATCH: Switch = Switch, {
+}
+
+section! { Category::Site;
+    /// How files of static sites are kept and watched.
+    FileCache:
+
+    /// Read static.json and .htpasswd again when they change
+    watch: bool = Switch, {
         key: "site.watch",
         flags: &[bare("no-watch", "false")],
         default: "true",
-        doc: "Read static.json and .htpasswd again when they change",
-        more: "A new version that is wrong is reported, and the old one stays in force. Files are always served as \
-               they are at the moment.",
+        more: "A new version with a mistake is logged, and the old one stays in force. Changed files are served at once \
+               in any case.",
     }
-    OPEN_FILES: Count = Count { min: 16, max: 1_000_000 }, {
+    /// Files that each front thread keeps open
+    open_files: usize = Count { min: 16, max: 1_000_000 }, {
         key: "site.open_files",
         flags: &[long("open-files", "N")],
         default: "10000",
-        doc: "Files that each front thread keeps open",
         more: "At most a quarter of the descriptors that the process may have, shared by all front threads.",
         known_as: &["open_file_cache"],
     }
-    CACHE_MEMORY: Size = Size { min: 0, max: 1 << 40 }, {
+    /// Memory of each front thread for small files
+    cache_memory: u64 = Size { min: 0, max: 1 << 40 }, {
         key: "site.cache_memory",
         flags: &[long("cache-memory", "SIZE")],
         default: "4MiB",
-        doc: "Memory of each front thread for small files",
-        more: "Half as much again may hold what was compressed.",
+        more: "Compressed versions may use half as much again.",
     }
 }

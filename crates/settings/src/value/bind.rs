@@ -9,7 +9,7 @@ use crate::kind::Mistake;
 use crate::kind::numbers::digits;
 use crate::nearest::nearest;
 
-/// Backlog asked for when none is given; the kernel lowers it to `net.core.somaxconn`.
+/// Backlog when none is given; the kernel lowers it to `net.core.somaxconn`.
 pub const DEFAULT_BACKLOG: u32 = 4096;
 
 /// One address to listen on.

@@ -1,4 +1,4 @@
-//! Where a server is asked what it does: a Unix socket, or a TCP port with a token.
+//! Addresses of the control server: a Unix socket, or a TCP port with a token.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,7 +13,7 @@ use crate::value::bind::Bind;
 pub enum ControlAddress {
     /// A Unix socket; its permissions are the authentication.
     Unix(PathBuf),
-    /// A TCP port; whoever asks there shows the token.
+    /// A TCP port; its clients send the token.
     Tcp {
         /// Host name or address, an IPv6 address without its brackets.
         host: String,
@@ -23,7 +23,7 @@ pub enum ControlAddress {
 }
 
 impl ControlAddress {
-    /// Whether nobody but this machine can reach it.
+    /// Whether only this machine can reach it.
     pub fn is_local(&self) -> bool {
         match self {
             ControlAddress::Unix(_) => true,
@@ -98,7 +98,7 @@ fn tcp(rest: &str) -> Result<ControlAddress, Mistake> {
         return Err(Mistake::expected("only a host and a port behind tcp://, such as tcp://127.0.0.1:9293"));
     }
     match format!("tcp://{}", rest.trim_end_matches('/')).parse() {
-        // A port without a host would be open to all, which is what nobody wants of this one.
+        // A port without a host would be open to all, which is wrong for this one.
         Ok(Bind::Tcp { .. }) if rest.starts_with(':') => {
             Err(Mistake::expected("a host before the port").near(Some(format!("tcp://127.0.0.1{rest}"))))
         }
@@ -111,7 +111,7 @@ fn tcp(rest: &str) -> Result<ControlAddress, Mistake> {
     }
 }
 
-/// `9293`, `localhost:9293`, `127.0.0.1:9293`: nobody names a socket file like this.
+/// `9293`, `localhost:9293`, `127.0.0.1:9293`: no name of a socket file.
 fn looks_like_port(text: &str) -> bool {
     let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
     let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_what_nobody_else_reaches() {
+    fn only_loopback_is_local() {
         for host in ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST", "::ffff:127.0.0.1"] {
             assert!(tcp(host, 1).is_local(), "{host}");
         }

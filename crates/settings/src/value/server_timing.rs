@@ -1,12 +1,12 @@
-//! Who is told where the time of a request went.
+//! Who may request timings.
 
-/// Whose `Firebrick-Timing` is answered.
+/// Whose `Firebrick-Timing` is honoured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerTiming {
-    /// That of clients on this machine.
+    /// Clients on this machine.
     Local,
-    /// Everybody's.
+    /// All clients.
     Always,
-    /// Nobody's.
+    /// No client.
     Off,
 }

@@ -1,20 +1,20 @@
-//! Whole buffers: files on their way into the cache.
+//! Compresses whole buffers: files for the cache.
 
 use super::Coding;
 use super::encoder::Encoder;
 use std::io;
 
-/// Codes all of `data`; `level` as the coding counts it (brotli 0-11, zstd 1-19, gzip 0-9), clamped.
+/// Encodes all of `data`; `level` is the coding's own scale (brotli 0-11, zstd 1-19, gzip 0-9), clamped.
 ///
 /// # Errors
-/// A library has no memory left: send the data as it is.
+/// The library is out of memory: send the data uncompressed.
 pub fn compress(coding: Coding, data: &[u8], level: u32) -> io::Result<Vec<u8>> {
     let mut encoder = Encoder::new(coding, level, Some(data.len()))?;
     encoder.write(data)?;
     encoder.finish()
 }
 
-/// Decodes, for tests.
+/// Decodes; for tests.
 #[cfg(test)]
 pub(super) fn decompress(coding: Coding, data: &[u8]) -> Vec<u8> {
     use std::io::Read;
@@ -34,18 +34,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn text_shrinks_and_comes_back() {
+    fn text_shrinks_and_round_trips() {
         let text = "<li><a href=\"/one\">one</a></li>\n".repeat(500);
         for coding in [Coding::Br, Coding::Zstd, Coding::Gzip] {
-            let coded = compress(coding, text.as_bytes(), coding.level()).unwrap();
-            assert!(coded.len() * 10 < text.len(), "{coding:?}: {}", coded.len());
-            assert_eq!(decompress(coding, &coded), text.as_bytes(), "{coding:?}");
+            let encoded = compress(coding, text.as_bytes(), coding.level()).unwrap();
+            assert!(encoded.len() * 10 < text.len(), "{coding:?}: {}", encoded.len());
+            assert_eq!(decompress(coding, &encoded), text.as_bytes(), "{coding:?}");
         }
     }
 
     #[test]
     fn equal_files_give_equal_bytes() {
-        // An ETag made of the file, and ranges of the coded bytes, rely on it.
+        // ETags derived from the file, and ranges of the encoded bytes, rely on this.
         for coding in Coding::ALL {
             let once = compress(coding, b"hello hello hello", coding.level()).unwrap();
             assert_eq!(once, compress(coding, b"hello hello hello", coding.level()).unwrap(), "{coding:?}");
@@ -56,8 +56,8 @@ mod tests {
     fn levels_out_of_range_are_clamped() {
         for coding in Coding::ALL {
             for level in [0, 99, u32::MAX] {
-                let coded = compress(coding, b"some text", level).unwrap();
-                assert_eq!(decompress(coding, &coded), b"some text", "{coding:?} {level}");
+                let encoded = compress(coding, b"some text", level).unwrap();
+                assert_eq!(decompress(coding, &encoded), b"some text", "{coding:?} {level}");
             }
         }
     }
@@ -66,11 +66,11 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn any_bytes_come_back(data: Vec<u8>, repeat in 1_usize..200, level in 0_u32..6) {
+        fn any_bytes_round_trip(data: Vec<u8>, repeat in 1_usize..200, level in 0_u32..6) {
             let data = data.repeat(repeat);
             for coding in Coding::ALL {
-                let coded = compress(coding, &data, level).unwrap();
-                prop_assert_eq!(&decompress(coding, &coded), &data);
+                let encoded = compress(coding, &data, level).unwrap();
+                prop_assert_eq!(&decompress(coding, &encoded), &data);
             }
         }
     }

@@ -1,25 +1,25 @@
-//! The three compressors behind one face.
+//! One interface to the three compressors.
 //!
-//! Why these crates: `brotli` is the only kept encoder that is all Rust; `flate2` over `zlib-rs` is all Rust too and as fast
-//! as zlib-ng; for `zstd` no Rust encoder comes near the original, whose source the crate carries along. None fetches
-//! anything when it is built.
+//! Why these crates: `brotli` is the only maintained encoder in pure Rust; `flate2` over `zlib-rs` is pure Rust too and as
+//! fast as zlib-ng; no Rust encoder for `zstd` comes close to the original, whose source the crate bundles. None of them
+//! downloads anything at build time.
 //!
-//! Contract: what is written comes out of [`Encoder::take`] at once, or after [`Encoder::flush`] or [`Encoder::finish`]; a coder
-//! for streams holds less than 4 MiB, whatever goes through it.
+//! Contract: bytes written come out of [`Encoder::take`] at once, or after [`Encoder::flush`] or [`Encoder::finish`]; an
+//! encoder for streams holds less than 4 MiB, whatever the length of the stream.
 
 use super::Coding;
 use std::io::{self, Write};
 
-/// Window of streams: 256 KiB. A larger one costs each response its own memory and pages seldom repeat what is further back.
+/// Window of streams: 256 KiB. A larger one costs memory for each response, and pages seldom repeat text from further back.
 const STREAM_WINDOW: u32 = 18;
 
-/// Higher levels of zstd have windows of more than 8 MiB, which clients refuse (RFC 9659).
-const ZSTD_MOST: u32 = 19;
+/// Higher levels of zstd use windows over 8 MiB, which clients refuse (RFC 9659).
+const ZSTD_MAX_LEVEL: u32 = 19;
 
-/// Bytes that brotli hands over at a time.
-const BROTLI_PIECE: usize = 4096;
+/// Size of brotli's output buffer, in bytes.
+const BROTLI_BUFFER: usize = 4096;
 
-/// A coder that writes into memory.
+/// An encoder that writes into memory.
 pub(super) enum Encoder {
     Br(Box<brotli::CompressorWriter<Vec<u8>>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
@@ -28,7 +28,7 @@ pub(super) enum Encoder {
 }
 
 impl Encoder {
-    /// A coder for data of `len` bytes, or for a stream.
+    /// An encoder for data of `len` bytes, or for a stream (`None`).
     pub(super) fn new(coding: Coding, level: u32, len: Option<usize>) -> io::Result<Encoder> {
         let room = Vec::with_capacity(len.unwrap_or(0) / 4);
         Ok(match coding {
@@ -36,13 +36,14 @@ impl Encoder {
                 let window = len.map_or(STREAM_WINDOW, brotli_window);
                 Encoder::Br(Box::new(brotli::CompressorWriter::new(
                     room,
-                    BROTLI_PIECE,
+                    BROTLI_BUFFER,
                     level.min(11),
                     window,
                 )))
             }
             Coding::Zstd => {
-                let mut encoder = zstd::stream::write::Encoder::new(room, level.clamp(1, ZSTD_MOST) as i32)?;
+                let mut encoder =
+                    zstd::stream::write::Encoder::new(room, level.clamp(1, ZSTD_MAX_LEVEL) as i32)?;
                 match len {
                     Some(len) => encoder.set_pledged_src_size(Some(len as u64))?,
                     None => encoder.window_log(STREAM_WINDOW)?,
@@ -56,7 +57,7 @@ impl Encoder {
         })
     }
 
-    /// Codes some bytes.
+    /// Encodes some bytes.
     pub(super) fn write(&mut self, data: &[u8]) -> io::Result<()> {
         match self {
             Encoder::Br(encoder) => encoder.write_all(data),
@@ -66,7 +67,7 @@ impl Encoder {
         }
     }
 
-    /// Makes everything that was written readable for the other side.
+    /// Makes everything written so far decodable by the client.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match self {
             Encoder::Br(encoder) => encoder.flush(),
@@ -76,7 +77,7 @@ impl Encoder {
         }
     }
 
-    /// How much coded data is there.
+    /// Number of encoded bytes waiting in [`Encoder::take`].
     pub(super) fn ready(&self) -> usize {
         match self {
             Encoder::Br(encoder) => encoder.get_ref().len(),
@@ -86,7 +87,7 @@ impl Encoder {
         }
     }
 
-    /// Takes the coded data.
+    /// Takes the encoded bytes.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(match self {
             Encoder::Br(encoder) => encoder.get_mut(),
@@ -96,7 +97,7 @@ impl Encoder {
         })
     }
 
-    /// Ends the coded data and gives the rest of it.
+    /// Ends the encoded data and returns the rest of it.
     pub(super) fn finish(self) -> io::Result<Vec<u8>> {
         match self {
             Encoder::Br(encoder) => Ok(encoder.into_inner()),
@@ -107,8 +108,8 @@ impl Encoder {
     }
 }
 
-/// The smallest window that holds all of the data, from 256 KiB to the 4 MiB that every decoder has. Never below 128 KiB:
-/// up to there the `brotli` crate takes a match finder of 32 MiB that is thirty times as slow.
+/// The smallest window that holds all of the data, from 256 KiB to 4 MiB, which every decoder supports. Never below
+/// 128 KiB: there the `brotli` crate picks a match finder that takes 32 MiB and thirty times as long.
 fn brotli_window(len: usize) -> u32 {
     len.next_power_of_two().ilog2().clamp(STREAM_WINDOW, 22)
 }
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_hold_the_data_and_keep_off_the_slow_match_finder() {
+    fn windows_hold_the_data_and_avoid_the_slow_match_finder() {
         let windows = [0, 4000, 1 << 18, (1 << 18) + 1, 1 << 22, usize::MAX / 2].map(brotli_window);
         assert_eq!(windows, [18, 18, 18, 19, 22, 22]);
         assert!(windows.iter().all(|&window| window > 16));

@@ -1,4 +1,4 @@
-//! Content codings (RFC 9110 section 8.4): which one a client gets, and applying it.
+//! Content codings (RFC 9110 section 8.4): choosing one for a client, and applying it.
 
 mod compress;
 mod encoder;
@@ -7,9 +7,9 @@ mod stream;
 
 pub use compress::compress;
 pub use negotiate::Preferences;
-pub use stream::{Coded, MIN_LENGTH, code_response, may_code};
+pub use stream::{EncodedStream, MIN_LENGTH, encode_response, may_encode};
 
-/// A content coding, the preferred one first.
+/// A content coding, in order of the server's preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
     /// Brotli (RFC 7932).
@@ -18,15 +18,15 @@ pub enum Coding {
     Zstd,
     /// Gzip (RFC 1952).
     Gzip,
-    /// The bytes as they are.
+    /// The bytes unchanged.
     Identity,
 }
 
 impl Coding {
-    /// All of them, the preferred one first.
+    /// All codings, the preferred one first.
     pub const ALL: [Coding; 4] = [Coding::Br, Coding::Zstd, Coding::Gzip, Coding::Identity];
 
-    /// Its name in Content-Encoding; `None` for identity, which is never written there.
+    /// The name in Content-Encoding; `None` for identity, which never appears there.
     pub fn token(self) -> Option<&'static str> {
         match self {
             Coding::Br => Some("br"),
@@ -36,7 +36,7 @@ impl Coding {
         }
     }
 
-    /// What a precompressed side-car's name has after the file's own; empty for identity.
+    /// The suffix of a precompressed side-car's file name; empty for identity.
     pub fn suffix(self) -> &'static str {
         match self {
             Coding::Br => ".br",
@@ -46,7 +46,7 @@ impl Coding {
         }
     }
 
-    /// The level that is worth its time when a response waits for it: brotli 5, zstd 3, gzip 6.
+    /// Default level for compression while a client waits: brotli 5, zstd 3, gzip 6.
     pub fn level(self) -> u32 {
         match self {
             Coding::Br => 5,

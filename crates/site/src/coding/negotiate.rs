@@ -1,30 +1,30 @@
 //! Accept-Encoding (RFC 9110 section 12.5.3).
 //!
 //! Contract:
-//! 1. Nothing is allocated, whatever comes; an absent field costs nothing.
-//! 2. An item that cannot be read (an odd weight, an unknown coding) is as if it were not there. Of two items for one
-//!    coding the smaller weight counts.
+//! 1. Nothing is allocated, whatever the field holds; an absent field costs nothing.
+//! 2. An item that is not understood (an invalid weight, an unknown coding) is ignored. Of two items for one coding the
+//!    smaller weight counts.
 //! 3. `*` stands for the codings that no item names, identity among them.
-//! 4. Identity is acceptable until something excludes it, but what the client names comes before it.
+//! 4. Identity is acceptable unless it is excluded, but codings that the client names rank above it.
 
 use super::Coding;
 
-/// How much a client wants each coding.
+/// The weight that a client gives to each coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preferences {
-    /// For each of [`Coding::ALL`]: two thousandths for each thousandth of the weight.
+    /// For each of [`Coding::ALL`]: the weight in units of 0.0005, so that an implicit identity can rank below the smallest.
     weights: [u16; 4],
 }
 
-/// Below the smallest weight that can be written: identity when nobody speaks of it.
-const UNSPOKEN: u16 = 1;
+/// Below the smallest weight that a client can write: identity when no item names it.
+const IMPLICIT_IDENTITY: u16 = 1;
 
 impl Preferences {
-    /// What a client gets that says nothing: identity.
-    pub const NONE: Preferences = Preferences { weights: [0, 0, 0, UNSPOKEN] };
+    /// The preferences of a client without Accept-Encoding: identity.
+    pub const NONE: Preferences = Preferences { weights: [0, 0, 0, IMPLICIT_IDENTITY] };
 
     /// Reads the values of all Accept-Encoding fields of a request (`fields.all("accept-encoding")`).
-    /// Without any the client gets identity.
+    /// Without any, only identity is acceptable.
     pub fn read<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Preferences {
         let mut named = [None; 4];
         let mut any = None;
@@ -33,10 +33,10 @@ impl Preferences {
                 Some(at) => (&item[..at], weight(item[at + 1..].trim_ascii())),
                 None => (item, Some(2000)),
             };
-            let (Some(place), Some(weight)) = (place(name.trim_ascii(), &mut named, &mut any), weight) else {
+            let (Some(slot), Some(weight)) = (slot(name.trim_ascii(), &mut named, &mut any), weight) else {
                 continue;
             };
-            *place = Some(place.map_or(weight, |earlier| weight.min(earlier)));
+            *slot = Some(slot.map_or(weight, |earlier| weight.min(earlier)));
         }
         let weight = |coding: Coding, default| named[coding as usize].or(any).unwrap_or(default);
         Preferences {
@@ -44,18 +44,18 @@ impl Preferences {
                 weight(Coding::Br, 0),
                 weight(Coding::Zstd, 0),
                 weight(Coding::Gzip, 0),
-                weight(Coding::Identity, UNSPOKEN),
+                weight(Coding::Identity, IMPLICIT_IDENTITY),
             ],
         }
     }
 
-    /// Whether the client takes this coding.
+    /// Whether the client accepts this coding.
     #[inline]
     pub fn accepts(&self, coding: Coding) -> bool {
         self.weights[coding as usize] > 0
     }
 
-    /// The acceptable codings, the client's favourite first, ours among equals.
+    /// The acceptable codings by the client's weight; of equals, in the server's order.
     pub fn ranked(&self) -> impl Iterator<Item = Coding> {
         let mut order = Coding::ALL;
         order.sort_by_key(|&coding| std::cmp::Reverse(self.weights[coding as usize]));
@@ -63,15 +63,15 @@ impl Preferences {
         order.into_iter().take(acceptable)
     }
 
-    /// The first of [`Preferences::ranked`] that is `available`; `None` when nothing is, which RFC 9110 lets us answer
-    /// with 415, and everybody answers with identity.
+    /// The first of [`Preferences::ranked`] that is `available`; `None` when there is none. RFC 9110 allows a 415 then;
+    /// servers send identity in practice.
     pub fn best(&self, available: impl Fn(Coding) -> bool) -> Option<Coding> {
         self.ranked().find(|&coding| available(coding))
     }
 }
 
-/// Where the weight of the coding of that name is kept.
-fn place<'a>(
+/// The slot for the weight of the coding of that name.
+fn slot<'a>(
     name: &[u8],
     named: &'a mut [Option<u16>; 4],
     any: &'a mut Option<u16>,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_identity() {
+    fn without_the_field_only_identity() {
         assert_eq!(Preferences::read([]), Preferences::NONE);
         assert_eq!(Preferences::NONE.ranked().collect::<Vec<_>>(), [Identity]);
         assert_eq!(ranked(""), [Identity]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_there() {
+    fn invalid_items_are_ignored() {
         for odd in [
             "gzip;q=2",
             "gzip;q=-1",
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(values: Vec<Vec<u8>>) {
+        fn any_bytes_are_accepted(values: Vec<Vec<u8>>) {
             let read = Preferences::read(values.iter().map(Vec::as_slice));
             prop_assert!(read.ranked().all(|coding| read.accepts(coding)));
         }

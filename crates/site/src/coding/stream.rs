@@ -1,94 +1,101 @@
-//! Bodies that are coded while they are sent, and what their responses say then.
+//! Bodies that are encoded while they are sent, and the header fields of such responses.
 //!
-//! Contract of [`Coded`]:
-//! 1. When the inner stream has nothing ready, everything that it gave before is readable for the client: events get through.
-//! 2. It holds the coder (0.4 MiB for gzip, 1.4 for zstd, 3.6 for brotli, as measured; less for short bodies), one chunk of the
-//!    inner stream, and some 100 KiB of output.
-//! 3. One poll codes at most 128 KiB of input; then others on the thread have their turn.
-//! 4. An error of the inner stream, of a file or of the coder ends the stream with [`Broken`].
+//! Contract of [`EncodedStream`]:
+//! 1. When the inner stream has nothing ready, the client can decode everything sent so far: events arrive at once.
+//! 2. Memory: the encoder (measured: 0.4 MiB for gzip, 1.4 for zstd, 3.6 for brotli; less for short bodies), one chunk of the
+//!    inner stream, and about 100 KiB of output.
+//! 3. One poll encodes at most 128 KiB of input; then other tasks of the thread get their turn.
+//! 4. An error of the inner stream, of a file or of the encoder ends the stream with a [`Failure`].
 
 use super::encoder::Encoder;
 use super::{Coding, compress};
 use crate::media_type::is_compressible;
 use bytes::{Buf, Bytes};
-use handler::{Body, BodyStream, Broken, Chunk, FileRegion, Response};
+use handler::{Body, BodyStream, Chunk, Failure, FileRegion, Response};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll};
 
-/// Shorter bodies are not worth coding, in bytes.
+/// Shorter bodies are not encoded, in bytes.
 pub const MIN_LENGTH: u64 = 1024;
 
-/// Bodies in memory up to this length are coded at once, in bytes.
-const AT_ONCE: usize = 64 * 1024;
+/// Bodies in memory up to this length are encoded at once instead of as a stream, in bytes.
+const INLINE_MAX: usize = 64 * 1024;
 
-/// Input that is coded in one step, in bytes.
+/// Input encoded in one step, in bytes.
 const STEP: usize = 32 * 1024;
 
-/// Input that is coded in one poll, in bytes.
+/// Input encoded in one poll, in bytes.
 const BUDGET: usize = 128 * 1024;
 
-/// Output that is worth sending before the input pauses, in bytes.
-const ENOUGH: usize = 16 * 1024;
+/// Output that is sent without waiting for more input, in bytes.
+const SEND_AT: usize = 16 * 1024;
 
-/// A body stream that codes another one.
-pub struct Coded {
+/// A body stream that encodes another one.
+pub struct EncodedStream {
     inner: Box<dyn BodyStream>,
-    /// None after the end.
+    /// `None` after the end.
     encoder: Option<Encoder>,
     input: Input,
-    /// Something was written that may not be readable for the client yet.
+    /// Bytes were written that the client may not be able to decode yet.
     dirty: bool,
 }
 
-/// A chunk of the inner stream, as far as it has not been coded.
+/// The part of the inner stream's current chunk that is not encoded yet.
 enum Input {
     Bytes(Bytes),
     File(FileRegion, Vec<u8>),
 }
 
-impl Coded {
-    /// Codes `inner`.
+impl EncodedStream {
+    /// Encodes `inner`.
     ///
     /// # Errors
-    /// There is no memory for the coder; `inner` is given back.
-    pub fn new(inner: Box<dyn BodyStream>, coding: Coding, level: u32) -> Result<Coded, Box<dyn BodyStream>> {
+    /// No memory for the encoder; `inner` is given back.
+    pub fn new(
+        inner: Box<dyn BodyStream>,
+        coding: Coding,
+        level: u32,
+    ) -> Result<EncodedStream, Box<dyn BodyStream>> {
         match Encoder::new(coding, level, None) {
-            Ok(encoder) => {
-                Ok(Coded { inner, encoder: Some(encoder), input: Input::Bytes(Bytes::new()), dirty: false })
-            }
+            Ok(encoder) => Ok(EncodedStream {
+                inner,
+                encoder: Some(encoder),
+                input: Input::Bytes(Bytes::new()),
+                dirty: false,
+            }),
             Err(_) => Err(inner),
         }
     }
 
-    fn poll_coded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_encoded(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         let mut budget = BUDGET;
         loop {
             let Some(encoder) = &mut self.encoder else { return Poll::Ready(None) };
-            if encoder.ready() >= ENOUGH || budget == 0 && encoder.ready() > 0 {
+            if encoder.ready() >= SEND_AT || budget == 0 && encoder.ready() > 0 {
                 return Poll::Ready(Some(Ok(Chunk::Bytes(encoder.take().into()))));
             }
             if budget == 0 {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let coded = self.input.code(encoder)?;
-            // An empty chunk is work, too.
-            budget = budget.saturating_sub(coded.max(64));
-            if coded > 0 {
+            let encoded = self.input.encode(encoder)?;
+            // An empty chunk costs time, too.
+            budget = budget.saturating_sub(encoded.max(64));
+            if encoded > 0 {
                 self.dirty = true;
                 continue;
             }
             match self.inner.poll_chunk(cx) {
                 Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => self.input = Input::Bytes(bytes),
                 Poll::Ready(Some(Ok(Chunk::File(region)))) => self.input = Input::File(region, Vec::new()),
-                // Dropped is declined: the bytes are in the next chunks.
+                // Dropping an offer declines it: the bytes follow in the next chunks.
                 Poll::Ready(Some(Ok(Chunk::Offer(_)))) => {}
-                Poll::Ready(Some(Err(broken))) => return Poll::Ready(Some(Err(broken))),
+                Poll::Ready(Some(Err(failure))) => return Poll::Ready(Some(Err(failure))),
                 Poll::Ready(None) => return self.finish(),
                 Poll::Pending if self.dirty => {
                     self.dirty = false;
-                    encoder.flush().map_err(|_| Broken)?;
+                    encoder.flush().map_err(unencoded)?;
                     let out = encoder.take();
                     return if out.is_empty() {
                         Poll::Pending
@@ -101,18 +108,18 @@ impl Coded {
         }
     }
 
-    fn finish(&mut self) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn finish(&mut self) -> Poll<Option<Result<Chunk, Failure>>> {
         let rest = match self.encoder.take() {
-            Some(encoder) => encoder.finish().map_err(|_| Broken)?,
+            Some(encoder) => encoder.finish().map_err(unencoded)?,
             None => Vec::new(),
         };
         Poll::Ready((!rest.is_empty()).then(|| Ok(Chunk::Bytes(rest.into()))))
     }
 }
 
-impl BodyStream for Coded {
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
-        let polled = self.poll_coded(cx);
+impl BodyStream for EncodedStream {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
+        let polled = self.poll_encoded(cx);
         if let Poll::Ready(Some(Err(_))) = polled {
             self.encoder = None;
         }
@@ -125,19 +132,19 @@ impl BodyStream for Coded {
 }
 
 impl Input {
-    /// Codes a step of it; says how many bytes, 0 at its end.
-    fn code(&mut self, encoder: &mut Encoder) -> Result<usize, Broken> {
+    /// Encodes one step; returns the number of input bytes, 0 at the end.
+    fn encode(&mut self, encoder: &mut Encoder) -> Result<usize, Failure> {
         match self {
             Input::Bytes(bytes) => {
                 let step = bytes.len().min(STEP);
-                encoder.write(&bytes[..step]).map_err(|_| Broken)?;
+                encoder.write(&bytes[..step]).map_err(unencoded)?;
                 bytes.advance(step);
                 Ok(step)
             }
             Input::File(region, buffer) => {
                 buffer.resize(region.len.min(STEP as u64) as usize, 0);
                 let step = read_some(region, buffer)?;
-                encoder.write(&buffer[..step]).map_err(|_| Broken)?;
+                encoder.write(&buffer[..step]).map_err(unencoded)?;
                 region.offset += step as u64;
                 region.len -= step as u64;
                 Ok(step)
@@ -146,34 +153,39 @@ impl Input {
     }
 }
 
+/// The encoder failed.
+fn unencoded(error: std::io::Error) -> Failure {
+    Failure::server(500, format!("a body cannot be compressed: {error}"))
+}
+
 /// Reads from the beginning of the region; a file that has shrunk is broken.
-fn read_some(region: &FileRegion, buffer: &mut [u8]) -> Result<usize, Broken> {
+fn read_some(region: &FileRegion, buffer: &mut [u8]) -> Result<usize, Failure> {
     if buffer.is_empty() {
         return Ok(0);
     }
     loop {
         match region.file.read_at(buffer, region.offset) {
-            Ok(0) => return Err(Broken),
+            Ok(0) => return Err(Failure::server(500, "a file became shorter while it was sent")),
             Ok(count) => return Ok(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return Err(Broken),
+            Err(error) => return Err(Failure::server(500, format!("a file cannot be read: {error}"))),
         }
     }
 }
 
-/// A body that is one chunk.
+/// A body of one chunk.
 struct Once(Option<Chunk>);
 
 impl BodyStream for Once {
-    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         Poll::Ready(self.0.take().map(Ok))
     }
 }
 
-/// Whether a response may be coded: final, whole, not coded yet, of a compressible type, of unknown length or at least
-/// `min_length` bytes, and not protected by `Cache-Control: no-transform` or a digest.
-/// A response for which this is true needs `Vary: Accept-Encoding` even if it is not coded.
-pub fn may_code(response: &Response, min_length: u64) -> bool {
+/// Whether a response may be encoded: final, complete, not encoded yet, of a compressible type, of unknown length or at
+/// least `min_length` bytes, and without `Cache-Control: no-transform` or a digest.
+/// Such a response needs `Vary: Accept-Encoding` even if it is sent as identity.
+pub fn may_encode(response: &Response, min_length: u64) -> bool {
     let fields = &response.fields;
     let whole = matches!(response.status, 200..=599) && !matches!(response.status, 204..=206 | 304);
     whole
@@ -183,54 +195,54 @@ pub fn may_code(response: &Response, min_length: u64) -> bool {
             .and_then(|value| str::from_utf8(value).ok())
             .is_some_and(is_compressible)
         && !fields.lists("cache-control", "no-transform")
-        && UNCODED.iter().all(|name| fields.get(name).is_none())
+        && EXCLUDING_FIELDS.iter().all(|name| fields.get(name).is_none())
 }
 
-/// Fields of responses that are left alone: coded already, a part of something, or a digest of the bytes as they are.
-const UNCODED: [&str; 6] =
+/// A response with one of these fields is left alone: it is encoded, partial, or has a digest of its bytes.
+const EXCLUDING_FIELDS: [&str; 6] =
     ["content-encoding", "content-range", "content-digest", "repr-digest", "digest", "content-md5"];
 
-/// Length of the body in bytes, for HEAD the length that GET would have; `None` when it is not known.
+/// Length of the body in bytes; for HEAD the length that GET would have; `None` when unknown.
 fn length(response: &Response) -> Option<u64> {
-    let said = || str::from_utf8(response.fields.get("content-length")?).ok()?.trim().parse().ok();
+    let declared = || str::from_utf8(response.fields.get("content-length")?).ok()?.trim().parse().ok();
     match &response.body {
         Body::Bytes(bytes) => Some(bytes.len() as u64),
         Body::Kept(kept) => Some(kept.body().len() as u64),
         Body::File(region) => Some(region.len),
-        Body::Stream(_) => said(),
-        Body::Empty => Some(said().unwrap_or(0)),
+        Body::Stream(_) => declared(),
+        Body::Empty => Some(declared().unwrap_or(0)),
         Body::Tunnel { .. } => Some(0),
     }
 }
 
-/// Codes the body and says so: Content-Encoding, `Vary: Accept-Encoding`, a weak ETag, no Content-Length, no Accept-Ranges.
-/// With [`Coding::Identity`], and when coding does not make a small body smaller, only `Vary` is added.
-/// The caller has asked [`may_code`]. An empty body is taken for the answer to a HEAD.
-pub fn code_response(response: &mut Response, coding: Coding) {
+/// Encodes the body and sets the fields: Content-Encoding, `Vary: Accept-Encoding`, a weak ETag, no Content-Length, no
+/// Accept-Ranges. With [`Coding::Identity`], and when a small body would not shrink, only `Vary` is added.
+/// The caller has checked [`may_encode`]. An empty body is taken for the response to a HEAD.
+pub fn encode_response(response: &mut Response, coding: Coding) {
     let fields = &mut response.fields;
     if !fields.lists("vary", "accept-encoding") && !fields.lists("vary", "*") {
         fields.push(b"Vary", b"Accept-Encoding");
     }
     let Some(token) = coding.token() else { return };
     let body = std::mem::replace(&mut response.body, Body::Empty);
-    let (body, coded) = code_body(body, coding);
+    let (body, encoded) = encode_body(body, coding);
     response.body = body;
-    if coded {
+    if encoded {
         describe(response, token);
     }
 }
 
-/// The coded body; or the body as it was and `false`.
-fn code_body(body: Body, coding: Coding) -> (Body, bool) {
+/// The encoded body and `true`; or the body unchanged and `false`.
+fn encode_body(body: Body, coding: Coding) -> (Body, bool) {
     let body = match body {
         Body::Kept(kept) => Body::Bytes(kept.body().clone()),
         other => other,
     };
     let stream: Box<dyn BodyStream> = match body {
         Body::Empty => return (Body::Empty, true),
-        Body::Bytes(bytes) if bytes.len() <= AT_ONCE => {
+        Body::Bytes(bytes) if bytes.len() <= INLINE_MAX => {
             return match compress(coding, &bytes, coding.level()) {
-                Ok(coded) if coded.len() < bytes.len() => (Body::Bytes(coded.into()), true),
+                Ok(encoded) if encoded.len() < bytes.len() => (Body::Bytes(encoded.into()), true),
                 Ok(_) | Err(_) => (Body::Bytes(bytes), false),
             };
         }
@@ -239,13 +251,13 @@ fn code_body(body: Body, coding: Coding) -> (Body, bool) {
         Body::Stream(stream) => stream,
         other @ (Body::Kept(_) | Body::Tunnel { .. }) => return (other, false),
     };
-    match Coded::new(stream, coding, coding.level()) {
-        Ok(coded) => (Body::Stream(Box::new(coded)), true),
+    match EncodedStream::new(stream, coding, coding.level()) {
+        Ok(encoded) => (Body::Stream(Box::new(encoded)), true),
         Err(stream) => (Body::Stream(stream), false),
     }
 }
 
-/// The fields of a coded response.
+/// Sets the header fields of an encoded response.
 fn describe(response: &mut Response, token: &str) {
     let fields = &mut response.fields;
     let strong = fields.get("etag").filter(|tag| !tag.starts_with(b"W/")).map(|tag| [b"W/", tag].concat());

@@ -1,4 +1,4 @@
-//! Tests of coded streams and responses.
+//! Tests of encoded streams and responses.
 
 use super::super::compress::decompress;
 use super::*;
@@ -12,11 +12,11 @@ use std::task::Waker;
 
 const CODINGS: [Coding; 3] = [Coding::Br, Coding::Zstd, Coding::Gzip];
 
-/// What it gives, in order; `None` is a pause.
-struct Script(VecDeque<Option<Result<Chunk, Broken>>>);
+/// A stream that yields these items in order; `None` is a pause.
+struct Script(VecDeque<Option<Result<Chunk, Failure>>>);
 
 impl BodyStream for Script {
-    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Broken>>> {
+    fn poll_chunk(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Chunk, Failure>>> {
         match self.0.pop_front() {
             Some(Some(item)) => Poll::Ready(Some(item)),
             Some(None) => Poll::Pending,
@@ -33,32 +33,36 @@ impl Lender for Offer {
         5
     }
 
-    fn poll_lend(&mut self, _: &mut Context<'_>, _: Option<BorrowedFd<'_>>) -> Poll<Result<u64, Broken>> {
+    fn poll_lend(&mut self, _: &mut Context<'_>, _: Option<BorrowedFd<'_>>) -> Poll<Result<u64, Failure>> {
         panic!("an offer is declined by dropping it")
     }
 }
 
-fn bytes(text: &[u8]) -> Option<Result<Chunk, Broken>> {
+fn broken() -> Failure {
+    Failure::app(502, "the inner stream broke off")
+}
+
+fn bytes(text: &[u8]) -> Option<Result<Chunk, Failure>> {
     Some(Ok(Chunk::Bytes(Bytes::copy_from_slice(text))))
 }
 
-fn coded(coding: Coding, script: Vec<Option<Result<Chunk, Broken>>>) -> Coded {
-    Coded::new(Box::new(Script(script.into())), coding, coding.level()).ok().unwrap()
+fn encoded(coding: Coding, script: Vec<Option<Result<Chunk, Failure>>>) -> EncodedStream {
+    EncodedStream::new(Box::new(Script(script.into())), coding, coding.level()).ok().unwrap()
 }
 
-/// Everything until the end.
-fn drain(stream: &mut dyn BodyStream) -> Result<Vec<u8>, Broken> {
+/// Reads to the end.
+fn drain(stream: &mut dyn BodyStream) -> Result<Vec<u8>, Failure> {
     let mut out = Vec::new();
     let mut cx = Context::from_waker(Waker::noop());
     loop {
         match stream.poll_chunk(&mut cx) {
             Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => {
-                assert!(!bytes.is_empty(), "a chunk is never empty");
+                assert!(!bytes.is_empty(), "empty chunk");
                 out.extend_from_slice(&bytes);
             }
             Poll::Ready(Some(Ok(other))) => panic!("{other:?}"),
             Poll::Ready(Some(Err(broken))) => {
-                assert!(stream.poll_chunk(&mut cx).is_ready(), "nothing comes after an error");
+                assert!(stream.poll_chunk(&mut cx).is_ready(), "the stream ends after an error");
                 return Err(broken);
             }
             Poll::Ready(None) => return Ok(out),
@@ -67,7 +71,7 @@ fn drain(stream: &mut dyn BodyStream) -> Result<Vec<u8>, Broken> {
     }
 }
 
-/// What a client can read of coded data that goes on.
+/// What a client can decode of data that is still incomplete.
 fn readable(coding: Coding, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     match coding {
@@ -94,9 +98,9 @@ fn file(text: &[u8]) -> Rc<std::fs::File> {
 }
 
 #[test]
-fn events_get_through_at_once() {
+fn events_arrive_at_once() {
     for coding in CODINGS {
-        let mut stream = coded(coding, vec![bytes(b"data: 1\n\n"), None, bytes(b"data: 2\n\n"), None]);
+        let mut stream = encoded(coding, vec![bytes(b"data: 1\n\n"), None, bytes(b"data: 2\n\n"), None]);
         let mut cx = Context::from_waker(Waker::noop());
         let mut seen = Vec::new();
         for wanted in ["data: 1\n\n", "data: 1\n\ndata: 2\n\n"] {
@@ -114,7 +118,7 @@ fn events_get_through_at_once() {
 #[test]
 fn pauses_without_data_send_nothing() {
     for coding in CODINGS {
-        let mut stream = coded(coding, vec![None, bytes(b"x"), None, None]);
+        let mut stream = encoded(coding, vec![None, bytes(b"x"), None, None]);
         let mut cx = Context::from_waker(Waker::noop());
         assert!(stream.poll_chunk(&mut cx).is_pending());
         assert!(stream.poll_chunk(&mut cx).is_ready());
@@ -127,27 +131,27 @@ fn files_and_declined_offers() {
     let text = b"line of a file\n".repeat(10_000);
     for coding in CODINGS {
         let region = FileRegion { file: file(&text), offset: 5, len: text.len() as u64 - 5 };
-        let offer: Option<Result<Chunk, Broken>> = Some(Ok(Chunk::Offer(Box::new(Offer))));
+        let offer: Option<Result<Chunk, Failure>> = Some(Ok(Chunk::Offer(Box::new(Offer))));
         let script = vec![offer, bytes(b"hello"), Some(Ok(Chunk::File(region)))];
-        let out = drain(&mut coded(coding, script)).unwrap();
+        let out = drain(&mut encoded(coding, script)).unwrap();
         assert_eq!(decompress(coding, &out), [b"hello", &text[5..]].concat(), "{coding:?}");
     }
 }
 
 #[test]
-fn breaks_are_passed_on() {
+fn errors_are_passed_on() {
     for coding in CODINGS {
-        assert_eq!(drain(&mut coded(coding, vec![bytes(b"x"), Some(Err(Broken))])), Err(Broken));
+        assert_eq!(drain(&mut encoded(coding, vec![bytes(b"x"), Some(Err(broken()))])), Err(broken()));
         let short = FileRegion { file: file(b"short"), offset: 0, len: 6 };
-        assert_eq!(drain(&mut coded(coding, vec![Some(Ok(Chunk::File(short)))])), Err(Broken));
+        assert!(drain(&mut encoded(coding, vec![Some(Ok(Chunk::File(short)))])).is_err());
     }
 }
 
 #[test]
-fn a_large_chunk_is_coded_in_turns() {
+fn a_large_chunk_is_encoded_in_several_polls() {
     let zeros = vec![0; 10 * BUDGET];
     for coding in CODINGS {
-        let mut stream = coded(coding, vec![bytes(&zeros)]);
+        let mut stream = encoded(coding, vec![bytes(&zeros)]);
         let mut cx = Context::from_waker(Waker::noop());
         let mut turns = 0;
         let mut out = Vec::new();
@@ -166,9 +170,9 @@ fn a_large_chunk_is_coded_in_turns() {
 }
 
 #[test]
-fn an_empty_body_is_a_coded_nothing() {
+fn an_empty_body_is_encoded_as_an_empty_one() {
     for coding in CODINGS {
-        let out = drain(&mut coded(coding, vec![])).unwrap();
+        let out = drain(&mut encoded(coding, vec![])).unwrap();
         assert_eq!(decompress(coding, &out), b"", "{coding:?}");
     }
 }
@@ -177,11 +181,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_split_comes_back(parts in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)), 0..20)) {
+    fn any_split_round_trips(parts in prop::collection::vec(prop::option::of(prop::collection::vec(any::<u8>(), 0..2000)), 0..20)) {
         let whole: Vec<u8> = parts.iter().flatten().flatten().copied().collect();
         for coding in CODINGS {
             let script = parts.iter().map(|part| part.as_ref().and_then(|part| bytes(part))).collect();
-            let out = drain(&mut coded(coding, script)).unwrap();
+            let out = drain(&mut encoded(coding, script)).unwrap();
             prop_assert_eq!(&decompress(coding, &out), &whole);
         }
     }
@@ -196,39 +200,39 @@ fn page(fields: &[(&str, &str)]) -> Response {
 }
 
 #[test]
-fn what_may_be_coded() {
-    assert!(may_code(&page(&[]), MIN_LENGTH));
-    assert!(may_code(&page(&[("Cache-Control", "public, max-age=5")]), MIN_LENGTH));
-    assert!(!may_code(&page(&[]), 1 << 20));
+fn eligible_responses() {
+    assert!(may_encode(&page(&[]), MIN_LENGTH));
+    assert!(may_encode(&page(&[("Cache-Control", "public, max-age=5")]), MIN_LENGTH));
+    assert!(!may_encode(&page(&[]), 1 << 20));
     for (name, value) in [
         ("Content-Encoding", "gzip"),
         ("Content-Range", "bytes 0-1/2"),
         ("Cache-Control", "public, No-Transform"),
         ("Content-Digest", "sha-256=:x:"),
     ] {
-        assert!(!may_code(&page(&[(name, value)]), MIN_LENGTH), "{name}");
+        assert!(!may_encode(&page(&[(name, value)]), MIN_LENGTH), "{name}");
     }
     for status in [101, 204, 205, 206, 304] {
-        assert!(!may_code(&Response { status, ..page(&[]) }, MIN_LENGTH), "{status}");
+        assert!(!may_encode(&Response { status, ..page(&[]) }, MIN_LENGTH), "{status}");
     }
     for status in [200, 203, 404, 500] {
-        assert!(may_code(&Response { status, ..page(&[]) }, MIN_LENGTH), "{status}");
+        assert!(may_encode(&Response { status, ..page(&[]) }, MIN_LENGTH), "{status}");
     }
-    assert!(!may_code(&Response::text(200, "image/png", vec![0; 5000]), MIN_LENGTH));
-    assert!(!may_code(&Response { fields: Default::default(), ..page(&[]) }, MIN_LENGTH));
+    assert!(!may_encode(&Response::text(200, "image/png", vec![0; 5000]), MIN_LENGTH));
+    assert!(!may_encode(&Response { fields: Default::default(), ..page(&[]) }, MIN_LENGTH));
 }
 
 #[test]
-fn lengths_of_streams_and_of_answers_to_head() {
+fn lengths_of_streams_and_of_head_responses() {
     let stream = || Body::Stream(Box::new(Script(VecDeque::new())));
-    assert!(may_code(&Response { body: stream(), ..page(&[]) }, MIN_LENGTH));
-    assert!(!may_code(&Response { body: stream(), ..page(&[("Content-Length", "10")]) }, MIN_LENGTH));
-    assert!(!may_code(&Response { body: Body::Empty, ..page(&[]) }, MIN_LENGTH));
-    assert!(may_code(&Response { body: Body::Empty, ..page(&[("Content-Length", "5000")]) }, MIN_LENGTH));
+    assert!(may_encode(&Response { body: stream(), ..page(&[]) }, MIN_LENGTH));
+    assert!(!may_encode(&Response { body: stream(), ..page(&[("Content-Length", "10")]) }, MIN_LENGTH));
+    assert!(!may_encode(&Response { body: Body::Empty, ..page(&[]) }, MIN_LENGTH));
+    assert!(may_encode(&Response { body: Body::Empty, ..page(&[("Content-Length", "5000")]) }, MIN_LENGTH));
 }
 
 #[test]
-fn a_coded_response_says_so() {
+fn an_encoded_response_has_the_fields() {
     for coding in CODINGS {
         let mut response = page(&[
             ("ETag", "\"abc\""),
@@ -236,31 +240,31 @@ fn a_coded_response_says_so() {
             ("accept-ranges", "bytes"),
             ("Vary", "Origin"),
         ]);
-        code_response(&mut response, coding);
+        encode_response(&mut response, coding);
         let fields = &response.fields;
         assert_eq!(fields.get("content-encoding"), coding.token().map(str::as_bytes));
         assert_eq!(fields.all("etag").collect::<Vec<_>>(), [b"W/\"abc\""]);
         assert!(fields.get("content-length").is_none() && fields.get("accept-ranges").is_none());
         assert!(fields.lists("vary", "origin") && fields.lists("vary", "accept-encoding"));
-        let Body::Bytes(body) = response.body else { panic!("a small body is coded at once") };
+        let Body::Bytes(body) = response.body else { panic!("a small body is encoded at once") };
         assert_eq!(decompress(coding, &body), "<p>hello</p>\n".repeat(200).as_bytes());
     }
 }
 
 #[test]
-fn vary_is_said_once_and_weak_tags_stay() {
+fn vary_is_added_once_and_weak_tags_stay() {
     for vary in ["accept-encoding, Origin", "*"] {
         let mut response = page(&[("Vary", vary), ("ETag", "W/\"abc\"")]);
-        code_response(&mut response, Coding::Gzip);
+        encode_response(&mut response, Coding::Gzip);
         assert_eq!(response.fields.all("vary").collect::<Vec<_>>(), [vary.as_bytes()]);
         assert_eq!(response.fields.all("etag").collect::<Vec<_>>(), [b"W/\"abc\""]);
     }
 }
 
 #[test]
-fn identity_only_says_that_it_varies() {
+fn identity_only_adds_vary() {
     let mut response = page(&[("ETag", "\"abc\"")]);
-    code_response(&mut response, Coding::Identity);
+    encode_response(&mut response, Coding::Identity);
     assert_eq!(response.fields.get("etag"), Some(&b"\"abc\""[..]));
     assert!(
         response.fields.lists("vary", "accept-encoding") && response.fields.get("content-encoding").is_none()
@@ -268,9 +272,9 @@ fn identity_only_says_that_it_varies() {
 }
 
 #[test]
-fn what_would_grow_stays() {
+fn bodies_that_would_grow_stay() {
     let mut response = Response::text(200, "text/plain", "abc");
-    code_response(&mut response, Coding::Gzip);
+    encode_response(&mut response, Coding::Gzip);
     assert!(matches!(&response.body, Body::Bytes(body) if &body[..] == b"abc"));
     assert!(response.fields.get("content-encoding").is_none());
 }
@@ -282,17 +286,17 @@ fn large_bodies_files_and_streams_become_streams() {
     let stream = Script(vec![bytes(&text)].into());
     for body in [Body::Bytes(text.clone().into()), Body::File(region), Body::Stream(Box::new(stream))] {
         let mut response = Response { body, ..page(&[]) };
-        code_response(&mut response, Coding::Zstd);
+        encode_response(&mut response, Coding::Zstd);
         let Body::Stream(mut stream) = response.body else { panic!("a stream") };
         assert_eq!(decompress(Coding::Zstd, &drain(&mut *stream).unwrap()), text);
     }
 }
 
 #[test]
-fn the_answer_to_head_has_the_fields_of_get() {
+fn a_head_response_has_the_fields_of_get() {
     let mut response =
         Response { body: Body::Empty, ..page(&[("Content-Length", "2600"), ("ETag", "\"a\"")]) };
-    code_response(&mut response, Coding::Br);
+    encode_response(&mut response, Coding::Br);
     assert!(matches!(response.body, Body::Empty));
     assert_eq!(response.fields.get("content-encoding"), Some(&b"br"[..]));
     assert_eq!(response.fields.get("etag"), Some(&b"W/\"a\""[..]));

@@ -3,33 +3,33 @@
 use handler::Fields;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What tells one version of a representation from another.
+/// The validators of a representation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Validators<'a> {
-    /// The opaque part of its entity tag, with quotes.
+    /// The opaque part of the entity tag, with quotes.
     pub tag: &'a str,
-    /// The tag is weak: equal tags mean equal content, not equal bytes.
+    /// The tag is weak: equal tags mean equivalent content, not equal bytes.
     pub weak: bool,
-    /// Time of change in whole seconds; never later than the request.
+    /// Last-Modified in whole seconds; never later than the request.
     pub modified: SystemTime,
-    /// When the request came.
+    /// When the request arrived.
     pub now: SystemTime,
 }
 
-/// What the conditions of a request come to.
+/// The result of a request's conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Answer as if there were none.
+    /// Respond as if there were none.
     Proceed,
-    /// 304: the client has it already.
+    /// 304: the client has this version.
     NotModified,
-    /// 412: it is not the version that the client means.
+    /// 412: the client expects another version.
     PreconditionFailed,
 }
 
 impl Validators<'_> {
     /// Evaluates the conditions for GET or HEAD, in the order of section 13.2.2.
-    pub(crate) fn judge(&self, fields: &Fields) -> Verdict {
+    pub(crate) fn evaluate(&self, fields: &Fields) -> Verdict {
         if fields.get("if-match").is_some() {
             if !self.listed(fields, "if-match", Comparison::Strong) {
                 return Verdict::PreconditionFailed;
@@ -44,13 +44,13 @@ impl Validators<'_> {
         if fresh { Verdict::NotModified } else { Verdict::Proceed }
     }
 
-    /// Whether a Range field counts: If-Range (section 13.1.5) is absent or names this version.
+    /// Whether a Range field applies: If-Range (section 13.1.5) is absent or names this version.
     pub(crate) fn range_counts(&self, fields: &Fields) -> bool {
         let Some(value) = fields.get("if-range").map(<[u8]>::trim_ascii) else { return true };
         if value.starts_with(b"\"") || value.starts_with(b"W/") {
             return !self.weak && value == self.tag.as_bytes();
         }
-        // A date is good enough only when the file cannot have changed twice in its second (section 8.8.2.2).
+        // A date is strong enough only if the file cannot have changed twice in that second (section 8.8.2.2).
         let settled = self.now.duration_since(self.modified).is_ok_and(|age| age >= Duration::from_secs(2));
         settled && parse_date(value) == Some(self.modified)
     }
@@ -78,7 +78,7 @@ struct Tag<'a> {
     quoted: &'a [u8],
 }
 
-/// The entity tags of a list; ends where it is no such list.
+/// Iterates over a list of entity tags; stops at the first malformed one.
 struct Tags<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tags<'a> {
@@ -106,13 +106,13 @@ fn parse_date(value: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value).ok()?.trim_ascii()).ok()
 }
 
-/// The opaque part of the entity tag, with quotes, of a file with `len` bytes that changed at `seconds` and `nanos` since 1970.
+/// The opaque part of the entity tag, with quotes, of a file of `len` bytes modified at `seconds` and `nanos` since 1970.
 pub(crate) fn tag(len: u64, seconds: i64, nanos: i64) -> String {
     let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     format!("\"{changed:x}-{len:x}\"")
 }
 
-/// The time of change as a validator, of a file that changed at `seconds` since 1970 and is looked at `now`.
+/// Last-Modified of a file modified at `seconds` since 1970, as seen `now`.
 pub(crate) fn modified(seconds: i64, now: SystemTime) -> SystemTime {
     let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     UNIX_EPOCH.checked_add(since_epoch).unwrap_or(UNIX_EPOCH).min(whole_seconds(now))
@@ -144,8 +144,8 @@ mod tests {
         fields
     }
 
-    fn judged(all: &[(&str, &str)]) -> Verdict {
-        file(60).judge(&fields(all))
+    fn verdict_of(all: &[(&str, &str)]) -> Verdict {
+        file(60).evaluate(&fields(all))
     }
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_change_is_never_in_the_future() {
+    fn last_modified_is_never_in_the_future() {
         let now = UNIX_EPOCH + Duration::from_millis(5_500);
         assert_eq!(modified(1_000_000, now), UNIX_EPOCH + Duration::from_secs(5));
     }
@@ -166,67 +166,73 @@ mod tests {
     fn if_none_match_compares_weakly_and_comes_before_dates() {
         let etag = TAG;
         let weak = format!("W/\"x,y\" , W/{etag}");
-        assert_eq!(judged(&[("If-None-Match", etag)]), Verdict::NotModified);
-        assert_eq!(judged(&[("If-None-Match", &weak)]), Verdict::NotModified);
-        assert_eq!(judged(&[("If-None-Match", "*")]), Verdict::NotModified);
-        assert_eq!(judged(&[("If-None-Match", "\"other\""), ("If-Modified-Since", LATER)]), Verdict::Proceed);
-        assert_eq!(judged(&[("If-None-Match", "\"other\""), ("If-None-Match", etag)]), Verdict::NotModified);
-        assert_eq!(judged(&[("If-None-Match", &etag[1..])]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-None-Match", etag)]), Verdict::NotModified);
+        assert_eq!(verdict_of(&[("If-None-Match", &weak)]), Verdict::NotModified);
+        assert_eq!(verdict_of(&[("If-None-Match", "*")]), Verdict::NotModified);
+        assert_eq!(
+            verdict_of(&[("If-None-Match", "\"other\""), ("If-Modified-Since", LATER)]),
+            Verdict::Proceed
+        );
+        assert_eq!(
+            verdict_of(&[("If-None-Match", "\"other\""), ("If-None-Match", etag)]),
+            Verdict::NotModified
+        );
+        assert_eq!(verdict_of(&[("If-None-Match", &etag[1..])]), Verdict::Proceed);
     }
 
     #[test]
     fn if_modified_since() {
-        assert_eq!(judged(&[("If-Modified-Since", EARLIER)]), Verdict::Proceed);
-        assert_eq!(judged(&[("If-Modified-Since", THEN)]), Verdict::NotModified);
+        assert_eq!(verdict_of(&[("If-Modified-Since", EARLIER)]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-Modified-Since", THEN)]), Verdict::NotModified);
         assert_eq!(
-            judged(&[("If-Modified-Since", "Saturday, 31-Jan-26 12:00:00 GMT")]),
+            verdict_of(&[("If-Modified-Since", "Saturday, 31-Jan-26 12:00:00 GMT")]),
             Verdict::NotModified
         );
-        assert_eq!(judged(&[("If-Modified-Since", "yesterday")]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-Modified-Since", "yesterday")]), Verdict::Proceed);
     }
 
     #[test]
     fn if_match_compares_strongly_and_comes_first() {
         let etag = TAG;
         let weak = format!("W/{etag}");
-        assert_eq!(judged(&[("If-Match", etag), ("If-Unmodified-Since", EARLIER)]), Verdict::Proceed);
-        assert_eq!(judged(&[("If-Match", "*")]), Verdict::Proceed);
-        assert_eq!(judged(&[("If-Match", &weak)]), Verdict::PreconditionFailed);
+        assert_eq!(verdict_of(&[("If-Match", etag), ("If-Unmodified-Since", EARLIER)]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-Match", "*")]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-Match", &weak)]), Verdict::PreconditionFailed);
         assert_eq!(
-            judged(&[("If-Match", "\"other\""), ("If-None-Match", etag)]),
+            verdict_of(&[("If-Match", "\"other\""), ("If-None-Match", etag)]),
             Verdict::PreconditionFailed
         );
-        assert_eq!(judged(&[("If-Unmodified-Since", EARLIER)]), Verdict::PreconditionFailed);
-        assert_eq!(judged(&[("If-Unmodified-Since", THEN)]), Verdict::Proceed);
+        assert_eq!(verdict_of(&[("If-Unmodified-Since", EARLIER)]), Verdict::PreconditionFailed);
+        assert_eq!(verdict_of(&[("If-Unmodified-Since", THEN)]), Verdict::Proceed);
     }
 
     #[test]
-    fn if_range_wants_the_same_version_for_sure() {
+    fn if_range_needs_a_strong_match() {
         let counts = |age, value: &str| file(age).range_counts(&fields(&[("If-Range", value)]));
         let etag = TAG;
         assert!(file(60).range_counts(&fields(&[])));
         assert!(counts(60, etag) && !counts(60, &format!("W/{etag}")) && !counts(60, "\"other\""));
         assert!(counts(60, THEN) && !counts(60, LATER) && !counts(60, EARLIER) && !counts(60, "soon"));
-        assert!(!counts(1, THEN), "it may have changed again within the second");
+        assert!(!counts(1, THEN), "the file may have changed again within that second");
     }
 
     #[test]
-    fn a_weak_version_is_never_equal_byte_for_byte() {
+    fn a_weak_tag_never_matches_strongly() {
         let weak = Validators { weak: true, ..file(60) };
         let tag = format!("W/{TAG}");
-        assert_eq!(weak.judge(&fields(&[("If-None-Match", &tag)])), Verdict::NotModified);
-        assert_eq!(weak.judge(&fields(&[("If-None-Match", TAG)])), Verdict::NotModified);
-        assert_eq!(weak.judge(&fields(&[("If-Match", &tag)])), Verdict::PreconditionFailed);
+        assert_eq!(weak.evaluate(&fields(&[("If-None-Match", &tag)])), Verdict::NotModified);
+        assert_eq!(weak.evaluate(&fields(&[("If-None-Match", TAG)])), Verdict::NotModified);
+        assert_eq!(weak.evaluate(&fields(&[("If-Match", &tag)])), Verdict::PreconditionFailed);
         assert!(!weak.range_counts(&fields(&[("If-Range", TAG)])));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_judged(value: Vec<u8>, name in prop::sample::select(vec!["if-match", "if-none-match", "if-range"])) {
+        fn any_bytes_are_evaluated(value: Vec<u8>, name in prop::sample::select(vec!["if-match", "if-none-match", "if-range"])) {
             let mut fields = Fields::default();
             fields.push(name.as_bytes(), &value);
             let _ = file(60).range_counts(&fields);
-            let verdict = file(60).judge(&fields);
+            let verdict = file(60).evaluate(&fields);
             prop_assert!(name != "if-none-match" || verdict != Verdict::PreconditionFailed);
         }
     }

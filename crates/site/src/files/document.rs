@@ -1,4 +1,4 @@
-//! One version of one file, and what is known about it.
+//! One version of one file, and its metadata.
 
 use super::conditions;
 use super::root::{SETTLED, Version};
@@ -9,30 +9,30 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// One version of one file. When the file changes, another document takes its place.
+/// One version of one file. When the file changes, another document replaces it.
 ///
-/// The order of its fields is meant: those that each request looks at come first, because with many files every line of
-/// memory that has to be fetched costs as much as a small function.
+/// Fields are in order of use: those that each request reads come first, because with many files every cache line that is
+/// fetched costs as much as a small function.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Document {
-    /// When it was last known to be what its path leads to.
+    /// When its path was last known to lead to this version.
     pub checked: Cell<Instant>,
-    /// The epoch of the watches in which it is covered by them; `None` when it is not.
+    /// The watch epoch during which inotify covers it; `None` when it is not covered.
     pub covered: Cell<Option<u64>>,
-    /// When its bytes were last asked for.
-    pub asked: Cell<Instant>,
-    /// Names this version, never reused.
+    /// When its bytes were last requested.
+    pub last_requested: Cell<Instant>,
+    /// Identifies this version; never reused.
     pub id: u64,
     pub file: Rc<File>,
     pub version: Version,
-    /// It had not changed for a while when it was opened: another change would show in its times.
+    /// It had not changed for a while when it was opened, so the next change will show in its timestamps.
     pub settled: bool,
-    /// One name and no links on its path: watches can tell about it.
+    /// One hard link and no symbolic link on its path: inotify can watch it.
     pub coverable: bool,
     /// Its path below the root.
     pub path: Box<str>,
-    /// Time of change in whole seconds.
+    /// Last modification in whole seconds.
     pub modified: SystemTime,
 }
 
@@ -57,12 +57,12 @@ impl Document {
             covered: Cell::new(None),
             coverable: false,
             checked: Cell::new(now),
-            asked: Cell::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now)),
+            last_requested: Cell::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now)),
             settled: wall.duration_since(changed).is_ok_and(|age| age > SETTLED),
         }
     }
 
-    /// The opaque part of its entity tag, with quotes.
+    /// The opaque part of the entity tag, with quotes.
     pub(crate) fn tag(&self) -> String {
         let (seconds, nanos) = self.version.modified();
         conditions::tag(self.len(), seconds, nanos)
@@ -73,22 +73,22 @@ impl Document {
         self.version.len()
     }
 
-    /// All of it.
+    /// Reads all of it.
     ///
     /// # Errors
-    /// `UnexpectedEof` when it has become shorter, or longer: it is another version now.
+    /// `UnexpectedEof` when its length has changed: it is another version now.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         read(&self.file, self.len())
     }
 }
 
-/// All `len` bytes of a file.
+/// Reads all `len` bytes of a file.
 ///
 /// # Errors
-/// `UnexpectedEof` when it has another length by now.
+/// `UnexpectedEof` when the file has another length.
 pub(crate) fn read(file: &File, len: u64) -> io::Result<Vec<u8>> {
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
-    // One byte more shows a file that has grown.
+    // One byte more detects a file that has grown.
     let mut bytes = vec![0; len + 1];
     let mut read = 0;
     while read < bytes.len() {
@@ -96,7 +96,7 @@ pub(crate) fn read(file: &File, len: u64) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => {
                 read += n;
-                // The usual case, without a second call to be told of the end.
+                // The usual case: saves a second call just to see the end.
                 if read == len {
                     break;
                 }

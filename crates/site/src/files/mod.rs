@@ -1,15 +1,15 @@
 //! Files: from a path below a root to a response.
 //!
-//! [`root`] keeps paths inside, [`store`] keeps what was opened and read, [`watches`] hear of changes, [`document`] is one version of one file,
-//! [`presentation`] its fields, [`respond`] what a request gets of it.
+//! [`root`] keeps paths inside the root, [`store`] caches open files and bytes, [`watches`] reports changes, [`document`] is
+//! one version of a file, [`presentation`] its header fields, [`respond`] the response to a request for it.
 
-pub(crate) mod coder;
+pub(crate) mod compression_cache;
 pub(crate) mod conditions;
 pub(crate) mod document;
 pub(crate) mod path;
 pub(crate) mod presentation;
+pub(crate) mod requested;
 pub(crate) mod respond;
 pub(crate) mod root;
 pub(crate) mod store;
 pub(crate) mod watches;
-pub(crate) mod wishes;

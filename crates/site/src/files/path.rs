@@ -1,21 +1,21 @@
 //! From a request's path to a path below the root. Pure.
 //!
-//! Contract: `%xx` is decoded once; what comes out is valid UTF-8 without NUL, empty names, `.` or `..`, and never above
-//! the root.
+//! Contract: `%xx` is decoded once; the result is valid UTF-8 without NUL, empty names, `.` or `..`, and never leads above the
+//! root.
 
 /// The one directory whose name may begin with a dot (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
-/// Why a request's path names nothing.
+/// Why a request's path is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unnameable {
-    /// It is no path: a broken `%xx`, NUL, not UTF-8, above the root (400).
+pub(crate) enum PathError {
+    /// Not a valid path: a broken `%xx`, NUL, not UTF-8, or above the root (400).
     Malformed,
-    /// It has a dot segment for those who take an encoded slash for a slash: an origin must not be led upwards (404).
+    /// A dot segment next to an encoded slash: an origin that decodes it would be led upwards (404).
     Ambiguous,
 }
 
-/// A decoded path: `/` in front, single slashes, no `.` and `..`; a slash at the end stays.
+/// A decoded path: begins with `/`, single slashes, no `.` and `..`; a trailing slash stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SitePath {
     text: String,
@@ -26,13 +26,13 @@ impl SitePath {
     /// Decodes `%xx` once and resolves `.`, `..` and repeated slashes (RFC 3986 section 5.2.4).
     ///
     /// # Errors
-    /// See [`Unnameable`].
-    pub(crate) fn decode(path: &[u8]) -> Result<SitePath, Unnameable> {
-        let path = path.strip_prefix(b"/").ok_or(Unnameable::Malformed)?;
+    /// See [`PathError`].
+    pub(crate) fn decode(path: &[u8]) -> Result<SitePath, PathError> {
+        let path = path.strip_prefix(b"/").ok_or(PathError::Malformed)?;
         let (decoded, encoded_slash) = percent_decode(path)?;
-        let decoded = String::from_utf8(decoded).map_err(|_| Unnameable::Malformed)?;
+        let decoded = String::from_utf8(decoded).map_err(|_| PathError::Malformed)?;
         if encoded_slash && decoded.replace("%2F", "/").split('/').any(|name| matches!(name, "." | "..")) {
-            return Err(Unnameable::Ambiguous);
+            return Err(PathError::Ambiguous);
         }
         if !decoded.starts_with('/')
             && !decoded.contains("//")
@@ -46,7 +46,7 @@ impl SitePath {
             match name {
                 "" | "." => {}
                 ".." => {
-                    names.pop().ok_or(Unnameable::Malformed)?;
+                    names.pop().ok_or(PathError::Malformed)?;
                 }
                 name => names.push(name),
             }
@@ -60,18 +60,18 @@ impl SitePath {
         Ok(SitePath { text, encoded_slash })
     }
 
-    /// The path's text.
+    /// The decoded path.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it holds an encoded slash, which is left as it is: no file's name can have one, but an origin's path may.
+    /// Whether it holds an encoded slash, which stays encoded: no file name can contain one, but an origin's path may.
     pub(crate) fn has_encoded_slash(&self) -> bool {
         self.encoded_slash
     }
 }
 
-/// Whether a path below the root has a name that is not shown.
+/// Whether a path below the root contains a hidden name (one that begins with a dot).
 pub(crate) fn has_hidden_name(path: &str) -> bool {
     let mut names = path.split('/').peekable();
     if names.peek() == Some(&WELL_KNOWN) {
@@ -80,13 +80,13 @@ pub(crate) fn has_hidden_name(path: &str) -> bool {
     names.any(|name| name.starts_with('.'))
 }
 
-/// The first name of a relative path.
+/// The first segment of a relative path.
 pub(crate) fn first_name(path: &str) -> &str {
     path.split('/').next().unwrap_or_default()
 }
 
-/// The bytes, and whether an encoded slash was left in them.
-fn percent_decode(text: &[u8]) -> Result<(Vec<u8>, bool), Unnameable> {
+/// The decoded bytes, and whether an encoded slash is left in them.
+fn percent_decode(text: &[u8]) -> Result<(Vec<u8>, bool), PathError> {
     let mut slash = false;
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.iter();
@@ -101,12 +101,12 @@ fn percent_decode(text: &[u8]) -> Result<(Vec<u8>, bool), Unnameable> {
                     }
                     byte => byte,
                 },
-                _ => return Err(Unnameable::Malformed),
+                _ => return Err(PathError::Malformed),
             },
             byte => byte,
         };
         if byte == 0 {
-            return Err(Unnameable::Malformed);
+            return Err(PathError::Malformed);
         }
         decoded.push(byte);
     }
@@ -117,7 +117,7 @@ fn hex(digit: &u8) -> Option<u8> {
     char::from(*digit).to_digit(16).map(|value| value as u8)
 }
 
-/// Encodes a decoded path for a Location field: what may not stand in a path is `%xx` (RFC 3986 section 3.3).
+/// Encodes a decoded path for a Location field (RFC 3986 section 3.3).
 pub(crate) fn percent_encode(path: &str) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut text = String::with_capacity(path.len());
@@ -140,12 +140,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decoded(path: &str) -> Result<String, Unnameable> {
+    fn decoded(path: &str) -> Result<String, PathError> {
         SitePath::decode(path.as_bytes()).map(|path| path.text)
     }
 
     #[test]
-    fn paths_become_names() {
+    fn paths_are_decoded_and_resolved() {
         let pairs = [
             ("/", "/"),
             ("/a", "/a"),
@@ -176,7 +176,7 @@ mod tests {
         let slash = SitePath::decode(b"/a%2fb").unwrap();
         assert!(slash.has_encoded_slash() && slash.as_str() == "/a%2Fb");
         for path in ["/..%2fa", "/a/..%2F..%2fb", "/a%2f..", "/%2e%2e%2fa", "/a%2F.%2Fb"] {
-            assert_eq!(decoded(path), Err(Unnameable::Ambiguous), "{path}");
+            assert_eq!(decoded(path), Err(PathError::Ambiguous), "{path}");
         }
         assert!(!SitePath::decode(b"/a%252Fb").unwrap().has_encoded_slash());
     }
@@ -193,7 +193,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_leads_up(path in prop::collection::vec(prop::sample::select(vec!["a", "..", ".", "%2e", "/", "//", "%2f", "%", "\\", "é", "%5c"]), 0..12)) {
+        fn no_path_leads_above_the_root(path in prop::collection::vec(prop::sample::select(vec!["a", "..", ".", "%2e", "/", "//", "%2f", "%", "\\", "é", "%5c"]), 0..12)) {
             if let Ok(path) = decoded(&format!("/{}", path.concat())) {
                 prop_assert!(path.starts_with('/'));
                 let inner = path[1..].strip_suffix('/').unwrap_or(&path[1..]);
@@ -202,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn encoding_and_decoding(names in prop::collection::vec("[^/\0.][^/\0]*", 1..4)) {
+        fn encoding_round_trips(names in prop::collection::vec("[^/\0.][^/\0]*", 1..4)) {
             let path = format!("/{}", names.join("/"));
             prop_assert_eq!(decoded(&percent_encode(&path)), Ok(path));
         }

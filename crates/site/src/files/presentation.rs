@@ -1,4 +1,4 @@
-//! How a file is presented at a path: everything that does not change from one request to the next.
+//! The header fields of a file at a path: everything that is the same for each request.
 
 use super::document::Document;
 use crate::coding::Coding;
@@ -6,21 +6,21 @@ use crate::media_type;
 use handler::Fields;
 use std::borrow::Cow;
 
-/// What a site says about all its files.
+/// A site's options for all its files.
 #[derive(Debug, Clone)]
-pub(crate) struct Style {
+pub(crate) struct FileOptions {
     /// Charset of text; `None` for none.
     pub charset: Option<String>,
-    /// The buildpack's types, codings and limits.
+    /// Use the types, codings and limits of Heroku's buildpack.
     pub compat: bool,
-    /// Whether to compress on the fly.
+    /// Compress on the fly.
     pub compress: bool,
-    /// Whether to look for precompressed side-cars.
+    /// Look for precompressed side-cars.
     pub precompressed: bool,
 }
 
-impl Style {
-    /// Whether compressing makes such content smaller.
+impl FileOptions {
+    /// Whether content of this type is worth compressing.
     pub(crate) fn compresses(&self, content_type: &str) -> bool {
         if self.compat {
             media_type::nginx_compressible(content_type)
@@ -30,48 +30,49 @@ impl Style {
     }
 }
 
-/// How a file is presented at a path.
+/// The header fields of a file at a path.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Presentation {
-    /// All fields of a 200 with the file as it is.
+    /// All fields of a 200 with the uncompressed file.
     pub whole: Fields,
-    /// Names the file together with these fields, never reused.
+    /// Identifies the file together with these fields; never reused.
     pub id: u64,
-    /// Other codings than identity come into question: the answer varies.
+    /// Codings other than identity are possible: the response varies.
     pub codable: bool,
     pub content_type: Cow<'static, str>,
-    /// Fields of the site's rules: a name that is there already is replaced.
+    /// Fields from the site's rules: they replace fields of the same name.
     rules: Box<[(String, String)]>,
 }
 
 impl Presentation {
-    /// `id` is of [`super::store::Store::next_id`].
+    /// `id` comes from [`super::store::Store::next_id`].
     pub(crate) fn new(
         id: u64,
         document: &Document,
         rules: Vec<(String, String)>,
-        style: &Style,
+        options: &FileOptions,
     ) -> Presentation {
-        let content_type = media_type::content_type(&document.path, style.charset.as_deref(), style.compat);
-        let compressible = style.compresses(&content_type);
+        let content_type =
+            media_type::content_type(&document.path, options.charset.as_deref(), options.compat);
+        let compressible = options.compresses(&content_type);
         let mut presentation = Presentation {
             id,
             content_type,
-            codable: compressible && (style.compress || style.precompressed),
+            codable: compressible && (options.compress || options.precompressed),
             rules: rules.into(),
             whole: Fields::default(),
         };
-        presentation.whole = presentation.fields(&Labels::of(document, false), Coding::Identity, true);
+        presentation.whole = presentation.fields(&VersionFields::of(document, false), Coding::Identity, true);
         presentation.whole = std::mem::take(&mut presentation.whole).freeze();
         presentation
     }
 
     /// The fields of a 200 or 206 of a representation.
-    pub(crate) fn fields(&self, labels: &Labels, coding: Coding, ranges: bool) -> Fields {
+    pub(crate) fn fields(&self, version_fields: &VersionFields, coding: Coding, ranges: bool) -> Fields {
         let mut fields = Fields::with_capacity(8, 256);
         fields.push(b"Content-Type", self.content_type.as_bytes());
-        self.version(&mut fields, labels, coding);
+        self.version(&mut fields, version_fields, coding);
         if ranges {
             fields.push(b"Accept-Ranges", b"bytes");
         }
@@ -79,28 +80,28 @@ impl Presentation {
         fields
     }
 
-    /// The fields of a 304: those that the cache of the client has to update (RFC 9110 section 15.4.5).
-    pub(crate) fn not_modified(&self, labels: &Labels) -> Fields {
+    /// The fields of a 304: those that update the client's cache (RFC 9110 section 15.4.5).
+    pub(crate) fn not_modified(&self, version_fields: &VersionFields) -> Fields {
         let mut fields = Fields::with_capacity(6, 192);
-        self.version(&mut fields, labels, Coding::Identity);
+        self.version(&mut fields, version_fields, Coding::Identity);
         self.finish(&mut fields);
         fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-type"));
         fields
     }
 
-    /// Fields that have nothing to do with a version of the file.
+    /// Only the fields of the rules, for responses without a representation.
     pub(crate) fn bare(&self) -> Fields {
         let mut fields = Fields::default();
         self.finish(&mut fields);
         fields
     }
 
-    fn version(&self, fields: &mut Fields, labels: &Labels, coding: Coding) {
-        fields.push(b"Last-Modified", labels.modified.as_bytes());
-        if labels.weak {
-            fields.push(b"ETag", format!("W/{}", labels.tag).as_bytes());
+    fn version(&self, fields: &mut Fields, version_fields: &VersionFields, coding: Coding) {
+        fields.push(b"Last-Modified", version_fields.modified.as_bytes());
+        if version_fields.weak {
+            fields.push(b"ETag", format!("W/{}", version_fields.tag).as_bytes());
         } else {
-            fields.push(b"ETag", labels.tag.as_bytes());
+            fields.push(b"ETag", version_fields.tag.as_bytes());
         }
         if let Some(token) = coding.token() {
             fields.push(b"Content-Encoding", token.as_bytes());
@@ -115,31 +116,31 @@ impl Presentation {
     }
 }
 
-/// Sets fields: a name that is there already is replaced. `Vary` is added to, because caches need all of it.
+/// Sets fields, replacing those of the same name. `Vary` is added to, because caches need all of it.
 pub(crate) fn apply<'a>(fields: &mut Fields, rules: impl Iterator<Item = (&'a str, &'a str)>) {
     for (name, value) in rules {
         if !name.eq_ignore_ascii_case("vary") {
             fields.retain(|there, _| !there.eq_ignore_ascii_case(name.as_bytes()));
         }
-        // An empty value takes a field away, as nginx's add-on for headers does.
+        // An empty value removes the field, as with nginx's headers-more module.
         if !value.is_empty() {
             fields.push(name.as_bytes(), value.as_bytes());
         }
     }
 }
 
-/// What a response says about the version of its representation.
+/// ETag and Last-Modified of a representation.
 #[derive(Debug)]
-pub(crate) struct Labels {
+pub(crate) struct VersionFields {
     /// The opaque part of the entity tag, with quotes.
     pub tag: String,
     pub weak: bool,
     pub modified: String,
 }
 
-impl Labels {
-    pub(crate) fn of(document: &Document, weak: bool) -> Labels {
-        Labels { tag: document.tag(), weak, modified: httpdate::fmt_http_date(document.modified) }
+impl VersionFields {
+    pub(crate) fn of(document: &Document, weak: bool) -> VersionFields {
+        VersionFields { tag: document.tag(), weak, modified: httpdate::fmt_http_date(document.modified) }
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_replace_and_take_away() {
+    fn rules_replace_and_remove_fields() {
         let mut fields = Fields::default();
         fields.push(b"Content-Type", b"text/html");
         fields.push(b"ETag", b"\"1\"");

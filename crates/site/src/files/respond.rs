@@ -1,33 +1,33 @@
-//! A file and a request to a response: conditions, ranges and codings (RFC 9110 sections 8.4, 12.5.3, 13 and 14).
+//! The response to a request for a file: conditions, ranges and codings (RFC 9110 sections 8.4, 12.5.3, 13 and 14).
 //!
-//! The order: which representation, by Accept-Encoding; whether it is sent at all, by the conditions; how much of it, by
-//! the range. A request with a range gets the file as it is or a side-car, never what is compressed on the fly.
+//! In order: the representation, by Accept-Encoding; whether it is sent at all, by the conditions; how much of it, by the
+//! range. A request with a range gets the uncompressed file or a side-car, never one compressed on the fly.
 
-use super::coder::Coder;
+use super::compression_cache::CompressionCache;
 use super::conditions::{Validators, Verdict};
 use super::document::Document;
-use super::presentation::{Labels, Presentation, Style};
-use super::store::{Found, READ_BELOW, Store};
-use super::wishes::{Wishes, preferences};
+use super::presentation::{FileOptions, Presentation, VersionFields};
+use super::requested::{RequestedRepresentation, preferences};
+use super::store::{Lookup, MAX_IN_MEMORY, Store};
 use crate::byteranges::{self, Ranges};
 use crate::coding::Coding;
 use handler::{Body, Fields, FileRegion, Request, Response};
 use std::rc::Rc;
 
-/// The file has changed since it was looked up: look again.
+/// The file has changed since it was looked up: look it up again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Changed;
 
-/// What answers a request for a file with its bytes.
+/// Responds to requests for files.
 #[derive(Debug)]
 pub(crate) struct Responder {
     pub store: Store,
-    pub coder: Coder,
-    pub style: Style,
+    pub compressed: CompressionCache,
+    pub options: FileOptions,
 }
 
 impl Responder {
-    /// 200 with all of the file as it is; for requests that wish for nothing else.
+    /// 200 with the whole uncompressed file; for requests without conditions, ranges or codings.
     ///
     /// # Errors
     /// [`Changed`].
@@ -39,16 +39,16 @@ impl Responder {
         presentation: &Presentation,
     ) -> Result<Response, Changed> {
         let fields = presentation.whole.clone();
-        if (1..=READ_BELOW).contains(&document.len()) && request.method() != b"HEAD" {
+        if (1..=MAX_IN_MEMORY).contains(&document.len()) && request.method() != b"HEAD" {
             let kept = self.store.hot(presentation.id, document, request.arrived).map_err(|_| Changed)?;
             if let Some(kept) = kept {
-                return Ok(Response { status: 200, fields, body: Body::Kept(kept), close: false });
+                return Ok(Response::new(200, fields, Body::Kept(kept)));
             }
         }
         Ok(whole(document, fields))
     }
 
-    /// The answer to a GET or HEAD. That to a HEAD has its body, too, so that its length is known.
+    /// The response to a GET or HEAD. The response to a HEAD has a body, too, so that its length is known.
     ///
     /// # Errors
     /// [`Changed`].
@@ -58,60 +58,60 @@ impl Responder {
         document: &Rc<Document>,
         presentation: &Presentation,
     ) -> Result<Response, Changed> {
-        let wishes = Wishes::of(request);
-        if wishes.are_plain(presentation.codable) {
+        let requested = RequestedRepresentation::of(request);
+        if requested.is_plain(presentation.codable) {
             return self.plain(request, document, presentation);
         }
-        let (coding, side_car) = self.choose(request, document, presentation, &wishes);
+        let (coding, side_car) = self.choose(request, document, presentation, &requested);
         let document = side_car.as_ref().unwrap_or(document);
         let on_the_fly = coding != Coding::Identity && side_car.is_none();
-        let labels = Labels::of(document, on_the_fly);
+        let version_fields = VersionFields::of(document, on_the_fly);
         let validators = Validators {
-            tag: &labels.tag,
-            weak: labels.weak,
+            tag: &version_fields.tag,
+            weak: version_fields.weak,
             modified: document.modified,
             now: request.received,
         };
-        if wishes.conditional {
-            match validators.judge(&request.fields) {
+        if requested.conditional {
+            match validators.evaluate(&request.fields) {
                 Verdict::PreconditionFailed => return Ok(bare(412, presentation.bare())),
                 Verdict::NotModified => {
-                    return Ok(bare(304, presentation.not_modified(&labels)));
+                    return Ok(bare(304, presentation.not_modified(&version_fields)));
                 }
                 Verdict::Proceed => {}
             }
         }
         if on_the_fly {
-            if let Some(bytes) = self.coder.code(document, coding).await {
-                let fields = presentation.fields(&labels, coding, false);
-                return Ok(Response { status: 200, fields, body: Body::Bytes(bytes), close: false });
+            if let Some(bytes) = self.compressed.get(document, coding).await {
+                let fields = presentation.fields(&version_fields, coding, false);
+                return Ok(Response::new(200, fields, Body::Bytes(bytes)));
             }
             return self.plain(request, document, presentation);
         }
-        let fields = presentation.fields(&labels, coding, true);
-        Ok(match wishes.range.filter(|_| validators.range_counts(&request.fields)) {
+        let fields = presentation.fields(&version_fields, coding, true);
+        Ok(match requested.range.filter(|_| validators.range_counts(&request.fields)) {
             Some(range) => part(document, presentation, fields, range),
             None => whole(document, fields),
         })
     }
 
-    /// Which coding, and the side-car that holds it; without one it is to be made.
+    /// The coding, and the side-car that holds it; without a side-car it is compressed on the fly.
     fn choose(
         &self,
         request: &Request,
         document: &Document,
         presentation: &Presentation,
-        wishes: &Wishes<'_>,
+        requested: &RequestedRepresentation<'_>,
     ) -> (Coding, Option<Rc<Document>>) {
-        if !wishes.coding || !presentation.codable {
+        if !requested.coding || !presentation.codable {
             return (Coding::Identity, None);
         }
         for coding in preferences(request).ranked() {
             if coding == Coding::Identity {
                 break;
             }
-            if self.style.precompressed
-                && let Found::File(side_car) = self.store.find(
+            if self.options.precompressed
+                && let Lookup::File(side_car) = self.store.find(
                     &format!("{}{}", document.path, coding.suffix()),
                     request.arrived,
                     request.received,
@@ -119,8 +119,12 @@ impl Responder {
             {
                 return (coding, Some(side_car));
             }
-            let may = !self.style.compat || coding == Coding::Gzip;
-            if self.style.compress && may && wishes.range.is_none() && self.coder.takes(document.len()) {
+            let may = !self.options.compat || coding == Coding::Gzip;
+            if self.options.compress
+                && may
+                && requested.range.is_none()
+                && self.compressed.accepts(document.len())
+            {
                 return (coding, None);
             }
         }
@@ -131,10 +135,10 @@ impl Responder {
 fn whole(document: &Document, mut fields: Fields) -> Response {
     let body = body(document, 0, document.len());
     if matches!(body, Body::Empty) {
-        // No body would say nothing about the length in the answer to a HEAD.
+        // An empty body alone would not give a Content-Length in the response to a HEAD.
         fields.push(b"Content-Length", b"0");
     }
-    Response { status: 200, fields, body, close: false }
+    Response::new(200, fields, body)
 }
 
 fn part(document: &Document, presentation: &Presentation, mut fields: Fields, range: &[u8]) -> Response {
@@ -149,10 +153,10 @@ fn part(document: &Document, presentation: &Presentation, mut fields: Fields, ra
             bare(416, fields)
         }
         Ranges::One(range) => {
-            let place = format!("bytes {}-{}/{len}", range.start, range.end - 1);
-            fields.push(b"Content-Range", place.as_bytes());
+            let range_field = format!("bytes {}-{}/{len}", range.start, range.end - 1);
+            fields.push(b"Content-Range", range_field.as_bytes());
             let body = body(document, range.start, range.end - range.start);
-            Response { status: 206, fields, body, close: false }
+            Response::new(206, fields, body)
         }
         Ranges::Several(ranges) => {
             let (content_type, length, stream) =
@@ -160,12 +164,12 @@ fn part(document: &Document, presentation: &Presentation, mut fields: Fields, ra
             fields.retain(|name, _| !name.eq_ignore_ascii_case(b"content-type"));
             fields.push(b"Content-Type", content_type.as_bytes());
             fields.push(b"Content-Length", length.to_string().as_bytes());
-            Response { status: 206, fields, body: Body::Stream(stream), close: false }
+            Response::new(206, fields, Body::Stream(stream))
         }
     }
 }
 
-/// A part of a document.
+/// A part of a document as a body.
 pub(crate) fn body(document: &Document, offset: u64, len: u64) -> Body {
     if len == 0 {
         return Body::Empty;
@@ -174,5 +178,5 @@ pub(crate) fn body(document: &Document, offset: u64, len: u64) -> Body {
 }
 
 fn bare(status: u16, fields: Fields) -> Response {
-    Response { status, fields, body: Body::Empty, close: false }
+    Response::new(status, fields, Body::Empty)
 }

@@ -1,12 +1,12 @@
-//! The directory that files come from, out of which no path leads.
+//! The directory that files come from; no path leads out of it.
 //!
 //! Contract:
-//! 1. No path, and no symbolic link, leads out of the directory. A link with an absolute target counts as leading out.
-//! 2. FIFOs and devices are never waited for.
-//! 3. A directory that is replaced (a deployment that switches a link) is noticed within [`SAME_FOR`]; then its
-//!    [`Root::generation`] is another.
-//! 4. With names remembered ([`Root::with_names`]) a request whose first name is not in the directory costs at most one
-//!    system call once the directory has not changed for two seconds, and none when there is no directory. That is for
+//! 1. No path and no symbolic link leads out of the directory. A link with an absolute target counts as leading out.
+//! 2. Opening a FIFO or device never blocks.
+//! 3. A directory that is replaced (a deployment that switches a symbolic link) is noticed within [`RECHECK_PATH_AFTER`];
+//!    then [`Root::generation`] changes.
+//! 4. With the top-level names cached ([`Root::with_names`]), a request whose first name is not among them costs at most one
+//!    system call once the directory has not changed for two seconds, and none when there is no directory. This is for
 //!    directories in front of an app, whose requests must not pay for files.
 
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -19,33 +19,33 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often to look for a directory that was not there.
-const ABSENT_FOR: Duration = Duration::from_secs(1);
-/// Requests that arrive closer together than this share one look. Shorter than it takes a client to be answered, to
-/// write a file and to ask again.
-pub(crate) const TOGETHER: Duration = Duration::from_micros(100);
-/// How often to look by path whether the directory is still the same one.
-pub(crate) const SAME_FOR: Duration = Duration::from_millis(250);
-/// Names that are remembered at most; a directory with more is asked each time.
+/// How often to look for a missing directory.
+const RETRY_ABSENT_AFTER: Duration = Duration::from_secs(1);
+/// Requests that arrive closer together than this share one check. Shorter than a client needs to get a response, write a
+/// file and send the next request.
+pub(crate) const RECHECK_AFTER: Duration = Duration::from_micros(100);
+/// How often to check by path whether it is still the same directory.
+pub(crate) const RECHECK_PATH_AFTER: Duration = Duration::from_millis(250);
+/// Most cached names; for a directory with more, every request checks the disk.
 const MAX_NAMES: usize = 4_096;
-/// What changed this recently may change again without its time changing: it is not to be trusted.
+/// A file changed this recently may change again without a new timestamp, so it is not cached.
 pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 
-/// A directory out of which no path leads.
+/// A directory that no path leads out of.
 #[derive(Debug)]
 pub(crate) struct Root {
     path: PathBuf,
-    remember_names: bool,
+    cache_names: bool,
     state: RefCell<State>,
     generation: Cell<u64>,
-    /// The kernel itself keeps paths inside (`openat2`).
-    beneath: Cell<bool>,
+    /// The kernel keeps paths inside (`openat2`).
+    use_openat2: Cell<bool>,
 }
 
 #[derive(Debug)]
 enum State {
     Unknown,
-    Absent { looked: Instant },
+    Absent { checked: Instant },
     Present(Directory),
 }
 
@@ -55,11 +55,11 @@ struct Directory {
     version: Version,
     names: Option<HashSet<Box<[u8]>>>,
     settled: bool,
-    looked: Instant,
-    looked_by_path: Instant,
+    checked: Instant,
+    checked_by_path: Instant,
 }
 
-/// What tells one state of a file or directory from another.
+/// Identifies one state of a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Version {
@@ -69,57 +69,59 @@ pub(crate) struct Version {
     changed: (i64, i64),
 }
 
-/// What a path below the root is, as far as its name tells.
+/// What `stat` says about a path below the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Glance {
+pub(crate) enum Stat {
     File(Version),
     Directory,
-    /// Not there, or nothing that is served.
+    /// Missing, or not something that is served.
     Missing,
 }
 
 impl Root {
-    /// The directory at `path`, which need not exist (yet).
+    /// The directory at `path`, which need not exist yet.
     pub(crate) fn new(path: PathBuf) -> Root {
         Root {
             path,
-            remember_names: false,
+            cache_names: false,
             state: RefCell::new(State::Unknown),
             generation: Cell::new(0),
-            beneath: Cell::new(cfg!(target_os = "linux")),
+            use_openat2: Cell::new(cfg!(target_os = "linux")),
         }
     }
 
-    /// The same, remembering the names at its top.
+    /// The same, with the top-level names cached.
     pub(crate) fn with_names(path: PathBuf) -> Root {
-        Root { remember_names: true, ..Root::new(path) }
+        Root { cache_names: true, ..Root::new(path) }
     }
 
-    /// Whether a look at the directory can be spared because it was not there a moment ago.
+    /// Whether the directory was missing a moment ago, so that there is no need to check again.
     pub(crate) fn is_absent(&self, now: Instant) -> bool {
-        matches!(*self.state.borrow(), State::Absent { looked } if now.saturating_duration_since(looked) < ABSENT_FOR)
+        matches!(*self.state.borrow(), State::Absent { checked } if now.saturating_duration_since(checked) < RETRY_ABSENT_AFTER)
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Brings what is remembered up to date; `false` when there is no directory.
-    pub(crate) fn look(&self, now: Instant) -> bool {
+    /// Refreshes what is cached about the directory; `false` when it does not exist.
+    pub(crate) fn refresh(&self, now: Instant) -> bool {
         let mut state = self.state.borrow_mut();
         let before = match &mut *state {
             State::Present(directory) => {
-                if directory.is_current(&self.path, self.remember_names, now) {
+                if directory.is_current(&self.path, self.cache_names, now) {
                     return true;
                 }
                 Some(directory.version.identity)
             }
-            State::Absent { looked } if now.saturating_duration_since(*looked) < ABSENT_FOR => return false,
+            State::Absent { checked } if now.saturating_duration_since(*checked) < RETRY_ABSENT_AFTER => {
+                return false;
+            }
             State::Absent { .. } | State::Unknown => None,
         };
-        *state = Directory::open(&self.path, self.remember_names, now)
-            .map_or(State::Absent { looked: now }, State::Present);
+        *state = Directory::open(&self.path, self.cache_names, now)
+            .map_or(State::Absent { checked: now }, State::Present);
         let State::Present(directory) = &*state else { return false };
         if before != Some(directory.version.identity) {
             self.generation.set(self.generation.get() + 1);
@@ -127,12 +129,12 @@ impl Root {
         true
     }
 
-    /// Another number each time another directory stands at the path.
+    /// Changes each time another directory appears at the path.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.get()
     }
 
-    /// Whether the directory may have that name at its top; always, unless names are remembered.
+    /// Whether the directory may contain that top-level name; always true unless names are cached.
     pub(crate) fn may_have(&self, name: &str) -> bool {
         match &*self.state.borrow() {
             State::Present(directory) => {
@@ -142,10 +144,10 @@ impl Root {
         }
     }
 
-    /// Opens what is at a path below the root, `.` for the root itself.
+    /// Opens a path below the root, `.` for the root itself.
     ///
     /// # Errors
-    /// Whatever keeps it from being opened; `NotFound` when the path leads out or there is no root.
+    /// Any error of the system; `NotFound` when the path leads out or there is no root.
     pub(crate) fn open(&self, path: &str) -> io::Result<(File, Metadata)> {
         let state = self.state.borrow();
         let State::Present(directory) = &*state else { return Err(io::ErrorKind::NotFound.into()) };
@@ -154,21 +156,21 @@ impl Root {
         Ok((file, metadata))
     }
 
-    /// What a path leads to now. It may lead out of the root: to compare with what [`Root::open`] found, not to trust.
-    pub(crate) fn glance(&self, path: &str) -> Glance {
+    /// What a path leads to now. It may lead out of the root: only compare it with the result of [`Root::open`].
+    pub(crate) fn stat(&self, path: &str) -> Stat {
         let state = self.state.borrow();
-        let State::Present(directory) = &*state else { return Glance::Missing };
+        let State::Present(directory) = &*state else { return Stat::Missing };
         match rustix::fs::statat(&directory.handle, path, AtFlags::empty()) {
             Ok(stat) => match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
-                rustix::fs::FileType::RegularFile => Glance::File(Version::of_stat(&stat)),
-                rustix::fs::FileType::Directory => Glance::Directory,
-                _ => Glance::Missing,
+                rustix::fs::FileType::RegularFile => Stat::File(Version::of_stat(&stat)),
+                rustix::fs::FileType::Directory => Stat::Directory,
+                _ => Stat::Missing,
             },
-            Err(_) => Glance::Missing,
+            Err(_) => Stat::Missing,
         }
     }
 
-    /// Whether the last name of a path is a symbolic link's.
+    /// Whether the last name of a path is a symbolic link.
     pub(crate) fn is_link(&self, path: &str) -> bool {
         let state = self.state.borrow();
         let State::Present(directory) = &*state else { return false };
@@ -176,10 +178,10 @@ impl Root {
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink())
     }
 
-    /// The names in a directory below the root with what they are; at most `limit`.
+    /// The entries of a directory below the root, at most `limit`.
     ///
     /// # Errors
-    /// It cannot be opened or read.
+    /// The directory cannot be opened or read.
     pub(crate) fn list(&self, path: &str, limit: usize) -> io::Result<Vec<(String, Metadata)>> {
         let (directory, _) = self.open(path)?;
         let mut found = Vec::new();
@@ -191,7 +193,7 @@ impl Root {
             if name.starts_with('.') {
                 continue;
             }
-            // What leads out of the root, or has gone, is not listed.
+            // Entries that lead out of the root, or have disappeared, are not listed.
             let below = if path == "." { name.clone() } else { format!("{path}/{name}") };
             if let Ok((_, metadata)) = self.open(&below)
                 && (metadata.is_file() || metadata.is_dir())
@@ -204,10 +206,10 @@ impl Root {
 
     fn open_in(&self, directory: &Directory, path: &str) -> io::Result<File> {
         #[cfg(target_os = "linux")]
-        if self.beneath.get() {
+        if self.use_openat2.get() {
             match open_beneath(&directory.handle, path) {
-                // Kernels before 5.6 do not know the call, and some sandboxes forbid what they do not know.
-                Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => self.beneath.set(false),
+                // Kernels before 5.6 lack the call, and some sandboxes forbid it.
+                Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => self.use_openat2.set(false),
                 opened => return Ok(opened?.into()),
             }
         }
@@ -217,40 +219,40 @@ impl Root {
 }
 
 impl Directory {
-    fn open(path: &Path, remember_names: bool, now: Instant) -> io::Result<Directory> {
+    fn open(path: &Path, cache_names: bool, now: Instant) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        // The version is read before the names: a change in between shows at the next look.
+        // The version is read before the names: a change in between shows at the next check.
         let metadata = handle.metadata()?;
         let age = SystemTime::now().duration_since(metadata.modified()?);
         Ok(Directory {
             handle,
             version: Version::of(&metadata),
-            names: if remember_names { names(path)? } else { None },
+            names: if cache_names { names(path)? } else { None },
             settled: age.is_ok_and(|age| age >= SETTLED),
-            looked: now,
-            looked_by_path: now,
+            checked: now,
+            checked_by_path: now,
         })
     }
 
-    fn is_current(&mut self, path: &Path, remember_names: bool, now: Instant) -> bool {
-        let by_path = now.saturating_duration_since(self.looked_by_path) >= SAME_FOR;
-        if !by_path && (!remember_names || now.saturating_duration_since(self.looked) < TOGETHER) {
+    fn is_current(&mut self, path: &Path, cache_names: bool, now: Instant) -> bool {
+        let by_path = now.saturating_duration_since(self.checked_by_path) >= RECHECK_PATH_AFTER;
+        if !by_path && (!cache_names || now.saturating_duration_since(self.checked) < RECHECK_AFTER) {
             return true;
         }
         let found = if by_path { std::fs::metadata(path) } else { self.handle.metadata() };
         let same = found.is_ok_and(|metadata| {
             let version = Version::of(&metadata);
-            if remember_names {
+            if cache_names {
                 self.settled && version == self.version
             } else {
                 version.identity == self.version.identity
             }
         });
         if same {
-            self.looked = now;
+            self.checked = now;
             if by_path {
-                self.looked_by_path = now;
+                self.checked_by_path = now;
             }
         }
         same
@@ -278,12 +280,12 @@ impl Version {
         }
     }
 
-    /// Seconds and nanoseconds of its last change.
+    /// Seconds and nanoseconds of the last modification.
     pub(crate) fn modified(&self) -> (i64, i64) {
         self.modified
     }
 
-    /// Number of the device that it is on.
+    /// The device number.
     pub(crate) fn device(&self) -> u64 {
         self.identity.0
     }
@@ -305,15 +307,15 @@ fn names(path: &Path) -> io::Result<Option<HashSet<Box<[u8]>>>> {
     Ok(Some(names))
 }
 
-/// Without NONBLOCK, opening a FIFO would wait for a writer. To a regular file it means nothing.
+/// Without NONBLOCK, opening a FIFO would wait for a writer. For a regular file it has no effect.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 #[cfg(target_os = "linux")]
 fn open_beneath(directory: &File, path: &str) -> rustix::io::Result<std::os::fd::OwnedFd> {
     use rustix::fs::{ResolveFlags, openat2};
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    // Somebody renames directories at this moment: the kernel cannot vouch for the path and says EAGAIN.
-    // Only an owner may leave the time of access as it is; that saves a little with each read.
+    // EAGAIN: a directory on the path is being renamed, so the kernel cannot vouch for the path.
+    // Only the owner may use NOATIME; it makes each read slightly cheaper.
     let mut flags = FILE | OFlags::NOATIME;
     for _ in 0..4 {
         match openat2(directory, path, flags, Mode::empty(), resolve) {
@@ -325,7 +327,7 @@ fn open_beneath(directory: &File, path: &str) -> rustix::io::Result<std::os::fd:
     Err(rustix::io::Errno::AGAIN)
 }
 
-/// The slow twin: follows all links first, checks where they lead, and opens what was checked.
+/// The slow twin: resolves all links first, checks where they lead, and opens the result.
 fn open_checked(root: &Path, path: &str) -> io::Result<File> {
     let root = root.canonicalize()?;
     let file = root.join(path).canonicalize()?;
@@ -344,7 +346,7 @@ mod tests {
 
     fn read(root: &Root, path: &str, now: Instant) -> Option<String> {
         let name = path.split('/').next().unwrap_or_default();
-        if !root.look(now) || !root.may_have(name) {
+        if !root.refresh(now) || !root.may_have(name) {
             return None;
         }
         let (mut file, metadata) = root.open(path).ok()?;
@@ -354,7 +356,7 @@ mod tests {
     }
 
     /// A tree with good and bad links, and a root for it that does or does not use `openat2`.
-    fn tree(beneath: bool) -> (tempfile::TempDir, Root) {
+    fn tree(use_openat2: bool) -> (tempfile::TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         let public = dir.path().join("public");
         std::fs::create_dir_all(public.join("sub/deep")).unwrap();
@@ -379,17 +381,17 @@ mod tests {
         )
         .unwrap();
         let root = Root::with_names(public);
-        root.beneath.set(beneath && root.beneath.get());
+        root.use_openat2.set(use_openat2 && root.use_openat2.get());
         (dir, root)
     }
 
     #[test]
     fn files_are_found_and_links_stay_inside() {
-        for beneath in [true, false] {
-            let (_dir, root) = tree(beneath);
+        for use_openat2 in [true, false] {
+            let (_dir, root) = tree(use_openat2);
             let read = |path| read(&root, path, Instant::now());
             let inside = [("a", "a"), ("sub/b", "b"), ("in", "b"), ("sub/up", "a")];
-            assert!(inside.iter().all(|(path, text)| read(path).as_deref() == Some(text)), "{beneath}");
+            assert!(inside.iter().all(|(path, text)| read(path).as_deref() == Some(text)), "{use_openat2}");
             let outside = [
                 "out",
                 "sibling/x",
@@ -402,12 +404,12 @@ mod tests {
                 "a/b",
                 "sub/missing",
             ];
-            assert!(outside.iter().all(|path| read(path).is_none()), "{beneath}");
+            assert!(outside.iter().all(|path| read(path).is_none()), "{use_openat2}");
         }
     }
 
     #[test]
-    fn a_directory_that_comes_goes_and_is_replaced() {
+    fn a_directory_that_appears_disappears_and_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let public = dir.path().join("public");
         let root = Root::with_names(public.clone());
@@ -436,7 +438,7 @@ mod tests {
             }
             assert_eq!(read(&root, name, now), None);
             std::fs::write(root.path.join(name), "new").unwrap();
-            assert_eq!(read(&root, name, now + TOGETHER).as_deref(), Some("new"));
+            assert_eq!(read(&root, name, now + RECHECK_AFTER).as_deref(), Some("new"));
         }
     }
 
@@ -450,13 +452,13 @@ mod tests {
         std::fs::create_dir(&root.path).unwrap();
         std::fs::write(root.path.join("b"), "b").unwrap();
         settle(&root.path);
-        let later = start + SAME_FOR;
+        let later = start + RECHECK_PATH_AFTER;
         assert_eq!(read(&root, "a", later), None);
         assert_eq!(read(&root, "b", later).as_deref(), Some("b"));
     }
 
     #[test]
-    fn a_directory_with_more_names_than_are_remembered() {
+    fn a_directory_with_more_names_than_are_cached() {
         let (_dir, root) = tree(true);
         (0..=MAX_NAMES).for_each(|n| std::fs::write(root.path.join(format!("n{n}")), "n").unwrap());
         let now = Instant::now();
@@ -464,14 +466,14 @@ mod tests {
         assert_eq!(read(&root, "missing", now), None);
     }
 
-    /// Makes a directory look as if it had not changed for some time.
+    /// Makes a directory look unchanged for some time.
     fn settle(path: &Path) {
         let times = std::fs::FileTimes::new().set_modified(SystemTime::now() - 2 * SETTLED);
         File::open(path).unwrap().set_times(times).unwrap();
     }
 
     #[test]
-    fn a_root_that_another_takes_the_place_of_has_another_generation() {
+    fn a_replaced_root_has_a_new_generation() {
         let dir = tempfile::tempdir().unwrap();
         let [old, new, current] = ["old", "new", "current"].map(|name| dir.path().join(name));
         for release in [&old, &new] {
@@ -485,36 +487,36 @@ mod tests {
         let before = root.generation();
         symlink(&new, dir.path().join("next")).unwrap();
         std::fs::rename(dir.path().join("next"), &current).unwrap();
-        assert_eq!(read(&root, "a", start + SAME_FOR).as_deref(), Some("new"));
+        assert_eq!(read(&root, "a", start + RECHECK_PATH_AFTER).as_deref(), Some("new"));
         assert_ne!(root.generation(), before);
     }
 
     #[test]
-    fn a_glance_tells_kinds_and_versions_apart() {
+    fn stat_distinguishes_kinds_and_versions() {
         let (_dir, root) = tree(true);
-        root.look(Instant::now());
+        root.refresh(Instant::now());
         let (_, metadata) = root.open("a").unwrap();
-        assert_eq!(root.glance("a"), Glance::File(Version::of(&metadata)));
+        assert_eq!(root.stat("a"), Stat::File(Version::of(&metadata)));
         std::fs::write(root.path.join("a"), "longer").unwrap();
-        assert_ne!(root.glance("a"), Glance::File(Version::of(&metadata)));
+        assert_ne!(root.stat("a"), Stat::File(Version::of(&metadata)));
         assert_eq!(
-            (root.glance("sub"), root.glance("fifo"), root.glance("no")),
-            (Glance::Directory, Glance::Missing, Glance::Missing)
+            (root.stat("sub"), root.stat("fifo"), root.stat("no")),
+            (Stat::Directory, Stat::Missing, Stat::Missing)
         );
     }
 
     #[test]
-    fn a_listing_shows_what_may_be_opened() {
+    fn a_listing_shows_entries_that_can_be_opened() {
         let (_dir, root) = tree(true);
         std::fs::write(root.path.join(".hidden"), "").unwrap();
-        root.look(Instant::now());
+        root.refresh(Instant::now());
         let mut names: Vec<String> = root.list(".", 100).unwrap().into_iter().map(|(name, _)| name).collect();
         names.sort();
         assert_eq!(names, ["a", "in", "sub"]);
     }
 
     #[test]
-    fn a_root_that_is_no_directory_is_absent() {
+    fn a_root_that_is_not_a_directory_is_absent() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("public");
         std::fs::write(&file, "text").unwrap();
@@ -527,11 +529,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn both_ways_of_opening_agree_and_show_nothing_secret(
+        fn both_ways_of_opening_agree_and_stay_inside(
             names in prop::collection::vec(prop::sample::select(vec!["a", "sub", "b", "up", "in", "out", "sibling", "x", "loop", "deep"]), 1..4)
         ) {
             let path = names.join("/");
-            let [fast, slow] = [true, false].map(|beneath| read(&tree(beneath).1, &path, Instant::now()));
+            let [fast, slow] = [true, false].map(|use_openat2| read(&tree(use_openat2).1, &path, Instant::now()));
             prop_assert_ne!(fast.as_deref(), Some("secret"));
             prop_assert_eq!(fast, slow);
         }

@@ -1,12 +1,12 @@
-//! Files by their path, kept open and in memory as long as they stay what they are.
+//! Files by path, kept open and in memory as long as they do not change.
 //!
 //! Contract:
-//! 1. What is given out is what the path led to less than [`TOGETHER`] before the request: a change is seen at once.
-//! 2. Open files and bytes are bounded, whatever is asked for.
-//! 3. Bytes are kept only of files whose next change must show in their times.
+//! 1. A result is what the path led to less than [`RECHECK_AFTER`] before the request: a change is visible at once.
+//! 2. Open files and bytes are bounded, whatever clients request.
+//! 3. Bytes are kept only of files whose next change must show in their timestamps.
 
 use super::document::Document;
-use super::root::{Glance, Root, TOGETHER};
+use super::root::{RECHECK_AFTER, Root, Stat};
 use super::watches::Watches;
 use handler::Kept;
 use quick_cache::unsync::Cache;
@@ -17,13 +17,13 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Files up to this many bytes are read and written with their head in one call; larger ones go by sendfile.
-pub(crate) const READ_BELOW: u64 = 64 << 10;
+/// Files up to this many bytes may be kept in memory and written together with the head; larger ones go by sendfile.
+pub(crate) const MAX_IN_MEMORY: u64 = 64 << 10;
 
-/// A file that was asked for this long ago is worth memory.
-const OFTEN: Duration = Duration::from_millis(10);
+/// A file requested twice within this time is kept in memory.
+const HOT_WITHIN: Duration = Duration::from_millis(10);
 
-/// Bounds of a store.
+/// Limits of a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Files kept open.
@@ -34,14 +34,14 @@ pub struct Bounds {
 
 /// What a path leads to.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     File(Rc<Document>),
     Directory,
     Missing,
-    /// It is there, but we may not read it.
+    /// It exists, but the server may not read it.
     Forbidden,
-    /// The system fails us.
-    Trouble(io::Error),
+    /// A system error: too many open files, out of memory, or an I/O error.
+    Failed(io::Error),
 }
 
 /// The files of one directory.
@@ -59,7 +59,7 @@ pub(crate) struct Store {
 struct ByLength;
 
 impl Weighter<u64, Rc<Kept>> for ByLength {
-    /// The body, and the message that it was written in.
+    /// The body, and the encoded message that holds a copy of it.
     fn weight(&self, _: &u64, kept: &Rc<Kept>) -> u64 {
         2 * kept.body().len() as u64 + 512
     }
@@ -77,9 +77,9 @@ impl Store {
         }
     }
 
-    /// Brings the root up to date; `false` when it is not there.
-    pub(crate) fn look(&self, now: Instant) -> bool {
-        let there = self.root.look(now);
+    /// Refreshes the root; `false` when it does not exist.
+    pub(crate) fn refresh(&self, now: Instant) -> bool {
+        let there = self.root.refresh(now);
         if self.root.generation() != self.generation.get() {
             self.generation.set(self.root.generation());
             self.documents.borrow_mut().clear();
@@ -88,12 +88,12 @@ impl Store {
         there
     }
 
-    /// What a path below the root leads to; `.` is the root itself.
-    pub(crate) fn find(&self, path: &str, now: Instant, wall: SystemTime) -> Found {
+    /// Looks a path below the root up; `.` is the root itself.
+    pub(crate) fn find(&self, path: &str, now: Instant, wall: SystemTime) -> Lookup {
         let known = self.documents.borrow().get(path).cloned();
         if let Some(document) = known {
             if self.is_current(&document, now) {
-                return Found::File(document);
+                return Lookup::File(document);
             }
             self.documents.borrow_mut().remove(path);
         }
@@ -102,36 +102,38 @@ impl Store {
             Ok((file, metadata)) if metadata.is_file() => {
                 let mut document = Document::new(self.next_id(), path, file, &metadata, now, wall);
                 document.coverable = metadata.nlink() == 1 && !self.root.is_link(path);
-                document.covered.set(covered.filter(|_| document.coverable && self.is_here(&document)));
+                document
+                    .covered
+                    .set(covered.filter(|_| document.coverable && self.is_on_root_device(&document)));
                 let document = Rc::new(document);
                 self.documents.borrow_mut().insert(path.into(), document.clone());
-                Found::File(document)
+                Lookup::File(document)
             }
-            Ok((_, metadata)) if metadata.is_dir() => Found::Directory,
-            Ok(_) => Found::Missing,
+            Ok((_, metadata)) if metadata.is_dir() => Lookup::Directory,
+            Ok(_) => Lookup::Missing,
             Err(error) => match error.kind() {
-                io::ErrorKind::PermissionDenied => Found::Forbidden,
-                io::ErrorKind::OutOfMemory => Found::Trouble(error),
+                io::ErrorKind::PermissionDenied => Lookup::Forbidden,
+                io::ErrorKind::OutOfMemory => Lookup::Failed(error),
                 _ if matches!(
                     rustix::io::Errno::from_io_error(&error),
                     Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::IO)
                 ) =>
                 {
-                    Found::Trouble(error)
+                    Lookup::Failed(error)
                 }
-                _ => Found::Missing,
+                _ => Lookup::Missing,
             },
         }
     }
 
-    /// Whether a document is still what its path leads to.
+    /// Whether the document is still what its path leads to.
     pub(crate) fn is_current(&self, document: &Document, now: Instant) -> bool {
         if self.is_trusted(document.covered.get(), document.checked.get(), now) {
             return true;
         }
         let device = Some(document.version.device());
         let covered = document.coverable.then(|| self.cover(&document.path, device, now)).flatten();
-        let current = self.root.glance(&document.path) == Glance::File(document.version);
+        let current = self.root.stat(&document.path) == Stat::File(document.version);
         if current {
             document.checked.set(now);
             document.covered.set(covered);
@@ -139,44 +141,44 @@ impl Store {
         current
     }
 
-    /// Whether what was `checked` then, and is `covered`, needs no other look.
+    /// Whether an entry last `checked` then, and `covered` by inotify, can be used without another check.
     pub(crate) fn is_trusted(&self, covered: Option<u64>, checked: Instant, now: Instant) -> bool {
         let age = now.saturating_duration_since(checked);
-        if age < TOGETHER {
+        if age < RECHECK_AFTER {
             return true;
         }
         age < Watches::TRUSTED_FOR && covered.is_some_and(|epoch| self.watches.borrow().epoch(now) == epoch)
     }
 
-    /// Has the watches cover a path, before it is looked at: the epoch as long as which nothing changes.
+    /// Adds watches for a path; to be called before the path is checked. Returns the epoch during which nothing changes.
     pub(crate) fn cover(&self, path: &str, device: Option<u64>, now: Instant) -> Option<u64> {
         let watches = self.watches.borrow();
         let epoch = watches.epoch(now);
         watches.cover(path, device, now).then_some(epoch)
     }
 
-    fn is_here(&self, document: &Document) -> bool {
+    fn is_on_root_device(&self, document: &Document) -> bool {
         self.watches.borrow().device() == document.version.device()
     }
 
-    /// Another number each time: for what is kept.
+    /// A new number each time, to identify cached entries.
     pub(crate) fn next_id(&self) -> u64 {
         let id = self.next_id.get();
         self.next_id.set(id + 1);
         id
     }
 
-    /// All bytes of a document of at most [`READ_BELOW`] as they are kept under `id`, if they are in memory or are worth
-    /// being there: it is asked for often. Others are better sent from the file, which costs no memory.
+    /// All bytes of a document of at most [`MAX_IN_MEMORY`], cached under `id`, if they are in memory or requested often
+    /// enough to be. Other files are better sent from the file, which costs no memory.
     ///
     /// # Errors
-    /// It cannot be read, or is another version by now.
+    /// It cannot be read, or has changed.
     pub(crate) fn hot(&self, id: u64, document: &Document, now: Instant) -> io::Result<Option<Rc<Kept>>> {
-        let before = document.asked.replace(now);
+        let before = document.last_requested.replace(now);
         if let Some(kept) = self.kept.borrow().get(&id) {
             return Ok(Some(kept.clone()));
         }
-        if !document.settled || now.saturating_duration_since(before) >= OFTEN {
+        if !document.settled || now.saturating_duration_since(before) >= HOT_WITHIN {
             return Ok(None);
         }
         let kept = Rc::new(Kept::new(document.read()?.into()));

@@ -1,30 +1,30 @@
-//! Being told of changes instead of looking for them (inotify).
+//! Change notifications (inotify) instead of checking each file.
 //!
-//! Why: looking whether each file is still what it was costs a system call that walks its whole path, for each request. The
-//! kernel puts an event into our queue before the call that changes something returns; so one look at an empty queue
-//! says that nothing has changed, for all files at once.
+//! Why: checking whether each file is unchanged costs a system call that walks its whole path, for each request. The kernel
+//! queues an event before the call that changes something returns, so one look at an empty queue shows that nothing has
+//! changed, for all files at once.
 //!
 //! Contract:
 //! 1. What is [covered](Watches::cover) has not changed as long as [`Watches::epoch`] stays the same.
-//! 2. Covered is only what the kernel tells us everything about: paths without symbolic links, on a local file system,
-//!    of directories that could be watched. Whatever is not covered has to be looked at.
-//! 3. A directory that changes all the time costs no more than having no watches.
+//! 2. A path is covered only if the kernel reports every change: no symbolic links, a local file system, and directories
+//!    that could be watched. Other paths have to be checked.
+//! 3. A directory that changes all the time costs no more than it would without watches.
 
-use super::root::TOGETHER;
+use super::root::RECHECK_AFTER;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Watches;
 #[cfg(not(target_os = "linux"))]
-pub(crate) use nowhere::Watches;
+pub(crate) use unsupported::Watches;
 
-/// After a change nothing is covered for this long: another one will often follow.
-const RESTLESS: Duration = Duration::from_millis(50);
+/// After a change nothing is covered for this long, because more changes often follow.
+const UNCOVERED_AFTER_CHANGE: Duration = Duration::from_millis(50);
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::{Duration, Instant, Path, RESTLESS, TOGETHER};
+    use super::{Duration, Instant, Path, RECHECK_AFTER, UNCOVERED_AFTER_CHANGE};
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
     use std::cell::{Cell, RefCell};
     use std::collections::HashSet;
@@ -33,10 +33,10 @@ mod linux {
     use std::os::unix::fs::MetadataExt;
     use std::path::PathBuf;
 
-    /// File systems whose changes all come through this kernel.
+    /// File systems on which all changes go through this kernel.
     const LOCAL: [i64; 7] =
         [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630, 0x2FC1_2FC1, 0xF2F5_2010];
-    /// Directories that are watched at most.
+    /// Most watched directories.
     const MAX_DIRECTORIES: usize = 4_096;
 
     /// The watches below one root.
@@ -46,7 +46,7 @@ mod linux {
         device: u64,
         covered: RefCell<HashSet<Box<str>>>,
         epoch: Cell<u64>,
-        looked: Cell<Instant>,
+        polled: Cell<Instant>,
         changed: Cell<Option<Instant>>,
     }
 
@@ -65,25 +65,25 @@ mod linux {
                 device: std::fs::metadata(root).map_or(0, |found| found.dev()),
                 covered: RefCell::default(),
                 epoch: Cell::new(0),
-                looked: Cell::new(now),
+                polled: Cell::new(now),
                 changed: Cell::new(None),
             }
         }
 
-        /// A number that is another one after each change of something covered.
+        /// A number that changes whenever something covered changes.
         pub(crate) fn epoch(&self, now: Instant) -> u64 {
-            if now.saturating_duration_since(self.looked.get()) >= TOGETHER {
-                self.looked.set(now);
-                self.look(now);
+            if now.saturating_duration_since(self.polled.get()) >= RECHECK_AFTER {
+                self.polled.set(now);
+                self.poll(now);
             }
             self.epoch.get()
         }
 
-        fn look(&self, now: Instant) {
+        fn poll(&self, now: Instant) {
             let Some(queue) = &self.queue else { return };
             let mut events = [0u8; 4096];
             let mut any = false;
-            // What the events say does not matter; a full buffer means that there may be more.
+            // The events' content does not matter; a full buffer means that there may be more.
             while let Ok(n) = rustix::io::read(queue, &mut events) {
                 any = true;
                 if n < events.len() / 2 {
@@ -93,24 +93,26 @@ mod linux {
             if any {
                 self.epoch.set(self.epoch.get() + 1);
                 self.changed.set(Some(now));
-                // Directories that went away have taken their watches with them.
+                // The watches of removed directories are gone.
                 self.covered.borrow_mut().clear();
             }
         }
 
-        /// Watches everything that decides what `path` leads to, whether it is there or not; `false` when that cannot be.
-        /// To be called before the path is looked at. `device`: where the file is, if it is known.
+        /// Watches everything that decides what `path` leads to, whether it exists or not; `false` when that is not possible.
+        /// To be called before the path is checked. `device`: the device of the file, if known.
         pub(crate) fn cover(&self, path: &str, device: Option<u64>, now: Instant) -> bool {
-            let restless =
-                self.changed.get().is_some_and(|changed| now.saturating_duration_since(changed) < RESTLESS);
-            if self.queue.is_none() || restless || device.is_some_and(|device| device != self.device) {
+            let unsettled = self
+                .changed
+                .get()
+                .is_some_and(|changed| now.saturating_duration_since(changed) < UNCOVERED_AFTER_CHANGE);
+            if self.queue.is_none() || unsettled || device.is_some_and(|device| device != self.device) {
                 return false;
             }
             let mut ends = path.match_indices('/').map(|(at, _)| &path[..at]);
             self.watch("") && ends.all(|directory| self.watch(directory))
         }
 
-        /// Watches a directory; one that is not there is covered by the one that it would be in.
+        /// Watches a directory; a missing one is covered by its parent.
         fn watch(&self, directory: &str) -> bool {
             if self.covered.borrow().contains(directory) {
                 return true;
@@ -128,7 +130,7 @@ mod linux {
                 | WatchFlags::DELETE_SELF
                 | WatchFlags::MOVE_SELF
                 | WatchFlags::ONLYDIR;
-            // The root may be a link; below it a link is not covered.
+            // The root may be a symbolic link; links below it are not covered.
             let what = if directory.is_empty() { what } else { what | WatchFlags::DONT_FOLLOW };
             match inotify::add_watch(queue, self.root.join(directory), what) {
                 Ok(_) => {
@@ -140,12 +142,12 @@ mod linux {
             }
         }
 
-        /// Number of the device that the root is on.
+        /// The device number of the root.
         pub(crate) fn device(&self) -> u64 {
             self.device
         }
 
-        /// How long what is covered may go unseen.
+        /// How long a covered path may go without a check.
         pub(crate) const TRUSTED_FOR: Duration = Duration::from_secs(5);
     }
 
@@ -160,10 +162,10 @@ mod linux {
 }
 
 #[cfg(not(target_os = "linux"))]
-mod nowhere {
+mod unsupported {
     use super::{Duration, Instant, Path};
 
-    /// No watches: everything is looked at.
+    /// No watches: every path is checked.
     #[derive(Debug)]
     pub(crate) struct Watches;
 
@@ -193,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_change_is_another_epoch() {
+    fn every_kind_of_change_starts_a_new_epoch() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(path("a/b")).unwrap();
@@ -209,23 +211,23 @@ mod tests {
             ("times", &|| {
                 std::fs::File::open(path("a/b/c"))?.set_modified(std::time::SystemTime::UNIX_EPOCH)
             }),
-            ("a directory on the way is renamed", &|| std::fs::rename(path("a"), path("z"))),
-            ("and comes back", &|| std::fs::rename(path("z"), path("a"))),
+            ("a parent directory is renamed", &|| std::fs::rename(path("a"), path("z"))),
+            ("and renamed back", &|| std::fs::rename(path("z"), path("a"))),
             ("removed", &|| std::fs::remove_file(path("a/b/c"))),
-            ("made", &|| std::fs::write(path("a/b/c"), "4")),
+            ("created", &|| std::fs::write(path("a/b/c"), "4")),
         ];
         for (step, (what, change)) in changes.iter().enumerate() {
             let now = start + Duration::from_secs(step as u64 + 1);
             let before = watches.epoch(now);
             assert!(watches.cover("a/b/c", None, now), "{what}");
-            assert_eq!(watches.epoch(now + TOGETHER), before, "{what}: nothing has changed yet");
+            assert_eq!(watches.epoch(now + RECHECK_AFTER), before, "{what}: nothing has changed yet");
             change().unwrap();
-            assert_ne!(watches.epoch(now + 2 * TOGETHER), before, "{what}");
+            assert_ne!(watches.epoch(now + 2 * RECHECK_AFTER), before, "{what}");
         }
     }
 
     #[test]
-    fn what_is_missing_is_covered_and_links_are_not() {
+    fn missing_paths_are_covered_and_links_are_not() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("real")).unwrap();
         std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
@@ -233,11 +235,11 @@ mod tests {
         let watches = Watches::new(dir.path(), now);
         assert!(watches.cover("not/there/yet", None, now) && !watches.cover("link/file", None, now));
         assert!(!watches.cover("file", Some(u64::MAX), now), "on another device");
-        let before = watches.epoch(now + TOGETHER);
+        let before = watches.epoch(now + RECHECK_AFTER);
         std::fs::create_dir(dir.path().join("not")).unwrap();
-        let later = now + 2 * TOGETHER;
+        let later = now + 2 * RECHECK_AFTER;
         assert_ne!(watches.epoch(later), before);
-        assert!(!watches.cover("file", None, later), "another change may follow at once");
-        assert!(watches.cover("file", None, later + RESTLESS));
+        assert!(!watches.cover("file", None, later), "more changes may follow at once");
+        assert!(watches.cover("file", None, later + UNCOVERED_AFTER_CHANGE));
     }
 }

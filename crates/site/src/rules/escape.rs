@@ -1,11 +1,11 @@
-//! Percent-encoding of what goes into a `Location` or to an origin.
+//! Percent-encoding for `Location` fields and request targets.
 
-/// Bytes that may stand in a field value and mean nothing to a browser's eye: all others percent-encoded.
+/// Percent-encodes all bytes that are not visible ASCII, and `\`, `"`, `<` and `>`.
 pub(super) fn visible(bytes: &[u8]) -> Vec<u8> {
     percent(bytes, |byte| byte.is_ascii_graphic() && !b"\\\"<>".contains(&byte))
 }
 
-/// A decoded path, or a part of one, as a path (or as a value in a query).
+/// Encodes a decoded path, or a part of one, for a path (or for a value in a query).
 pub(super) fn encoded(path: &str, in_query: bool) -> Vec<u8> {
     let kept: &[u8] = if in_query { b"/:@-._~!$'()*,;" } else { b"/:@-._~!$&'()*+,;=" };
     percent(path.as_bytes(), |byte| byte.is_ascii_alphanumeric() || kept.contains(&byte))
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_and_what_is_encoded() {
+    fn bytes_kept_and_encoded() {
         assert_eq!(visible(b"/a%20b?c=d&\r\n\\\xff<>"), b"/a%20b?c=d&%0D%0A%5C%FF%3C%3E");
         assert_eq!(encoded("/a b?c#d%&=+\\/é", false), b"/a%20b%3Fc%23d%25&=+%5C/%C3%A9");
         assert_eq!(encoded("a&b=c+d", true), b"a%26b%3Dc%2Bd");

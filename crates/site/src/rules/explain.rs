@@ -1,19 +1,19 @@
-//! Which rule answers a path, and why: what `firebrick explain` prints.
+//! `firebrick explain`: which rule applies to a path, and why.
 
 use std::fmt;
 
 use super::walk::{Found, look};
-use super::{Asked, Because, Origin, Rule, Rules, Step};
+use super::{Origin, RequestView, RuleKind, RuleRef, Rules, Step};
 
-/// The files of a site, as far as rules ask for them.
-pub trait Tree {
-    /// What there is at `path` (decoded, below the root, begins with `/`).
-    fn kind(&self, path: &str) -> Kind;
+/// The files of a site, as far as rules need them.
+pub trait FileTree {
+    /// What is at `path` (decoded, below the root, begins with `/`).
+    fn kind(&self, path: &str) -> FileKind;
 }
 
-/// What there is at a path.
+/// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -24,34 +24,34 @@ pub enum Kind {
     Hidden,
 }
 
-/// A walk through the rules, for people.
+/// The steps tried for a request and the result, as text.
 #[derive(Debug, Clone)]
 pub struct Explanation {
     path: String,
-    looked: Vec<String>,
-    answer: String,
+    steps: Vec<String>,
+    response: String,
     headers: Vec<(String, String)>,
 }
 
 impl Explanation {
-    /// What was looked at, in order: a line each, without its number.
-    pub fn looked_at(&self) -> &[String] {
-        &self.looked
+    /// The steps tried, in order: a line each, without its number.
+    pub fn steps(&self) -> &[String] {
+        &self.steps
     }
 
-    /// The answer in one line: its status first, as far as the rules know it.
-    pub fn answer(&self) -> &str {
-        &self.answer
+    /// The response in one line: its status first, as far as the rules determine it.
+    pub fn response(&self) -> &str {
+        &self.response
     }
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.path)?;
-        for (number, line) in self.looked.iter().enumerate() {
+        for (number, line) in self.steps.iter().enumerate() {
             writeln!(f, "{:>3}. {line}", number + 1)?;
         }
-        writeln!(f, "\nanswer: {}", self.answer)?;
+        writeln!(f, "\nresponse: {}", self.response)?;
         if self.headers.is_empty() {
             return writeln!(f, "headers by rules: none");
         }
@@ -61,32 +61,42 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Walks through the rules for one request.
-pub fn explain(rules: &Rules, asked: &Asked<'_>, tree: &dyn Tree) -> Explanation {
+/// Follows the rules for one request.
+pub fn explain(rules: &Rules, request: &RequestView<'_>, tree: &dyn FileTree) -> Explanation {
     let mut explanation = Explanation {
-        path: printable(asked.path),
-        looked: Vec::new(),
-        answer: String::new(),
+        path: printable(request.path),
+        steps: Vec::new(),
+        response: String::new(),
         headers: Vec::new(),
     };
-    let file = explanation.walk(rules, asked, tree);
-    explanation.headers(rules, asked.path, file.as_deref());
+    let file = explanation.walk(rules, request, tree);
+    explanation.headers(rules, request.path, file.as_deref());
     explanation
 }
 
 impl Explanation {
-    /// Fills in what was looked at and the answer; gives the file that answers.
-    fn walk<'a>(&mut self, rules: &'a Rules, asked: &Asked<'a>, tree: &dyn Tree) -> Option<String> {
-        let mut asked = *asked;
-        let moved = self.gate(rules, &mut asked);
-        let file = self.behind_gate(rules, &asked, tree);
+    /// Fills in the steps and the result; returns the file that is served.
+    fn walk<'a>(
+        &mut self,
+        rules: &'a Rules,
+        request: &RequestView<'a>,
+        tree: &dyn FileTree,
+    ) -> Option<String> {
+        let mut request = *request;
+        let moved = self.gate(rules, &mut request);
+        let file = self.behind_gate(rules, &request, tree);
         let Some(moved) = moved else { return file };
-        self.answer = format!("{moved}; there: {}", self.answer);
+        self.response = format!("{moved}; then: {}", self.response);
         None
     }
 
-    /// What comes once the redirects in front of everything have been followed.
-    fn behind_gate(&mut self, rules: &Rules, asked: &Asked<'_>, tree: &dyn Tree) -> Option<String> {
+    /// The steps after the redirects of `https_only` and `canonical_host`.
+    fn behind_gate(
+        &mut self,
+        rules: &Rules,
+        request: &RequestView<'_>,
+        tree: &dyn FileTree,
+    ) -> Option<String> {
         if let Some(auth) = &rules.basic_auth {
             let file = auth.htpasswd_path.as_deref().unwrap_or(".htpasswd");
             let user = auth
@@ -94,55 +104,55 @@ impl Explanation {
                 .as_ref()
                 .map(|(name, _)| format!(" and the user {name} of BASIC_AUTH_USERNAME"))
                 .unwrap_or_default();
-            self.looked.push(format!("basic_auth: 401 without a password; users of {file}{user}"));
+            self.steps.push(format!("basic_auth: 401 without a password; users of {file}{user}"));
         }
-        if tree.kind(asked.path) == Kind::Hidden {
-            self.looked.push(
-                "the path: a name that begins with a dot is never served (but for .well-known)".to_owned(),
+        if tree.kind(request.path) == FileKind::Hidden {
+            self.steps.push(
+                "the path: a name that begins with a dot is never served (except .well-known)".to_owned(),
             );
             self.missing(rules, tree);
             return None;
         }
-        for step in rules.steps(asked.path) {
+        for step in rules.steps(request.path) {
             match look(rules, &step, tree) {
-                None => self.looked.push(format!(
+                None => self.steps.push(format!(
                     "{}: {}",
-                    subject(rules, asked.path, &step),
+                    subject(rules, request.path, &step),
                     absent(&step, tree)
                 )),
-                Some(found) => return self.found(rules, asked, tree, &step, found),
+                Some(found) => return self.found(rules, request, tree, &step, found),
             }
         }
         None
     }
 
-    /// The redirects in front of everything. Gives the first, and follows them, so that the rest can be explained all the same.
-    fn gate<'a>(&mut self, rules: &'a Rules, asked: &mut Asked<'a>) -> Option<String> {
+    /// `https_only` and `canonical_host`. Returns the first redirect, then continues as if the client had followed all of them.
+    fn gate<'a>(&mut self, rules: &'a Rules, request: &mut RequestView<'a>) -> Option<String> {
         let mut first = None;
         let host = rules.canonical_host.as_deref().unwrap_or_default();
-        let https = (Rule::HttpsOnly, rules.https_only, rules.places.https_only);
-        let canonical = (Rule::CanonicalHost, !host.is_empty(), rules.places.canonical_host);
+        let https = (RuleKind::HttpsOnly, rules.https_only, rules.spans.https_only);
+        let canonical = (RuleKind::CanonicalHost, !host.is_empty(), rules.spans.canonical_host);
         for (rule, on, at) in [https, canonical] {
             if !on {
                 continue;
             }
-            let cite = cite(rules, Because { rule, line: Some(at.line) });
-            let is_https = rule == Rule::HttpsOnly;
-            let taken = super::gate::gate(rules, asked).filter(|(_, because)| because.rule == rule);
+            let cite = cite(rules, RuleRef { kind: rule, line: Some(at.line) });
+            let is_https = rule == RuleKind::HttpsOnly;
+            let taken = super::gate::gate(rules, request).filter(|(_, from)| from.kind == rule);
             let Some((redirect, _)) = taken else {
-                let why = if is_https { "came by https".to_owned() } else { format!("is for {host}") };
-                self.looked.push(format!("{cite}: passes, the request {why}"));
+                let why = if is_https { "uses https".to_owned() } else { format!("is for {host}") };
+                self.steps.push(format!("{cite}: passes, the request {why}"));
                 continue;
             };
-            let why = if is_https { "came by http".to_owned() } else { format!("is not for {host}") };
+            let why = if is_https { "uses http".to_owned() } else { format!("is not for {host}") };
             let to = moved(redirect.status, &redirect.location);
-            self.looked.push(format!("{cite}: the request {why}: {to}"));
+            self.steps.push(format!("{cite}: the request {why}: {to}"));
             first.get_or_insert(to);
             if is_https {
-                asked.https = true;
-                asked.forwarded_proto = Some(b"https");
+                request.https = true;
+                request.forwarded_proto = Some(b"https");
             } else {
-                asked.host = host.as_bytes();
+                request.host = host.as_bytes();
             }
         }
         first
@@ -151,35 +161,31 @@ impl Explanation {
     fn found(
         &mut self,
         rules: &Rules,
-        asked: &Asked<'_>,
-        tree: &dyn Tree,
+        request: &RequestView<'_>,
+        tree: &dyn FileTree,
         step: &Step,
         found: Found,
     ) -> Option<String> {
-        let subject = subject(rules, asked.path, step);
+        let subject = subject(rules, request.path, step);
         let mut file = None;
-        let (outcome, answer) = match found {
+        let (outcome, response) = match found {
             Found::File(path) => {
-                let own = matches!(step, Step::File { path: asked, .. } | Step::Target { path: asked, .. } if *asked == path);
-                let outcome = if own {
-                    "it is there".to_owned()
-                } else {
-                    format!("it is there, with {}", printable(&path))
-                };
-                let answer = format!("200, the file {}", printable(&path));
+                let own = matches!(step, Step::File { path: request, .. } | Step::Target { path: request, .. } if *request == path);
+                let outcome =
+                    if own { "found".to_owned() } else { format!("found, with {}", printable(&path)) };
+                let response = format!("200, the file {}", printable(&path));
                 file = Some(path);
-                (outcome, answer)
+                (outcome, response)
             }
-            Found::Listing(path) => (
-                "it is there, without an index file".to_owned(),
-                format!("200, a list of the files in {}", printable(&path)),
-            ),
+            Found::Listing(path) => {
+                ("found, without an index file".to_owned(), format!("200, a listing of {}", printable(&path)))
+            }
             Found::Move(to) => {
                 let mut location = super::escape::encoded(&to, false);
-                super::gate::add_query(&mut location, asked.query);
-                ("it is there, and has another address".to_owned(), moved(301, &location))
+                super::gate::add_query(&mut location, request.query);
+                ("found, under another address".to_owned(), moved(301, &location))
             }
-            Found::Forbidden => ("it is there, without an index file".to_owned(), "403".to_owned()),
+            Found::Forbidden => ("found, without an index file".to_owned(), "403".to_owned()),
             Found::Proxy(id) => {
                 let host = |origin: &Origin| {
                     origin
@@ -190,42 +196,42 @@ impl Explanation {
                         .to_owned()
                 };
                 let origins: Vec<String> = rules.proxies[id].origins.iter().map(host).collect();
-                let target = rules.upstream_target(id, asked);
+                let target = rules.upstream_target(id, request);
                 let target = String::from_utf8_lossy(&target);
-                let answer = format!("from {}, asked for {target}", origins.join(" or "));
-                ("the path is below the prefix".to_owned(), printable(&answer))
+                let response = format!("from {}, target {target}", origins.join(" or "));
+                ("the path is below the prefix".to_owned(), printable(&response))
             }
             Found::Redirect(id) => {
                 let captures = match step {
                     Step::Redirect { captures, .. } => captures.as_slice(),
                     _ => &[],
                 };
-                let redirect = rules.redirect(id, captures, asked);
+                let redirect = rules.redirect(id, captures, request);
                 ("the path matches".to_owned(), moved(redirect.status, &redirect.location))
             }
             Found::Missing => {
-                self.looked.push(format!("{subject}: {}", missing_because(step)));
+                self.steps.push(format!("{subject}: {}", missing_reason(step)));
                 self.missing(rules, tree);
                 return None;
             }
         };
-        self.looked.push(format!("{subject}: {outcome}"));
-        self.answer = answer;
+        self.steps.push(format!("{subject}: {outcome}"));
+        self.response = response;
         file
     }
 
-    fn missing(&mut self, rules: &Rules, tree: &dyn Tree) {
+    fn missing(&mut self, rules: &Rules, tree: &dyn FileTree) {
         let default = (!rules.compat).then_some("/404.html");
-        let page = rules.error_page.as_deref().or(default).filter(|page| tree.kind(page) == Kind::File);
-        self.answer = match page {
-            Some(page) => format!("404, with the page {page} (in front of an app: the app answers)"),
-            None => "404 (in front of an app: the app answers)".to_owned(),
+        let page = rules.error_page.as_deref().or(default).filter(|page| tree.kind(page) == FileKind::File);
+        self.response = match page {
+            Some(page) => format!("404, with the page {page} (in front of an app: the app responds)"),
+            None => "404 (in front of an app: the app responds)".to_owned(),
         };
     }
 
     fn headers(&mut self, rules: &Rules, path: &str, file: Option<&str>) {
         for (name, value, rule) in rules.header_lines(path) {
-            let from = format!("headers {:?}{}", rule.key, place(rules, Some(rule.at.line)));
+            let from = format!("headers {:?}{}", rule.key, line_suffix(rules, Some(rule.at.line)));
             self.headers.push((format!("{name}: {value}"), from));
         }
         let set =
@@ -241,61 +247,61 @@ fn moved(status: u16, location: &[u8]) -> String {
 }
 
 /// ` (static.json:12)`
-fn place(rules: &Rules, line: Option<u32>) -> String {
+fn line_suffix(rules: &Rules, line: Option<u32>) -> String {
     line.map(|line| format!(" ({}:{line})", rules.name())).unwrap_or_default()
 }
 
-fn cite(rules: &Rules, because: Because) -> String {
-    format!("{}{}", because.rule, place(rules, because.line))
+fn cite(rules: &Rules, from: RuleRef) -> String {
+    format!("{}{}", from.kind, line_suffix(rules, from.line))
 }
 
-/// What a step looks at, and the rule that sends it there.
+/// What a step tries, and the rule it comes from.
 fn subject(rules: &Rules, path: &str, step: &Step) -> String {
-    let because = step.because();
-    let by = match because.rule {
-        Rule::Path | Rule::End => String::new(),
-        _ => format!(", by {}", cite(rules, because)),
+    let from = step.rule();
+    let by = match from.kind {
+        RuleKind::Path | RuleKind::End => String::new(),
+        _ => format!(", by {}", cite(rules, from)),
     };
-    let keyed = |kind: &str, key: &str| format!("{kind} {key:?}{}", place(rules, because.line));
+    let keyed = |kind: &str, key: &str| format!("{kind} {key:?}{}", line_suffix(rules, from.line));
     let route = || {
         let route = rules.routes.iter().find(|route| route.glob.matches(path));
         keyed("routes", route.map_or("", |route| &route.key))
     };
     match step {
         Step::File { path, .. } => format!("the file {}{by}", printable(path)),
-        Step::Directory { path, .. } => format!("the folder {}{by}", printable(path)),
+        Step::Directory { path, .. } => format!("the directory {}{by}", printable(path)),
         Step::Proxy { id, .. } => keyed("proxies", &rules.proxies[*id].prefix),
         Step::Redirect { id, .. } => keyed("redirects", &rules.redirects[*id].key),
         Step::Target { path, .. } => format!("{}: its target {}", route(), printable(path)),
-        Step::Missing { .. } if because.rule == Rule::Route => route(),
-        Step::Missing { .. } if because.rule == Rule::End => "proxies, redirects, routes".to_owned(),
-        Step::Missing { .. } => cite(rules, because),
+        Step::Missing { .. } if from.kind == RuleKind::Route => route(),
+        Step::Missing { .. } if from.kind == RuleKind::End => "proxies, redirects, routes".to_owned(),
+        Step::Missing { .. } => cite(rules, from),
     }
 }
 
-fn absent(step: &Step, tree: &dyn Tree) -> &'static str {
+fn absent(step: &Step, tree: &dyn FileTree) -> &'static str {
     match step {
-        Step::Directory { path, .. } if tree.kind(path) == Kind::Directory => {
-            "it is there, but has no index file"
+        Step::Directory { path, .. } if tree.kind(path) == FileKind::Directory => {
+            "found, but it has no index file"
         }
-        Step::File { path, .. } | Step::Target { path, .. } if tree.kind(path) == Kind::Directory => {
-            "it is a folder, no file"
+        Step::File { path, .. } | Step::Target { path, .. } if tree.kind(path) == FileKind::Directory => {
+            "it is a directory, not a file"
         }
-        _ => "not there",
+        _ => "not found",
     }
 }
 
-fn missing_because(step: &Step) -> &'static str {
-    match step.because().rule {
-        Rule::Route => "the path matches, but there is no target to send",
-        Rule::CleanUrls => {
-            "a path that ends in .html is a file or nothing: no proxy, redirect or route is asked"
+fn missing_reason(step: &Step) -> &'static str {
+    match step.rule().kind {
+        RuleKind::Route => "the path matches, but the target does not exist",
+        RuleKind::CleanUrls => {
+            "a path that ends in .html is a file or 404: proxies, redirects and routes are skipped"
         }
-        _ => "none matches",
+        _ => "no match",
     }
 }
 
-/// A path that cannot move a terminal's cursor.
+/// A path without control characters, which could move a terminal's cursor.
 fn printable(path: &str) -> String {
     path.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

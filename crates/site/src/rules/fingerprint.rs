@@ -1,8 +1,8 @@
-//! File names that hold a hash of the content: a changed file has another name, so a cached one is good for ever.
+//! File names that contain a hash of the content: a changed file has a new name, so it can be cached without limit.
 //!
-//! Contract: rather miss a hash than take a word or a date for one; what is cached for a year cannot be called back.
+//! Contract: a missed hash is better than a word or a date taken for one, because what is cached for a year cannot be recalled.
 
-/// Whether the last segment of `path` holds a content hash.
+/// Whether the last segment of `path` contains a content hash.
 pub(super) fn has(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let Some((stem, extension)) = name.rsplit_once('.') else { return false };
@@ -10,12 +10,12 @@ pub(super) fn has(path: &str) -> bool {
         return false;
     }
     let in_assets = path.ends_with(&format!("/assets/{name}"));
-    // The first piece is a name, also when it looks like a hash (`deadbee1.txt`).
+    // The first piece is the name, even when it looks like a hash (`deadbee1.txt`).
     stem.split(['.', '-', '_']).skip(1).any(is_hex)
         || stem.split('.').any(|part| ends_with_short_hash(part, extension, in_assets))
 }
 
-/// Rails, Propshaft, webpack, Jekyll: eight or more lower-case hexadecimal digits. All decimal ones may be a date.
+/// Rails, Propshaft, webpack, Jekyll: eight or more lower-case hexadecimal digits. Decimal digits alone may be a date.
 fn is_hex(piece: &str) -> bool {
     let digits = piece.bytes().filter(u8::is_ascii_digit).count();
     let letters = piece.bytes().filter(|byte| matches!(byte, b'a'..=b'f')).count();
@@ -23,7 +23,7 @@ fn is_hex(piece: &str) -> bool {
     digits + letters == length && digits > 0 && letters > 0 && (8..=128).contains(&length)
 }
 
-/// esbuild and Hanami (`-GVDAEYE5`), Vite (`-BxY3_k2Z`): eight characters after a dash, mixed as no word is.
+/// esbuild and Hanami (`-GVDAEYE5`), Vite (`-BxY3_k2Z`): eight characters after a dash, mixed as in no word.
 fn ends_with_short_hash(part: &str, extension: &str, in_assets: bool) -> bool {
     let bytes = part.as_bytes();
     let Some(at) = bytes.len().checked_sub(9).filter(|&at| at > 0 && bytes[at] == b'-') else { return false };
@@ -37,13 +37,13 @@ fn ends_with_short_hash(part: &str, extension: &str, in_assets: bool) -> bool {
     }
     let script = matches!(extension, "js" | "mjs" | "css" | "map");
     if lower + marks == 0 {
-        // Base 32; without a digit it may be a word, but hardly as the name of a script.
+        // Base 32; without a digit it may be a word, but hardly in the name of a script.
         let base32 = hash.iter().all(|byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7'));
         return base32 && (digits > 0 || script);
     }
     let changes =
         hash.windows(2).filter(|pair| pair[0].is_ascii_uppercase() != pair[1].is_ascii_uppercase()).count();
-    // `HomePage` changes its case three times, too, but can be spoken; and Vite writes into `assets`.
+    // `HomePage` changes case three times, too, but is pronounceable; and Vite writes into `assets`.
     let hard = hash
         .split(|byte| !byte.is_ascii_alphabetic() || b"aeiouyAEIOUY".contains(byte))
         .any(|run| run.len() > 2);
@@ -56,7 +56,7 @@ mod tests {
     use super::has;
 
     #[test]
-    fn hashes_of_the_usual_tools() {
+    fn hashes_of_common_tools() {
         for name in [
             "/assets/app-3f2a9c81.js",
             "/app.3f2a9c81d0.css",
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn words_and_dates_are_no_hashes() {
+    fn words_and_dates_are_not_hashes() {
         for name in [
             "/app.js",
             "/photo-20240101.jpg",

@@ -1,12 +1,12 @@
-//! Globs over decoded paths: `*` is any run without `/`, `**` any run at all, everything else is itself; always the whole path.
+//! Globs over decoded paths: `*` matches any run without `/`, `**` any run; other characters match themselves. The whole path must match.
 //!
-//! Contract: the same answers as the regular expression `^…$` with `[^/]*` and `.*`, in time bounded by pattern times path
-//! (no backtracking), so that no path can make a rule slow. Captures are those of a greedy expression.
+//! Contract: the same results as the regular expression `^…$` with `[^/]*` and `.*`, in time proportional to pattern times
+//! path (no backtracking), so no path can make a rule slow. Captures are greedy.
 
 /// A compiled glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob {
-    /// What every match begins with.
+    /// The literal beginning of every match.
     prefix: Vec<u8>,
     /// The rest; empty or begins with a wildcard.
     rest: Vec<Token>,
@@ -26,7 +26,7 @@ impl Token {
         !matches!(self, Token::Byte(_))
     }
 
-    /// Whether the byte may be a part of what this stands for.
+    /// Whether the token can match this byte.
     fn takes(self, byte: u8) -> bool {
         match self {
             Token::Byte(own) => own == byte,
@@ -37,7 +37,7 @@ impl Token {
 }
 
 impl Glob {
-    /// Compiles a pattern; every text is one.
+    /// Compiles a pattern; any text is valid.
     pub fn new(pattern: &str) -> Glob {
         let mut tokens = Vec::new();
         let mut left = pattern.as_bytes();
@@ -74,7 +74,7 @@ impl Glob {
         }
     }
 
-    /// What the wildcards stand for, in order, if the whole path matches.
+    /// The text that each wildcard matched, in order, if the whole path matches.
     pub fn captures(&self, path: &str) -> Option<Vec<String>> {
         if !self.matches(path) {
             return None;
@@ -96,7 +96,7 @@ impl Glob {
         Some(captures)
     }
 
-    /// Whether every path that `other` matches is matched by this one, as far as can be said simply: never wrongly true.
+    /// Whether this glob matches every path that `other` matches, as far as that is easy to tell; never wrongly true.
     pub fn covers(&self, other: &Glob) -> bool {
         if self == other {
             return true;
@@ -115,7 +115,7 @@ impl Glob {
     }
 }
 
-/// All positions of the pattern at once, one byte of the text after the other.
+/// Tracks all positions of the pattern at once, one byte of the text after the other.
 fn simulate(tokens: &[Token], text: &[u8]) -> bool {
     let mut now = vec![false; tokens.len() + 1];
     let mut next = now.clone();
@@ -139,7 +139,7 @@ fn simulate(tokens: &[Token], text: &[u8]) -> bool {
     now[tokens.len()]
 }
 
-/// A wildcard may stand for nothing.
+/// A wildcard may match nothing.
 fn skip_wildcards(tokens: &[Token], states: &mut [bool]) {
     for (index, token) in tokens.iter().enumerate() {
         if states[index] && token.is_wild() {
@@ -148,7 +148,7 @@ fn skip_wildcards(tokens: &[Token], states: &mut [bool]) {
     }
 }
 
-/// Which rests of the pattern match which rests of the text.
+/// Which suffixes of the pattern match which suffixes of the text.
 struct Table {
     cells: Vec<bool>,
     width: usize,
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_path_costs_no_more_than_pattern_times_path() {
+    fn a_hostile_path_takes_bounded_time() {
         let glob = Glob::new(&format!("/{}b", "**a*".repeat(30)));
         assert!(!glob.matches(&format!("/{}", "a".repeat(8000))));
         assert_eq!(glob.captures(&format!("/{}b", "a".repeat(2000))).unwrap().len(), 60);
@@ -232,7 +232,7 @@ mod tests {
         );
     }
 
-    /// The specified expression, each wildcard a group.
+    /// The equivalent expression, with a group for each wildcard.
     fn specified(pattern: &str) -> Regex {
         let mut text = String::from("(?s)\\A");
         let mut left = pattern;
@@ -268,7 +268,7 @@ mod tests {
         }
 
         #[test]
-        fn covering_is_never_claimed_wrongly(wide in "/([ab/]|\\*\\*?){0,5}", narrow in "/([ab/]|\\*\\*?){0,5}", path in "/[ab/]{0,8}") {
+        fn covers_is_never_wrongly_true(wide in "/([ab/]|\\*\\*?){0,5}", narrow in "/([ab/]|\\*\\*?){0,5}", path in "/[ab/]{0,8}") {
             let (wide, narrow) = (Glob::new(&wide), Glob::new(&narrow));
             if wide.covers(&narrow) && narrow.matches(&path) {
                 prop_assert!(wide.matches(&path));

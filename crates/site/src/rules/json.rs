@@ -1,21 +1,21 @@
-//! JSON with places: a small tree over `jsonc-parser`, which gives ranges, with everything that is not JSON refused.
+//! JSON with source positions: a small tree over `jsonc-parser`, which gives ranges; everything that is not JSON is refused.
 //!
-//! Contract: strict RFC 8259, except that the text must be an object. Nesting is bounded, so no text can exhaust the stack.
+//! Contract: strict RFC 8259, except that the text must be an object. Nesting is limited, so no text can exhaust the stack.
 
 use jsonc_parser::{ParseOptions, ast, common::Ranged};
 
-use super::source::{Mistake, Place, Source};
+use super::source::{Mistake, Source, SourceSpan};
 
-/// Deepest nesting; rules need five.
-const DEEPEST: usize = 32;
+/// Deepest nesting; rules need five levels.
+const MAX_DEPTH: usize = 32;
 /// Largest file, in bytes.
-const LARGEST: usize = 1 << 20;
+const MAX_LENGTH: usize = 1 << 20;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
     pub value: Value,
-    pub at: Place,
+    pub at: SourceSpan,
 }
 
 /// A JSON value.
@@ -30,17 +30,17 @@ pub(super) enum Value {
     Object(Vec<Member>),
 }
 
-/// An entry of an object.
+/// A member of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Member {
     pub key: String,
-    /// Where the key stands.
-    pub at: Place,
+    /// Position of the key.
+    pub at: SourceSpan,
     pub node: Node,
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// The value as error messages name it.
     pub fn found(&self) -> String {
         match self {
             Value::Null => "null".to_owned(),
@@ -54,11 +54,11 @@ impl Value {
     }
 }
 
-/// The object that `source` is.
+/// Parses `source`, which must be an object.
 pub(super) fn parse(source: &Source) -> Result<Vec<Member>, Mistake> {
     let text = source.text.as_str();
-    let refused = |start: usize, end: usize, why: &str| Err(source.mistake(source.place(start, end), why));
-    if text.len() > LARGEST {
+    let refused = |start: usize, end: usize, why: &str| Err(source.mistake(source.span(start, end), why));
+    if text.len() > MAX_LENGTH {
         return refused(0, 0, "the file is larger than 1 MiB: expected a few rules");
     }
     if text.starts_with('\u{feff}') {
@@ -79,7 +79,7 @@ pub(super) fn parse(source: &Source) -> Result<Vec<Member>, Mistake> {
     match value.map(|value| node(source, value)) {
         Some(Node { value: Value::Object(members), .. }) => Ok(members),
         Some(Node { value, at }) => Err(source.mistake(
-            Place { end: at.start + 1, ..at },
+            SourceSpan { end: at.start + 1, ..at },
             format!("expected an object {{…}} at the top, found {}", value.found()),
         )),
         None => refused(0, 0, "the file is empty: expected an object, at least {}"),
@@ -101,18 +101,18 @@ fn strict() -> ParseOptions {
     }
 }
 
-/// Refuses control characters, blanks that JSON does not know and nesting that would cost stack, before anything recurses.
+/// Refuses control characters, non-JSON whitespace and deep nesting before anything recurses.
 fn precheck(source: &Source) -> Result<(), Mistake> {
     let mut depth = 0usize;
     let (mut inside, mut escaped) = (false, false);
     for (at, c) in source.text.char_indices() {
-        let refused = |why: String| Err(source.mistake(source.place(at, at + c.len_utf8()), why));
+        let refused = |why: String| Err(source.mistake(source.span(at, at + c.len_utf8()), why));
         match c {
             '\0' => return refused("a NUL character: is this a text file?".to_owned()),
             c if inside && c < ' ' => {
                 let name = c.escape_default();
                 return refused(format!(
-                    "a string may not hold {name} as it is: close it with \", or write {name}"
+                    "a string may not contain {name} unescaped: close it with \", or write {name}"
                 ));
             }
             c if !inside
@@ -127,8 +127,8 @@ fn precheck(source: &Source) -> Result<(), Mistake> {
             '"' => inside = !inside,
             '{' | '[' if !inside => {
                 depth += 1;
-                if depth > DEEPEST {
-                    return refused(format!("nested more than {DEEPEST} deep"));
+                if depth > MAX_DEPTH {
+                    return refused(format!("nested more than {MAX_DEPTH} levels deep"));
                 }
             }
             '}' | ']' if !inside => depth = depth.saturating_sub(1),
@@ -138,12 +138,12 @@ fn precheck(source: &Source) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// The parser's message as we write messages, with the way out where people often need it.
+/// Rewrites the parser's message in the style of ours, with a hint for common mistakes.
 fn sentence(text: &str) -> String {
     match text {
         "Trailing commas are not allowed" => "a comma with nothing after it: remove it".to_owned(),
         "Comments are not allowed" => "comments are not part of JSON: remove it".to_owned(),
-        "Single-quoted strings are not allowed" => "strings stand in double quotes".to_owned(),
+        "Single-quoted strings are not allowed" => "strings are written in double quotes".to_owned(),
         "Expected comma" => "expected a comma between entries".to_owned(),
         "Expected colon after the string or word in object property" => {
             "expected a colon after the key".to_owned()
@@ -154,8 +154,7 @@ fn sentence(text: &str) -> String {
         "Expected string for object property" => "expected a key in double quotes".to_owned(),
         "Unexpected token in object" => "expected a key in double quotes, or }".to_owned(),
         "Unexpected word" | "Unexpected token" => {
-            "expected a value: text stands in double quotes, only numbers, true, false and null do not"
-                .to_owned()
+            "expected a value: all but numbers, true, false and null is written in double quotes".to_owned()
         }
         "Unterminated object" => "this { is never closed".to_owned(),
         "Unterminated array" => "this [ is never closed".to_owned(),
@@ -172,7 +171,7 @@ fn sentence(text: &str) -> String {
 
 fn node(source: &Source, value: ast::Value<'_>) -> Node {
     let range = value.range();
-    let at = source.place(range.start, range.end);
+    let at = source.span(range.start, range.end);
     let value = match value {
         ast::Value::NullKeyword(_) => Value::Null,
         ast::Value::BooleanLit(value) => Value::Bool(value.value),
@@ -184,7 +183,7 @@ fn node(source: &Source, value: ast::Value<'_>) -> Node {
         ast::Value::Object(object) => {
             let member = |property: ast::ObjectProp<'_>| {
                 let range = property.name.range();
-                let at = source.place(range.start, range.end);
+                let at = source.span(range.start, range.end);
                 Member { key: property.name.into_string(), at, node: node(source, property.value) }
             };
             Value::Object(object.properties.into_iter().map(member).collect())
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_with_its_place() {
+    fn invalid_texts_are_refused_with_a_position() {
         let deep = "[".repeat(100_000);
         let cases = [
             ("", "static.json:1:1: the file is empty"),
@@ -216,19 +215,19 @@ mod tests {
             ("[]", "static.json:1:1: expected an object {…} at the top, found a list"),
             ("\r\n\r\ntrue", "static.json:3:1: expected an object {…} at the top, found true"),
             ("{\"a\": \"\0\"}", "static.json:1:8: a NUL character"),
-            ("{\"a\": \"x\n\"}", "static.json:1:9: a string may not hold \\n as it is"),
+            ("{\"a\": \"x\n\"}", "static.json:1:9: a string may not contain \\n unescaped"),
             ("{\n  \"a\": 1,\n}", "a comma with nothing after it"),
             ("{ // x\n}", "comments are not part of JSON"),
             ("{\"a\": 1 \"b\": 2}", "expected a comma"),
-            ("{'a': 1}", "strings stand in double quotes"),
+            ("{'a': 1}", "strings are written in double quotes"),
             ("{\u{a0}}", "static.json:1:2: unexpected character U+00A0"),
-            (&deep, "static.json:1:33: nested more than 32 deep"),
+            (&deep, "static.json:1:33: nested more than 32 levels deep"),
             ("{", "static.json:1:1: this { is never closed"),
             ("{\"a\": \n}", "static.json:2:1: expected a value, found }"),
             ("{\"a\": [1", "static.json:1:7: this [ is never closed"),
             ("{\"a\": \"x", "static.json:1:7: this string is never closed"),
             ("{\"a\": 1,, \"b\": 2}", "expected a key in double quotes, or }"),
-            ("{\"a\": yes}", "static.json:1:7: expected a value: text stands in double quotes"),
+            ("{\"a\": yes}", "static.json:1:7: expected a value: all but numbers"),
             ("{\"a\" 1}", "expected a colon after the key"),
             ("{bad", "static.json:1:2: expected a key in double quotes"),
             ("{}{}", "static.json:1:3: something follows the end of the object"),
@@ -258,14 +257,14 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
-        // Another parser is the judge: what it accepts we accept with the same meaning, and the other way round.
+        // serde_json is the reference: we accept what it accepts, with the same meaning, and nothing else.
         #[test]
-        fn json_is_what_others_take_it_for(text in r#"\{("[a-z\\u0é"]{0,4}":?|[\[\]{}:, ]|true|null|-?[0-9.e+]{1,3}|'|//|\t|\\){0,12}\}"#) {
+        fn agrees_with_serde_json(text in r#"\{("[a-z\\u0é"]{0,4}":?|[\[\]{}:, ]|true|null|-?[0-9.e+]{1,3}|'|//|\t|\\){0,12}\}"#) {
             let judge: Option<serde_json::Value> = serde_json::from_str(&text).ok();
             match (parse(&source(&text)), judge) {
                 (Ok(members), Some(judged)) => prop_assert_eq!(object(&members), judged),
                 (Err(_), None) => {}
-                // Only one of them may bound the size of numbers.
+                // The two may limit the size of numbers differently.
                 (ours, judged) => prop_assert!(ours.is_err() == judged.is_none(), "{text}: {ours:?} {judged:?}"),
             }
         }

@@ -1,13 +1,13 @@
-//! Rules that can do nothing: what `firebrick check` says beyond [`super::Parsed::notes`].
+//! Rules without effect: what `firebrick check` reports beyond [`super::Parsed::notes`].
 
 use super::glob::Glob;
-use super::source::Place;
+use super::source::SourceSpan;
 use super::walk::{Found, walk};
-use super::{Kind, Note, ProxyRule, Route, Rules, Step, Tree};
+use super::{FileKind, FileTree, Note, ProxyRule, Route, Rules, Step};
 
-/// What in `rules` can do nothing, given the site's files; in the order of the text. What [`Rules::parse`] has noted (unknown keys,
-/// duplicates, unset variables, keys that match no path) is not repeated.
-pub fn lint(rules: &Rules, tree: &dyn Tree) -> Vec<Note> {
+/// The entries of `rules` that have no effect, given the site's files; in file order. What [`Rules::parse`] has noted (unknown
+/// keys, duplicates, unset variables, keys that match no path) is not repeated.
+pub fn lint(rules: &Rules, tree: &dyn FileTree) -> Vec<Note> {
     let mut lint = Lint { rules, tree, notes: Vec::new() };
     if lint.root() {
         lint.error_page();
@@ -22,38 +22,38 @@ pub fn lint(rules: &Rules, tree: &dyn Tree) -> Vec<Note> {
 
 struct Lint<'a> {
     rules: &'a Rules,
-    tree: &'a dyn Tree,
+    tree: &'a dyn FileTree,
     notes: Vec<Note>,
 }
 
 impl Lint<'_> {
-    fn note(&mut self, at: Place, text: String) {
+    fn note(&mut self, at: SourceSpan, text: String) {
         self.notes.push(match &self.rules.source {
             Some(source) if at.line > 0 => source.note(at, text),
             _ => Note::general(self.rules.name(), text),
         });
     }
 
-    /// Whether there is a root; without one nothing can be said about files.
+    /// Whether the root exists; without one, rules about files cannot be checked.
     fn root(&mut self) -> bool {
-        let there = self.tree.kind("/") == Kind::Directory;
+        let there = self.tree.kind("/") == FileKind::Directory;
         if !there {
             let root = self.rules.root.as_deref().unwrap_or("public_html/");
-            self.note(self.rules.places.root, format!("root: the folder {root:?} is not there"));
+            self.note(self.rules.spans.root, format!("root: the directory {root:?} does not exist"));
         }
         there
     }
 
     fn error_page(&mut self) {
         if let Some(page) = &self.rules.error_page
-            && self.tree.kind(page) != Kind::File
+            && self.tree.kind(page) != FileKind::File
         {
-            let why = if self.tree.kind(page) == Kind::Hidden {
+            let why = if self.tree.kind(page) == FileKind::Hidden {
                 "a dot file is never served"
             } else {
                 "there is no such file below the root"
             };
-            self.note(self.rules.places.error_page, format!("error_page {page:?}: {why}"));
+            self.note(self.rules.spans.error_page, format!("error_page {page:?}: {why}"));
         }
     }
 
@@ -63,13 +63,13 @@ impl Lint<'_> {
                 self.rules.routes[..index].iter().find(|earlier| earlier.glob.covers(&route.glob))
             {
                 let text = format!(
-                    "routes {:?} is never reached: routes {:?} in line {} comes first and takes all its paths",
+                    "routes {:?} is never reached: routes {:?} in line {} comes first and matches all its paths",
                     route.key, earlier.key, earlier.at.line
                 );
                 self.note(route.at, text);
             } else if let Some(proxy) = covering_proxy(self.rules, &route.glob) {
                 let text = format!(
-                    "routes {:?}: its target is never sent: proxies {:?} in line {} comes first",
+                    "routes {:?}: its target is never served: proxies {:?} in line {} comes first",
                     route.key, proxy.prefix, proxy.line
                 );
                 self.note(route.at, text);
@@ -85,17 +85,17 @@ impl Lint<'_> {
     }
 
     fn target(&mut self, route: &Route) {
-        // A target that ends with a slash is the documented way to say 404.
+        // A target that ends with a slash is the documented way to respond with 404.
         if route.target.ends_with('/') {
             return;
         }
         let why = match self.tree.kind(&route.target) {
-            Kind::File => return,
-            Kind::Directory => {
-                "is a folder, so the route ends in 404 (write a / at its end if that is meant)"
+            FileKind::File => return,
+            FileKind::Directory => {
+                "is a directory, so the route ends in 404 (write a / at its end if that is meant)"
             }
-            Kind::Missing => "is not there, so the route ends in 404",
-            Kind::Hidden => "is a dot file, which is never served, so the route ends in 404",
+            FileKind::Missing => "does not exist, so the route ends in 404",
+            FileKind::Hidden => "is a dot file, which is never served, so the route ends in 404",
         };
         self.note(route.target_at, format!("routes {:?}: its target {:?} {why}", route.key, route.target));
     }
@@ -110,7 +110,7 @@ impl Lint<'_> {
                         .find(|other| other.glob.as_ref().is_some_and(|other| other.covers(glob)));
                     match (earlier, covering_proxy(self.rules, glob)) {
                         (Some(earlier), _) => Some(format!(
-                            "redirects {:?} in line {} comes first and takes all its paths",
+                            "redirects {:?} in line {} comes first and matches all its paths",
                             earlier.key, earlier.at.line
                         )),
                         (None, Some(proxy)) => {
@@ -131,22 +131,22 @@ impl Lint<'_> {
         }
     }
 
-    /// What answers in place of the redirect of exactly this path.
+    /// What takes precedence over the redirect of exactly this path.
     fn shadow(&self, id: usize, path: &str) -> Option<String> {
         if !path.starts_with('/') {
             return None;
         }
-        if self.tree.kind(path) == Kind::Hidden {
-            return Some("a name that begins with a dot is answered with 404".to_owned());
+        if self.tree.kind(path) == FileKind::Hidden {
+            return Some("a name that begins with a dot gets 404".to_owned());
         }
         let (step, found) = walk(self.rules, path, self.tree);
         match found {
             Found::Redirect(other) if other == id => None,
-            Found::File(file) => Some(format!("the file {file} answers first")),
-            Found::Listing(folder) => Some(format!("the folder {folder} answers first")),
+            Found::File(file) => Some(format!("the file {file} comes first")),
+            Found::Listing(folder) => Some(format!("the directory {folder} comes first")),
             Found::Move(_) | Found::Forbidden => match step {
-                Step::File { path, .. } => Some(format!("the file {path} answers first")),
-                Step::Directory { path, .. } => Some(format!("the folder {path} answers first")),
+                Step::File { path, .. } => Some(format!("the file {path} comes first")),
+                Step::Directory { path, .. } => Some(format!("the directory {path} comes first")),
                 _ => None,
             },
             Found::Proxy(proxy) => {
@@ -163,7 +163,7 @@ impl Lint<'_> {
             let hidden = |segment: &str| segment.starts_with('.') && segment != ".well-known";
             if rule.prefix.split('/').any(hidden) {
                 let text = format!(
-                    "proxies {:?} is never reached: a name that begins with a dot is answered with 404",
+                    "proxies {:?} is never reached: a name that begins with a dot gets 404",
                     rule.prefix
                 );
                 self.note(rule.at, text);
@@ -206,7 +206,7 @@ impl Lint<'_> {
 
 const CLEAN: &str = "with clean_urls a path that ends in .html is a file or 404";
 
-/// A proxy that takes every path of a glob.
+/// A proxy that matches every path of a glob.
 fn covering_proxy<'a>(rules: &'a Rules, glob: &Glob) -> Option<&'a ProxyRule> {
     rules.proxies.iter().find(|proxy| {
         let prefix = proxy.prefix.as_str();

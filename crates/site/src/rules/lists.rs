@@ -4,7 +4,7 @@ use super::glob::Glob;
 use super::json::{Member, Node, Value};
 use super::location::Location;
 use super::read::Reader;
-use super::source::Place;
+use super::source::SourceSpan;
 use super::{HeaderRule, RedirectRule, Route};
 
 /// All entries, in file order.
@@ -19,7 +19,7 @@ pub(super) fn routes(reader: &mut Reader<'_>, node: &Node) -> Vec<Route> {
             reader.mistake(
                 member.node.at,
                 format!(
-                    "{key}: expected a file below the root, found an object: \"excepts\" never worked; \
+                    "{key}: expected a file below the root, found an object: \"excepts\" is not supported; \
                 write a route with a target such as \"/missing/\" for each exception before this one"
                 ),
             );
@@ -77,7 +77,7 @@ fn redirect(reader: &mut Reader<'_>, member: &Member) -> Option<RedirectRule> {
     if !written {
         reader.mistake(
             member.at,
-            format!("{name}: \"url\" is missing: expected where to, such as {{\"url\": \"/new\"}}"),
+            format!("{name}: \"url\" is missing: expected a target such as {{\"url\": \"/new\"}}"),
         );
     }
     Some(RedirectRule {
@@ -128,8 +128,8 @@ pub(super) fn headers(reader: &mut Reader<'_>, node: &Node) -> Vec<HeaderRule> {
     rules
 }
 
-/// A name, a value, and where they stand.
-fn header(reader: &mut Reader<'_>, rule: &str, field: &Member) -> Option<(String, String, Place)> {
+/// Name, value, and position.
+fn header(reader: &mut Reader<'_>, rule: &str, field: &Member) -> Option<(String, String, SourceSpan)> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if field.key.is_empty() || !field.key.bytes().all(token) {
         reader.mistake(
@@ -141,10 +141,7 @@ fn header(reader: &mut Reader<'_>, rule: &str, field: &Member) -> Option<(String
     let framing =
         ["connection", "content-length", "transfer-encoding", "keep-alive", "upgrade", "te", "trailer"];
     if framing.contains(&field.key.to_ascii_lowercase().as_str()) {
-        reader.note(
-            field.at,
-            format!("{rule}: {} is the server's own business: the rule is left out", field.key),
-        );
+        reader.note(field.at, format!("{rule}: {} is set by the server: this rule is ignored", field.key));
         return None;
     }
     let key = format!("{rule}: {}", field.key);
@@ -159,7 +156,7 @@ fn header(reader: &mut Reader<'_>, rule: &str, field: &Member) -> Option<(String
     if value.chars().any(char::is_control) {
         reader.mistake(
             field.node.at,
-            format!("{key}: a header's value is one line without control characters"),
+            format!("{key}: a header value must be one line without control characters"),
         );
         return None;
     }

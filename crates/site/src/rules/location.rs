@@ -1,15 +1,15 @@
-//! The URL of a redirect: text with nginx's variables, evaluated for each request.
+//! The target URL of a redirect: text with nginx's variables, evaluated for each request.
 //!
-//! Contract: what comes out is visible ASCII. A client can choose neither the host nor the scheme that it leads to:
-//! 1. what clients send (captures, `$uri`, `$arg_…`, `$http_…`, …) never becomes a part of the authority, or the URL is refused when it is read;
-//! 2. a URL that begins with what clients send, or with `/`, is a path of this site: it begins with exactly one `/`
-//!    (unless the file itself says `//host`), and `\`, which browsers take for `/`, is always encoded.
+//! Contract: the result is visible ASCII. A client can choose neither the host nor the scheme it leads to:
+//! 1. client input (captures, `$uri`, `$arg_…`, `$http_…`, …) never becomes part of the authority, or the URL is refused when it is read;
+//! 2. a URL that begins with client input, or with `/`, is a path of this site: it begins with exactly one `/` (unless the
+//!    file itself has `//host`), and `\`, which browsers treat as `/`, is always encoded.
 
-use super::Asked;
+use super::RequestView;
 use super::escape::{encoded, visible};
 use super::variables::Filled;
 
-/// Names of variables, for messages; `arg_` and `http_` are completed by a name.
+/// Names of variables, for messages; `arg_` and `http_` need a suffix.
 pub(super) const VARIABLES: [&str; 13] = [
     "host",
     "http_host",
@@ -38,7 +38,7 @@ enum Part {
     Host,
     HttpHost,
     Scheme,
-    /// `X-Forwarded-Proto` as far as it is `http` or `https`; else the real scheme.
+    /// `X-Forwarded-Proto` if it is `http` or `https`; else the real scheme.
     ForwardedProto,
     IsArgs,
     RequestUri,
@@ -51,7 +51,7 @@ enum Part {
 }
 
 impl Part {
-    /// Whether a client can put any text there.
+    /// Whether its text comes from the client.
     fn is_foreign(&self) -> bool {
         use Part::*;
         matches!(self, RequestUri | Uri | Args | RemoteAddr | Arg(_) | Http(_) | Capture(_))
@@ -81,10 +81,10 @@ impl Part {
 
 fn no_capture(number: usize, captures: usize) -> String {
     match captures {
-        0 => format!("${number} stands for a * or ** of the key, but the key has none"),
-        1 => format!("${number} stands for a * or ** of the key, but the key has only one: $1"),
+        0 => format!("${number} refers to a * or ** of the key, but the key has none"),
+        1 => format!("${number} refers to a * or ** of the key, but the key has only one: $1"),
         _ => format!(
-            "${number} stands for a * or ** of the key, but the key has only {captures}: $1 to ${captures}"
+            "${number} refers to a * or ** of the key, but the key has only {captures}: $1 to ${captures}"
         ),
     }
 }
@@ -93,14 +93,14 @@ fn unknown(name: &str) -> String {
     match super::nearest::nearest(name, VARIABLES) {
         Some(near) => format!("unknown variable ${name}; did you mean ${near}?"),
         None => format!(
-            "unknown variable ${name}; there are {}",
+            "unknown variable ${name}; known variables are {}",
             VARIABLES.map(|known| format!("${known}")).join(", ")
         ),
     }
 }
 
 impl Location {
-    /// Reads a URL whose environment variables have been put in; `captures` is the number of wildcards in its key.
+    /// Parses a URL after environment variables were substituted; `captures` is the number of wildcards in its key.
     ///
     /// # Errors
     /// Unknown variables, and URLs whose host a client could choose.
@@ -116,7 +116,7 @@ impl Location {
                 text.push_str(&left[..at]);
                 let (name, len) = name(&left[at + 1..], &filled.unset);
                 if name.is_empty() {
-                    // Not a variable: `$` alone, or an environment variable that is not set.
+                    // Not a variable: a lone `$`, or an environment variable that is not set.
                     text.push_str(&left[at..at + 1 + len]);
                 } else {
                     let part = Part::named(name, captures)?;
@@ -137,7 +137,7 @@ impl Location {
         Ok(location)
     }
 
-    /// The URL, if it holds no variables.
+    /// The URL, if it contains no variables.
     pub fn fixed(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [Part::Text(text)] => Some(text),
@@ -145,12 +145,12 @@ impl Location {
         }
     }
 
-    /// Whether `${name}` means one of nginx's variables when the environment has none of that name.
+    /// Whether `${name}` is one of nginx's variables, for names that the environment does not set.
     pub fn evaluates(name: &str) -> bool {
         Part::named(name, 9).is_ok()
     }
 
-    /// Refuses what would let clients choose a host.
+    /// Refuses URLs in which a client could choose the host.
     fn check(&self) -> Result<(), String> {
         if self.parts.is_empty() {
             return Err("the url is empty: expected a path such as \"/new\" or a URL".to_owned());
@@ -181,17 +181,17 @@ impl Location {
     }
 
     /// The value of `Location` for a request.
-    pub fn evaluate(&self, captures: &[String], asked: &Asked<'_>) -> Vec<u8> {
+    pub fn evaluate(&self, captures: &[String], request: &RequestView<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for part in &self.parts {
             let start = out.len();
-            let raw = evaluate(part, captures, asked, out.contains(&b'?'));
+            let raw = evaluate(part, captures, request, out.contains(&b'?'));
             if part.is_foreign() && !raw.is_empty() {
                 if in_authority(&out) && !matches!(raw[0], b'/' | b'?' | b'#') {
                     out.push(b'/');
                 }
                 if start > 0 && !out.iter().any(|byte| b"/?#:".contains(byte)) {
-                    // The first segment of a relative URL: a colon in it would make it a scheme.
+                    // In the first segment of a relative URL a colon would be read as the end of a scheme.
                     raw.iter()
                         .for_each(|&byte| if byte == b':' { out.extend(b"%3A") } else { out.push(byte) });
                     continue;
@@ -215,7 +215,7 @@ impl Location {
     }
 }
 
-/// The name that follows a `$`, and its length with braces; an empty name when there is none.
+/// The name that follows a `$`, and its length with braces; an empty name if there is none.
 fn name<'a>(text: &'a str, unset: &[String]) -> (&'a str, usize) {
     let word = |text: &'a str| {
         let end = text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(text.len());
@@ -227,7 +227,7 @@ fn name<'a>(text: &'a str, unset: &[String]) -> (&'a str, usize) {
             return ("", 0);
         }
         let len = name.len() + 2;
-        // An unset environment variable stays as it is, unless nginx has one of that name.
+        // An unset environment variable stays unchanged, unless nginx has one of that name.
         let known = Location::evaluates(name);
         return if unset.iter().any(|unset| unset == name) && !known { ("", len) } else { (name, len) };
     }
@@ -238,13 +238,13 @@ fn name<'a>(text: &'a str, unset: &[String]) -> (&'a str, usize) {
     }
 }
 
-/// Whether a URL that has begun like this has a scheme but no host yet.
+/// Whether a URL that begins like this has a scheme but no host yet.
 fn scheme_only(before: &str) -> bool {
     !before.contains(['/', '?', '#']) && before.ends_with(':')
         || before.ends_with(":/") && before.matches('/').count() == 1
 }
 
-/// Whether more text would still belong to the host.
+/// Whether appended text would still belong to the host.
 fn in_authority(out: &[u8]) -> bool {
     let after = match out.windows(3).position(|window| window == b"://") {
         Some(at) if !out[..at].iter().any(|byte| b"/?#".contains(byte)) => &out[at + 3..],
@@ -254,24 +254,24 @@ fn in_authority(out: &[u8]) -> bool {
     !after.iter().any(|byte| b"/?#".contains(byte))
 }
 
-fn evaluate(part: &Part, captures: &[String], asked: &Asked<'_>, in_query: bool) -> Vec<u8> {
+fn evaluate(part: &Part, captures: &[String], request: &RequestView<'_>, in_query: bool) -> Vec<u8> {
     match part {
         Part::Text(text) => visible(text.as_bytes()),
-        Part::Host => host(asked.host),
-        Part::HttpHost => host_and_port(asked.host),
-        Part::Scheme => scheme(asked.https).to_vec(),
-        Part::ForwardedProto => match asked.forwarded_proto {
+        Part::Host => host(request.host),
+        Part::HttpHost => host_and_port(request.host),
+        Part::Scheme => scheme(request.https).to_vec(),
+        Part::ForwardedProto => match request.forwarded_proto {
             Some(proto @ (b"http" | b"https")) => proto.to_vec(),
-            _ => scheme(asked.https).to_vec(),
+            _ => scheme(request.https).to_vec(),
         },
-        Part::IsArgs if asked.query.is_empty() => Vec::new(),
+        Part::IsArgs if request.query.is_empty() => Vec::new(),
         Part::IsArgs => b"?".to_vec(),
-        Part::RequestUri => request_uri(asked),
-        Part::Uri => encoded(asked.path, in_query),
-        Part::Args => visible(asked.query),
-        Part::RemoteAddr => visible(asked.remote.as_bytes()),
-        Part::Arg(name) => visible(argument(asked.query, name)),
-        Part::Http(name) => visible(asked.fields.get(name).unwrap_or_default()),
+        Part::RequestUri => request_uri(request),
+        Part::Uri => encoded(request.path, in_query),
+        Part::Args => visible(request.query),
+        Part::RemoteAddr => visible(request.remote.as_bytes()),
+        Part::Arg(name) => visible(argument(request.query, name)),
+        Part::Http(name) => visible(request.fields.get(name).unwrap_or_default()),
         Part::Capture(index) => encoded(captures.get(*index).map_or("", String::as_str), in_query),
     }
 }
@@ -281,7 +281,7 @@ pub(super) fn scheme(https: bool) -> &'static [u8] {
     if https { b"https" } else { b"http" }
 }
 
-/// nginx's `$host`: lower case, without port; `localhost` when the client named none.
+/// nginx's `$host`: lower case, without port; `localhost` when the request names none.
 pub(super) fn host(authority: &[u8]) -> Vec<u8> {
     let end = match authority.iter().position(|&byte| byte == b']') {
         Some(bracket) if authority.first() == Some(&b'[') => bracket + 1,
@@ -290,7 +290,7 @@ pub(super) fn host(authority: &[u8]) -> Vec<u8> {
     host_and_port(&authority[..end])
 }
 
-/// An authority with only the bytes that one may have.
+/// An authority with all bytes removed that an authority cannot contain.
 pub(super) fn host_and_port(authority: &[u8]) -> Vec<u8> {
     let clean: Vec<u8> = authority
         .iter()
@@ -300,20 +300,20 @@ pub(super) fn host_and_port(authority: &[u8]) -> Vec<u8> {
     if clean.is_empty() { b"localhost".to_vec() } else { clean }
 }
 
-/// Path and query as they were sent.
-pub(super) fn request_uri(asked: &Asked<'_>) -> Vec<u8> {
-    let mut uri = visible(asked.raw_path);
+/// Path and query as sent.
+pub(super) fn request_uri(request: &RequestView<'_>) -> Vec<u8> {
+    let mut uri = visible(request.raw_path);
     if uri.first() != Some(&b'/') {
         uri.insert(0, b'/');
     }
-    if !asked.query.is_empty() {
+    if !request.query.is_empty() {
         uri.push(b'?');
-        uri.extend(visible(asked.query));
+        uri.extend(visible(request.query));
     }
     uri
 }
 
-/// The first argument of that name, as it was sent; names in any case, as in nginx.
+/// The first argument of that name, as sent; names ignore case, as in nginx.
 fn argument<'a>(query: &'a [u8], name: &str) -> &'a [u8] {
     let value = |pair: &'a [u8]| {
         let (key, value) = pair.split_at(pair.iter().position(|&byte| byte == b'=')?);
@@ -336,10 +336,10 @@ mod tests {
         )
     }
 
-    fn evaluate(url: &str, captures: &[&str], change: impl FnOnce(&mut Asked<'_>)) -> String {
+    fn evaluate(url: &str, captures: &[&str], change: impl FnOnce(&mut RequestView<'_>)) -> String {
         let mut fields = Fields::default();
         fields.push(b"User-Agent", b"curl/8 (x)");
-        let mut asked = Asked {
+        let mut request = RequestView {
             path: "/old/a b",
             raw_path: b"/old/a%20b",
             query: b"x=1&Next=%2Fhome",
@@ -349,9 +349,9 @@ mod tests {
             remote: "192.0.2.7",
             fields: &fields,
         };
-        change(&mut asked);
+        change(&mut request);
         let captures: Vec<String> = captures.iter().map(|capture| (*capture).to_owned()).collect();
-        String::from_utf8(read(url, captures.len()).unwrap().evaluate(&captures, &asked)).unwrap()
+        String::from_utf8(read(url, captures.len()).unwrap().evaluate(&captures, &request)).unwrap()
     }
 
     #[test]
@@ -377,12 +377,12 @@ mod tests {
             assert_eq!(evaluate(url, &[], |_| {}), expected, "{url}");
         }
         assert_eq!(evaluate("/$2/$1x", &["a", "b c"], |_| {}), "/b%20c/ax");
-        assert_eq!(evaluate("https://$host/", &[], |asked| asked.host = b""), "https://localhost/");
-        assert_eq!(evaluate("https://$host/", &[], |asked| asked.host = b"[::1]:80"), "https://[::1]/");
+        assert_eq!(evaluate("https://$host/", &[], |request| request.host = b""), "https://localhost/");
+        assert_eq!(evaluate("https://$host/", &[], |request| request.host = b"[::1]:80"), "https://[::1]/");
     }
 
     #[test]
-    fn clients_choose_no_host() {
+    fn clients_cannot_choose_the_host() {
         let cases = [
             ("$1", "https:/evil.example", "/https:/evil.example"),
             ("/$1", "/evil.example", "/evil.example"),
@@ -396,9 +396,9 @@ mod tests {
         for (url, capture, expected) in cases {
             assert_eq!(evaluate(url, &[capture], |_| {}), expected, "{url} {capture}");
         }
-        assert_eq!(evaluate("$arg_to", &[], |asked| asked.query = b"to=//evil.example"), "/evil.example");
+        assert_eq!(evaluate("$arg_to", &[], |request| request.query = b"to=//evil.example"), "/evil.example");
         assert_eq!(
-            evaluate("$request_uri", &[], |asked| asked.raw_path = b"//evil.example/"),
+            evaluate("$request_uri", &[], |request| request.raw_path = b"//evil.example/"),
             "/evil.example/?x=1&Next=%2Fhome"
         );
         for url in [
@@ -414,10 +414,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_variable_is_an_error() {
+    fn unknown_variables_are_errors() {
         for (url, expected) in [
             ("/$hots", "unknown variable $hots; did you mean $host?"),
-            ("/$zzzzzz", "unknown variable $zzzzzz; there are $host"),
+            ("/$zzzzzz", "unknown variable $zzzzzz; known variables are $host"),
             ("/$2", "only one: $1"),
             ("/$arg_", "unknown variable $arg_"),
             ("", "the url is empty"),
@@ -438,12 +438,12 @@ mod tests {
             let mut fields = Fields::default();
             fields.push(b"User-Agent", capture.as_bytes());
             let path = format!("/{}", capture.trim_start_matches('/'));
-            let asked = Asked {
+            let request = RequestView {
                 path: &path, raw_path: capture.as_bytes(), query: query.as_bytes(), host: capture.as_bytes(), https: false,
                 forwarded_proto: Some(b"\r\n"), remote: "", fields: &fields,
             };
             if let Ok(location) = read(&url, 1) {
-                let out = location.evaluate(std::slice::from_ref(&capture), &asked);
+                let out = location.evaluate(std::slice::from_ref(&capture), &request);
                 prop_assert!(out.iter().all(u8::is_ascii_graphic), "{out:?}");
                 let out = String::from_utf8(out).unwrap();
                 prop_assert!(!out.contains('\\'));

@@ -1,16 +1,15 @@
-//! What `static.json` says: text becomes [`Rules`], and rules answer questions about a path.
+//! `static.json`: text is parsed into [`Rules`], and rules give the steps for a path.
 //!
-//! Why: which file, proxy or redirect a path leads to is decided here in pure code, so that it can be tested, cached, explained
-//! (`firebrick explain`) and checked (`firebrick check`) without a server and without a disk.
+//! Why: which file, proxy or redirect a path leads to is decided here in pure code, so it can be tested, cached, explained
+//! (`firebrick explain`) and checked (`firebrick check`) without a server or a disk.
 //!
 //! Contract:
-//! 1. Nothing here does I/O. Variables and the files of a site are asked for through a closure and through [`Tree`].
-//! 2. [`Rules`] never change; a new text makes new rules.
-//! 3. Paths given in are decoded once, begin with `/`, and hold no `.`, `..`, empty segment or NUL. A directory's path may end with `/`.
-//! 4. [`Rules::steps`] and [`Rules::headers`] depend on the path alone: their answers can be cached by path.
-//! 5. The order of steps is the specification's: files, clean URLs, proxies, redirects, routes, nothing.
+//! 1. No I/O. Environment variables and the site's files are reached through a closure and through [`FileTree`].
+//! 2. [`Rules`] are immutable; a new text makes new rules.
+//! 3. Paths passed in are decoded once, begin with `/`, and contain no `.`, `..`, empty segment or NUL. A directory's path may end with `/`.
+//! 4. [`Rules::steps`] and [`Rules::headers`] depend on the path alone: their results can be cached by path.
+//! 5. The order of steps is the specified one: files, clean URLs, proxies, redirects, routes, 404.
 
-mod asked;
 mod basic_auth;
 mod escape;
 mod explain;
@@ -26,6 +25,7 @@ mod parse;
 mod proxy;
 mod proxy_options;
 mod read;
+mod request_view;
 mod source;
 mod step;
 #[cfg(test)]
@@ -33,28 +33,28 @@ mod tests;
 mod variables;
 mod walk;
 
-pub use asked::{Asked, Redirect};
 pub use basic_auth::BasicAuth;
-pub use explain::{Explanation, Kind, Tree, explain};
+pub use explain::{Explanation, FileKind, FileTree, explain};
 pub use lint::lint;
 pub use proxy::{Balance, Health, HostPolicy, Origin, OriginScheme, ProxyRule};
+pub use request_view::{Redirect, RequestView};
 pub use source::{Mistake, Note};
-pub use step::{Answer, Because, Rule, Step, Steps};
+pub use step::{FileAction, RuleKind, RuleRef, Step, Steps};
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use glob::Glob;
 use location::Location;
-use source::{Place, Source};
+use source::{Source, SourceSpan};
 
 /// The rules of one site.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// The text they come from.
+    /// The text they were parsed from.
     source: Option<Arc<Source>>,
-    /// Where single keys stand.
-    places: Places,
+    /// Positions of the top-level keys.
+    spans: KeySpans,
     root: Option<String>,
     compat: bool,
     clean_urls: bool,
@@ -75,30 +75,30 @@ pub struct Rules {
     basic_auth: Option<BasicAuth>,
     routes: Vec<Route>,
     redirects: Vec<RedirectRule>,
-    /// Indexes of those without wildcards, by their path.
+    /// Indexes of the redirects without wildcards, by path.
     exact_redirects: HashMap<String, usize>,
     proxies: Vec<ProxyRule>,
-    /// Indexes of `proxies`, the longest prefix first.
+    /// Indexes into `proxies`, the longest prefix first.
     proxy_order: Vec<usize>,
     headers: Vec<HeaderRule>,
     merge_headers: bool,
 }
 
-/// Where keys stand that are no lists; line 0 when they are not written.
+/// Positions of top-level keys that are not lists; line 0 when absent.
 #[derive(Debug, Clone, Default)]
-struct Places {
-    root: Place,
-    clean_urls: Place,
-    trailing_slash: Place,
-    https_only: Place,
-    canonical_host: Place,
-    error_page: Place,
+struct KeySpans {
+    root: SourceSpan,
+    clean_urls: SourceSpan,
+    trailing_slash: SourceSpan,
+    https_only: SourceSpan,
+    canonical_host: SourceSpan,
+    error_page: SourceSpan,
 }
 
 /// `trailing_slash`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TrailingSlash {
-    /// Directories get their slash, nothing else changes.
+    /// Directories are redirected to their slash; nothing else changes.
     Keep,
     /// Clean URLs and directories end with a slash.
     Always,
@@ -111,22 +111,22 @@ enum TrailingSlash {
 struct Route {
     key: String,
     glob: Glob,
-    /// A path below the root; one that ends with `/` is no file, so the route ends in 404.
+    /// A path below the root; one that ends with `/` is not a file, so the route ends in 404.
     target: String,
-    at: Place,
-    target_at: Place,
+    at: SourceSpan,
+    target_at: SourceSpan,
 }
 
 /// An entry of `redirects`.
 #[derive(Debug, Clone)]
 struct RedirectRule {
     key: String,
-    /// `None`: the key is compared as it is.
+    /// `None`: the key is compared literally.
     glob: Option<Glob>,
     location: Location,
     status: u16,
     keep_query: bool,
-    at: Place,
+    at: SourceSpan,
 }
 
 /// An entry of `headers`.
@@ -134,17 +134,17 @@ struct RedirectRule {
 struct HeaderRule {
     key: String,
     glob: Glob,
-    /// Name, value, and where they stand.
-    fields: Vec<(String, String, Place)>,
-    at: Place,
+    /// Name, value, and position.
+    fields: Vec<(String, String, SourceSpan)>,
+    at: SourceSpan,
 }
 
-/// What became of a text.
+/// The result of parsing.
 #[derive(Debug, Clone)]
 pub struct Parsed {
     /// The rules.
     pub rules: Rules,
-    /// What is allowed but probably not meant: unknown keys, unset variables, …
+    /// Valid but probably unintended: unknown keys, unset variables, …
     pub notes: Vec<Note>,
 }
 
@@ -152,7 +152,7 @@ impl Rules {
     fn defaults() -> Rules {
         Rules {
             source: None,
-            places: Places::default(),
+            spans: KeySpans::default(),
             root: None,
             compat: false,
             clean_urls: false,
@@ -181,20 +181,20 @@ impl Rules {
         }
     }
 
-    /// The rules of a site without `static.json` and without `BASIC_AUTH_*`: clean URLs, all else as by default.
+    /// The rules of a site without `static.json` and without `BASIC_AUTH_*`: clean URLs, otherwise the defaults.
     pub fn without_file() -> Rules {
         Rules::from_variables(&|_| None).rules
     }
 
-    /// The rules of a site without `static.json`; `BASIC_AUTH_USERNAME` and the like hold all the same.
+    /// The rules of a site without `static.json`; `BASIC_AUTH_USERNAME` and the like still apply.
     pub fn from_variables(variables: &dyn Fn(&str) -> Option<String>) -> Parsed {
         parse::without_file(variables)
     }
 
-    /// Reads `static.json`. `name` is what messages call it; `variables` is asked for environment variables.
+    /// Parses `static.json`. `name` is used in messages; `variables` looks environment variables up.
     ///
     /// # Errors
-    /// Everything that is wrong, not only the first mistake.
+    /// All mistakes, not only the first.
     pub fn parse(
         name: &str,
         text: &str,
@@ -203,17 +203,17 @@ impl Rules {
         parse::parse(Source::new(name, text), variables)
     }
 
-    /// What messages call the file; empty without one.
+    /// The file's name in messages; empty without a file.
     pub fn name(&self) -> &str {
         self.source.as_ref().map_or("", |source| &source.name)
     }
 
-    /// `root`, its variables put in; `None` when it is not written.
+    /// `root` with variables substituted; `None` when absent.
     pub fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }
 
-    /// Whether `"compat": "heroku"` holds.
+    /// Whether `"compat": "heroku"` is set.
     pub fn compat(&self) -> bool {
         self.compat
     }
@@ -223,7 +223,7 @@ impl Rules {
         &self.encoding
     }
 
-    /// `error_page`: a path below the root, beginning with `/`; `None` when it is not written.
+    /// `error_page`: a path below the root that begins with `/`; `None` when absent.
     pub fn error_page(&self) -> Option<&str> {
         self.error_page.as_deref()
     }
@@ -243,8 +243,8 @@ impl Rules {
         self.fingerprinted_assets
     }
 
-    /// The `Cache-Control` for a successful answer (200, 206, 304) from the file `path`, if `fingerprinted_assets` is on and its name
-    /// holds a content hash. A `Cache-Control` of [`Rules::headers`] goes before it.
+    /// The `Cache-Control` of a successful response (200, 206, 304) with the file `path`, if `fingerprinted_assets` is on and its
+    /// name contains a content hash. A `Cache-Control` of [`Rules::headers`] takes precedence.
     pub fn cache_control(&self, path: &str) -> Option<&'static str> {
         (self.fingerprinted_assets && fingerprint::has(path)).then_some("public, max-age=31536000, immutable")
     }
@@ -259,7 +259,7 @@ impl Rules {
         self.precompressed
     }
 
-    /// `logging.access`; without it there is a log in the buildpack, and here what the server's own option says.
+    /// `logging.access`; when absent, on in compat mode (as in the buildpack), else the server's own option applies.
     pub fn access_log(&self) -> Option<bool> {
         self.access_log.or(self.compat.then_some(true))
     }
@@ -269,7 +269,7 @@ impl Rules {
         &self.error_level
     }
 
-    /// `port`; `None` when it is not written (then `PORT` counts).
+    /// `port`; `None` when absent (then `PORT` applies).
     pub fn port(&self) -> Option<u16> {
         self.port
     }
@@ -279,43 +279,43 @@ impl Rules {
         self.worker_connections
     }
 
-    /// Who may come in; `None` when everybody may.
+    /// Who is admitted; `None` when the site is public.
     pub fn basic_auth(&self) -> Option<&BasicAuth> {
         self.basic_auth.as_ref()
     }
 
-    /// `proxies` in file order; [`Step::Proxy`] names them by index.
+    /// `proxies` in file order; [`Step::Proxy`] refers to them by index.
     pub fn proxies(&self) -> &[ProxyRule] {
         &self.proxies
     }
 
-    /// Whether [`Rules::gate`] ever refuses anything.
+    /// Whether [`Rules::gate`] can redirect at all.
     pub fn has_gate(&self) -> bool {
         self.https_only || self.canonical_host.is_some()
     }
 
-    /// What comes before everything else: `https_only`, then `canonical_host`.
-    pub fn gate(&self, asked: &Asked<'_>) -> Option<Redirect> {
-        gate::gate(self, asked).map(|(redirect, _)| redirect)
+    /// The redirect of `https_only` or `canonical_host`, if the request needs one.
+    pub fn gate(&self, request: &RequestView<'_>) -> Option<Redirect> {
+        gate::gate(self, request).map(|(redirect, _)| redirect)
     }
 
-    /// What may answer `path`, in order.
+    /// The steps for `path`, in order.
     pub fn steps(&self, path: &str) -> Steps {
         step::steps(self, path)
     }
 
-    /// The header fields of every answer to `path` (as asked for, before any rewrite).
+    /// The header fields of every response for `path` (the path of the request, before any rewrite).
     pub fn headers(&self, path: &str) -> Vec<(&str, &str)> {
         self.header_lines(path).into_iter().map(|(name, value, _)| (name, value)).collect()
     }
 
-    /// As [`Rules::headers`], with the rule that each is from.
+    /// As [`Rules::headers`], with the rule that each comes from.
     fn header_lines(&self, path: &str) -> Vec<(&str, &str, &HeaderRule)> {
         let matching = self.headers.iter().rev().filter(|rule| rule.glob.matches(path));
         let mut fields: Vec<(&str, &str, &HeaderRule)> = Vec::new();
         for rule in matching.take(if self.merge_headers { usize::MAX } else { 1 }) {
             for (name, value, _) in &rule.fields {
-                // Rules come last to first: who has spoken already wins.
+                // Iterates from last to first: the first one to set a name wins.
                 if !fields.iter().any(|(known, ..)| known.eq_ignore_ascii_case(name)) {
                     fields.push((name, value, rule));
                 }
@@ -328,28 +328,28 @@ impl Rules {
     ///
     /// # Panics
     /// When `id` is not from these rules.
-    pub fn redirect(&self, id: usize, captures: &[String], asked: &Asked<'_>) -> Redirect {
+    pub fn redirect(&self, id: usize, captures: &[String], request: &RequestView<'_>) -> Redirect {
         let rule = &self.redirects[id];
-        let mut location = rule.location.evaluate(captures, asked);
+        let mut location = rule.location.evaluate(captures, request);
         if rule.keep_query {
-            gate::add_query(&mut location, asked.query);
+            gate::add_query(&mut location, request.query);
         }
         if self.compat && location.first() == Some(&b'/') {
-            // nginx makes a path absolute, and `port_in_redirect off` leaves the port out.
-            location.splice(0..0, [&b"http://"[..], &location::host(asked.host)].concat());
+            // nginx makes a path absolute, and `port_in_redirect off` omits the port.
+            location.splice(0..0, [&b"http://"[..], &location::host(request.host)].concat());
         }
         Redirect { status: rule.status, location }
     }
 
-    /// Path and query to ask the origin of proxy `id` for. The path is the client's own, byte for byte, without the prefix.
+    /// Path and query to request from the origin of proxy `id`. The path is the client's, byte for byte, without the prefix.
     ///
     /// # Panics
     /// When `id` is not from these rules.
-    pub fn upstream_target(&self, id: usize, asked: &Asked<'_>) -> Vec<u8> {
-        self.proxies[id].target(asked, self.compat)
+    pub fn upstream_target(&self, id: usize, request: &RequestView<'_>) -> Vec<u8> {
+        self.proxies[id].target(request, self.compat)
     }
 
-    /// A `Location` of the origin of proxy `id`, mapped back below the prefix; `None`: leave it as it is.
+    /// Maps a `Location` of the origin of proxy `id` back below the prefix; `None`: leave it unchanged.
     ///
     /// # Panics
     /// When `id` is not from these rules.

@@ -1,8 +1,8 @@
-//! The name that somebody probably meant.
+//! "Did you mean": the known name nearest to a misspelt one.
 
-/// The candidate nearest to `written`, when one is near enough to be worth saying; the first of equals.
+/// The candidate nearest to `written`, if one is near enough to suggest; the first of equals.
 pub(super) fn nearest<'a>(written: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Long garbage is near to nothing, and distance is quadratic in length.
+    // Long garbage resembles nothing, and the distance takes quadratic time.
     let normal = |name: &str| -> String {
         name.chars()
             .take(64)
@@ -30,7 +30,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn slips_find_their_name() {
+    fn misspelt_names_are_found() {
         let names = ["clean_urls", "https_only", "routes", "root"];
         assert_eq!(nearest("clean_url", names), Some("clean_urls"));
         assert_eq!(nearest("Clean-URLs", names), Some("clean_urls"));

@@ -1,7 +1,7 @@
-//! The keys of `static.json`: each one's type, default and meaning, in one table of matches.
+//! The keys of `static.json`: type, default and meaning of each, in one table of matches.
 //!
-//! Contract: everything that is wrong is reported, not only the first; unknown keys are notes, because the buildpack ignored them.
-//! With `"compat": "heroku"` the keys that the buildpack did not have are unknown.
+//! Contract: all mistakes are reported, not only the first; unknown keys are notes, because the buildpack ignored them.
+//! With `"compat": "heroku"` keys that the buildpack did not have count as unknown.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::source::{Mistake, Source};
 use super::variables::Variables;
 use super::{BasicAuth, Parsed, Rules, TrailingSlash, lists, proxy_options};
 
-/// Keys of the buildpack.
+/// The keys of Heroku's buildpack.
 const BUILDPACK_KEYS: [&str; 15] = [
     "root",
     "clean_urls",
@@ -30,7 +30,7 @@ const BUILDPACK_KEYS: [&str; 15] = [
     "port",
 ];
 
-/// Keys beyond them.
+/// Firebrick's own keys.
 const OWN_KEYS: [&str; 7] = [
     "header_rules",
     "trailing_slash",
@@ -41,7 +41,7 @@ const OWN_KEYS: [&str; 7] = [
     "precompressed",
 ];
 
-/// All keys, for the test of the reference.
+/// All keys, for the test of the reference documentation.
 #[cfg(test)]
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     BUILDPACK_KEYS.into_iter().chain(OWN_KEYS).chain(["compat"])
@@ -49,7 +49,7 @@ pub(super) fn keys() -> impl Iterator<Item = &'static str> {
 
 const ERROR_LEVELS: [&str; 8] = ["debug", "info", "notice", "warn", "error", "crit", "alert", "emerg"];
 
-/// Reads a whole file.
+/// Parses a whole file.
 pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, Vec<Mistake>> {
     let members = json::parse(&source).map_err(|mistake| vec![mistake])?;
     let mut reader =
@@ -64,7 +64,7 @@ pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, 
     let mut asks_password = false;
     let mut htpasswd = None;
     for member in members {
-        // In Ruby, null is what a key has that is not written.
+        // In Ruby, null means that the key is absent.
         if is_null(&member.node) && known(&member.key, reader.compat) {
             continue;
         }
@@ -89,13 +89,13 @@ pub(super) fn parse(source: Source, variables: Variables<'_>) -> Result<Parsed, 
     }
 }
 
-/// Redirects by the path that they are for.
+/// Redirects without wildcards by their path.
 fn exact(rules: &Rules) -> std::collections::HashMap<String, usize> {
     let plain = rules.redirects.iter().enumerate().filter(|(_, rule)| rule.glob.is_none());
     plain.map(|(id, rule)| (rule.key.clone(), id)).collect()
 }
 
-/// What holds without a file.
+/// The rules without a file.
 pub(super) fn without_file(variables: Variables<'_>) -> Parsed {
     let source = Source::new("", "");
     let mut reader =
@@ -114,7 +114,7 @@ fn known(key: &str, compat: bool) -> bool {
     key == "compat" || BUILDPACK_KEYS.contains(&key) || !compat && OWN_KEYS.contains(&key)
 }
 
-/// Reads one key of the top.
+/// Parses one top-level key.
 fn key(reader: &mut Reader<'_>, rules: &mut Rules, member: &Member) {
     let (name, node) = (member.key.as_str(), &member.node);
     if !known(name, reader.compat) {
@@ -126,12 +126,12 @@ fn key(reader: &mut Reader<'_>, rules: &mut Rules, member: &Member) {
         "https_only" => rules.https_only = reader.boolean(name, node).unwrap_or_default(),
         "canonical_host" => {
             rules.canonical_host = canonical_host(reader, node);
-            rules.places.canonical_host = member.at;
+            rules.spans.canonical_host = member.at;
         }
         "encoding" => rules.encoding = encoding(reader, node).unwrap_or_default(),
         "error_page" => {
             rules.error_page = reader.site_path(name, node);
-            rules.places.error_page = node.at;
+            rules.spans.error_page = node.at;
         }
         "logging" => logging(reader, rules, node),
         "routes" => rules.routes = lists::routes(reader, node),
@@ -156,10 +156,10 @@ fn key(reader: &mut Reader<'_>, rules: &mut Rules, member: &Member) {
         _ => {}
     }
     match name {
-        "root" => rules.places.root = node.at,
-        "https_only" => rules.places.https_only = member.at,
-        "clean_urls" => rules.places.clean_urls = member.at,
-        "trailing_slash" => rules.places.trailing_slash = member.at,
+        "root" => rules.spans.root = node.at,
+        "https_only" => rules.spans.https_only = member.at,
+        "clean_urls" => rules.spans.clean_urls = member.at,
+        "trailing_slash" => rules.spans.trailing_slash = member.at,
         _ => {}
     }
 }
@@ -170,11 +170,11 @@ fn unknown(reader: &mut Reader<'_>, member: &Member) {
             member.at,
             "debug is not a key: set the variable STATIC_DEBUG, or logging.error to \"debug\"",
         ),
-        "resolver" => reader.note(member.at, "resolver is not a key: names are looked up as the system does"),
+        "resolver" => reader.note(member.at, "resolver is not a key: names are resolved by the system"),
         key if OWN_KEYS.contains(&key) => {
             reader.note(
                 member.at,
-                format!("unknown key {key:?}: with \"compat\": \"heroku\" only the buildpack's keys hold"),
+                format!("unknown key {key:?}: with \"compat\": \"heroku\" only the buildpack's keys apply"),
             );
         }
         _ if reader.compat => reader.unknown_key("", member, &BUILDPACK_KEYS),
@@ -185,14 +185,14 @@ fn unknown(reader: &mut Reader<'_>, member: &Member) {
     }
 }
 
-/// A string without NUL that is not empty.
+/// A non-empty string without NUL.
 fn text_of(reader: &mut Reader<'_>, key: &str, node: &Node, expected: &str) -> Option<String> {
     let text = reader.string(key, node, expected)?.to_owned();
     if text.is_empty() { reader.expected(key, node, expected) } else { Some(text) }
 }
 
 fn root(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
-    const EXPECTED: &str = "the path of a folder, such as \"public_html/\"";
+    const EXPECTED: &str = "the path of a directory, such as \"public_html/\"";
     if reader.compat {
         return text_of(reader, "root", node, EXPECTED);
     }
@@ -206,7 +206,7 @@ fn canonical_host(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
         return None;
     }
     let host = reader.filled_text("canonical_host", node, EXPECTED)?;
-    // An unset variable stays, braces and all, as specified; nothing else but a host may be here.
+    // An unset variable stays, braces and all, as specified; otherwise only a host is valid.
     let name = |c: char| c.is_ascii_alphanumeric() || "-._:[]${}".contains(c);
     if !host.chars().all(name) {
         reader.mistake(
@@ -261,7 +261,7 @@ fn index(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// What environment variables say, and the precedence between them and the file.
+/// Applies environment variables, and the precedence between them and the file.
 fn from_environment(
     reader: &mut Reader<'_>,
     rules: &mut Rules,
@@ -280,7 +280,7 @@ fn from_environment(
     match (&user, &password) {
         (Some(_), None) => reader.notes.push(super::Note::general(
             &name,
-            "BASIC_AUTH_USERNAME is set but BASIC_AUTH_PASSWORD is not: passwords are asked for, and only the htpasswd file's users come in",
+            "BASIC_AUTH_USERNAME is set but BASIC_AUTH_PASSWORD is not: a password is required, and only the htpasswd file's users are accepted",
         )),
         (None, Some(_)) => reader.notes.push(super::Note::general(
             &name,

@@ -1,10 +1,10 @@
-//! `proxies`: what static.json says about origins, and the mapping of paths between a prefix and its origin.
+//! `proxies`: the options of an origin, and the mapping of paths between a prefix and its origin.
 
 use std::time::Duration;
 
-use super::Asked;
+use super::RequestView;
 use super::escape::encoded;
-use super::source::Place;
+use super::source::SourceSpan;
 
 /// One entry of `proxies`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,27 +13,27 @@ pub struct ProxyRule {
     pub prefix: String,
     /// Line of the entry in `static.json`, from 1.
     pub line: u32,
-    /// Where the key stands.
-    pub(super) at: Place,
-    /// Where to; at least one, all with the same base path.
+    /// Position of the key.
+    pub(super) at: SourceSpan,
+    /// The origins; at least one, all with the same base path.
     pub origins: Vec<Origin>,
-    /// How to choose among several.
+    /// How to choose among several origins.
     pub balance: Balance,
     /// Longest time to connect.
     pub connect_timeout: Duration,
-    /// Longest silence of the origin.
+    /// Longest time without data from the origin.
     pub read_timeout: Duration,
-    /// Longest time in which the origin takes nothing.
+    /// Longest time without progress in sending to the origin.
     pub send_timeout: Duration,
-    /// How often a request that cannot have been acted on is sent again.
+    /// How often a request that the origin cannot have acted on is sent again.
     pub retries: u32,
     /// Idle connections kept for each origin.
     pub max_idle: usize,
-    /// Which `Host` the origin gets.
+    /// The `Host` that the origin gets.
     pub host: HostPolicy,
     /// Whether certificates of `https` origins are verified.
     pub tls_verify: bool,
-    /// A file of certificates to verify with, instead of the system's; relative to `static.json`.
+    /// A PEM file of certificates to verify with, instead of the system's; relative to `static.json`.
     pub tls_ca: Option<String>,
     /// Whether `X-Forwarded-*` and `Forwarded` are sent.
     pub forwarded: bool,
@@ -43,7 +43,7 @@ pub struct ProxyRule {
     pub health: Option<Health>,
 }
 
-/// One origin, its variables put in.
+/// One origin, with variables substituted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// As a complete URL: `http://…`, `https://…`, `unix:/path.sock` or `unix:/path.sock:/base`.
@@ -58,7 +58,7 @@ pub struct Origin {
     pub base: String,
 }
 
-/// How an origin is reached.
+/// How to connect to an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OriginScheme {
     /// TCP.
@@ -75,11 +75,11 @@ pub enum Balance {
     /// In turn.
     #[default]
     RoundRobin,
-    /// The one with the fewest requests under way.
+    /// The one with the fewest requests in progress.
     LeastConnections,
 }
 
-/// Which `Host` an origin gets.
+/// The `Host` that an origin gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HostPolicy {
     /// The origin's own.
@@ -92,21 +92,21 @@ pub enum HostPolicy {
 /// Active health checks of a proxy's origins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// What to ask for; begins with `/`.
+    /// The path to request; begins with `/`.
     pub path: String,
     /// Time between checks.
     pub interval: Duration,
     /// Longest time for one check.
     pub timeout: Duration,
-    /// Good checks in a row until an origin is used again.
+    /// Successful checks in a row before an origin is used again.
     pub healthy: u32,
-    /// Bad checks in a row until an origin is no longer used.
+    /// Failed checks in a row before an origin is no longer used.
     pub unhealthy: u32,
 }
 
 impl ProxyRule {
-    /// A rule with every option at its default, and no origin yet.
-    pub(super) fn new(prefix: &str, at: Place, compat: bool) -> ProxyRule {
+    /// A rule with all options at their defaults and no origin yet.
+    pub(super) fn new(prefix: &str, at: SourceSpan, compat: bool) -> ProxyRule {
         ProxyRule {
             prefix: prefix.to_owned(),
             line: at.line,
@@ -127,7 +127,7 @@ impl ProxyRule {
         }
     }
 
-    /// Whether the path is below the prefix. With `compat` any path that begins with the same characters is.
+    /// Whether the path is below the prefix. With `compat`: whether it begins with the same characters.
     pub(super) fn matches(&self, path: &str, compat: bool) -> bool {
         if compat {
             return path.starts_with(&self.prefix);
@@ -140,38 +140,38 @@ impl ProxyRule {
     }
 
     /// Path and query for the origin.
-    pub(super) fn target(&self, asked: &Asked<'_>, compat: bool) -> Vec<u8> {
+    pub(super) fn target(&self, request: &RequestView<'_>, compat: bool) -> Vec<u8> {
         let mut target = self.origins[0].base.clone().into_bytes();
         if compat {
-            // As nginx's `rewrite`: on the decoded path, coded again.
-            let rest = asked.path.strip_prefix(&self.prefix).unwrap_or(asked.path);
+            // As nginx's `rewrite`: on the decoded path, encoded again.
+            let rest = request.path.strip_prefix(&self.prefix).unwrap_or(request.path);
             target.push(b'/');
             target.extend(encoded(rest.strip_prefix('/').unwrap_or(rest), false));
         } else {
             let depth = self.prefix.split('/').filter(|segment| !segment.is_empty()).count();
-            match below(asked.raw_path, depth) {
+            match below(request.raw_path, depth) {
                 Some(rest) => {
                     target.push(b'/');
                     target.extend(rest);
                 }
                 None if target.is_empty() => target.push(b'/'),
-                // Asked for without a slash, so the origin is, too: `/graphql` is not `/graphql/`.
+                // The request has no slash after the prefix, so the origin gets none: `/graphql` is not `/graphql/`.
                 None => {}
             }
         }
-        if !asked.query.is_empty() {
+        if !request.query.is_empty() {
             target.push(b'?');
-            target.extend(asked.query);
+            target.extend(request.query);
         }
         target
     }
 
-    /// A `Location` that points at one of the origins as a path below the prefix.
+    /// Maps a `Location` that points to one of the origins to a path below the prefix.
     pub(super) fn location_back(&self, location: &[u8]) -> Option<Vec<u8>> {
         let text = std::str::from_utf8(location).ok()?;
         let rest = self.origins.iter().find_map(|origin| origin.below(text))?;
         let mut mapped = self.prefix.trim_end_matches('/').to_owned();
-        // Never `//host`, whatever the origin says.
+        // Never `//host`, whatever the origin sends.
         let path = rest.trim_start_matches(['/', '\\']);
         if rest.starts_with(['/', '\\']) || mapped.is_empty() {
             mapped.push('/');
@@ -181,15 +181,15 @@ impl ProxyRule {
     }
 }
 
-/// Indexes of rules, the longest prefix first; of equals the first in the file.
+/// Indexes of rules, the longest prefix first; of equals, the first in the file.
 pub(super) fn longest_first(rules: &[ProxyRule]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rules.len()).collect();
     order.sort_by_key(|&id| std::cmp::Reverse(rules[id].prefix.trim_end_matches('/').len()));
     order
 }
 
-/// What is below the first `depth` segments of a raw path, without the slash before it; `None` when nothing follows, not even a slash.
-/// Dot segments are resolved, so that none reaches the origin; all other bytes stay as they are.
+/// The rest of a raw path after its first `depth` segments, without the leading slash; `None` when nothing follows, not even a
+/// slash. Dot segments are resolved, so none reaches the origin; all other bytes are unchanged.
 fn below(raw: &[u8], depth: usize) -> Option<Vec<u8>> {
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut segments = raw.split(|&byte| byte == b'/').skip(1).peekable();
@@ -219,7 +219,7 @@ fn below(raw: &[u8], depth: usize) -> Option<Vec<u8>> {
     }))
 }
 
-/// 1 for `.`, 2 for `..`, in any coding; 0 for anything else.
+/// 1 for `.`, 2 for `..`, encoded or not; 0 for anything else.
 fn dots(mut segment: &[u8]) -> usize {
     let mut count = 0;
     while !segment.is_empty() {
@@ -235,7 +235,7 @@ fn dots(mut segment: &[u8]) -> usize {
 }
 
 impl Origin {
-    /// Reads an origin. Without `compat` a bare `host:port` is taken as `http://`.
+    /// Parses an origin. Without `compat` a bare `host:port` means `http://`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -243,7 +243,7 @@ impl Origin {
         const EXPECTED: &str = "expected a URL such as \"http://localhost:3000\"";
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(format!(
-                "{EXPECTED}, found {text:?} (spaces and letters beyond ASCII are percent-encoded in URLs)"
+                "{EXPECTED}, found {text:?} (in URLs, spaces and non-ASCII letters are percent-encoded)"
             ));
         }
         if let Some(path) = text.strip_prefix("unix:").filter(|_| !compat) {
@@ -266,7 +266,7 @@ impl Origin {
         }
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.contains('@') {
-            return Err(format!("{EXPECTED}: a user and a password in it are not sent"));
+            return Err(format!("{EXPECTED}: user and password are not supported"));
         }
         let (host, port) = authority_parts(authority).ok_or_else(|| format!("{EXPECTED}, found {text:?}"))?;
         let base = path.trim_end_matches('/').to_owned();
@@ -287,7 +287,7 @@ impl Origin {
         Ok(Origin { url, scheme: OriginScheme::Unix, host: socket.to_owned(), port: None, base })
     }
 
-    /// What follows this origin's base path in a `Location`; `None` when it leads elsewhere. The scheme does not matter.
+    /// The part of a `Location` after this origin's base path; `None` when it leads elsewhere. The scheme is ignored.
     fn below<'l>(&self, location: &'l str) -> Option<&'l str> {
         let scheme_end = location.find("://").filter(|&end| end <= 5);
         let path = match scheme_end.map(|end| location[..end].to_ascii_lowercase()) {
@@ -299,7 +299,7 @@ impl Origin {
                 }
                 path
             }
-            // A path of the origin's host means something to our clients only if we know where it is: below the base.
+            // A bare path can be mapped only if it is below the origin's base path.
             None if !self.base.is_empty() && location.starts_with('/') && !location.starts_with("//") => {
                 location
             }
@@ -318,7 +318,7 @@ impl Origin {
             (given, own) if given == own => true,
             (given, own) => {
                 let given = given.unwrap_or(default);
-                // Both at the default of their scheme, or at the same number.
+                // Both at the default of their scheme, or the same number.
                 given == own.unwrap_or(own_default)
                     || given == default && own.is_none_or(|own| own == own_default)
             }
@@ -340,7 +340,7 @@ fn authority_parts(authority: &str) -> Option<(String, Option<u16>)> {
             None => (authority, None),
         },
     };
-    // An unset variable stays in a host, so braces are no error here: the name will not be found.
+    // An unset variable stays in the host, so braces are accepted here: the name will not resolve.
     let name = |c: char| c.is_ascii_alphanumeric() || "-._${}:".contains(c);
     if host.is_empty() || !host.chars().all(name) {
         return None;

@@ -23,7 +23,7 @@ const OPTIONS: [&str; 13] = [
 ];
 const HEALTH_OPTIONS: [&str; 5] = ["path", "interval", "timeout", "healthy", "unhealthy"];
 
-/// All options, for the test of the reference.
+/// All options, for the test of the reference documentation.
 #[cfg(test)]
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().chain(HEALTH_OPTIONS)
@@ -40,7 +40,7 @@ pub(super) fn proxies(reader: &mut Reader<'_>, node: &Node) -> Vec<ProxyRule> {
                 |other: &&ProxyRule| other.prefix.trim_end_matches('/') == rule.prefix.trim_end_matches('/');
             if let Some(earlier) = rules[..index].iter().find(same) {
                 let text = format!(
-                    "proxies {:?} is the same prefix as {:?} in line {}: the earlier one is used",
+                    "proxies {:?} has the same prefix as {:?} in line {}: the earlier one is used",
                     rule.prefix, earlier.prefix, earlier.line
                 );
                 reader.note(rule.at, text);
@@ -54,7 +54,7 @@ fn proxy(reader: &mut Reader<'_>, member: &Member) -> Option<ProxyRule> {
     let name = format!("proxies {:?}", member.key);
     reader.check_path_key("proxies", member);
     if member.key.contains('*') {
-        reader.note(member.at, format!("{name}: a prefix has no wildcards: * stands for itself; \"/api\" means /api and everything below it"));
+        reader.note(member.at, format!("{name}: a prefix has no wildcards: * matches itself; \"/api\" means /api and everything below it"));
     }
     let options =
         reader.members(&name, &member.node, "an object such as {\"origin\": \"http://localhost:3000\"}")?;
@@ -97,14 +97,14 @@ fn proxy(reader: &mut Reader<'_>, member: &Member) -> Option<ProxyRule> {
         }
     }
     if !given {
-        reader.mistake(member.at, format!("{name}: \"origin\" is missing: expected where to, such as {{\"origin\": \"http://localhost:3000\"}}"));
+        reader.mistake(member.at, format!("{name}: \"origin\" is missing: expected a URL such as {{\"origin\": \"http://localhost:3000\"}}"));
     }
     (!rule.origins.is_empty()).then_some(rule)
 }
 
-fn set<T>(place: &mut T, value: Option<T>) {
+fn set<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
-        *place = value;
+        *target = value;
     }
 }
 
@@ -123,7 +123,7 @@ fn origins(reader: &mut Reader<'_>, key: &str, node: &Node) -> Vec<Origin> {
                 reader.mistake(
                     node.at,
                     format!(
-                        "{key}: all origins of a proxy have the same path, but {:?} and {:?} differ",
+                        "{key}: all origins of a proxy must have the same path, but {:?} and {:?} differ",
                         origins[0].base, origin.base
                     ),
                 );

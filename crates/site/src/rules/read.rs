@@ -1,13 +1,13 @@
-//! Values of `static.json` as Rust values: types, and what is said when they are others.
+//! Converts values of `static.json` to Rust values, with messages for those of the wrong type.
 
 use std::time::Duration;
 
 use super::json::{Member, Node, Value};
 use super::nearest::nearest;
-use super::source::{Mistake, Note, Place, Source};
+use super::source::{Mistake, Note, Source, SourceSpan};
 use super::variables::{Filled, Variables, fill};
 
-/// Reads values, and collects what is wrong or odd on the way.
+/// Reads values, and collects mistakes and notes on the way.
 pub(super) struct Reader<'a> {
     pub source: &'a Source,
     pub variables: Variables<'a>,
@@ -16,20 +16,20 @@ pub(super) struct Reader<'a> {
     pub notes: Vec<Note>,
 }
 
-/// Most mistakes, and most notes: nobody reads more, and each shows a line that may be long.
-const MOST: usize = 100;
-/// Longest time that makes sense in a duration.
-const LONGEST: f64 = 24.0 * 3600.0;
+/// Most mistakes, and most notes: more are of no use, and each shows a line that may be long.
+const MAX_MESSAGES: usize = 100;
+/// Longest duration, in seconds.
+const MAX_SECONDS: f64 = 24.0 * 3600.0;
 
 impl Reader<'_> {
-    pub fn mistake(&mut self, at: Place, text: impl Into<String>) {
-        if self.mistakes.len() < MOST {
+    pub fn mistake(&mut self, at: SourceSpan, text: impl Into<String>) {
+        if self.mistakes.len() < MAX_MESSAGES {
             self.mistakes.push(self.source.mistake(at, text));
         }
     }
 
-    pub fn note(&mut self, at: Place, text: impl Into<String>) {
-        if self.notes.len() < MOST {
+    pub fn note(&mut self, at: SourceSpan, text: impl Into<String>) {
+        if self.notes.len() < MAX_MESSAGES {
             self.notes.push(self.source.note(at, text));
         }
     }
@@ -58,23 +58,23 @@ impl Reader<'_> {
         }
     }
 
-    /// A string with its variables put in; unset ones become notes.
+    /// A string with its variables substituted; the caller notes unset ones.
     pub fn filled(&mut self, key: &str, node: &Node, expected: &str) -> Option<Filled> {
         let filled = fill(self.string(key, node, expected)?, self.compat, self.variables);
         Some(filled)
     }
 
-    /// Notes variables that are not set.
-    pub fn note_unset<'n>(&mut self, key: &str, at: Place, unset: impl IntoIterator<Item = &'n String>) {
+    /// Adds a note for each variable that is not set.
+    pub fn note_unset<'n>(&mut self, key: &str, at: SourceSpan, unset: impl IntoIterator<Item = &'n String>) {
         for name in unset {
             let way = if self.compat {
                 String::new()
             } else {
-                format!("; a default can be given: ${{{name}:-…}}")
+                format!("; to give a default, write ${{{name}:-…}}")
             };
             self.note(
                 at,
-                format!("{key}: the variable {name} is not set, so ${{{name}}} stays as it is{way}"),
+                format!("{key}: the variable {name} is not set, so ${{{name}}} is left unchanged{way}"),
             );
         }
     }
@@ -93,7 +93,7 @@ impl Reader<'_> {
         Some(text)
     }
 
-    /// One of some words.
+    /// One of several words.
     pub fn word<'w>(&mut self, key: &str, node: &Node, words: &[&'w str]) -> Option<&'w str> {
         let expected = || {
             let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
@@ -109,7 +109,7 @@ impl Reader<'_> {
         found
     }
 
-    /// A whole number; with `compat` also as a string, as Ruby would put it into nginx's configuration.
+    /// A whole number; with `compat` also as a string, as Ruby would write it into nginx's configuration.
     pub fn integer(&mut self, key: &str, node: &Node, least: u32, most: u32) -> Option<u32> {
         let expected = format!("a whole number from {least} to {most}");
         let text = match &node.value {
@@ -123,21 +123,21 @@ impl Reader<'_> {
         }
     }
 
-    /// Seconds as a number, or a text such as "500ms", "5s", "1m", "1h".
+    /// Seconds as a number, or a string such as "500ms", "5s", "1m", "1h".
     pub fn duration(&mut self, key: &str, node: &Node) -> Option<Duration> {
-        const EXPECTED: &str = "a time above 0 and up to a day, such as 5, \"5s\", \"500ms\" or \"1m\"";
+        const EXPECTED: &str = "a duration above 0 and up to a day, such as 5, \"5s\", \"500ms\" or \"1m\"";
         let seconds = match &node.value {
             Value::Number(text) => text.parse::<f64>().ok(),
             Value::String(text) => seconds(text),
             _ => None,
         };
-        match seconds.filter(|seconds| *seconds >= 0.001 && *seconds <= LONGEST) {
+        match seconds.filter(|seconds| *seconds >= 0.001 && *seconds <= MAX_SECONDS) {
             Some(seconds) => Some(Duration::from_millis((seconds * 1000.0).round() as u64)),
             None => self.expected(key, node, EXPECTED),
         }
     }
 
-    /// An object's entries: the last of equal keys counts, at the place of the first (as in Ruby), and the others are noted.
+    /// An object's members: of duplicate keys the last counts, at the position of the first (as in Ruby); the others are noted.
     pub fn members<'n>(&mut self, key: &str, node: &'n Node, expected: &str) -> Option<Vec<&'n Member>> {
         match &node.value {
             Value::Object(members) => Some(self.unique(members)),
@@ -146,20 +146,20 @@ impl Reader<'_> {
     }
 
     pub fn unique<'n>(&mut self, members: &'n [Member]) -> Vec<&'n Member> {
-        let mut places = std::collections::HashMap::new();
+        let mut positions = std::collections::HashMap::new();
         let mut unique: Vec<&Member> = Vec::new();
         for member in members {
-            match places.entry(member.key.as_str()) {
-                std::collections::hash_map::Entry::Occupied(place) => {
-                    let earlier: &mut &Member = &mut unique[*place.get()];
+            match positions.entry(member.key.as_str()) {
+                std::collections::hash_map::Entry::Occupied(position) => {
+                    let earlier: &mut &Member = &mut unique[*position.get()];
                     let text =
-                        format!("duplicate key {:?}: the one in line {} counts", member.key, member.at.line);
+                        format!("duplicate key {:?}: the one in line {} is used", member.key, member.at.line);
                     let at = earlier.at;
                     *earlier = member;
                     self.note(at, text);
                 }
-                std::collections::hash_map::Entry::Vacant(place) => {
-                    place.insert(unique.len());
+                std::collections::hash_map::Entry::Vacant(position) => {
+                    position.insert(unique.len());
                     unique.push(member);
                 }
             }
@@ -167,7 +167,7 @@ impl Reader<'_> {
         unique
     }
 
-    /// Notes a key that nobody knows.
+    /// Notes an unknown key.
     pub fn unknown_key(&mut self, inside: &str, member: &Member, known: &[&str]) {
         let hint = match nearest(&member.key, known.iter().copied()) {
             Some(near) => format!("; did you mean {near:?}?"),
@@ -177,7 +177,7 @@ impl Reader<'_> {
         self.note(member.at, format!("{inside}unknown key {:?}{hint}", member.key));
     }
 
-    /// A path below the root, as `/a/b`; with a `/` at its end if it is written so.
+    /// A path below the root, as `/a/b`; with a trailing `/` if it is written so.
     pub fn site_path(&mut self, key: &str, node: &Node) -> Option<String> {
         let text = self.string(key, node, "a path below the root, such as \"index.html\"")?;
         let mut path = String::new();
@@ -198,15 +198,15 @@ impl Reader<'_> {
         Some(path)
     }
 
-    /// Notes a key that no path can match.
+    /// Notes a key that cannot match any path.
     pub fn check_path_key(&mut self, kind: &str, member: &Member) {
         let key = member.key.as_str();
         let why = if !key.starts_with('/') && !key.starts_with('*') {
             "a path begins with /"
         } else if key.contains("//") {
-            "a path has no empty segments: // counts as /"
+            "a path has no empty segments: // is read as /"
         } else if key.contains('?') {
-            "the query is not a part of the path"
+            "the query is not part of the path"
         } else if percent_encoded(key) {
             "paths are compared decoded: write the character itself instead of %xx"
         } else {

@@ -1,24 +1,24 @@
-//! Places in `static.json`, and messages that point at them: file, line, column, the line itself and a caret.
+//! Positions in `static.json`, and messages that show them: file, line, column, the line itself and a caret.
 
 use std::fmt;
 
-/// Longest piece of a line that a message shows, in characters.
+/// Longest excerpt of a line in a message, in characters.
 const SHOWN: usize = 100;
 
-/// A text and what messages call it.
+/// A text and its name in messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Source {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
-    /// All of it.
+    /// The whole text.
     pub text: String,
-    /// Offsets at which its lines begin, but for the first.
+    /// Byte offsets of the lines' beginnings, except the first.
     breaks: Vec<usize>,
 }
 
-/// A part of a text: byte offsets.
+/// A range of bytes in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Place {
+pub(super) struct SourceSpan {
     /// First byte.
     pub start: usize,
     /// One past the last byte.
@@ -27,25 +27,25 @@ pub(super) struct Place {
     pub line: u32,
 }
 
-/// Something wrong: the file cannot be used.
+/// An error: the file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake(Message);
 
-/// Something allowed but probably not meant: the file can be used.
+/// A warning: valid but probably unintended; the file can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note(Message);
 
-/// What a message says, and what it points at.
+/// The text of a message, and the part of the file it shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Message {
     name: String,
     text: String,
-    spot: Option<Spot>,
+    excerpt: Option<Excerpt>,
 }
 
-/// A line with its mark.
+/// A line of the file with carets below.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Spot {
+struct Excerpt {
     line: u32,
     column: usize,
     shown: String,
@@ -54,73 +54,73 @@ struct Spot {
 }
 
 impl Source {
-    /// A text by the name that messages use.
+    /// A text and its name in messages.
     pub fn new(name: &str, text: &str) -> Source {
         let breaks =
             text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1).collect();
         Source { name: name.to_owned(), text: text.to_owned(), breaks }
     }
 
-    /// The place of some bytes.
-    pub fn place(&self, start: usize, end: usize) -> Place {
+    /// The span of a byte range.
+    pub fn span(&self, start: usize, end: usize) -> SourceSpan {
         let start = floor(&self.text, start);
         let line = self.breaks.partition_point(|&begin| begin <= start) as u32 + 1;
-        Place { start, end: floor(&self.text, end).max(start), line }
+        SourceSpan { start, end: floor(&self.text, end).max(start), line }
     }
 
-    /// Something wrong at a place.
-    pub fn mistake(&self, at: Place, text: impl Into<String>) -> Mistake {
+    /// An error at a span.
+    pub fn mistake(&self, at: SourceSpan, text: impl Into<String>) -> Mistake {
         Mistake(self.message(at, text.into()))
     }
 
-    /// Something odd at a place.
-    pub fn note(&self, at: Place, text: impl Into<String>) -> Note {
+    /// A warning at a span.
+    pub fn note(&self, at: SourceSpan, text: impl Into<String>) -> Note {
         Note(self.message(at, text.into()))
     }
 
-    fn message(&self, at: Place, text: String) -> Message {
-        Message { name: self.name.clone(), text: one_line(&text), spot: Some(self.spot(at)) }
+    fn message(&self, at: SourceSpan, text: String) -> Message {
+        Message { name: self.name.clone(), text: one_line(&text), excerpt: Some(self.excerpt(at)) }
     }
 
-    fn spot(&self, at: Place) -> Spot {
+    fn excerpt(&self, at: SourceSpan) -> Excerpt {
         let begin = self.text[..at.start].rfind('\n').map_or(0, |newline| newline + 1);
         let before = self.text[begin..at.start].chars().count();
         let line = self.text[begin..].lines().next().unwrap_or_default();
         let length = line.chars().count();
         let wide = self.text[at.start..at.end].lines().next().unwrap_or_default().chars().count();
-        // A minified file is one long line: show what is around the place.
+        // A minified file is one long line: show the part around the span.
         let skipped = if length <= SHOWN { 0 } else { before.saturating_sub(SHOWN / 2).min(length - SHOWN) };
         let shown = one_line(&line.chars().skip(skipped).take(SHOWN).collect::<String>());
         let indent = before - skipped;
         let marks = wide.clamp(1, SHOWN.saturating_sub(indent).max(1));
-        Spot { line: at.line, column: before + 1, shown, indent, marks }
+        Excerpt { line: at.line, column: before + 1, shown, indent, marks }
     }
 }
 
 impl Note {
-    /// Something odd about the surroundings, not about a place in a file.
+    /// A warning about the environment rather than a position in the file.
     pub(super) fn general(name: &str, text: impl Into<String>) -> Note {
-        Note(Message { name: name.to_owned(), text: one_line(&text.into()), spot: None })
+        Note(Message { name: name.to_owned(), text: one_line(&text.into()), excerpt: None })
     }
 
-    /// Line it points at, from 1.
+    /// The line it refers to, from 1.
     pub fn line(&self) -> Option<u32> {
-        self.0.spot.as_ref().map(|spot| spot.line)
+        self.0.excerpt.as_ref().map(|excerpt| excerpt.line)
     }
 
-    /// What it says, without place and source line.
+    /// The message without position and excerpt.
     pub fn text(&self) -> &str {
         &self.0.text
     }
 }
 
 impl Mistake {
-    /// Line it points at, from 1.
+    /// The line it refers to, from 1.
     pub fn line(&self) -> Option<u32> {
-        self.0.spot.as_ref().map(|spot| spot.line)
+        self.0.excerpt.as_ref().map(|excerpt| excerpt.line)
     }
 
-    /// What it says, without place and source line.
+    /// The message without position and excerpt.
     pub fn text(&self) -> &str {
         &self.0.text
     }
@@ -132,7 +132,7 @@ fn floor(text: &str, offset: usize) -> usize {
     (0..=offset).rev().find(|&offset| text.is_char_boundary(offset)).unwrap_or(0)
 }
 
-/// The text with control characters (which could move a terminal's cursor) replaced, one for one.
+/// Replaces control characters (which could move a terminal's cursor), one for one.
 fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -149,16 +149,16 @@ fn one_line(text: &str) -> String {
 
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(spot) = &self.spot else {
+        let Some(excerpt) = &self.excerpt else {
             return if self.name.is_empty() {
                 f.write_str(&self.text)
             } else {
                 write!(f, "{}: {}", self.name, self.text)
             };
         };
-        writeln!(f, "{}:{}:{}: {}", self.name, spot.line, spot.column, self.text)?;
-        writeln!(f, "  {}", spot.shown)?;
-        write!(f, "  {}{}", " ".repeat(spot.indent), "^".repeat(spot.marks))
+        writeln!(f, "{}:{}:{}: {}", self.name, excerpt.line, excerpt.column, self.text)?;
+        writeln!(f, "  {}", excerpt.shown)?;
+        write!(f, "  {}{}", " ".repeat(excerpt.indent), "^".repeat(excerpt.marks))
     }
 }
 
@@ -185,9 +185,9 @@ mod tests {
     }
 
     #[test]
-    fn messages_point_at_their_place() {
+    fn messages_show_their_position() {
         let source = source("{\r\n\t\"é\": tru\r\n}");
-        let at = source.place(source.text.find("tru").unwrap(), source.text.find("tru").unwrap() + 3);
+        let at = source.span(source.text.find("tru").unwrap(), source.text.find("tru").unwrap() + 3);
         assert_eq!(
             source.mistake(at, "odd\nword").to_string(),
             "static.json:2:7: odd?word\n   \"é\": tru\n        ^^^"
@@ -195,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_cut_around_the_place() {
+    fn long_lines_are_cut_around_the_span() {
         let source = source(&format!("{}here{}", "a".repeat(500), "b".repeat(500)));
-        let shown = source.mistake(source.place(500, 504), "x").to_string();
+        let shown = source.mistake(source.span(500, 504), "x").to_string();
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[1].chars().count(), SHOWN + 2);
         assert_eq!(&lines[1][lines[2].find('^').unwrap()..][..4], "here");
@@ -205,9 +205,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_place_can_be_shown(text in "[\\sa-zé\u{1F600}\n\r]{0,200}", start in 0usize..300, len in 0usize..300) {
+        fn every_span_can_be_shown(text in "[\\sa-zé\u{1F600}\n\r]{0,200}", start in 0usize..300, len in 0usize..300) {
             let source = source(&text);
-            let shown = source.note(source.place(start, start + len), "x").to_string();
+            let shown = source.note(source.span(start, start + len), "x").to_string();
             proptest::prop_assert_eq!(shown.lines().count(), 3);
         }
     }

@@ -1,90 +1,90 @@
-//! The ordered list of what may answer a path.
+//! The ordered steps that may serve a path.
 
 use std::fmt;
 
-use super::source::Place;
+use super::source::SourceSpan;
 use super::{Route, Rules, TrailingSlash};
 
-/// What may answer a path, in order; the first that is there answers. Never empty: the last one always answers
+/// The steps for a path, in order; the first that applies serves it. Never empty: the last one always applies
 /// ([`Step::Proxy`], [`Step::Redirect`] or [`Step::Missing`]).
 pub type Steps = Vec<Step>;
 
-/// One thing that may answer.
+/// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The regular file `path`, if there is one.
+    /// The regular file `path`, if it exists.
     File {
         /// Path below the root; begins with `/`, never ends with it.
         path: String,
-        /// What to do when it is there.
-        answer: Answer,
+        /// What to do when it exists.
+        action: FileAction,
         /// The rule it comes from.
-        because: Because,
+        rule: RuleRef,
     },
-    /// The directory `path`, if there is one: its index file, else its listing if `directory_listing` is on.
-    /// Without either: 403 when `forbidden` (after the move, if `answer` is one), else the next step.
+    /// The directory `path`, if it exists: its index file, else its listing if `directory_listing` is on.
+    /// Without either: 403 when `forbidden` (after the redirect, if `action` is one), else the next step.
     Directory {
         /// Path below the root; begins with `/`, and ends with it only when it is the root.
         path: String,
-        /// What to do when it answers.
-        answer: Answer,
-        /// A directory that is there but has no index ends the walk with 403, as nginx does (`compat`).
+        /// What to do when it applies.
+        action: FileAction,
+        /// A directory without an index ends the walk with 403, as in nginx (`compat`).
         forbidden: bool,
         /// The rule it comes from.
-        because: Because,
+        rule: RuleRef,
     },
-    /// The proxy `Rules::proxies()[id]` answers, whatever the method.
+    /// The proxy `Rules::proxies()[id]`, for any method.
     Proxy {
         /// Index into [`super::Rules::proxies`].
         id: usize,
         /// The rule it comes from.
-        because: Because,
+        rule: RuleRef,
     },
-    /// `Rules::redirect(id, captures, asked)` answers, whatever the method.
+    /// `Rules::redirect(id, captures, request)`, for any method.
     Redirect {
         /// For [`super::Rules::redirect`].
         id: usize,
-        /// What the `*` and `**` of its key stood for, in order.
+        /// The text that the `*` and `**` of its key matched, in order.
         captures: Vec<String>,
         /// The rule it comes from.
-        because: Because,
+        rule: RuleRef,
     },
-    /// A route's target: the regular file `path` with status 200, if there is one; else the next step.
+    /// A route's target: the regular file `path` with status 200, if it exists; else the next step.
     Target {
         /// Path below the root; begins with `/`.
         path: String,
         /// The rule it comes from.
-        because: Because,
+        rule: RuleRef,
     },
-    /// Nothing: 404 with the error page, or the app's turn.
+    /// 404 with the error page, or the request goes to the app.
     Missing {
         /// The rule it comes from.
-        because: Because,
+        rule: RuleRef,
     },
 }
 
-/// What to do with a file or directory that is there.
+/// What to do with an existing file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// Send it.
+pub enum FileAction {
+    /// Serve it.
     Serve,
     /// 301 to this path (decoded, begins with one `/`): percent-encode it and keep the query.
     MoveTo(String),
 }
 
-/// Why a step is in the list: a rule, and where it stands.
+/// The rule that a step comes from, and its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Because {
+pub struct RuleRef {
     /// The kind of rule.
-    pub rule: Rule,
-    /// Line in `static.json`, from 1; `None` for what holds without being written.
+    pub kind: RuleKind,
+    /// Line in `static.json`, from 1; `None` for rules that apply without being written.
     pub line: Option<u32>,
 }
 
 /// Kinds of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// The path names it.
+pub enum RuleKind {
+    /// The path itself.
     Path,
     /// `clean_urls`
     CleanUrls,
@@ -96,7 +96,7 @@ pub enum Rule {
     Redirect,
     /// `routes`
     Route,
-    /// Nothing else answers.
+    /// No rule is left.
     End,
     /// `https_only`
     HttpsOnly,
@@ -104,54 +104,54 @@ pub enum Rule {
     CanonicalHost,
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for RuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rule::Path => "path",
-            Rule::CleanUrls => "clean_urls",
-            Rule::TrailingSlash => "trailing_slash",
-            Rule::Proxy => "proxies",
-            Rule::Redirect => "redirects",
-            Rule::Route => "routes",
-            Rule::End => "end",
-            Rule::HttpsOnly => "https_only",
-            Rule::CanonicalHost => "canonical_host",
+            RuleKind::Path => "path",
+            RuleKind::CleanUrls => "clean_urls",
+            RuleKind::TrailingSlash => "trailing_slash",
+            RuleKind::Proxy => "proxies",
+            RuleKind::Redirect => "redirects",
+            RuleKind::Route => "routes",
+            RuleKind::End => "end",
+            RuleKind::HttpsOnly => "https_only",
+            RuleKind::CanonicalHost => "canonical_host",
         })
     }
 }
 
-impl Because {
-    fn at(rule: Rule, place: Place) -> Because {
-        Because { rule, line: Some(place.line).filter(|&line| line > 0) }
+impl RuleRef {
+    fn at(kind: RuleKind, place: SourceSpan) -> RuleRef {
+        RuleRef { kind, line: Some(place.line).filter(|&line| line > 0) }
     }
 
-    fn unwritten(rule: Rule) -> Because {
-        Because { rule, line: None }
+    fn unwritten(kind: RuleKind) -> RuleRef {
+        RuleRef { kind, line: None }
     }
 }
 
 impl Step {
     /// The rule it comes from.
-    pub fn because(&self) -> Because {
+    pub fn rule(&self) -> RuleRef {
         match self {
-            Step::File { because, .. }
-            | Step::Directory { because, .. }
-            | Step::Proxy { because, .. }
-            | Step::Redirect { because, .. }
-            | Step::Target { because, .. }
-            | Step::Missing { because } => *because,
+            Step::File { rule, .. }
+            | Step::Directory { rule, .. }
+            | Step::Proxy { rule, .. }
+            | Step::Redirect { rule, .. }
+            | Step::Target { rule, .. }
+            | Step::Missing { rule } => *rule,
         }
     }
 }
 
-/// What may answer `path`, in order.
+/// The steps for `path`, in order.
 pub(super) fn steps(rules: &Rules, path: &str) -> Steps {
     let mut steps = Steps::with_capacity(5);
     if rules.clean_urls && path.ends_with(".html") {
-        let because = Because::at(Rule::CleanUrls, rules.places.clean_urls);
-        let answer = Answer::Serve;
-        steps.push(Step::File { path: path.to_owned(), answer, because: Because::unwritten(Rule::Path) });
-        steps.push(Step::Missing { because });
+        let rule = RuleRef::at(RuleKind::CleanUrls, rules.spans.clean_urls);
+        let action = FileAction::Serve;
+        steps.push(Step::File { path: path.to_owned(), action, rule: RuleRef::unwritten(RuleKind::Path) });
+        steps.push(Step::Missing { rule });
         return steps;
     }
     let route = rules.routes.iter().find(|route| route.glob.matches(path));
@@ -160,42 +160,42 @@ pub(super) fn steps(rules: &Rules, path: &str) -> Steps {
     match (last, route) {
         (Some(last), _) => steps.push(last),
         (None, Some(route)) => target(route, &mut steps),
-        (None, None) => steps.push(Step::Missing { because: Because::unwritten(Rule::End) }),
+        (None, None) => steps.push(Step::Missing { rule: RuleRef::unwritten(RuleKind::End) }),
     }
     steps
 }
 
-/// The files that a path names, in the order that `clean_urls` and `trailing_slash` give them.
+/// The files that a path may name, in the order that `clean_urls` and `trailing_slash` give.
 fn files(rules: &Rules, path: &str, directories: bool, steps: &mut Steps) {
-    let named = Because::unwritten(Rule::Path);
-    let clean = Because::at(Rule::CleanUrls, rules.places.clean_urls);
-    let slash = Because::at(Rule::TrailingSlash, rules.places.trailing_slash);
+    let named = RuleRef::unwritten(RuleKind::Path);
+    let clean = RuleRef::at(RuleKind::CleanUrls, rules.spans.clean_urls);
+    let slash = RuleRef::at(RuleKind::TrailingSlash, rules.spans.trailing_slash);
     let bare = path.trim_end_matches('/');
-    let file = |path: String, answer, because| Step::File { path, answer, because };
-    let directory = |answer, because| Step::Directory {
+    let file = |path: String, action, rule| Step::File { path, action, rule };
+    let directory = |action, rule| Step::Directory {
         path: if bare.is_empty() { "/".to_owned() } else { bare.to_owned() },
-        answer,
+        action,
         forbidden: rules.compat,
-        because,
+        rule,
     };
     let page = || rules.clean_urls.then(|| format!("{bare}.html"));
     if bare.is_empty() {
-        steps.extend(directories.then(|| directory(Answer::Serve, named)));
+        steps.extend(directories.then(|| directory(FileAction::Serve, named)));
         return;
     }
-    let with_slash = || Answer::MoveTo(format!("{bare}/"));
-    let without = || Answer::MoveTo(bare.to_owned());
+    let with_slash = || FileAction::MoveTo(format!("{bare}/"));
+    let without = || FileAction::MoveTo(bare.to_owned());
     match (rules.trailing_slash, path.ends_with('/')) {
         (TrailingSlash::Keep, false) => {
-            steps.extend(page().map(|page| file(page, Answer::Serve, clean)));
-            steps.push(file(bare.to_owned(), Answer::Serve, named));
+            steps.extend(page().map(|page| file(page, FileAction::Serve, clean)));
+            steps.push(file(bare.to_owned(), FileAction::Serve, named));
             steps.extend(directories.then(|| directory(with_slash(), named)));
         }
-        (TrailingSlash::Keep, true) => steps.extend(directories.then(|| directory(Answer::Serve, named))),
+        (TrailingSlash::Keep, true) => steps.extend(directories.then(|| directory(FileAction::Serve, named))),
         (TrailingSlash::Never, false) => {
-            steps.extend(page().map(|page| file(page, Answer::Serve, clean)));
-            steps.push(file(bare.to_owned(), Answer::Serve, named));
-            steps.extend(directories.then(|| directory(Answer::Serve, slash)));
+            steps.extend(page().map(|page| file(page, FileAction::Serve, clean)));
+            steps.push(file(bare.to_owned(), FileAction::Serve, named));
+            steps.extend(directories.then(|| directory(FileAction::Serve, slash)));
         }
         (TrailingSlash::Never, true) => {
             steps.extend(page().map(|page| file(page, without(), slash)));
@@ -204,26 +204,26 @@ fn files(rules: &Rules, path: &str, directories: bool, steps: &mut Steps) {
         }
         (TrailingSlash::Always, false) => {
             steps.extend(page().map(|page| file(page, with_slash(), slash)));
-            steps.push(file(bare.to_owned(), Answer::Serve, named));
+            steps.push(file(bare.to_owned(), FileAction::Serve, named));
             steps.extend(directories.then(|| directory(with_slash(), named)));
         }
         (TrailingSlash::Always, true) => {
-            steps.extend(directories.then(|| directory(Answer::Serve, named)));
-            steps.extend(page().map(|page| file(page, Answer::Serve, slash)));
+            steps.extend(directories.then(|| directory(FileAction::Serve, named)));
+            steps.extend(page().map(|page| file(page, FileAction::Serve, slash)));
         }
     }
 }
 
 fn proxy(rules: &Rules, path: &str) -> Option<Step> {
     let id = *rules.proxy_order.iter().find(|&&id| rules.proxies[id].matches(path, rules.compat))?;
-    Some(Step::Proxy { id, because: Because::at(Rule::Proxy, rules.proxies[id].at) })
+    Some(Step::Proxy { id, rule: RuleRef::at(RuleKind::Proxy, rules.proxies[id].at) })
 }
 
-/// The redirect of exactly that path, else the first glob in file order.
+/// The redirect for exactly that path, else the first matching glob in file order.
 fn redirect(rules: &Rules, path: &str) -> Option<Step> {
     let found = |id: usize, captures| {
-        let because = Because::at(Rule::Redirect, rules.redirects[id].at);
-        Some(Step::Redirect { id, captures, because })
+        let rule = RuleRef::at(RuleKind::Redirect, rules.redirects[id].at);
+        Some(Step::Redirect { id, captures, rule })
     };
     if let Some(&id) = rules.exact_redirects.get(path) {
         return found(id, Vec::new());
@@ -232,9 +232,9 @@ fn redirect(rules: &Rules, path: &str) -> Option<Step> {
 }
 
 fn target(route: &Route, steps: &mut Steps) {
-    let because = Because::at(Rule::Route, route.at);
+    let rule = RuleRef::at(RuleKind::Route, route.at);
     if !route.target.ends_with('/') {
-        steps.push(Step::Target { path: route.target.clone(), because });
+        steps.push(Step::Target { path: route.target.clone(), rule });
     }
-    steps.push(Step::Missing { because });
+    steps.push(Step::Missing { rule });
 }

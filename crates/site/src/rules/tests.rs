@@ -1,5 +1,5 @@
-//! Table-driven tests: small sites with their `static.json`, and what each path gets. The behaviours are those of the buildpack's
-//! own sites, with other data; then what goes beyond it.
+//! Table-driven tests: small sites with their `static.json`, and the result for each path. They cover the behaviour of the
+//! buildpack's own test sites, with other data, and what goes beyond it.
 
 mod beyond;
 mod buildpack;
@@ -9,7 +9,7 @@ mod properties;
 use handler::Fields;
 
 use super::walk::{Found, walk};
-use super::{Asked, Kind, Parsed, Rules, Tree, explain};
+use super::{FileKind, FileTree, Parsed, RequestView, Rules, explain};
 
 /// A site: its rules, its files and its environment.
 struct Site {
@@ -17,18 +17,18 @@ struct Site {
     files: Vec<String>,
 }
 
-impl Tree for Site {
-    fn kind(&self, path: &str) -> Kind {
+impl FileTree for Site {
+    fn kind(&self, path: &str) -> FileKind {
         if path.split('/').any(|segment| segment.starts_with('.') && segment != ".well-known") {
-            return Kind::Hidden;
+            return FileKind::Hidden;
         }
         let folder = format!("{}/", path.trim_end_matches('/'));
         if self.files.iter().any(|file| file == path) {
-            Kind::File
+            FileKind::File
         } else if self.files.iter().any(|file| file.starts_with(&folder)) {
-            Kind::Directory
+            FileKind::Directory
         } else {
-            Kind::Missing
+            FileKind::Missing
         }
     }
 }
@@ -38,7 +38,7 @@ impl Site {
         Site::with(json, files, &[])
     }
 
-    /// Files are separated by blanks.
+    /// `files` are separated by whitespace.
     fn with(json: &str, files: &str, environment: &[(&str, &str)]) -> Site {
         let variable = |name: &str| {
             environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
@@ -53,32 +53,32 @@ impl Site {
         &self.parsed.rules
     }
 
-    /// What a plain request over http for a path gets.
+    /// The result of a plain request over http.
     fn get(&self, path: &str) -> String {
         self.ask(path, |_| {})
     }
 
-    /// What a request gets, in short: `gate …`, `file …`, `move …`, `proxy …`, `redirect …`, `403`, `404`.
-    fn ask(&self, path: &str, change: impl FnOnce(&mut Asked<'_>)) -> String {
+    /// The result of a request, in short: `gate …`, `file …`, `move …`, `proxy …`, `redirect …`, `403`, `404`.
+    fn ask(&self, path: &str, change: impl FnOnce(&mut RequestView<'_>)) -> String {
         let fields = Fields::default();
-        let mut asked = asked(path, &fields);
-        change(&mut asked);
+        let mut request = request(path, &fields);
+        change(&mut request);
         let rules = self.rules();
-        if let Some(redirect) = rules.gate(&asked) {
+        if let Some(redirect) = rules.gate(&request) {
             return format!("gate {} {}", redirect.status, String::from_utf8(redirect.location).unwrap());
         }
-        // Every walk can be explained.
-        assert!(!explain(rules, &asked, self).answer().is_empty());
+        // Every request can be explained.
+        assert!(!explain(rules, &request, self).response().is_empty());
         let (step, found) = walk(rules, path, self);
         match (found, step) {
             (Found::File(path), _) => format!("file {path}"),
             (Found::Listing(path), _) => format!("list {path}"),
             (Found::Move(path), _) => format!("move {path}"),
             (Found::Proxy(id), _) => {
-                format!("proxy {id} {}", String::from_utf8(rules.upstream_target(id, &asked)).unwrap())
+                format!("proxy {id} {}", String::from_utf8(rules.upstream_target(id, &request)).unwrap())
             }
             (Found::Redirect(id), super::Step::Redirect { captures, .. }) => {
-                let redirect = rules.redirect(id, &captures, &asked);
+                let redirect = rules.redirect(id, &captures, &request);
                 format!("redirect {} {}", redirect.status, String::from_utf8(redirect.location).unwrap())
             }
             (Found::Forbidden, _) => "403".to_owned(),
@@ -96,7 +96,7 @@ impl Site {
         self.parsed.notes.iter().map(ToString::to_string).collect()
     }
 
-    /// `path | expected`, a line each.
+    /// Lines of `path | expected`.
     fn check(&self, table: &str) {
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (path, expected) = line.split_once('|').unwrap();
@@ -113,8 +113,8 @@ impl Site {
 }
 
 /// A plain request over http.
-fn asked<'a>(path: &'a str, fields: &'a Fields) -> Asked<'a> {
-    Asked {
+fn request<'a>(path: &'a str, fields: &'a Fields) -> RequestView<'a> {
+    RequestView {
         path,
         raw_path: path.as_bytes(),
         query: b"",

@@ -1,15 +1,15 @@
 //! `${NAME}` and `${NAME:-default}` in the values of `static.json`.
 //!
-//! Contract: an unset variable without default stays as it is written, and is named in [`Filled::unset`]. A variable's value is not
-//! searched for variables again. With `compat` there are no defaults and no escape, as in the buildpack.
+//! Contract: an unset variable without a default is left as written, and listed in [`Filled::unset`]. Values are not searched
+//! for further variables. With `compat` there are no defaults and no escape, as in the buildpack.
 
-/// Asks for an environment variable.
+/// Looks an environment variable up.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A text whose variables have been put in.
+/// A text with its variables substituted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Filled {
-    /// The text in pieces. Those that come from `$${` are marked: nobody may read a variable into them.
+    /// The text in pieces. Those from the escape `$${` are marked: they must not be parsed for variables again.
     pub pieces: Vec<Piece>,
     /// Names that are not set and have no default, each once.
     pub unset: Vec<String>,
@@ -19,7 +19,7 @@ pub(super) struct Filled {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
     pub text: String,
-    /// Escaped: means itself.
+    /// Escaped: stands for itself.
     pub literal: bool,
 }
 
@@ -38,7 +38,7 @@ impl Filled {
     }
 }
 
-/// Puts the variables in.
+/// Substitutes the variables.
 pub(super) fn fill(text: &str, compat: bool, variables: Variables<'_>) -> Filled {
     let mut filled = Filled::default();
     let mut left = text;
@@ -74,7 +74,7 @@ pub(super) fn fill(text: &str, compat: bool, variables: Variables<'_>) -> Filled
     filled
 }
 
-/// What stands between `${` and `}`.
+/// The text between `${` and `}`.
 struct Reference<'a> {
     name: &'a str,
     default: Option<&'a str>,
@@ -83,7 +83,7 @@ struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    /// Reads what follows `${`; `None` when it is no reference.
+    /// Parses what follows `${`; `None` when it is not a reference.
     fn read(text: &'a str, compat: bool) -> Option<Reference<'a>> {
         let end = text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
         let (name, after) = text.split_at(end);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn compat_knows_neither_default_nor_escape() {
+    fn compat_has_neither_default_nor_escape() {
         let filled = |text: &str| fill(text, true, &environment).text();
         assert_eq!(filled("${NOPE:-a}"), "${NOPE:-a}");
         assert_eq!(filled("$${HOST}"), "$api.example");
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_variables_nothing_changes_but_escapes(text in "[$\\{\\}A:_é-]{0,30}") {
+        fn without_variables_only_escapes_change(text in "[$\\{\\}A:_é-]{0,30}") {
             let filled = fill(&text, true, &|_| None);
             prop_assert_eq!(filled.text(), text);
         }

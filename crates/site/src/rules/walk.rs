@@ -1,17 +1,17 @@
-//! Steps followed through the files of a site, as the file engine does it, but only to say what would happen.
+//! Follows steps through the files of a site like the file engine does, but only to describe the result.
 
-use super::{Answer, Kind, Rules, Step, Tree};
+use super::{FileAction, FileKind, FileTree, Rules, Step};
 
-/// What answers.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     /// This file, with status 200.
     File(String),
-    /// The list of a directory's files.
+    /// A directory listing.
     Listing(String),
     /// 301 to this path.
     Move(String),
-    /// 403: a directory without index.
+    /// 403: a directory without an index.
     Forbidden,
     /// This proxy.
     Proxy(usize),
@@ -21,27 +21,27 @@ pub(super) enum Found {
     Missing,
 }
 
-/// What a step answers; `None` when it leaves that to the next one.
-pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn Tree) -> Option<Found> {
-    let moved = |answer: &Answer, found: Found| match answer {
-        Answer::Serve => found,
-        Answer::MoveTo(path) => Found::Move(path.clone()),
+/// The result of a step; `None` when the next one has to be tried.
+pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn FileTree) -> Option<Found> {
+    let moved = |action: &FileAction, found: Found| match action {
+        FileAction::Serve => found,
+        FileAction::MoveTo(path) => Found::Move(path.clone()),
     };
     match step {
-        Step::File { path, answer, .. } => {
-            (tree.kind(path) == Kind::File).then(|| moved(answer, Found::File(path.clone())))
+        Step::File { path, action, .. } => {
+            (tree.kind(path) == FileKind::File).then(|| moved(action, Found::File(path.clone())))
         }
-        Step::Target { path, .. } => (tree.kind(path) == Kind::File).then(|| Found::File(path.clone())),
-        Step::Directory { path, answer, forbidden, .. } => {
-            if tree.kind(path) != Kind::Directory {
+        Step::Target { path, .. } => (tree.kind(path) == FileKind::File).then(|| Found::File(path.clone())),
+        Step::Directory { path, action, forbidden, .. } => {
+            if tree.kind(path) != FileKind::Directory {
                 return None;
             }
             if let Some(index) = index_of(rules, path, tree) {
-                Some(moved(answer, Found::File(index)))
+                Some(moved(action, Found::File(index)))
             } else if rules.directory_listing {
-                Some(moved(answer, Found::Listing(path.clone())))
+                Some(moved(action, Found::Listing(path.clone())))
             } else {
-                forbidden.then(|| moved(answer, Found::Forbidden))
+                forbidden.then(|| moved(action, Found::Forbidden))
             }
         }
         Step::Proxy { id, .. } => Some(Found::Proxy(*id)),
@@ -51,13 +51,13 @@ pub(super) fn look(rules: &Rules, step: &Step, tree: &dyn Tree) -> Option<Found>
 }
 
 /// The first index file of a directory.
-pub(super) fn index_of(rules: &Rules, directory: &str, tree: &dyn Tree) -> Option<String> {
+pub(super) fn index_of(rules: &Rules, directory: &str, tree: &dyn FileTree) -> Option<String> {
     let below = directory.trim_end_matches('/');
-    rules.index.iter().map(|name| format!("{below}/{name}")).find(|path| tree.kind(path) == Kind::File)
+    rules.index.iter().map(|name| format!("{below}/{name}")).find(|path| tree.kind(path) == FileKind::File)
 }
 
-/// The step that answers, and what.
-pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn Tree) -> (Step, Found) {
+/// The step that applies, and its result.
+pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn FileTree) -> (Step, Found) {
     let mut last = None;
     for step in rules.steps(path) {
         if let Some(found) = look(rules, &step, tree) {
@@ -65,6 +65,6 @@ pub(super) fn walk(rules: &Rules, path: &str, tree: &dyn Tree) -> (Step, Found) 
         }
         last = Some(step);
     }
-    let because = super::Because { rule: super::Rule::End, line: None };
-    (last.unwrap_or(Step::Missing { because }), Found::Missing)
+    let from = super::RuleRef { kind: super::RuleKind::End, line: None };
+    (last.unwrap_or(Step::Missing { rule: from }), Found::Missing)
 }

@@ -1,56 +1,56 @@
-//! What a site does when somebody else makes the response: an origin or the app.
+//! What a site does with responses of an origin or the app.
 
-use super::{Answer, COMPRESS_FROM, Forwarding, Site, asked};
+use super::{COMPRESS_FROM, Forwarding, Outcome, Site, view};
 use crate::coding::{self, Coding, Preferences};
 use crate::files::presentation::apply;
-use crate::files::wishes::{Wishes, preferences};
+use crate::files::requested::{RequestedRepresentation, preferences};
 use handler::{Request, Response};
 use std::rc::Rc;
 
-/// What is still to be done to a response that somebody else makes.
+/// The changes that the rules make to a response of an origin or the app.
 #[derive(Default)]
-pub struct After {
+pub struct ResponseEdits {
     fields: Rc<[(String, String)]>,
     proxy: Option<usize>,
     codings: Option<Preferences>,
 }
 
-impl After {
-    /// What is to be done to the app's responses.
-    pub(super) fn app(fields: &Rc<[(String, String)]>) -> After {
-        After { fields: fields.clone(), ..After::default() }
+impl ResponseEdits {
+    /// The changes to a response of the app.
+    pub(super) fn app(fields: &Rc<[(String, String)]>) -> ResponseEdits {
+        ResponseEdits { fields: fields.clone(), ..ResponseEdits::default() }
     }
 }
 
 impl Site {
-    /// A request handed to a proxy.
+    /// A request for a proxy.
     pub(super) fn forward(
         &self,
         request: &Request,
         path: &str,
         id: usize,
         fields: &Rc<[(String, String)]>,
-    ) -> Answer {
-        let coded = self.rules.compress() && Wishes::of(request).coding;
-        let codings = coded.then(|| preferences(request));
-        let after = After { fields: fields.clone(), proxy: Some(id), codings };
-        let target = self.rules.upstream_target(id, &asked(request, path));
-        Answer::Proxy(Forwarding { id, target, after })
+    ) -> Outcome {
+        let encoded = self.rules.compress() && RequestedRepresentation::of(request).coding;
+        let codings = encoded.then(|| preferences(request));
+        let edits = ResponseEdits { fields: fields.clone(), proxy: Some(id), codings };
+        let target = self.rules.upstream_target(id, &view(request, path));
+        Outcome::Proxy(Forwarding { id, target, edits })
     }
 
-    /// Does to a response of an origin or the app what the rules say.
-    pub fn finish(&self, after: &After, response: &mut Response) {
-        if let Some(id) = after.proxy {
+    /// Applies the rules to a response of an origin or the app.
+    pub fn finish(&self, edits: &ResponseEdits, response: &mut Response) {
+        if let Some(id) = edits.proxy {
             self.map_location(id, response);
-            if self.may_code(response) {
-                let coding = after.codings.map_or(Coding::Identity, |codings| self.quick(&codings));
-                coding::code_response(response, coding);
+            if self.may_encode(response) {
+                let coding = edits.codings.map_or(Coding::Identity, |codings| self.quick(&codings));
+                coding::encode_response(response, coding);
             }
         }
-        apply(&mut response.fields, after.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        apply(&mut response.fields, edits.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     }
 
-    /// A Location of an origin becomes one of ours.
+    /// Maps a Location of an origin to a path of this site.
     fn map_location(&self, id: usize, response: &mut Response) {
         if !matches!(response.status, 201 | 300..=399) {
             return;
@@ -63,20 +63,21 @@ impl Site {
         }
     }
 
-    /// Whether what an origin answers may be compressed on its way.
-    fn may_code(&self, response: &Response) -> bool {
-        let style = &self.responder.style;
-        let min = if style.compat { COMPRESS_FROM } else { coding::MIN_LENGTH };
-        let fits =
-            |content_type: &[u8]| std::str::from_utf8(content_type).is_ok_and(|text| style.compresses(text));
-        style.compress
+    /// Whether an origin's response may be compressed.
+    fn may_encode(&self, response: &Response) -> bool {
+        let options = &self.responder.options;
+        let min = if options.compat { COMPRESS_FROM } else { coding::MIN_LENGTH };
+        let fits = |content_type: &[u8]| {
+            std::str::from_utf8(content_type).is_ok_and(|text| options.compresses(text))
+        };
+        options.compress
             && response.fields.get("content-type").is_some_and(fits)
-            && coding::may_code(response, min)
+            && coding::may_encode(response, min)
     }
 
-    /// The coding for what is made anew for each request: brotli, which is slow, only when nothing else is taken.
+    /// The coding for responses that are encoded for each request: brotli, which is slow, only if the client accepts no other.
     fn quick(&self, codings: &Preferences) -> Coding {
-        let compat = self.responder.style.compat;
+        let compat = self.responder.options.compat;
         let quick =
             |coding| matches!(coding, Coding::Gzip | Coding::Identity) || (coding == Coding::Zstd && !compat);
         match codings.best(quick) {

@@ -1,228 +1,238 @@
-//! One site on one front thread: a request goes in, an answer comes out, in the order that `static.json` prescribes.
+//! One site on one front thread: takes a request, returns a response, in the order that `static.json` specifies.
 
 mod finish;
-mod memory;
 mod pages;
+mod path_cache;
 mod walk;
 
-pub use finish::After;
+pub use finish::ResponseEdits;
 
-use crate::auth::{self, Gatekeeper};
-use crate::files::coder::Coder;
+use crate::files::compression_cache::CompressionCache;
 use crate::files::document::Document;
-use crate::files::path::{SitePath, Unnameable, percent_encode};
-use crate::files::presentation::{Presentation, Style, apply};
+use crate::files::path::{PathError, SitePath, percent_encode};
+use crate::files::presentation::{FileOptions, Presentation, apply};
 use crate::files::respond::Responder;
 use crate::files::root::Root;
 use crate::files::store::{Bounds, Store};
 use crate::page::{redirect, status_page};
-use crate::rules::{Asked, Rules};
+use crate::rules::{RequestView, Rules};
+use auth::Authenticator;
 use handler::{Request, Response};
-use memory::{Memory, Remembered, What};
+use path_cache::{CachedPath, PathCache, Target};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use walk::Outcome;
+use walk::WalkResult;
 
-/// What a site is made of.
+/// The configuration of a site.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct SiteConfig {
     /// The directory that files come from.
     pub root: PathBuf,
     /// The rules.
     pub rules: Arc<Rules>,
-    /// Who may come in; `None` when everybody may.
+    /// Who is admitted; `None` when the site is public.
     pub users: Option<Arc<auth::Users>>,
-    /// An app answers what the site does not.
+    /// Requests that the site has no file or rule for go to an app.
     pub before_app: bool,
-    /// Files at the top of the root that are not shown: configuration.
+    /// Files at the top of the root that are not served: configuration.
     pub private: Vec<String>,
-    /// What one front thread may keep.
+    /// Limits of the caches of one front thread.
     pub bounds: Bounds,
 }
 
-/// What becomes of a request.
-pub enum Answer {
+/// What happens to a request.
+pub enum Outcome {
     /// The response.
     Response(Response),
-    /// An origin answers; then [`Site::finish`].
+    /// An origin responds; then call [`Site::finish`].
     Proxy(Forwarding),
-    /// The app answers; then [`Site::finish`].
-    App(After),
+    /// The app responds; then call [`Site::finish`].
+    App(ResponseEdits),
 }
 
 /// A request for an origin.
 pub struct Forwarding {
     /// Index into the rules' proxies.
     pub id: usize,
-    /// Path and query to ask for.
+    /// Path and query to request.
     pub target: Vec<u8>,
-    /// What is to be done to the response.
-    pub after: After,
+    /// The changes to make to the response.
+    pub edits: ResponseEdits,
 }
 
-/// From how many bytes on a file is compressed, in the buildpack and here.
+/// Smallest file that is compressed, in bytes; the buildpack's value.
 const COMPRESS_FROM: u64 = 512;
 
 /// One site on one front thread.
 pub struct Site {
     rules: Arc<Rules>,
-    gatekeeper: Option<Gatekeeper>,
+    authenticator: Option<Authenticator>,
     before_app: bool,
     private: Vec<String>,
     responder: Responder,
-    memory: Memory,
-    complain: Box<dyn Fn(&str)>,
+    paths: PathCache,
+    log_error: Box<dyn Fn(&str)>,
 }
 
 impl Site {
-    /// A site whose failures are told to `complain`.
-    pub fn new(plan: Plan, complain: Box<dyn Fn(&str)>) -> Site {
-        let rules = &plan.rules;
-        let style = Style {
+    /// A site that reports failures to `log_error`.
+    pub fn new(config: SiteConfig, log_error: Box<dyn Fn(&str)>) -> Site {
+        let rules = &config.rules;
+        let options = FileOptions {
             charset: (!rules.encoding().is_empty()).then(|| rules.encoding().to_ascii_lowercase()),
             compat: rules.compat(),
             compress: rules.compress(),
             precompressed: rules.precompressed() && !rules.compat(),
         };
         let responder = Responder {
-            store: Store::new(Root::new(plan.root), plan.bounds),
-            coder: Coder::new(plan.bounds.bytes / 2, COMPRESS_FROM),
-            style,
+            store: Store::new(Root::new(config.root), config.bounds),
+            compressed: CompressionCache::new(config.bounds.bytes / 2, COMPRESS_FROM),
+            options,
         };
         Site {
-            rules: plan.rules,
-            gatekeeper: plan.users.map(Gatekeeper::new),
-            before_app: plan.before_app,
-            private: plan.private,
+            rules: config.rules,
+            authenticator: config.users.map(Authenticator::new),
+            before_app: config.before_app,
+            private: config.private,
             responder,
-            memory: Memory::new(plan.bounds.files),
-            complain,
+            paths: PathCache::new(config.bounds.files),
+            log_error,
         }
     }
 
-    /// Answers a request, or says who does.
-    pub async fn answer(&self, request: &Request) -> Answer {
-        if let Some(remembered) = self.memory.recall(request, &self.responder.store)
-            && let Some(answer) = self.again(request, &remembered).await
+    /// Responds to a request, or says where it goes.
+    pub async fn respond(&self, request: &Request) -> Outcome {
+        if let Some(cached) = self.paths.get(request, &self.responder.store)
+            && let Some(outcome) = self.outcome_from_cache(request, &cached).await
         {
-            return answer;
+            return outcome;
         }
-        self.look_up(request).await
+        self.resolve(request).await
     }
 
-    /// What answered the path before; `None` when it would not answer this request, or not any more.
-    async fn again(&self, request: &Request, remembered: &Remembered) -> Option<Answer> {
-        let path = remembered.path.as_str();
-        let only_for_reads = self.before_app || matches!(remembered.what, What::File(..));
+    /// Uses the cached result for the path; `None` when it does not apply to this request or is outdated.
+    async fn outcome_from_cache(&self, request: &Request, cached: &CachedPath) -> Option<Outcome> {
+        let path = cached.path.as_str();
+        let only_for_reads = self.before_app || matches!(cached.target, Target::File(..));
         if only_for_reads && !is_read(request) {
             return None;
         }
         if let Some(refused) = self.refuse(request, path).await {
             return Some(refused);
         }
-        match &remembered.what {
-            What::File(document, presentation) => {
+        match &cached.target {
+            Target::File(document, presentation) => {
                 let document = document.upgrade()?;
-                self.responder.respond(request, &document, presentation).await.ok().map(Answer::Response)
+                self.responder.respond(request, &document, presentation).await.ok().map(Outcome::Response)
             }
-            What::Proxy(id, fields) => Some(self.forward(request, path, *id, fields)),
-            What::App(fields) => Some(Answer::App(After::app(fields))),
+            Target::Proxy(id, fields) => Some(self.forward(request, path, *id, fields)),
+            Target::App(fields) => Some(Outcome::App(ResponseEdits::app(fields))),
         }
     }
 
-    async fn look_up(&self, request: &Request) -> Answer {
+    async fn resolve(&self, request: &Request) -> Outcome {
         let path = match SitePath::decode(request.path()) {
             Ok(path) => path,
-            // Whatever the app makes of such a path: nobody gets past the password with it.
+            // Whatever the app makes of such a path, it must not bypass the password.
             Err(_) if self.before_app => {
                 let path = String::from_utf8_lossy(request.path());
-                return self.refuse(request, &path).await.unwrap_or_else(|| Answer::App(After::default()));
+                return self
+                    .refuse(request, &path)
+                    .await
+                    .unwrap_or_else(|| Outcome::App(ResponseEdits::default()));
             }
             Err(_) if request.path() == b"*" && request.method() == b"OPTIONS" => {
-                return Answer::Response(allowed(204));
+                return Outcome::Response(allowed(204));
             }
-            Err(Unnameable::Malformed) => return Answer::Response(status_page(400)),
-            Err(Unnameable::Ambiguous) => return Answer::Response(status_page(404)),
+            Err(PathError::Malformed) => return Outcome::Response(status_page(400)),
+            Err(PathError::Ambiguous) => return Outcome::Response(status_page(404)),
         };
         if let Some(refused) = self.refuse(request, path.as_str()).await {
             return refused;
         }
-        // A file that changes each time it is looked at is not there.
+        // After three changes in a row, give up.
         for _ in 0..3 {
-            if let Some(answer) = self.walk(request, &path).await {
-                return answer;
+            if let Some(outcome) = self.walk(request, &path).await {
+                return outcome;
             }
         }
-        self.failed(request, &path, 500, "a file changes faster than it can be read")
+        self.failed(request, &path, 500, "the file changes faster than it can be read")
     }
 
-    /// The redirect or the refusal that comes before everything else.
-    async fn refuse(&self, request: &Request, path: &str) -> Option<Answer> {
+    /// The redirect or the 401 that comes before everything else.
+    async fn refuse(&self, request: &Request, path: &str) -> Option<Outcome> {
         if self.rules.has_gate()
-            && let Some(to) = self.rules.gate(&asked(request, path))
+            && let Some(to) = self.rules.gate(&view(request, path))
         {
-            return Some(self.dressed(path, redirect(to.status, &to.location)));
+            return Some(self.with_headers(path, redirect(to.status, &to.location)));
         }
-        let gatekeeper = self.gatekeeper.as_ref()?;
-        if gatekeeper.admits(request.fields.get("authorization")).await.is_some() {
+        let authenticator = self.authenticator.as_ref()?;
+        if authenticator.authenticate(request.fields.get("authorization")).await.is_some() {
             return None;
         }
         let mut response = status_page(401);
         let (name, value) = auth::challenge("Restricted");
         response.fields.push(name.as_bytes(), value.as_bytes());
-        Some(self.dressed(path, response))
+        Some(self.with_headers(path, response))
     }
 
     /// `None` when a file changed between being found and being read.
-    async fn walk(&self, request: &Request, path: &SitePath) -> Option<Answer> {
-        let mut before = Vec::new();
+    async fn walk(&self, request: &Request, path: &SitePath) -> Option<Outcome> {
+        let mut misses = Vec::new();
         let reads = is_read(request);
-        self.responder.store.look(request.arrived);
-        Some(match self.first(request, path, &mut before) {
-            Outcome::File(_) | Outcome::Listing(_) if request.method() == b"OPTIONS" => {
-                self.dressed(path.as_str(), allowed(204))
+        self.responder.store.refresh(request.arrived);
+        Some(match self.first(request, path, &mut misses) {
+            WalkResult::File(_) | WalkResult::Listing(_) if request.method() == b"OPTIONS" => {
+                self.with_headers(path.as_str(), allowed(204))
             }
-            Outcome::File(_) | Outcome::Listing(_) if !reads => self.dressed(path.as_str(), allowed(405)),
-            Outcome::File(document) => {
+            WalkResult::File(_) | WalkResult::Listing(_) if !reads => {
+                self.with_headers(path.as_str(), allowed(405))
+            }
+            WalkResult::File(document) => {
                 let presentation = self.present(path.as_str(), &document);
                 let response = self.responder.respond(request, &document, &presentation).await.ok()?;
-                self.memory.keep(request, path, What::File(Rc::downgrade(&document), presentation), before);
-                Answer::Response(response)
+                self.paths.insert(
+                    request,
+                    path,
+                    Target::File(Rc::downgrade(&document), presentation),
+                    misses,
+                );
+                Outcome::Response(response)
             }
-            Outcome::MoveTo(to) => {
+            WalkResult::MoveTo(to) => {
                 let mut location = percent_encode(&to).into_bytes();
                 if !request.query().is_empty() {
                     location.push(b'?');
                     location.extend_from_slice(request.query());
                 }
-                self.dressed(path.as_str(), redirect(301, &location))
+                self.with_headers(path.as_str(), redirect(301, &location))
             }
-            Outcome::Listing(directory) => match self.listing(&directory, path.as_str()) {
-                Ok(response) => self.dressed(path.as_str(), response),
+            WalkResult::Listing(directory) => match self.listing(&directory, path.as_str()) {
+                Ok(response) => self.with_headers(path.as_str(), response),
                 Err(error) => self.failed(request, path, 500, &format!("{directory}: {error}")),
             },
-            Outcome::Proxy(id) => {
+            WalkResult::Proxy(id) => {
                 let fields = self.fields(path.as_str());
-                let answer = self.forward(request, path.as_str(), id, &fields);
-                self.memory.keep(request, path, What::Proxy(id, fields), before);
-                answer
+                let outcome = self.forward(request, path.as_str(), id, &fields);
+                self.paths.insert(request, path, Target::Proxy(id, fields), misses);
+                outcome
             }
-            Outcome::Redirect(id, captures) => {
-                let to = self.rules.redirect(id, &captures, &asked(request, path.as_str()));
-                self.dressed(path.as_str(), redirect(to.status, &to.location))
+            WalkResult::Redirect(id, captures) => {
+                let to = self.rules.redirect(id, &captures, &view(request, path.as_str()));
+                self.with_headers(path.as_str(), redirect(to.status, &to.location))
             }
-            Outcome::Forbidden => self.error_page(request, path, 403),
-            Outcome::Missing if self.before_app => {
+            WalkResult::Forbidden => self.error_page(request, path, 403),
+            WalkResult::Missing if self.before_app => {
                 let fields = self.fields(path.as_str());
-                let answer = Answer::App(After::app(&fields));
+                let outcome = Outcome::App(ResponseEdits::app(&fields));
                 if reads {
-                    self.memory.keep(request, path, What::App(fields), before);
+                    self.paths.insert(request, path, Target::App(fields), misses);
                 }
-                answer
+                outcome
             }
-            Outcome::Missing => self.error_page(request, path, 404),
-            Outcome::Failed(why) => self.failed(request, path, 500, &why),
+            WalkResult::Missing => self.error_page(request, path, 404),
+            WalkResult::Failed(why) => self.failed(request, path, 500, &why),
         })
     }
 
@@ -233,7 +243,7 @@ impl Site {
         {
             fields.push(("Cache-Control".to_owned(), value.to_owned()));
         }
-        Presentation::new(self.responder.store.next_id(), document, fields, &self.responder.style)
+        Presentation::new(self.responder.store.next_id(), document, fields, &self.responder.options)
     }
 
     fn fields(&self, path: &str) -> Rc<[(String, String)]> {
@@ -244,19 +254,19 @@ impl Site {
             .collect()
     }
 
-    fn dressed(&self, path: &str, mut response: Response) -> Answer {
+    fn with_headers(&self, path: &str, mut response: Response) -> Outcome {
         apply(&mut response.fields, self.rules.headers(path).into_iter());
-        Answer::Response(response)
+        Outcome::Response(response)
     }
 }
 
-/// Whether a request only reads: files answer no others.
+/// Whether a request only reads: files respond to no others.
 fn is_read(request: &Request) -> bool {
     matches!(request.method(), b"GET" | b"HEAD")
 }
 
-fn asked<'a>(request: &'a Request, path: &'a str) -> Asked<'a> {
-    Asked {
+fn view<'a>(request: &'a Request, path: &'a str) -> RequestView<'a> {
+    RequestView {
         path,
         raw_path: request.path(),
         query: request.query(),
@@ -268,7 +278,7 @@ fn asked<'a>(request: &'a Request, path: &'a str) -> Asked<'a> {
     }
 }
 
-/// 204 to OPTIONS, 405 to what files do not understand.
+/// 204 for OPTIONS, 405 for methods that files do not support.
 fn allowed(status: u16) -> Response {
     let mut response = if status == 204 { Response::empty(204) } else { status_page(status) };
     response.fields.push(b"Allow", b"GET, HEAD, OPTIONS");

@@ -1,15 +1,15 @@
-//! Pages that are not simply a file: listings, and what is sent with an error's status.
+//! Pages that are not simply a file: directory listings and error pages.
 
-use super::{Answer, Site};
+use super::{Outcome, Site};
 use crate::files::document::Document;
 use crate::files::path::SitePath;
 use crate::files::respond::body;
-use crate::files::store::Found;
+use crate::files::store::Lookup;
 use crate::listing;
 use crate::page::status_page;
 use handler::{Fields, Request, Response};
 
-/// Names in a listing.
+/// Most names in a listing.
 const MAX_LISTED: usize = 10_000;
 
 impl Site {
@@ -30,30 +30,30 @@ impl Site {
         Ok(Response::text(200, "text/html; charset=utf-8", listing::page(&path, entries)))
     }
 
-    /// A status with the site's own page, if it has one.
-    pub(super) fn error_page(&self, request: &Request, path: &SitePath, status: u16) -> Answer {
+    /// A response with the site's own error page, if it has one.
+    pub(super) fn error_page(&self, request: &Request, path: &SitePath, status: u16) -> Outcome {
         let own = self.rules.error_page().filter(|_| matches!(status, 404 | 500));
         let default = (status == 404 && !self.rules.compat()).then_some("404.html");
         let name = own.or(default).map(|name| name.trim_start_matches('/'));
         let page = name.and_then(|name| match self.find(request, name) {
-            Found::File(document) => Some(self.page(status, &document)),
+            Lookup::File(document) => Some(self.page(status, &document)),
             _ => None,
         });
-        self.dressed(path.as_str(), page.unwrap_or_else(|| status_page(status)))
+        self.with_headers(path.as_str(), page.unwrap_or_else(|| status_page(status)))
     }
 
     fn page(&self, status: u16, document: &Document) -> Response {
         let body = body(document, 0, document.len());
-        let style = &self.responder.style;
+        let options = &self.responder.options;
         let content_type =
-            crate::media_type::content_type(&document.path, style.charset.as_deref(), style.compat);
+            crate::media_type::content_type(&document.path, options.charset.as_deref(), options.compat);
         let mut fields = Fields::default();
         fields.push(b"Content-Type", content_type.as_bytes());
-        Response { status, fields, body, close: false }
+        Response::new(status, fields, body)
     }
 
-    pub(super) fn failed(&self, request: &Request, path: &SitePath, status: u16, why: &str) -> Answer {
-        (self.complain)(&format!("{status} for {}: {why}", path.as_str().escape_debug()));
+    pub(super) fn failed(&self, request: &Request, path: &SitePath, status: u16, why: &str) -> Outcome {
+        (self.log_error)(&format!("{status} for {}: {why}", path.as_str().escape_debug()));
         self.error_page(request, path, status)
     }
 }

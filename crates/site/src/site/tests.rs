@@ -1,7 +1,7 @@
 //! Sites over real directories.
 
 use super::*;
-use crate::files::root::TOGETHER;
+use crate::files::root::RECHECK_AFTER;
 use crate::testing::{field, request, text, wait};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ impl Folder {
         files.iter().for_each(|(name, text)| write(dir.path(), name, text));
         let parsed =
             Rules::parse("static.json", rules, &|_| None).unwrap_or_else(|errors| panic!("{}", errors[0]));
-        let plan = Plan {
+        let config = SiteConfig {
             root: dir.path().to_owned(),
             rules: Arc::new(parsed.rules),
             users: None,
@@ -25,21 +25,21 @@ impl Folder {
             private: vec!["static.json".to_owned()],
             bounds: Bounds { files: 64, bytes: 1 << 20 },
         };
-        let site = Site::new(plan, Box::new(|what| panic!("{what}")));
+        let site = Site::new(config, Box::new(|what| panic!("{what}")));
         Folder { dir, site }
     }
 
-    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Answer {
-        // Later than what was remembered of the last request may be taken for.
-        std::thread::sleep(TOGETHER);
-        wait(self.site.answer(&request(method, target, fields)))
+    fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Outcome {
+        // Later than the result of the last request may be reused.
+        std::thread::sleep(RECHECK_AFTER);
+        wait(self.site.respond(&request(method, target, fields)))
     }
 
     fn response(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
         match self.ask(method, target, fields) {
-            Answer::Response(response) => response,
-            Answer::Proxy(_) => panic!("{target} is a proxy's"),
-            Answer::App(_) => panic!("{target} is the app's"),
+            Outcome::Response(response) => response,
+            Outcome::Proxy(_) => panic!("{target} is a proxy's"),
+            Outcome::App(_) => panic!("{target} is the app's"),
         }
     }
 
@@ -56,7 +56,7 @@ fn write(dir: &Path, name: &str, text: &str) {
     std::fs::write(&path, text).unwrap();
 }
 
-/// Makes a file look as if it had not changed for some time, so that its bytes may be kept.
+/// Makes a file look unchanged for some time, so that its bytes may be cached.
 fn settle(path: &Path) {
     let times = std::fs::FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(60));
     std::fs::File::options().write(true).open(path).unwrap().set_times(times).unwrap();
@@ -67,7 +67,7 @@ fn ok(text: &str) -> (u16, String) {
 }
 
 #[test]
-fn what_was_remembered_is_checked_each_time() {
+fn cached_paths_are_checked_each_time() {
     let folder = Folder::new(r#"{"clean_urls": true}"#, false, &[("a/index.html", "index"), ("b", "b1")]);
     let path = |name: &str| folder.dir.path().join(name);
     settle(&path("b"));
@@ -75,12 +75,12 @@ fn what_was_remembered_is_checked_each_time() {
         assert_eq!((folder.get("/b"), folder.get("/a/")), (ok("b1"), ok("index")));
     }
     write(folder.dir.path(), "b", "b2");
-    assert_eq!(folder.get("/b"), ok("b2"), "another content of the same length");
+    assert_eq!(folder.get("/b"), ok("b2"), "new content of the same length");
     write(folder.dir.path(), "new", "b3");
     std::fs::rename(path("new"), path("b")).unwrap();
     assert_eq!(folder.get("/b"), ok("b3"), "another file of the same name");
     write(folder.dir.path(), "b.html", "clean");
-    assert_eq!(folder.get("/b"), ok("clean"), "a file that goes before what was remembered");
+    assert_eq!(folder.get("/b"), ok("clean"), "a file that takes precedence over the cached one");
     std::fs::remove_file(path("b.html")).unwrap();
     std::fs::remove_file(path("b")).unwrap();
     assert_eq!(folder.get("/b").0, 404);
@@ -114,7 +114,7 @@ fn methods() {
 }
 
 #[test]
-fn what_is_private_is_not_there() {
+fn private_files_are_missing() {
     let files =
         [("static.json", "{}"), (".env", "x"), (".well-known/acme", "token"), ("sub/static.json", "shown")];
     let folder = Folder::new("{}", false, &files);
@@ -145,20 +145,20 @@ fn in_front_of_an_app() {
     let folder = Folder::new(rules, true, &[("a.txt", "text")]);
     assert_eq!((folder.get("/a.txt"), folder.get("/old").0), (ok("text"), 301));
     for (method, target) in [("GET", "/b"), ("POST", "/a.txt"), ("GET", "/a%2fb"), ("OPTIONS", "*")] {
-        let Answer::App(after) = folder.ask(method, target, &[]) else {
+        let Outcome::App(edits) = folder.ask(method, target, &[]) else {
             panic!("{method} {target} is the app's")
         };
         let mut response = Response::text(200, "text/plain", "app");
-        folder.site.finish(&after, &mut response);
+        folder.site.finish(&edits, &mut response);
         assert_eq!(field(&response, "x-a"), if target == "*" { "" } else { "1" });
     }
 }
 
 #[test]
-fn no_path_gets_past_the_password() {
+fn no_path_bypasses_the_password() {
     let dir = tempfile::tempdir().unwrap();
     let parsed = Rules::parse("static.json", r#"{"basic_auth": true}"#, &|_| None).unwrap();
-    let plan = Plan {
+    let config = SiteConfig {
         root: dir.path().to_owned(),
         rules: Arc::new(parsed.rules),
         users: Some(Arc::new(auth::Users::parse(".htpasswd", "u:{PLAIN}p").unwrap())),
@@ -166,7 +166,7 @@ fn no_path_gets_past_the_password() {
         private: Vec::new(),
         bounds: Bounds { files: 64, bytes: 1 << 20 },
     };
-    let folder = Folder { dir, site: Site::new(plan, Box::new(|what| panic!("{what}"))) };
+    let folder = Folder { dir, site: Site::new(config, Box::new(|what| panic!("{what}"))) };
     for (method, target) in [
         ("GET", "/x"),
         ("POST", "/x"),
@@ -177,7 +177,7 @@ fn no_path_gets_past_the_password() {
     ] {
         assert_eq!(folder.response(method, target, &[]).status, 401, "{method} {target}");
         let known = folder.ask(method, target, &[("Authorization", "Basic dTpw")]);
-        assert!(matches!(known, Answer::App(_)), "{method} {target}");
+        assert!(matches!(known, Outcome::App(_)), "{method} {target}");
     }
 }
 
@@ -186,13 +186,13 @@ fn a_proxy_gets_the_mapped_target_and_its_location_is_mapped_back() {
     let rules = r#"{"proxies": {"/api": {"origin": "http://127.0.0.1:1/v1/"}}}"#;
     let folder = Folder::new(rules, false, &[("api/file", "file")]);
     assert_eq!(folder.get("/api/file"), ok("file"));
-    let Answer::Proxy(forwarding) = folder.ask("PUT", "/api/x%20y?q=1", &[]) else { panic!("the proxy's") };
+    let Outcome::Proxy(forwarding) = folder.ask("PUT", "/api/x%20y?q=1", &[]) else { panic!("the proxy's") };
     assert_eq!((forwarding.id, forwarding.target.as_slice()), (0, &b"/v1/x%20y?q=1"[..]));
-    let Answer::Proxy(encoded) = folder.ask("GET", "/api/a%2fb", &[]) else { panic!("the proxy's") };
+    let Outcome::Proxy(encoded) = folder.ask("GET", "/api/a%2fb", &[]) else { panic!("the proxy's") };
     assert_eq!(encoded.target, b"/v1/a%2fb");
     let mut response = Response::empty(302);
     response.fields.push(b"Location", b"http://127.0.0.1:1/v1/there");
-    folder.site.finish(&forwarding.after, &mut response);
+    folder.site.finish(&forwarding.edits, &mut response);
     assert_eq!(field(&response, "location"), "/api/there");
 }
 
@@ -231,7 +231,7 @@ fn codings() {
 }
 
 #[test]
-fn listings_only_where_they_are_wanted() {
+fn listings_only_when_enabled() {
     let files = [("docs/b.txt", "b"), ("docs/.hidden", "")];
     assert_eq!(Folder::new("{}", false, &files).get("/docs/").0, 404);
     let folder = Folder::new(r#"{"directory_listing": true}"#, false, &files);

@@ -1,19 +1,19 @@
-//! Walking the steps of the rules: the first thing that is there answers.
+//! Follows the steps of the rules: the first file, directory, proxy or redirect that exists is the result.
 
 use super::{Site, is_read};
 use crate::files::document::Document;
 use crate::files::path::{SitePath, has_hidden_name};
-use crate::files::root::Glance;
-use crate::files::store::Found;
-use crate::rules::{Answer, Step};
+use crate::files::root::Stat;
+use crate::files::store::Lookup;
+use crate::rules::{FileAction, Step};
 use handler::Request;
 use std::rc::Rc;
 
-/// What was looked for in vain, and what it was instead of a file.
-pub(super) type Before = Vec<(Box<str>, Glance)>;
+/// The files that were looked for and not found, and what was there instead.
+pub(super) type Misses = Vec<(Box<str>, Stat)>;
 
-/// What a walk through the steps found.
-pub(super) enum Outcome {
+/// The result of a walk through the steps.
+pub(super) enum WalkResult {
     File(Rc<Document>),
     MoveTo(String),
     Listing(String),
@@ -25,36 +25,42 @@ pub(super) enum Outcome {
 }
 
 impl Site {
-    /// The first step that answers. `before` gets what was looked for in vain.
-    pub(super) fn first(&self, request: &Request, path: &SitePath, before: &mut Before) -> Outcome {
+    /// The first step that applies. Files that were not found are added to `misses`.
+    pub(super) fn first(&self, request: &Request, path: &SitePath, misses: &mut Misses) -> WalkResult {
         let files = (is_read(request) || !self.before_app) && !path.has_encoded_slash();
         for step in self.rules.steps(path.as_str()) {
             let outcome = match step {
-                Step::File { path, answer, .. } if files => self.file(request, &path, answer, before),
-                Step::Target { path, .. } if files => self.file(request, &path, Answer::Serve, before),
-                Step::Directory { path, answer, forbidden, .. } if files => {
-                    self.directory(request, &path, answer, forbidden, before)
+                Step::File { path, action, .. } if files => self.file(request, &path, action, misses),
+                Step::Target { path, .. } if files => self.file(request, &path, FileAction::Serve, misses),
+                Step::Directory { path, action, forbidden, .. } if files => {
+                    self.directory(request, &path, action, forbidden, misses)
                 }
                 Step::File { .. } | Step::Target { .. } | Step::Directory { .. } => None,
-                Step::Proxy { id, .. } => Some(Outcome::Proxy(id)),
-                Step::Redirect { id, captures, .. } => Some(Outcome::Redirect(id, captures)),
-                Step::Missing { .. } => Some(Outcome::Missing),
+                Step::Proxy { id, .. } => Some(WalkResult::Proxy(id)),
+                Step::Redirect { id, captures, .. } => Some(WalkResult::Redirect(id, captures)),
+                Step::Missing { .. } => Some(WalkResult::Missing),
             };
             if let Some(outcome) = outcome {
                 return outcome;
             }
         }
-        Outcome::Missing
+        WalkResult::Missing
     }
 
-    fn file(&self, request: &Request, path: &str, answer: Answer, before: &mut Before) -> Option<Outcome> {
+    fn file(
+        &self,
+        request: &Request,
+        path: &str,
+        action: FileAction,
+        misses: &mut Misses,
+    ) -> Option<WalkResult> {
         let below = self.shown(path)?;
         match self.find(request, below) {
-            Found::File(document) => Some(match answer {
-                Answer::Serve => Outcome::File(document),
-                Answer::MoveTo(to) => Outcome::MoveTo(to),
+            Lookup::File(document) => Some(match action {
+                FileAction::Serve => WalkResult::File(document),
+                FileAction::MoveTo(to) => WalkResult::MoveTo(to),
             }),
-            found => trouble(found, below, before),
+            found => on_miss(found, below, misses),
         }
     }
 
@@ -62,56 +68,56 @@ impl Site {
         &self,
         request: &Request,
         path: &str,
-        answer: Answer,
+        action: FileAction,
         forbidden: bool,
-        before: &mut Before,
-    ) -> Option<Outcome> {
+        misses: &mut Misses,
+    ) -> Option<WalkResult> {
         let below = match path {
             "/" => ".",
             path => self.shown(path)?,
         };
-        if before.iter().any(|(path, was)| **path == *below && *was == Glance::Missing) {
+        if misses.iter().any(|(path, was)| **path == *below && *was == Stat::Missing) {
             return None;
         }
         match self.find(request, below) {
-            Found::Directory => {}
-            Found::File(_) => return None,
-            found => return trouble(found, below, before),
+            Lookup::Directory => {}
+            Lookup::File(_) => return None,
+            found => return on_miss(found, below, misses),
         }
         for index in self.rules.index() {
             let file = if below == "." { index.clone() } else { format!("{below}/{index}") };
             match self.find(request, &file) {
-                Found::File(document) => {
-                    return Some(match answer {
-                        Answer::Serve => Outcome::File(document),
-                        Answer::MoveTo(to) => Outcome::MoveTo(to),
+                Lookup::File(document) => {
+                    return Some(match action {
+                        FileAction::Serve => WalkResult::File(document),
+                        FileAction::MoveTo(to) => WalkResult::MoveTo(to),
                     });
                 }
                 found => {
-                    if let Some(outcome) = trouble(found, &file, before) {
+                    if let Some(outcome) = on_miss(found, &file, misses) {
                         return Some(outcome);
                     }
                 }
             }
         }
         if self.rules.directory_listing() {
-            return Some(match answer {
-                Answer::Serve => Outcome::Listing(below.to_owned()),
-                Answer::MoveTo(to) => Outcome::MoveTo(to),
+            return Some(match action {
+                FileAction::Serve => WalkResult::Listing(below.to_owned()),
+                FileAction::MoveTo(to) => WalkResult::MoveTo(to),
             });
         }
-        before.push((below.into(), Glance::Directory));
-        forbidden.then(|| match answer {
-            Answer::Serve => Outcome::Forbidden,
-            Answer::MoveTo(to) => Outcome::MoveTo(to),
+        misses.push((below.into(), Stat::Directory));
+        forbidden.then(|| match action {
+            FileAction::Serve => WalkResult::Forbidden,
+            FileAction::MoveTo(to) => WalkResult::MoveTo(to),
         })
     }
 
-    pub(super) fn find(&self, request: &Request, below: &str) -> Found {
+    pub(super) fn find(&self, request: &Request, below: &str) -> Lookup {
         self.responder.store.find(below, request.arrived, request.received)
     }
 
-    /// The path below the root of a name that may be shown.
+    /// The path below the root, if all its names may be shown.
     fn shown<'p>(&self, path: &'p str) -> Option<&'p str> {
         let below = path.strip_prefix('/').unwrap_or(path);
         let shown =
@@ -120,17 +126,17 @@ impl Site {
     }
 }
 
-/// What a find that found no file means; `None`: the next step.
-fn trouble(found: Found, below: &str, before: &mut Before) -> Option<Outcome> {
+/// The result for a path that is not a file; `None`: try the next step.
+fn on_miss(found: Lookup, below: &str, misses: &mut Misses) -> Option<WalkResult> {
     match found {
-        Found::Forbidden => Some(Outcome::Forbidden),
-        Found::Trouble(error) => Some(Outcome::Failed(format!("{below}: {error}"))),
-        Found::Directory => {
-            before.push((below.into(), Glance::Directory));
+        Lookup::Forbidden => Some(WalkResult::Forbidden),
+        Lookup::Failed(error) => Some(WalkResult::Failed(format!("{below}: {error}"))),
+        Lookup::Directory => {
+            misses.push((below.into(), Stat::Directory));
             None
         }
-        Found::File(_) | Found::Missing => {
-            before.push((below.into(), Glance::Missing));
+        Lookup::File(_) | Lookup::Missing => {
+            misses.push((below.into(), Stat::Missing));
             None
         }
     }

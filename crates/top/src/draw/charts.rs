@@ -1,8 +1,8 @@
-//! Curves of the last looks, and the response times of the last one.
+//! Curves of the recent samples, and the response times of the last interval.
 
 use super::{line, rows};
 use crate::number::{significant, time};
-use crate::state::{Past, State};
+use crate::state::{CurvePoint, State};
 use crate::theme::Theme;
 use crate::view::View;
 use ratatui::buffer::Buffer;
@@ -11,14 +11,14 @@ use ratatui::text::Span;
 use ratatui::widgets::{Block, RenderDirection, Sparkline, Widget};
 use stats::DurationSummary;
 
-/// Border, headings, three kinds of time.
+/// Border, headings, three rows of times.
 pub(super) const LEAST_ROWS: u16 = 6;
-/// Columns of the table of times, border included.
+/// Columns of the table of times, including the border.
 const TIMES: u16 = 44;
-/// Columns from which there is room for a second curve.
+/// Screens of at least this width show a second curve.
 const WIDE: u16 = 130;
 
-/// Rows that curves and times get on a screen of this height.
+/// Rows for curves and times on a screen of this height.
 pub(super) fn rows_in(height: u16) -> u16 {
     match height {
         0..=31 => LEAST_ROWS,
@@ -35,33 +35,33 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
         area.layout(&Layout::horizontal([Constraint::Min(10), Constraint::Length(TIMES.min(area.width))]));
     times(buffer, right, view, theme);
     let rate = view.rate().map_or_else(|| "…".to_owned(), significant);
-    let peak = |value: fn(&Past) -> f64| state.past.iter().map(value).fold(0.0, f64::max);
-    let requests = ("Requests/s", rate, significant(peak(|past| past.rate)));
+    let peak = |value: fn(&CurvePoint) -> f64| state.curve.iter().map(value).fold(0.0, f64::max);
+    let requests = ("Requests/s", rate, significant(peak(|curve| curve.rate)));
     if area.width < WIDE {
-        return curve(buffer, left, requests, state, |past| past.rate, theme);
+        return curve(buffer, left, requests, state, |curve| curve.rate, theme);
     }
     let [one, other] = left.layout(&Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]));
-    curve(buffer, one, requests, state, |past| past.rate, theme);
+    curve(buffer, one, requests, state, |curve| curve.rate, theme);
     let p95 = view.between.as_ref().map_or_else(|| "…".to_owned(), |between| time(between.total_ms.p95));
-    let times = ("Response time p95", p95, time(peak(|past| past.p95)));
-    curve(buffer, other, times, state, |past| past.p95, theme);
+    let times = ("Response time p95", p95, time(peak(|curve| curve.p95)));
+    curve(buffer, other, times, state, |curve| curve.p95, theme);
 }
 
-/// Newest at the right; a unit of height is the largest value that is seen.
+/// Newest at the right, scaled to the largest visible value.
 fn curve(
     buffer: &mut Buffer,
     area: Rect,
     (title, now, peak): (&str, String, String),
     state: &State,
-    value: fn(&Past) -> f64,
+    value: fn(&CurvePoint) -> f64,
     theme: Theme,
 ) {
     let inner = block(buffer, area, title, theme);
     let figures =
         vec![Span::styled(now, theme.strong()), Span::styled(format!("  peak {peak}"), theme.faint())];
     line(buffer, inner, figures);
-    // Whole numbers are what it takes; a thousandth is finer than any screen.
-    let newest_first = state.past.iter().rev().map(|past| (value(past) * 1_000.0).max(0.0) as u64);
+    // The sparkline takes integers; a thousandth is finer than any screen.
+    let newest_first = state.curve.iter().rev().map(|curve| (value(curve) * 1_000.0).max(0.0) as u64);
     Sparkline::default()
         .data(newest_first)
         .direction(RenderDirection::RightToLeft)
@@ -75,8 +75,8 @@ fn times(buffer: &mut Buffer, area: Rect, view: &View, theme: Theme) {
     line(buffer, inner, vec![Span::styled(heading, theme.faint())]);
     let Some(between) = &view.between else { return };
     let all = [("total", &between.total_ms), ("queue", &between.queue_ms), ("app", &between.app_ms)];
-    let told = &all[..if view.has_app() { 3 } else { 1 }];
-    for (row, (name, summary)) in (1..).zip(told) {
+    let shown = &all[..if view.has_app() { 3 } else { 1 }];
+    for (row, (name, summary)) in (1..).zip(shown) {
         let style = if row == 1 { theme.strong() } else { ratatui::style::Style::new() };
         line(
             buffer,
@@ -95,7 +95,7 @@ fn figures(times: &DurationSummary) -> String {
     format!("{mean:>7}{p50:>7}{p95:>7}{p99:>7}{max:>8}")
 }
 
-/// A frame with a title; gives what is inside.
+/// Draws a frame with a title; returns the area inside.
 fn block(buffer: &mut Buffer, area: Rect, title: &str, theme: Theme) -> Rect {
     let block = Block::bordered()
         .border_style(theme.faint())

@@ -1,4 +1,4 @@
-//! Queue and connections, CPU and memory, errors: a line each; two for handlers on mruby.
+//! Queue and connections, CPU and memory, errors: one line each; two lines for handlers on mruby.
 
 use super::{bar, line, rows as part};
 use crate::number::{bytes, grouped, percent, significant, time};
@@ -10,7 +10,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 use stats::{HandlerThread, HandlersInterval, HandlersSnapshot};
 
-/// Cells of a bar on a screen of 80 columns.
+/// Width of a bar on a screen of 80 columns.
 const BAR: usize = 10;
 
 pub(super) fn rows(view: &View) -> u16 {
@@ -42,7 +42,7 @@ fn queue(view: &View, theme: Theme) -> Vec<Span<'static>> {
             _ => theme.warning(),
         };
         let first = if queue.length > 0 {
-            format!(", the first for {}", time(queue.oldest_wait_ms))
+            format!(", the oldest for {}", time(queue.oldest_wait_ms))
         } else {
             String::new()
         };
@@ -110,7 +110,7 @@ fn errors(view: &View, theme: Theme) -> Vec<Span<'static>> {
     spans
 }
 
-/// What handlers on mruby do, and how many tasks they are at.
+/// Rates and tasks of handlers on mruby.
 fn handled(handlers: &HandlersSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>> {
     let per_s = |count: fn(&HandlersInterval) -> u64| {
         let between = view.between.as_ref().zip(view.handled());
@@ -128,18 +128,18 @@ fn handled(handlers: &HandlersSnapshot, view: &View, theme: Theme) -> Vec<Span<'
         spans.push(name("refused", theme));
         spans.push(Span::styled(format!("{}/s  ", significant(refused)), alarming(refused)));
     }
-    // Each thread has places of its own: the busiest is the first to refuse somebody.
+    // Each thread has its own limit: the busiest one refuses requests first.
     let share = handlers.busiest().map_or(0.0, HandlerThread::tasks_share);
     spans.push(name(" Tasks", theme));
     spans.push(Span::styled(
         format!("{} of {}", grouped(handlers.tasks), grouped(handlers.tasks_max)),
-        pressing(share, theme),
+        near_limit(share, theme),
     ));
     spans.push(Span::raw(format!(", {} waiting", grouped(handlers.waiting))));
     spans
 }
 
-/// The heap of the thread that comes to its limit first.
+/// The heap of the thread that is closest to its limit.
 fn heap(handlers: &HandlersSnapshot, view: &View, theme: Theme, columns: u16) -> Vec<Span<'static>> {
     let width = if columns >= 120 { 2 * BAR } else { BAR };
     let mut spans = vec![name("Heap", theme)];
@@ -147,7 +147,7 @@ fn heap(handlers: &HandlersSnapshot, view: &View, theme: Theme, columns: u16) ->
         let share = fullest.heap_share();
         spans.extend(bar(width, share, theme.load(share), theme.faint()));
         let of = format!(" {} of {}", bytes(fullest.heap_bytes), bytes(fullest.heap_max_bytes));
-        spans.push(Span::styled(of, pressing(share, theme)));
+        spans.push(Span::styled(of, near_limit(share, theme)));
     }
     if handlers.threads.len() > 1 {
         spans.push(Span::styled(format!(" (fullest of {} threads)", handlers.threads.len()), theme.faint()));
@@ -161,7 +161,7 @@ fn heap(handlers: &HandlersSnapshot, view: &View, theme: Theme, columns: u16) ->
     spans
 }
 
-/// A figure whose limit is near.
-fn pressing(share: f64, theme: Theme) -> Style {
+/// Highlights a value near its limit.
+fn near_limit(share: f64, theme: Theme) -> Style {
     if share >= 0.75 { theme.load(share) } else { Style::new() }
 }

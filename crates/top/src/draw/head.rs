@@ -1,4 +1,4 @@
-//! The first two lines: which server, and whether what is shown is the present.
+//! The first two lines: the server, and whether the data is current.
 
 use super::{line, line_right, rows};
 use crate::number::{interval, span};
@@ -11,10 +11,10 @@ use ratatui::text::Span;
 use std::time::{Duration, Instant};
 
 pub(super) const ROWS: u16 = 2;
-/// How long it is said that the server is a new one.
-const NEWS: Duration = Duration::from_secs(30);
+/// How long a restart of the server is shown.
+const RESTART_SHOWN: Duration = Duration::from_secs(30);
 
-/// Draws them; gives the rows that were used.
+/// Draws the lines; returns the number of rows used.
 pub(super) fn draw(
     buffer: &mut Buffer,
     area: Rect,
@@ -22,20 +22,20 @@ pub(super) fn draw(
     view: &View,
     theme: Theme,
     live: bool,
-    asked: &str,
+    address: &str,
 ) -> u16 {
     let server = view.server();
     let first = rows(area, 0, 1);
     let up = span(Duration::from_secs_f64(server.uptime().clamp(0.0, 1e12)));
     let name = format!("Firebrick {}", server.version);
-    let place = format!("  pid {} · up {up}", server.pid);
-    let room = usize::from(area.width).saturating_sub(name.chars().count() + 2 + place.chars().count());
+    let process = format!("  pid {} · up {up}", server.pid);
+    let room = usize::from(area.width).saturating_sub(name.chars().count() + 2 + process.chars().count());
     let dir = Span::raw(format!("  {}", tail(&server.dir, room)));
     line(buffer, first, vec![Span::styled(name, theme.strong()), dir]);
-    line_right(buffer, first, vec![Span::raw(place)]);
+    line_right(buffer, first, vec![Span::raw(process)]);
     let second = rows(area, 1, 1);
-    if let Some((since, why)) = &state.gone {
-        let text = format!("No answer for {}: {why}; trying on", span(since.elapsed()));
+    if let Some((since, why)) = &state.unreachable {
+        let text = format!("No response for {}: {why}; retrying", span(since.elapsed()));
         line(buffer, second, vec![Span::styled(text, theme.alarm())]);
         return ROWS;
     }
@@ -53,17 +53,17 @@ pub(super) fn draw(
         "static site".to_owned()
     };
     line(buffer, second, vec![Span::styled(serves, theme.faint())]);
-    line_right(buffer, second, right(state, view, theme, live, asked));
+    line_right(buffer, second, right(state, view, theme, live, address));
     ROWS
 }
 
-fn right(state: &State, view: &View, theme: Theme, live: bool, asked: &str) -> Vec<Span<'static>> {
-    if let Some(at) = state.anew.filter(|at| at.elapsed() < NEWS) {
-        let text = format!("  another server since {}", span(Instant::now().saturating_duration_since(at)));
+fn right(state: &State, view: &View, theme: Theme, live: bool, address: &str) -> Vec<Span<'static>> {
+    if let Some(at) = state.restarted.filter(|at| at.elapsed() < RESTART_SHOWN) {
+        let text = format!("  server restarted {} ago", span(Instant::now().saturating_duration_since(at)));
         return vec![Span::styled(text, theme.warning())];
     }
     if state.paused {
-        return vec![Span::styled("  PAUSED: p goes on", theme.warning())];
+        return vec![Span::styled("  PAUSED: p resumes", theme.warning())];
     }
     let shown = view.between.as_ref().map_or(state.interval, |between| {
         Duration::from_millis((between.seconds * 10.0).round() as u64 * 100)
@@ -71,12 +71,12 @@ fn right(state: &State, view: &View, theme: Theme, live: bool, asked: &str) -> V
     let text = if live {
         format!("  every {}", interval(state.interval))
     } else {
-        format!("  {asked}, {}", interval(shown))
+        format!("  {address}, {}", interval(shown))
     };
     vec![Span::styled(text, theme.faint())]
 }
 
-/// The end of a path, which says most, when there is no room for all of it.
+/// The end of a path, which is more informative, if there is not enough room.
 fn tail(path: &str, room: usize) -> String {
     let count = path.chars().count();
     if count <= room {

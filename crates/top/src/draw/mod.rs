@@ -1,12 +1,12 @@
-//! The screen, from the top down: who is asked, curves and times, queue and machine, workers, requests in flight, keys.
+//! The screen, from top to bottom: server, curves and times, queue and machine, workers, requests in flight, keys.
 //!
-//! Contract: what is there is drawn into any area, however small; what does not fit is left out from the least important
-//! end, and lists say how much.
+//! Contract: any area can be drawn, however small. What does not fit is cut, the least important first, and lists show
+//! how many items are hidden.
 
 mod charts;
 mod facts;
 mod head;
-mod over;
+mod overlay;
 mod requests;
 mod workers;
 
@@ -19,11 +19,11 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
 
-/// Columns and rows below which the screen says so instead.
+/// Smallest screen in columns and rows; below it, a message is shown.
 pub(crate) const LEAST: (u16, u16) = (60, 16);
 
 /// The live screen.
-pub(crate) fn screen(buffer: &mut Buffer, state: &State, theme: Theme, asked: &str) {
+pub(crate) fn screen(buffer: &mut Buffer, state: &State, theme: Theme, address: &str) {
     let area = buffer.area;
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let text = format!(
@@ -34,32 +34,40 @@ pub(crate) fn screen(buffer: &mut Buffer, state: &State, theme: Theme, asked: &s
     }
     let (above, foot) = (rows(area, 0, area.height - 1), rows(area, area.height - 1, 1));
     match &state.view {
-        Some(view) => body(buffer, above, state, view, theme, true, asked),
-        None => match &state.gone {
+        Some(view) => body(buffer, above, state, view, theme, true, address),
+        None => match &state.unreachable {
             Some((_, why)) => line(buffer, rows(above, 0, 1), vec![Span::styled(why.clone(), theme.alarm())]),
-            None => line(buffer, rows(above, 0, 1), vec![Span::raw(format!("Asking {asked} …"))]),
+            None => line(buffer, rows(above, 0, 1), vec![Span::raw(format!("Connecting to {address} …"))]),
         },
     }
     line(buffer, foot, keys(state, theme));
-    over::draw(buffer, above, state, theme);
+    overlay::draw(buffer, above, state, theme);
 }
 
 /// The same without curves and keys, for `--once`.
-pub(crate) fn page(buffer: &mut Buffer, state: &State, theme: Theme, asked: &str) {
+pub(crate) fn page(buffer: &mut Buffer, state: &State, theme: Theme, address: &str) {
     if let Some(view) = &state.view {
-        body(buffer, buffer.area, state, view, theme, false, asked);
+        body(buffer, buffer.area, state, view, theme, false, address);
     }
 }
 
-/// Rows that [`page`] needs to leave nothing out.
+/// Rows that [`page`] needs to show everything.
 pub(crate) fn rows_for(view: &View) -> u16 {
     let lists =
-        if view.has_app() { 4 + view.server().workers.len() + view.look.requests.len().max(1) } else { 0 };
+        if view.has_app() { 4 + view.server().workers.len() + view.sample.requests.len().max(1) } else { 0 };
     u16::try_from(lists).unwrap_or(u16::MAX - 100) + head::ROWS + charts::LEAST_ROWS + facts::rows(view)
 }
 
-fn body(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme, live: bool, asked: &str) {
-    let mut used = head::draw(buffer, area, state, view, theme, live, asked);
+fn body(
+    buffer: &mut Buffer,
+    area: Rect,
+    state: &State,
+    view: &View,
+    theme: Theme,
+    live: bool,
+    address: &str,
+) {
+    let mut used = head::draw(buffer, area, state, view, theme, live, address);
     let charts = if live { charts::rows_in(area.height) } else { charts::LEAST_ROWS };
     charts::draw(buffer, rows(area, used, charts), state, view, theme, live);
     used += charts;
@@ -75,10 +83,10 @@ fn body(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Them
     requests::draw(buffer, rows(area, used, for_requests), state, view, theme, live);
 }
 
-/// Rows for the workers and for the requests, headings included. If not both fit, each gets half, or what the other leaves.
+/// Rows for workers and for requests, including headings. If not both fit, each gets half, or what the other leaves.
 fn shares(left: u16, view: &View) -> (u16, u16) {
     let rows = |count: usize| u16::try_from(count + 1).unwrap_or(u16::MAX);
-    let for_requests = rows(view.look.requests.len().max(1)).min(left / 2);
+    let for_requests = rows(view.sample.requests.len().max(1)).min(left / 2);
     let workers = rows(view.server().workers.len()).min(left - for_requests);
     (workers, left - workers)
 }
@@ -91,7 +99,7 @@ fn keys(state: &State, theme: Theme) -> Vec<Span<'static>> {
         keys.push(("Enter", "Ruby line".to_owned()));
         keys.push(("s", format!("by {}", state.sort.name())));
     }
-    keys.push(("p", if state.paused { "go on" } else { "pause" }.to_owned()));
+    keys.push(("p", if state.paused { "resume" } else { "pause" }.to_owned()));
     keys.push(("+-", "interval".to_owned()));
     keys.push(("?", "help".to_owned()));
     let pairs = keys.into_iter().flat_map(|(key, what)| {
@@ -100,20 +108,20 @@ fn keys(state: &State, theme: Theme) -> Vec<Span<'static>> {
     pairs.collect()
 }
 
-/// `count` rows of `area` from row `first`, as many as there are.
+/// `count` rows of `area` from row `first`, cut to `area`.
 fn rows(area: Rect, first: u16, count: u16) -> Rect {
     let first = first.min(area.height);
     Rect { y: area.y + first, height: count.min(area.height - first), ..area }
 }
 
-/// One line of text at the top of `area`.
+/// Draws one line of text at the top of `area`.
 fn line(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
     if area.height > 0 {
         buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
     }
 }
 
-/// One line of text that ends at the right edge of `area`.
+/// Draws one line of text aligned to the right edge of `area`.
 fn line_right(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
     let line = Line::from(spans);
     let width = u16::try_from(line.width()).unwrap_or(u16::MAX).min(area.width);
@@ -122,11 +130,11 @@ fn line_right(buffer: &mut Buffer, area: Rect, spans: Vec<Span<'_>>) {
     }
 }
 
-/// A bar of `width` cells, `part` of it full.
+/// A bar of `width` cells, filled to the fraction `part`.
 fn bar(width: usize, part: f64, full: Style, empty: Style) -> [Span<'static>; 2] {
     let part = if part.is_finite() { part.clamp(0.0, 1.0) } else { 0.0 };
     let cells = (part * width as f64).round() as usize;
-    // What is not nothing shows.
+    // A value above 0 is always visible.
     let cells = if part > 0.0 { cells.max(1) } else { cells }.min(width);
     [Span::styled("█".repeat(cells), full), Span::styled("░".repeat(width - cells), empty)]
 }

@@ -1,4 +1,4 @@
-//! Requests in flight, slowest first; one of them is selected.
+//! Requests in flight, slowest first; one is selected.
 
 use super::{line, rows};
 use crate::number::time;
@@ -16,18 +16,18 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
         "age", "in queue", "state", "worker", "requests in flight, slowest first"
     );
     line(buffer, area, vec![Span::styled(heading, theme.heading())]);
-    let requests = &view.look.requests;
+    let requests = &view.sample.requests;
     if requests.is_empty() {
         return line(
             buffer,
             rows(area, 1, 1),
-            vec![Span::styled("         –  nothing is in flight", theme.faint())],
+            vec![Span::styled("         –  no requests in flight", theme.faint())],
         );
     }
     let room = usize::from(area.height.saturating_sub(1));
     let full = requests.len() > room;
     let shown = if full { room.saturating_sub(1) } else { requests.len() };
-    // The selected one is always in sight.
+    // The selected request is always visible.
     let first = if live { (state.selected + 1).saturating_sub(shown) } else { 0 };
     for (row, (index, request)) in (1..).zip(requests.iter().enumerate().skip(first).take(shown)) {
         let here = rows(area, row, 1);

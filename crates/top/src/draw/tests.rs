@@ -1,7 +1,7 @@
-//! Screens of several sizes, looked at.
+//! Screens of several sizes.
 
 use super::*;
-use crate::state::{Found, Over, Past};
+use crate::state::{Backtrace, CurvePoint, Overlay};
 use crate::view::tests::{request, view, view_with_handlers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 fn state(workers: u32) -> State {
     let mut state = State::new(Duration::from_secs(2));
-    state.past = (0..500).map(|step| Past { rate: f64::from(step % 40), p95: f64::from(step % 7) }).collect();
+    state.curve =
+        (0..500).map(|step| CurvePoint { rate: f64::from(step % 40), p95: f64::from(step % 7) }).collect();
     state.view = Some(view(workers));
     state
 }
@@ -31,7 +32,7 @@ fn text(state: &State, columns: u16, height: u16) -> String {
 }
 
 #[test]
-fn eighty_by_twenty_four_has_all_that_matters() {
+fn the_usual_size_shows_everything_important() {
     let shown = text(&state(3), 80, 24);
     for wanted in [
         "Firebrick 0.1.0  /srv/shop",
@@ -80,7 +81,7 @@ fn a_large_screen_shows_more() {
 }
 
 #[test]
-fn handlers_have_two_lines_where_there_are_any() {
+fn handlers_have_two_lines() {
     let shown = text(&state_with_handlers(3), 80, 24);
     for wanted in [
         "Handlers 60.0/s  failed 2.00/s  refused 1.00/s   Tasks 40 of 80, 30 waiting",
@@ -92,7 +93,7 @@ fn handlers_have_two_lines_where_there_are_any() {
     }
     assert!(text(&state_with_handlers(0), 60, 16).contains("handlers on mruby"));
     let mut calm = state_with_handlers(0);
-    let handlers = calm.view.as_mut().unwrap().look.server.handlers.as_mut().unwrap();
+    let handlers = calm.view.as_mut().unwrap().sample.server.handlers.as_mut().unwrap();
     handlers.threads.truncate(1);
     calm.view.as_mut().unwrap().between = None;
     let shown = text(&calm, 80, 24);
@@ -102,7 +103,7 @@ fn handlers_have_two_lines_where_there_are_any() {
 }
 
 #[test]
-fn a_site_shows_no_worker_parts() {
+fn a_static_site_shows_no_workers() {
     let shown = text(&state(0), 80, 24);
     for absent in ["worker", "Queue", "queue", "app ", "flight", "select", "Ruby"] {
         assert!(!shown.contains(absent), "{absent:?} is in\n{shown}");
@@ -111,10 +112,10 @@ fn a_site_shows_no_worker_parts() {
 }
 
 #[test]
-fn lists_that_do_not_fit_say_how_much_is_missing() {
+fn lists_that_do_not_fit_show_how_many_are_hidden() {
     let mut many = state(50);
     let requests = (0..40).map(|index| request(&format!("/r{index}"), 1_000.0 - f64::from(index), Some(0)));
-    many.view.as_mut().unwrap().look.requests = requests.collect();
+    many.view.as_mut().unwrap().sample.requests = requests.collect();
     let shown = text(&many, 80, 24);
     assert!(shown.contains("… 46 more; s sorts") && shown.contains("… 36 more"), "{shown}");
     many.selected = 39;
@@ -123,7 +124,7 @@ fn lists_that_do_not_fit_say_how_much_is_missing() {
 }
 
 #[test]
-fn too_small_a_screen_says_so_and_how_large_it_should_be() {
+fn a_small_screen_shows_a_message() {
     for (columns, height) in [(59, 24), (80, 15), (40, 8)] {
         let shown = text(&state(3), columns, height).replace('\n', " ");
         assert!(shown.contains(&format!("{columns}x{height}")) && shown.contains("60x16"), "{shown}");
@@ -132,7 +133,7 @@ fn too_small_a_screen_says_so_and_how_large_it_should_be() {
 }
 
 #[test]
-fn nothing_is_coloured_without_colours_and_the_selection_still_shows() {
+fn without_colours_the_selection_is_still_visible() {
     use ratatui::style::{Color, Modifier};
     let mut selected = state(3);
     selected.selected = 1;
@@ -144,27 +145,30 @@ fn nothing_is_coloured_without_colours_and_the_selection_still_shows() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_said_over_its_last_figures() {
-    let mut gone = state(3);
-    gone.gone = Some((Instant::now(), "nothing listens on /run/c.sock".to_owned()));
-    let shown = text(&gone, 80, 24);
-    assert!(shown.contains("No answer for 0 s: nothing listens on /run/c.sock; trying on"), "{shown}");
+fn an_unreachable_server_is_shown_with_its_last_data() {
+    let mut unreachable = state(3);
+    unreachable.unreachable = Some((Instant::now(), "nothing listens on /run/c.sock".to_owned()));
+    let shown = text(&unreachable, 80, 24);
+    assert!(shown.contains("No response for 0 s: nothing listens on /run/c.sock; retrying"), "{shown}");
     assert!(shown.contains("Response time, ms"), "{shown}");
-    let mut anew = state(3);
-    anew.anew = Some(Instant::now());
-    assert!(text(&anew, 80, 24).contains("another server since 0 s"));
+    let mut restarted = state(3);
+    restarted.restarted = Some(Instant::now());
+    assert!(text(&restarted, 80, 24).contains("server restarted 0 s ago"));
 }
 
 #[test]
-fn in_a_trace_the_apps_own_lines_stand_out() {
+fn the_apps_own_lines_are_highlighted_in_a_backtrace() {
     let mut traced = state(3);
     let lines = vec![
         "/usr/lib/ruby/sleep.rb:1:in `sleep'".to_owned(),
         "/srv/shop/app/slow.rb:7:in `call'".to_owned(),
         "config.ru:3:in `run'".to_owned(),
     ];
-    traced.over =
-        Over::Trace { request: request("/slow", 5_000.0, Some(0)), found: Found::Lines(lines), scroll: 0 };
+    traced.overlay = Overlay::Trace {
+        request: request("/slow", 5_000.0, Some(0)),
+        found: Backtrace::Lines(lines),
+        scroll: 0,
+    };
     let shown = text(&traced, 80, 24);
     assert!(
         shown.contains("▶ app/slow.rb:7:in `call'") && shown.contains("/usr/lib/ruby/sleep.rb:1"),
@@ -172,12 +176,12 @@ fn in_a_trace_the_apps_own_lines_stand_out() {
     );
     assert!(shown.contains("▶ config.ru:3") && shown.contains("Esc closes"), "{shown}");
     assert!(shown.contains("GET /slow · 5.00 s · worker 0, thread 2"), "{shown}");
-    traced.over = Over::Help;
-    assert!(text(&traced, 80, 24).contains("where it is in Ruby"));
+    traced.overlay = Overlay::Help;
+    assert!(text(&traced, 80, 24).contains("its Ruby backtrace"));
 }
 
 #[test]
-fn every_size_is_drawn() {
+fn every_size_can_be_drawn() {
     for workers in [0, 1, 50] {
         for columns in (1..200).step_by(13) {
             for height in 1..60 {

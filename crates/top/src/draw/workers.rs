@@ -12,7 +12,7 @@ use ratatui::text::Span;
 use stats::{WorkerSnapshot, WorkerState};
 use std::time::Duration;
 
-/// A column: its title, its width with the blank before it, and the screen that is wide enough for it.
+/// A column: title, width including the blank before it, and the least screen width that shows it.
 struct Column {
     title: &'static str,
     width: usize,
@@ -20,7 +20,7 @@ struct Column {
     text: fn(&WorkerSnapshot, &View) -> String,
 }
 
-const BEHIND: [Column; 7] = [
+const COLUMNS: [Column; 7] = [
     Column { title: "req/s", width: 8, from: 0, text: |worker, view| rate(worker, view) },
     Column {
         title: "CPU",
@@ -34,15 +34,15 @@ const BEHIND: [Column; 7] = [
     Column { title: "restarts", width: 9, from: 72, text: |worker, _| worker.restarts.to_string() },
     Column { title: "up", width: 14, from: 120, text: |worker, view| up(worker, view) },
 ];
-/// `worker`, `pid`, `state`, each with a blank behind it.
+/// Width of `worker`, `pid` and `state`, each followed by a blank.
 const BEFORE: usize = 7 + 8 + 9;
-/// `12/16` behind the bar.
+/// Width of `12/16` after the bar.
 const COUNT: usize = 6;
-/// A bar that is longer says no more.
+/// Longest bar.
 const LONGEST_BAR: usize = 40;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme) {
-    let columns: Vec<&Column> = BEHIND.iter().filter(|column| area.width >= column.from).collect();
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| area.width >= column.from).collect();
     let behind: usize = columns.iter().map(|column| column.width).sum();
     let bar = usize::from(area.width).saturating_sub(BEFORE + COUNT + behind).clamp(4, LONGEST_BAR);
     let titles =
@@ -65,7 +65,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
         line(buffer, rows(area, row, 1), spans);
     }
     if shown < workers.len() && room > 0 {
-        let text = format!("… {} more; s sorts, so that others come first", workers.len() - shown);
+        let text = format!("… {} more; s sorts", workers.len() - shown);
         line(buffer, rows(area, area.height - 1, 1), vec![Span::styled(text, theme.faint())]);
     }
 }
@@ -91,7 +91,7 @@ fn state_of(worker: &WorkerSnapshot, theme: Theme) -> Span<'static> {
     Span::styled(format!("{text:<9}"), style)
 }
 
-/// A cell for each thread if they fit, else in proportion.
+/// One cell per thread if they fit, otherwise in proportion.
 fn threads(worker: &WorkerSnapshot, width: usize, theme: Theme) -> Vec<Span<'static>> {
     let (busy, most) = (worker.busy_threads as usize, worker.threads_max as usize);
     let cells = most.clamp(1, width);

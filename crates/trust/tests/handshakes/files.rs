@@ -1,35 +1,35 @@
-//! Files that do not do: which one, and why.
+//! Unusable files: errors say which file and why.
 
-use crate::parties::{Maker, half, unusable};
+use crate::parties::{Maker, file_error, half};
 use std::path::Path;
-use trust::{Own, Role, Whom};
+use trust::{Identity, Role, Trusted};
 
 const NOWHERE: &str = "/nowhere/to/be.pem";
 
 #[test]
-fn certificates_to_believe() {
+fn trusted_certificates() {
     let maker = Maker::new();
     let made = maker.make("made", |p| p);
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let files = [
         (Path::new(NOWHERE).to_owned(), "No such file"),
-        (maker.file("empty.pem", ""), "no certificate in it"),
-        (maker.file("text.pem", "nothing\n"), "no certificate in it"),
-        (made.key_pem.clone(), "no certificate in it"),
+        (maker.file("empty.pem", ""), "contains no certificate"),
+        (maker.file("text.pem", "nothing\n"), "contains no certificate"),
+        (made.key_pem.clone(), "contains no certificate"),
         (maker.file("half.pem", &half(&made.pem)), "missing section end"),
         (maker.file("broken.pem", broken), "BadEncoding"),
     ];
     for (file, expected) in files {
-        for whom in [Whom::File(&file), Whom::SystemAndFile(&file)] {
-            let (role, path, why) = unusable(whom, None);
-            assert_eq!((role, path), (Role::Believed, file.clone()));
+        for trusted in [Trusted::File(&file), Trusted::SystemAndFile(&file)] {
+            let (role, path, why) = file_error(trusted, None);
+            assert_eq!((role, path), (Role::Trusted, file.clone()));
             assert!(why.contains(expected), "{why}");
         }
     }
 }
 
 #[test]
-fn certificates_and_keys_of_our_own() {
+fn client_certificates_and_keys() {
     let maker = Maker::new();
     let (made, other) = (maker.make("made", |p| p), maker.make("other", |p| p));
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
@@ -37,22 +37,22 @@ fn certificates_and_keys_of_our_own() {
     let encrypted = maker.file("encrypted.key", encrypted);
     let broken = maker.file("broken.key", broken);
     let half = maker.file("half.key", &half(&made.key_pem));
-    let with_certificate = |certificate| Own { certificate, ..made.own() };
-    let with_key = |key| Own { key, ..made.own() };
+    let with_certificate = |certificate| Identity { certificate, ..made.identity() };
+    let with_key = |key| Identity { key, ..made.identity() };
     let files = [
         (with_certificate(Path::new(NOWHERE)), Role::Certificate, "No such file"),
-        (with_certificate(&made.key_pem), Role::Certificate, "no certificate in it"),
+        (with_certificate(&made.key_pem), Role::Certificate, "contains no certificate"),
         (with_certificate(&other.pem), Role::Certificate, "0.key is not its key"),
         (with_key(Path::new(NOWHERE)), Role::Key, "No such file"),
-        (with_key(&made.pem), Role::Key, "no private key in it"),
-        (with_key(&encrypted), Role::Key, "not encrypted"),
+        (with_key(&made.pem), Role::Key, "contains no unencrypted private key"),
+        (with_key(&encrypted), Role::Key, "contains no unencrypted private key"),
         (with_key(&half), Role::Key, "missing section end"),
         (with_key(&broken), Role::Key, "failed to parse private key"),
     ];
-    for (own, expected, words) in files {
-        let (role, path, why) = unusable(Whom::Anybody, Some(own));
-        let file = if expected == Role::Key { own.key } else { own.certificate };
+    for (identity, expected, message) in files {
+        let (role, path, why) = file_error(Trusted::Any, Some(identity));
+        let file = if expected == Role::Key { identity.key } else { identity.certificate };
         assert_eq!((role, path.as_path()), (expected, file));
-        assert!(why.contains(words), "{words}: {why}");
+        assert!(why.contains(message), "{message}: {why}");
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates as tests want them, and both ends of a handshake.
+//! Generates certificates, and runs both ends of a handshake.
 
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::crypto::ring;
@@ -14,12 +14,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use trust::{Own, Whom};
+use trust::{Identity, Trusted};
 
-/// The name of all certificates, beside 127.0.0.1.
+/// The host name in all certificates, besides 127.0.0.1.
 pub const HOST: &str = "localhost";
 
-/// Makes certificates, and files in a folder that goes with it.
+/// Generates certificates, and writes files into a temporary directory.
 pub struct Maker {
     folder: tempfile::TempDir,
     made: AtomicUsize,
@@ -34,7 +34,7 @@ pub struct Certified {
     pub key_pem: PathBuf,
 }
 
-/// A certificate to be: valid now, signed by itself, no authority.
+/// A certificate to generate. By default valid now, self-signed, and no authority.
 pub struct Draft<'a> {
     params: CertificateParams,
     by: Option<&'a Certified>,
@@ -51,7 +51,7 @@ impl Maker {
         path
     }
 
-    /// Those of the same `common_name` have the same issuer when they sign themselves.
+    /// Self-signed certificates with the same `common_name` have the same issuer.
     pub fn make<'a>(&self, common_name: &str, with: impl FnOnce(Draft<'a>) -> Draft<'a>) -> Certified {
         let mut params = CertificateParams::new([HOST.to_owned(), "127.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, common_name);
@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
         self
     }
 
-    /// From the beginning of one year to that of another.
+    /// Valid from the start of one year to the start of another.
     pub fn valid(mut self, years: (i32, i32)) -> Self {
         self.params.not_before = date_time_ymd(years.0, 1, 1);
         self.params.not_after = date_time_ymd(years.1, 1, 1);
@@ -92,33 +92,39 @@ impl Certified {
         self.certificate.der().clone()
     }
 
-    pub fn own(&self) -> Own<'_> {
-        Own { certificate: &self.pem, key: &self.key_pem }
+    pub fn identity(&self) -> Identity<'_> {
+        Identity { certificate: &self.pem, key: &self.key_pem }
     }
 }
 
-/// The other end.
+/// The server side of a handshake.
 pub struct Server<'a> {
     pub certificate: &'a Certified,
-    /// Certificates that it sends along.
-    pub between: Vec<CertificateDer<'static>>,
-    /// What it signs with: its certificate's key, if all is right.
+    /// Intermediates that it sends.
+    pub intermediates: Vec<CertificateDer<'static>>,
+    /// The key it signs with; normally the certificate's.
     pub key: &'a KeyPair,
     pub version: &'static SupportedProtocolVersion,
-    /// Whose clients are let in; `None` asks nobody for a certificate.
+    /// The authority of clients; `None` requests no client certificate.
     pub clients: Option<&'a Certified>,
 }
 
 impl<'a> Server<'a> {
     pub fn of(certificate: &'a Certified) -> Server<'a> {
-        Server { certificate, between: Vec::new(), key: &certificate.key, version: &TLS13, clients: None }
+        Server {
+            certificate,
+            intermediates: Vec::new(),
+            key: &certificate.key,
+            version: &TLS13,
+            clients: None,
+        }
     }
 
     fn config(&self) -> ServerConfig {
         let provider = Arc::new(ring::default_provider());
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
         let key = provider.key_provider.load_private_key(key).unwrap();
-        let chain = [vec![self.certificate.der()], self.between.clone()].concat();
+        let chain = [vec![self.certificate.der()], self.intermediates.clone()].concat();
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[self.version])
             .unwrap();
@@ -131,16 +137,16 @@ impl<'a> Server<'a> {
                 builder.with_client_cert_verifier(verifier.build().unwrap())
             }
         };
-        // Unlike `with_single_cert`, this does not look whether the key is the certificate's.
+        // Unlike `with_single_cert`, this does not check that the key matches the certificate.
         builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::new(chain, key))))
     }
 }
 
-/// Shakes hands, and sends a byte there and back: what the server has seen of us.
+/// Performs a handshake and echoes a byte. Returns the client certificate that the server received.
 pub fn shake(
     server: &Server<'_>,
-    whom: Whom<'_>,
-    own: Option<Own<'_>>,
+    trusted: Trusted<'_>,
+    identity: Option<Identity<'_>>,
     host: &str,
 ) -> io::Result<Option<Vec<u8>>> {
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -153,22 +159,22 @@ pub fn shake(
         Ok(stream.conn.peer_certificates().map(|all| all[0].to_vec()))
     });
     let name = ServerName::try_from(host.to_owned()).unwrap();
-    let config = Arc::new(trust::client(whom, own).unwrap());
+    let config = Arc::new(trust::client(trusted, identity).unwrap());
     let mut stream = StreamOwned::new(ClientConnection::new(config, name).unwrap(), ours);
     let mut byte = [0];
-    let answered = stream.write_all(b"?").and_then(|()| stream.read_exact(&mut byte));
-    // The server may wait for more.
+    let echoed = stream.write_all(b"?").and_then(|()| stream.read_exact(&mut byte));
+    // The server may still be reading.
     drop(stream);
     let seen = thread.join().unwrap();
-    answered?;
+    echoed?;
     assert_eq!(byte, *b"?");
     seen
 }
 
-/// What [`trust::client`] says of a file that does not do.
-pub fn unusable(whom: Whom<'_>, own: Option<Own<'_>>) -> (trust::Role, PathBuf, String) {
-    match trust::client(whom, own).unwrap_err() {
-        trust::Unusable::File { role, path, why } => (role, path, why),
+/// The error of [`trust::client`] about a file.
+pub fn file_error(trusted: Trusted<'_>, identity: Option<Identity<'_>>) -> (trust::Role, PathBuf, String) {
+    match trust::client(trusted, identity).unwrap_err() {
+        trust::Error::File { role, path, why } => (role, path, why),
         other => panic!("not about a file: {other:?}"),
     }
 }

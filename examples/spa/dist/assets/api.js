@@ -1,4 +1,4 @@
-// The API, which static.json puts under /api. What is not a success is thrown, with its status.
+// The API, which static.json maps to /api. Error responses are thrown, with their status.
 
 async function ask(method, path, body) {
   const sent = body && { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
@@ -6,7 +6,7 @@ async function ask(method, path, body) {
   const text = await response.text();
   const type = response.headers.get("content-type") ?? "";
   const data = type.startsWith("application/json") ? JSON.parse(text) : {};
-  if (!response.ok) throw Object.assign(new Error(data.error ?? `It answered ${response.status}.`), { status: response.status });
+  if (!response.ok) throw Object.assign(new Error(data.error ?? `The response was ${response.status}.`), { status: response.status });
   return data;
 }
 

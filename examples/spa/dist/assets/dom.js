@@ -1,4 +1,4 @@
-// h("a", { href: "/" }, "text"): an element. Text stays text, whatever is in it. Names beginning with "on" are listeners.
+// h("a", { href: "/" }, "text"): an element. Text is never parsed as HTML. Attributes that begin with "on" are listeners.
 
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);

@@ -1,6 +1,5 @@
 // A router on the History API: links within the site change the view instead of loading a page, and back and forward
-// do what they say. A view is a function that gets what its path captured and returns { title, content }, or a promise
-// of that.
+// work. A view is a function that gets the captures of its path and returns { title, content }, or a promise of that.
 
 import { h } from "./dom.js";
 
@@ -12,7 +11,7 @@ export function start(outlet, routes, nowhere) {
     const path = location.pathname;
     outlet.setAttribute("aria-busy", "true");
     const { title, content } = await look(routes, nowhere, path);
-    if (mine !== latest) return; // somebody was faster than the network and is elsewhere by now
+    if (mine !== latest) return; // the user has already moved on to another view
     document.title = title === "Site Diary" ? title : `${title} · Site Diary`;
     outlet.replaceChildren(...content);
     outlet.removeAttribute("aria-busy");
@@ -49,11 +48,11 @@ async function look(routes, nowhere, path) {
 }
 
 function failed(error) {
-  if (error.status === 404) return { title: "Not found", content: [h("h1", {}, "Not found"), h("p", {}, "It may have been taken off the list.")] };
+  if (error.status === 404) return { title: "Not found", content: [h("h1", {}, "Not found"), h("p", {}, "It may have been removed from the list.")] };
   return {
-    title: "No answer",
+    title: "No response",
     content: [
-      h("h1", {}, "The API does not answer"),
+      h("h1", {}, "The API does not respond"),
       h("p", { role: "alert" }, error.message),
       h("p", {}, h("a", { href: location.pathname }, "Try again")),
     ],

@@ -1,4 +1,4 @@
-// What is seen at each path.
+// The view of each path.
 
 import { addTask, allTasks, oneTask, setDone } from "./api.js";
 import { h } from "./dom.js";
@@ -23,18 +23,18 @@ export async function home() {
 
 export async function tasks() {
   const list = h("ul", { class: "tasks" }, ...(await allTasks()).map(line));
-  const complaint = h("p", { role: "alert" });
+  const problem = h("p", { role: "alert" });
   const title = h("input", { name: "title", "aria-label": "New task", placeholder: "Something to do", maxlength: 120, required: true, autocomplete: "off" });
   const add = async (event) => {
     event.preventDefault();
-    await saying(complaint, async () => {
+    await reporting(problem, async () => {
       list.append(line(await addTask(title.value)));
       title.value = "";
     });
   };
   return {
     title: "Tasks",
-    content: [h("h1", {}, "Tasks"), list, h("form", { onsubmit: add }, title, h("button", {}, "Add")), complaint],
+    content: [h("h1", {}, "Tasks"), list, h("form", { onsubmit: add }, title, h("button", {}, "Add")), problem],
   };
 }
 
@@ -56,8 +56,8 @@ export function about() {
     title: "About",
     content: [
       h("h1", {}, "About"),
-      h("p", {}, "A page, four small modules and a style sheet, as they are on the disk. Nothing was built."),
-      h("p", {}, "Each address of this app can be opened directly: the server answers unknown paths with the page, unknown assets with 404, and hands /api to the API."),
+      h("p", {}, "A page, four small modules and a style sheet, exactly as they are on disk. There is no build step."),
+      h("p", {}, "Each address of this app can be opened directly: the server serves the page for unknown paths, 404 for unknown assets, and forwards /api to the API."),
     ],
   };
 }
@@ -65,7 +65,7 @@ export function about() {
 export function nowhere(path) {
   return {
     title: "Not found",
-    content: [h("h1", {}, "Not found"), h("p", {}, "There is nothing at ", h("code", {}, path), "."), h("p", {}, h("a", { href: "/" }, "To the beginning"))],
+    content: [h("h1", {}, "Not found"), h("p", {}, "There is nothing at ", h("code", {}, path), "."), h("p", {}, h("a", { href: "/" }, "Back to the start"))],
   };
 }
 
@@ -73,9 +73,9 @@ function line(task) {
   return h("li", {}, tick(task, ""), h("a", { href: `/tasks/${task.id}` }, task.title));
 }
 
-// A box that is ticked once the API has taken note.
+// A checkbox that is ticked once the API has confirmed it.
 function tick(task, text) {
-  const complaint = h("span", { role: "alert" });
+  const problem = h("span", { role: "alert" });
   const box = h("input", {
     type: "checkbox",
     checked: task.done,
@@ -83,22 +83,22 @@ function tick(task, text) {
     onchange: async () => {
       const wanted = box.checked;
       box.disabled = true;
-      const taken = await saying(complaint, () => setDone(task.id, wanted));
+      const taken = await reporting(problem, () => setDone(task.id, wanted));
       if (!taken) box.checked = !wanted;
       box.disabled = false;
     },
   });
-  return h("label", { class: "tick" }, box, text, complaint);
+  return h("label", { class: "tick" }, box, text, problem);
 }
 
-// Does something and says so when it failed; whether it went well.
-async function saying(complaint, work) {
+// Runs work and shows its error; returns whether it succeeded.
+async function reporting(problem, work) {
   try {
-    complaint.textContent = "";
+    problem.textContent = "";
     await work();
     return true;
   } catch (error) {
-    complaint.textContent = error.message;
+    problem.textContent = error.message;
     return false;
   }
 }

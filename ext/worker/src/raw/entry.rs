@@ -1,13 +1,17 @@
-//! `Firebrick::Native`: what Ruby may call.
+//! The methods of `Firebrick::Native`.
 
-use super::ruby::{self, NIL, Value, guard};
-use super::{gvl, os};
+use super::gvl::{self, Guarded, Gvl};
+use super::os;
+use super::ruby::{self, NIL, Value};
 use crate::scoreboard::Scoreboard;
 use crate::task::{Stage, Task};
+use crate::watchdog::{self, Port};
 use crate::worker::{self, Help, Options, Worker, worker};
 use crate::{body, emit, env, head, job, names, serve};
 use rb_sys::VALUE;
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use wire::Kind;
 
 type Method = unsafe extern "C" fn() -> VALUE;
@@ -20,7 +24,8 @@ fn define(module: VALUE, name: &CStr, method: Method, arity: i32) {
 macro_rules! methods {
     ($module:ident: $($ruby:literal => $function:ident($($argument:ident),*);)*) => {$({
         unsafe extern "C" fn trampoline(_module: VALUE $(, $argument: VALUE)*) -> VALUE {
-            guard(|| $function($(Value::from_raw($argument)),*)).raw()
+            // SAFETY: Ruby calls methods with the GVL.
+            unsafe { gvl::enter(|gvl| $function(gvl, $(Value::from_raw($argument)),*)) }.raw()
         }
         const ARITY: i32 = { let names: &[&str] = &[$(stringify!($argument)),*]; names.len() as i32 };
         // SAFETY: Ruby calls the function with as many values as the arity says.
@@ -32,7 +37,7 @@ macro_rules! methods {
 /// Ruby calls this when it loads the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_native() {
-    guard(|| {
+    super::ruby::guard(|| {
         // SAFETY: Ruby is up and this thread has the GVL.
         let module = unsafe {
             let firebrick = rb_sys::rb_define_module(c"Firebrick".as_ptr());
@@ -40,7 +45,7 @@ pub extern "C" fn Init_native() {
         };
         methods! { module:
             c"wire" => wire_version();
-            c"prepare" => prepare(app, base, threads_min, threads_max, max_head, rack3);
+            c"prepare" => prepare(app, base, threads, limits, rack3);
             c"start" => start(index, links, scoreboard, slot_len);
             c"serve" => serve_main();
             c"stopping" => stopping();
@@ -52,7 +57,7 @@ pub extern "C" fn Init_native() {
             c"receive" => receive(fd);
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
-            c"trim_heap" => trim_heap();
+            c"settle_heap" => settle_heap();
         }
     });
 }
@@ -61,181 +66,175 @@ fn number(value: Value) -> usize {
     value.fixnum().and_then(|number| usize::try_from(number).ok()).expect("a number that is not negative")
 }
 
-fn failed(text: impl AsRef<str>) -> ! {
+fn failed(gvl: &mut Gvl, text: impl AsRef<str>) -> ! {
     // SAFETY: set before any extension loads.
-    ruby::raise(Value::from_raw(unsafe { rb_sys::rb_eRuntimeError }), text)
+    ruby::raise(gvl, Value::from_raw(unsafe { rb_sys::rb_eRuntimeError }), text)
 }
 
-/// Which docs/wire.md this library speaks.
-fn wire_version() -> Value {
-    ruby::integer(wire::VERSION.into())
+/// The version of docs/wire.md that this library implements.
+fn wire_version(gvl: &mut Gvl) -> Value {
+    ruby::integer(gvl, wire::VERSION.into())
 }
 
-static OPTIONS: gvl::Guarded<Option<Options>> = gvl::Guarded::new(None);
+static OPTIONS: Guarded<Option<Options>> = Guarded::new(None);
 
-/// In the template: everything that workers will share.
-fn prepare(
-    app: Value,
-    base: Value,
-    threads_min: Value,
-    threads_max: Value,
-    max_head: Value,
-    rack3: Value,
-) -> Value {
-    let _ = names::names();
-    job::set_app(app);
-    env::set_base(base);
+/// In the template: sets what all workers share. `threads` are the fewest and the most of a worker; `limits` are the
+/// largest response head, the bytes of a response that may wait for its client in memory and in a file, and the folder of
+/// such files.
+fn prepare(gvl: &mut Gvl, app: Value, base: Value, threads: Value, limits: Value, rack3: Value) -> Value {
+    names::look_up(gvl);
+    job::set_app(gvl, app);
+    env::set_base(gvl, base);
+    let temp_dir = PathBuf::from(OsStr::from_bytes(limits.at(gvl, 3).bytes(gvl)));
     let options = Options {
-        threads_min: number(threads_min).max(1),
-        threads_max: number(threads_max).max(1),
+        threads_min: number(threads.at(gvl, 0)).max(1),
+        threads_max: number(threads.at(gvl, 1)).max(1),
         // A frame must hold the head and an inline body.
-        max_head: number(max_head).min(512 << 10),
+        max_head: number(limits.at(gvl, 0)).min(512 << 10),
         rack3: rack3.truthy(),
+        response_memory: number(limits.at(gvl, 1)) as u64,
+        response_spool: number(limits.at(gvl, 2)) as u64,
+        temp_dir: Box::leak(temp_dir.into_boxed_path()),
     };
-    OPTIONS.with(|slot| *slot = Some(options));
+    OPTIONS.with(gvl, |slot| *slot = Some(options));
     NIL
 }
 
-/// After the fork: takes the links over, starts the threads, reports for work.
-fn start(index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
-    let options = OPTIONS.with(|slot| *slot).expect("prepare comes first");
+/// After the fork: takes over the links, starts the threads, sends READY.
+fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len: Value) -> Value {
+    let options = OPTIONS.with(gvl, |slot| *slot).expect("prepare comes first");
     let (fd, index, slot_len) = (number(scoreboard) as i32, number(index), number(slot_len));
     let board = match Scoreboard::map(fd, index, slot_len, options.threads_max) {
         Ok(board) => board,
-        Err(error) => failed(format!("cannot map the scoreboard: {error}")),
+        Err(error) => failed(gvl, format!("cannot map the scoreboard: {error}")),
     };
-    if let Err(error) = install(options, links, board) {
-        failed(format!("cannot use a link: {error}"));
+    if let Err(error) = install(gvl, options, links, board) {
+        failed(gvl, format!("cannot use a link, or start a thread: {error}"));
     }
-    add_task(0);
+    add_task(gvl, 0);
     board.thread_started();
-    (1..options.threads_min).for_each(|index| serve::lend(Help::Spawn(index)));
-    let _ = worker::alarm();
-    ready(options.threads_max);
+    (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
+    let _ = worker::timer();
+    ready(gvl, options.threads_max);
     NIL
 }
 
-fn install(options: Options, links: Value, board: Scoreboard) -> std::io::Result<()> {
-    let fds: Vec<i32> = (0..links.array_len()).map(|at| number(links.at(at)) as i32).collect();
+fn install(gvl: &mut Gvl, options: Options, links: Value, board: Scoreboard) -> std::io::Result<()> {
+    let fds: Vec<i32> = (0..links.array_len(gvl)).map(|at| number(links.at(gvl, at)) as i32).collect();
     fds.iter().try_for_each(|&fd| os::set_blocking(fd))?;
-    Worker::install(options, &fds, board, Vec::new());
-    Ok(())
+    let ports: &'static [Port] = Vec::leak(fds.into_iter().map(Port::new).collect());
+    Worker::install(gvl, options, ports, board, Vec::new());
+    watchdog::start(ports)
 }
 
-fn add_task(index: usize) {
-    match os::Bell::new() {
-        Ok(bell) => {
-            let task = Task::leak(index, bell);
-            task.template.set(env::template());
-            worker(|w| w.tasks.push(task));
+fn add_task(gvl: &mut Gvl, index: usize) {
+    match os::Wakeup::new() {
+        Ok(wakeup) => {
+            let task = Task::leak(gvl, index, wakeup);
+            task.template.set(env::template(gvl));
+            worker(gvl, |w| w.tasks.push(task));
         }
-        Err(error) => failed(format!("cannot start a thread: {error}")),
+        Err(error) => failed(gvl, format!("cannot start a thread: {error}")),
     }
 }
 
-fn ready(threads: usize) {
+fn ready(gvl: &Gvl, threads: usize) {
     let mut payload = [0; 6];
     payload[..4].copy_from_slice(&std::process::id().to_le_bytes());
     payload[4..].copy_from_slice(&(threads as u16).to_le_bytes());
-    tell(Kind::Ready, &payload);
+    send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &payload));
 }
 
-fn stopping() -> Value {
-    if worker::is_set_up() {
-        tell(Kind::Stopping, b"");
+fn stopping(gvl: &mut Gvl) -> Value {
+    if worker::is_set_up(gvl) {
+        send_frame(gvl, |out| wire::frame::append(out, Kind::Stopping, 0, 0, b""));
     }
     NIL
 }
 
 /// For each request that is being served: the thread that serves it, the number of its link, its id there.
-fn serving() -> Value {
-    let active = worker(|w| -> Vec<(Value, u32, u32)> {
+fn serving(gvl: &mut Gvl) -> Value {
+    let active = worker(gvl, |w| -> Vec<(Value, u32, u32)> {
         let active = w.tasks.iter().filter(|task| task.active.get());
         active.map(|task| (task.thread.get(), task.link.get(), task.id.get())).collect()
     });
-    let all = ruby::array(&[]);
+    let all = ruby::array(gvl, &[]);
     for (thread, link, id) in active {
-        let numbers = [ruby::integer(i64::from(link)), ruby::integer(i64::from(id))];
-        ruby::push(all, ruby::array(&[thread, numbers[0], numbers[1]]));
+        let (link, id) = (ruby::integer(gvl, i64::from(link)), ruby::integer(gvl, i64::from(id)));
+        let entry = ruby::array(gvl, &[thread, link, id]);
+        ruby::push(gvl, all, entry);
     }
     all
 }
 
 /// TRACES: link, id and an array of strings for each thread.
-fn send_traces(traces: Value) -> Value {
-    worker(|w| {
-        let link = &mut w.links[0];
-        link.append(os::now_us(), |out| {
-            let mut encoder = wire::traces::Encoder::new(out);
-            for trace in (0..traces.array_len()).map(|at| traces.at(at)) {
-                let lines = trace.at(2);
-                let lines = (0..lines.array_len()).map(|at| lines.at(at).bytes());
-                encoder.trace(number(trace.at(0)) as u32, number(trace.at(1)) as u32, lines);
-            }
-            encoder.finish();
-        });
-        if link.send().is_err() {
-            os::exit_now(0);
+fn send_traces(gvl: &mut Gvl, traces: Value) -> Value {
+    send_frame(gvl, |out| {
+        let mut encoder = wire::traces::Encoder::new(out);
+        for trace in (0..traces.array_len(gvl)).map(|at| traces.at(gvl, at)) {
+            let lines = trace.at(gvl, 2);
+            let lines = (0..lines.array_len(gvl)).map(|at| lines.at(gvl, at).bytes(gvl));
+            encoder.trace(number(trace.at(gvl, 0)) as u32, number(trace.at(gvl, 1)) as u32, lines);
         }
+        encoder.finish();
     });
     NIL
 }
 
-/// A frame of the whole worker, sent at once if the socket takes it and with the next answers if not.
-fn tell(kind: Kind, payload: &[u8]) {
-    worker(|w| {
-        let link = &mut w.links[0];
-        link.append(os::now_us(), |out| wire::frame::append(out, kind, 0, 0, payload));
-        if link.send().is_err() {
-            os::exit_now(0);
-        }
-    });
+/// Sends a frame that concerns the whole worker: at once if the socket takes it, otherwise with the next responses.
+fn send_frame(gvl: &Gvl, frame: impl FnOnce(&mut Vec<u8>)) {
+    let outbox = worker(gvl, |w| w.links[0].outbox());
+    outbox.append(os::now_us(), None, frame);
+    if outbox.send().is_err() {
+        os::exit_now(0);
+    }
 }
 
-fn serve_main() -> Value {
-    serve::serve(0);
+fn serve_main(gvl: &mut Gvl) -> Value {
+    serve::serve(gvl, 0);
     NIL
 }
 
 /// In a child that the app has forked.
-fn abandon() -> Value {
-    Worker::abandon();
+fn abandon(gvl: &mut Gvl) -> Value {
+    Worker::abandon(gvl);
     NIL
 }
 
-/// `rack.hijack`: our end of the connection, and the env.
-fn hijack() -> Value {
+/// `rack.hijack`: the worker's end of the connection, and the env.
+fn hijack(gvl: &mut Gvl) -> Value {
     let Some(task) = serve::current() else {
-        failed("rack.hijack belongs to the thread that serves the request")
+        failed(gvl, "rack.hijack can only be called on the thread that serves the request")
     };
     if task.stage.get() != Stage::Unsent {
-        failed("rack.hijack comes too late: the response has begun");
+        failed(gvl, "rack.hijack was called after the response had begun");
     }
     match body::pair() {
         Ok((ours, theirs)) => {
-            emit::hijack(task, theirs);
-            serve::send(task, task.link.get() as usize);
-            ruby::array(&[ruby::integer(i64::from(ours)), task.env.get()])
+            emit::hijack(gvl, task, theirs);
+            serve::send(gvl, task, task.link.get() as usize);
+            let ours = ruby::integer(gvl, i64::from(ours));
+            ruby::array(gvl, &[ours, task.env.get()])
         }
-        Err(text) => failed(text),
+        Err(text) => failed(gvl, text),
     }
 }
 
-/// `rack.early_hints`.
-fn early_hints(headers: Value) -> Value {
+/// `rack.early_hints`: sends INTERIM, unless the response has begun.
+fn early_hints(gvl: &mut Gvl, headers: Value) -> Value {
     let Some(task) = serve::current() else {
-        failed("rack.early_hints belongs to the thread that serves the request")
+        failed(gvl, "rack.early_hints can only be called on the thread that serves the request")
     };
     if task.stage.get() == Stage::Unsent {
-        head::early_hints(task, headers);
-        task.interim.with(|frame| emit::interim(task, frame));
-        serve::send(task, task.link.get() as usize);
+        head::early_hints(gvl, task, headers);
+        task.interim.with(gvl, |frame| emit::interim(gvl, task, frame));
+        serve::send(gvl, task, task.link.get() as usize);
     }
     NIL
 }
 
-/// What has come on the control socket: bytes and descriptors; nil at its end.
-fn receive(fd: Value) -> Value {
+/// Reads the control socket: bytes and descriptors; nil at its end.
+fn receive(gvl: &mut Gvl, fd: Value) -> Value {
     let fd = number(fd) as i32;
     let (mut bytes, mut fds) = (Vec::with_capacity(16 << 10), Vec::new());
     let received = os::receive(fd, &mut bytes, &mut fds, false).unwrap_or_else(|error| {
@@ -245,28 +244,31 @@ fn receive(fd: Value) -> Value {
     if received == 0 {
         return NIL;
     }
-    let fds: Vec<Value> = fds.into_iter().map(|fd| ruby::integer(i64::from(fd))).collect();
-    ruby::array(&[ruby::string(&bytes), ruby::array(&fds)])
+    let fds: Vec<Value> = fds.into_iter().map(|fd| ruby::integer(gvl, i64::from(fd))).collect();
+    let (bytes, fds) = (ruby::string(gvl, &bytes), ruby::array(gvl, &fds));
+    ruby::array(gvl, &[bytes, fds])
 }
 
 /// nil while the child runs; `["exit" or "signal", code, peak KiB]`; false when it is not ours.
-fn reap(pid: Value) -> Value {
+fn reap(gvl: &mut Gvl, pid: Value) -> Value {
     match os::reap(number(pid) as i32) {
         Ok(None) => NIL,
-        Ok(Some(ended)) => {
-            let how = ruby::string(if ended.by_signal { b"signal" } else { b"exit" });
-            ruby::array(&[how, ruby::integer(i64::from(ended.code)), ruby::integer(ended.peak_kib as i64)])
+        Ok(Some(exit)) => {
+            let how = ruby::string(gvl, if exit.by_signal { b"signal" } else { b"exit" });
+            let code = ruby::integer(gvl, i64::from(exit.code));
+            let peak = ruby::integer(gvl, exit.peak_kib as i64);
+            ruby::array(gvl, &[how, code, peak])
         }
         Err(_) => ruby::FALSE,
     }
 }
 
-fn parent_death_signal(signal: Value) -> Value {
+fn parent_death_signal(_gvl: &mut Gvl, signal: Value) -> Value {
     os::parent_death_signal(number(signal) as i32);
     NIL
 }
 
-fn trim_heap() -> Value {
-    os::trim_heap();
+fn settle_heap(_gvl: &mut Gvl) -> Value {
+    os::settle_heap();
     NIL
 }

@@ -1,15 +1,34 @@
-//! State that the GVL guards, and waiting without it.
+//! The proof that a thread has the GVL, state that the GVL guards, and waiting without it.
 
-use std::cell::{RefCell, UnsafeCell};
+use super::ruby::guard;
+use std::cell::RefCell;
 use std::ffi::c_void;
+use std::marker::PhantomData;
+
+/// Proof that the calling thread has the GVL.
+///
+/// It is made where Ruby calls into this library, and nowhere else. `&Gvl` is enough to read Ruby's memory; whatever may run
+/// Ruby code, the collector, or other threads takes `&mut Gvl`. So what is borrowed from Ruby's memory by a `&Gvl`, such as
+/// the bytes of a String, cannot be used after Ruby has run: it does not compile. It does not leave its thread, and
+/// [`release`] takes it away from the code that runs without the GVL.
+pub(crate) struct Gvl(PhantomData<*mut ()>);
+
+/// Runs what Ruby has called. A panic in it ends the process.
+///
+/// # Safety
+/// The thread has the GVL, and every other `Gvl` of this thread is borrowed by the call that has led here.
+#[inline]
+pub(super) unsafe fn enter<R>(f: impl FnOnce(&mut Gvl) -> R) -> R {
+    guard(|| f(&mut Gvl(PhantomData)))
+}
 
 /// State shared by the worker's threads and touched only while the GVL is held.
 ///
-/// Contract: the closure given to [`Guarded::with`] neither calls Ruby code nor waits, so no other thread can come
-/// in between; the `RefCell` turns a breach into a panic, which ends the process with a message.
+/// The closure given to [`Guarded::with`] cannot call Ruby, for the token is borrowed meanwhile; so no other thread comes in
+/// between. A nested use is a panic, which ends the process with a message.
 pub(crate) struct Guarded<T>(RefCell<T>);
 
-// SAFETY: access is serialised by the GVL (contract above).
+// SAFETY: access is serialised by the GVL, which the token proves.
 unsafe impl<T> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -18,37 +37,22 @@ impl<T> Guarded<T> {
     }
 
     #[inline]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+    pub(crate) fn with<R>(&self, _gvl: &Gvl, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.0.borrow_mut())
     }
 }
 
-/// A buffer that belongs to one thread and lives as long as the process.
+/// A buffer of a serving thread that lives as long as the process.
 ///
-/// Unlike a local `Vec` it may be in scope while Ruby raises: there is nothing to drop.
-pub(crate) struct Scratch(UnsafeCell<Vec<u8>>);
-
-// SAFETY: used by one thread only, the one that its task belongs to.
-unsafe impl Sync for Scratch {}
-
-impl Scratch {
-    pub(crate) const fn new() -> Self {
-        Scratch(UnsafeCell::new(Vec::new()))
-    }
-
-    /// Borrows the buffer. The closure must not reach the same buffer again, nor call Ruby code.
-    #[inline]
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-        // SAFETY: one thread, and closures do not nest (contract above), so this is the only reference.
-        f(unsafe { &mut *self.0.get() })
-    }
-}
+/// Unlike a local `Vec` it may be in scope while Ruby raises: there is nothing to drop. As with [`Guarded`] the closure
+/// cannot call Ruby, and a nested use is a panic.
+pub(crate) type Scratch = Guarded<Vec<u8>>;
 
 /// Runs `f` without the GVL. Returns `None` when an interrupt was pending and `f` did not run; the caller then lets
 /// Ruby handle it ([`super::ruby::check_interrupts`]). While `f` waits in a system call, an interrupt makes that
 /// call return `EINTR`.
 #[inline]
-pub(crate) fn release<R, F: FnOnce() -> R>(f: F) -> Option<R> {
+pub(crate) fn release<R: Send, F: FnOnce() -> R + Send>(_gvl: &mut Gvl, f: F) -> Option<R> {
     struct Call<F, R> {
         f: Option<F>,
         result: Option<R>,
@@ -56,7 +60,7 @@ pub(crate) fn release<R, F: FnOnce() -> R>(f: F) -> Option<R> {
     unsafe extern "C" fn run<R, F: FnOnce() -> R>(arg: *mut c_void) -> *mut c_void {
         // SAFETY: `arg` is the `Call` below, which outlives the call and is not touched meanwhile.
         let call = unsafe { &mut *arg.cast::<Call<F, R>>() };
-        super::ruby::guard(|| {
+        guard(|| {
             if let Some(f) = call.f.take() {
                 call.result = Some(f());
             }

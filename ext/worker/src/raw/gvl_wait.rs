@@ -1,9 +1,10 @@
-//! How long a thread waits for the GVL, as Ruby tells it: from READY (it wants to run) to RESUMED (it does).
+//! How long a thread waits for the GVL: from its READY event (it wants to run) to RESUMED (it does).
 //!
-//! Ruby tells it since 3.2. The functions are looked up when they are needed, so that one source serves all Rubies; with an
-//! older one nothing is known. Since 3.3 the events of a thread may come on another native thread, and bring the Ruby thread
-//! that they are about; in 3.2 they come on the thread itself.
+//! Ruby reports these events since 3.2. The functions are looked up at run time, so that one build of the source serves all
+//! Rubies; with an older one the waits are unknown. Since 3.3 the events of a thread may arrive on another native thread, and
+//! name the Ruby thread that they concern; in 3.2 they arrive on the thread itself.
 
+use super::gvl::Gvl;
 use super::ruby::{Value, guard, protect};
 use rb_sys::VALUE;
 use std::cell::Cell;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 const READY: u32 = 1 << 1;
 const RESUMED: u32 = 1 << 2;
 
-/// What one serving thread has waited. Written by the hook, which runs without the GVL.
+/// The waits of one serving thread. Written by the hook, which runs without the GVL.
 pub(crate) struct GvlWait {
     watched: AtomicBool,
     /// Since when it has been ready to run, nanoseconds; 0 when it runs.
@@ -35,7 +36,7 @@ impl GvlWait {
         self.watched.store(true, Relaxed);
     }
 
-    /// Microseconds since [`GvlWait::begin`]; `None` when Ruby does not tell. Goes on counting.
+    /// Microseconds since [`GvlWait::begin`]; `None` when Ruby does not report waits. Goes on counting.
     pub(crate) fn so_far_us(&self) -> Option<u64> {
         api().map(|_| self.sum_ns.load(Relaxed) / 1_000)
     }
@@ -45,7 +46,7 @@ impl GvlWait {
     }
 
     #[inline]
-    fn note(&self, event: u32) {
+    fn record(&self, event: u32) {
         if !self.watched.load(Relaxed) {
             return;
         }
@@ -72,9 +73,9 @@ type CreateKey = unsafe extern "C" fn() -> c_int;
 type Get = unsafe extern "C" fn(VALUE, c_int) -> *mut c_void;
 type Set = unsafe extern "C" fn(VALUE, c_int, *mut c_void);
 
-/// Where a thread's [`GvlWait`] is found.
+/// Where the [`GvlWait`] of a thread is stored.
 #[derive(Clone, Copy)]
-enum Place {
+enum Storage {
     /// With the native thread (Ruby 3.2).
     Native,
     /// With the Ruby thread, under this key (Ruby 3.3).
@@ -92,52 +93,52 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-static API: OnceLock<Option<Place>> = OnceLock::new();
+static API: OnceLock<Option<Storage>> = OnceLock::new();
 
-/// Where waits are kept; `None` when Ruby does not tell them, or before the first [`attach`].
-fn api() -> Option<Place> {
+/// Where waits are kept; `None` when Ruby does not report them, or before the first [`attach`].
+fn api() -> Option<Storage> {
     API.get().copied().flatten()
 }
 
-/// Has Ruby tell of all threads. Needs the GVL.
-fn register() -> Option<Place> {
+/// Has Ruby report the events of all threads.
+fn register(gvl: &mut Gvl) -> Option<Storage> {
     let add = symbol(c"rb_internal_thread_add_event_hook")?;
-    let place = match (
+    let storage = match (
         symbol(c"rb_internal_thread_specific_key_create"),
         symbol(c"rb_internal_thread_specific_get"),
         symbol(c"rb_internal_thread_specific_set"),
     ) {
         (Some(create), Some(get), Some(set)) => {
             let mut key = 0;
-            // There are eight keys. Should others have taken them all, Ruby raises, and nothing is known.
+            // There are eight keys. If other libraries have taken all of them, Ruby raises, and the waits are unknown.
             // SAFETY: the functions have these types in thread.h.
             unsafe {
                 let create = std::mem::transmute::<*mut c_void, CreateKey>(create);
-                protect(|| key = create()).ok()?;
-                Place::Ruby {
+                protect(gvl, |_| key = create()).ok()?;
+                Storage::Ruby {
                     key,
                     get: std::mem::transmute::<*mut c_void, Get>(get),
                     set: std::mem::transmute::<*mut c_void, Set>(set),
                 }
             }
         }
-        _ => Place::Native,
+        _ => Storage::Native,
     };
     // SAFETY: as above; the hook stays for as long as the process lives.
     unsafe {
         std::mem::transmute::<*mut c_void, AddHook>(add)(hook, READY | RESUMED, std::ptr::null_mut());
     }
-    Some(place)
+    Some(storage)
 }
 
-/// Lets the calling Ruby thread's waits be counted in `wait`. Needs the GVL.
-pub(crate) fn attach(wait: &'static GvlWait) {
-    match *API.get_or_init(register) {
+/// Lets the calling Ruby thread's waits be counted in `wait`.
+pub(crate) fn attach(gvl: &mut Gvl, wait: &'static GvlWait) {
+    match *API.get_or_init(|| register(gvl)) {
         None => {}
-        Some(Place::Native) => OWN.set(Some(wait)),
-        Some(Place::Ruby { key, set, .. }) => {
-            let this = Value::current_thread();
-            // SAFETY: a thread, a key that was created, and a pointer that stays valid for ever.
+        Some(Storage::Native) => OWN.set(Some(wait)),
+        Some(Storage::Ruby { key, set, .. }) => {
+            let this = Value::current_thread(gvl);
+            // SAFETY: a thread, a key that was created, and a pointer that is always valid.
             unsafe { set(this.raw(), key, std::ptr::from_ref(wait).cast_mut().cast()) };
         }
     }
@@ -145,15 +146,15 @@ pub(crate) fn attach(wait: &'static GvlWait) {
 
 unsafe extern "C" fn hook(event: u32, data: *const EventData, _user: *mut c_void) {
     guard(|| match api() {
-        Some(Place::Ruby { key, get, .. }) => {
+        Some(Storage::Ruby { key, get, .. }) => {
             // SAFETY: since 3.3 Ruby passes the event's data, with a living thread. What is kept under the key is null or a
-            // GvlWait that lives for ever. Asking for it needs no GVL.
+            // GvlWait that is never freed. Reading it needs no GVL.
             let wait = unsafe { get((*data).thread, key).cast::<GvlWait>().as_ref() };
-            wait.into_iter().for_each(|wait| wait.note(event));
+            wait.into_iter().for_each(|wait| wait.record(event));
         }
-        // A thread that is ending has no locals any more.
-        Some(Place::Native) => {
-            let _ = OWN.try_with(|own| own.get().into_iter().for_each(|wait| wait.note(event)));
+        // A thread that is exiting has no locals any more.
+        Some(Storage::Native) => {
+            let _ = OWN.try_with(|own| own.get().into_iter().for_each(|wait| wait.record(event)));
         }
         None => {}
     });

@@ -3,10 +3,11 @@
 //! Why: everything outside this folder is ordinary safe Rust that reads like the protocol it implements.
 //!
 //! Contract:
-//! 1. Ruby is only called with the GVL held. Functions of [`ruby`] may raise, that is, jump out to the nearest
-//!    [`ruby::protect`]; between the two no frame owns anything that needs dropping.
-//! 2. A panic never reaches Ruby: every function that Ruby calls is wrapped in [`ruby::guard`].
-//! 3. [`gvl::Guarded`] state is borrowed for the length of a closure that does not call Ruby code.
+//! 1. Ruby is only called with the GVL held, which a [`gvl::Gvl`] proves. Whatever may run Ruby code or its collector takes
+//!    `&mut Gvl`, so what is borrowed from Ruby's memory, or from [`gvl::Guarded`] state, is not used after it.
+//! 2. Functions of [`ruby`] may raise, that is, jump out to the nearest [`ruby::protect`]; between the two no frame owns
+//!    anything that needs dropping.
+//! 3. A panic never reaches Ruby: every function that Ruby calls is wrapped in [`ruby::guard`].
 
 pub(crate) mod entry;
 pub(crate) mod gvl;

@@ -1,12 +1,18 @@
-//! The operating system: sockets with descriptors, waiting, bells, shared memory, children.
+//! The operating system: sockets with descriptors, waiting, wake-ups, timers, shared memory, children.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::AtomicU64;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// For opening files that may turn out to be pipes or devices.
+/// Most large gaps of the heap that [`settle_heap`] sets aside.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE_GAPS: usize = 4096;
+
+/// For opening paths that may be pipes or devices.
 pub(crate) const NONBLOCK: i32 = libc::O_NONBLOCK;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -121,8 +127,8 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8], passed: Option<RawFd>) -> io::Result
     }
 }
 
-/// Sends as much of these pieces as the socket takes without waiting; the number of bytes. What the connection died of, if
-/// it did, is for whoever uses it next to find out.
+/// Sends as much of these pieces as the socket takes without waiting; the number of bytes. Errors of the connection
+/// are left to its next user.
 pub(crate) fn send_some(fd: RawFd, pieces: &[&[u8]]) -> usize {
     let mut sent = 0;
     for piece in pieces {
@@ -155,6 +161,13 @@ impl Wait {
         Wait(vec![libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }])
     }
 
+    /// Whether a descriptor can be read now, or has ended.
+    pub(crate) fn is_readable(fd: RawFd) -> bool {
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which is writable.
+        unsafe { libc::poll(&raw mut entry, 1, 0) > 0 }
+    }
+
     /// Waits. Returns early, with nothing ready, on a signal.
     pub(crate) fn wait(&mut self) {
         // SAFETY: pointer and length belong together.
@@ -170,24 +183,56 @@ impl Wait {
     }
 }
 
-/// Wakes a thread that waits without the GVL, now or after a while.
-pub(crate) struct Bell {
+/// Starts a thread that is no Ruby thread, with all signals blocked and a small stack. It must never call Ruby.
+///
+/// # Errors
+/// As pthread_create(3).
+pub(crate) fn native_thread(run: fn()) -> io::Result<()> {
+    const STACK: usize = 128 << 10;
+    extern "C" fn start(run: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: the function below; functions and data pointers have one size here.
+        let run = unsafe { std::mem::transmute::<*mut libc::c_void, fn()>(run) };
+        super::ruby::guard(run);
+        std::ptr::null_mut()
+    }
+    // SAFETY: attributes and signal sets are initialised before they are used. The new thread inherits the signal mask.
+    let error = unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        libc::pthread_attr_init(&raw mut attributes);
+        libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let mut thread = std::mem::zeroed();
+        let error =
+            libc::pthread_create(&raw mut thread, &raw const attributes, start, run as *mut libc::c_void);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        libc::pthread_attr_destroy(&raw mut attributes);
+        error
+    };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// Wakes a thread that waits without the GVL, also if it begins to wait later.
+pub(crate) struct Wakeup {
     read: OwnedFd,
     #[cfg(not(target_os = "linux"))]
     write: OwnedFd,
 }
 
-impl Bell {
+impl Wakeup {
     #[cfg(target_os = "linux")]
-    pub(crate) fn new() -> io::Result<Bell> {
+    pub(crate) fn new() -> io::Result<Wakeup> {
         // SAFETY: no pointers; the descriptor is new and ours.
         let read =
             unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
-        Ok(Bell { read })
+        Ok(Wakeup { read })
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new() -> io::Result<Bell> {
+    pub(crate) fn new() -> io::Result<Wakeup> {
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors, which are new and ours.
         let (read, write) = unsafe {
@@ -201,45 +246,45 @@ impl Bell {
                 check(libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK))?;
             }
         }
-        Ok(Bell { read, write })
+        Ok(Wakeup { read, write })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.read.as_raw_fd()
     }
 
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         #[cfg(target_os = "linux")]
         let write = &self.read;
         #[cfg(not(target_os = "linux"))]
         let write = &self.write;
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes. A full bell is a bell that rings already.
+        // SAFETY: eight readable bytes. If it is full, a wake-up is pending already.
         unsafe { libc::write(write.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Silences the bell.
-    pub(crate) fn hush(&self) {
+    /// Takes pending wake-ups back.
+    pub(crate) fn clear(&self) {
         let mut bytes = [0u8; 64];
         // SAFETY: writable bytes. Nothing to read is fine.
         unsafe { libc::read(self.fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
     }
 }
 
-/// A bell that rings once, some time after it has been set.
-pub(crate) struct Alarm(#[cfg(target_os = "linux")] OwnedFd, #[cfg(not(target_os = "linux"))] Bell);
+/// A timer that expires once.
+pub(crate) struct Timer(#[cfg(target_os = "linux")] OwnedFd, #[cfg(not(target_os = "linux"))] Wakeup);
 
-impl Alarm {
+impl Timer {
     #[cfg(target_os = "linux")]
-    pub(crate) fn new() -> io::Result<Alarm> {
+    pub(crate) fn new() -> io::Result<Timer> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: no pointers; the descriptor is new and ours.
-        Ok(Alarm(unsafe { OwnedFd::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) }))
+        Ok(Timer(unsafe { OwnedFd::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) }))
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new() -> io::Result<Alarm> {
-        Bell::new().map(Alarm)
+    pub(crate) fn new() -> io::Result<Timer> {
+        Wakeup::new().map(Timer)
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -249,7 +294,7 @@ impl Alarm {
         return self.0.fd();
     }
 
-    /// Sets the alarm. Where there is no timer descriptor it rings at once, and the woken thread sleeps itself.
+    /// Sets the timer. Off Linux it expires at once, and the thread that it wakes sleeps in [`Timer::clear`].
     #[cfg(target_os = "linux")]
     pub(crate) fn set(&self, after: Duration) {
         let time = libc::timespec { tv_sec: after.as_secs() as _, tv_nsec: after.subsec_nanos().max(1) as _ };
@@ -261,11 +306,11 @@ impl Alarm {
 
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn set(&self, _after: Duration) {
-        self.0.ring();
+        self.0.wake();
     }
 
-    /// Takes note of the ringing; off Linux this is where the time passes.
-    pub(crate) fn hush(&self, _after: Duration) {
+    /// Resets the timer after it has expired; off Linux this is where the time passes.
+    pub(crate) fn clear(&self, _after: Duration) {
         #[cfg(target_os = "linux")]
         {
             let mut bytes = [0u8; 8];
@@ -274,7 +319,7 @@ impl Alarm {
         }
         #[cfg(not(target_os = "linux"))]
         {
-            self.0.hush();
+            self.0.clear();
             std::thread::sleep(_after);
         }
     }
@@ -296,11 +341,11 @@ pub(crate) fn map_words(fd: RawFd, bytes: usize) -> io::Result<&'static [AtomicU
     }
 }
 
-/// A regular file without a name, in memory where the system has that.
+/// A regular file in memory, where the system has that; otherwise in the system's folder for temporary files.
 ///
 /// # Errors
 /// As memfd_create(2) or open(2).
-pub(crate) fn nameless_file() -> io::Result<File> {
+pub(crate) fn memory_file() -> io::Result<File> {
     #[cfg(target_os = "linux")]
     {
         // SAFETY: a C string; the descriptor is new and ours.
@@ -309,16 +354,29 @@ pub(crate) fn nameless_file() -> io::Result<File> {
         Ok(unsafe { File::from_raw_fd(fd) })
     }
     #[cfg(not(target_os = "linux"))]
+    unnamed_file(Path::new("/tmp"))
+}
+
+/// A regular file without a name in the folder `dir`.
+///
+/// # Errors
+/// As open(2).
+pub(crate) fn unnamed_file(dir: &Path) -> io::Result<File> {
+    #[cfg(target_os = "linux")]
     {
-        let mut path = *b"/tmp/firebrick-body-XXXXXX\0";
-        // SAFETY: a writable C string; the descriptor is new and ours, and the name goes away at once.
-        unsafe {
-            let fd = check(libc::mkstemp(path.as_mut_ptr().cast()))?;
-            libc::unlink(path.as_ptr().cast());
-            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
-            Ok(File::from_raw_fd(fd))
+        let opened =
+            File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir);
+        match opened.as_ref().err().and_then(io::Error::raw_os_error) {
+            // The file system does not have it.
+            Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL) => {}
+            _ => return opened,
         }
     }
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = dir.join(format!(".firebrick-{}-{number}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path).map(|()| file)
 }
 
 /// A connected pair of stream sockets, closed on exec.
@@ -330,7 +388,7 @@ pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     UnixStream::pair().map(|(ours, theirs)| (ours.into(), theirs.into()))
 }
 
-/// Makes waiting the default for a socket, whatever its maker thought of it.
+/// Makes a socket blocking.
 ///
 /// # Errors
 /// As fcntl(2).
@@ -342,7 +400,7 @@ pub(crate) fn set_blocking(fd: RawFd) -> io::Result<()> {
     }
 }
 
-/// Nothing more will be written to the socket: its other end reads end of file.
+/// Shuts the sending side of a socket down: the other end reads end of file.
 pub(crate) fn stop_writing(fd: RawFd) {
     // SAFETY: no pointers.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
@@ -366,7 +424,7 @@ pub(crate) fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
-/// Ends the process without a word to Ruby.
+/// Ends the process without running Ruby's exit handlers.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: ends the process.
     unsafe { libc::_exit(code) }
@@ -383,17 +441,46 @@ pub(crate) fn parent_death_signal(signal: i32) {
     let _ = signal;
 }
 
-/// Gives free heap pages back to the system. glibc only.
-pub(crate) fn trim_heap() {
+/// Gives free heap pages back to the system, and fills the small gaps of the others, so that what workers allocate lies on pages
+/// of its own, and does not turn pages that are full of shared data into private ones. glibc only.
+///
+/// The gaps are lost: free memory of less than a page each, once for all workers.
+pub(crate) fn settle_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: no pointers.
+    // SAFETY: what is allocated is not touched, and freed at most once.
     unsafe {
         libc::malloc_trim(0);
+        let end = libc::sbrk(0) as usize;
+        // mallinfo2(3) is missing from older versions; the free end of the heap, just trimmed, is small.
+        let top = end.saturating_sub(libc::mallinfo().keepcost as u32 as usize);
+        let in_gap = |chunk: *mut libc::c_void| (1..top).contains(&(chunk as usize));
+        // Large gaps are taken first, so that small allocations do not come from them, and given back at the end.
+        let mut large = Vec::with_capacity(LARGE_GAPS);
+        for size in (12..17).rev().map(|bits| 1_usize << bits) {
+            while large.len() < LARGE_GAPS {
+                let chunk = libc::malloc(size);
+                if !in_gap(chunk) {
+                    libc::free(chunk);
+                    break;
+                }
+                large.push(chunk);
+            }
+        }
+        for size in (24..=4000).rev().step_by(16) {
+            loop {
+                let chunk = libc::malloc(size);
+                if !in_gap(chunk) {
+                    libc::free(chunk);
+                    break;
+                }
+            }
+        }
+        large.into_iter().for_each(|chunk| libc::free(chunk));
     }
 }
 
-/// How a child ended.
-pub(crate) struct Ended {
+/// How a child exited.
+pub(crate) struct Exit {
     /// Exit code, or the number of the signal.
     pub(crate) code: i32,
     pub(crate) by_signal: bool,
@@ -401,11 +488,11 @@ pub(crate) struct Ended {
     pub(crate) peak_kib: u64,
 }
 
-/// Reaps a child if it has ended.
+/// Reaps a child if it has exited.
 ///
 /// # Errors
 /// As wait4(2): the child is not, or no longer, ours.
-pub(crate) fn reap(pid: i32) -> io::Result<Option<Ended>> {
+pub(crate) fn reap(pid: i32) -> io::Result<Option<Exit>> {
     let mut status = 0;
     // SAFETY: all zero is a valid rusage; both are writable.
     let (reaped, usage) = unsafe {
@@ -418,5 +505,5 @@ pub(crate) fn reap(pid: i32) -> io::Result<Option<Ended>> {
     let by_signal = libc::WIFSIGNALED(status);
     let code = if by_signal { libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
     let unit = if cfg!(target_os = "macos") { 1024 } else { 1 };
-    Ok(Some(Ended { code, by_signal, peak_kib: usage.ru_maxrss as u64 / unit }))
+    Ok(Some(Exit { code, by_signal, peak_kib: usage.ru_maxrss as u64 / unit }))
 }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Computes in Ruby and does nothing else: processes help, up to the cores.
+# Only computes in Ruby: processes help, up to the number of cores.
 run(lambda do |_env|
   sum = 0
   120_000.times { |number| sum += number }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Runs in one process and no more: whoever comes second finds this file locked and ends.
+# Runs in one process only: a second one finds this file locked and exits.
 class OneProcess
   def call(_env)
     @lock ||= take

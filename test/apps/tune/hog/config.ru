@@ -2,7 +2,7 @@
 
 require "fiddle"
 
-# Calls C code that waits without letting go of the GVL: threads do not help although the CPU is idle, processes do.
+# Calls C code that waits without releasing the GVL: the CPU is idle, but only processes help, not threads.
 USLEEP = Fiddle::Function.new(Fiddle::Handle::DEFAULT["usleep"], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, need_gvl: true)
 
 run(lambda do |_env|

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Waits a little, and keeps something of every request for ever.
+# Waits a little, and leaks memory with every request.
 KEPT = [] # rubocop:disable Style/MutableConstant
 
 run(lambda do |_env|

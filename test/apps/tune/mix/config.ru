@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Waits, then computes: threads help a process until its lock is busy, processes help further.
+# Waits, then computes: threads help until the GVL is saturated, processes help further.
 run(lambda do |_env|
   sleep 0.02
   sum = 0

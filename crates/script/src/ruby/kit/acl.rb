@@ -1,8 +1,8 @@
 # H2O's access control: `acl { deny { addr == '192.0.2.7' } }` as the last value of a handler. The first rule whose condition
-# holds answers; when none does, whoever comes next.
+# holds responds; if none does, the request goes on to the next handler.
 module H2O
   module ACL
-    # Within a condition: what it can ask about the request.
+    # The methods that conditions can use.
     class Question
       def initialize(env)
         @env = env
@@ -10,12 +10,12 @@ module H2O
 
       attr_reader :env
 
-      # The client's address. What a proxy says (X-Forwarded-For) is believed if it comes from a private address.
+      # The client's address. X-Forwarded-For is used if it comes from a private address.
       def addr(forwarded = true)
         Rt.client(@env, forwarded)
       end
 
-      # As files and apps read it: `/%61dmin` and `/x/../admin` are `/admin`.
+      # In the form that files and apps use: `/%61dmin` and `/x/../admin` are `/admin`.
       def path
         Rt.call(Rt::PLAIN_PATH, @env['PATH_INFO'] || '')
       end
@@ -42,15 +42,15 @@ module H2O
       end
 
       def call(env)
-        # A request that came before the handshake was over may be a replay: who is told so sends it again (RFC 8470).
+        # A request sent before the TLS handshake was complete may be a replay; on 425 the client sends it again (RFC 8470).
         return [425, {}, []] if env['HTTP_EARLY_DATA'] == '1'
         question = Question.new(env)
         rule = @rules.find { |_, condition| condition.nil? || question.instance_eval(&condition) }
         rule ? rule[0].call(env) : [399, {}, []]
       end
 
-      # Leaves the answer to another handler. Ruby gives the block of `use Htpasswd.new(file, realm) { path == '/' }` to `new`,
-      # which keeps it for us.
+      # Passes the request to another handler. Ruby gives the block of `use Htpasswd.new(file, realm) { path == '/' }` to `new`,
+      # which keeps it as the condition.
       def use(handler, &condition)
         raise TypeError, "use: #{handler.inspect} does not respond to call" unless handler.respond_to?(:call)
         condition ||= handler.condition if handler.respond_to?(:condition)
@@ -92,7 +92,7 @@ end
 
 module Rt
   class << self
-    # The address of the client of a request.
+    # The client's address of a request.
     def client(env, forwarded = true)
       peer = env['REMOTE_ADDR'] || ''
       list = forwarded && env['HTTP_X_FORWARDED_FOR']
@@ -101,7 +101,7 @@ module Rt
 
     alias load_any_app load_app
 
-    # Handlers are loaded one after the other. Rules that are not what a file ends in would protect nothing, in silence.
+    # Handlers are loaded one after the other. Rules that are not the last value of their file would have no effect: report them.
     def load_app(code, file)
       outer = [@folder, H2O::ACL.last]
       slash = file.rindex('/')
@@ -121,7 +121,7 @@ module Rt
       @folder ? true : false
     end
 
-    # A path beside the handler that is being loaded.
+    # A path relative to the handler that is being loaded.
     def beside(path)
       path[0] == '/' || !@folder ? path : "#{@folder}/#{path}"
     end

@@ -1,13 +1,13 @@
-# Bans clients that ask too often: H2O's detector, but all front threads count together.
+# Bans clients that send too many requests: H2O's detector, but all front threads count together.
 class DoSDetector
-  # What is done with a client: 403 while it is banned.
+  # The default callback: 403 while the client is banned.
   def self.default_callback
     lambda do |_env, detected, _ip, *|
       detected ? [403, { 'content-type' => 'text/plain' }, ['Forbidden']] : [399, {}, []]
     end
   end
 
-  # Answers nothing; whoever follows finds `DOS_IP`, `DOS_COUNT` and `DOS_BANNED_UNTIL` in its env.
+  # Passes all requests on; the next handlers find `DOS_IP`, `DOS_COUNT` and `DOS_BANNED_UNTIL` in the env.
   def self.fallthrough_callback
     lambda do |_env, detected, ip, *found|
       return [399, {}, []] unless detected
@@ -18,13 +18,13 @@ class DoSDetector
     end
   end
 
-  # For `acl`.
+  # A condition, for `acl`.
   attr_reader :condition
 
-  # strategy::    what detects: `detect?(client, now, env)` gives whether, and more for the callback
-  # callback::    what answers: called with env, whether, the client's address, and what else the strategy gave
-  # forwarded::   believe X-Forwarded-For if it comes from a private address
-  # cache_size::  clients that a strategy of your own is kept a Hash for, on each front thread
+  # strategy::    the detector: `detect?(client, now, env)` returns whether to ban, and more values for the callback
+  # callback::    makes the response: called with env, whether to ban, the client's address, and the strategy's other values
+  # forwarded::   use X-Forwarded-For if it comes from a private address
+  # cache_size::  number of clients, per front thread, whose Hash is kept for a strategy of your own
   def initialize(options = {}, &condition)
     @condition = condition
     @strategy = options.fetch(:strategy) { CountingStrategy.new }
@@ -42,7 +42,7 @@ class DoSDetector
     @callback.call(env, detected, ip, *found)
   end
 
-  # Bans who comes `threshold` times more often than once a `period` (seconds), for `ban_period`.
+  # Bans a client that sends `threshold` times more requests than one per `period` (seconds), for `ban_period`.
   class CountingStrategy
     def initialize(options = {})
       @period = options.fetch(:period, 10)

@@ -1,10 +1,10 @@
-# HTTP Basic authentication in front of what follows: `Htpasswd.new('/etc/site/people', 'Members only')`. The file has what `htpasswd` or
-# `openssl passwd` write: bcrypt, SHA-crypt, apr1, {SHA}, {SSHA}.
+# HTTP Basic authentication for the next handlers: `Htpasswd.new('/etc/site/people', 'Members only')`. The file has lines of `htpasswd` or
+# `openssl passwd`: bcrypt, SHA-crypt, apr1, {SHA}, {SSHA}.
 class Htpasswd
-  # The condition is for `acl`.
+  # A condition, for `acl`.
   attr_reader :path, :realm, :condition
 
-  # A relative path begins beside the handler. Raises if the file cannot be read or a line of it is wrong.
+  # A relative path starts at the handler's folder. Raises if the file cannot be read or a line is invalid.
   def initialize(path, realm = 'Restricted', &condition)
     @condition = condition
     @path = Rt.beside(path.to_s)
@@ -17,7 +17,7 @@ class Htpasswd
   def call(env)
     return [404, { 'content-type' => 'text/plain' }, ['not found']] if Rt.call(Rt::PLAIN_PATH, env['PATH_INFO']).include?('/.ht')
     authorization = env['HTTP_AUTHORIZATION']
-    user = authorization && Rt.wait!(:password, @path, authorization)
+    user = authorization && Rt.wait!(Rt::WAIT_PASSWORD, @path, authorization)
     return [399, { 'x-fallthru-set-remote-user' => user }, []] if user
     [401, { 'content-type' => 'text/plain', 'www-authenticate' => @challenge }, ['Authorization Required']]
   end

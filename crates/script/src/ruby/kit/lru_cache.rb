@@ -1,6 +1,6 @@
-# A Hash that forgets what has not been used for longest.
+# A Hash that drops its least recently used entries.
 class LRUCache
-  # A ring: its head is an entry of no key, behind which the newest stands, and before which the oldest.
+  # A ring: its head is an entry without a key, after it the newest, before it the oldest.
   class Entry
     attr_accessor :key, :value, :newer, :older
 
@@ -50,7 +50,7 @@ class LRUCache
   end
   alias []= set
 
-  # The value, made by the block if there is none.
+  # The value, made by the block if it is missing.
   def fetch(key)
     return get(key) if @entries.key?(key)
     set(key, yield(key))

@@ -1,4 +1,4 @@
-# Numbers that whoever follows gives as JSON, as Prometheus reads them: `H2O::Prometheus.new(H2O.next)`.
+# Converts numbers in the JSON of the next handler to the format of Prometheus: `H2O::Prometheus.new(H2O.next)`.
 module H2O
   class Prometheus
     TYPE = 'text/plain; version=0.0.4; charset=utf-8'.freeze
@@ -9,7 +9,7 @@ module H2O
       @prefix = prefix
     end
 
-    # Answers that are not 200 or no JSON object stay as they are.
+    # Responses other than 200, and bodies that are not a JSON object, are passed on unchanged.
     def call(env)
       response = @app.call(env)
       status, headers, body = response
@@ -41,7 +41,7 @@ module H2O
       version.is_a?(String) ? "{version=\"#{version.tr("\\\"\n", '')}\"}" : ''
     end
 
-    # Numbers, and those within: their names are joined.
+    # Numbers, also nested ones: their names are joined.
     def write(lines, name, value, label)
       case value
       when Hash then value.each { |key, inner| write(lines, "#{name}_#{plain(key)}", inner, label) }

@@ -1,12 +1,12 @@
-# So many requests in so much time, for each client: `RateLimit.new(limit: 100, period: 60)` as a handler answers 429 or
-# leaves the answer to what follows; `limit.check(key)` asks from Ruby. All front threads count together; with
+# A limit of requests per time for each client: `RateLimit.new(limit: 100, period: 60)` as a handler responds 429 or
+# passes the request on; `limit.check(key)` is for use from Ruby. All front threads count together; with
 # `redis:` all machines do.
 class RateLimit
   ALGORITHMS = %i[sliding_window fixed_window token_bucket].freeze
 
-  # What came of asking.
+  # The result of a check.
   class Result
-    # How many more would be allowed now; seconds until all are again; seconds until it is worth asking again.
+    # Requests that would be allowed now; seconds until the full limit is available; seconds until a retry can succeed.
     attr_reader :limit, :remaining, :reset, :retry_after
 
     def initialize(limit, allowed, remaining, reset, retry_after)
@@ -22,17 +22,17 @@ class RateLimit
     end
   end
 
-  # The condition is for `acl`.
+  # A condition, for `acl`.
   attr_reader :limit, :period, :burst, :algorithm, :name, :condition
 
-  # limit::      how many; period:: seconds, in which they are allowed
-  # algorithm::  :sliding_window, :fixed_window (cheapest; twice as many may come where two periods meet) or :token_bucket
-  # burst::      for :token_bucket: how many at once after a rest (limit)
-  # key::        whom a request is counted for; nil is not limited (the client's address)
-  # cost::       how many it counts for (1)
-  # redis::      counts there, for many machines; fail:: what if it cannot: :open lets everybody in, :closed answers 503
-  # name::       limits of the same name count together (the place where it is made)
-  # message::    body of the 429
+  # limit::      requests allowed in period:: seconds
+  # algorithm::  :sliding_window, :fixed_window (cheapest; up to twice the limit where two periods meet) or :token_bucket
+  # burst::      for :token_bucket: requests at once after a pause (default: limit)
+  # key::        what requests are counted by (default: the client's address); nil is not limited
+  # cost::       how many requests one counts for (default: 1)
+  # redis::      counts there, for several machines; fail:: when Redis fails: :open allows all requests, :closed responds 503
+  # name::       limits of one name count together (default: the file and line where it is made)
+  # message::    body of the 429 response
   def initialize(limit:, period:, algorithm: nil, burst: nil, key: nil, cost: 1, redis: nil, fail: :open, name: nil,
                  message: 'Too Many Requests', &condition)
     @condition = condition
@@ -51,7 +51,7 @@ class RateLimit
     @policy = "#{most};w=#{period.ceil}"
   end
 
-  # Asks for a key, and counts if it is allowed.
+  # Checks a key, and counts the request if it is allowed.
   def check(key, cost: 1)
     if cost > most
       raise ArgumentError, "cost #{cost} is more than is ever allowed (#{most})"
@@ -64,7 +64,7 @@ class RateLimit
     check(key, cost: cost).allowed?
   end
 
-  # Whether the next one would be refused; counts nothing.
+  # Whether the next request would be refused; counts nothing.
   def limited?(key)
     check(key, cost: 0).remaining == 0
   end
@@ -81,7 +81,7 @@ class RateLimit
     [429, headers(result, 'retry-after' => seconds(result.retry_after), 'content-type' => 'text/plain'), [@message]]
   end
 
-  # The store of the counts does not answer.
+  # Redis failed.
   class Unreachable < StandardError; end
 
   private
@@ -104,7 +104,7 @@ class RateLimit
     raise ArgumentError, "fail: #{failing.inspect} is neither :open nor :closed" unless %i[open closed].include?(failing)
   end
 
-  # As the IETF's draft has them.
+  # Fields as in the IETF's draft.
   def headers(result, more = {})
     {
       'ratelimit-limit' => result.limit.to_s,

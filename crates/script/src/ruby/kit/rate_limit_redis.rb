@@ -1,6 +1,6 @@
-# Rate limits that many machines share: the counting happens in Redis, at once and by its clock.
+# Rate limits that several machines share: the counting happens in Redis, atomically and by its clock.
 class RateLimit
-  # Each takes a key, then limit, period in microseconds, burst, cost; and gives [allowed, remaining, reset, retry], the last two in
+  # Each takes a key, then limit, period in microseconds, burst, cost; and returns [allowed, remaining, reset, retry], the last two in
   # microseconds. The same rules as in memory (`kit/rate.rs`).
   FIXED = <<~LUA
     local limit, period, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4])
@@ -76,7 +76,7 @@ class RateLimit
   private
 
   def shared(key, cost)
-    # Not the whole path of the file: it need not be the same on all machines.
+    # Not the whole path of the file, which may differ between machines.
     name = "ratelimit:#{@name.split('/').last}:#{@algorithm}:#{@period}:#{key}"
     arguments = [1, name, @limit, (@period * 1_000_000).ceil, @burst, cost]
     allowed, remaining, reset, retry_after = in_redis(arguments)
@@ -87,7 +87,7 @@ class RateLimit
     raise Unreachable, "#{e.message} (#{e.class})"
   end
 
-  # By the script's digest, which Redis knows until it is started anew.
+  # By the script's digest, which Redis knows until it restarts.
   def in_redis(arguments)
     @digest ||= answer(:SCRIPT, 'LOAD', SCRIPTS[@algorithm])
     answer(:EVALSHA, @digest, *arguments)
@@ -96,7 +96,7 @@ class RateLimit
     answer(:EVAL, SCRIPTS[@algorithm], *arguments)
   end
 
-  # H2O's commands are promises, redis-rb's are answers.
+  # H2O's commands return promises, redis-rb's return replies.
   def answer(*command)
     given = @redis.call(*command)
     given.respond_to?(:join) && !given.is_a?(Array) ? given.join : given

@@ -1,4 +1,4 @@
-# A set of networks, IPv4 and IPv6, that is asked whether an address is in one of them.
+# A set of networks, IPv4 and IPv6.
 class TrieAddr
   def initialize(*networks)
     @known = {}
@@ -20,7 +20,7 @@ class TrieAddr
   end
   alias << add
 
-  # False for what is no address.
+  # False if it is not an address.
   def match?(address)
     keys = Rt.call(Rt::PREFIXES, address.to_s, @lengths[true], @lengths[false])
     return false unless keys

@@ -1,5 +1,5 @@
-# Redis' commands as methods, with redis-rb's options and types. Those whose replies need no work are not here: the server
-# knows their names (`method_missing`).
+# Redis commands as methods, with the options and types of redis-rb. Commands whose replies need no conversion are not listed: the
+# server knows their names (`method_missing`).
 class Redis
   module Commands
     # Each of these is `def name(*words) = run(kind, :NAME, *words)`.
@@ -73,7 +73,7 @@ class Redis
       hexists(key, field)
     end
 
-    # How many of the keys exist; `exists?` says whether any does.
+    # Number of the keys that exist; `exists?` returns whether any does.
     def exists?(*keys)
       run(:bool_any, :EXISTS, *keys)
     end
@@ -95,7 +95,7 @@ class Redis
       run(:bool, *words)
     end
 
-    # `dump` gives what it takes.
+    # Takes what `dump` returns.
     def restore(key, milliseconds, dumped, replace: false, idle_time: nil, frequency: nil)
       words = [:RESTORE, key, milliseconds, dumped]
       words << :REPLACE if replace
@@ -116,7 +116,7 @@ class Redis
       run(sections[0].to_s == 'commandstats' ? :commandstats : :info, :INFO, *sections)
     end
 
-    # `client(:list)` gives Hashes.
+    # `client(:list)` returns Hashes.
     def client(action, *words)
       run(action.to_s.downcase == 'list' ? :clients : nil, :CLIENT, action, *words)
     end
@@ -149,7 +149,7 @@ class Redis
       run(pairs ? :pairs : nil, :HRANDFIELD, key, count, *(pairs ? [:WITHVALUES] : []))
     end
 
-    # One turn of a scan: the cursor for the next one, "0" at the end, and what was found.
+    # One step of a scan: the next cursor ("0" at the end), and the elements.
     def scan(cursor, **options)
       run(:scan, :SCAN, cursor, *narrowed(options))
     end
@@ -268,7 +268,7 @@ class Redis
 
     private
 
-    # Options that are there or not: `nx: true` is NX.
+    # Flags: `nx: true` is NX.
     def flags(given, *known)
       given.each_key do |name|
         raise ArgumentError, "unknown option #{name}:; known are #{known.join(', ')}" unless known.include?(name)

@@ -1,4 +1,4 @@
-# H2O::Redis: each command is sent at once and gives a promise; `join` waits for its reply.
+# H2O::Redis: each command is sent at once and returns a promise; `join` waits for its reply.
 module H2O
   class Redis
     class BaseError < RuntimeError; end
@@ -10,7 +10,7 @@ module H2O
     class UnknownError < BaseError; end
     class UnavailableCommandError < BaseError; end
 
-    # Redis refused a command.
+    # Redis returned an error reply.
     class CommandError < BaseError
       attr_reader :command
 
@@ -29,14 +29,14 @@ module H2O
       ::Redis::BaseError => UnknownError
     }.freeze
 
-    # The error of H2O for one of ours.
+    # H2O's exception for one of redis-rb.
     def self.error(error, command)
       return CommandError.new(error.message, command) if error.is_a?(::Redis::CommandError)
       ERRORS.each { |ours, theirs| return theirs.new(error.message) if error.is_a?(ours) }
       error
     end
 
-    # A command on its way.
+    # A command that has been sent.
     class Command
       attr_reader :words
       alias args words
@@ -49,7 +49,7 @@ module H2O
         @here = true
       end
 
-      # Its reply; what Redis refused is raised.
+      # Its reply; an error reply is raised.
       def join
         wait
         raise @reply if @reply.is_a?(Exception)
@@ -58,13 +58,13 @@ module H2O
 
       private
 
-      # Several tasks may join; one asks, the others wait for it.
+      # Several tasks may join; one fetches the reply, the others wait for it.
       def wait
         until @here
           if @asked
             ticket = Rt.call(Rt::TICKET)
             @asked << ticket
-            Rt.wait!(:park, ticket)
+            Rt.wait!(Rt::WAIT_PARK, ticket)
           else
             ask
           end
@@ -73,9 +73,9 @@ module H2O
 
       def ask
         @asked = []
-        reply = Rt.wait(:redis_join, @number)
-        # Who is given up leaves asking to the others.
-        raise reply if reply.is_a?(Rt::GivenUp)
+        reply = Rt.wait(Rt::WAIT_REDIS_JOIN, @number)
+        # A cancelled task leaves the reply to the others.
+        raise reply if reply.is_a?(Rt::Cancelled)
         take(reply)
         @here = true
       ensure
@@ -89,7 +89,7 @@ module H2O
       end
     end
 
-    # EXEC: the replies of all commands of a transaction.
+    # EXEC: the replies to all commands of a transaction.
     class Transaction < Command
       private
 
@@ -104,7 +104,7 @@ module H2O
       end
     end
 
-    # A command in a transaction: Redis says QUEUED to it.
+    # A command in a transaction: Redis replies QUEUED.
     class Queued < Command
       def initialize(words)
         @words = words
@@ -133,7 +133,7 @@ module H2O
       @line = Rt.call(Rt::REDIS_OPEN, @options)
     end
 
-    # Kernel has one, too.
+    # Defined again, because Kernel has a method of this name.
     def eval(*words)
       call(:EVAL, *words)
     end
@@ -171,7 +171,7 @@ module H2O
     def method_missing(name, *words, &block)
       command = Rt.call(Rt::REDIS_NAMED, name)
       return super unless command
-      # The next time it is there.
+      # Found directly the next time.
       self.class.define_method(name) { |*more| call(*command, *more) }
       call(*command, *words)
     end
@@ -180,7 +180,7 @@ module H2O
       Rt.call(Rt::REDIS_NAMED, name) ? true : false
     end
 
-    # Commands of the block are one transaction; its promise gives all replies. Without a block until `exec`.
+    # The commands of the block are one transaction; its promise returns all replies. Without a block, until `exec`.
     def multi
       task = Fiber.current
       @transactions[task] = []
@@ -206,17 +206,17 @@ module H2O
       Queued.new([:DISCARD])
     end
 
-    # Keys that must not change until the `multi` in the block: else its `join` raises.
+    # If one of the keys changes, `join` of the `multi` in the block raises.
     def watch(*keys)
       raise UnavailableCommandError, 'watch needs a block: watch(key) { redis.multi { ... }.join }' unless block_given?
       task = Fiber.current
       lease = Rt.call(Rt::REDIS_LEASE, @line, false)
       begin
-        Rt.wait!(:redis_lease, lease, :WATCH, *keys)
+        Rt.wait!(Rt::WAIT_REDIS_ON_LEASE, lease, :WATCH, *keys)
         @pins[task] = lease
         result = yield self
-        # Its reply comes after those of all commands of the block.
-        Rt.wait!(:redis_lease, lease, :UNWATCH)
+        # Its reply arrives after those of all commands of the block.
+        Rt.wait!(Rt::WAIT_REDIS_ON_LEASE, lease, :UNWATCH)
         clean = true
         result
       rescue ::Redis::BaseError => e
@@ -235,7 +235,7 @@ module H2O
       raise UnavailableCommandError, 'MONITOR cannot be used in handlers; use redis-cli monitor'
     end
 
-    # `join` gives a Channel as soon as Redis has confirmed.
+    # `join` returns a Channel as soon as Redis has confirmed the subscription.
     def subscribe(*channels)
       listen(:SUBSCRIBE, channels)
     end
@@ -244,7 +244,7 @@ module H2O
       listen(:PSUBSCRIBE, patterns)
     end
 
-    # Without names from everything. Their `shift` gives nil then.
+    # Without names, from all. Then their `shift` returns nil.
     def unsubscribe(*channels)
       @channels.each { |channel| channel.push(:UNSUBSCRIBE, channels) }
     end
@@ -266,7 +266,7 @@ module H2O
       channel
     end
 
-    # Messages of a subscription, on a connection of its own.
+    # Messages of a subscription, on a dedicated connection.
     class Channel
       def initialize(line, command, names)
         @names = names.flatten
@@ -283,7 +283,7 @@ module H2O
         self
       end
 
-      # `[channel, message]`, of patterns with the pattern behind, which a block gets as well; nil after the last unsubscribe.
+      # `[channel, message]`, for patterns followed by the pattern; a block gets the same. nil after the last unsubscribe.
       def shift
         until @lease.nil?
           found = @messages.shift || receive
@@ -310,9 +310,9 @@ module H2O
 
       private
 
-      # A message; nil for anything else.
+      # A message; nil for other replies.
       def receive
-        message = Rt.wait(:redis_next, @lease, nil)
+        message = Rt.wait(Rt::WAIT_REDIS_NEXT, @lease, nil)
         if message.is_a?(Exception)
           close
           raise message.is_a?(::Redis::BaseError) ? Redis.error(message, nil) : message

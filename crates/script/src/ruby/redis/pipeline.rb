@@ -1,6 +1,6 @@
-# What `pipelined` and `multi` yield, and what commands in it give.
+# The objects that `pipelined` and `multi` yield, and that their commands return.
 class Redis
-  # A reply to come, of a command in a pipeline or transaction.
+  # The future reply of a command in a pipeline or transaction.
   class Future
     def initialize(kind, words)
       @kind = kind
@@ -23,7 +23,7 @@ class Redis
     end
   end
 
-  # What `pipelined` and `multi` yield: it takes commands and sends none.
+  # Yielded by `pipelined` and `multi`: collects commands and sends none.
   class Pipeline
     include Commands
 
@@ -59,7 +59,7 @@ class Redis
       future
     end
 
-    # In a pipeline nothing can block.
+    # Commands in a pipeline cannot block.
     def block(kind, _seconds, *words)
       run(kind, *words)
     end

@@ -1,8 +1,8 @@
-# Replies of Redis as the types that redis-rb gives.
+# Converts replies of Redis to the types of redis-rb.
 class Redis
   module Reply
     class << self
-      # The reply as `kind` says; exceptions stay what they are.
+      # Converts a reply by `kind`; exceptions are returned unchanged.
       def as(kind, reply)
         return reply if kind.nil? || reply.is_a?(Exception)
         return kind == :ok_or_false ? false : nil if reply.nil?
@@ -64,7 +64,7 @@ class Redis
         pairs
       end
 
-      # Members and scores in turn, or (RESP3) in pairs.
+      # Alternating members and scores, or (RESP3) pairs.
       def scores(reply)
         return reply unless reply.is_a?(Array)
         reply = reply.each_slice(2).to_a unless reply[0].is_a?(Array)
@@ -104,7 +104,7 @@ class Redis
         reply.map { |one| hash(one) }
       end
 
-      # A line for each client: `id=3 addr=... name=`.
+      # One line per client: `id=3 addr=... name=`.
       def clients(reply)
         reply.split("\n").map { |line| line.split(' ').map { |field| field.split('=', 2) }.to_h }
       end
@@ -148,7 +148,7 @@ class Redis
         reply.map { |number| number.to_i }
       end
 
-      # An entry is its number and its fields.
+      # An entry is its id and its fields.
       def entries(reply)
         (reply || []).map { |id, fields| [id, fields && hash(fields)] }
       end

@@ -1,7 +1,7 @@
-# Commands of sets and sorted sets, and those that take from the first of several keys.
+# Commands of sets and sorted sets, and those that pop from the first non-empty key.
 class Redis
   module Commands
-    # How many were new; `sadd?` says whether any was.
+    # Number of new members; `sadd?` returns whether there were any.
     def sadd(key, *members)
       run(nil, :SADD, key, *members)
     end
@@ -34,7 +34,7 @@ class Redis
       words << :GT if gt
       words << :CH if ch
       words << :INCR if incr
-      # One member by itself gives a Boolean, as in redis-rb; a list gives a count.
+      # For one member a Boolean, as in redis-rb; for a list a count.
       kind = incr ? :float : members[0].is_a?(Array) ? nil : :bool
       run(kind, *words, *members)
     end
@@ -88,7 +88,7 @@ class Redis
       count ? run(:scores, :ZPOPMAX, key, count) : run(:score, :ZPOPMAX, key)
     end
 
-    # From the first of the keys that has any: the key, and what was popped.
+    # Pops from the first key that is not empty: the key, and the elements.
     def lmpop(*keys, modifier: 'LEFT', count: nil)
       run(nil, :LMPOP, *several(keys, modifier, count))
     end
@@ -148,7 +148,7 @@ class Redis
       [keys.size, keys, modifier, *(count ? [:COUNT, count] : [])]
     end
 
-    # The options of ZRANGE, in redis-rb's spelling and the plain one.
+    # The options of ZRANGE, as in redis-rb and as in Redis.
     def ranged(words, ways)
       limit = ways.delete(:limit)
       words.concat(flags(ways, :byscore, :by_score, :bylex, :by_lex, :rev))

@@ -1,4 +1,4 @@
-# Commands of streams. Entries are pairs of their number and their fields.
+# Stream commands. Entries are pairs of id and fields.
 class Redis
   module Commands
     def xadd(key, entry, approximate: nil, maxlen: nil, minid: nil, nomkstream: nil, id: '*')
@@ -17,7 +17,7 @@ class Redis
       run(:entries, :XREVRANGE, key, to, from, *(count ? [:COUNT, count] : []))
     end
 
-    # `block` in milliseconds; 0 is for ever.
+    # `block` in milliseconds; 0 waits without limit.
     def xread(keys, ids, count: nil, block: nil)
       words = [:XREAD]
       words << :COUNT << count if count
@@ -35,7 +35,7 @@ class Redis
       run(nil, :XGROUP, action, key, group, *words, *(mkstream ? [:MKSTREAM] : []))
     end
 
-    # Without a range what there is in all; with one each entry that nobody has acknowledged.
+    # Without a range a summary; with one each entry that has not been acknowledged.
     def xpending(key, group, *range, idle: nil)
       words = [:XPENDING, key, group]
       words << :IDLE << idle if idle
@@ -61,7 +61,7 @@ class Redis
       run(justid ? :claimed_ids : :claimed, *words)
     end
 
-    # `xinfo(:stream, key)` gives a Hash, of groups and consumers an Array of them.
+    # `xinfo(:stream, key)` returns a Hash; for groups and consumers an Array of Hashes.
     def xinfo(what, key, group = nil)
       run(what.to_s.downcase == 'stream' ? :hash : :hashes, :XINFO, what, key, *(group ? [group] : []))
     end

@@ -1,6 +1,6 @@
-# Subscriptions: messages instead of replies, on a connection of their own.
+# Subscriptions: messages instead of replies, on a dedicated connection.
 class Redis
-  # What `subscribe` yields: blocks for what comes. They may wait.
+  # Yielded by `subscribe`: takes the blocks for messages. These may wait.
   class Subscription
     def initialize(line)
       @lease = Rt.call(Rt::REDIS_LEASE, line, true)
@@ -14,7 +14,7 @@ class Redis
     alias on_unsubscribe unsubscribe
     alias on_punsubscribe punsubscribe
 
-    # A block to be called, or, without one, a command.
+    # Sets a block, or, without one, sends the command.
     def unsubscribe(*channels, &block)
       block ? on_unsubscribe(&block) : Rt.call(Rt::REDIS_PUSH, @lease, :UNSUBSCRIBE, *channels)
     end
@@ -23,11 +23,11 @@ class Redis
       block ? on_punsubscribe(&block) : Rt.call(Rt::REDIS_PUSH, @lease, :PUNSUBSCRIBE, *patterns)
     end
 
-    # Until nothing is subscribed any more; with a time until nothing has come for so long.
+    # Runs until nothing is subscribed; with `seconds` until no message arrives for that long.
     def run(seconds, command, names)
       Rt.call(Rt::REDIS_PUSH, @lease, command, *names)
       while true
-        message = Rt.wait!(:redis_next, @lease, seconds)
+        message = Rt.wait!(Rt::WAIT_REDIS_NEXT, @lease, seconds)
         return nil if message.nil?
         raise message if message.is_a?(Exception)
         kind, *rest = message

@@ -99,7 +99,7 @@ module Digest
   class SHA384 < Base; end
   class SHA512 < Base; end
 
-  # Beside OpenSSL's, under a name of its own.
+  # Also available without OpenSSL's name.
   module HMAC
     class << self
       def digest(name, key, bytes)
@@ -121,7 +121,7 @@ end
 module OpenSSL
   HMAC = Digest::HMAC
 
-  # The names of OpenSSL's digests, for HMAC.
+  # OpenSSL's names of digests, for HMAC.
   class Digest
     def self.new(name)
       ::Digest.const_get(name.to_s.upcase.delete('-')).new
@@ -129,7 +129,7 @@ module OpenSSL
   end
 
   class << self
-    # Whether two secrets are equal; the time that it takes says nothing about them.
+    # Whether two secrets are equal, in constant time.
     def secure_compare(one, other)
       Rt.call(Rt::EQUAL, one, other)
     end
@@ -172,7 +172,7 @@ module SecureRandom
       text
     end
 
-    # Below `limit` (or of a Range); without a limit a Float from 0 to 1.
+    # A number below `limit` or in a Range; without a limit a Float from 0 to 1.
     def random_number(limit = 0)
       return limit.first + random_number((limit.exclude_end? ? limit.last : limit.last + 1) - limit.first) if limit.is_a?(Range)
       return integer(1 << 48).to_f / (1 << 48) if limit.nil? || limit == 0
@@ -182,7 +182,7 @@ module SecureRandom
 
     private
 
-    # Without a preference for small numbers.
+    # Uniform: without modulo bias.
     def integer(limit)
       raise ArgumentError, "invalid argument - #{limit}" if limit <= 0
       most = (1 << 48).div(limit) * limit

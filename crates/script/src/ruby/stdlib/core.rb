@@ -1,12 +1,12 @@
-# What Ruby's core has and mruby has not, as far as handlers commonly use it.
+# Ruby's core methods that mruby lacks and handlers commonly use.
 module Rt
-  # Defines what is not there.
+  # Defines a method unless it exists.
   def self.missing(type, name, &body)
     type.define_method(name, &body) unless type.method_defined?(name)
   end
 end
 
-# The one that some mrubies have belongs to a `throw` that ends what waits.
+# Replaces the class of some versions of mruby, whose `throw` breaks tasks that wait.
 Object.__send__(:remove_const, :UncaughtThrowError) if Object.const_defined?(:UncaughtThrowError)
 
 class UncaughtThrowError < Exception
@@ -114,7 +114,7 @@ Rt.missing(Float, :positive?) { self > 0 }
 Rt.missing(Float, :negative?) { self < 0 }
 Rt.missing(Float, :zero?) { self == 0 }
 
-# A String is bytes here: encodings are names without a meaning.
+# Strings are bytes here: encodings are names without an effect.
 class Encoding
   attr_reader :name
   alias to_s name
@@ -137,7 +137,7 @@ Rt.missing(String, :force_encoding) { |_name| self }
 Rt.missing(String, :encode) { |*_names| dup }
 Rt.missing(String, :encoding) { Encoding::UTF_8 }
 Rt.missing(String, :b) { dup }
-# Some mrubies have it, but say yes to everything.
+# Some versions of mruby have it, but always return true.
 String.define_method(:valid_encoding?) { Rt.call(Rt::UTF8, self) }
 Rt.missing(String, :scrub) { |with = "\xEF\xBF\xBD"| Rt.call(Rt::SCRUB, self, with) }
 Rt.missing(String, :ascii_only?) { bytes.all? { |byte| byte < 128 } }
@@ -159,7 +159,7 @@ Rt.missing(Symbol, :end_with?) { |*suffixes| to_s.end_with?(*suffixes) }
 
 Rt.missing(Exception, :full_message) { |*_options| "#{(backtrace || [])[0]}: #{message} (#{self.class})" }
 
-# Clocks and the number of the process; what starts or ends processes is not there.
+# Clocks and the process id. Methods that start or end processes do not exist.
 module Process
   CLOCK_REALTIME = 0
   CLOCK_MONOTONIC = 1
@@ -181,7 +181,7 @@ module Process
   end
 end
 
-# The environment of the process as it was: read-only. What must not be known to handlers must not be in it.
+# The environment of the process at its start, read-only. Handlers can read all of it.
 ENV = Object.new
 class << ENV
   include Enumerable

@@ -1,4 +1,4 @@
-# `require` of Ruby files beside the handler. What belongs to the server is there already.
+# `require` of Ruby files beside the handler. Names of what the server provides itself are skipped.
 LoadError = Class.new(ScriptError) unless Object.const_defined?(:LoadError)
 
 $LOAD_PATH = []
@@ -11,11 +11,11 @@ module Rt
     rack/utils redis hiredis securerandom set stringio strscan time uri erb/util enumerator rational complex
   ]
 
-  # Files that H2O brings, under the names by which its handlers ask for them.
+  # Files that come with H2O, by the names that its handlers use.
   H2O_FILES = %w[acl bootstrap dos_detector htpasswd lru_cache preloads prometheus trie_addr]
 
   class << self
-    # Whether the server has what this file would bring.
+    # Whether the server already provides what this file would define.
     def there?(name)
       name = name[0...-3] if name.end_with?('.rb')
       return true if THERE.include?(name) || H2O_FILES.include?(name)
@@ -23,7 +23,7 @@ module Rt
       place ? H2O_FILES.include?(name[(place + 16)..-1]) : false
     end
 
-    # Loads a file once; false when it was there.
+    # Loads a file once; false if it was loaded before.
     def require(name, places)
       path, code = call(FILE_READ, name, places)
       return false if $LOADED_FEATURES.include?(path)
@@ -37,7 +37,7 @@ module Rt
       true
     end
 
-    # Folder of the file that calls whoever calls this.
+    # Folder of the file that called the caller of this method.
     def folder_of(frame)
       file = frame.to_s
       colon = file.index(':')
@@ -59,7 +59,7 @@ module Kernel
     Rt.require(name.to_s, [Rt.folder_of(caller(1)[0])])
   end
 
-  # Runs a file each time.
+  # Runs a file each time it is called.
   def load(name, _wrap = false)
     path, code = Rt.call(Rt::FILE_READ, name.to_s, $LOAD_PATH + Rt.call(Rt::FILE_FOLDERS))
     TOPLEVEL.__send__(:__load__, code, path)

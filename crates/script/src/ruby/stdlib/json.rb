@@ -1,11 +1,11 @@
-# JSON. Values of core classes go straight to the server and come back as text; others are asked for `to_json` first.
+# JSON. Values of core classes are converted by the server; others first by their `to_json`.
 module JSON
   class JSONError < StandardError; end
   class ParserError < JSONError; end
   class NestingError < ParserError; end
   class GeneratorError < JSONError; end
 
-  # The one Symbol that the server sees when objects have been asked: its Hash holds JSON.
+  # The one Symbol that the server gets after `to_json` was called: its Hash holds JSON text.
   WRITTEN = :json
 
   class << self
@@ -34,7 +34,7 @@ module JSON
     end
     alias parse! parse
 
-    # Like parse, of a text or of what can be read; nil for nothing.
+    # Like parse, for a text or an object with `read`; nil for an empty one.
     def load(source, _proc = nil, options = nil)
       source = source.read if source.respond_to?(:read)
       return nil if source.nil? || source.empty?
@@ -55,7 +55,7 @@ module JSON
       raise NestingError, "nesting of more than 99 is too deep: #{e.message}"
     end
 
-    # The same without Symbols and with `to_json` of what is no core class, as JSON that is there already.
+    # A copy without Symbols, in which `to_json` has replaced objects of other classes by JSON text.
     def plain(object, depth)
       raise ArgumentError, 'value is nested too deeply' if depth > 99
       case object

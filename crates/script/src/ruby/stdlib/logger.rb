@@ -1,4 +1,4 @@
-# Logger, and what else writes to the error log.
+# Logger, and other writers to the error log.
 class Logger
   module Severity
     DEBUG = 0
@@ -15,7 +15,7 @@ class Logger
   attr_accessor :progname, :formatter, :datetime_format
   attr_reader :level
 
-  # `device` is whatever has `write`; without one it is the server's error log, which puts the time before each line.
+  # `device` is an object with `write`; without one it is the server's error log, which adds the time.
   def initialize(device = nil, *_rotation, level: DEBUG, progname: nil, formatter: nil)
     @device = device.respond_to?(:write) && !device.equal?($stderr) && !device.equal?($stdout) ? device : nil
     @progname = progname
@@ -60,12 +60,12 @@ class Logger
   def line(severity, progname, message)
     time = Time.now
     return @formatter.call(severity, time, progname, message) if @formatter
-    text = told(message)
+    text = format_message(message)
     return "#{severity} -- #{progname ? "#{progname}: " : ''}#{text}" unless @device
     "#{severity[0]}, [#{time.strftime(@datetime_format || '%Y-%m-%dT%H:%M:%S.%6N')}] #{' ' * (5 - severity.size)}#{severity} -- #{progname}: #{text}\n"
   end
 
-  def told(message)
+  def format_message(message)
     case message
     when String then message
     when Exception then "#{message.message} (#{message.class})"

@@ -1,10 +1,10 @@
-# What a match found, and where it is remembered: `$~`, `$1`, `$&` and the like belong to the task that matched.
+# MatchData, and the last match: `$~`, `$1`, `$&` and the like are separate for each task.
 class MatchData
   attr_reader :regexp, :string
 
   def initialize(regexp, string, places, kept = false)
     @regexp = regexp
-    # What the text becomes later is no matter of this match.
+    # A copy: later changes to the text do not affect this match.
     @string = kept ? string : string.dup
     @places = places
   end
@@ -46,7 +46,7 @@ class MatchData
     indexes.map { |index| self[index] }
   end
 
-  # Places are bytes, as everywhere in mruby.
+  # Offsets are in bytes, as everywhere in mruby.
   def begin(group)
     @places[2 * number(group)]
   end
@@ -89,7 +89,7 @@ class MatchData
     "#<MatchData #{self[0].inspect}#{parts.join}>"
   end
 
-  # The last group that took part.
+  # The last group that matched.
   def last_group
     index = size - 1
     index -= 1 while index > 0 && @places[2 * index].nil?
@@ -119,7 +119,7 @@ module Rt
   @match_globals = 0
 
   class << self
-    # Makes a match, or nil, the last one.
+    # Sets the last match, or nil.
     def remember(match)
       return if match.nil? && $~.nil?
       values = match ? [match, match[0], match.pre_match, match.post_match, match.last_group] : []
@@ -139,7 +139,7 @@ module Rt
       __run_block__(number)
     end
 
-    # While a task waits, others match.
+    # Other tasks match while this one waits.
     def wait!(op, *args)
       match = $~
       given = wait(op, *args)

@@ -1,4 +1,4 @@
-# Regexp. mruby has the literals, which call `Regexp.compile`; matching is the server's work.
+# Regexp. mruby has the literals, which call `Regexp.compile`; the server matches.
 RegexpError = Class.new(StandardError) unless Object.const_defined?(:RegexpError)
 
 class Regexp
@@ -6,19 +6,19 @@ class Regexp
   EXTENDED = 2
   MULTILINE = 4
 
-  # Literals are compiled each time that they are met: those with the same text are the same object.
-  KEPT = { nil => {} }
-  MOST_KEPT = 500
+  # A literal is compiled each time it is evaluated: equal ones are the same object.
+  CACHE = { nil => {} }
+  MAX_CACHED = 500
 
   class << self
     def compile(source, options = nil, _encoding = nil)
       return new(source, options) unless source.is_a?(String)
-      kept = KEPT[options] ||= {}
-      found = kept[source]
+      cache = CACHE[options] ||= {}
+      found = cache[source]
       return found if found
-      made = new(source, options)
-      kept.clear if kept.size >= MOST_KEPT
-      kept[source.dup] = made
+      compiled = new(source, options)
+      cache.clear if cache.size >= MAX_CACHED
+      cache[source.dup] = compiled
     end
 
     def escape(text)
@@ -91,7 +91,7 @@ class Regexp
     found ? true : false
   end
 
-  # The match at `from` or later, in a String; what it is remembered by is the caller's affair.
+  # The match at `from` or later. The caller remembers it as the last match.
   def find(text, from, anchored = false)
     from += text.bytesize if from < 0
     places = Rt.call(Rt::REGEXP_FIND, @key, text, from, anchored)
@@ -103,7 +103,7 @@ class Regexp
     places && MatchData.new(self, text, places)
   end
 
-  # All matches in turn. They are looked for ahead, in growing numbers, in the text as it was.
+  # All matches in turn, found in batches of growing size. Changes to the text meanwhile have no effect.
   def each_match(text)
     from = 0
     most = 16

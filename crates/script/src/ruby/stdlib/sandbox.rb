@@ -1,6 +1,6 @@
-# What would block every request, or leave the server, is not there; what is written goes to the error log.
+# Removes what would block all requests or end the server; output goes to the error log.
 module Rt
-  # Constants of mruby's files, sockets and innards.
+  # mruby's constants for files, sockets and internals.
   ABSENT = %i[
     IO File FileTest Dir Socket BasicSocket IPSocket TCPSocket TCPServer UDPSocket UNIXSocket UNIXServer Addrinfo
     ObjectSpace STDIN Thread Mutex Ractor Open3 TracePoint Binding
@@ -9,7 +9,7 @@ module Rt
 
   class << self
     def clear(type)
-      # Of private ones, which mruby has since 3.4, no list tells.
+      # Since mruby 3.4 private methods are in no list.
       ABSENT_CALLS.each do |name|
         type.__send__(:remove_method, name)
       rescue NameError

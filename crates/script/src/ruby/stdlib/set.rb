@@ -1,4 +1,4 @@
-# Set: the same on all mrubies, of which some have one.
+# Set. Some versions of mruby have one; this is the same for all.
 Object.__send__(:remove_const, :Set) if Object.const_defined?(:Set)
 
 class Set

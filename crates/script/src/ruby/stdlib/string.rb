@@ -1,4 +1,4 @@
-# Strings and Symbols with patterns.
+# Methods of String and Symbol that take patterns.
 class String
   alias __sub__ sub
   alias __gsub__ gsub
@@ -121,7 +121,7 @@ class String
     cuts = 0
     pattern.each_match(self) do |match|
       from, to = match.offset(0)
-      # An empty match divides characters, and nothing at the ends.
+      # An empty match splits between characters, but not at the ends.
       next if from == to && (from == at || from >= bytesize)
       parts << byteslice(at, from - at)
       parts.concat(match.captures.compact)
@@ -164,7 +164,7 @@ class String
     replace(text)
   end
 
-  # The text with the matches replaced; nil when there are none.
+  # The text with its matches replaced; nil if there are none.
   def replaced(pattern, with, all, &block)
     raise ArgumentError, "wrong number of arguments (given #{with.size + 1}, expected 1..2)" if with.size > 1 || (with.empty? && !block)
     pattern = Regexp.new(Regexp.escape(pattern)) unless pattern.is_a?(Regexp)

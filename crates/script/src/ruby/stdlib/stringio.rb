@@ -162,7 +162,7 @@ class StringIO
   end
 end
 
-# Reads a text from front to back by patterns.
+# Scans a text from start to end by patterns.
 class StringScanner
   attr_reader :string, :pos, :matched
   alias pointer pos

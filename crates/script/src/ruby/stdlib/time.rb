@@ -1,7 +1,7 @@
-# Times as text.
+# Formatting and parsing of times.
 class Time
   class << self
-    # ISO 8601, or a date of HTTP or mail.
+    # ISO 8601, or a date as in HTTP or mail.
     def parse(text, _now = nil)
       seconds, microseconds = Rt.call(Rt::TIME_PARSE, text)
       at(seconds, microseconds)

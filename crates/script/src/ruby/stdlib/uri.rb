@@ -1,4 +1,4 @@
-# URI, CGI, and what handlers use of Rack::Utils.
+# URI, CGI, and the parts of Rack::Utils that handlers use.
 module URI
   class Error < StandardError; end
   class InvalidURIError < Error; end
@@ -36,7 +36,7 @@ module URI
       PORTS[@scheme]
     end
 
-    # What a request asks for.
+    # The request target.
     def request_uri
       path = @path.empty? ? '/' : @path
       @query ? "#{path}?#{@query}" : path
@@ -246,7 +246,7 @@ module Rack
         Rt.call(Rt::UNPERCENT, text, false)
       end
 
-      # A name that occurs twice has an Array.
+      # A name that occurs twice has an Array of values.
       def parse_query(query)
         pairs = {}
         query.to_s.split('&').each do |pair|
@@ -266,7 +266,7 @@ module Rack
         end.join('&')
       end
 
-      # Of a name the first value counts.
+      # The first value of a name counts.
       def parse_cookies_header(header)
         cookies = {}
         header.to_s.split(/;\s*/).each do |pair|

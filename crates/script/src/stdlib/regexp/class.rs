@@ -1,12 +1,12 @@
 //! Character classes and escapes: `[a-z&&[^aeiou]]`, `\d`, `[[:alpha:]]`, `\p{Han}`, `\u00e9`.
 //!
-//! As in Ruby `\d`, `\w`, `\s` and `\h` know ASCII only, and the bracketed names all of Unicode. Everything is written so
-//! that no character has a meaning that it has not in Ruby.
+//! As in Ruby `\d`, `\w`, `\s` and `\h` are ASCII only, and the bracketed names cover all of Unicode. The output escapes
+//! every character that has a meaning in fancy-regex but not in Ruby.
 
 use super::translate::Translator;
 use std::fmt::Write as _;
 
-/// What an escape stands for.
+/// The meaning of an escape.
 pub(super) enum Item {
     /// One character.
     Char(char),
@@ -47,7 +47,7 @@ pub(super) fn bracket(from: &mut Translator) -> Result<(), String> {
     Ok(())
 }
 
-/// A character of a class, or a range that begins with it.
+/// A character of a class, or a range that starts with it.
 fn range(from: &mut Translator, low: char) -> Result<(), String> {
     push(&mut from.out, low);
     let begins = from.peek() == Some('-') && !matches!(from.chars.get(from.at + 1), None | Some(']' | '['));
@@ -58,7 +58,7 @@ fn range(from: &mut Translator, low: char) -> Result<(), String> {
     let high = match from.next() {
         Some('\\') => match escaped(from)? {
             Item::Char(c) => c,
-            // `[a-\d]`: no range after all.
+            // `[a-\d]`: not a range.
             Item::Set(set) => {
                 let _ = write!(from.out, r"\x2D[{set}]");
                 return Ok(());
@@ -75,7 +75,7 @@ fn range(from: &mut Translator, low: char) -> Result<(), String> {
     Ok(())
 }
 
-/// A character that means itself in a class.
+/// A character of a class, escaped if needed.
 fn push(out: &mut String, c: char) {
     if c.is_ascii() && !c.is_ascii_alphanumeric() {
         let _ = write!(out, "\\x{:02X}", c as u32);
@@ -115,7 +115,7 @@ fn named(name: &str) -> Option<&'static str> {
     })
 }
 
-/// After `\`: what means the same within and outside of classes.
+/// After `\`: escapes with the same meaning inside and outside of classes.
 pub(super) fn escaped(from: &mut Translator) -> Result<Item, String> {
     let Some(next) = from.next() else { return Err(String::from("too short escape sequence")) };
     let set = |text: &str| Ok(Item::Set(String::from(text)));
@@ -157,7 +157,7 @@ fn character(from: &mut Translator, next: char) -> Result<char, String> {
         'v' => '\x0b',
         'a' => '\x07',
         'e' => '\x1b',
-        // Only classes get here with it: elsewhere it is a boundary.
+        // Only in classes: elsewhere it is a boundary.
         'b' => '\x08',
         '0'..='7' => {
             from.at -= 1;
@@ -185,7 +185,7 @@ pub(super) fn octal(from: &mut Translator) -> Result<char, String> {
     value.map(char::from).ok_or_else(|| format!("invalid octal escape \\{digits}"))
 }
 
-/// `\x41`, or as many as a character has bytes.
+/// `\x41`, or as many of them as the character has bytes.
 fn hexadecimal(from: &mut Translator) -> Result<char, String> {
     let mut bytes = Vec::new();
     loop {

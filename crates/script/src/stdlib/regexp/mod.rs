@@ -1,8 +1,8 @@
 //! Regexp: patterns of Ruby, compiled once and matched by fancy-regex.
 //!
-//! Contract: a pattern is known by its key (a digit for its options, then its source), so that Ruby holds nothing that would
-//! have to be given back. Texts are UTF-8, places are counted in bytes, as mruby counts them. No match takes more than
-//! [`STEPS`] steps back, no call more than [`BUDGET`], no result more than [`MAX_OUTPUT`].
+//! Contract: a pattern is identified by its key (a digit for its options, then its source), so that Ruby holds nothing that has to
+//! be freed. Texts are UTF-8, offsets are in bytes, as in mruby. A match backtracks at most
+//! [`STEPS`] times; a call takes at most [`BUDGET`], and its result has at most [`MAX_OUTPUT`] bytes.
 
 mod class;
 mod replace;
@@ -16,26 +16,26 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use translate::{Flags, translate};
 
-/// Steps back during one match: some 20 ms.
+/// Most backtracking steps of a match: about 20 ms.
 const STEPS: usize = 500_000;
-/// What one call may take that looks for many matches.
+/// Most time of one call that finds many matches.
 const BUDGET: Duration = Duration::from_secs(1);
-/// Bytes that a replacement may give.
+/// Most bytes of the result of a replacement.
 const MAX_OUTPUT: usize = 64 << 20;
-/// A compiled pattern's size, bytes, and that of what it computes while it matches.
+/// Largest size of a compiled pattern and of its lazily computed automaton, bytes.
 const MAX_SIZE: usize = 2 << 20;
-/// Compiled patterns that are kept; then all are forgotten and compiled anew.
-const MAX_KEPT: usize = 500;
+/// Most compiled patterns that are cached; then the cache is emptied.
+const MAX_CACHED: usize = 500;
 
 /// The patterns of a VM.
 #[derive(Default)]
 pub(crate) struct Patterns {
-    kept: RefCell<HashMap<Box<[u8]>, Rc<Pattern>>>,
+    cached: RefCell<HashMap<Box<[u8]>, Rc<Pattern>>>,
 }
 
 struct Pattern {
     plain: Regex,
-    /// For texts that end in a line end: there `^` does not match after it. Made when there is such a text.
+    /// For texts that end with a line break, after which `^` does not match. Compiled when first needed.
     before_end: Option<OnceCell<Option<Regex>>>,
     translated: String,
     flags: Flags,
@@ -43,23 +43,23 @@ struct Pattern {
     groups: usize,
 }
 
-/// A fault: class and message.
+/// An exception: class and message.
 type Fault = (&'static str, String);
 
 impl Patterns {
     fn get(&self, key: &[u8]) -> Result<Rc<Pattern>, Fault> {
-        if let Some(pattern) = self.kept.borrow().get(key) {
+        if let Some(pattern) = self.cached.borrow().get(key) {
             return Ok(pattern.clone());
         }
         let pattern = Rc::new(Pattern::of(key).map_err(|why| {
             let source = String::from_utf8_lossy(key.get(1..).unwrap_or_default());
             ("RegexpError", format!("{why}: /{source}/"))
         })?);
-        let mut kept = self.kept.borrow_mut();
-        if kept.len() >= MAX_KEPT {
-            kept.clear();
+        let mut cached = self.cached.borrow_mut();
+        if cached.len() >= MAX_CACHED {
+            cached.clear();
         }
-        kept.insert(key.into(), pattern.clone());
+        cached.insert(key.into(), pattern.clone());
         Ok(pattern)
     }
 }
@@ -91,7 +91,7 @@ impl Pattern {
         }
     }
 
-    /// The first match that begins at `from` or later; with `anchored` only at `from`.
+    /// The first match that starts at `from` or later; with `anchored` only at `from`.
     fn find<'t>(
         &self,
         text: &'t str,
@@ -99,17 +99,17 @@ impl Pattern {
         anchored: bool,
     ) -> Result<Option<Captures<'t, str>>, Fault> {
         let input = RegexInput::new(text).from_pos(from).anchored(anchored);
-        self.regex(text)?.captures_input(input).map_err(told)
+        self.regex(text)?.captures_input(input).map_err(limit_exceeded)
     }
 
-    /// Calls `each` for one match after the other, as long as it says to go on. Where to look further; `None` at the end.
+    /// Calls `each` for the matches in turn, while it returns true. Returns where to continue; `None` at the end.
     fn each<'t>(
         &self,
         text: &'t str,
         from: usize,
         mut each: impl FnMut(Captures<'t, str>) -> Result<bool, Fault>,
     ) -> Result<Option<usize>, Fault> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut from = from;
         while from <= text.len() {
             let Some(found) = self.find(text, from, false)? else { return Ok(None) };
@@ -118,7 +118,7 @@ impl Pattern {
             if !each(found)? {
                 return Ok(Some(from));
             }
-            if begun.elapsed() > BUDGET {
+            if started.elapsed() > BUDGET {
                 return Err(("RegexpError", format!("matching took more than {} s", BUDGET.as_secs_f32())));
             }
         }
@@ -139,7 +139,7 @@ fn compile(pattern: &str, flags: Flags, before_end: bool) -> Result<Regex, Strin
         .map_err(|error| error.to_string().lines().collect::<Vec<_>>().join(" "))
 }
 
-fn told(error: fancy_regex::Error) -> Fault {
+fn limit_exceeded(error: fancy_regex::Error) -> Fault {
     let why = match error {
         fancy_regex::Error::RuntimeError(_) => {
             format!("matching took more than {STEPS} steps back; make the pattern less ambiguous")
@@ -149,20 +149,20 @@ fn told(error: fancy_regex::Error) -> Fault {
     ("RegexpError", why)
 }
 
-/// The place after the character at `at`.
+/// The offset after the character at `at`.
 fn after(text: &str, at: usize) -> usize {
     at + text[at..].chars().next().map_or(1, char::len_utf8)
 }
 
-/// What all calls begin with: the pattern, the text, where to begin.
-struct Asked<'a> {
+/// The common arguments of all calls: the pattern, the text, where to start.
+struct Search<'a> {
     pattern: Rc<Pattern>,
     text: &'a str,
-    /// `None` when it is outside of the text.
+    /// `None` if it is outside of the text.
     from: Option<usize>,
 }
 
-fn asked<'a>(patterns: &Patterns, args: &[Value<'a>]) -> Result<Asked<'a>, Fault> {
+fn search<'a>(patterns: &Patterns, args: &[Value<'a>]) -> Result<Search<'a>, Fault> {
     let bytes = |index: usize| args.get(index).and_then(Value::text).unwrap_or_default();
     let pattern = patterns.get(bytes(0))?;
     let text = std::str::from_utf8(bytes(1)).map_err(|_| {
@@ -172,16 +172,16 @@ fn asked<'a>(patterns: &Patterns, args: &[Value<'a>]) -> Result<Asked<'a>, Fault
     let from = from
         .filter(|from| *from <= text.len())
         .map(|from| (from..=text.len()).find(|from| text.is_char_boundary(*from)).unwrap_or(text.len()));
-    Ok(Asked { pattern, text, from })
+    Ok(Search { pattern, text, from })
 }
 
-fn answer(tape: &mut Tape, result: Result<(), Fault>) {
+fn finish(tape: &mut Tape, result: Result<(), Fault>) {
     if let Err((class, message)) = result {
         tape.clear().fault(class, message);
     }
 }
 
-/// Start and end of the whole match and of each group in turn; nil where a group has no part in it.
+/// Start and end of the match and of each group; nil for groups that did not match.
 fn put(tape: &mut Tape, found: &Captures<'_, str>) {
     tape.array(2 * found.len() as u32);
     for index in 0..found.len() {
@@ -217,40 +217,40 @@ pub(super) fn check(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
 
 fn drop_answer(_: &mut Tape) {}
 
-/// `key, text, from, anchored`: places, or nil.
+/// `key, text, from, anchored`: offsets, or nil.
 pub(super) fn find(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
-    let result = asked(patterns, args).and_then(|asked| {
-        let Some(from) = asked.from else { return Ok(None) };
-        asked.pattern.find(asked.text, from, args.get(3) == Some(&Value::Bool(true)))
+    let result = search(patterns, args).and_then(|search| {
+        let Some(from) = search.from else { return Ok(None) };
+        search.pattern.find(search.text, from, args.get(3) == Some(&Value::Bool(true)))
     });
     let result = result.map(|found| match found {
         Some(found) => put(tape, &found),
         None => drop_answer(tape.nil()),
     });
-    answer(tape, result);
+    finish(tape, result);
 }
 
 /// `key, text, from`: whether it matches.
 pub(super) fn test(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
-    let result = asked(patterns, args).and_then(|asked| {
-        let Some(from) = asked.from else { return Ok(false) };
-        let input = RegexInput::new(asked.text).from_pos(from);
-        asked.pattern.regex(asked.text)?.is_match_input(input).map_err(told)
+    let result = search(patterns, args).and_then(|search| {
+        let Some(from) = search.from else { return Ok(false) };
+        let input = RegexInput::new(search.text).from_pos(from);
+        search.pattern.regex(search.text)?.is_match_input(input).map_err(limit_exceeded)
     });
     let result = result.map(|matches| drop_answer(tape.bool(matches)));
-    answer(tape, result);
+    finish(tape, result);
 }
 
-/// `key, text, from`: places of the match that begins last, at `from` or before.
+/// `key, text, from`: offsets of the last match that starts at `from` or before.
 pub(super) fn last(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
-    let result = asked(patterns, args).and_then(|asked| {
-        let Some(from) = asked.from else { return Ok(None) };
-        let begun = Instant::now();
-        for from in (0..=from).rev().filter(|from| asked.text.is_char_boundary(*from)) {
-            if let Some(found) = asked.pattern.find(asked.text, from, true)? {
+    let result = search(patterns, args).and_then(|search| {
+        let Some(from) = search.from else { return Ok(None) };
+        let started = Instant::now();
+        for from in (0..=from).rev().filter(|from| search.text.is_char_boundary(*from)) {
+            if let Some(found) = search.pattern.find(search.text, from, true)? {
                 return Ok(Some(found));
             }
-            if begun.elapsed() > BUDGET {
+            if started.elapsed() > BUDGET {
                 return Err(("RegexpError", format!("matching took more than {} s", BUDGET.as_secs_f32())));
             }
         }
@@ -260,16 +260,16 @@ pub(super) fn last(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
         Some(found) => put(tape, &found),
         None => drop_answer(tape.nil()),
     });
-    answer(tape, result);
+    finish(tape, result);
 }
 
-/// `key, text, from, most`: `[where to look further or nil, places, ...]`.
+/// `key, text, from, most`: `[where to continue or nil, offsets, ...]`.
 pub(super) fn all(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     let most = args.get(3).and_then(Value::int).unwrap_or(1);
-    let result = asked(patterns, args).and_then(|asked| {
+    let result = search(patterns, args).and_then(|search| {
         let mut matches = Vec::new();
-        let further = match asked.from {
-            Some(from) => asked.pattern.each(asked.text, from, |found| {
+        let further = match search.from {
+            Some(from) => search.pattern.each(search.text, from, |found| {
                 matches.push(found);
                 Ok((matches.len() as i64) < most)
             })?,
@@ -283,20 +283,20 @@ pub(super) fn all(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
         matches.iter().for_each(|found| put(tape, found));
         Ok(())
     });
-    answer(tape, result);
+    finish(tape, result);
 }
 
-/// `key, text, template, whether all`: `[new text, places of the last match]`, or nil when nothing matches.
+/// `key, text, template, whether all`: `[new text, offsets of the last match]`, or nil if nothing matches.
 pub(super) fn replace(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) {
     let template = args.get(2).and_then(Value::text).unwrap_or_default();
     let all = args.get(3) == Some(&Value::Bool(true));
-    let result = asked(patterns, &args[..args.len().min(2)]).and_then(|asked| {
-        let template = replace::Template::read(template, &asked.pattern.names)?;
-        let (mut out, mut copied, mut last) = (Vec::with_capacity(asked.text.len() + 32), 0, None);
-        asked.pattern.each(asked.text, 0, |found| {
+    let result = search(patterns, &args[..args.len().min(2)]).and_then(|search| {
+        let template = replace::Template::read(template, &search.pattern.names)?;
+        let (mut out, mut copied, mut last) = (Vec::with_capacity(search.text.len() + 32), 0, None);
+        search.pattern.each(search.text, 0, |found| {
             let (start, end) = found.get(0).map_or((0, 0), |whole| (whole.start(), whole.end()));
-            out.extend_from_slice(&asked.text.as_bytes()[copied..start]);
-            template.fill(&mut out, asked.text, &found);
+            out.extend_from_slice(&search.text.as_bytes()[copied..start]);
+            template.fill(&mut out, search.text, &found);
             copied = end;
             last = Some(found);
             if out.len() > MAX_OUTPUT {
@@ -306,7 +306,7 @@ pub(super) fn replace(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) 
         })?;
         match last {
             Some(found) => {
-                out.extend_from_slice(&asked.text.as_bytes()[copied..]);
+                out.extend_from_slice(&search.text.as_bytes()[copied..]);
                 tape.array(2).str(&out);
                 put(tape, &found);
             }
@@ -314,7 +314,7 @@ pub(super) fn replace(patterns: &Patterns, args: &[Value<'_>], tape: &mut Tape) 
         }
         Ok(())
     });
-    answer(tape, result);
+    finish(tape, result);
 }
 
 #[cfg(test)]

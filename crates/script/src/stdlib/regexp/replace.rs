@@ -1,4 +1,4 @@
-//! What `sub` and `gsub` put in place of a match: `\1`, `\k<name>`, `\0`, `\&`, `` \` ``, `\'`, `\\`.
+//! The replacement text of `sub` and `gsub`: `\1`, `\k<name>`, `\0`, `\&`, `` \` ``, `\'`, `\\`.
 
 use super::Fault;
 use fancy_regex::Captures;
@@ -10,7 +10,7 @@ enum Part<'a> {
     After,
 }
 
-/// A replacement, read once for all matches.
+/// A replacement, parsed once for all matches.
 pub(super) struct Template<'a>(Vec<Part<'a>>);
 
 impl<'a> Template<'a> {
@@ -56,7 +56,7 @@ fn memchr(text: &[u8]) -> Option<usize> {
     text.iter().position(|byte| *byte == b'\\')
 }
 
-/// `\k<name>`; of groups with the same name the last one.
+/// `\k<name>`; if several groups have the name, the last one.
 fn named<'a>(escape: &'a [u8], names: &[(String, usize)]) -> Result<(Part<'a>, usize), Fault> {
     let close = escape.iter().position(|byte| *byte == b'>');
     let (Some(b'<'), Some(close)) = (escape.get(2), close) else { return Ok((Part::Text(&escape[..2]), 2)) };

@@ -1,11 +1,11 @@
-//! From Onigmo's syntax, which Ruby has, to that of fancy-regex.
+//! Translates the syntax of Onigmo, which Ruby uses, to that of fancy-regex.
 //!
-//! Contract: what is translated means the same. Groups lose their names (they are known by number) and `x` its blanks; the
-//! flags `m` and `i` become groups of their own. What has no counterpart is refused, with a reason for people.
+//! Contract: a translated pattern has the same meaning. Groups lose their names (they are referred to by number) and `x` its blanks; the
+//! flags `m` and `i` become groups. Constructs without an equivalent are errors with a reason.
 
 use super::class;
 
-/// Groups and classes within each other.
+/// Deepest nesting of groups and classes.
 const MAX_DEPTH: usize = 100;
 /// Largest count of a repetition.
 const MAX_COUNT: u32 = 100_000;
@@ -21,20 +21,20 @@ pub(crate) struct Flags {
 /// A pattern for fancy-regex.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Translated {
-    /// To be compiled with multi-line anchors.
+    /// Must be compiled with multi-line anchors.
     pub(crate) pattern: String,
-    /// Names and what they stand for, in the order of the groups.
+    /// Names and the numbers of their groups, in the order of the groups.
     pub(crate) names: Vec<(String, usize)>,
-    /// How many groups there are.
+    /// Number of groups.
     pub(crate) groups: usize,
-    /// Whether `^` occurs, which means less at the end of a text than elsewhere.
+    /// Whether `^` occurs, which does not match at the end of a text.
     pub(crate) has_line_start: bool,
 }
 
-/// Translates.
+/// Translates a pattern.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// Why it is not supported.
 pub(crate) fn translate(source: &str, flags: Flags) -> Result<Translated, String> {
     let chars: Vec<char> = source.chars().collect();
     let groups = Groups::of(&chars, flags.extended);
@@ -52,7 +52,7 @@ pub(crate) fn translate(source: &str, flags: Flags) -> Result<Translated, String
     })
 }
 
-/// What the whole pattern must be read for before its parts can be.
+/// Collects what must be known of the whole pattern before its parts are translated.
 struct Groups {
     names: Vec<(String, usize)>,
     count: usize,
@@ -110,7 +110,7 @@ impl Translator {
         next
     }
 
-    /// Takes `text` if it comes next.
+    /// Consumes `text` if it comes next.
     pub(super) fn eat(&mut self, text: &str) -> bool {
         let length = text.chars().count();
         let comes = self.chars[self.at..].iter().take(length).copied().eq(text.chars());
@@ -118,7 +118,7 @@ impl Translator {
         comes
     }
 
-    /// Everything up to `close`, which is taken too.
+    /// Consumes everything up to and including `close`; returns it without `close`.
     pub(super) fn until(&mut self, close: char, what: &str) -> Result<String, String> {
         let text: String = self.chars[self.at..].iter().take_while(|c| **c != close).collect();
         self.at += text.chars().count();
@@ -153,7 +153,7 @@ impl Translator {
         Ok(())
     }
 
-    /// Passes over a blank or comment of an extended pattern.
+    /// Skips a blank or comment of an extended pattern.
     fn blank(&mut self) -> bool {
         match self.peek() {
             Some(c) if c.is_ascii_whitespace() || c == '\x0b' => self.at += 1,
@@ -163,7 +163,7 @@ impl Translator {
         true
     }
 
-    /// One thing that may be repeated; false when it was none.
+    /// One item that may be repeated; false if it cannot be.
     fn atom(&mut self, flags: Flags) -> Result<bool, String> {
         let Some(next) = self.next() else { return Ok(false) };
         match next {
@@ -200,7 +200,7 @@ impl Translator {
     /// After `(`.
     fn group(&mut self, flags: Flags) -> Result<bool, String> {
         if !self.eat("?") {
-            // Beside named groups others do not capture.
+            // If there are named groups, others do not capture.
             let captures = self.groups.names.is_empty();
             self.opened += usize::from(captures);
             return self.rest_of_group(if captures { "(" } else { "(?:" }, flags);
@@ -247,7 +247,7 @@ impl Translator {
         self.rest_of_group(&format!("(?({number})"), flags)
     }
 
-    /// After `(?`: flags for what follows in the group, or in a group of their own.
+    /// After `(?`: flags for the rest of the group, or for a group of their own.
     fn options(&mut self, outer: Flags) -> Result<bool, String> {
         let mut flags = outer;
         let mut on = true;
@@ -272,7 +272,7 @@ impl Translator {
                     if end == ':' {
                         return self.rest_of_group(open, flags);
                     }
-                    // They hold until the group around ends, over its `|` too.
+                    // They hold until the enclosing group ends, across its `|`.
                     self.out.push_str(open);
                     self.alternatives(flags)?;
                     self.out.push(')');
@@ -283,7 +283,7 @@ impl Translator {
         }
     }
 
-    /// Repetitions of what begins at `start` of the output.
+    /// Repetitions of the item at `start` of the output.
     fn repetitions(&mut self, flags: Flags, start: usize) -> Result<(), String> {
         let mut repeated = false;
         loop {
@@ -308,7 +308,7 @@ impl Translator {
             self.out.push_str(&mark);
             repeated = true;
             match (self.peek(), counted) {
-                // `{n}?` may be left out, `{n,m}+` is repeated: only the short forms are possessive.
+                // In Ruby `{n}?` is optional and `{n,m}+` is repeated: only the short forms are possessive.
                 (Some('?'), Some((least, Some(most)))) if least == most => {}
                 (Some('+'), Some(_)) => {}
                 (Some(kind @ ('?' | '+')), _) => {
@@ -320,7 +320,7 @@ impl Translator {
         }
     }
 
-    /// Passes over `(?#...)`.
+    /// Skips `(?#...)`.
     fn comment(&mut self) -> Result<bool, String> {
         if !self.eat("(?#") {
             return Ok(false);
@@ -333,7 +333,7 @@ impl Translator {
         self.out.push(')');
     }
 
-    /// `{n}`, `{n,}`, `{,m}`, `{n,m}`; anything else is left where it is.
+    /// `{n}`, `{n,}`, `{,m}`, `{n,m}`; anything else is not consumed.
     fn count(&mut self) -> Option<(u32, Option<u32>)> {
         let close = self.chars[self.at..].iter().take(16).position(|c| *c == '}')?;
         let inner: String = self.chars[self.at + 1..self.at + close].iter().collect();
@@ -385,12 +385,12 @@ impl Translator {
         if number == 0 || number > self.groups.count {
             return Err(format!("invalid backref number/name: {number}"));
         }
-        // In a group of its own, so that a digit may follow.
+        // In a group of its own, because a digit may follow.
         self.out.push_str(&format!("(?:\\{number})"));
         Ok(())
     }
 
-    /// `\1`: a group, or an octal number when there are not so many.
+    /// `\1`: a group, or an octal number if there are fewer groups.
     fn numbered(&mut self) -> Result<(), String> {
         self.at -= 1;
         let digits: String = self.chars[self.at..].iter().take_while(|c| c.is_ascii_digit()).collect();
@@ -407,7 +407,7 @@ impl Translator {
         Ok(())
     }
 
-    /// The group that `<name>`, `'name'`, `<1>` or `<-1>` refers to.
+    /// The group of `<name>`, `'name'`, `<1>` or `<-1>`.
     fn referred(&mut self) -> Result<usize, String> {
         let close = match self.next() {
             Some('<') => '>',

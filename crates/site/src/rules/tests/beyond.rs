@@ -1,4 +1,4 @@
-//! What goes beyond the buildpack.
+//! Features beyond the buildpack's.
 
 use super::*;
 use crate::rules::{Balance, HostPolicy, OriginScheme};
@@ -23,7 +23,7 @@ fn redirect_globs_captures_and_queries() {
         /to/\\evil.example | redirect 301 /%5Cevil.example
         /blog              | 404",
     );
-    let keep = |path: &str| site.ask(path, |asked| asked.query = b"q=%20a");
+    let keep = |path: &str| site.ask(path, |request| request.query = b"q=%20a");
     assert_eq!(keep("/blog/x"), "redirect 301 https://blog.example/x?q=%20a");
     assert_eq!(keep("/search"), "redirect 307 /find?in=all&q=%20a#top");
     assert_eq!(keep("/to/x"), "redirect 301 /x");
@@ -102,16 +102,16 @@ fn root_and_canonical_host_take_defaults() {
     assert_eq!(site.rules().root(), Some("_site"));
     assert_eq!(site.get("/"), "file /index.html");
     let site = Site::new(r#"{"canonical_host": "www.example:8080"}"#, "");
-    assert_eq!(site.ask("/", |asked| asked.host = b"www.example:8080"), "404");
-    assert_eq!(site.ask("/", |asked| asked.host = b"www.example"), "gate 301 http://www.example:8080/");
+    assert_eq!(site.ask("/", |request| request.host = b"www.example:8080"), "404");
+    assert_eq!(site.ask("/", |request| request.host = b"www.example"), "gate 301 http://www.example:8080/");
 }
 
 #[test]
-fn https_of_a_list_of_proxies() {
+fn https_behind_several_proxies() {
     let site = Site::new(r#"{"https_only": true}"#, "");
-    assert_eq!(site.ask("/", |asked| asked.forwarded_proto = Some(b"HTTPS, http")), "404");
+    assert_eq!(site.ask("/", |request| request.forwarded_proto = Some(b"HTTPS, http")), "404");
     assert_eq!(
-        site.ask("/", |asked| asked.forwarded_proto = Some(b"http, https")),
+        site.ask("/", |request| request.forwarded_proto = Some(b"http, https")),
         "gate 301 https://site.example/"
     );
 }
@@ -171,11 +171,11 @@ fn the_raw_path_goes_to_the_origin() {
     );
     let target = |path: &str, raw: &[u8], query: &'static [u8]| {
         let fields = Fields::default();
-        let mut asked = asked(path, &fields);
-        (asked.raw_path, asked.query) = (raw, query);
+        let mut request = request(path, &fields);
+        (request.raw_path, request.query) = (raw, query);
         let (_, found) = walk(site.rules(), path, &site);
         let Found::Proxy(id) = found else { panic!("{found:?}") };
-        String::from_utf8(site.rules().upstream_target(id, &asked)).unwrap()
+        String::from_utf8(site.rules().upstream_target(id, &request)).unwrap()
     };
     for (path, raw, expected) in [
         ("/api/v1/a b", "/api/v1/a%20b", "/base/a%20b"),
@@ -196,7 +196,7 @@ fn the_raw_path_goes_to_the_origin() {
 }
 
 #[test]
-fn an_origin_cannot_send_our_clients_elsewhere() {
+fn an_origin_cannot_redirect_clients_to_another_host() {
     let site = Site::new(
         r#"{"proxies": {"/": {"origin": "http://a.example/base"}, "/u": {"origin": "unix:/s"}}}"#,
         "",
@@ -216,48 +216,48 @@ fn explanations_name_rules_and_lines() {
         \"headers\": {\n    \"/app/**\": {\"X-App\": \"yes\"}\n  },\n  \"error_page\": \"oops.html\"\n}";
     let site = Site::new(json, "/app.html /oops.html /docs/index.html");
     let fields = Fields::default();
-    let explained = |path: &str| explain(site.rules(), &asked(path, &fields), &site).to_string();
+    let explained = |path: &str| explain(site.rules(), &request(path, &fields), &site).to_string();
     assert_eq!(
         explained("/app/x"),
         "/app/x\n\n\
          \x20 1. canonical_host (static.json:4): passes, the request is for site.example\n\
          \x20 2. basic_auth: 401 without a password; users of .htpasswd\n\
-         \x20 3. the file /app/x.html, by clean_urls (static.json:2): not there\n\
-         \x20 4. the file /app/x: not there\n\
-         \x20 5. the folder /app/x: not there\n\
-         \x20 6. routes \"/app/**\" (static.json:6): its target /app.html: it is there\n\n\
-         answer: 200, the file /app.html\n\
+         \x20 3. the file /app/x.html, by clean_urls (static.json:2): not found\n\
+         \x20 4. the file /app/x: not found\n\
+         \x20 5. the directory /app/x: not found\n\
+         \x20 6. routes \"/app/**\" (static.json:6): its target /app.html: found\n\n\
+         response: 200, the file /app.html\n\
          headers by rules:\n  X-App: yes  from headers \"/app/**\" (static.json:9)\n"
     );
     assert!(
-        explained("/docs").contains("answer: 301 to /docs/\nheaders by rules: none"),
+        explained("/docs").contains("response: 301 to /docs/\nheaders by rules: none"),
         "{}",
         explained("/docs")
     );
-    assert!(explained("/gone.html").contains("a path that ends in .html is a file or nothing"));
-    assert!(explained("/gone.html").contains("answer: 404, with the page /oops.html"));
+    assert!(explained("/gone.html").contains("a path that ends in .html is a file or 404"));
+    assert!(explained("/gone.html").contains("response: 404, with the page /oops.html"));
     assert!(explained("/.git/config").contains("a name that begins with a dot"));
     let proxied = Site::new(r#"{"proxies": {"/u": {"origin": "unix:/s.sock:/base"}}}"#, "");
-    let shown = explain(proxied.rules(), &asked("/u/x", &fields), &proxied);
-    assert_eq!(shown.answer(), "from unix:/s.sock, asked for /base/x");
-    // What comes behind a redirect to https or to another host is told all the same.
+    let shown = explain(proxied.rules(), &request("/u/x", &fields), &proxied);
+    assert_eq!(shown.response(), "from unix:/s.sock, target /base/x");
+    // After a redirect to https or to another host, the explanation continues.
     let json = r#"{"https_only": true, "canonical_host": "www.example", "proxies": {"/u": {"origin": "http://u.example"}}}"#;
     let gated = Site::new(json, "");
-    let mut request = asked("/u/x", &fields);
+    let mut request = request("/u/x", &fields);
     let shown = explain(gated.rules(), &request, &gated);
     assert_eq!(
-        shown.looked_at(),
+        shown.steps(),
         [
-            "https_only (static.json:1): the request came by http: 301 to https://site.example/u/x",
+            "https_only (static.json:1): the request uses http: 301 to https://site.example/u/x",
             "canonical_host (static.json:1): the request is not for www.example: 301 to https://www.example/u/x",
-            "the file /u/x: not there",
-            "the folder /u/x: not there",
+            "the file /u/x: not found",
+            "the directory /u/x: not found",
             "proxies \"/u\" (static.json:1): the path is below the prefix",
         ]
     );
-    assert_eq!(shown.answer(), "301 to https://site.example/u/x; there: from http://u.example, asked for /x");
+    assert_eq!(shown.response(), "301 to https://site.example/u/x; then: from http://u.example, target /x");
     request.https = true;
     let shown = explain(gated.rules(), &request, &gated);
-    assert_eq!(shown.looked_at()[0], "https_only (static.json:1): passes, the request came by https");
-    assert!(shown.answer().starts_with("301 to https://www.example/u/x; there: "));
+    assert_eq!(shown.steps()[0], "https_only (static.json:1): passes, the request uses https");
+    assert!(shown.response().starts_with("301 to https://www.example/u/x; then: "));
 }

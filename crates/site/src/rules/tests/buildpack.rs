@@ -1,14 +1,14 @@
-//! The buildpack's behaviours, one by one, each with and without `"compat": "heroku"` where they are the same.
+//! The buildpack's behaviour, feature by feature, with and without `"compat": "heroku"` where both agree.
 
 use super::*;
 
-/// The same file, with the key that brings the old quirks back.
+/// The same file with compat mode on.
 fn heroku(json: &str) -> String {
     let comma = if json.trim() == "{}" { "" } else { "," };
     json.replacen('{', &format!("{{\"compat\": \"heroku\"{comma}"), 1)
 }
 
-/// Checks both ways.
+/// Checks with and without compat mode.
 fn both(json: &str, files: &str, table: &str) {
     Site::new(json, files).check(table);
     Site::new(&heroku(json), files).check(table);
@@ -122,7 +122,7 @@ fn clean_urls() {
 }
 
 #[test]
-fn html_is_a_trap_under_clean_urls() {
+fn with_clean_urls_html_paths_are_files_or_404() {
     let json = r#"{"clean_urls": true, "routes": {"/**": "index.html"}, "redirects": {"/old.html": {"url": "/new"}},
         "proxies": {"/api": {"origin": "http://api.example"}}}"#;
     both(
@@ -153,7 +153,7 @@ fn routes() {
 }
 
 #[test]
-fn routes_hold_in_file_order_and_a_target_that_is_no_file_is_a_trap() {
+fn routes_apply_in_file_order_and_a_target_that_is_not_a_file_gives_404() {
     let json = r#"{"routes": {"/assets/**": "/assets/", "/api/**": "api", "/**": "index.html"}}"#;
     both(
         json,
@@ -168,7 +168,7 @@ fn routes_hold_in_file_order_and_a_target_that_is_no_file_is_a_trap() {
 }
 
 #[test]
-fn a_route_hides_directory_indexes_unless_urls_are_clean() {
+fn a_route_hides_directory_indexes_without_clean_urls() {
     let files = "/index.html /bar/index.html /foo.html";
     both(
         r#"{"routes": {"/**": "index.html"}}"#,
@@ -204,17 +204,17 @@ fn redirects_are_exact_and_default_to_301() {
     assert_eq!(site.get("/old/gone"), "redirect 302 http://site.example/");
     assert_eq!(site.get("/moved"), "redirect 301 https://new.example/a?b");
     // The query is not carried over.
-    assert_eq!(site.ask("/moved", |asked| asked.query = b"x=1"), "redirect 301 https://new.example/a?b");
+    assert_eq!(site.ask("/moved", |request| request.query = b"x=1"), "redirect 301 https://new.example/a?b");
 }
 
 #[test]
-fn variables_in_the_three_places_of_the_buildpack() {
+fn variables_in_the_three_keys_of_the_buildpack() {
     let json = r#"{"canonical_host": "${NAME}", "redirects": {"/a": {"url": "${TO}/${TO}/${NOPE}", "status": 302}},
         "proxies": {"/api/": {"origin": "http://${API}/foo"}}}"#;
     let environment = [("NAME", "www.example"), ("TO", "/to"), ("API", "api.example")];
     for json in [json.to_owned(), heroku(json)] {
         let site = Site::with(&json, "", &environment);
-        let on_host = |path: &str| site.ask(path, |asked| asked.host = b"www.example");
+        let on_host = |path: &str| site.ask(path, |request| request.host = b"www.example");
         assert_eq!(on_host("/a").replace("http://www.example", ""), "redirect 302 /to//to/${NOPE}");
         assert_eq!(on_host("/api/bar/"), "proxy 0 /foo/bar/");
         assert_eq!(site.rules().proxies()[0].origins[0].host, "api.example");
@@ -261,19 +261,21 @@ fn https_only_comes_first() {
         for path in ["/", "/old", "/api/x"] {
             assert_eq!(site.get(path), format!("gate 301 https://site.example{path}"));
         }
-        let query = site
-            .ask("/old", |asked| (asked.query, asked.forwarded_proto) = (b"a=%0d%0a", Some(&b"http"[..])));
+        let query = site.ask("/old", |request| {
+            (request.query, request.forwarded_proto) = (b"a=%0d%0a", Some(&b"http"[..]))
+        });
         assert_eq!(query, "gate 301 https://site.example/old?a=%0d%0a");
-        let secure = site.ask("/old", |asked| asked.forwarded_proto = Some(b"https"));
+        let secure = site.ask("/old", |request| request.forwarded_proto = Some(b"https"));
         assert_eq!(secure, "gate 301 https://www.example/old");
-        let right = site.ask("/", |asked| {
-            (asked.forwarded_proto, asked.host) = (Some(&b"https"[..]), b"WWW.example:443")
+        let right = site.ask("/", |request| {
+            (request.forwarded_proto, request.host) = (Some(&b"https"[..]), b"WWW.example:443")
         });
         assert_eq!(right, "file /index.html");
     }
-    // Nothing of a request can break out of the Location.
+    // Nothing from a request can break out of the Location.
     let site = Site::new(r#"{"https_only": true}"#, "");
-    let evil = site.ask("/", |asked| (asked.raw_path, asked.host) = (b"/\r\nSet-Cookie:\t1", b"h\r\nx: y/"));
+    let evil =
+        site.ask("/", |request| (request.raw_path, request.host) = (b"/\r\nSet-Cookie:\t1", b"h\r\nx: y/"));
     assert_eq!(evil, "gate 301 https://hx/%0D%0ASet-Cookie:%091");
 }
 
@@ -289,15 +291,15 @@ fn quirks_are_fixed_and_compat_brings_them_back() {
     let old = |json: &str| Site::new(&heroku(json), "");
     // Our own TLS is https without any header.
     let json = r#"{"https_only": true}"#;
-    assert_eq!(ours(json).ask("/x", |asked| asked.https = true), "404");
-    assert_eq!(old(json).ask("/x", |asked| asked.https = true), "gate 301 https://site.example/x");
+    assert_eq!(ours(json).ask("/x", |request| request.https = true), "404");
+    assert_eq!(old(json).ask("/x", |request| request.https = true), "gate 301 https://site.example/x");
     // The scheme of canonical_host.
     let json = r#"{"canonical_host": "www.example"}"#;
     assert_eq!(ours(json).get("/x"), "gate 301 http://www.example/x");
-    assert_eq!(ours(json).ask("/x", |asked| asked.https = true), "gate 301 https://www.example/x");
+    assert_eq!(ours(json).ask("/x", |request| request.https = true), "gate 301 https://www.example/x");
     assert_eq!(old(json).get("/x"), "gate 301 ://www.example/x");
     assert_eq!(
-        old(json).ask("/x", |asked| asked.forwarded_proto = Some(b"https")),
+        old(json).ask("/x", |request| request.forwarded_proto = Some(b"https")),
         "gate 301 https://www.example/x"
     );
     // Prefixes and segments.
@@ -315,7 +317,7 @@ fn quirks_are_fixed_and_compat_brings_them_back() {
         (rule.forwarded, rule.tls_verify, rule.websocket)
     };
     assert_eq!((options(&ours(json)), options(&old(json))), ((true, true, true), (false, false, false)));
-    // A folder without index.
+    // A directory without an index.
     assert_eq!(Site::new("{}", "/a/b.txt").get("/a/"), "404");
     assert_eq!(Site::new(&heroku("{}"), "/a/b.txt").get("/a/"), "403");
     // Bare host names.
@@ -327,12 +329,12 @@ fn quirks_are_fixed_and_compat_brings_them_back() {
     assert!(
         !site.rules().precompressed()
             && site.notes().len() == 2
-            && site.notes()[0].contains("only the buildpack's keys hold")
+            && site.notes()[0].contains("only the buildpack's keys apply")
     );
 }
 
 #[test]
-fn headers_are_those_of_the_last_match_alone() {
+fn only_the_last_matching_header_rule_applies() {
     both_headers(
         r#"{"headers": {"/": {"Cache-Control": "no-cache"}, "/foo.html": {"X-Foo": "true"}}}"#,
         "
@@ -359,7 +361,7 @@ fn headers_are_those_of_the_last_match_alone() {
 }
 
 #[test]
-fn headers_go_by_the_path_that_was_asked_for() {
+fn header_rules_match_the_requested_path() {
     let json =
         r#"{"clean_urls": true, "headers": {"/foo": {"X": "clean"}}, "routes": {"/app/**": "index.html"}}"#;
     both(json, "/foo.html /index.html", "/foo | file /foo.html");

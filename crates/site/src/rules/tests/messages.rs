@@ -1,10 +1,10 @@
-//! What is said about files that are wrong, or odd.
+//! Messages about files with mistakes or warnings.
 
 use super::*;
 use crate::rules::lint;
 
 #[test]
-fn a_message_shows_name_place_line_and_caret() {
+fn a_message_shows_file_position_line_and_caret() {
     let site = Site::new("{\n  \"clean_url\": true,\n  \"root\": \"x\"\n}", "");
     assert_eq!(
         site.notes(),
@@ -21,13 +21,13 @@ fn a_message_shows_name_place_line_and_caret() {
 }
 
 #[test]
-fn every_wrong_type_is_said_with_its_key() {
+fn every_wrong_type_is_reported_with_its_key() {
     let cases = [
         (
             r#"{"root": 1}"#,
-            "root: expected the path of a folder, such as \"public_html/\", found the number 1",
+            "root: expected the path of a directory, such as \"public_html/\", found the number 1",
         ),
-        (r#"{"root": ""}"#, "root: expected the path of a folder"),
+        (r#"{"root": ""}"#, "root: expected the path of a directory"),
         (r#"{"https_only": "true"}"#, "https_only: expected true or false, found the string \"true\""),
         (
             r#"{"canonical_host": true}"#,
@@ -49,7 +49,7 @@ fn every_wrong_type_is_said_with_its_key() {
         ),
         (
             r#"{"routes": {"/**": {"path": "index.html", "excepts": ["/api/**"]}}}"#,
-            "\"excepts\" never worked",
+            "\"excepts\" is not supported",
         ),
         (r#"{"routes": {"/**": 1}}"#, "routes \"/**\": expected a path below the root"),
         (
@@ -85,18 +85,18 @@ fn every_wrong_type_is_said_with_its_key() {
             r#"{"proxies": {"/api": {"origin": "ftp://x"}}}"#,
             "http, https or unix:/path.sock, found \"ftp://x\"",
         ),
-        (r#"{"proxies": {"/api": {"origin": "http://u:p@x"}}}"#, "a user and a password in it are not sent"),
+        (r#"{"proxies": {"/api": {"origin": "http://u:p@x"}}}"#, "user and password are not supported"),
         (r#"{"proxies": {"/api": {"origin": "http://x:99999"}}}"#, "expected a URL"),
         (r#"{"proxies": {"/api": {"origin": "http://x?y"}}}"#, "an origin has no ?"),
         (r#"{"proxies": {"/api": {"origin": "unix:run.sock"}}}"#, "expected \"unix:/path/to.sock\""),
-        (r#"{"proxies": {"/api": {"origin": ["http://x/a", "http://x/b"]}}}"#, "have the same path"),
+        (r#"{"proxies": {"/api": {"origin": ["http://x/a", "http://x/b"]}}}"#, "must have the same path"),
         (
             r#"{"proxies": {"/api": {"origin": []}}}"#,
             "expected a URL such as \"http://localhost:3000\", found a list",
         ),
         (
             r#"{"proxies": {"/api": {"origin": "http://x", "read_timeout": "5 weeks"}}}"#,
-            "expected a time above 0",
+            "expected a duration above 0",
         ),
         (
             r#"{"proxies": {"/api": {"origin": "http://x", "retries": -1}}}"#,
@@ -134,7 +134,7 @@ fn every_wrong_type_is_said_with_its_key() {
 }
 
 #[test]
-fn the_reference_names_every_key_and_its_examples_work() {
+fn the_reference_lists_every_key_and_its_examples_work() {
     let reference = include_str!("../../../../../docs/static-json.md");
     let keys = crate::rules::parse::keys().chain(crate::rules::proxy_options::keys());
     for key in keys {
@@ -154,14 +154,14 @@ fn the_reference_names_every_key_and_its_examples_work() {
 }
 
 #[test]
-fn large_files_are_read_in_reasonable_time() {
+fn large_files_do_not_take_quadratic_time() {
     let entries: Vec<String> =
         (0..20_000).map(|number| format!("\"/{number}\": {{\"url\": \"/\", \"x\": 1}}")).collect();
     let site = Site::new(&format!("{{\"redirects\": {{{}}}}}", entries.join(",")), "");
     assert_eq!((site.get("/19999").as_str(), site.notes().len()), ("redirect 301 /", 100));
 }
 
-/// Checks the notes of parsing and then of the lint against lines of expected parts, in order.
+/// Checks notes against expected substrings, in order.
 fn check_notes(notes: &[String], expected: &[&str]) {
     assert_eq!(notes.len(), expected.len(), "{notes:#?}");
     for (note, expected) in notes.iter().zip(expected) {
@@ -170,7 +170,7 @@ fn check_notes(notes: &[String], expected: &[&str]) {
 }
 
 #[test]
-fn notes_of_reading() {
+fn notes_of_parsing() {
     let json = r#"{
         "https_only": false,
         "https_only": true,
@@ -185,19 +185,19 @@ fn notes_of_reading() {
     check_notes(
         &site.notes(),
         &[
-            "static.json:2:9: duplicate key \"https_only\": the one in line 3 counts",
+            "static.json:2:9: duplicate key \"https_only\": the one in line 3 is used",
             "set the variable STATIC_DEBUG",
             "logging: unknown key \"acess\"; did you mean \"access\"?",
             "routes \"app/**\" never matches: a path begins with /",
             "routes \"/a%20b\" never matches: paths are compared decoded",
-            "redirects \"/a?b\" never matches: the query is not a part of the path",
+            "redirects \"/a?b\" never matches: the query is not part of the path",
             "redirects \"/a?b\": unknown key \"stauts\"; did you mean \"status\"?",
-            "the variable GONE is not set, so ${GONE} stays as it is; a default can be given: ${GONE:-…}",
+            "the variable GONE is not set, so ${GONE} is left unchanged; to give a default, write ${GONE:-…}",
             "proxies \"/api\": unknown key \"heath\"; did you mean \"health\"?",
             "a prefix has no wildcards",
             "the variable GONE is not set",
-            "proxies \"/api/\" is the same prefix as \"/api\" in line 8",
-            "Connection is the server's own business",
+            "proxies \"/api/\" has the same prefix as \"/api\" in line 8",
+            "Connection is set by the server",
             "headers \"/a//b\" never matches: a path has no empty segments",
         ],
     );
@@ -207,7 +207,7 @@ fn notes_of_reading() {
 }
 
 #[test]
-fn lint_finds_rules_that_can_do_nothing() {
+fn lint_finds_rules_without_effect() {
     let json = r#"{
         "clean_urls": true,
         "error_page": "oops.html",
@@ -245,11 +245,11 @@ fn lint_finds_rules_that_can_do_nothing() {
         &notes(&site),
         &[
             "static.json:3:23: error_page \"/oops.html\": there is no such file",
-            "its target \"/app.html\" is not there, so the route ends in 404",
-            "its target \"/docs\" is a folder",
+            "its target \"/app.html\" does not exist, so the route ends in 404",
+            "its target \"/docs\" is a directory",
             "routes \"/late/*\" is never reached: routes \"/**\" in line 8 comes first",
-            "redirects \"/about\" is never reached: the file /about.html answers first",
-            "redirects \"/docs/\" is never reached: the file /docs/index.html answers first",
+            "redirects \"/about\" is never reached: the file /about.html comes first",
+            "redirects \"/docs/\" is never reached: the file /docs/index.html comes first",
             "redirects \"/api\" is never reached: proxies \"/api\" in line 23 comes first",
             "redirects \"/old.html\" is never reached: with clean_urls",
             "redirects \"/loop\" leads to itself",
@@ -268,9 +268,9 @@ fn lint_finds_rules_that_can_do_nothing() {
         &["headers \"/a/*\": x is never used: headers \"/**\" in line 1 comes later"],
     );
     let rootless = Site::new(r#"{"root": "dist", "error_page": "x.html"}"#, "");
-    check_notes(&notes(&rootless), &["static.json:1:10: root: the folder \"dist\" is not there"]);
+    check_notes(&notes(&rootless), &["static.json:1:10: root: the directory \"dist\" does not exist"]);
     let clean = Site::new(r#"{"routes": {"/assets/**": "/assets/", "/**": "index.html"}}"#, "/index.html");
     check_notes(&notes(&clean), &[]);
     let fileless = Site { parsed: Rules::from_variables(&|_| None), files: Vec::new() };
-    check_notes(&notes(&fileless), &["root: the folder \"public_html/\" is not there"]);
+    check_notes(&notes(&fileless), &["root: the directory \"public_html/\" does not exist"]);
 }

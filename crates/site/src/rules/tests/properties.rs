@@ -1,10 +1,10 @@
-//! What holds for all texts and all paths.
+//! Properties for all texts and all paths.
 
 use super::*;
 use crate::rules::{Step, lint};
 use proptest::prelude::*;
 
-/// Texts that are often nearly right.
+/// Texts that are often nearly valid.
 fn jsonish() -> impl Strategy<Value = String> {
     let key = prop_oneof![
         Just("root"),
@@ -69,14 +69,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn any_text_is_read_or_refused_with_places(text in jsonish()) {
+    fn any_text_is_parsed_or_refused_with_positions(text in jsonish()) {
         match Rules::parse("s", &text, &|_| Some("v".to_owned())) {
             Ok(parsed) => {
                 let site = Site { parsed, files: vec!["/index.html".into(), "/a/b".into()] };
                 lint(site.rules(), &site);
                 for path in ["/", "/a", "/a/", "/b", "/x.html"] {
                     let fields = Fields::default();
-                    prop_assert!(!explain(site.rules(), &asked(path, &fields), &site).to_string().is_empty());
+                    prop_assert!(!explain(site.rules(), &request(path, &fields), &site).to_string().is_empty());
                 }
             }
             Err(mistakes) => {
@@ -87,12 +87,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_parsed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Rules::parse("s", &String::from_utf8_lossy(&bytes), &|_| None);
     }
 
     #[test]
-    fn steps_end_with_what_always_answers(
+    fn the_last_step_always_applies(
         clean in any::<bool>(), slash in "keep|always|never", glob in "/(\\*\\*?|[ab/.]){0,4}", path in "/([ab]{1,2}(\\.html)?/?){0,3}",
     ) {
         let path = path.replace("//", "/");
@@ -121,14 +121,14 @@ proptest! {
         prop_assert_eq!(target, first.map(|index| format!("/t{index}")));
     }
 
-    // The origin sees exactly what is below the prefix, and never a dot segment.
+    // The origin gets exactly what is below the prefix, and never a dot segment.
     #[test]
-    fn targets_hold_no_dot_segments(raw in "/api(/([a-c.]{0,3}|%2[eE]|%2e%2E)){0,6}") {
+    fn targets_contain_no_dot_segments(raw in "/api(/([a-c.]{0,3}|%2[eE]|%2e%2E)){0,6}") {
         let site = Site::new(r#"{"proxies": {"/api": {"origin": "http://h/base"}}}"#, "");
         let fields = Fields::default();
-        let mut asked = asked("/api", &fields);
-        asked.raw_path = raw.as_bytes();
-        let target = String::from_utf8(site.rules().upstream_target(0, &asked)).unwrap();
+        let mut request = request("/api", &fields);
+        request.raw_path = raw.as_bytes();
+        let target = String::from_utf8(site.rules().upstream_target(0, &request)).unwrap();
         prop_assert!(target.starts_with("/base"));
         prop_assert!(target.to_lowercase().replace("%2e", ".").split('/').all(|segment| segment != "." && segment != ".."), "{target}");
     }

@@ -1,0 +1,195 @@
+//! The description of a run in the output and in the JSON document.
+
+use load::scenario::{ConnectTo, Protocol, Request, Transport};
+use serde::{Deserialize, Serialize};
+
+/// Most URLs listed.
+const URLS: usize = 20;
+
+/// The description of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Description {
+    /// The first URLs.
+    pub urls: Vec<String>,
+    /// Number of URLs.
+    pub url_count: usize,
+    /// Method of the first request.
+    pub method: String,
+    /// Host of the first request.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Its path and query.
+    pub path: String,
+    /// Length of its body in bytes.
+    pub body_bytes: u64,
+    /// When requests were sent.
+    pub traffic: Traffic,
+    /// Number of users in a closed model, otherwise most connections.
+    pub connections: usize,
+    /// Threads of the load generator.
+    pub threads: usize,
+    /// Requested duration.
+    pub duration_s: Option<f64>,
+    /// Requested number of requests.
+    pub requests: Option<u64>,
+    /// Requested number of requests per user.
+    pub rounds: Option<u64>,
+    /// Duration of the warm-up.
+    pub warm_up_s: f64,
+    /// Time limit for a response.
+    pub timeout_ms: f64,
+    /// `HTTP/1.1` or `HTTP/2`.
+    pub protocol: String,
+    /// Whether connections are kept alive.
+    pub keep_alive: bool,
+    /// Most concurrent requests per connection.
+    pub depth: usize,
+    /// Where connections went, if not to the URL's host.
+    pub connect_to: Option<String>,
+}
+
+/// When requests were sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "model", rename_all = "lowercase")]
+pub(crate) enum Traffic {
+    /// Users who wait for responses.
+    Closed {
+        /// As given.
+        think: Option<String>,
+    },
+    /// A rate.
+    Open {
+        /// As given.
+        rate: String,
+        /// Poisson arrivals instead of even ones.
+        random: bool,
+    },
+    /// A log.
+    Replay {
+        /// As given.
+        speed: String,
+        /// From the first request to the last.
+        lasting_s: f64,
+    },
+}
+
+impl Traffic {
+    /// Combines the traffic of two concurrent sets of runs: rates add up. `runs` and `others` are the numbers of runs
+    /// in each.
+    pub fn join(&mut self, runs: usize, other: &Traffic, others: usize) {
+        if let (Traffic::Open { rate, .. }, Traffic::Open { rate: more, .. }) = (self, other) {
+            let one = single(rate, runs);
+            *rate = if one == single(more, others) {
+                format!("{} x {one}", runs + others)
+            } else {
+                format!("{rate} + {more}")
+            };
+        }
+    }
+}
+
+/// The rate of one of several equal runs: `3 x 500/s` is three of `500/s`.
+fn single(rate: &str, runs: usize) -> String {
+    rate.strip_prefix(&format!("{runs} x ")).unwrap_or(rate).to_owned()
+}
+
+impl Default for Traffic {
+    fn default() -> Traffic {
+        Traffic::Closed { think: None }
+    }
+}
+
+impl Description {
+    pub fn describe_requests(&mut self, shown: &[String], requests: &[Request]) {
+        self.url_count = requests.len();
+        self.urls = shown.iter().take(URLS).cloned().collect();
+        if let Some(first) = requests.first() {
+            self.method.clone_from(&first.method);
+            self.host.clone_from(&first.origin.host);
+            self.port = first.origin.port;
+            self.path.clone_from(&first.target);
+            self.body_bytes = first.body.len() as u64;
+        }
+    }
+
+    pub fn describe_transport(&mut self, transport: &Transport) {
+        (self.protocol, self.keep_alive, self.depth) = match transport.protocol {
+            Protocol::Http1 { keep_alive, pipeline } => ("HTTP/1.1".to_owned(), keep_alive, pipeline),
+            Protocol::Http2 { streams } => ("HTTP/2".to_owned(), true, streams),
+        };
+        self.connect_to = transport.to.as_ref().map(|to| match to {
+            ConnectTo::Tcp(address) => address.to_string(),
+            ConnectTo::Unix(path) => format!("unix:{}", path.display()),
+        });
+    }
+
+    /// Whether users wait for each response.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.traffic, Traffic::Closed { .. })
+    }
+
+    /// The target, in one line.
+    pub fn target(&self) -> String {
+        let first = self.urls.first().cloned().unwrap_or_default();
+        match self.url_count {
+            0 | 1 => first,
+            count => format!("{first} and {} more", count - 1),
+        }
+    }
+
+    /// The load, as a sentence without the final period.
+    pub fn sentence(&self) -> String {
+        let connections = self.connections;
+        let how = match &self.traffic {
+            Traffic::Closed { think: None } if connections == 1 => {
+                "one user, sending the next request after the previous response".to_owned()
+            }
+            Traffic::Closed { think: None } => {
+                format!("{connections} users, each sending the next request after the previous response")
+            }
+            Traffic::Closed { think: Some(think) } => {
+                format!("{connections} users, each pausing ({think}) between response and next request")
+            }
+            Traffic::Open { rate, random } => {
+                let how = if *random { "with Poisson arrivals" } else { "evenly spaced" };
+                format!("{rate}, {how}, regardless of responses; at most {connections} connections")
+            }
+            Traffic::Replay { speed, .. } => {
+                format!("an access log with its gaps, at {speed} speed; at most {connections} connections")
+            }
+        };
+        let travel = match (self.protocol.as_str(), self.keep_alive, self.depth) {
+            (protocol, false, _) => format!("{protocol}, a new connection per request"),
+            (protocol, true, 1) => protocol.to_owned(),
+            (protocol, true, depth) => format!("{protocol}, {depth} concurrent requests per connection"),
+        };
+        format!("{how}; {travel}")
+    }
+
+    /// The name of the load model.
+    pub fn model(&self) -> &'static str {
+        match self.traffic {
+            Traffic::Closed { .. } => "closed model",
+            Traffic::Open { .. } => "open model",
+            Traffic::Replay { .. } => "replay, an open model",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_merged_runs() {
+        let open = |rate: &str| Traffic::Open { rate: rate.to_owned(), random: false };
+        let mut all = open("500/s");
+        all.join(1, &open("500/s"), 1);
+        assert_eq!(all, open("2 x 500/s"));
+        all.join(2, &open("3 x 500/s"), 3);
+        assert_eq!(all, open("5 x 500/s"));
+        all.join(5, &open("10/s"), 1);
+        assert_eq!(all, open("5 x 500/s + 10/s"));
+    }
+}

@@ -1,0 +1,137 @@
+//! Turns the command line into a scenario. Everything is validated before the first connection is opened, and all
+//! errors are output together.
+
+mod flags;
+mod output;
+mod requests;
+mod traffic;
+mod transport;
+
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use load::Scenario;
+use load::inputs::condition::{Condition, condition};
+
+use crate::description::Description;
+use flags::Flags;
+pub(crate) use output::{Format, Output};
+
+/// What to do.
+pub(crate) enum Invocation {
+    /// Load a server.
+    Run(Box<Run>),
+    /// Merge the files of runs.
+    Merge {
+        /// The files.
+        files: Vec<PathBuf>,
+        /// The output.
+        output: Output,
+        /// The conditions under which the result is a failure.
+        conditions: Vec<Condition>,
+    },
+}
+
+/// A run and its output.
+pub(crate) struct Run {
+    /// For the engine.
+    pub scenario: Scenario,
+    /// For the output.
+    pub description: Description,
+    /// The output.
+    pub output: Output,
+    /// The conditions under which the run is a failure.
+    pub conditions: Vec<Condition>,
+    /// Control socket or app folder of the server to ask for statistics.
+    pub control: Option<String>,
+    /// Remarks on the input for the summary.
+    pub remarks: Vec<String>,
+}
+
+/// Parses the command line.
+///
+/// # Errors
+/// Every error, one sentence each.
+pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
+    let mut flags = Flags::new(matches);
+    let output = output::read(&mut flags);
+    let conditions = flags.each("fail-if", condition);
+    let files: Vec<PathBuf> = flags.texts("merge").map(PathBuf::from).collect();
+    if !files.is_empty() {
+        flags.only(
+            &["merge", "fail-if", "format", "json", "csv", "html", "name", "quiet", "no-progress"],
+            "--merge sends nothing",
+        );
+        return flags.finish(Invocation::Merge { files, output, conditions });
+    }
+    let control = flags.text("control").map(str::to_owned);
+    let run = run(&mut flags, &output);
+    match run {
+        Some((scenario, description, remarks)) => flags.finish(Invocation::Run(Box::new(Run {
+            scenario,
+            description,
+            output,
+            conditions,
+            control,
+            remarks,
+        }))),
+        None => Err(flags.into_mistakes()),
+    }
+}
+
+/// `None` if errors leave nothing to run.
+fn run(flags: &mut Flags<'_>, output: &Output) -> Option<(Scenario, Description, Vec<String>)> {
+    let requests = requests::read(flags);
+    let transport = transport::read(flags, requests.as_ref().and_then(|requests| requests.unix.clone()));
+    let timeouts = transport::timeouts(flags);
+    let checks = transport::checks(flags, output.format);
+    let traffic = traffic::read(flags, requests.as_ref());
+    let warm_up = flags.duration("warm-up").unwrap_or_default();
+    let threads = flags.count("threads");
+    let (requests, traffic) = (requests?, traffic?);
+    let connections = connections(&traffic.traffic);
+    let threads = threads.unwrap_or_else(default_threads).min(connections).max(1);
+    let mut description = Description {
+        connections,
+        threads,
+        warm_up_s: warm_up.as_secs_f64(),
+        duration_s: traffic.stop.after.map(|after| after.as_secs_f64()),
+        requests: traffic.stop.requests,
+        rounds: traffic.stop.rounds,
+        traffic: traffic.description,
+        timeout_ms: timeouts.request.as_secs_f64() * 1e3,
+        ..Description::default()
+    };
+    description.describe_requests(&requests.shown, &requests.requests);
+    description.describe_transport(&transport);
+    let scenario = Scenario {
+        requests: requests.requests,
+        order: traffic.order,
+        traffic: traffic.traffic,
+        stop: traffic.stop,
+        warm_up,
+        transport,
+        timeouts,
+        checks,
+        threads,
+        cookies: flags.is_set("cookies"),
+        stages: !flags.is_set("no-stages"),
+    };
+    Some((scenario, description, requests.remarks))
+}
+
+fn connections(traffic: &load::scenario::Traffic) -> usize {
+    match traffic {
+        load::scenario::Traffic::Closed { users, .. } => *users,
+        load::scenario::Traffic::Open { connections, .. }
+        | load::scenario::Traffic::Replay { connections, .. } => *connections,
+    }
+}
+
+/// Half of the cores: the server often runs on the same machine and gets the other half.
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2).min(4)
+}
+
+#[cfg(test)]
+mod tests;

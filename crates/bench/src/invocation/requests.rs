@@ -1,0 +1,335 @@
+//! The requests: from URLs on the command line, a URL file, or an access log.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use load::inputs::access_log::{Recording, access_log};
+use load::inputs::urls_file::{self, Resolver, content_type};
+use load::inputs::{self, ParsedUrl};
+use load::scenario::{Origin, Request};
+
+use super::flags::Flags;
+
+/// The requests to send.
+pub(super) struct Requests {
+    /// Never empty.
+    pub requests: Vec<Request>,
+    /// The URLs for display, parallel to `requests`.
+    pub shown: Vec<String>,
+    /// The Unix socket that all requests go to, if any.
+    pub unix: Option<PathBuf>,
+    /// Send times, if they come from a log.
+    pub arrivals: Option<Vec<(Duration, usize)>>,
+    /// Remarks on the input.
+    pub remarks: Vec<String>,
+}
+
+/// Flags that apply to every request.
+struct Common {
+    method: Option<String>,
+    headers: Vec<(String, String)>,
+    body: Option<Bytes>,
+    content_type: Option<String>,
+}
+
+pub(super) fn read(flags: &mut Flags<'_>) -> Option<Requests> {
+    let common = common(flags);
+    flags.needs("speed", "replay", "it sets the speed of a replay");
+    flags.needs("replay-unsafe", "replay", "it applies to the requests of a log");
+    flags.not_with("replay", &["urls", "method", "body", "body-file"], "the log defines the requests");
+    let typed: Vec<(String, ParsedUrl)> = flags
+        .texts("url")
+        .map(|text| inputs::url(text).map(|target| (text.to_owned(), target)))
+        .filter_map(|read| read.map_err(|why| flags.mistake(why)).ok())
+        .collect();
+    if flags.given("replay") {
+        return replay(flags, &common, &typed);
+    }
+    let listed = listed(flags);
+    if typed.is_empty() && listed.is_empty() {
+        if !flags.given("url") && !flags.given("urls") {
+            flags.mistake(
+                "no URL: expected one such as http://localhost:9292/, or a file of URLs with -f urls.txt",
+            );
+        }
+        return None;
+    }
+    together(flags, &common, typed, listed)
+}
+
+fn together(
+    flags: &mut Flags<'_>,
+    common: &Common,
+    typed: Vec<(String, ParsedUrl)>,
+    listed: Vec<urls_file::Line>,
+) -> Option<Requests> {
+    let unix =
+        one_socket(flags, typed.iter().map(|(_, target)| target).chain(listed.iter().map(|line| &line.url)))?;
+    let (mut requests, mut shown) = (Vec::new(), Vec::new());
+    for (text, target) in typed {
+        requests.push(common.request(&target, None, None, 1));
+        shown.push(text);
+    }
+    for line in listed {
+        requests.push(common.request(&line.url, line.method.as_deref(), line.body.as_ref(), line.weight));
+        shown.push(written(&line.url));
+    }
+    Some(Requests { requests, shown, unix, arrivals: None, remarks: Vec::new() })
+}
+
+/// The complete URL.
+pub(crate) fn written(target: &ParsedUrl) -> String {
+    match &target.unix {
+        Some(socket) => format!("unix:{}:{}", socket.display(), target.target),
+        None => format!("{}{}", origin(&target.origin), target.target),
+    }
+}
+
+fn origin(origin: &Origin) -> String {
+    let host = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
+    let usual = if origin.tls { 443 } else { 80 };
+    let port = if origin.port == usual { String::new() } else { format!(":{}", origin.port) };
+    format!("http{}://{host}{port}", if origin.tls { "s" } else { "" })
+}
+
+/// The socket that all requests go to; a run can use only one.
+fn one_socket<'a>(
+    flags: &mut Flags<'_>,
+    targets: impl Iterator<Item = &'a ParsedUrl>,
+) -> Option<Option<PathBuf>> {
+    let mut sockets: Vec<Option<PathBuf>> = targets.map(|target| target.unix.clone()).collect();
+    sockets.dedup();
+    match &sockets[..] {
+        [one] => Some(one.clone()),
+        _ => {
+            flags.mistake("a run can use only one Unix socket: expected the same unix:PATH in all URLs");
+            None
+        }
+    }
+}
+
+impl Common {
+    fn request(
+        &self,
+        target: &ParsedUrl,
+        method: Option<&str>,
+        body: Option<&(Bytes, &'static str)>,
+        weight: u32,
+    ) -> Request {
+        let body_bytes =
+            body.map(|(bytes, _)| bytes.clone()).or_else(|| self.body.clone()).unwrap_or_default();
+        let usual = if body.is_some() || self.body.is_some() { "POST" } else { "GET" };
+        let mut headers = self.headers.clone();
+        let has = |headers: &[(String, String)], name: &str| {
+            headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name))
+        };
+        if (body.is_some() || self.body.is_some()) && !has(&headers, "content-type") {
+            let kind = self.content_type.clone().or_else(|| body.map(|(_, kind)| (*kind).to_owned()));
+            headers.push(("Content-Type".to_owned(), kind.unwrap_or_else(|| content_type("").to_owned())));
+        }
+        if let Some((name, password)) = target.user.as_ref().filter(|_| !has(&headers, "authorization")) {
+            headers.push(basic(name, password));
+        }
+        Request {
+            origin: target.origin.clone(),
+            method: method
+                .map(str::to_owned)
+                .or_else(|| self.method.clone())
+                .unwrap_or_else(|| usual.to_owned()),
+            target: target.target.clone(),
+            headers,
+            body: body_bytes,
+            weight,
+        }
+    }
+}
+
+fn basic(name: &str, password: &str) -> (String, String) {
+    ("Authorization".to_owned(), format!("Basic {}", STANDARD.encode(format!("{name}:{password}"))))
+}
+
+fn common(flags: &mut Flags<'_>) -> Common {
+    let method = flags.value("method", method);
+    let mut headers = flags.each("header", header);
+    let cookies: Vec<String> = flags.each("cookie", cookie);
+    if !cookies.is_empty() {
+        headers.push(("Cookie".to_owned(), cookies.join("; ")));
+    }
+    if let Some((name, password)) = flags.value("user", user) {
+        headers.push(basic(&name, &password));
+    }
+    let file = flags.text("body-file");
+    let body = match flags.value("body-file", |file| whole(file).map(Bytes::from)) {
+        None => flags.text("body").map(|text| Bytes::copy_from_slice(text.as_bytes())),
+        read => read,
+    };
+    let kind = flags.value("content-type", |text| header_value(text).map(str::to_owned));
+    let content_type = kind.or_else(|| file.map(|file| content_type(file).to_owned()));
+    if flags.given("content-type")
+        && !flags.given("body")
+        && !flags.given("body-file")
+        && !flags.given("urls")
+    {
+        flags.mistake("--content-type requires --body or --body-file");
+    }
+    Common { method, headers, body, content_type }
+}
+
+fn method(text: &str) -> Result<String, String> {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    match text {
+        "CONNECT" => Err("CONNECT opens a tunnel, which cannot be measured".to_owned()),
+        _ if text.is_empty() || !text.bytes().all(token) => {
+            Err(format!("{text:?} is not a method: expected one such as POST"))
+        }
+        _ if text.bytes().all(|byte| byte.is_ascii_lowercase()) => Ok(text.to_ascii_uppercase()),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let wrong = || format!("{text:?} is not a header field: expected 'Name: value'");
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    let name = name.trim();
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(token) {
+        return Err(wrong());
+    }
+    if ["connection", "transfer-encoding"].contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(format!("{name} is set by the load generator: use --no-keep-alive or --body instead"));
+    }
+    Ok((name.to_owned(), header_value(value.trim())?.to_owned()))
+}
+
+fn header_value(text: &str) -> Result<&str, String> {
+    let control = text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
+    if control { Err(format!("{text:?} contains control characters")) } else { Ok(text) }
+}
+
+fn cookie(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.trim().is_empty() => Ok(header_value(text.trim())?.to_owned()),
+        _ => Err(format!("{text:?} is not a cookie: expected NAME=VALUE")),
+    }
+}
+
+fn user(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once(':').ok_or_else(|| "expected NAME:PASSWORD, with a colon".to_owned())?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+/// The contents of a file; `-` is standard input.
+fn whole(file: &str) -> Result<Vec<u8>, String> {
+    if file == "-" {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map_err(|why| format!("standard input: {why}"))?;
+        return Ok(bytes);
+    }
+    fs::read(file).map_err(|why| format!("{file}: {why}"))
+}
+
+fn listed(flags: &mut Flags<'_>) -> Vec<urls_file::Line> {
+    let Some(name) = flags.text("urls") else {
+        return Vec::new();
+    };
+    let text = match whole(name).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
+        Ok(text) => text,
+        Err(why) => {
+            flags.mistake(format!("--urls: {why}"));
+            return Vec::new();
+        }
+    };
+    // Relative file names are resolved as siege does, against the working directory; failing that, against the URL
+    // file.
+    let beside = Path::new(name).parent().map(Path::to_owned).unwrap_or_default();
+    let mut file = |wanted: &str| whole(wanted).or_else(|why| fs::read(beside.join(wanted)).map_err(|_| why));
+    let mut resolver = Resolver { file: &mut file, variable: &|name| std::env::var(name).ok() };
+    urls_file::urls_file(name, &text, &mut resolver).unwrap_or_else(|mistakes| {
+        mistakes.into_iter().for_each(|mistake| flags.mistake(mistake));
+        Vec::new()
+    })
+}
+
+fn replay(flags: &mut Flags<'_>, common: &Common, typed: &[(String, ParsedUrl)]) -> Option<Requests> {
+    let speed = flags.value("speed", speed).unwrap_or(1.0);
+    let server = match typed {
+        [(_, server)] => Some(server),
+        [] if flags.given("url") => None,
+        _ => {
+            flags.mistake("--replay requires exactly one URL, such as http://localhost:9292");
+            None
+        }
+    };
+    if server.is_some_and(|server| server.target != "/") {
+        flags.mistake("with --replay the paths come from the log: expected a URL without a path, such as http://localhost:9292");
+    }
+    let all = flags.is_set("replay-unsafe");
+    let recording = flags.value("replay", |name| recording(name, all));
+    let (server, recording) = (server?, recording?);
+    let requests: Vec<Request> = recording
+        .requests
+        .iter()
+        .map(|logged| {
+            let target = ParsedUrl { target: logged.target.clone(), ..server.clone() };
+            common.request(&target, Some(&logged.method), None, 1)
+        })
+        .collect();
+    let shown = recording
+        .requests
+        .iter()
+        .map(|logged| written(&ParsedUrl { target: logged.target.clone(), ..server.clone() }));
+    Some(Requests {
+        shown: shown.collect(),
+        unix: server.unix.clone(),
+        remarks: remarks(&recording),
+        arrivals: Some(
+            recording.arrivals.into_iter().map(|(at, which)| (at.div_f64(speed), which)).collect(),
+        ),
+        requests,
+    })
+}
+
+fn recording(name: &str, all: bool) -> Result<Recording, String> {
+    let mut log: Box<dyn BufRead> = match name {
+        "-" => Box::new(io::stdin().lock()),
+        _ => Box::new(BufReader::new(fs::File::open(name).map_err(|why| format!("{name}: {why}"))?)),
+    };
+    access_log(if name == "-" { "standard input" } else { name }, &mut *log, all)
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let digits = text.trim().trim_end_matches(['x', 'X']);
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let found = if plain { digits.parse().ok() } else { None };
+    found
+        .filter(|speed| (0.001..=100_000.0).contains(speed))
+        .ok_or_else(|| format!("{text:?} is not a factor: expected 2x, 0.5x or 10"))
+}
+
+fn remarks(recording: &Recording) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if recording.skipped > 0 {
+        remarks.push(format!(
+            "{} requests of the log were skipped because their methods are unsafe (such as POST); --replay-unsafe sends them, without bodies",
+            recording.skipped
+        ));
+    }
+    if recording.unreadable > 0 {
+        remarks.push(format!(
+            "{} lines of the log could not be parsed, such as {}",
+            recording.unreadable,
+            recording.unreadable_first.join("; ")
+        ));
+    }
+    if recording.coarse {
+        remarks.push(
+            "the log has times in whole seconds: requests were spread evenly over each second".to_owned(),
+        );
+    }
+    remarks
+}

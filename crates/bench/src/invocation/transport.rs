@@ -1,0 +1,114 @@
+//! Transport, timeouts and checks.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use load::inputs;
+use load::scenario::{Checks, ConnectTo, Length, Protocol, Timeouts, Tls, Transport};
+
+use super::flags::Flags;
+use super::output::Format;
+
+pub(super) fn read(flags: &mut Flags<'_>, unix: Option<PathBuf>) -> Transport {
+    let to = flags.value("connect-to", connect_to);
+    if unix.is_some() && to.is_some() {
+        flags.mistake("--connect-to cannot be used with a unix: URL, which already names the socket");
+    }
+    let ca = flags.value("ca", |file| {
+        std::fs::File::open(file).map(|_| PathBuf::from(file)).map_err(|why| format!("{file}: {why}"))
+    });
+    flags.not_with("insecure", &["ca"], "it trusts every certificate");
+    let tls = Tls { insecure: flags.is_set("insecure"), ca };
+    Transport { protocol: protocol(flags), to: unix.map(ConnectTo::Unix).or(to), tls }
+}
+
+fn protocol(flags: &mut Flags<'_>) -> Protocol {
+    let version = flags.value("http", |text| match text {
+        "1" | "1.1" => Ok(1),
+        "2" => Ok(2),
+        _ => Err(format!("{text:?} is not a supported HTTP version: expected 1 or 2")),
+    });
+    let streams = flags.count("streams");
+    let pipeline = flags.count("pipeline").unwrap_or(1);
+    if version == Some(1) && streams.is_some() {
+        flags.mistake("--streams requires --http 2; for HTTP/1.1 use --pipeline");
+    }
+    flags.not_with("no-keep-alive", &["pipeline", "streams"], "each request has its own connection");
+    if version != Some(2) && streams.is_none() {
+        return Protocol::Http1 { keep_alive: !flags.is_set("no-keep-alive"), pipeline };
+    }
+    if flags.given("pipeline") {
+        flags.mistake("--pipeline cannot be used with HTTP/2: use --streams");
+    }
+    if flags.is_set("no-keep-alive") && streams.is_none() {
+        flags.mistake("--no-keep-alive cannot be used with HTTP/2, whose connections are persistent");
+    }
+    Protocol::Http2 { streams: streams.unwrap_or(1) }
+}
+
+fn connect_to(text: &str) -> Result<ConnectTo, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        let path = path.strip_prefix("//").unwrap_or(path);
+        return if path.is_empty() {
+            Err("no socket: expected unix:/run/app.sock".to_owned())
+        } else {
+            Ok(ConnectTo::Unix(path.into()))
+        };
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(ConnectTo::Tcp(address));
+    }
+    let expected = || {
+        format!(
+            "{text:?} is not an address: expected HOST:PORT, such as 127.0.0.1:9292, or unix:/run/app.sock"
+        )
+    };
+    if text.contains('/') || !text.contains(':') {
+        return Err(expected());
+    }
+    let mut found = text.to_socket_addrs().map_err(|why| format!("{}: {why}", expected()))?;
+    found.next().map(ConnectTo::Tcp).ok_or_else(expected)
+}
+
+pub(super) fn timeouts(flags: &mut Flags<'_>) -> Timeouts {
+    Timeouts {
+        connect: flags.positive_duration("connect-timeout").unwrap_or(Duration::from_secs(5)),
+        request: flags.positive_duration("timeout").unwrap_or(Duration::from_secs(30)),
+        grace: flags.duration("grace").unwrap_or(Duration::from_secs(5)),
+    }
+}
+
+pub(super) fn checks(flags: &mut Flags<'_>, format: Format) -> Checks {
+    let statuses = flags.value("expect-status", inputs::statuses);
+    let length = flags.value("expect-length", |text| match text {
+        "same" => Ok(Length::Same),
+        _ => inputs::size(text).map(Length::Exactly).map_err(|why| format!("{why}, or same")),
+    });
+    Checks {
+        // These tools count every status as a response and list the bad ones separately.
+        statuses: statuses
+            .unwrap_or_else(|| if format.counts_every_status() { vec![(100, 999)] } else { Vec::new() }),
+        length: length.or_else(|| format.expects_same_length().then_some(Length::Same)),
+        sha256: flags.value("expect-sha256", sha256),
+        matching: flags.value("expect-body", |text| {
+            regex::bytes::Regex::new(text)
+                .map_err(|why| format!("{text:?} is not a valid regular expression: {why}"))
+        }),
+    }
+}
+
+fn sha256(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || {
+        format!("{text:?} is not a SHA-256 hash: expected 64 hexadecimal digits, as sha256sum prints them")
+    };
+    let digits = text.trim();
+    if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let mut hash = [0; 32];
+    for (byte, at) in hash.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(hash)
+}

@@ -1,0 +1,45 @@
+//! The server's own statistics, read from its control socket before and after the run.
+
+use std::path::Path;
+
+use control::client::Client;
+use settings::{Argument, ControlAddress, ProcessEnvironment};
+use stats::ServerSnapshot;
+
+/// Environment variable with the token for a control port.
+const TOKEN: &str = "FIREBRICK_CONTROL_TOKEN";
+
+/// The client for `--control`: a folder is an app's, whose settings name the control socket; anything else is an
+/// address.
+///
+/// # Errors
+/// If the address is invalid.
+pub(crate) fn client(address: &str) -> Result<Client, String> {
+    if Path::new(address).is_dir() {
+        return of_app(address);
+    }
+    let parsed = address.parse::<ControlAddress>().map_err(|mistake| {
+        let near = mistake.nearest.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        format!("--control: {address:?} is not a control socket: expected its path, the folder of an app, or tcp://127.0.0.1:9293{near}")
+    })?;
+    Ok(Client::new(parsed, std::env::var(TOKEN).ok().filter(|token| !token.is_empty())))
+}
+
+fn of_app(dir: &str) -> Result<Client, String> {
+    let argument = Argument { key: "dir", flag: "--control".to_owned(), values: vec![dir.to_owned()] };
+    let loaded = settings::load(&[argument], &ProcessEnvironment).map_err(|errors| {
+        let all: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        format!("--control: {}", all.join("; "))
+    })?;
+    let control = loaded.settings.control;
+    let address = control.ask.ok_or_else(|| format!("--control: the control socket of {dir} is disabled"))?;
+    Ok(Client::new(address, control.token))
+}
+
+/// The server's statistics now.
+///
+/// # Errors
+/// The reason why they are not available, and what to do.
+pub(crate) fn snapshot(client: &Client) -> Result<ServerSnapshot, String> {
+    client.stats().map_err(|error| format!("--control: {error}"))
+}

@@ -1,0 +1,77 @@
+//! Remarks on the validity of a measurement: whether the server or the load generator was the bottleneck.
+
+use report::Unit;
+
+use crate::description::Traffic;
+use crate::document::Document;
+use crate::figures::{Figures, per_second};
+
+/// From this share of busy time on, the load generator cannot keep its schedule.
+const BUSY: f64 = 0.9;
+/// An open model whose 99th percentile from due time exceeds that from send time by this factor did not keep the rate.
+const LATE: f64 = 1.5;
+
+/// What to know before trusting the results. Sentences without the final period.
+pub(crate) fn remarks(document: &Document) -> Vec<String> {
+    let (description, outcome) = (&document.description, &document.outcome);
+    let mut remarks = Vec::new();
+    if outcome.busy >= BUSY {
+        let busy = Unit::Fraction.show(outcome.busy);
+        remarks.push(format!(
+            "the load generator was the bottleneck ({busy} of its {} busy), the server can do more: use more threads (-t), or several machines and --merge",
+            if description.threads == 1 { "one thread was".to_owned() } else { format!("{} threads were", description.threads) }
+        ));
+    }
+    if matches!(description.traffic, Traffic::Open { .. } | Traffic::Replay { .. })
+        && outcome.errors.unsent == 0
+    {
+        let (due, sent) = (Figures::of(&outcome.latency), Figures::of(&outcome.service));
+        if sent.p99 > 0.0 && due.p99 > sent.p99 * LATE && due.p99 > sent.p99 + 1.0 {
+            remarks.push(format!(
+                "requests waited because all {} connections were in use: the server was slower than the rate, or -c is too small",
+                description.connections
+            ));
+        }
+    }
+    if outcome.errors.unsent > 0 {
+        remarks.push(format!(
+            "{} requests were due but never sent: the server did not keep up with the rate ({} successful responses)",
+            Unit::Count.show(outcome.errors.unsent as f64),
+            Unit::PerSecond.show(per_second(outcome.ok, outcome.seconds))
+        ));
+    }
+    if outcome.ok > 0 && outcome.ok < 100 {
+        remarks.push(format!(
+            "only {} responses: the high percentiles are single requests",
+            Unit::Count.show(outcome.ok as f64)
+        ));
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{document, histogram};
+
+    #[test]
+    fn a_normal_run_has_no_remarks() {
+        assert_eq!(remarks(&document()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn limits_of_the_load_generator_are_remarked() {
+        let mut busy = document();
+        busy.outcome.busy = 0.97;
+        assert!(remarks(&busy)[0].contains("97 % of its one thread was busy"), "{:?}", remarks(&busy));
+        let mut late = document();
+        late.description.traffic = Traffic::Open { rate: "5/s".to_owned(), random: false };
+        late.outcome.service = histogram([1_000; 1_000]);
+        assert!(remarks(&late)[0].contains("all 10 connections were in use"));
+        late.outcome.errors.unsent = 7;
+        assert!(remarks(&late)[0].contains("7 requests were due but never sent"));
+        let mut few = document();
+        few.outcome.ok = 3;
+        assert!(remarks(&few)[0].contains("only 3 responses"));
+    }
+}

@@ -1,0 +1,107 @@
+//! What is served: settings, sites and handlers, read and checked before anything starts.
+
+use crate::error_log::ErrorLog;
+use crate::scripts::{self, Edition};
+use crate::sites::{self, Sites};
+use settings::{AccessLog, Bind, Choice, Loaded, Origin, Settings};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Everything that front threads read and that may be replaced while they run.
+pub(super) struct Configuration {
+    settings: watch::Sender<Arc<Settings>>,
+    sites: watch::Sender<Arc<Sites>>,
+    /// The handlers on mruby, if there are routes to any.
+    handlers: Option<watch::Sender<Arc<Edition>>>,
+    /// What is allowed but probably not meant; for the error log.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Configuration {
+    /// Reads the rules of the sites and the handlers that the settings name.
+    ///
+    /// # Errors
+    /// There is nothing to serve, or what there is cannot be served.
+    pub(super) fn read(loaded: Loaded) -> Result<Configuration, String> {
+        loaded.settings.something_to_serve().map_err(|nothing| nothing.to_string())?;
+        let (sites, warnings) = sites::load::load(&loaded.settings)?;
+        let settings = with_rules(loaded, &sites);
+        let handlers = scripts::plan(&settings)?;
+        Ok(Configuration {
+            settings: watch::Sender::new(Arc::new(settings)),
+            sites: watch::Sender::new(Arc::new(sites)),
+            handlers: handlers.map(|plan| watch::Sender::new(Edition::new(plan))),
+            warnings: warnings.iter().map(ToString::to_string).collect(),
+        })
+    }
+
+    /// The settings in force.
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.settings.borrow().clone()
+    }
+
+    /// The settings in force, and new ones when they come.
+    pub(super) fn watch_settings(&self) -> watch::Receiver<Arc<Settings>> {
+        self.settings.subscribe()
+    }
+
+    /// The sites in force, and new ones when they come.
+    pub(super) fn watch_sites(&self) -> watch::Receiver<Arc<Sites>> {
+        self.sites.subscribe()
+    }
+
+    /// The handlers in force, and new ones when they come.
+    pub(super) fn watch_handlers(&self) -> Option<watch::Receiver<Arc<Edition>>> {
+        self.handlers.as_ref().map(watch::Sender::subscribe)
+    }
+
+    /// From now on reads sites and handlers again when their files change.
+    pub(super) fn follow_files(&self, log: &Arc<ErrorLog>) {
+        tokio::task::spawn_local(sites::watch::run(self.settings(), self.sites.clone(), log.clone()));
+        if let Some(handlers) = &self.handlers {
+            tokio::task::spawn_local(scripts::watch::run(self.settings(), handlers.clone(), log.clone()));
+        }
+    }
+}
+
+/// The settings with what `static.json` says about the server itself, unless a flag or the file says otherwise.
+fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
+    let Loaded { mut settings, choices, .. } = loaded;
+    // As in the buildpack, `static.json` counts before the variables.
+    let outranks = |choice: &Choice| !matches!(choice.origin, Origin::Env(_));
+    let chosen = |key: &str| choices.iter().any(|choice| choice.key == key && outranks(choice));
+    let Some(rules) = sites.main.as_ref().map(|site| &site.plan.rules) else { return settings };
+    if let Some(port) = rules.port().filter(|_| !chosen("port") && !chosen("bind"))
+        && let [Bind::Tcp { port: default, .. }] = settings.binds.as_mut_slice()
+    {
+        *default = port;
+    }
+    if let Some(connections) = rules.worker_connections().filter(|_| !chosen("limits.max_connections")) {
+        // nginx counts connections of each of its worker processes.
+        settings.limits.max_connections =
+            (connections as usize).saturating_mul(settings.front_threads as usize);
+    }
+    if let Some(access) = rules.access_log().filter(|_| !chosen("log.access")) {
+        settings.logs.access = if access { AccessLog::Stdout } else { AccessLog::Off };
+    }
+    settings
+}
+
+#[cfg(test)]
+impl Configuration {
+    /// One without sites and handlers.
+    pub(super) fn of(settings: Settings) -> Configuration {
+        let sites = Sites { main: None, hosts: Vec::new(), sources: Vec::new() };
+        Configuration {
+            settings: watch::Sender::new(Arc::new(settings)),
+            sites: watch::Sender::new(Arc::new(sites)),
+            handlers: None,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Puts new settings in force.
+    pub(super) fn replace(&self, settings: Settings) {
+        self.settings.send_replace(Arc::new(settings));
+    }
+}

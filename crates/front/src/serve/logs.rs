@@ -1,0 +1,58 @@
+//! The error log and the access log: opened, reopened on HUP, closed at the end.
+
+use super::configuration::Configuration;
+use crate::access_log::{AccessLog, Output};
+use crate::error_log::ErrorLog;
+use settings::Settings;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the access log's output may be blocked at the end.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Both logs.
+pub(super) struct Logs {
+    pub(super) error: Arc<ErrorLog>,
+    access: Option<Output>,
+}
+
+impl Logs {
+    /// Opens them, and writes the configuration's warnings.
+    ///
+    /// # Errors
+    /// A file cannot be opened; the text names it.
+    pub(super) fn open(configuration: &Configuration) -> Result<Logs, String> {
+        let settings = configuration.settings();
+        let error = Arc::new(ErrorLog::open(&settings.logs.error)?);
+        let report = error.clone();
+        let access = Output::open(&settings.logs.access, move |what| report.write(what));
+        let access = access.map_err(|e| e.to_string())?;
+        for warning in &configuration.warnings {
+            error.write(&format!("warning: {warning}"));
+        }
+        Ok(Logs { error, access })
+    }
+
+    /// The access log of one front thread.
+    pub(super) fn access_log(&self, settings: &Settings) -> Option<AccessLog> {
+        let header = settings.rack.request_id_header.as_deref();
+        self.access.as_ref().map(|output| output.log(settings.logs.format, header))
+    }
+
+    /// Opens both files anew, after the old ones were moved away.
+    pub(super) fn reopen(&self) {
+        self.error.reopen();
+        if let Some(Err(e)) = self.access.as_ref().map(Output::reopen) {
+            self.error.write(&format!("still writing to the old access log: {e}"));
+        }
+    }
+
+    /// Writes what is left of the access log.
+    pub(super) fn close(self) {
+        if let Some(output) = self.access
+            && !output.close(LAST_LINES)
+        {
+            self.error.write("the last lines of the access log could not be written");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The app's workers: booted while signals are handled, then supervised by a task. Without an app the task only waits for
+//! its order to end, so that the rest need not ask which it is.
+
+use super::configuration::Configuration;
+use crate::boot;
+use crate::signals::{SignalAction, Signals};
+use ::pool::Shared;
+use ::pool::supervisor::{AppFacts, Command, Notice, Supervisor};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Orders that may wait for the supervisor.
+const COMMANDS: usize = 16;
+
+/// A pool whose app is loaded and whose workers are not started.
+pub(super) struct Pool(Option<Supervisor>);
+
+impl Pool {
+    /// Loads the app, if there is one; `None` when a signal stopped the server meanwhile. Should the front be killed,
+    /// the template removes `unlink`.
+    ///
+    /// # Errors
+    /// Why the app cannot be loaded.
+    pub(super) async fn boot(
+        configuration: &Configuration,
+        unlink: Vec<PathBuf>,
+        signals: &mut Signals,
+    ) -> Result<Option<Pool>, String> {
+        if configuration.settings().app.is_none() {
+            return Ok(Some(Pool(None)));
+        }
+        let booting = boot::boot(configuration.watch_settings(), unlink);
+        tokio::pin!(booting);
+        loop {
+            tokio::select! {
+                booted = &mut booting => return booted.map(|supervisor| Some(Pool(Some(supervisor)))),
+                action = signals.next() => {
+                    if matches!(action, SignalAction::Stop | SignalAction::Interrupt) { return Ok(None) }
+                }
+            }
+        }
+    }
+
+    /// What front threads and workers share.
+    pub(super) fn shared(&self) -> Option<Arc<Shared>> {
+        self.0.as_ref().map(Supervisor::shared)
+    }
+
+    /// Starts the workers.
+    pub(super) fn run(self) -> RunningPool {
+        let (commands, orders) = mpsc::channel(COMMANDS);
+        let (sender, notices) = mpsc::unbounded_channel();
+        // At the very end nothing receives notices any more.
+        let notify = move |notice| drop(sender.send(notice));
+        let app = self.0.as_ref().and_then(|supervisor| {
+            let facts = supervisor.facts()?.clone();
+            Some(RunningApp { facts, shared: supervisor.shared(), template: supervisor.template_pid() })
+        });
+        let task = match self.0 {
+            Some(supervisor) => tokio::task::spawn_local(supervisor.run(orders, notify)),
+            None => tokio::task::spawn_local(without_app(orders, notify)),
+        };
+        RunningPool { task, commands, notices, app }
+    }
+}
+
+/// A pool at work.
+pub(crate) struct RunningPool {
+    /// Ends when the last worker has exited after [`Command::Drain`] or [`Command::Halt`].
+    pub(super) task: JoinHandle<()>,
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(super) notices: mpsc::UnboundedReceiver<Notice>,
+    app: Option<RunningApp>,
+}
+
+/// What is known of the app and its processes.
+#[derive(Clone)]
+pub(crate) struct RunningApp {
+    pub(crate) facts: AppFacts,
+    pub(crate) shared: Arc<Shared>,
+    /// The template's process id.
+    pub(crate) template: Option<u32>,
+}
+
+impl RunningPool {
+    /// The app, if there is one.
+    pub(crate) fn app(&self) -> Option<&RunningApp> {
+        self.app.as_ref()
+    }
+
+    /// What the template reported about the app.
+    pub(super) fn facts(&self) -> Option<&AppFacts> {
+        self.app.as_ref().map(|app| &app.facts)
+    }
+}
+
+/// In the place of a supervisor: ready at once, done when ordered to end.
+async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice)) {
+    notify(Notice::Settled);
+    while let Some(command) = orders.recv().await {
+        match command {
+            Command::Drain | Command::Halt => return,
+            // The reply channel may be closed already.
+            Command::Rows(reply) => drop(reply.send(Vec::new())),
+            Command::More | Command::Fewer | Command::Trace(..) => {}
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Snapshots of the whole server, for the control server.
+
+use super::pool::{RunningApp, RunningPool};
+use super::threads::Threads;
+use control::Provider;
+use pool::Shared;
+use pool::supervisor::Command;
+use pool::table::{Row, Stage};
+use settings::{Machine, Settings};
+use stats::{
+    HandlerCounts, HandlersSnapshot, InFlight, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot,
+    Snapshot, WorkerSnapshot, WorkerState,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::{mpsc, oneshot};
+
+/// Takes snapshots.
+#[derive(Clone)]
+pub(crate) struct Snapshotter {
+    settings: Arc<Settings>,
+    app: Option<RunningApp>,
+    recorders: Vec<Recorder>,
+    handlers: Vec<HandlerCounts>,
+    commands: mpsc::Sender<Command>,
+    started: SystemTime,
+    memory: MemoryMeter,
+}
+
+/// The PSS of processes, measured at most every [`PSS_AGE`]: the kernel walks a process's page tables for it, and holds
+/// up the process's own page faults meanwhile. Clients that poll without a pause must not make that happen all the time.
+#[derive(Clone, Default)]
+struct MemoryMeter(Arc<Mutex<HashMap<u32, (Instant, u64)>>>);
+
+/// How old a measured PSS may be.
+const PSS_AGE: Duration = Duration::from_millis(500);
+
+impl MemoryMeter {
+    fn pss_bytes(&self, pid: u32) -> u64 {
+        let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.retain(|_, (at, _)| at.elapsed() < PSS_AGE);
+        measured.entry(pid).or_insert_with(|| (Instant::now(), stats::memory::pss_bytes(pid))).1
+    }
+}
+
+/// What a process uses.
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    pss_bytes: u64,
+    rss_bytes: u64,
+    cpu_ms: u64,
+}
+
+impl Usage {
+    fn of(pid: u32, memory: &MemoryMeter) -> Usage {
+        use stats::memory::{cpu_ms, rss_bytes};
+        Usage { pss_bytes: memory.pss_bytes(pid), rss_bytes: rss_bytes(pid), cpu_ms: cpu_ms(pid) }
+    }
+}
+
+impl std::iter::Sum for Usage {
+    fn sum<I: Iterator<Item = Usage>>(all: I) -> Usage {
+        all.fold(Usage::default(), |sum, one| Usage {
+            pss_bytes: sum.pss_bytes + one.pss_bytes,
+            rss_bytes: sum.rss_bytes + one.rss_bytes,
+            cpu_ms: sum.cpu_ms + one.cpu_ms,
+        })
+    }
+}
+
+impl Provider for Snapshotter {
+    /// Memory is measured on another thread: it takes the kernel some time.
+    async fn stats(&self) -> ServerSnapshot {
+        let rows = self.rows().await;
+        let pids: Vec<u32> = rows.iter().map(|row| row.pid).collect();
+        let own = [Some(std::process::id()), self.app.as_ref().and_then(|app| app.template)];
+        let memory = self.memory.clone();
+        let measured = tokio::task::spawn_blocking(move || {
+            let own: Usage = own.into_iter().flatten().map(|pid| Usage::of(pid, &memory)).sum();
+            (
+                own,
+                Machine::read(),
+                pids.into_iter().map(|pid| Usage::of(pid, &memory)).collect::<Vec<Usage>>(),
+            )
+        });
+        let Ok((own, machine, workers)) = measured.await else {
+            // Only a panic gets here: then the figures are left out.
+            return self.snapshot(
+                Usage::default(),
+                None,
+                rows.iter().zip(std::iter::repeat(Usage::default())),
+            );
+        };
+        self.snapshot(own, Some(&machine), rows.iter().zip(workers))
+    }
+
+    async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
+        self.in_flight(limit, backtraces).await
+    }
+}
+
+impl Snapshotter {
+    pub(crate) fn new(
+        settings: &Arc<Settings>,
+        pool: &RunningPool,
+        threads: &Threads,
+        started: SystemTime,
+    ) -> Snapshotter {
+        Snapshotter {
+            settings: settings.clone(),
+            app: pool.app().cloned(),
+            recorders: threads.recorders.clone(),
+            handlers: threads.handlers.clone(),
+            commands: pool.commands.clone(),
+            started,
+            memory: MemoryMeter::default(),
+        }
+    }
+
+    /// What front threads and workers share, if there is an app.
+    pub(crate) fn shared(&self) -> Option<&Shared> {
+        self.app.as_ref().map(|app| &*app.shared)
+    }
+
+    /// Orders to the supervisor, such as for traces of workers.
+    pub(crate) fn commands(&self) -> &mpsc::Sender<Command> {
+        &self.commands
+    }
+
+    pub(crate) async fn rows(&self) -> Vec<Row> {
+        let (reply, rows) = oneshot::channel();
+        // While the server ends, the supervisor no longer replies: then there are no workers to show.
+        if self.commands.send(Command::Rows(reply)).await.is_err() {
+            return Vec::new();
+        }
+        rows.await.unwrap_or_default()
+    }
+
+    fn snapshot<'a>(
+        &self,
+        own: Usage,
+        machine: Option<&Machine>,
+        rows: impl Iterator<Item = (&'a Row, Usage)>,
+    ) -> ServerSnapshot {
+        let now = (Instant::now(), SystemTime::now());
+        let facts = self.app.as_ref().map(|app| &app.facts);
+        ServerSnapshot {
+            version: crate::VERSION.to_owned(),
+            ruby: facts.map(|facts| RubyVersion::from(facts.ruby.as_str())).unwrap_or_default(),
+            rack: facts.map(|facts| facts.rack.clone()).unwrap_or_default(),
+            environment: self.settings.process.environment.clone(),
+            dir: self.settings.dir.display().to_string(),
+            pid: std::process::id(),
+            started_at: self.started,
+            taken_at: now.1,
+            phase: 0,
+            clustered: self.app.is_some() && self.settings.workers > 1,
+            pss_bytes: own.pss_bytes,
+            rss_bytes: own.rss_bytes,
+            cpu_ms: own.cpu_ms,
+            cores: machine.map_or(0.0, Machine::cpu_time),
+            memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
+            workers: rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect(),
+            queue: self.queue(now.0),
+            handlers: HandlersSnapshot::of(&self.handlers),
+            front: Snapshot::of(&self.recorders),
+        }
+    }
+
+    fn worker(&self, row: &Row, taken: Usage, (now, wall): (Instant, SystemTime)) -> Option<WorkerSnapshot> {
+        let shared = self.shared()?;
+        let slot = shared.slot(row.index as usize);
+        let in_flight = shared.dispatch().taken(row.serial);
+        Some(WorkerSnapshot {
+            index: row.index,
+            pid: row.pid,
+            state: match row.stage {
+                Stage::Booting => WorkerState::Booting,
+                Stage::Up => WorkerState::Ready,
+                Stage::Leaving => WorkerState::Draining,
+            },
+            phase: 0,
+            started_at: wall.checked_sub(now.saturating_duration_since(row.forked)).unwrap_or(wall),
+            last_checkin: wall,
+            requests: slot.requests,
+            failures: slot.failures,
+            busy_threads: slot.busy.len() as u32,
+            threads_started: slot.threads as u32,
+            threads_max: self.settings.threads.max.into(),
+            in_flight,
+            waiting: in_flight.saturating_sub(slot.busy.len() as u32),
+            pss_bytes: taken.pss_bytes,
+            rss_bytes: taken.rss_bytes,
+            cpu_ms: taken.cpu_ms,
+            restarts: row.restarts,
+        })
+    }
+
+    fn queue(&self, now: Instant) -> QueueSnapshot {
+        let Some(shared) = self.shared() else { return QueueSnapshot::default() };
+        let dispatch = shared.dispatch();
+        let oldest =
+            dispatch.oldest().map_or(0.0, |since| now.saturating_duration_since(since).as_secs_f64() * 1e3);
+        QueueSnapshot {
+            length: dispatch.waiting() as u64,
+            oldest_wait_ms: oldest,
+            longest: dispatch.longest() as u64,
+            max: self.settings.limits.max_queue as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_measured_once_in_a_while() {
+        let (meter, own) = (MemoryMeter::default(), std::process::id());
+        let (begun, first) = (Instant::now(), meter.pss_bytes(own));
+        let held = std::hint::black_box(vec![1_u8; 8 << 20]);
+        let second = meter.pss_bytes(own);
+        assert!(second == first || begun.elapsed() >= PSS_AGE, "kept");
+        std::thread::sleep(PSS_AGE);
+        assert_ne!(meter.pss_bytes(own), first, "measured again");
+        drop(held);
+    }
+}

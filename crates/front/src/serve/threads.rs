@@ -1,0 +1,138 @@
+//! All front threads: started together, given their listeners when the app can respond, drained at the end.
+
+use super::configuration::Configuration;
+use super::logs::Logs;
+use crate::admission::Admission;
+use crate::listen::Listener;
+use crate::scripts;
+use crate::thread::{self, Phase, Scripts, Seed};
+use pool::Shared;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+/// All front threads.
+pub(crate) struct Threads {
+    listeners: Vec<mpsc::UnboundedSender<Listener>>,
+    /// What each thread counts.
+    pub(crate) recorders: Vec<stats::Recorder>,
+    /// What each thread's handlers on mruby count; empty where there are no routes to any.
+    pub(crate) handlers: Vec<stats::HandlerCounts>,
+    phase: watch::Sender<Phase>,
+    drained: mpsc::Receiver<()>,
+}
+
+impl Threads {
+    /// Starts them, and waits until each has evaluated its handlers.
+    ///
+    /// # Errors
+    /// The system refuses a thread, or handlers cannot be used.
+    pub(super) async fn start(
+        configuration: &Configuration,
+        shared: Option<Arc<Shared>>,
+        logs: &Logs,
+    ) -> Result<Threads, String> {
+        let settings = configuration.settings();
+        let (sender, mut evaluated) = mpsc::unbounded_channel();
+        let scripts = configuration.watch_handlers().map(|plan| Scripts { plan, evaluated: sender });
+        let (phase, in_phase) = watch::channel(Phase::Serve);
+        let (last, drained) = mpsc::channel(1);
+        let admission = Arc::new(Admission::default());
+        let (listeners, recorders, handlers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut threads = Threads { listeners, recorders, handlers, phase, drained };
+        for index in 0..settings.front_threads as u16 {
+            let (sender, listeners) = mpsc::unbounded_channel();
+            let recorder = stats::Recorder::new();
+            threads.listeners.push(sender);
+            threads.recorders.push(recorder.clone());
+            let handlers = stats::HandlerCounts::default();
+            threads.handlers.extend(scripts.as_ref().map(|_| handlers.clone()));
+            let seed = Seed {
+                index,
+                settings: configuration.watch_settings(),
+                shared: shared.clone(),
+                sites: configuration.watch_sites(),
+                scripts: scripts.clone(),
+                recorder,
+                handlers,
+                access_log: logs.access_log(&settings),
+                error_log: logs.error.clone(),
+                admission: admission.clone(),
+                listeners,
+                phase: in_phase.clone(),
+                drained: last.clone(),
+            };
+            thread::start(seed).map_err(|e| format!("cannot start a front thread: {e}"))?;
+        }
+        if scripts.is_some() {
+            let (count, timeout) = (settings.front_threads as usize, settings.timeouts.worker_boot);
+            scripts::ready(&mut evaluated, count, timeout).await?;
+        }
+        Ok(threads)
+    }
+
+    /// One listener for each thread.
+    pub(super) fn listen(&self, listeners: Vec<Listener>) {
+        for (thread, listener) in self.listeners.iter().zip(listeners) {
+            // A thread that has failed has logged why.
+            let _ = thread.send(listener);
+        }
+    }
+
+    /// Accepts no more connections; finishes the requests of those that are open.
+    pub(super) fn drain(&self) {
+        self.phase.send_replace(Phase::Drain);
+    }
+
+    /// Waits until all threads have drained.
+    pub(super) async fn drained(&mut self) {
+        // The channel carries nothing; it ends when the last thread has dropped its sender.
+        while self.drained.recv().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::listen::{Address, bind_all};
+    use settings::{Bind, Settings};
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    fn status(server: SocketAddr, path_length: usize) -> String {
+        let mut stream = TcpStream::connect(server).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let path = "p".repeat(path_length);
+        write!(stream, "GET /{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response.split(' ').nth(1).unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn new_settings_reach_every_thread() {
+        let mut settings = Settings::defaults(Path::new("/"));
+        settings.front_threads = 2;
+        settings.binds = vec![Bind::tcp("127.0.0.1", 0)];
+        let configuration = Configuration::of(settings.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let logs = Logs::open(&configuration).unwrap();
+        let threads = runtime.block_on(Threads::start(&configuration, None, &logs)).unwrap();
+        let bound = bind_all(&settings.binds, 2).unwrap().remove(0);
+        let Address::Tcp(address) = bound.address().clone() else { panic!("a TCP address") };
+        threads.listen(bound.listen().unwrap());
+        assert_eq!(status(address, 100), "404", "within the default limit");
+
+        settings.limits.max_uri = 64;
+        configuration.replace(settings);
+        // Connections go to either thread: both have the new limit when 20 in a row are refused.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut refused = 0;
+        while refused < 20 {
+            assert!(Instant::now() < deadline, "the new limit is not in force");
+            refused = if status(address, 100) == "414" { refused + 1 } else { 0 };
+        }
+        assert_eq!(status(address, 10), "404", "within the new limit");
+    }
+}

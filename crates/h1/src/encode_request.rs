@@ -1,0 +1,130 @@
+//! Request heads for origins: a client's request without its hop-by-hop fields, framed anew.
+//!
+//! Contract:
+//! 1. Nothing of the client's framing gets through: length and coding are written here.
+//! 2. `Host` is written once.
+//! 3. `Expect` ends here: the client is told to continue when its body is wanted.
+
+use crate::field::{Options, lists};
+use crate::framing::Framing;
+use crate::syntax;
+use crate::write::{decimal, field};
+use handler::{Incoming, Request, Version};
+
+/// How a request's body is framed for an origin; `None` if it has none and none is expected.
+pub fn body_framing(incoming: &Incoming, method: &[u8]) -> Option<Framing> {
+    // RFC 9110 section 8.6: methods that usually have content declare that they have none.
+    let empty = matches!(method, b"POST" | b"PUT" | b"PATCH").then_some(Framing::Length(0));
+    match incoming {
+        Incoming::Empty => empty,
+        other => match other.length() {
+            Some(0) => empty,
+            Some(length) => Some(Framing::Length(length)),
+            None => Some(Framing::Chunked),
+        },
+    }
+}
+
+/// The protocol that a request may be upgraded to, if it offers one that may be passed on.
+pub fn upgrade_offer(request: &Request, framing: Option<Framing>) -> Option<&[u8]> {
+    let mut offered = request.fields.all("upgrade");
+    let protocol = offered.next()?;
+    let upgradable = match request.version {
+        Version::Http11 => true,
+        Version::Http10 => false,
+    };
+    let valid = upgradable
+        && offered.next().is_none()
+        && framing.is_none()
+        && request.method() == b"GET"
+        && request.fields.lists("connection", "upgrade");
+    // Another HTTP inside would bypass all checks here.
+    let name = protocol.split(|&b| b == b'/').next().unwrap_or_default();
+    let is_http = [&b"h2c"[..], b"h2", b"http", b"tls"].iter().any(|http| name.eq_ignore_ascii_case(http));
+    (valid && !is_http && syntax::is_token(name) && !protocol.contains(&b',')).then_some(protocol)
+}
+
+/// A request head for an origin.
+pub struct RequestEncoder<'a> {
+    /// The client's request.
+    pub request: &'a Request,
+    /// The origin's base path, before the target.
+    pub base: &'a [u8],
+    /// Path and query, or `*`.
+    pub target: &'a [u8],
+    /// The value of `Host`.
+    pub host: &'a [u8],
+    /// The framing of the body.
+    pub framing: Option<Framing>,
+    /// The protocol to upgrade to.
+    pub upgrade: Option<&'a [u8]>,
+}
+
+impl RequestEncoder<'_> {
+    /// Appends the head to `to`. Fields of the client for which `replaced` returns true are left out; `more` appends the
+    /// field lines that replace them.
+    pub fn encode(
+        &self,
+        to: &mut Vec<u8>,
+        replaced: impl Fn(&[u8]) -> bool,
+        more: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let request = self.request;
+        to.reserve(256 + self.target.len() + request.fields.text().len());
+        to.extend_from_slice(request.method());
+        to.push(b' ');
+        if self.target != b"*" {
+            to.extend_from_slice(self.base);
+        }
+        to.extend_from_slice(self.target);
+        to.extend_from_slice(b" HTTP/1.1\r\n");
+        field(to, b"Host", self.host);
+        let mut options = Options::default();
+        request.fields.all("connection").for_each(|value| options.add(value));
+        let mut accepts_trailers = false;
+        for (name, value) in request.fields.iter() {
+            if is_for_one_hop(name) || replaced(name) {
+                accepts_trailers |= name.len() == 2 && lists(value, b"trailers");
+            } else if !options.names || !request.fields.all("connection").any(|list| lists(list, name)) {
+                field(to, name, value);
+            }
+        }
+        more(to);
+        match self.framing {
+            None | Some(Framing::Close) => {}
+            Some(Framing::Length(length)) => {
+                to.extend_from_slice(b"Content-Length: ");
+                decimal(to, length);
+                to.extend_from_slice(b"\r\n");
+            }
+            Some(Framing::Chunked) => to.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        }
+        match self.upgrade {
+            Some(protocol) => {
+                field(to, b"Upgrade", protocol);
+                to.extend_from_slice(b"Connection: Upgrade\r\n");
+            }
+            None if accepts_trailers => to.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n"),
+            None => {}
+        }
+        to.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Whether a field of a request is not passed on as it is (RFC 9110 section 7.6.1), or is written anew.
+fn is_for_one_hop(name: &[u8]) -> bool {
+    let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+    match name.len() {
+        2 => is(b"te"),
+        4 => is(b"host"),
+        6 => is(b"expect"),
+        7 => is(b"upgrade") || is(b"trailer"),
+        10 => is(b"connection") || is(b"keep-alive"),
+        14 => is(b"content-length") || is(b"http2-settings"),
+        16 => is(b"proxy-connection"),
+        17 => is(b"transfer-encoding"),
+        18 => is(b"proxy-authenticate"),
+        19 => is(b"proxy-authorization"),
+        _ => false,
+    }
+}

@@ -1,0 +1,41 @@
+//! HTTP/1.0 and HTTP/1.1 syntax (RFC 9112): a codec for servers and clients.
+//!
+//! Why: requests of clients and responses of origins are judged by the same rules. What could be read in two ways is
+//! refused on both sides, so that nothing behind this crate has to ask where a message ends.
+//!
+//! Contract:
+//! 1. Pure: bytes in, values or bytes out. No input or output, no clock, no runtime.
+//! 2. Parsers are resumable: any split of the same bytes gives the same result, and judged bytes are not read again.
+//! 3. One line scanner and one judge of framing serve request and response heads.
+//! 4. What a handler puts into header fields cannot change the framing of what is written.
+#![forbid(unsafe_code)]
+
+pub mod chunked;
+mod encode_request;
+mod encode_response;
+mod field;
+mod framing;
+mod lines;
+mod precoded;
+mod request_head;
+#[cfg(test)]
+mod request_head_tests;
+mod response_head;
+#[cfg(test)]
+mod response_head_tests;
+pub mod syntax;
+mod target;
+mod write;
+
+pub use encode_request::{RequestEncoder, body_framing, upgrade_offer};
+pub use encode_response::{
+    ConnectionField, Delimiter, Plan, declared_length, encode_head, encode_interim, fields_are_clean, plan,
+};
+pub use field::lists;
+pub use framing::Framing;
+pub use precoded::decoded;
+pub use request_head::{Expect, HeadLimits, RequestHead, RequestParser, judge_request_head};
+pub use response_head::{ResponseHead, ResponseParser, judge_response_head};
+pub use syntax::is_token;
+pub use target::RequestLine;
+pub use write::{chunk_size, decimal, field as write_field};

@@ -1,0 +1,133 @@
+//! The state of the current request's body: framing, speed, and what went wrong. Pure: bytes and times go in.
+
+use bytes::Bytes;
+use h1::chunked::{Bounds, Decoder};
+use h1::{Expect, Framing, RequestHead};
+use handler::BodyError;
+use settings::Limits;
+use std::time::{Duration, Instant};
+
+/// How the end of the body is found.
+#[derive(Debug)]
+enum Rest {
+    Length(u64),
+    Chunked(Box<Decoder>),
+}
+
+/// The client's speed over a window of time. Only the time spent waiting for the client counts.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    bytes: u64,
+    waited: Duration,
+    waiting_since: Option<Instant>,
+}
+
+/// A request body that arrives.
+#[derive(Debug)]
+pub(crate) struct BodyState {
+    rest: Rest,
+    /// The client waits for 100 (Continue).
+    continue_due: bool,
+    pub(crate) error: Option<BodyError>,
+    pub(crate) window: Window,
+}
+
+impl Default for BodyState {
+    fn default() -> BodyState {
+        BodyState { rest: Rest::Length(0), continue_due: false, error: None, window: Window::default() }
+    }
+}
+
+impl BodyState {
+    pub(crate) fn new(head: &RequestHead, limits: &Limits) -> BodyState {
+        let rest = match head.framing {
+            Framing::Length(length) => Rest::Length(length),
+            // Requests do not end with the connection.
+            Framing::Close => Rest::Length(0),
+            Framing::Chunked => Rest::Chunked(Box::new(Decoder::new(Bounds {
+                max_body: limits.max_body,
+                max_trailer_bytes: limits.max_header_bytes,
+                max_trailers: limits.max_headers,
+            }))),
+        };
+        BodyState {
+            rest,
+            continue_due: head.expect == Expect::Continue,
+            error: None,
+            window: Window::default(),
+        }
+    }
+
+    /// Whether the client waits for 100 (Continue); it is told once.
+    pub(crate) fn take_continue(&mut self) -> bool {
+        std::mem::take(&mut self.continue_due)
+    }
+
+    /// Whether all of it has been read.
+    pub(crate) fn is_done(&self) -> bool {
+        match &self.rest {
+            Rest::Length(left) => *left == 0,
+            Rest::Chunked(decoder) => decoder.is_done(),
+        }
+    }
+
+    /// Bytes that are missing, if that is known.
+    pub(crate) fn left(&self) -> Option<u64> {
+        match &self.rest {
+            Rest::Length(left) => Some(*left),
+            Rest::Chunked(_) => None,
+        }
+    }
+
+    /// Whether the next request cannot be found: the body is broken, or the client may or may not send it.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.error.is_some() || (self.continue_due && !self.is_done())
+    }
+
+    /// Consumes what belongs to the body at the front of `input`: the data, and how many bytes were consumed.
+    pub(crate) fn take(&mut self, input: &[u8]) -> Result<(Bytes, usize), BodyError> {
+        if !input.is_empty() {
+            self.continue_due = false;
+        }
+        match &mut self.rest {
+            Rest::Length(left) => {
+                let n = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                *left -= n as u64;
+                Ok((Bytes::copy_from_slice(&input[..n]), n))
+            }
+            Rest::Chunked(decoder) => {
+                let mut data = Vec::with_capacity(input.len());
+                let used =
+                    decoder.decode(input, &mut data).inspect_err(|error| self.error = Some(error.clone()))?;
+                Ok((data.into(), used))
+            }
+        }
+    }
+}
+
+impl Window {
+    pub(crate) fn received(&mut self, n: usize, now: impl FnOnce() -> Instant) {
+        self.bytes += n as u64;
+        if let Some(since) = self.waiting_since.take() {
+            self.waited += now() - since;
+        }
+    }
+
+    /// Starts to wait; returns when to check the speed.
+    pub(crate) fn wait(&mut self, now: Instant, span: Duration) -> Instant {
+        let since = *self.waiting_since.get_or_insert(now);
+        since + span.saturating_sub(self.waited)
+    }
+
+    /// Whether the client was too slow over a window that has passed; starts a new window if not.
+    pub(crate) fn is_too_slow(&mut self, now: Instant, rate: u64, span: Duration) -> bool {
+        let waited = self.waited
+            + self.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if waited < span {
+            return false;
+        }
+        let slow = (self.bytes as f64) < rate as f64 * span.as_secs_f64();
+        *self = Window { waiting_since: self.waiting_since.map(|_| now), ..Window::default() };
+        slow
+    }
+}

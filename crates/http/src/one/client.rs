@@ -1,0 +1,84 @@
+//! The handler's view of its client: whether it has gone, and informational responses.
+
+use super::link::Link;
+use handler::{Client, Departure, Fields};
+use net::Transport;
+use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
+use std::pin::Pin;
+use std::rc::Weak;
+use std::task::{Context, Poll};
+
+/// The client of one exchange.
+pub(crate) struct ClientView<S> {
+    pub(crate) link: Weak<Link<S>>,
+    pub(crate) exchange: u64,
+    half_closed: Cell<bool>,
+    dead: RefCell<Option<Pin<Box<dyn Future<Output = ()>>>>>,
+}
+
+impl<S: Transport> ClientView<S> {
+    pub(crate) fn new(link: Weak<Link<S>>, exchange: u64) -> ClientView<S> {
+        ClientView { link, exchange, half_closed: Cell::new(false), dead: RefCell::new(None) }
+    }
+
+    /// After the client's end has been read, only the event loop's error event tells more.
+    fn poll_dead(&self, link: std::rc::Rc<Link<S>>, cx: &mut Context<'_>) -> Poll<Departure> {
+        let mut dead = self.dead.borrow_mut();
+        let waiting = dead.get_or_insert_with(|| Box::pin(async move { link.stream.failed().await }));
+        waiting.as_mut().poll(cx).map(|()| {
+            *dead = None;
+            Departure::Gone
+        })
+    }
+}
+
+impl<S: Transport> Client for ClientView<S> {
+    fn poll_departure(&self, cx: &mut Context<'_>) -> Poll<Departure> {
+        let Some(link) = self.link.upgrade() else { return Poll::Ready(Departure::Gone) };
+        if link.exchange.get() != self.exchange {
+            return Poll::Ready(Departure::Gone);
+        }
+        loop {
+            if self.half_closed.get() {
+                return if link.stream.has_failed() {
+                    Poll::Ready(Departure::Gone)
+                } else {
+                    self.poll_dead(link, cx)
+                };
+            }
+            if link.stream.poll_readable(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if link.stream.has_failed() {
+                return Poll::Ready(Departure::Gone);
+            }
+            match link.stream.try_peek() {
+                Ok(false) => {
+                    self.half_closed.set(true);
+                    return Poll::Ready(Departure::HalfClosed);
+                }
+                // Body or pipelined bytes stay in the socket. The end may be behind them, or comes with the next event.
+                Ok(true) => {
+                    link.unread.set(true);
+                    if link.stream.has_ended() {
+                        self.half_closed.set(true);
+                        return Poll::Ready(Departure::HalfClosed);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return Poll::Ready(Departure::Gone),
+            }
+        }
+    }
+
+    fn interim(&self, status: u16, fields: &Fields) {
+        if let Some(link) = self.link.upgrade()
+            && link.exchange.get() == self.exchange
+            && link.interim_allowed.get()
+            && let Some(text) = h1::encode_interim(status, fields)
+        {
+            link.send_interim(&text);
+        }
+    }
+}

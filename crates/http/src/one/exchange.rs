@@ -1,0 +1,263 @@
+//! From requests to responses: the exchanges of a connection.
+
+use super::body_state::BodyState;
+use super::client::ClientView;
+use super::incoming::BodyReader;
+use super::link::{Link, forget};
+use super::receive::{self, NoHead, Received};
+use super::respond::{self, RequestFacts, Sent};
+use crate::context::Context;
+use crate::output::Output;
+use h1::{Expect, Framing, RequestHead};
+use handler::{Ending, Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
+use net::{Lane, Transport};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What the handler has not read of a body is read and discarded to keep the connection, up to this.
+const DRAIN_BYTES: u64 = 256 << 10;
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// Most pipelined requests answered in one turn, so that other connections are served.
+const TURN: u32 = 32;
+
+/// What to do with a connection when its requests so far are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Wait for another request.
+    Idle,
+    /// Close at once.
+    Close,
+    /// Close our direction, and give the client time to read the response.
+    Linger,
+}
+
+/// Answers requests until no byte of another one has arrived.
+pub(super) async fn serve_requests<S: Transport, H: Handler>(
+    link: &Rc<Link<S>>,
+    peer: &Rc<Peer>,
+    context: &Context<H>,
+    served: &mut u64,
+) -> Then {
+    let _active = link.shared.count_active();
+    let mut output = link.shared.take_output();
+    let mut turn = 0;
+    loop {
+        let then = match receive::head(link).await {
+            Ok(received) => {
+                *served += 1;
+                let last = link
+                    .shared
+                    .settings()
+                    .limits
+                    .max_requests_per_connection
+                    .is_some_and(|max| max > 0 && *served >= max);
+                exchange(link, peer, context, received, last, &mut output).await
+            }
+            Err(NoHead::Idle) => Then::Idle,
+            Err(NoHead::Closed) => Then::Close,
+            Err(NoHead::Refused(failure, started)) => {
+                let refusal = Refusal { failure, started, request: None };
+                Box::pin(refuse(link, peer, context, refusal, &mut output)).await
+            }
+        };
+        if then == Then::Idle && !link.input.borrow().is_empty() {
+            turn += 1;
+            if turn % TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+            continue;
+        }
+        link.shared.keep_output(output);
+        return then;
+    }
+}
+
+/// Reports the outcome of an exchange to the handler, also when its future is dropped.
+struct Report<'a, H: Handler> {
+    handler: &'a H,
+    peer: &'a Peer,
+    trace: Rc<Trace>,
+    request: Option<Box<Request>>,
+    started: Instant,
+    sent: Sent,
+}
+
+impl<H: Handler> Drop for Report<'_, H> {
+    fn drop(&mut self) {
+        let request = self.trace.take_request().or_else(|| self.request.take());
+        let ending = Ending {
+            request: request.as_deref(),
+            failure: self.sent.failure.as_deref(),
+            peer: self.peer,
+            trace: &self.trace,
+            status: self.sent.status,
+            body_bytes: self.sent.body_bytes,
+            started: self.started,
+            broken: self.sent.broken,
+            hijacked: self.sent.hijacked,
+        };
+        let finished = AssertUnwindSafe(|| self.handler.finished(&ending));
+        // A second panic while unwinding would end the process instead of the connection.
+        if std::thread::panicking() {
+            let _ = catch_unwind(finished);
+        } else {
+            finished();
+        }
+    }
+}
+
+/// A request that is refused without a handler.
+struct Refusal {
+    failure: Failure,
+    started: Instant,
+    request: Option<Box<Request>>,
+}
+
+async fn refuse<S: Transport, H: Handler>(
+    link: &Rc<Link<S>>,
+    peer: &Peer,
+    context: &Context<H>,
+    refusal: Refusal,
+    output: &mut Output,
+) -> Then {
+    let Refusal { failure, started, request } = refusal;
+    let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
+    let mut report = Report {
+        handler: &context.handler,
+        peer,
+        trace: Rc::default(),
+        request,
+        started,
+        sent: Sent::nothing(),
+    };
+    let facts = RequestFacts { version: Version::Http11, is_head, persistent: false };
+    report.sent = respond::respond(link, facts, failure.into_response(), output).await;
+    if report.sent.broken { Then::Close } else { Then::Linger }
+}
+
+/// Refuses a connection without reading from it.
+pub(super) async fn refuse_connection<S: Transport, H: Handler>(
+    link: &Rc<Link<S>>,
+    peer: &Peer,
+    context: &Context<H>,
+    failure: Failure,
+) -> Then {
+    let mut output = link.shared.take_output();
+    let refusal = Refusal { failure, started: Instant::now(), request: None };
+    let then = refuse(link, peer, context, refusal, &mut output).await;
+    link.shared.keep_output(output);
+    then
+}
+
+/// One well-formed request, which may still be refused.
+async fn exchange<S: Transport, H: Handler>(
+    link: &Rc<Link<S>>,
+    peer: &Rc<Peer>,
+    context: &Context<H>,
+    mut received: Received,
+    last: bool,
+    output: &mut Output,
+) -> Then {
+    let request = Box::new(received.request(link, peer));
+    let head = &received.head;
+    if let Some(failure) = inadmissible(head.expect, head.framing, link.shared.settings().limits.max_body) {
+        let refusal = Refusal { failure, started: received.started, request: Some(request) };
+        return Box::pin(refuse(link, peer, context, refusal, output)).await;
+    }
+    let number = link.exchange.get();
+    let incoming = incoming(link, head, number);
+    let (version, is_head) = (request.version, request.method() == b"HEAD");
+    let trace: Rc<Trace> = Rc::default();
+    let mut report = Report {
+        handler: &context.handler,
+        peer,
+        trace: trace.clone(),
+        request: None,
+        started: received.started,
+        sent: Sent::nothing(),
+    };
+    link.interim_allowed.set(version == Version::Http11);
+    let exchange = Exchange {
+        request: Lent::new(request, trace.clone()),
+        incoming,
+        client: Rc::new(ClientView::new(Rc::downgrade(link), number)),
+        trace,
+    };
+    let response = context.handler.handle(exchange).await;
+    let shared = &link.shared;
+    let persistent = head.persistent
+        && !last
+        && !shared.draining.get()
+        && !shared.settings().timeouts.keep_alive.is_zero()
+        && is_drainable(&link.body.borrow());
+    let facts = RequestFacts { version, is_head, persistent };
+    report.sent = respond::respond(link, facts, response, output).await;
+    link.exchange.set(number + 1);
+    let (reusable, hijacked, broken) = (report.sent.reusable, report.sent.hijacked, report.sent.broken);
+    drop(report);
+    if reusable {
+        let done = link.body.borrow().is_done() || Box::pin(drain(link)).await;
+        return if done { Then::Idle } else { Then::Linger };
+    }
+    // A client that asked for the end and has sent nothing more is not made to wait.
+    let expected = !head.persistent && link.input.borrow().is_empty() && link.body.borrow().is_done();
+    if hijacked || broken || (expected && !link.unread.get()) { Then::Close } else { Then::Linger }
+}
+
+/// Why a well-formed request is refused.
+fn inadmissible(expect: Expect, framing: Framing, max_body: Option<u64>) -> Option<Failure> {
+    match framing {
+        _ if expect == Expect::Unknown => {
+            Some(Failure::client(417, "an expectation other than 100-continue"))
+        }
+        Framing::Length(length) if max_body.is_some_and(|max| length > max) => {
+            Some(Failure::client(413, "Content-Length is more than max_body"))
+        }
+        _ => None,
+    }
+}
+
+/// The request's body: all of it if it has been read ahead, else to be read.
+fn incoming<S: Transport>(link: &Rc<Link<S>>, head: &RequestHead, exchange: u64) -> Incoming {
+    let mut body = link.body.borrow_mut();
+    *body = BodyState::new(head, &link.shared.settings().limits);
+    let mut input = link.input.borrow_mut();
+    let length = body.left();
+    match length {
+        Some(0) => return Incoming::Empty,
+        Some(length) if length <= input.len() as u64 => {
+            if let Ok((data, used)) = body.take(&input) {
+                forget(&mut input, used);
+                return Incoming::Ready(data);
+            }
+        }
+        _ => {}
+    }
+    Incoming::Arriving(Box::new(BodyReader { link: Rc::downgrade(link), exchange, length }))
+}
+
+/// Whether the unread rest of a body may be discarded after the response.
+fn is_drainable(body: &BodyState) -> bool {
+    body.is_done() || (!body.is_hopeless() && body.left().is_none_or(|left| left <= DRAIN_BYTES))
+}
+
+/// Discards the unread rest of a body; `false` if the connection cannot be used after that.
+async fn drain<S: Transport>(link: &Link<S>) -> bool {
+    let mut left = DRAIN_BYTES as usize;
+    link.timer.arm(Lane::Read, Instant::now() + DRAIN_TIME);
+    loop {
+        if link.body.borrow().is_done() {
+            return true;
+        }
+        match link.skip_body() {
+            Ok(Some(n)) if n < left => left -= n,
+            Ok(None) => {
+                if !link.readable().await {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Request bodies as handlers see them.
+
+use super::link::Link;
+use bytes::Bytes;
+use handler::{BodyError, IncomingBody};
+use net::Transport;
+use std::rc::Weak;
+use std::task::{Context, Poll};
+
+/// A request body as its handler reads it.
+pub(crate) struct BodyReader<S> {
+    pub(crate) link: Weak<Link<S>>,
+    pub(crate) exchange: u64,
+    pub(crate) length: Option<u64>,
+}
+
+impl<S: Transport> IncomingBody for BodyReader<S> {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        match self.link.upgrade() {
+            Some(link) if link.exchange.get() == self.exchange => link.poll_body(cx),
+            _ => Poll::Ready(Some(Err(BodyError::Gone))),
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+}

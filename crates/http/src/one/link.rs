@@ -1,0 +1,333 @@
+//! One connection: its stream, the bytes read ahead, its deadlines.
+//!
+//! Why: the engine, the request body and the handler's view of the client all use the same stream, on one thread. They
+//! share it here, behind `Cell`s whose borrows never live across an await.
+
+use super::body_state::BodyState;
+use crate::context::{Counted, Shared};
+use crate::output::Output;
+use bytes::{Buf, Bytes, BytesMut};
+use handler::BodyError;
+use net::{Lane, Timer, Transport};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+/// While draining: how long a connection that has not sent a request yet is kept open.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// After a response that the client may not expect: how many bytes are read and discarded.
+const LINGER_BYTES: usize = 32 << 20;
+
+/// Why nothing more can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unsendable;
+
+/// A connection.
+pub(crate) struct Link<S> {
+    pub(crate) stream: S,
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) timer: Timer,
+    /// Bytes read ahead.
+    pub(crate) input: RefCell<BytesMut>,
+    /// The socket has bytes although its readiness says otherwise.
+    pub(crate) unread: Cell<bool>,
+    pub(crate) body: RefCell<BodyState>,
+    /// Number of the current exchange; for holders of an older one the client has gone.
+    pub(crate) exchange: Cell<u64>,
+    /// Whether an informational response may be sent now.
+    pub(crate) interim_allowed: Cell<bool>,
+    /// Informational responses that did not fit into the socket yet.
+    pub(crate) queued: RefCell<Vec<u8>>,
+    _open: Counted,
+}
+
+/// Removes the first `n` bytes read ahead; frees the buffer when it is empty.
+pub(crate) fn forget(input: &mut BytesMut, n: usize) {
+    input.advance(n);
+    if input.is_empty() {
+        *input = BytesMut::new();
+    }
+}
+
+impl<S: Transport> Link<S> {
+    pub(crate) fn new(stream: S, shared: Rc<Shared>) -> Rc<Link<S>> {
+        Rc::new(Link {
+            stream,
+            timer: shared.timers.register(),
+            input: RefCell::default(),
+            unread: Cell::new(false),
+            body: RefCell::default(),
+            exchange: Cell::new(0),
+            interim_allowed: Cell::new(false),
+            queued: RefCell::default(),
+            _open: shared.count_open(),
+            shared,
+        })
+    }
+
+    /// Ready when a read may succeed.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.unread.get() { Poll::Ready(()) } else { self.stream.poll_readable(cx) }
+    }
+
+    /// Reads once and passes the bytes (none at the end of the stream) to `take`, which must not use the scratch buffer.
+    pub(crate) fn read<R>(&self, take: impl FnOnce(&[u8]) -> R) -> io::Result<R> {
+        let mut scratch = self.shared.scratch.borrow_mut();
+        let n = if self.unread.take() {
+            match self.stream.read_anyway(&mut scratch) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.stream.try_read(&mut scratch)?,
+                other => {
+                    let n = other?;
+                    self.unread.set(n == scratch.len());
+                    n
+                }
+            }
+        } else {
+            self.stream.try_read(&mut scratch)?
+        };
+        Ok(take(&scratch[..n]))
+    }
+
+    /// Waits until a read may succeed; `false` if the read deadline passes first.
+    pub(crate) async fn readable(&self) -> bool {
+        poll_fn(|cx| {
+            if self.poll_readable(cx).is_ready() {
+                Poll::Ready(true)
+            } else if self.timer.expired(Lane::Read) {
+                Poll::Ready(false)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// Writes all of `output`. `more`: the rest of the message follows at once.
+    pub(crate) async fn send(&self, output: &mut Output, more: bool) -> Result<(), Unsendable> {
+        while !output.is_empty() {
+            let written = self.stream.try_write(&output.slices(), more);
+            match written {
+                Ok(n) => output.advance(n),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable().await?,
+                Err(_) => return Err(Unsendable),
+            }
+        }
+        self.flush().await
+    }
+
+    /// Sends what encryption buffers, within `send_timeout`.
+    async fn flush(&self) -> Result<(), Unsendable> {
+        let mut armed = false;
+        let result = poll_fn(|cx| match self.stream.poll_flush(cx) {
+            Poll::Ready(result) => Poll::Ready(result.map_err(|_| Unsendable)),
+            Poll::Pending if !std::mem::replace(&mut armed, true) => {
+                self.timer.arm(Lane::Write, Instant::now() + self.shared.settings().timeouts.send);
+                Poll::Pending
+            }
+            Poll::Pending if self.timer.expired(Lane::Write) => Poll::Ready(Err(Unsendable)),
+            Poll::Pending => Poll::Pending,
+        })
+        .await;
+        if armed {
+            self.timer.disarm(Lane::Write);
+        }
+        result
+    }
+
+    /// Writes as much of `output` as possible without waiting; whether that was all. More of the message follows at once.
+    pub(crate) fn try_send(&self, output: &mut Output) -> Result<bool, Unsendable> {
+        while !output.is_empty() {
+            let written = self.stream.try_write(&output.slices(), true);
+            match written {
+                Ok(n) => output.advance(n),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(_) => return Err(Unsendable),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits until a write may succeed, for no longer than `send_timeout`.
+    pub(crate) async fn writable(&self) -> Result<(), Unsendable> {
+        self.timer.arm(Lane::Write, Instant::now() + self.shared.settings().timeouts.send);
+        let result = poll_fn(|cx| {
+            if self.stream.poll_writable(cx).is_ready() {
+                Poll::Ready(Ok(()))
+            } else if self.timer.expired(Lane::Write) {
+                Poll::Ready(Err(Unsendable))
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        self.timer.disarm(Lane::Write);
+        result
+    }
+
+    /// Writes an informational response now, or queues what does not fit.
+    pub(crate) fn send_interim(&self, text: &[u8]) {
+        let mut queued = self.queued.borrow_mut();
+        let sent = if queued.is_empty() {
+            self.stream.try_write(&[IoSlice::new(text)], false).unwrap_or(0)
+        } else {
+            0
+        };
+        queued.extend_from_slice(&text[sent..]);
+    }
+
+    /// Tries to write what is queued; registers for room if there is none.
+    pub(crate) fn poll_flush_interim(&self, cx: &mut Context<'_>) {
+        let mut queued = self.queued.borrow_mut();
+        while !queued.is_empty() {
+            match self.stream.try_write(&[IoSlice::new(&queued)], false) {
+                Ok(n) => drop(queued.drain(..n)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.stream.poll_writable(cx).is_pending() {
+                        return;
+                    }
+                }
+                // The read shows the error.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits for the first byte of a request; `false` if the connection is to be closed instead.
+    pub(super) async fn has_request(&self, served: u64) -> bool {
+        let settings = self.shared.settings();
+        let timeout = if served == 0 { settings.timeouts.header } else { settings.timeouts.keep_alive };
+        drop(settings);
+        let mut armed = false;
+        let mut hurried = false;
+        let waiting = self.shared.idle.enter(self.timer.key());
+        poll_fn(|cx| {
+            self.timer.wakes(cx.waker());
+            if self.poll_readable(cx).is_ready() {
+                if waiting.is_chosen() {
+                    // It is not idle any more: another one makes room in its place.
+                    self.shared.close_longest_idle();
+                }
+                return Poll::Ready(true);
+            }
+            if waiting.is_chosen() {
+                return Poll::Ready(false);
+            }
+            if !armed {
+                armed = true;
+                self.timer.arm_in(Lane::Read, timeout);
+            }
+            if self.shared.draining.get() {
+                if served > 0 {
+                    return Poll::Ready(false);
+                }
+                if !std::mem::replace(&mut hurried, true) {
+                    self.timer.arm(Lane::Read, Instant::now() + timeout.min(DRAIN_TIMEOUT));
+                }
+            }
+            if self.timer.expired(Lane::Read) { Poll::Ready(false) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// Closes our direction and discards what still arrives, within bounds. Closing with unread bytes would reset the
+    /// connection, and the client might lose the response.
+    pub(super) async fn linger(&self, time: Duration) {
+        self.input.take();
+        self.stream.end_writing();
+        let time = if self.shared.draining.get() { DRAIN_TIMEOUT } else { time };
+        self.timer.arm(Lane::Read, Instant::now() + time);
+        let mut left = LINGER_BYTES;
+        while left > 0 && !self.timer.expired(Lane::Read) {
+            match self.read(<[u8]>::len) {
+                Ok(0) => return,
+                Ok(n) => left = left.saturating_sub(n),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !self.readable().await {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// The next data of the current request's body.
+    pub(crate) fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let mut body = self.body.borrow_mut();
+        if let Some(error) = &body.error {
+            return Poll::Ready(Some(Err(error.clone())));
+        }
+        let result = loop {
+            if body.is_done() {
+                return Poll::Ready(None);
+            }
+            match self.next_data(&mut body) {
+                Ok(Some(data)) if data.is_empty() => {}
+                Ok(Some(data)) => return Poll::Ready(Some(Ok(data))),
+                Ok(None) => match self.poll_more_body(&mut body, cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => break error,
+                    Poll::Pending => return Poll::Pending,
+                },
+                Err(error) => break error,
+            }
+        };
+        body.error = Some(result.clone());
+        Poll::Ready(Some(Err(result)))
+    }
+
+    /// Data read ahead or in the socket; `None` if the socket is empty.
+    fn next_data(&self, body: &mut BodyState) -> Result<Option<Bytes>, BodyError> {
+        let mut input = self.input.borrow_mut();
+        if !input.is_empty() {
+            let (data, used) = body.take(&input)?;
+            forget(&mut input, used);
+            return Ok(Some(data));
+        }
+        let read = self.read(|bytes| {
+            if bytes.is_empty() {
+                return Err(BodyError::Gone);
+            }
+            body.window.received(bytes.len(), Instant::now);
+            let (data, used) = body.take(bytes)?;
+            input.extend_from_slice(&bytes[used..]);
+            Ok(Some(data))
+        });
+        match read {
+            Ok(result) => result,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(_) => Err(BodyError::Gone),
+        }
+    }
+
+    /// Reads some of the body and discards it; how many bytes, or `None` if the socket is empty.
+    pub(crate) fn skip_body(&self) -> Result<Option<usize>, BodyError> {
+        let data = self.next_data(&mut self.body.borrow_mut())?;
+        // Framing counts as a byte, so that a body without data is bounded too.
+        Ok(data.map(|data| data.len() + 1))
+    }
+
+    /// Tells the client to continue if it waits for that, registers for more bytes, and checks its speed.
+    fn poll_more_body(&self, body: &mut BodyState, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        if body.take_continue() {
+            self.send_interim(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self.poll_flush_interim(cx);
+        if self.poll_readable(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        let timeouts = &self.shared.settings().timeouts;
+        if let Some(rate) = timeouts.body_min_rate {
+            let span = timeouts.body_grace.max(Duration::from_secs(1));
+            let now = Instant::now();
+            if body.window.is_too_slow(now, rate, span) {
+                return Poll::Ready(Err(BodyError::TooSlow));
+            }
+            self.timer.arm(Lane::Read, body.window.wait(now, span));
+        }
+        Poll::Pending
+    }
+}

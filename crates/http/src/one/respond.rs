@@ -1,0 +1,512 @@
+//! Sending a final response: head and body in as few writes as they allow, paced by the client.
+//!
+//! Contract:
+//! 1. Exactly one final head is written, or none.
+//! 2. The client can always tell a complete body from one that broke off.
+//! 3. What a handler puts into its fields cannot change the framing.
+//! 4. A body whose length is not the declared one is a failure of the app, reported once.
+
+use super::client::ClientView;
+use super::link::{Link, Unsendable};
+use crate::output::Output;
+use bytes::Bytes;
+use h1::{ConnectionField, Delimiter, Plan};
+use handler::{
+    After, Body, BodyStream, Chunk, Client, Departure, Failure, FileRegion, Kept, Lender, Response, Version,
+};
+use net::Transport;
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::UNIX_EPOCH;
+
+/// Bytes of a stream gathered for one write.
+const GATHER: usize = 64 << 10;
+/// Files up to this size are read behind the head and written with it: cheaper than a second system call.
+const READ_BELOW: u64 = 16 << 10;
+/// Most bytes of a file per call, so that other connections are served.
+const FILE_SLICE: u64 = 2 << 20;
+
+/// What the response depends on, of its request and connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestFacts {
+    pub(crate) version: Version,
+    pub(crate) is_head: bool,
+    /// The connection may be reused, as far as everything but the response is concerned.
+    pub(crate) persistent: bool,
+}
+
+/// How sending went.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) status: u16,
+    pub(crate) body_bytes: u64,
+    /// The response was cut off.
+    pub(crate) broken: bool,
+    /// The connection may be used for another request.
+    pub(crate) reusable: bool,
+    pub(crate) hijacked: bool,
+    /// What went wrong, of the response or while it was sent.
+    pub(crate) failure: Option<Box<Failure>>,
+}
+
+impl Sent {
+    /// Nothing was sent (yet).
+    pub(crate) fn nothing() -> Sent {
+        Sent { broken: true, ..Sent::default() }
+    }
+
+    /// Notes what went wrong; the first failure counts.
+    fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert_with(|| Box::new(failure));
+    }
+}
+
+/// The last message that a kept body was sent in, with its second since 1970: nothing but the date changes.
+#[derive(Default)]
+struct LastMessage(RefCell<Option<(u64, Bytes)>>);
+
+impl LastMessage {
+    fn of(kept: &Kept) -> &LastMessage {
+        kept.cache().get_or_init(LastMessage::default)
+    }
+
+    fn get(&self, second: u64) -> Option<Bytes> {
+        let last = self.0.borrow();
+        last.as_ref().filter(|(then, _)| *then == second).map(|(_, message)| message.clone())
+    }
+}
+
+/// Sends `response`.
+pub(crate) async fn respond<S: Transport>(
+    link: &Rc<Link<S>>,
+    facts: RequestFacts,
+    response: Response,
+    output: &mut Output,
+) -> Sent {
+    link.interim_allowed.set(false);
+    let again = second_of_kept(link, facts, &response, output);
+    if let (Some(second), Body::Kept(kept)) = (again, &response.body)
+        && let Some(message) = LastMessage::of(kept).get(second)
+    {
+        return send_again(link, kept.body().len(), message, output).await;
+    }
+    let mut response = presentable(response);
+    if matches!(response.body, Body::Empty | Body::Bytes(_)) && link.input.borrow().is_empty() {
+        link.shared.gather().await;
+    }
+    if !link.queued.borrow().is_empty() {
+        let queued = link.queued.take();
+        output.text(|text| text.extend_from_slice(&queued));
+    }
+    let mut sent = Sent { status: response.status, failure: response.failure.take(), ..Sent::default() };
+    if let Body::Tunnel { raw: true, .. } = response.body {
+        sent.status = 0;
+    } else {
+        let plan = h1::plan(&response, facts.version, facts.is_head);
+        check_length(&response, plan, &mut sent);
+        sent.reusable = facts.persistent && !wants_close(&response) && may_follow(plan.delimiter);
+        let connection = connection_field(&response, facts, sent.reusable);
+        output.text(|text| {
+            let now = link.shared.wall(link.shared.timers.recent());
+            let date = |text: &mut Vec<u8>| link.shared.date.append(now, text);
+            h1::encode_head(text, &response, plan.delimiter, connection, date);
+        });
+        if !plan.has_body {
+            response.body = Body::Empty;
+        }
+        let body = std::mem::replace(&mut response.body, Body::Empty);
+        if !matches!(body, Body::Tunnel { .. }) {
+            let result = send_body(link, plan, body, output, again, &mut sent).await;
+            if result.is_err() {
+                sent.broken = true;
+                sent.reusable = false;
+                if plan.delimiter == Delimiter::Close {
+                    // The end of the connection would be taken for the end of the body.
+                    link.stream.abort_on_drop();
+                }
+            }
+            return sent;
+        }
+        response.body = body;
+    }
+    let Body::Tunnel { io, .. } = response.body else { return sent };
+    sent.hijacked = true;
+    sent.reusable = false;
+    if link.send(output, false).await.is_err() {
+        sent.broken = true;
+        return sent;
+    }
+    let _tunnel = link.shared.count_tunnel();
+    (sent.body_bytes, sent.broken) = Box::pin(super::tunnel::run(link, io)).await;
+    sent
+}
+
+/// The current second, if the response may be the same message as an earlier one of that second: nothing but the date
+/// depends on the request then.
+fn second_of_kept<S: Transport>(
+    link: &Link<S>,
+    facts: RequestFacts,
+    response: &Response,
+    output: &Output,
+) -> Option<u64> {
+    let plain = matches!(response.body, Body::Kept(_))
+        && facts.version == Version::Http11
+        && facts.persistent
+        && !facts.is_head
+        && response.status == 200
+        && response.after == After::Reuse
+        && response.failure.is_none()
+        && response.fields.fresh().next().is_none()
+        && output.is_empty()
+        && link.queued.borrow().is_empty();
+    let now = plain.then(|| link.shared.wall(link.shared.timers.recent()))?;
+    now.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+/// Sends a message that was built before.
+async fn send_again<S: Transport>(link: &Link<S>, body: usize, message: Bytes, output: &mut Output) -> Sent {
+    output.by_reference(message);
+    let broken = link.send(output, false).await.is_err();
+    let body_bytes = (body as u64).saturating_sub(output.len() as u64);
+    Sent { status: 200, body_bytes, broken, reusable: !broken, ..Sent::default() }
+}
+
+/// The response, or the one that is sent instead because it is invalid.
+fn presentable(response: Response) -> Response {
+    let reason = match (response.status, &response.body) {
+        _ if !h1::fields_are_clean(&response.fields) => {
+            "a field name or value that is not allowed in a response"
+        }
+        (200..=999, _) | (101, Body::Tunnel { .. }) | (_, Body::Tunnel { raw: true, .. }) => {
+            return h1::decoded(response).unwrap_or_else(Failure::into_response);
+        }
+        _ => "a status that is not final",
+    };
+    Failure::server(500, reason).into_response()
+}
+
+/// Notes a body whose length is known and differs from the declared one. The response goes out with the actual length.
+fn check_length(response: &Response, plan: Plan, sent: &mut Sent) {
+    let Delimiter::Length(actual) = plan.delimiter else { return };
+    // The length of a stream shows when it has been sent.
+    if plan.is_whole
+        && !matches!(response.body, Body::Stream(_))
+        && let Some(declared) = h1::declared_length(&response.fields)
+        && declared != actual
+    {
+        sent.fail(wrong_length(sent.status, declared, &actual.to_string()));
+    }
+}
+
+/// The app's `Content-Length` disagrees with its body. The response has gone out, with `status`.
+fn wrong_length(status: u16, declared: u64, actual: &str) -> Failure {
+    Failure::app(
+        status,
+        format!("the response declares Content-Length {declared}, its body has {actual} bytes"),
+    )
+}
+
+fn wants_close(response: &Response) -> bool {
+    response.after != After::Reuse || response.fields.fresh_lists("connection", "close")
+}
+
+fn may_follow(delimiter: Delimiter) -> bool {
+    !matches!(delimiter, Delimiter::Close | Delimiter::Own)
+}
+
+fn connection_field(response: &Response, facts: RequestFacts, reusable: bool) -> ConnectionField {
+    match (reusable, facts.version) {
+        _ if response.status == 101 => ConnectionField::Upgrade,
+        (false, _) => ConnectionField::Close,
+        (true, Version::Http10) => ConnectionField::KeepAlive,
+        (true, Version::Http11) => ConnectionField::Default,
+    }
+}
+
+async fn send_body<S: Transport>(
+    link: &Rc<Link<S>>,
+    plan: Plan,
+    body: Body,
+    output: &mut Output,
+    again: Option<u64>,
+    sent: &mut Sent,
+) -> Result<(), Unsendable> {
+    match body {
+        Body::Empty | Body::Tunnel { .. } => link.send(output, false).await,
+        Body::Bytes(bytes) => {
+            let len = bytes.len();
+            output.bytes(bytes);
+            let result = link.send(output, false).await;
+            sent.body_bytes = (len as u64).saturating_sub(output.len() as u64);
+            result
+        }
+        Body::Kept(kept) => {
+            output.bytes(kept.body().clone());
+            if let Some(second) = again {
+                LastMessage::of(&kept).0.replace(Some((second, output.copied())));
+            }
+            let result = link.send(output, false).await;
+            sent.body_bytes = (kept.body().len() as u64).saturating_sub(output.len() as u64);
+            result
+        }
+        Body::File(region) if region.len <= READ_BELOW => {
+            let read = output.text(|text| append_file(text, &region));
+            let result = link.send(output, false).await;
+            sent.body_bytes = read.saturating_sub(output.len() as u64);
+            // The file has become shorter.
+            if read < region.len { Err(Unsendable) } else { result }
+        }
+        Body::File(region) => {
+            link.send(output, region.len > 0).await?;
+            Box::pin(send_file(link, &region, region.len, &mut sent.body_bytes)).await
+        }
+        Body::Stream(stream) => {
+            // Boxed, like everything that not every response needs: the future of an exchange stays small.
+            let sender =
+                StreamSender { link, plan, output, declared: u64::MAX, left: u64::MAX, sent: &mut *sent };
+            let result = Box::pin(sender.run(stream)).await;
+            sent.body_bytes = sent.body_bytes.saturating_sub(output.len() as u64);
+            result
+        }
+    }
+}
+
+/// Appends as much of a region as exists; how many bytes.
+fn append_file(text: &mut Vec<u8>, region: &FileRegion) -> u64 {
+    let start = text.len();
+    let end = start + region.len as usize;
+    while text.len() < end {
+        let offset = region.offset + (text.len() - start) as u64;
+        text.reserve(end - text.len());
+        match rustix::io::pread(&*region.file, rustix::buffer::spare_capacity(text), offset) {
+            Ok(0) => break,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    // There was room for more than requested.
+    text.truncate(end);
+    (text.len() - start) as u64
+}
+
+/// Sends the first `len` bytes of a region.
+async fn send_file<S: Transport>(
+    link: &Link<S>,
+    region: &FileRegion,
+    len: u64,
+    sent: &mut u64,
+) -> Result<(), Unsendable> {
+    let mut done = 0;
+    while done < len {
+        let slice = (len - done).min(FILE_SLICE);
+        match link.stream.try_send_file(&region.file, region.offset + done, slice as usize) {
+            // The file has become shorter.
+            Ok(0) => return Err(Unsendable),
+            Ok(n) => {
+                done += n as u64;
+                *sent += n as u64;
+                if n as u64 == FILE_SLICE {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => link.writable().await?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Err(Unsendable),
+        }
+    }
+    Ok(())
+}
+
+/// What a stream has next.
+enum Next {
+    /// Something to send; `true` when the stream has ended.
+    Gathered(bool),
+    File(FileRegion),
+    Offer(Box<dyn Lender>),
+    /// The stream failed or is too long, or the client has gone.
+    Broken,
+}
+
+/// Ready when the client has gone. A half-closed client may still read.
+fn poll_gone<S: Transport>(client: &ClientView<S>, cx: &mut Context<'_>) -> Poll<()> {
+    match client.poll_departure(cx) {
+        // Poll again, for the other half.
+        Poll::Ready(Departure::HalfClosed) => client.poll_departure(cx).map(|_| ()),
+        gone => gone.map(|_| ()),
+    }
+}
+
+struct StreamSender<'a, S> {
+    link: &'a Rc<Link<S>>,
+    plan: Plan,
+    output: &'a mut Output,
+    /// The length in the head, and what is left of it.
+    declared: u64,
+    left: u64,
+    sent: &'a mut Sent,
+}
+
+impl<S: Transport> StreamSender<'_, S> {
+    async fn run(mut self, mut stream: Box<dyn BodyStream>) -> Result<(), Unsendable> {
+        if let Delimiter::Length(length) = self.plan.delimiter {
+            (self.declared, self.left) = (length, length);
+        }
+        let client = ClientView::new(Rc::downgrade(self.link), self.link.exchange.get());
+        let mut since_yield = 0;
+        loop {
+            let next = self.gather(&mut *stream, &client).await;
+            let ended = match next {
+                Next::Gathered(ended) => ended,
+                Next::File(region) => {
+                    self.file(&region).await?;
+                    false
+                }
+                Next::Offer(lender) => {
+                    self.lend(lender, &client).await?;
+                    false
+                }
+                Next::Broken => {
+                    // The part that exists may help the client; it still sees that the response broke off.
+                    let _ = self.link.send(self.output, false).await;
+                    return Err(Unsendable);
+                }
+            };
+            if ended {
+                return self.end().await;
+            }
+            since_yield += self.output.len();
+            self.link.send(self.output, false).await?;
+            if since_yield > 16 * GATHER {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Takes chunks that are ready; waits only if there is nothing to send.
+    async fn gather(&mut self, stream: &mut dyn BodyStream, client: &ClientView<S>) -> Next {
+        poll_fn(|cx| {
+            while self.output.len() < GATHER {
+                match stream.poll_chunk(cx) {
+                    Poll::Ready(None) => return Poll::Ready(Next::Gathered(true)),
+                    Poll::Ready(Some(Err(failure))) => {
+                        self.sent.fail(failure);
+                        return Poll::Ready(Next::Broken);
+                    }
+                    Poll::Ready(Some(Ok(chunk))) if chunk.is_empty() => {}
+                    Poll::Ready(Some(Ok(Chunk::File(region)))) => return Poll::Ready(Next::File(region)),
+                    Poll::Ready(Some(Ok(Chunk::Offer(lender)))) => return Poll::Ready(Next::Offer(lender)),
+                    Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => {
+                        if !self.queue(bytes) {
+                            return Poll::Ready(Next::Broken);
+                        }
+                    }
+                    Poll::Pending if !self.output.is_empty() => break,
+                    Poll::Pending => match client.poll_departure(cx) {
+                        Poll::Ready(Departure::HalfClosed) => stream.half_closed(),
+                        gone => return gone.map(|_| Next::Broken),
+                    },
+                }
+            }
+            Poll::Ready(Next::Gathered(false))
+        })
+        .await
+    }
+
+    /// Queues a chunk; `false` if it exceeds the declared length.
+    fn queue(&mut self, mut bytes: bytes::Bytes) -> bool {
+        let whole = bytes.len() as u64 <= self.left;
+        if !whole {
+            self.too_long(bytes.len() as u64);
+            bytes.truncate(self.left as usize);
+        }
+        let len = bytes.len() as u64;
+        self.open_chunk(len);
+        self.output.bytes(bytes);
+        self.close_chunk();
+        self.count(len);
+        whole
+    }
+
+    async fn file(&mut self, region: &FileRegion) -> Result<(), Unsendable> {
+        if region.len > self.left {
+            self.too_long(region.len);
+        }
+        let len = region.len.min(self.left);
+        self.open_chunk(len);
+        self.link.send(self.output, len > 0).await?;
+        send_file(self.link, region, len, &mut self.sent.body_bytes).await?;
+        self.close_chunk();
+        if self.plan.delimiter != Delimiter::Chunked {
+            self.left -= len;
+        }
+        if len < region.len { Err(Unsendable) } else { Ok(()) }
+    }
+
+    /// Lets the owner of the next bytes write them, if that is possible at once and in this framing.
+    async fn lend(&mut self, mut lender: Box<dyn Lender>, client: &ClientView<S>) -> Result<(), Unsendable> {
+        let fits = matches!(self.plan.delimiter, Delimiter::Length(_)) && lender.offered() <= self.left;
+        // If the client has no room for the bytes before, the offer is declined: its owner must not wait for the client.
+        let socket = match self.link.stream.lendable() {
+            Some(socket) if fits && self.link.try_send(self.output)? => Some(socket),
+            _ => None,
+        };
+        let taken = poll_fn(|cx| match lender.poll_lend(cx, socket) {
+            Poll::Ready(taken) => Poll::Ready(taken.map_err(Some)),
+            Poll::Pending => poll_gone(client, cx).map(|()| Err(None)),
+        })
+        .await;
+        match taken {
+            Ok(taken) => {
+                self.count(taken);
+                Ok(())
+            }
+            Err(failure) => {
+                failure.into_iter().for_each(|failure| self.sent.fail(failure));
+                Err(Unsendable)
+            }
+        }
+    }
+
+    async fn end(self) -> Result<(), Unsendable> {
+        if self.plan.delimiter == Delimiter::Chunked {
+            self.output.text(|text| text.extend_from_slice(b"0\r\n\r\n"));
+        }
+        self.link.send(self.output, false).await?;
+        let short = matches!(self.plan.delimiter, Delimiter::Length(_)) && self.left > 0;
+        if short {
+            let actual = (self.declared - self.left).to_string();
+            self.sent.fail(wrong_length(self.sent.status, self.declared, &actual));
+            return Err(Unsendable);
+        }
+        Ok(())
+    }
+
+    /// The next piece, of `len` bytes, does not fit into the declared length.
+    fn too_long(&mut self, len: u64) {
+        let actual = format!("at least {}", (self.declared - self.left).saturating_add(len));
+        self.sent.fail(wrong_length(self.sent.status, self.declared, &actual));
+    }
+
+    fn open_chunk(&mut self, len: u64) {
+        if self.plan.delimiter == Delimiter::Chunked && len > 0 {
+            self.output.text(|text| h1::chunk_size(text, len));
+        }
+    }
+
+    fn close_chunk(&mut self) {
+        if self.plan.delimiter == Delimiter::Chunked {
+            self.output.text(|text| text.extend_from_slice(b"\r\n"));
+        }
+    }
+
+    fn count(&mut self, len: u64) {
+        self.sent.body_bytes += len;
+        if matches!(self.plan.delimiter, Delimiter::Length(_)) {
+            self.left -= len;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Tunnels: bytes in both directions until both have ended.
+//!
+//! Contract:
+//! 1. Bytes that were read ahead are delivered first.
+//! 2. Each direction buffers at most one read, and nothing while the tunnel is idle.
+//! 3. The end of one direction is passed on; the other direction goes on.
+
+use super::link::Link;
+use net::{Transport, TunnelEnd};
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice};
+use std::task::{Context, Poll, ready};
+
+/// Most reads of one direction in a turn, so that other connections are served.
+const ROUNDS: usize = 16;
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Flow {
+    /// Read but not written.
+    held: Vec<u8>,
+    ended: bool,
+    passed_on: bool,
+    bytes: u64,
+}
+
+/// One end of a tunnel.
+trait End {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()>;
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()>;
+    fn read(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()>;
+    fn write(&self, bytes: &[u8]) -> io::Result<usize>;
+    /// Ready when everything written has been sent.
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let _ = cx;
+        Poll::Ready(Ok(()))
+    }
+    fn end_writing(&self);
+}
+
+struct ClientEnd<'a, S>(&'a Link<S>);
+
+impl<S: Transport> End for ClientEnd<'_, S> {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_readable(cx)
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.stream.poll_writable(cx)
+    }
+
+    fn read(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        self.0.read(take)
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.stream.try_write(&[IoSlice::new(bytes)], false)
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.stream.poll_flush(cx)
+    }
+
+    fn end_writing(&self) {
+        self.0.stream.end_writing();
+    }
+}
+
+struct FarEnd<'a> {
+    io: &'a dyn TunnelEnd,
+    scratch: &'a RefCell<Vec<u8>>,
+}
+
+impl End for FarEnd<'_> {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.io.poll_readable(cx)
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.io.poll_writable(cx)
+    }
+
+    fn read(&self, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        let mut scratch = self.scratch.borrow_mut();
+        let n = self.io.try_read(&mut scratch)?;
+        take(&scratch[..n]);
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.io.try_write(bytes)
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_flush(cx)
+    }
+
+    fn end_writing(&self) {
+        self.io.end_writing();
+    }
+}
+
+/// Runs until both directions have ended, or one has failed. Returns bytes sent to the client, and whether it failed.
+pub(crate) async fn run<S: Transport>(link: &Link<S>, io: Box<dyn TunnelEnd>) -> (u64, bool) {
+    let mut up = Flow { held: link.input.take().into(), ..Flow::default() };
+    let mut down = Flow::default();
+    let client = ClientEnd(link);
+    let far = FarEnd { io: &*io, scratch: &link.shared.scratch };
+    let broken = poll_fn(|cx| match (up.poll(&client, &far, cx), down.poll(&far, &client, cx)) {
+        (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(true),
+        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(false),
+        _ => Poll::Pending,
+    })
+    .await;
+    (down.bytes, broken)
+}
+
+impl Flow {
+    /// Ready when this direction has ended and its end was passed on.
+    fn poll(&mut self, from: &impl End, to: &impl End, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        for _ in 0..ROUNDS {
+            while !self.held.is_empty() {
+                match to.write(&self.held) {
+                    Ok(n) => {
+                        self.held.drain(..n);
+                        self.bytes += n as u64;
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        if to.poll_writable(cx).is_pending() {
+                            return Poll::Pending;
+                        }
+                    }
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            self.held = Vec::new();
+            if let Err(error) = ready!(to.poll_flush(cx)) {
+                return Poll::Ready(Err(error));
+            }
+            if self.ended {
+                if !std::mem::replace(&mut self.passed_on, true) {
+                    to.end_writing();
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if from.poll_readable(cx).is_pending() {
+                return Poll::Pending;
+            }
+            match from.read(&mut |bytes| self.receive(bytes, to)) {
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                _ => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Passes on what fits and holds the rest. A failure comes again when the rest is written.
+    fn receive(&mut self, bytes: &[u8], to: &impl End) {
+        self.ended = bytes.is_empty();
+        let sent = if bytes.is_empty() { 0 } else { to.write(bytes).unwrap_or(0) };
+        self.bytes += sent as u64;
+        self.held.extend_from_slice(&bytes[sent..]);
+    }
+}

@@ -1,0 +1,151 @@
+//! Where requests are sent. Names are resolved once, before the run, so that name servers are not part of the
+//! measurement.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+
+use crate::prepare::url;
+use crate::scenario::{ConnectTo, Origin, Transport};
+use crate::stream::{Socket, Stream};
+
+/// An origin, ready to be connected to.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    address: Address,
+    name: String,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+#[derive(Debug)]
+enum Address {
+    /// Tried in turn, starting with the one that worked last.
+    Tcp(Vec<SocketAddr>, AtomicUsize),
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// Prepares one for each origin.
+    ///
+    /// # Errors
+    /// A name cannot be resolved, or there are no trusted certificates.
+    pub(crate) fn all(origins: &[Origin], transport: &Transport) -> Result<Vec<Endpoint>, String> {
+        let tls = match origins.iter().any(|origin| origin.tls) {
+            true => Some(crate::tls::config(transport)?),
+            false => None,
+        };
+        origins.iter().map(|origin| Endpoint::new(origin, transport, tls.as_ref())).collect()
+    }
+
+    fn new(
+        origin: &Origin,
+        transport: &Transport,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Endpoint, String> {
+        let address = match &transport.to {
+            Some(ConnectTo::Tcp(address)) => Address::Tcp(vec![*address], AtomicUsize::new(0)),
+            Some(ConnectTo::Unix(path)) => Address::Unix(path.clone()),
+            None => Address::Tcp(look_up(origin)?, AtomicUsize::new(0)),
+        };
+        let name = match &address {
+            Address::Unix(path) => format!("unix:{}", path.display()),
+            Address::Tcp(addresses, _) if transport.to.is_some() => addresses[0].to_string(),
+            Address::Tcp(..) => url(origin),
+        };
+        let tls = match tls.filter(|_| origin.tls) {
+            None => None,
+            Some(tls) => {
+                let server = ServerName::try_from(origin.host.clone());
+                let server = server
+                    .map_err(|_| format!("{}: this is not a valid server name for TLS", url(origin)))?;
+                Some((tls.clone(), server))
+            }
+        };
+        Ok(Endpoint { address, name, tls })
+    }
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// The reason, as text.
+    pub(crate) async fn open(&self) -> Result<Stream, String> {
+        let opened = match &self.address {
+            Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
+            Address::Tcp(addresses, good) => open_tcp(addresses, good).await.map(Socket::Tcp),
+        };
+        let refused = |error: io::Error| format!("cannot connect to {}: {}", self.name, describe(&error));
+        let socket = opened.map_err(refused)?;
+        let Some((tls, server)) = &self.tls else { return Ok(Stream::Plain(socket)) };
+        let stream = TlsConnector::from(tls.clone()).connect(server.clone(), socket).await;
+        stream.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| self.tls_failed(&error))
+    }
+
+    fn tls_failed(&self, error: &io::Error) -> String {
+        use CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext};
+        let hint = match trust::certificate_error(error) {
+            None => "",
+            // Naming the file would not help.
+            Some(Expired | ExpiredContext { .. } | NotValidForName | NotValidForNameContext { .. }) => {
+                "; trust every certificate if that does not matter"
+            }
+            Some(_) => "; name the file of a certificate to trust, or trust every certificate",
+        };
+        format!("TLS with {} failed: {}{hint}", self.name, describe(error))
+    }
+
+    /// The name for messages.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+async fn open_tcp(addresses: &[SocketAddr], good: &AtomicUsize) -> io::Result<TcpStream> {
+    let first = good.load(Ordering::Relaxed);
+    let mut last = None;
+    for turn in 0..addresses.len() {
+        let index = (first + turn) % addresses.len();
+        match TcpStream::connect(addresses[index]).await {
+            Ok(stream) => {
+                good.store(index, Ordering::Relaxed);
+                // Requests are written whole: waiting for more data gains nothing.
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+}
+
+fn look_up(origin: &Origin) -> Result<Vec<SocketAddr>, String> {
+    let found = (origin.host.as_str(), origin.port).to_socket_addrs();
+    let addresses: Vec<SocketAddr> =
+        found.map_err(|error| format!("{}: cannot resolve the name: {error}", url(origin)))?.collect();
+    match addresses.is_empty() {
+        true => Err(format!("{}: the name has no address", url(origin))),
+        false => Ok(addresses),
+    }
+}
+
+/// The system's error text, with advice where it is not obvious.
+pub(crate) fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    let plain = text.split(" (os error").next().unwrap_or(&text).to_owned();
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::ADDRNOTAVAIL) => format!(
+            "{plain}: this machine has no free ports (some 28,000 connections to one address; a closed one keeps its port for a \
+             minute); use fewer connections, keep-alive, or a wider net.ipv4.ip_local_port_range"
+        ),
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+            format!("{plain}: raise the limit of open files (ulimit -n), or use fewer connections")
+        }
+        _ => plain,
+    }
+}

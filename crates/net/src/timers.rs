@@ -1,0 +1,244 @@
+//! Deadlines of all connections of a thread, swept a few times a second.
+//!
+//! Why: a timer per request would cost more than the request's parsing, and nothing here needs milliseconds. Arming a
+//! deadline is a store into a slab; a sweep over 10,000 of them reads a few hundred kilobytes in order.
+//!
+//! Contract:
+//! 1. A deadline fires no earlier than asked for, and at most about [`TICK`] later, as long as [`Timers::run`] is polled.
+//! 2. Firing wakes the connection's task once; the connection asks [`Timer::expired`] which lane it was.
+//! 3. Without connections there are no sweeps.
+
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Notify;
+
+/// Time between two sweeps.
+const TICK: Duration = Duration::from_millis(100);
+const NEVER: u64 = u64::MAX;
+
+/// What a deadline is for: a connection may wait for bytes to read and for room to write at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Reading.
+    Read = 0,
+    /// Writing.
+    Write = 1,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    deadlines: [Cell<u64>; 2],
+    expired: [Cell<bool>; 2],
+    waker: RefCell<Option<Waker>>,
+}
+
+/// The deadlines of one thread's connections, and its clocks.
+#[derive(Debug)]
+pub struct Timers {
+    base: Instant,
+    /// The last clock reading.
+    recent: Cell<Instant>,
+    wall: Cell<SystemTime>,
+    slots: RefCell<Slab<Slot>>,
+    populated: Notify,
+}
+
+impl Timers {
+    /// Timers for the connections of this thread; [`Timers::run`] must be polled on it.
+    pub fn new() -> Rc<Timers> {
+        Rc::new(Timers {
+            base: Instant::now(),
+            recent: Cell::new(Instant::now()),
+            wall: Cell::new(SystemTime::now()),
+            slots: RefCell::default(),
+            populated: Notify::new(),
+        })
+    }
+
+    /// Sweeps for as long as it is polled; does not return.
+    pub async fn run(&self) {
+        loop {
+            while self.slots.borrow().is_empty() {
+                self.populated.notified().await;
+            }
+            tokio::time::sleep(TICK).await;
+            self.sweep(self.now());
+        }
+    }
+
+    /// Fires deadlines due at `now`, and follows steps of the wall clock.
+    fn sweep(&self, now: Instant) {
+        if let Some(wall) = SystemTime::now().checked_sub(now.duration_since(self.base)) {
+            self.wall.set(wall);
+        }
+        let now = self.millis(now);
+        for (_, slot) in self.slots.borrow().iter() {
+            let mut due = false;
+            for (deadline, expired) in slot.deadlines.iter().zip(&slot.expired) {
+                if deadline.get() <= now {
+                    deadline.set(NEVER);
+                    expired.set(true);
+                    due = true;
+                }
+            }
+            if due && let Some(waker) = &*slot.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Wakes every connection.
+    pub fn wake_all(&self) {
+        for (_, slot) in self.slots.borrow().iter() {
+            if let Some(waker) = &*slot.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    /// Wakes the connection whose [`Timer::key`] this is.
+    pub fn wake(&self, key: usize) {
+        if let Some(slot) = self.slots.borrow().get(key)
+            && let Some(waker) = &*slot.waker.borrow()
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Reads the clock.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        let now = Instant::now();
+        self.recent.set(now);
+        now
+    }
+
+    /// The last clock reading, at most about 100 ms ago: for what need not be exact to the millisecond. Reading the clock costs
+    /// as much as parsing a header field.
+    #[inline]
+    pub fn recent(&self) -> Instant {
+        self.recent.get()
+    }
+
+    /// Wall-clock time at `now`; one clock is read for both.
+    #[inline]
+    pub fn wall(&self, now: Instant) -> SystemTime {
+        self.wall.get() + now.duration_since(self.base)
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        at.duration_since(self.base).as_millis() as u64
+    }
+
+    /// A connection's own deadlines.
+    pub fn register(self: &Rc<Timers>) -> Timer {
+        let slot = Slot { deadlines: [Cell::new(NEVER), Cell::new(NEVER)], ..Slot::default() };
+        let mut slots = self.slots.borrow_mut();
+        if slots.is_empty() {
+            self.populated.notify_one();
+        }
+        Timer { key: slots.insert(slot), timers: self.clone() }
+    }
+}
+
+/// One connection's deadlines.
+#[derive(Debug)]
+pub struct Timer {
+    timers: Rc<Timers>,
+    key: usize,
+}
+
+impl Timer {
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&Slot) -> R) -> R {
+        f(&self.timers.slots.borrow()[self.key])
+    }
+
+    /// Its number among the thread's timers: small, and reused after it is dropped.
+    pub fn key(&self) -> usize {
+        self.key
+    }
+
+    /// Sets the task to wake.
+    pub fn wakes(&self, waker: &Waker) {
+        self.with(|slot| {
+            let mut current = slot.waker.borrow_mut();
+            if current.as_ref().is_none_or(|w| !w.will_wake(waker)) {
+                *current = Some(waker.clone());
+            }
+        });
+    }
+
+    /// Sets a deadline that far from now, without reading the clock.
+    #[inline]
+    pub fn arm_in(&self, lane: Lane, time: Duration) {
+        // Never early, even if the last reading is a tick old.
+        self.arm(lane, self.timers.recent() + time + TICK);
+    }
+
+    /// Sets a deadline, in place of the lane's last one.
+    #[inline]
+    pub fn arm(&self, lane: Lane, at: Instant) {
+        // Rounded up: never early.
+        let deadline = self.timers.millis(at) + 1;
+        self.with(|slot| {
+            slot.deadlines[lane as usize].set(deadline);
+            slot.expired[lane as usize].set(false);
+        });
+    }
+
+    /// Removes a lane's deadline.
+    pub fn disarm(&self, lane: Lane) {
+        self.with(|slot| {
+            slot.deadlines[lane as usize].set(NEVER);
+            slot.expired[lane as usize].set(false);
+        });
+    }
+
+    /// Whether the lane's last deadline has passed.
+    #[inline]
+    pub fn expired(&self, lane: Lane) -> bool {
+        self.with(|slot| slot.expired[lane as usize].get())
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.timers.slots.borrow_mut().remove(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_fires_once_and_not_early() {
+        let timers = Timers::new();
+        let timer = timers.register();
+        let at = timers.base + Duration::from_secs(5);
+        timer.arm(Lane::Read, at);
+        timers.sweep(at);
+        assert!(!timer.expired(Lane::Read), "a deadline is rounded up");
+        timers.sweep(at + Duration::from_millis(1));
+        assert!(timer.expired(Lane::Read) && !timer.expired(Lane::Write));
+        timer.arm(Lane::Read, at + Duration::from_secs(9));
+        timers.sweep(at + Duration::from_secs(1));
+        assert!(!timer.expired(Lane::Read));
+        timer.disarm(Lane::Read);
+        timers.sweep(at + Duration::from_secs(99));
+        assert!(!timer.expired(Lane::Read));
+    }
+
+    #[test]
+    fn dropping_a_timer_frees_its_slot() {
+        let timers = Timers::new();
+        let timer = timers.register();
+        assert_eq!(timers.slots.borrow().len(), 1);
+        drop(timer);
+        assert!(timers.slots.borrow().is_empty());
+    }
+}

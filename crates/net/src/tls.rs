@@ -1,0 +1,275 @@
+//! TLS of both sides: rustls over the same sockets and the same readiness as plain connections.
+//!
+//! Why without tokio-rustls: connections are read and written by `try_*` and `poll_*` through a shared reference, by two
+//! sides at once (a request body up, its response down), encrypted or not.
+//!
+//! Contract, beside [`Transport`]'s:
+//! 1. The handshake is complete before a value exists.
+//! 2. A read that does not fill its buffer has drained the session and the socket.
+//! 3. Bytes that [`Transport::try_write`] has accepted may be buffered here until [`Transport::poll_flush`].
+
+use crate::Transport;
+use rustix::buffer::spare_capacity;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// Bytes of plain text read or encrypted at a time: the largest TLS record.
+const RECORD: usize = 16 << 10;
+
+/// A TLS connection.
+pub struct Tls {
+    socket: TcpStream,
+    session: RefCell<Connection>,
+    /// Plain bytes may be buffered although the socket is empty.
+    unread: Cell<bool>,
+    /// The other side has announced the end of its direction (`close_notify`).
+    ended: Cell<bool>,
+}
+
+/// The socket as rustls reads and writes it.
+struct Wire<'a> {
+    socket: &'a TcpStream,
+    /// Read even if the socket is believed to be empty.
+    anyway: bool,
+}
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.anyway { self.socket.read_anyway(buffer) } else { Transport::try_read(self.socket, buffer) }
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Transport::try_write(self.socket, &[IoSlice::new(bytes)], false)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        Transport::try_write(self.socket, parts, false)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Tls {
+    /// Performs the handshake as the client of `host`.
+    ///
+    /// # Errors
+    /// The other side does not speak TLS, or its certificate is not trusted.
+    pub async fn connect(config: Arc<ClientConfig>, host: &str, socket: TcpStream) -> io::Result<Tls> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "its name cannot be in a certificate"))?;
+        let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        Tls::shake_hands(session.into(), socket).await
+    }
+
+    /// Performs the handshake as the server.
+    ///
+    /// # Errors
+    /// The client does not speak TLS, or offers nothing that `config` accepts.
+    pub async fn accept(config: Arc<ServerConfig>, socket: TcpStream) -> io::Result<Tls> {
+        let session = ServerConnection::new(config).map_err(io::Error::other)?;
+        Tls::shake_hands(session.into(), socket).await
+    }
+
+    async fn shake_hands(session: Connection, socket: TcpStream) -> io::Result<Tls> {
+        let session = RefCell::new(session);
+        let tls = Tls { socket, session, unread: Cell::new(false), ended: Cell::new(false) };
+        poll_fn(|cx| tls.poll_handshake(cx)).await?;
+        Ok(tls)
+    }
+
+    fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.poll_flush(cx))?;
+            if !self.session.borrow().is_handshaking() {
+                // Plain bytes may have arrived in the last packet.
+                self.unread.set(true);
+                return Poll::Ready(Ok(()));
+            }
+            ready!(Transport::poll_readable(&self.socket, cx));
+            match self.receive(&mut self.session.borrow_mut(), false) {
+                Ok(0) => {
+                    return Poll::Ready(Err(io::Error::new(
+                        ErrorKind::UnexpectedEof,
+                        "closed in the TLS handshake",
+                    )));
+                }
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads records from the socket into the session; 0 is the socket's end.
+    fn receive(&self, session: &mut Connection, anyway: bool) -> io::Result<usize> {
+        let n = session.read_tls(&mut Wire { socket: &self.socket, anyway })?;
+        match session.process_new_packets() {
+            Ok(state) => self.ended.set(state.peer_has_closed()),
+            Err(error) => {
+                // The alert is a courtesy: whether it arrives does not matter any more.
+                let _ = session.write_tls(&mut Wire { socket: &self.socket, anyway: false });
+                return Err(io::Error::new(ErrorKind::InvalidData, error));
+            }
+        }
+        // Answers of the session itself (key updates); what does not fit is sent with the next write.
+        match self.send(session) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(n),
+        }
+    }
+
+    /// Sends buffered records.
+    fn send(&self, session: &mut Connection) -> io::Result<()> {
+        while session.wants_write() {
+            session.write_tls(&mut Wire { socket: &self.socket, anyway: false })?;
+        }
+        Ok(())
+    }
+
+    /// Fills `buffer` as far as session and socket have bytes.
+    fn read(&self, buffer: &mut [u8], anyway: bool) -> io::Result<usize> {
+        let mut session = self.session.borrow_mut();
+        let mut filled = 0;
+        let result = loop {
+            match session.reader().read(&mut buffer[filled..]) {
+                Ok(0) => break Ok(filled),
+                Ok(n) => filled += n,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // At the socket's end the reader tells a complete stream from a truncated one.
+                    if let Err(error) = self.receive(&mut session, anyway) {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+            if filled == buffer.len() {
+                self.unread.set(true);
+                return Ok(filled);
+            }
+        };
+        // An error or the end comes again with the next read.
+        let would_block = matches!(&result, Err(error) if error.kind() == ErrorKind::WouldBlock);
+        self.unread.set(filled > 0 && !would_block);
+        if filled > 0 { Ok(filled) } else { result }
+    }
+
+    /// Encrypts and sends; `WouldBlock` while what was accepted before has not been sent.
+    fn write(&self, write: impl FnOnce(&mut Connection) -> io::Result<usize>) -> io::Result<usize> {
+        let mut session = self.session.borrow_mut();
+        self.send(&mut session)?;
+        let n = write(&mut session)?;
+        match self.send(&mut session) {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(n),
+        }
+    }
+}
+
+impl Transport for Tls {
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.unread.get() { Poll::Ready(()) } else { Transport::poll_readable(&self.socket, cx) }
+    }
+
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // A failure shows up in the write.
+        self.poll_flush(cx).map(|_| ())
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read(buffer, false)
+    }
+
+    fn try_read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+        let before = buffer.len();
+        let room = (buffer.capacity() - before).min(RECORD);
+        buffer.resize(before + room, 0);
+        let result = self.read(&mut buffer[before..], false);
+        buffer.truncate(before + result.as_ref().copied().unwrap_or(0));
+        result
+    }
+
+    fn read_anyway(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read(buffer, true)
+    }
+
+    fn try_peek(&self) -> io::Result<bool> {
+        let mut session = self.session.borrow_mut();
+        loop {
+            match session.reader().fill_buf() {
+                Ok([]) => return Ok(false),
+                Ok(_) => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            self.receive(&mut session, false)?;
+        }
+        self.unread.set(false);
+        let _ =
+            self.socket.try_io(Interest::READABLE, || io::Result::<()>::Err(ErrorKind::WouldBlock.into()));
+        Ok(true)
+    }
+
+    fn try_write(&self, parts: &[IoSlice<'_>], _more: bool) -> io::Result<usize> {
+        self.write(|session| session.writer().write_vectored(parts))
+    }
+
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match self.send(&mut self.session.borrow_mut()) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(Transport::poll_writable(&self.socket, cx));
+                }
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+        self.write(|session| {
+            let mut plain = Vec::with_capacity(len.min(RECORD));
+            rustix::io::pread(file, spare_capacity(&mut plain), offset)?;
+            plain.truncate(len);
+            session.writer().write(&plain)
+        })
+    }
+
+    fn lendable(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.get() || self.socket.has_ended()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.socket.has_failed()
+    }
+
+    async fn failed(&self) {
+        self.socket.failed().await;
+    }
+
+    fn end_writing(&self) {
+        let mut session = self.session.borrow_mut();
+        session.send_close_notify();
+        if self.send(&mut session).is_ok() {
+            self.socket.end_writing();
+        }
+    }
+
+    fn abort_on_drop(&self) {
+        self.socket.abort_on_drop();
+    }
+}

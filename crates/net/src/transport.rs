@@ -1,0 +1,223 @@
+//! The trait of all byte streams, and its implementation for TCP and Unix sockets.
+//!
+//! Why: protocol engines are written once for all streams, and only this file knows how the event loop's readiness and the
+//! kernel's calls go together.
+//!
+//! Contract:
+//! 1. `try_*` never block: `WouldBlock` means "wait for `poll_readable` or `poll_writable`".
+//! 2. A read that did not fill its buffer has emptied the socket: the readiness is taken back at once, so that the next
+//!    wait needs no extra call to find that out.
+//! 3. What `try_write` has accepted is sent once `poll_flush` is ready: a layer of encryption may buffer it.
+
+use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg};
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::io::{Interest, Ready};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A connected byte stream on the current thread's runtime.
+pub trait Transport: 'static {
+    /// Ready when a read may succeed; errors show up in the read.
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Ready when a write may succeed; errors show up in the write.
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Reads; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or why the connection failed.
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Appends to `buffer` within its capacity; 0 is the end of the stream, or no room.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or why the connection failed.
+    fn try_read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize>;
+    /// Like [`Transport::try_read`], without looking at the readiness first.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or why the connection failed.
+    fn read_anyway(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Whether bytes (`true`) or the end (`false`) can be read; consumes nothing. If bytes can be read, the readiness is taken
+    /// back, so that `poll_readable` waits for the next event; read them with [`Transport::read_anyway`].
+    ///
+    /// # Errors
+    /// `WouldBlock`, or why the connection failed.
+    fn try_peek(&self) -> io::Result<bool>;
+    /// Writes as much as fits. `more`: the rest of the message follows at once, a packet need not be sent yet.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or why the connection failed.
+    fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize>;
+    /// Sends buffered bytes of earlier writes; ready at once where nothing is buffered.
+    ///
+    /// # Errors
+    /// Why the connection failed.
+    fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let _ = cx;
+        Poll::Ready(Ok(()))
+    }
+    /// Sends a part of a file, by sendfile(2) where that is possible; 0 when the file ends before `offset`.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or why the connection or the file failed.
+    fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize>;
+    /// The descriptor that another process may write the stream's bytes to; `None` if bytes change on their way (encryption).
+    fn lendable(&self) -> Option<BorrowedFd<'_>>;
+    /// Whether the other side is known to have closed its direction; bytes before the end may still be unread.
+    fn has_ended(&self) -> bool;
+    /// Whether the connection is known to be closed in both directions or reset.
+    fn has_failed(&self) -> bool;
+    /// Waits until [`Transport::has_failed`] may have become true.
+    fn failed(&self) -> impl Future<Output = ()>;
+    /// Closes our direction: the other side reads the end after the last byte.
+    fn end_writing(&self);
+    /// Makes dropping this a reset, so that the other side does not take what it has received for complete.
+    fn abort_on_drop(&self);
+}
+
+fn read_fd(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match recv(fd, &mut *buffer, RecvFlags::empty()) {
+            Ok((_, n)) => return Ok(n),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn append_fd(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        match recv(fd, spare_capacity(buffer), RecvFlags::empty()) {
+            Ok((n, _)) => return Ok(n),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn write_fd(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+    let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+    loop {
+        let sent = match parts {
+            [one] => rustix::net::send(fd, one, flags),
+            many => sendmsg(fd, many, &mut SendAncillaryBuffer::default(), flags),
+        };
+        match sent {
+            Ok(n) => return Ok(n),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+const EVERYTHING: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::ERROR);
+
+/// What is known without waiting; `None` when the runtime itself has ended.
+fn probe(ready: impl Future<Output = io::Result<Ready>>) -> Option<Ready> {
+    match pin!(ready).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(ready) => ready.ok(),
+        Poll::Pending => Some(Ready::EMPTY),
+    }
+}
+
+macro_rules! socket {
+    ($stream:ty) => {
+        impl Transport for $stream {
+            #[inline]
+            fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+                self.poll_read_ready(cx).map(|_| ())
+            }
+
+            #[inline]
+            fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+                self.poll_write_ready(cx).map(|_| ())
+            }
+
+            #[inline]
+            fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                let mut emptied = None;
+                let whole = self.try_io(Interest::READABLE, || match read_fd(self.as_fd(), buffer) {
+                    Ok(n) if n > 0 && n < buffer.len() => {
+                        emptied = Some(n);
+                        // Not what happened: it makes the runtime take its readiness back.
+                        Err(ErrorKind::WouldBlock.into())
+                    }
+                    other => other,
+                });
+                emptied.map_or(whole, Ok)
+            }
+
+            fn try_read_more(&self, buffer: &mut Vec<u8>) -> io::Result<usize> {
+                let room = buffer.capacity() - buffer.len();
+                let mut emptied = None;
+                let whole = self.try_io(Interest::READABLE, || match append_fd(self.as_fd(), buffer) {
+                    Ok(n) if n > 0 && n < room => {
+                        emptied = Some(n);
+                        Err(ErrorKind::WouldBlock.into())
+                    }
+                    other => other,
+                });
+                emptied.map_or(whole, Ok)
+            }
+
+            fn read_anyway(&self, buffer: &mut [u8]) -> io::Result<usize> {
+                read_fd(self.as_fd(), buffer)
+            }
+
+            fn try_peek(&self) -> io::Result<bool> {
+                let mut found = false;
+                let ended = self.try_io(Interest::READABLE, || {
+                    let (_, n) = recv(self.as_fd(), &mut [0u8; 1][..], RecvFlags::PEEK)?;
+                    found = n > 0;
+                    if found { Err(ErrorKind::WouldBlock.into()) } else { Ok(false) }
+                });
+                if found { Ok(true) } else { ended }
+            }
+
+            #[inline]
+            fn try_write(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+                self.try_io(Interest::WRITABLE, || write_fd(self.as_fd(), parts, more))
+            }
+
+            fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+                self.try_io(Interest::WRITABLE, || {
+                    let mut offset = offset;
+                    Ok(rustix::fs::sendfile(self.as_fd(), file, Some(&mut offset), len)?)
+                })
+            }
+
+            fn lendable(&self) -> Option<BorrowedFd<'_>> {
+                Some(self.as_fd())
+            }
+
+            fn has_ended(&self) -> bool {
+                probe(self.ready(EVERYTHING)).is_none_or(Ready::is_read_closed)
+            }
+
+            fn has_failed(&self) -> bool {
+                probe(self.ready(EVERYTHING)).is_none_or(|ready| ready.is_error() || ready.is_write_closed())
+            }
+
+            async fn failed(&self) {
+                let _ = self.ready(Interest::ERROR).await;
+            }
+
+            fn end_writing(&self) {
+                // Fails only when the connection is gone already.
+                let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Write);
+            }
+
+            fn abort_on_drop(&self) {
+                // Fails only when the connection is gone already, and means nothing for a Unix socket.
+                let _ = rustix::net::sockopt::set_socket_linger(self.as_fd(), Some(Duration::ZERO));
+            }
+        }
+    };
+}
+
+socket!(TcpStream);
+socket!(UnixStream);

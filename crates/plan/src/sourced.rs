@@ -1,0 +1,35 @@
+//! Facts with their sources. Flags override measurements, which override defaults.
+
+use serde::Serialize;
+
+/// A value and its source, as text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Sourced<T> {
+    pub value: T,
+    pub from: String,
+}
+
+impl<T> Sourced<T> {
+    pub(crate) fn new(value: T, from: impl Into<String>) -> Sourced<T> {
+        Sourced { value, from: from.into() }
+    }
+}
+
+/// The facts from a source; times in milliseconds, rates per second.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct SourceFacts {
+    /// The source, for messages: `the access log access.log`.
+    pub source: String,
+    /// Rate in the busiest minute.
+    pub rate: Option<Sourced<f64>>,
+    pub average_rate: Option<Sourced<f64>>,
+    /// Mean time in the app.
+    pub response_ms: Option<Sourced<f64>>,
+    pub cv: Option<Sourced<f64>>,
+    pub cpu_ms: Option<Sourced<f64>>,
+    pub workers: Option<Sourced<u32>>,
+    pub threads: Option<Sourced<u32>>,
+    pub cores: Option<Sourced<f64>>,
+    /// Remarks for the output.
+    pub notes: Vec<String>,
+}

@@ -1,0 +1,129 @@
+//! One request on its way through the pool: its frame, its state, its reply.
+
+use crate::dispatch::{Serial, Ticket};
+use crate::reply::{Reply, ReplyEvent};
+use bytes::Bytes;
+use handler::{Failure, Trace};
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::rc::Rc;
+use std::time::Instant;
+use wire::request::Head;
+use wire::times::Times;
+
+/// One request from its submission until its worker thread is free again.
+pub(crate) struct Call {
+    /// The REQUEST frame but for body bytes.
+    pub(crate) frame: RefCell<Vec<u8>>,
+    pub(crate) body: Carried,
+    pub(crate) reply: Reply,
+    pub(crate) trace: Rc<Trace>,
+    asked: Instant,
+    state: Cell<CallState>,
+    /// The worker that it was last sent to.
+    serial: Cell<Serial>,
+    /// It has been reported as stuck.
+    overdue: Cell<bool>,
+}
+
+/// How the body travels.
+#[derive(Debug)]
+pub(crate) enum Carried {
+    Nothing,
+    Bytes(Bytes),
+    File(File),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallState {
+    /// Not submitted yet.
+    New,
+    Waiting(Ticket),
+    Sent {
+        ticket: Ticket,
+        serial: Serial,
+        id: u32,
+    },
+    /// The worker has finished it, or it has failed.
+    Finished,
+}
+
+impl Call {
+    /// A request that asks for a seat at `asked`.
+    pub(crate) fn new(frame: Vec<u8>, body: Carried, trace: Rc<Trace>, asked: Instant) -> Call {
+        let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
+        let (serial, overdue) = (Cell::new(0), Cell::new(false));
+        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, overdue }
+    }
+
+    pub(crate) fn state(&self) -> CallState {
+        self.state.get()
+    }
+
+    /// The worker that it was last sent to.
+    pub(crate) fn serial(&self) -> Serial {
+        self.serial.get()
+    }
+
+    pub(crate) fn finished(&self) {
+        self.state.set(CallState::Finished);
+        // The request will not be sent again.
+        self.frame.take();
+    }
+
+    /// Records the time in the queue: all time until the response came at `now`, but for `app_us` microseconds in the app.
+    pub(crate) fn was_queued(&self, now: Instant, app_us: u32) {
+        let total = u32::try_from(now.saturating_duration_since(self.asked).as_micros()).unwrap_or(u32::MAX);
+        self.trace.queue_us.set(total.saturating_sub(app_us));
+    }
+
+    /// Records the times of a response that came at `now`.
+    #[inline]
+    pub(crate) fn took(&self, now: Instant, times: Times) {
+        self.trace.app_us.set(times.app_us);
+        self.trace.cpu_us.set(times.cpu_us);
+        self.trace.gvl_us.set(times.gvl_us);
+        self.was_queued(now, times.app_us);
+    }
+
+    pub(crate) fn asked(&self) -> Instant {
+        self.asked
+    }
+
+    /// Applies `read` to the request's head; `None` once the worker has finished it.
+    pub(crate) fn with_head<R>(&self, read: impl FnOnce(&Head<'_>) -> R) -> Option<R> {
+        let frame = self.frame.borrow();
+        let head = wire::request::head_of(frame.get(wire::frame::HEADER..)?).ok()?;
+        Some(read(&head))
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        let named = self.with_head(|head| format!("{} {}", text(head.method), text(head.target)));
+        named.unwrap_or_else(|| "a request".to_owned())
+    }
+
+    /// Changes where the request is.
+    pub(crate) fn set_state(&self, state: CallState) {
+        self.state.set(state);
+    }
+
+    /// Notes that the request goes to worker `serial`, in scoreboard slot `index`.
+    pub(crate) fn sent_to(&self, serial: Serial, index: u16) {
+        self.trace.worker.set(index + 1);
+        self.serial.set(serial);
+    }
+
+    /// Marks it as stuck; whether it was marked before.
+    pub(crate) fn mark_overdue(&self) -> bool {
+        self.overdue.replace(true)
+    }
+
+    /// Ends the call: with a response if none has started, else by breaking its body off.
+    pub(crate) fn fail(&self, failure: Failure) {
+        if !self.reply.headed() {
+            self.reply.on_event(ReplyEvent::Failed(failure.clone()));
+        }
+        self.reply.on_end(Err(failure));
+    }
+}

@@ -1,0 +1,164 @@
+//! Messages between front and template (`docs/processes.md`): encoding and decoding.
+
+use super::{BootConfig, ExitStatus};
+use std::io;
+use std::path::PathBuf;
+
+/// Longest message that is accepted; an exception text with its backtrace fits.
+const LONGEST: usize = 4 << 20;
+
+/// A message from the template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TemplateMessage {
+    /// The app is loaded.
+    Booted {
+        /// Engine and version.
+        ruby: String,
+        /// Rack's release.
+        rack: String,
+        /// How long loading took, milliseconds.
+        ms: u64,
+    },
+    /// The app cannot be loaded, and why.
+    Failed(String),
+    /// A worker has been forked.
+    Forked {
+        /// Its scoreboard slot.
+        index: u32,
+        /// Its process id.
+        pid: u32,
+    },
+    /// A worker could not be forked, and why.
+    ForkFailed {
+        /// The scoreboard slot meant for it.
+        index: u32,
+        /// The reason.
+        text: String,
+    },
+    /// A worker exited.
+    Exited {
+        /// Its process id.
+        pid: u32,
+        /// How it exited.
+        status: ExitStatus,
+        /// Most resident memory it ever had, KiB.
+        peak_kib: u64,
+    },
+}
+
+pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: usize) -> Vec<Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
+    let number = |number: usize| number.to_string().into_bytes();
+    let switch = |on: bool| number(on.into());
+    let settings = &config.settings;
+    let mut parts: Vec<Vec<u8>> = vec![b"boot".to_vec()];
+    let mut put = |key: &str, value: Vec<u8>| parts.extend([key.as_bytes().to_vec(), value]);
+    put("wire", number(wire::VERSION.into()));
+    put("app", path(&config.app));
+    put("environment", settings.process.environment.clone().into_bytes());
+    put("threads_min", number(settings.threads.min.into()));
+    put("threads_max", number(settings.threads.max.into()));
+    put("links", number(links));
+    put("slots", number(slots));
+    put("slot_len", number(slot_len));
+    put("compact", switch(settings.rack.compact));
+    put("early_hints", switch(settings.rack.early_hints));
+    put("temp_dir", path(&settings.process.temp_dir));
+    put("tag", settings.tag.clone().into_bytes());
+    put("max_head", number(settings.limits.max_response_header_bytes));
+    put("response_memory", number(settings.limits.response_memory));
+    put("response_spool", settings.limits.response_spool.to_string().into_bytes());
+    settings.rack.warmup.iter().for_each(|target| put("warmup", target.clone().into_bytes()));
+    config.unlink.iter().for_each(|file| put("unlink", path(file)));
+    parts
+}
+
+pub(super) fn encode(parts: &[Vec<u8>]) -> Vec<u8> {
+    let body = parts.join(&0);
+    let mut message = (body.len() as u32).to_le_bytes().to_vec();
+    message.extend(body);
+    message
+}
+
+/// The first message in `bytes` and the bytes it took.
+pub(super) fn decode(bytes: &[u8]) -> io::Result<Option<(Vec<String>, usize)>> {
+    let Some((len, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
+    let len = u32::from_le_bytes(*len) as usize;
+    if len > LONGEST {
+        return Err(unknown(format!("a message of {len} bytes")));
+    }
+    let text = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+    Ok(rest.get(..len).map(|body| (body.split(|&byte| byte == 0).map(text).collect(), 4 + len)))
+}
+
+pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
+    fn number<T: std::str::FromStr>(text: &str) -> io::Result<T> {
+        text.parse().map_err(|_| unknown(format!("{text:?} where a number belongs")))
+    }
+    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    Ok(match *words.as_slice() {
+        ["booted", ref pairs @ ..] => {
+            let value = |key| pairs.chunks_exact(2).find(|pair| pair[0] == key).map_or("", |pair| pair[1]);
+            TemplateMessage::Booted {
+                ruby: value("ruby").into(),
+                rack: value("rack").into(),
+                ms: number(value("ms")).unwrap_or(0),
+            }
+        }
+        ["failed", text] => TemplateMessage::Failed(text.into()),
+        ["forked", index, pid] => TemplateMessage::Forked { index: number(index)?, pid: number(pid)? },
+        ["fork_failed", index, text] => {
+            TemplateMessage::ForkFailed { index: number(index)?, text: text.into() }
+        }
+        ["exited", pid, how, code, peak] => {
+            let status = match how {
+                "exit" => ExitStatus::Exit(number(code)?),
+                "signal" => ExitStatus::Signal(number(code)?),
+                _ => return Err(unknown(format!("exited by {how:?}"))),
+            };
+            TemplateMessage::Exited { pid: number(pid)?, status, peak_kib: number(peak)? }
+        }
+        _ => return Err(unknown(format!("{words:?}"))),
+    })
+}
+
+fn unknown(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the template sent {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(words: &[&str]) -> io::Result<TemplateMessage> {
+        let bytes = encode(&words.iter().map(|w| w.as_bytes().to_vec()).collect::<Vec<_>>());
+        let (parts, used) = decode(&bytes).unwrap().unwrap();
+        assert_eq!(used, bytes.len());
+        interpret(&parts)
+    }
+
+    #[test]
+    fn messages_are_decoded() {
+        let booted = TemplateMessage::Booted { ruby: "ruby 3.1.2".into(), rack: "2.2".into(), ms: 12 };
+        assert_eq!(read(&["booted", "rack", "2.2", "ruby", "ruby 3.1.2", "ms", "12"]).unwrap(), booted);
+        assert_eq!(read(&["forked", "0", "42"]).unwrap(), TemplateMessage::Forked { index: 0, pid: 42 });
+        let exited = TemplateMessage::Exited { pid: 42, status: ExitStatus::Signal(9), peak_kib: 7 };
+        assert_eq!(read(&["exited", "42", "signal", "9", "7"]).unwrap(), exited);
+    }
+
+    #[test]
+    fn an_unknown_message_is_quoted() {
+        assert!(read(&["forked", "x", "1"]).unwrap_err().to_string().contains("\"x\""));
+        assert!(read(&["sang"]).unwrap_err().to_string().contains("sang"));
+        assert!(decode(&[0xff; 8]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            if let Ok(Some((parts, _))) = decode(&bytes) { let _ = interpret(&parts); }
+        }
+    }
+}

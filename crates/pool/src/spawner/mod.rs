@@ -1,0 +1,48 @@
+//! Starting processes: the [template](template::Template) loads the app once and forks workers on order.
+//!
+//! Contract:
+//! 1. Nothing here waits for a process. What a template reports comes over one channel, with the template's generation.
+//! 2. A template that was dropped is killed, and none of its messages follow.
+
+mod message;
+mod template;
+
+pub(crate) use message::TemplateMessage;
+use settings::Settings;
+use std::path::PathBuf;
+use std::sync::Arc;
+pub(crate) use template::{Template, TemplateReport};
+
+/// How a template is started, and its `boot` message.
+#[derive(Debug, Clone)]
+pub struct BootConfig {
+    /// The rackup file.
+    pub app: PathBuf,
+    /// The folder with `firebrick/template.rb`.
+    pub lib: PathBuf,
+    /// Settings at the time of the boot: the Ruby, the app's folder, threads, and what the template needs.
+    pub settings: Arc<Settings>,
+    /// Removed by the template should the front die.
+    pub unlink: Vec<PathBuf>,
+}
+
+/// How a process exited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// With this exit code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl std::fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ExitStatus::Exit(code) => write!(f, "exit code {code}"),
+            ExitStatus::Signal(9) => write!(f, "signal 9 (KILL; by hand, or the kernel ran out of memory)"),
+            ExitStatus::Signal(11) => write!(f, "signal 11 (SEGV)"),
+            ExitStatus::Signal(6) => write!(f, "signal 6 (ABRT)"),
+            ExitStatus::Signal(number) => write!(f, "signal {number}"),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Decisions of the supervisor, with templates that are programs which do nothing.
+
+use super::*;
+use crate::dispatch::Admission;
+use std::os::unix::fs::FileExt;
+use wire::scoreboard::{Serving, link_at, thread_at};
+
+#[test]
+fn events_do_not_put_the_tick_off() {
+    let now = Instant::now();
+    let timeout = Some(Duration::from_secs(60));
+    let mut planned = next_tick(now, now, false, timeout);
+    assert_eq!(planned, now + BUSY_TICK);
+    for ms in (0..200).step_by(50) {
+        planned = next_tick(planned, now + Duration::from_millis(ms), false, timeout);
+    }
+    assert_eq!(planned, now + BUSY_TICK, "however many events come before it");
+}
+
+#[test]
+fn an_event_brings_the_tick_forward() {
+    let now = Instant::now();
+    let planned = next_tick(now, now, true, None);
+    assert_eq!(planned, now + IDLE_TICK);
+    let busy = now + Duration::from_millis(100);
+    assert_eq!(next_tick(planned, busy, false, None), busy + BUSY_TICK);
+    let late = now + Duration::from_millis(900);
+    assert_eq!(next_tick(planned, late, false, None), planned);
+}
+
+#[test]
+fn a_short_worker_timeout_is_looked_at_in_time() {
+    let now = Instant::now();
+    assert_eq!(next_tick(now, now, true, Some(Duration::from_millis(800))), now + Duration::from_millis(400));
+    assert_eq!(next_tick(now, now, true, Some(Duration::from_millis(1))), now + BUSY_TICK);
+}
+
+/// A supervisor whose worker 1 is up, and what it was notified of.
+struct Scene {
+    supervisor: Supervisor,
+    notices: Vec<Notice>,
+}
+
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut settings = Settings::defaults(std::path::Path::new("/"));
+        settings.rack.ruby = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/template").into();
+        settings.dir = "/".into();
+        (settings.workers, settings.front_threads) = (1, 1);
+        (settings.threads.min, settings.threads.max) = (2, 2);
+        settings.timeouts.worker = Some(TIMEOUT);
+        settings.limits.max_queue = 100;
+        let settings = Arc::new(settings);
+        let boot = BootConfig {
+            app: "config.ru".into(),
+            lib: "/".into(),
+            settings: settings.clone(),
+            unlink: Vec::new(),
+        };
+        let (_sender, settings) = watch::channel(settings);
+        let mut supervisor = Supervisor::new(Options { boot, settings }).unwrap();
+        supervisor.start_template(FIRST).unwrap();
+        let mut scene = Scene { supervisor, notices: Vec::new() };
+        scene.event(Event::TemplateBooted(FIRST));
+        scene.event(Event::Forked { generation: FIRST, index: 0, pid: u32::MAX >> 1 });
+        scene.reported(Report::Ready { serial: 1, threads: 2 });
+        scene.messages();
+        play(&mut scene).await;
+    });
+}
+
+impl Scene {
+    fn event(&mut self, event: Event) {
+        let notices = &mut self.notices;
+        self.supervisor.event(event, &mut |notice| notices.push(notice));
+    }
+
+    fn reported(&mut self, report: Report) {
+        let notices = &mut self.notices;
+        self.supervisor.reported(report, &mut |notice| notices.push(notice));
+    }
+
+    fn tick(&mut self) -> Vec<ThreadMessage> {
+        let notices = &mut self.notices;
+        self.supervisor.tick(&mut |notice| notices.push(notice));
+        self.messages()
+    }
+
+    /// What the front thread was told.
+    fn messages(&mut self) -> Vec<ThreadMessage> {
+        self.supervisor.shared.mailbox(0).take()
+    }
+
+    /// Plays worker 1: thread `thread` has been serving a request for `age`.
+    fn serves(&self, thread: usize, id: u32, age: Duration) {
+        let since = os::monotonic_us() - age.as_micros() as u64;
+        let put = |at: usize, word: u64| {
+            self.supervisor.shared.scoreboard().write_all_at(&word.to_le_bytes(), at as u64).unwrap();
+        };
+        put(thread_at(thread) + 8, since);
+        put(thread_at(thread), Serving { link: 0, id }.pack());
+        put(link_at(2, 0), u64::from(id) + 1);
+    }
+
+    fn stage(&self) -> Option<Stage> {
+        self.supervisor.table.rows().find(|row| row.serial == 1).map(|row| row.stage)
+    }
+}
+
+fn overdue(messages: &[ThreadMessage]) -> Vec<u32> {
+    let id = |message: &ThreadMessage| match message {
+        ThreadMessage::Overdue { serial: 1, id } => Some(*id),
+        _ => None,
+    };
+    messages.iter().filter_map(id).collect()
+}
+
+#[test]
+fn only_requests_over_worker_timeout_are_overdue() {
+    with_scene(async |scene| {
+        scene.serves(0, 0, TIMEOUT / 2);
+        assert_eq!(overdue(&scene.tick()), []);
+        scene.serves(1, 1, TIMEOUT * 2);
+        assert_eq!(overdue(&scene.tick()), [1]);
+    });
+}
+
+#[test]
+fn a_stuck_worker_is_left_to_its_other_requests() {
+    with_scene(async |scene| {
+        scene.serves(0, 0, TIMEOUT * 2);
+        scene.serves(1, 1, TIMEOUT / 2);
+        scene.tick();
+        scene.reported(Report::Stuck { serial: 1, request: "GET /stuck".to_owned() });
+        assert_eq!(scene.stage(), Some(Stage::Leaving));
+        let messages = scene.messages();
+        assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Drain(1))), "{messages:?}");
+        assert!(messages.iter().any(|message| matches!(message, ThreadMessage::Withdraw(1))), "{messages:?}");
+        let admission = scene.supervisor.shared.dispatch().ask(0, 0, Instant::now()).1;
+        assert_eq!(admission, Admission::Wait, "it gets no requests");
+        scene.event(Event::Exited {
+            generation: FIRST,
+            pid: u32::MAX >> 1,
+            status: ExitStatus::Signal(9),
+            peak_kib: 1024,
+            served: true,
+        });
+        scene.reported(Report::Cleared { serial: 1, lost: vec!["GET /other".to_owned()] });
+        let Some(Notice::Log(line)) = scene.notices.pop() else { panic!("a line for the log") };
+        for part in ["worker_timeout (2 s) by GET /stuck", "signal 9", "1.0 MiB", "serving GET /other"] {
+            assert!(line.contains(part), "{line}");
+        }
+    });
+}
+
+#[test]
+fn a_request_that_is_not_taken_up_is_withdrawn_and_its_worker_gets_no_more() {
+    with_scene(async |scene| {
+        assert_eq!(scene.supervisor.shared.dispatch().ask(0, 0, Instant::now()).1, Admission::Go(1));
+        assert!(scene.tick().is_empty());
+        let worker = scene.supervisor.workers.get_mut(&1).unwrap();
+        worker.progress = Progress::new(Instant::now() - crate::progress::SUSPEND_AFTER);
+        assert!(matches!(scene.tick()[..], [ThreadMessage::Withdraw(1)]));
+        assert_eq!(scene.supervisor.shared.dispatch().ask(0, 0, Instant::now()).1, Admission::Wait);
+        scene.reported(Report::Withdrawn { serial: 1, count: 1 });
+        assert!(scene.tick().is_empty());
+        scene.serves(0, 0, Duration::ZERO);
+        let messages = scene.tick();
+        assert!(matches!(messages[..], [ThreadMessage::Assigned(_)]), "it resumes: {messages:?}");
+    });
+}
+
+#[test]
+fn reports_of_a_template_that_was_ended_do_not_count() {
+    with_scene(async |scene| {
+        let exited = TemplateMessage::Exited { pid: u32::MAX >> 1, status: ExitStatus::Exit(0), peak_kib: 0 };
+        let notices = &mut scene.notices;
+        scene.supervisor.template_reported(FIRST + 1, Ok(Some(exited)), &mut |notice| notices.push(notice));
+        assert_eq!(scene.stage(), Some(Stage::Up));
+    });
+}

@@ -1,0 +1,218 @@
+//! What goes into the [process table](super) and what comes out of it.
+
+use crate::dispatch::Serial;
+use crate::spawner::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// Number of a template and the workers that it forked; a newer one has a higher number.
+pub type Generation = u32;
+
+/// How long the stages of a process may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// For a template to load the app, and for a worker to get from fork to readiness (`worker_boot_timeout`).
+    pub boot: Duration,
+    /// For a worker to finish its requests (`shutdown_timeout`).
+    pub shutdown: Duration,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Replace all workers by those of a new template. While one boots already, that is the new one.
+    NewGeneration,
+    /// The template has loaded the app and can fork.
+    TemplateBooted(Generation),
+    /// The template could not be started, or could not load the app.
+    TemplateFailed(Generation),
+    /// The template has exited.
+    TemplateGone(Generation),
+    /// A fork succeeded.
+    Forked {
+        /// The template that forked.
+        generation: Generation,
+        /// Scoreboard slot.
+        index: u32,
+        /// Process id.
+        pid: u32,
+    },
+    /// A fork failed.
+    ForkFailed {
+        /// The template that was to fork.
+        generation: Generation,
+        /// Scoreboard slot.
+        index: u32,
+    },
+    /// A worker can take requests.
+    Ready(Serial),
+    /// A signal from outside told the worker to stop.
+    Stopping(Serial),
+    /// A link to a worker ended.
+    LinkLost {
+        /// Which worker.
+        serial: Serial,
+        /// Whether it had ever taken up a request.
+        served: bool,
+    },
+    /// A worker makes no progress; it gets no requests for now.
+    Suspended {
+        /// Which worker.
+        serial: Serial,
+        /// Whether it had an idle thread, so that it is not merely busy.
+        idle_thread: bool,
+    },
+    /// A suspended worker makes progress again.
+    Resumed(Serial),
+    /// A suspended worker will not make progress again.
+    Frozen(Serial),
+    /// A request has held a worker for longer than `worker_timeout`.
+    Stuck(Serial),
+    /// A stuck worker serves nothing but requests that are stuck.
+    OthersFinished(Serial),
+    /// A process exited.
+    Exited {
+        /// The template that forked it.
+        generation: Generation,
+        /// Process id.
+        pid: u32,
+        /// How it exited.
+        status: ExitStatus,
+        /// Peak memory, KiB.
+        peak_kib: u64,
+        /// Whether it had ever taken up a request.
+        served: bool,
+    },
+    /// One worker more.
+    More,
+    /// One worker fewer.
+    Fewer,
+    /// Let all workers finish.
+    Drain,
+    /// Kill all workers.
+    Halt,
+    /// Time passes.
+    Tick,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Start a template.
+    StartTemplate(Generation),
+    /// End a template. Nothing that it reports later counts.
+    EndTemplate {
+        /// Which one.
+        generation: Generation,
+        /// Why.
+        why: TemplateEnd,
+    },
+    /// Order a fork from a template.
+    Fork {
+        /// The template.
+        generation: Generation,
+        /// Scoreboard slot.
+        index: u32,
+        /// The worker's serial number.
+        serial: Serial,
+    },
+    /// Send a signal.
+    Signal {
+        /// The template whose child the process is; `None` when that template has exited.
+        generation: Option<Generation>,
+        /// Process id.
+        pid: u32,
+        /// Name of the signal without `SIG`.
+        name: &'static str,
+    },
+    /// The worker takes requests.
+    Open(Serial),
+    /// The worker gets no more requests and is told to finish.
+    Close(Serial),
+    /// The worker is gone.
+    Gone(WorkerExit),
+    /// All wanted workers are up for the first time.
+    Settled,
+    /// Workers keep dying before one was ever ready.
+    Hopeless,
+    /// No worker is left, as ordered.
+    Empty,
+}
+
+/// Why a template is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateEnd {
+    /// A newer generation has taken over.
+    Replaced,
+    /// It did not load the app within [`Timeouts::boot`].
+    BootTimeout,
+    /// It did not carry out an order in time.
+    Unresponsive,
+    /// None of its workers got ready.
+    Broken,
+}
+
+/// A worker that has exited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerExit {
+    /// Its serial number.
+    pub serial: Serial,
+    /// Its scoreboard slot.
+    pub index: u32,
+    /// Its process id; 0 when it was never forked.
+    pub pid: u32,
+    /// How it exited; `None` when no template was left to report it.
+    pub status: Option<ExitStatus>,
+    /// Peak memory in KiB.
+    pub peak_kib: u64,
+    /// Why it exited.
+    pub cause: Cause,
+    /// Time until the next fork, if it has to wait.
+    pub wait: Option<Duration>,
+}
+
+/// Why a worker exited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It was told to.
+    Ordered,
+    /// It crashed.
+    Crashed,
+    /// A request was stuck in it.
+    Stuck,
+    /// It took up no requests, and was killed.
+    Frozen,
+    /// It did not get ready in time, and was killed.
+    SlowBoot,
+    /// It did not finish in time, and was killed.
+    SlowDrain,
+}
+
+/// A worker's stage of life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Forked, not ready yet.
+    Booting,
+    /// Takes requests.
+    Up,
+    /// Finishes its requests, or is about to be killed.
+    Leaving,
+}
+
+/// A worker as statistics show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Scoreboard slot.
+    pub index: u32,
+    /// Serial number.
+    pub serial: Serial,
+    /// Template that forked it.
+    pub generation: Generation,
+    /// Process id.
+    pub pid: u32,
+    /// Whether it boots, takes requests, or leaves.
+    pub stage: Stage,
+    /// When it was forked.
+    pub forked: Instant,
+    /// How many workers died in this slot before.
+    pub restarts: u32,
+}

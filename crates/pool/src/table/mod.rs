@@ -1,0 +1,668 @@
+//! The process table: which templates and workers exist, which should exist, and what to do about the difference.
+//!
+//! Pure: events and the time go in, actions come out; [`crate::supervisor`] carries them out. Every worker goes
+//!
+//! ```text
+//! Forking ─► Booting ─► Up ─► Draining ─► (gone)
+//!               │        ├──► Stuck ──┐
+//!               └────────┴──► Ending ◄┘ ─► (gone)
+//! ```
+//!
+//! Contract:
+//! 1. One fork is under way at a time.
+//! 2. A worker that was ready is replaced at once when it dies. Workers that fail before they are ready are replaced ever more slowly
+//!    ([`generation`]), and until one worker of a generation was ready there is only one of it at a time.
+//! 3. Every wait has an end: a template that boots for longer than `boot`, or does not answer an order within 5 s, is ended; a
+//!    worker that boots for longer than `boot` or drains for longer than `shutdown` is killed.
+//! 4. A worker with a stuck request gets no new requests, is asked for backtraces and is replaced. It is killed when its other requests
+//!    have finished, or after `shutdown`.
+//! 5. A new generation takes over one worker at a time: an old worker drains when a new one is ready. Until then, and when the new
+//!    generation fails, the old one serves on. So do the workers of a template that has died.
+//! 6. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once.
+
+mod event;
+mod generation;
+
+use crate::dispatch::Serial;
+use crate::spawner::ExitStatus;
+pub use event::*;
+use generation::{GenerationState, Template};
+use std::time::{Duration, Instant};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Forking,
+    Booting,
+    Up,
+    Draining,
+    /// A request is stuck; the others may finish.
+    Stuck {
+        others_finished: bool,
+    },
+    /// It exits or is killed.
+    Ending(Cause),
+}
+
+#[derive(Debug, Clone)]
+struct Worker {
+    serial: Serial,
+    generation: Generation,
+    pid: u32,
+    state: State,
+    /// When the state began; in [`State::Ending`], when it was last killed.
+    since: Instant,
+    forked: Instant,
+    /// When it reported to be ready. That may be before its fork is reported: the messages take different sockets.
+    ready: Option<Instant>,
+    /// Since when it has had an idle thread and taken up nothing.
+    suspended: Option<Instant>,
+    link_lost: Option<Instant>,
+    /// Its template has exited, so its exit is only seen by its links.
+    orphan: bool,
+}
+
+impl Worker {
+    /// Whether it counts as one of the wanted workers.
+    fn counts(&self, now: Instant) -> bool {
+        let absent = self.suspended.is_some_and(|since| now.saturating_duration_since(since) >= ABSENT);
+        matches!(self.state, State::Forking | State::Booting) || (self.state == State::Up && !absent)
+    }
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Table {
+    workers: Vec<Option<Worker>>,
+    restarts: Vec<u32>,
+    /// Oldest first.
+    generations: Vec<GenerationState>,
+    last_generation: Generation,
+    /// When to try another template, while there is none.
+    retry: Option<Instant>,
+    wanted: usize,
+    timeouts: Timeouts,
+    next: Serial,
+    stopping: bool,
+    settled: bool,
+}
+
+/// The generation that a table starts with.
+pub const FIRST: Generation = 1;
+/// Boot failures in a row after which a generation that never had a ready worker is given up.
+const HOPELESS: u32 = 4;
+/// Time that a stuck worker gets to log its backtraces; and time between two attempts to kill a worker.
+const KILL_AFTER: Duration = Duration::from_secs(1);
+/// Time that a template gets to carry out an order or to report an exit.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time between two attempts to start a template.
+const RETRY: Duration = Duration::from_secs(5);
+/// A worker that has been suspended for this long, with an idle thread, is replaced; it may still come back.
+const ABSENT: Duration = Duration::from_secs(4);
+
+impl Table {
+    /// A table without workers, `wanted` of them to come, in at most `slots` slots. Generation [`FIRST`] is booting.
+    pub fn new(wanted: usize, slots: usize, timeouts: Timeouts, now: Instant) -> Table {
+        Table {
+            workers: vec![None; slots],
+            restarts: vec![0; slots],
+            generations: vec![GenerationState::new(FIRST, now)],
+            last_generation: FIRST,
+            retry: None,
+            wanted: wanted.min(slots),
+            timeouts,
+            next: 1,
+            stopping: false,
+            settled: false,
+        }
+    }
+
+    /// What to do after `event`.
+    pub fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::NewGeneration => self.start_generation(now, &mut actions),
+            Event::TemplateBooted(generation) => self.template_booted(generation),
+            Event::TemplateFailed(generation) | Event::TemplateGone(generation) => {
+                self.template_gone(generation, now, &mut actions);
+            }
+            Event::Forked { generation, index, pid } => {
+                self.forked(generation, index, pid, now, &mut actions);
+            }
+            Event::ForkFailed { generation, index } => self.fork_failed(generation, index, now, &mut actions),
+            Event::Ready(serial) => self.ready(serial, now, &mut actions),
+            Event::Stopping(serial) => self.close(serial, now, &mut actions),
+            Event::LinkLost { serial, served } => self.link_lost(serial, served, now, &mut actions),
+            Event::Suspended { serial, idle_thread } => self.suspended(serial, idle_thread.then_some(now)),
+            Event::Resumed(serial) => self.suspended(serial, None),
+            Event::Frozen(serial) => self.frozen(serial, now, &mut actions),
+            Event::Stuck(serial) => self.stuck(serial, now, &mut actions),
+            Event::OthersFinished(serial) => self.others_finished(serial),
+            Event::Exited { generation, pid, status, peak_kib, served } => {
+                self.exited(generation, pid, (status, peak_kib), served, now, &mut actions);
+            }
+            Event::More => self.wanted = (self.wanted + 1).min(self.workers.len()),
+            Event::Fewer => self.wanted = self.wanted.saturating_sub(1).max(1),
+            Event::Drain => self.drain(now, &mut actions),
+            Event::Halt => self.halt(now, &mut actions),
+            Event::Tick => self.tick(now, &mut actions),
+        }
+        self.balance(now, &mut actions);
+        actions
+    }
+
+    /// Number of workers that there should be.
+    pub fn wanted(&self) -> usize {
+        self.wanted
+    }
+
+    /// All workers that have been forked.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        self.workers.iter().enumerate().filter_map(|(index, worker)| {
+            let worker = worker.as_ref().filter(|w| w.state != State::Forking)?;
+            let stage = match worker.state {
+                State::Forking | State::Booting => Stage::Booting,
+                State::Up => Stage::Up,
+                State::Draining | State::Stuck { .. } | State::Ending(_) => Stage::Leaving,
+            };
+            Some(Row {
+                index: index as u32,
+                serial: worker.serial,
+                generation: worker.generation,
+                pid: worker.pid,
+                stage,
+                forked: worker.forked,
+                restarts: self.restarts[index],
+            })
+        })
+    }
+
+    /// The scoreboard slot of a worker.
+    pub fn index_of(&self, serial: Serial) -> Option<u32> {
+        self.position(serial).map(|index| index as u32)
+    }
+
+    /// Whether all workers are up and nothing is to be done soon.
+    pub fn is_calm(&self) -> bool {
+        let calm = |worker: &Worker| worker.state == State::Up && worker.suspended.is_none();
+        let workers = || self.workers.iter().flatten();
+        self.retry.is_none() && workers().count() == self.wanted && workers().all(calm)
+    }
+
+    /// The template to signal a worker by; `None` for an orphan.
+    pub fn signal_by(&self, pid: u32) -> Option<Generation> {
+        self.workers.iter().flatten().find(|w| w.pid == pid && !w.orphan).map(|w| w.generation)
+    }
+
+    fn position(&self, serial: Serial) -> Option<usize> {
+        self.workers.iter().position(|worker| worker.as_ref().is_some_and(|w| w.serial == serial))
+    }
+
+    fn worker(&mut self, serial: Serial) -> Option<&mut Worker> {
+        self.workers.iter_mut().flatten().find(|worker| worker.serial == serial)
+    }
+
+    fn generation(&mut self, number: Generation) -> Option<&mut GenerationState> {
+        self.generations.iter_mut().find(|generation| generation.number == number)
+    }
+
+    // Templates.
+
+    fn start_generation(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let booting = |generation: &GenerationState| matches!(generation.template, Template::Booting { .. });
+        if self.stopping || self.generations.iter().any(booting) {
+            return;
+        }
+        self.last_generation += 1;
+        self.retry = None;
+        self.generations.push(GenerationState::new(self.last_generation, now));
+        actions.push(Action::StartTemplate(self.last_generation));
+    }
+
+    fn template_booted(&mut self, number: Generation) {
+        if let Some(generation) =
+            self.generation(number).filter(|g| matches!(g.template, Template::Booting { .. }))
+        {
+            generation.template = Template::Up;
+        }
+    }
+
+    fn end_template(
+        &mut self,
+        number: Generation,
+        why: TemplateEnd,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        actions.push(Action::EndTemplate { generation: number, why });
+        self.template_gone(number, now, actions);
+    }
+
+    /// Its workers serve on as orphans, until those of another generation have taken over.
+    fn template_gone(&mut self, number: Generation, now: Instant, actions: &mut Vec<Action>) {
+        let Some(generation) = self.generation(number).filter(|g| g.template != Template::Gone) else {
+            return;
+        };
+        generation.template = Template::Gone;
+        let proven = generation.proven;
+        for index in 0..self.workers.len() {
+            let Some(worker) = self.workers[index].as_mut().filter(|w| w.generation == number) else {
+                continue;
+            };
+            worker.orphan = true;
+            let cause = match worker.state {
+                State::Forking => Cause::Crashed,
+                State::Ending(cause) => cause,
+                _ => Cause::Ordered,
+            };
+            if worker.state == State::Forking || worker.link_lost.is_some() {
+                self.gone(index, None, cause, now, actions);
+            }
+        }
+        if self.generations.iter().any(|generation| generation.template != Template::Gone) {
+            return;
+        }
+        // A template that never brought forth a worker is not tried again at once.
+        if proven {
+            self.start_generation(now, actions);
+        } else {
+            self.retry = Some(now + RETRY);
+        }
+    }
+
+    // Workers: start.
+
+    fn forked(&mut self, by: Generation, index: u32, pid: u32, now: Instant, actions: &mut Vec<Action>) {
+        let stopping = self.stopping;
+        let Some(worker) = self.workers.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        if worker.generation != by || worker.state != State::Forking {
+            return;
+        }
+        let (serial, ready, link_lost) = (worker.serial, worker.ready, worker.link_lost.take());
+        (worker.pid, worker.state, worker.since, worker.forked) = (pid, State::Booting, now, now);
+        if stopping {
+            self.kill(index as usize, Cause::Ordered, now, actions);
+        } else if ready.is_some() {
+            self.ready(serial, now, actions);
+        }
+        if link_lost.is_some() {
+            self.link_lost(serial, false, now, actions);
+        }
+    }
+
+    fn fork_failed(&mut self, by: Generation, index: u32, now: Instant, actions: &mut Vec<Action>) {
+        let index = index as usize;
+        let forking = |w: &Worker| w.generation == by && w.state == State::Forking;
+        if self.workers.get(index).and_then(Option::as_ref).is_some_and(forking) {
+            self.count_death(index, false, now, actions);
+            self.gone(index, None, Cause::Crashed, now, actions);
+        }
+    }
+
+    fn ready(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
+        let Some(worker) = self.worker(serial) else { return };
+        worker.ready = Some(now);
+        if worker.state != State::Booting {
+            return;
+        }
+        (worker.state, worker.since) = (State::Up, now);
+        let generation = worker.generation;
+        if let Some(generation) = self.generation(generation) {
+            generation.worker_ready();
+        }
+        actions.push(Action::Open(serial));
+    }
+
+    // Workers: end.
+
+    fn close(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
+        let Some(worker) = self.worker(serial) else { return };
+        if matches!(worker.state, State::Up | State::Booting) {
+            (worker.state, worker.since) = (State::Draining, now);
+            actions.push(Action::Close(serial));
+        }
+    }
+
+    /// A link ends because the worker exits, and its template will report that. If no exit follows, the worker is broken: it is
+    /// killed; if even then none is reported, the template is broken.
+    fn link_lost(&mut self, serial: Serial, served: bool, now: Instant, actions: &mut Vec<Action>) {
+        let Some(index) = self.position(serial) else { return };
+        let Some(worker) = self.workers[index].as_mut() else { return };
+        if worker.link_lost.is_some() {
+            return;
+        }
+        worker.link_lost = Some(now);
+        if worker.state == State::Forking {
+            // Its fork will be reported.
+            return;
+        }
+        let (state, orphan) = (worker.state, worker.orphan);
+        let cause = match state {
+            State::Forking | State::Booting | State::Up => Cause::Crashed,
+            State::Draining => Cause::Ordered,
+            State::Stuck { .. } => Cause::Stuck,
+            State::Ending(cause) => cause,
+        };
+        if !matches!(state, State::Ending(_)) {
+            self.set_ending(index, cause, now);
+            actions.push(Action::Close(serial));
+        }
+        if cause == Cause::Crashed && !self.stopping {
+            self.count_death(index, served, now, actions);
+        }
+        if orphan {
+            self.gone(index, None, cause, now, actions);
+        }
+    }
+
+    fn suspended(&mut self, serial: Serial, since: Option<Instant>) {
+        if let Some(worker) = self.worker(serial) {
+            worker.suspended = since;
+        }
+    }
+
+    fn frozen(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
+        let Some(index) = self.position(serial) else { return };
+        let live = |w: &Worker| matches!(w.state, State::Up | State::Draining | State::Stuck { .. });
+        if self.workers[index].as_ref().is_some_and(live) {
+            self.restarts[index] += 1;
+            actions.push(Action::Close(serial));
+            self.kill(index, Cause::Frozen, now, actions);
+        }
+    }
+
+    fn stuck(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
+        let Some(index) = self.position(serial) else { return };
+        let Some(worker) = self.workers[index].as_mut() else { return };
+        if matches!(worker.state, State::Up | State::Draining) {
+            (worker.state, worker.since) = (State::Stuck { others_finished: false }, now);
+            let signal = signal(worker, "PWR");
+            self.restarts[index] += 1;
+            actions.push(Action::Close(serial));
+            actions.push(signal);
+        }
+    }
+
+    fn others_finished(&mut self, serial: Serial) {
+        if let Some(worker) = self.worker(serial)
+            && matches!(worker.state, State::Stuck { .. })
+        {
+            worker.state = State::Stuck { others_finished: true };
+        }
+    }
+
+    fn exited(
+        &mut self,
+        by: Generation,
+        pid: u32,
+        status: (ExitStatus, u64),
+        served: bool,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let is_it = |w: &Worker| w.generation == by && w.pid == pid && w.state != State::Forking;
+        let found = self.workers.iter().position(|worker| worker.as_ref().is_some_and(is_it));
+        let Some(index) = found else { return };
+        let cause = match self.workers[index].as_ref().map(|worker| worker.state) {
+            Some(State::Ending(cause)) => cause,
+            Some(State::Stuck { .. }) => Cause::Stuck,
+            Some(State::Booting | State::Up) if !self.stopping => {
+                self.count_death(index, served, now, actions);
+                Cause::Crashed
+            }
+            _ => Cause::Ordered,
+        };
+        self.gone(index, Some(status), cause, now, actions);
+    }
+
+    fn gone(
+        &mut self,
+        index: usize,
+        status: Option<(ExitStatus, u64)>,
+        cause: Cause,
+        now: Instant,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(worker) = self.workers[index].take() else { return };
+        let (status, peak_kib) = status.map_or((None, 0), |(status, peak)| (Some(status), peak));
+        let wait = self.generation(worker.generation).and_then(|generation| generation.wait(now));
+        let (serial, pid, index) = (worker.serial, worker.pid, index as u32);
+        actions.push(Action::Gone(WorkerExit { serial, index, pid, status, peak_kib, cause, wait }));
+    }
+
+    /// Counts a death that was not ordered, when it is first noticed: whether the next fork has to wait depends on it.
+    fn count_death(&mut self, index: usize, served: bool, now: Instant, actions: &mut Vec<Action>) {
+        self.restarts[index] += 1;
+        let Some(worker) = &self.workers[index] else { return };
+        let (number, ready) = (worker.generation, worker.ready);
+        let others = self.generations.iter().any(|other| other.number != number && other.proven);
+        let Some(generation) = self.generation(number) else { return };
+        if let Some(ready) = ready {
+            return generation.worker_died(ready, served, now);
+        }
+        generation.boot_failed(now);
+        let failures = if generation.proven { 0 } else { generation.boot_failures };
+        if others && failures >= HOPELESS {
+            self.end_template(number, TemplateEnd::Broken, now, actions);
+        } else if number == FIRST && failures == HOPELESS {
+            actions.push(Action::Hopeless);
+        }
+    }
+
+    fn set_ending(&mut self, index: usize, cause: Cause, now: Instant) {
+        if let Some(worker) = self.workers[index].as_mut() {
+            (worker.state, worker.since) = (State::Ending(cause), now);
+        }
+    }
+
+    fn kill(&mut self, index: usize, cause: Cause, now: Instant, actions: &mut Vec<Action>) {
+        self.set_ending(index, cause, now);
+        actions.extend(self.workers[index].as_ref().map(|worker| signal(worker, "KILL")));
+    }
+
+    fn drain(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        self.stop();
+        let serials: Vec<Serial> = self.workers.iter().flatten().map(|worker| worker.serial).collect();
+        for serial in serials {
+            self.close(serial, now, actions);
+        }
+    }
+
+    fn halt(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        self.stop();
+        for index in 0..self.workers.len() {
+            if self.workers[index].as_ref().is_some_and(|w| w.state != State::Forking) {
+                self.kill(index, Cause::Ordered, now, actions);
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        (self.stopping, self.retry) = (true, None);
+    }
+
+    // Deadlines.
+
+    fn tick(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        for index in 0..self.workers.len() {
+            self.check_worker(index, now, actions);
+        }
+        let late: Vec<Generation> =
+            self.generations.iter().filter(|g| self.is_late(g, now)).map(|g| g.number).collect();
+        for generation in late {
+            let booting = |g: &&mut GenerationState| matches!(g.template, Template::Booting { .. });
+            let boots = self.generation(generation).filter(booting).is_some();
+            let why = if boots { TemplateEnd::BootTimeout } else { TemplateEnd::Unresponsive };
+            self.end_template(generation, why, now, actions);
+        }
+        if self.retry.is_some_and(|at| at <= now) {
+            self.start_generation(now, actions);
+        }
+    }
+
+    fn check_worker(&mut self, index: usize, now: Instant, actions: &mut Vec<Action>) {
+        let Some(worker) = self.workers[index].as_ref() else { return };
+        let age = now.saturating_duration_since(worker.since);
+        match worker.state {
+            State::Booting if age >= self.timeouts.boot => {
+                self.count_death(index, false, now, actions);
+                self.kill(index, Cause::SlowBoot, now, actions);
+            }
+            State::Draining if age >= self.timeouts.shutdown => {
+                self.kill(index, Cause::SlowDrain, now, actions);
+            }
+            State::Stuck { others_finished }
+                if age >= KILL_AFTER && (others_finished || age >= self.timeouts.shutdown) =>
+            {
+                self.kill(index, Cause::Stuck, now, actions);
+            }
+            // Until it is gone: the signal may have been sent by a template that did not deliver it.
+            State::Ending(cause) if age >= KILL_AFTER => self.kill(index, cause, now, actions),
+            _ => {}
+        }
+    }
+
+    /// Whether a template does not do in time what it has to.
+    fn is_late(&self, generation: &GenerationState, now: Instant) -> bool {
+        let over = |since: Instant, limit| now.saturating_duration_since(since) >= limit;
+        match generation.template {
+            Template::Gone => false,
+            Template::Booting { since } => over(since, self.timeouts.boot),
+            Template::Up => self.workers.iter().flatten().any(|worker| {
+                let waits_for =
+                    if worker.state == State::Forking { Some(worker.since) } else { worker.link_lost };
+                worker.generation == generation.number
+                    && waits_for.is_some_and(|since| over(since, ORDER_TIMEOUT))
+            }),
+        }
+    }
+
+    // The difference between what is and what should be.
+
+    fn balance(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if self.stopping {
+            if self.workers.iter().all(Option::is_none) {
+                actions.push(Action::Empty);
+            }
+            return;
+        }
+        self.close_surplus(now, actions);
+        self.end_replaced(actions);
+        self.settle(now, actions);
+        if self.workers.iter().flatten().all(|worker| worker.state != State::Forking)
+            && let Some(generation) = self.next_fork(now)
+        {
+            self.fork(generation, now, actions);
+        }
+    }
+
+    /// The newest generation that can fork.
+    fn newest(&self) -> Option<&GenerationState> {
+        self.generations.iter().rfind(|generation| generation.template == Template::Up)
+    }
+
+    /// Workers that count, of one generation or all.
+    fn count(&self, of: Option<Generation>, now: Instant) -> usize {
+        let is_of = |worker: &&Worker| of.is_none_or(|number| worker.generation == number);
+        self.workers.iter().flatten().filter(is_of).filter(|worker| worker.counts(now)).count()
+    }
+
+    /// Old workers leave when as many as wanted are up beside them, the others when there are too many: the youngest first, because it
+    /// has the coldest caches.
+    fn close_surplus(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let newest = self.newest().map_or(0, |generation| generation.number);
+        let proven = self.newest().is_some_and(|generation| generation.proven);
+        loop {
+            let counting = || self.workers.iter().flatten().filter(|worker| worker.counts(now));
+            let closable = || counting().filter(|worker| worker.state != State::Forking);
+            let old =
+                closable().filter(|worker| worker.generation != newest).max_by_key(|worker| worker.serial);
+            let up = counting().filter(|worker| worker.state == State::Up).count();
+            let spare = usize::from(newest > 0 && counting().any(|worker| worker.generation != newest));
+            let surplus = counting().count() > self.wanted + spare;
+            let victim = match old {
+                Some(old) if proven && (up > self.wanted || surplus) => Some(old),
+                _ if surplus => closable().max_by_key(|worker| worker.serial),
+                _ => None,
+            };
+            let Some(serial) = victim.map(|worker| worker.serial) else { return };
+            self.close(serial, now, actions);
+        }
+    }
+
+    /// Ends templates that a newer generation has replaced, and forgets generations without template and workers.
+    fn end_replaced(&mut self, actions: &mut Vec<Action>) {
+        let proven = self.newest().filter(|generation| generation.proven).map(|generation| generation.number);
+        for generation in &mut self.generations {
+            let empty = self.workers.iter().flatten().all(|worker| worker.generation != generation.number);
+            if empty
+                && generation.template == Template::Up
+                && proven.is_some_and(|newest| newest > generation.number)
+            {
+                generation.template = Template::Gone;
+                let (generation, why) = (generation.number, TemplateEnd::Replaced);
+                actions.push(Action::EndTemplate { generation, why });
+            }
+        }
+        let workers = &self.workers;
+        self.generations.retain(|generation| {
+            generation.template != Template::Gone
+                || workers.iter().flatten().any(|worker| worker.generation == generation.number)
+        });
+    }
+
+    fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let up = self.workers.iter().flatten().filter(|worker| worker.state == State::Up).count();
+        let waiting = self.newest().is_some_and(|generation| generation.wait(now).is_some());
+        if !self.settled && (up >= self.wanted || (up > 0 && waiting)) {
+            self.settled = true;
+            actions.push(Action::Settled);
+        }
+    }
+
+    /// The generation that the next worker is forked from, if one is needed now.
+    fn next_fork(&self, now: Instant) -> Option<Generation> {
+        let newest = self.newest()?;
+        let (all, new) = (self.count(None, now), self.count(Some(newest.number), now));
+        let allowed = |generation: &GenerationState| generation.wait(now).is_none();
+        let spare = usize::from(all > new);
+        if newest.proven {
+            let needed = new < self.wanted && all < self.wanted + spare;
+            return (needed && allowed(newest)).then_some(newest.number);
+        }
+        let is_fallback =
+            |g: &&GenerationState| g.number != newest.number && g.proven && g.template == Template::Up;
+        let fallback = self.generations.iter().rfind(is_fallback);
+        if let Some(old) = fallback.filter(|old| all - new < self.wanted && allowed(old)) {
+            return Some(old.number);
+        }
+        // The first worker of a generation is forked alone: what kills it would kill them all.
+        (new == 0 && allowed(newest)).then_some(newest.number)
+    }
+
+    fn fork(&mut self, generation: Generation, now: Instant, actions: &mut Vec<Action>) {
+        let Some(index) = self.workers.iter().position(Option::is_none) else { return };
+        let serial = self.next;
+        self.next += 1;
+        self.workers[index] = Some(Worker {
+            serial,
+            generation,
+            pid: 0,
+            state: State::Forking,
+            since: now,
+            forked: now,
+            ready: None,
+            suspended: None,
+            link_lost: None,
+            orphan: false,
+        });
+        actions.push(Action::Fork { generation, index: index as u32, serial });
+    }
+}
+
+fn signal(worker: &Worker, name: &'static str) -> Action {
+    let generation = (!worker.orphan).then_some(worker.generation);
+    Action::Signal { generation, pid: worker.pid, name }
+}
+
+#[cfg(test)]
+mod tests;

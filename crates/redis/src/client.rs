@@ -1,0 +1,70 @@
+//! A server and the connections to it: [`Client`].
+
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::resp::ReplySink;
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::rc::Rc;
+
+/// Most idle dedicated connections that are kept for reuse.
+const MAX_IDLE: usize = 16;
+
+/// One shared connection, and dedicated ones for what cannot be shared: WATCH, commands that block, subscriptions.
+pub struct Client<S: ReplySink> {
+    shared: Dedicated<S>,
+    idle: RefCell<Vec<Dedicated<S>>>,
+}
+
+/// A connection that is closed when this is dropped.
+pub struct Dedicated<S: ReplySink>(Rc<Connection<S>>);
+
+impl<S: ReplySink> Deref for Dedicated<S> {
+    type Target = Rc<Connection<S>>;
+
+    fn deref(&self) -> &Rc<Connection<S>> {
+        &self.0
+    }
+}
+
+impl<S: ReplySink> Drop for Dedicated<S> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl<S: ReplySink> Client<S> {
+    /// A client. It connects when the first command is sent.
+    pub fn new(config: Config) -> Client<S> {
+        Client { shared: Dedicated(Connection::new(Rc::new(config))), idle: RefCell::default() }
+    }
+
+    /// What it connects to.
+    pub fn config(&self) -> &Rc<Config> {
+        self.shared.config()
+    }
+
+    /// The connection that all commands share.
+    pub fn shared(&self) -> &Rc<Connection<S>> {
+        &self.shared
+    }
+
+    /// A connection that nothing else uses.
+    pub fn dedicated(&self) -> Dedicated<S> {
+        let idle = self.idle.borrow_mut().pop();
+        idle.unwrap_or_else(|| Dedicated(Connection::new(self.config().clone())))
+    }
+
+    /// A connection for subscriptions.
+    pub fn subscriber(&self) -> Dedicated<S> {
+        Dedicated(Connection::subscriber(self.config().clone()))
+    }
+
+    /// Keeps a dedicated connection for reuse if it is in the state of a new one; closes it otherwise.
+    pub fn give_back(&self, connection: Dedicated<S>) {
+        let mut idle = self.idle.borrow_mut();
+        if connection.allow_reconnect() && idle.len() < MAX_IDLE {
+            idle.push(connection);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Which server to connect to, as whom, and how long to wait: [`Config`].
+
+use crate::tls::Tls;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Redis's port unless another one is given.
+pub const PORT: u16 = 6379;
+
+/// Everything that two users of a connection must agree on. Equal configurations can share one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The server.
+    pub address: Address,
+    /// TLS; `None` connects without. Unix sockets ignore it.
+    pub tls: Option<Tls>,
+    /// Number of the database.
+    pub db: u32,
+    /// A user of Redis's ACL.
+    pub username: Option<Vec<u8>>,
+    /// The user's password, or the server's (`requirepass`).
+    pub password: Option<Vec<u8>>,
+    /// Until the connection is open and the server has accepted user and database.
+    pub connect_timeout: Duration,
+    /// Until the reply to a command is complete.
+    pub command_timeout: Duration,
+    /// Whether to switch to RESP3.
+    pub resp3: bool,
+}
+
+/// Where the server listens.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Address {
+    /// Host name or IP address, and port.
+    Tcp(String, u16),
+    /// Path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl Default for Config {
+    /// Database 0 on 127.0.0.1:6379, with timeouts of five seconds.
+    fn default() -> Config {
+        Config {
+            address: Address::Tcp("127.0.0.1".to_owned(), PORT),
+            tls: None,
+            db: 0,
+            username: None,
+            password: None,
+            connect_timeout: Duration::from_secs(5),
+            command_timeout: Duration::from_secs(5),
+            resp3: false,
+        }
+    }
+}
+
+impl Config {
+    /// Takes address, TLS, user, password and database from a URL.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong and what a URL looks like.
+    pub fn set_url(&mut self, url: &str) -> Result<(), String> {
+        let wrong = |why: &str| {
+            format!(
+                "{why} in the URL; expected redis://user:password@host:port/db, rediss://… or unix:///path"
+            )
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("no scheme"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let slash = rest.find('/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(slash);
+        let (user, host) =
+            authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+        if let Some(user) = user {
+            let (name, password) = user.split_once(':').unwrap_or((user, ""));
+            let decoded = |text: &str| (!text.is_empty()).then(|| percent_decode(text));
+            (self.username, self.password) = (decoded(name), decoded(password));
+        }
+        let db =
+            |text: &str| text.parse().map_err(|_| wrong(&format!("the database \"{text}\" is not a number")));
+        match scheme {
+            "unix" => {
+                if !host.is_empty() || path.len() < 2 {
+                    return Err(wrong("no path"));
+                }
+                let path =
+                    String::from_utf8(percent_decode(path)).map_err(|_| wrong("a path that is not UTF-8"))?;
+                self.address = Address::Unix(path.into());
+            }
+            "redis" | "rediss" => {
+                let (host, port) = split_port(host).ok_or_else(|| wrong("no valid port"))?;
+                let host = if host.is_empty() { "127.0.0.1" } else { host };
+                self.address = Address::Tcp(host.to_owned(), port);
+                self.tls = (scheme == "rediss").then(Tls::default);
+                if path.len() > 1 {
+                    self.db = db(&path[1..])?;
+                }
+            }
+            _ => return Err(wrong(&format!("the scheme \"{scheme}\""))),
+        }
+        if let Some(number) = query.split('&').find_map(|pair| pair.strip_prefix("db=")) {
+            self.db = db(number)?;
+        }
+        Ok(())
+    }
+}
+
+fn split_port(authority: &str) -> Option<(&str, u16)> {
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    match rest.strip_prefix(':') {
+        Some(port) => port.parse().ok().filter(|port| *port > 0).map(|port| (host, port)),
+        None => rest.is_empty().then_some((host, PORT)),
+    }
+}
+
+/// `%40` becomes `@`; an invalid escape is left as it is.
+fn percent_decode(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        let code = digits.and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
+        decoded.push(code.unwrap_or(bytes[at]));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    decoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(url: &str) -> Result<Config, String> {
+        let mut config = Config::default();
+        config.set_url(url).map(|()| config)
+    }
+
+    #[test]
+    fn urls() {
+        let config = url("rediss://al%40ice:p%3Aw@example.com:7000/3").unwrap();
+        assert_eq!(config.address, Address::Tcp("example.com".to_owned(), 7000));
+        assert_eq!((config.db, config.tls), (3, Some(Tls::default())));
+        assert_eq!(config.username.as_deref(), Some(&b"al@ice"[..]));
+        assert_eq!(config.password.as_deref(), Some(&b"p:w"[..]));
+        assert_eq!(url("redis://:secret@[::1]").unwrap().address.to_string(), "[::1]:6379");
+        assert_eq!(url("redis://:secret@h").unwrap().username, None);
+        let unix = url("unix:///run/redis.sock?db=2").unwrap();
+        assert_eq!((unix.address, unix.db), (Address::Unix("/run/redis.sock".into()), 2));
+    }
+
+    #[test]
+    fn invalid_urls_are_rejected() {
+        for wrong in [
+            "localhost",
+            "http://h",
+            "redis://h:x",
+            "redis://h:0",
+            "redis://h/zero",
+            "unix://",
+            "redis://[::1",
+        ] {
+            let error = url(wrong).unwrap_err();
+            assert!(error.contains("expected redis://"), "{wrong}: {error}");
+        }
+    }
+}

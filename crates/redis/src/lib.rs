@@ -1,0 +1,31 @@
+//! A Redis client for one thread of an event loop.
+//!
+//! Many tasks of a thread share one connection per server: their commands leave in one write per turn of the event loop, and
+//! replies are matched by order. So a hundred commands cost one connection and few packets.
+//!
+//! The client does not choose how replies are stored: a [`ReplySink`] receives their elements as they are parsed. [`Value`] is a
+//! sink for general use; a caller with a format of its own (a handler's VM) implements the trait and saves a copy.
+//!
+//! Contract:
+//! 1. Everything happens on the thread that made the [`Client`], in a `LocalSet` or `LocalRuntime` of tokio.
+//! 2. Replies: see [`Connection`]. No command is ever sent twice.
+//! 3. Errors have a kind ([`ErrorKind`]) and a message that names the server.
+#![forbid(unsafe_code)]
+
+mod client;
+pub mod command;
+mod config;
+mod connection;
+mod error;
+mod resp;
+mod stream;
+mod tls;
+mod value;
+
+pub use client::{Client, Dedicated};
+pub use config::{Address, Config};
+pub use connection::{Connection, Reply};
+pub use error::{Error, ErrorKind};
+pub use resp::{Malformed, Parser, ReplySink};
+pub use tls::Tls;
+pub use value::{Value, ValueSink};

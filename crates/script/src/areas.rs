@@ -1,0 +1,37 @@
+//! All areas and their state: [`Areas`].
+
+use crate::basic::{self, Log};
+use crate::fetch;
+use crate::held;
+use crate::kit;
+use crate::next;
+use crate::ops::Ops;
+use crate::redis;
+use crate::stdlib;
+use std::rc::Rc;
+
+/// The operations of a VM, and the state that others than Ruby use.
+pub(crate) struct Areas {
+    pub(crate) ops: Ops,
+    pub(crate) basic: Rc<basic::State>,
+    pub(crate) fetch: Rc<fetch::State>,
+    pub(crate) stdlib: Rc<stdlib::State>,
+}
+
+impl Areas {
+    /// All areas, with empty state. `max_joined` is the largest body of another response that is read at once, bytes.
+    pub(crate) fn new(log: Log, max_joined: usize) -> Areas {
+        let responses = Rc::new(held::Table::default());
+        let basic = Rc::new(basic::State::new(log));
+        let fetch = Rc::new(fetch::State::new(responses.clone(), max_joined));
+        let stdlib = Rc::new(stdlib::State::default());
+        let mut ops = Ops::default();
+        ops.add(&basic::AREA, &basic);
+        ops.add(&fetch::AREA, &fetch);
+        ops.add(&next::AREA, &responses);
+        ops.add(&stdlib::AREA, &stdlib);
+        ops.add(&redis::AREA, &Rc::default());
+        ops.add(&kit::AREA, &Rc::default());
+        Areas { ops, basic, fetch, stdlib }
+    }
+}

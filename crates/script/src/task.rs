@@ -1,0 +1,163 @@
+//! A task and its slot in the VM: [`Task`].
+
+use crate::driver;
+use crate::plan::Limits;
+use crate::runtime::Runtime;
+use crate::subject::{Location, RequestLine, SavedLine};
+use handler::Request;
+use mruby::{Interned, Step, Tape, Text, Vm};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A running task. Dropped while it waits, it is cancelled.
+pub(crate) struct Task {
+    runtime: Rc<Runtime>,
+    limits: Arc<Limits>,
+    location: Location,
+    /// Method and target of its request, once it has waited.
+    line: RefCell<SavedLine>,
+    slot: u32,
+    waits: Cell<bool>,
+    /// Bytes of heap that its steps have added so far, less what was collected meanwhile.
+    held: Cell<usize>,
+    /// It has been cancelled and runs its `ensure` clauses.
+    cancelled: bool,
+}
+
+/// How often a task that keeps waiting is cancelled before its fiber is dropped.
+const CANCEL_ATTEMPTS: usize = 4;
+
+impl Task {
+    /// A task in an idle slot.
+    pub(crate) fn new(runtime: Rc<Runtime>, limits: Arc<Limits>, location: Location, slot: u32) -> Task {
+        Task {
+            runtime,
+            limits,
+            location,
+            line: RefCell::default(),
+            slot,
+            waits: Cell::new(false),
+            held: Cell::new(0),
+            cancelled: false,
+        }
+    }
+
+    /// Starts `Rt.<job>(*args)`.
+    pub(crate) fn start(&self, job: Interned, args: &Tape) -> Step {
+        self.step([b"", b""], |vm| vm.start(self.slot, job, args))
+    }
+
+    /// Gives a request to handler number `app`.
+    pub(crate) fn request<'a>(
+        &self,
+        app: u32,
+        request: &Request,
+        env: impl IntoIterator<Item = (Text<'a>, Text<'a>)>,
+        more: bool,
+    ) -> Step {
+        let line = [request.method(), request.target()];
+        let step = self.step(line, |vm| vm.request(self.slot, app, env, more));
+        if matches!(step, Step::Wait) {
+            *self.line.borrow_mut() = SavedLine::new(line);
+        }
+        step
+    }
+
+    /// Continues it with the result of its wait.
+    pub(crate) fn resume(&self, value: &Tape) -> Step {
+        self.step(self.line.borrow().get(), |vm| vm.resume(self.slot, value))
+    }
+
+    fn step(&self, line: RequestLine<'_>, run: impl FnOnce(&mut Vm) -> Step) -> Step {
+        self.set_waiting(false);
+        let room = |heap: usize| self.room(heap);
+        let (step, before, after) = self.runtime.step(self.limits.step_time, self.location, line, room, run);
+        // Memory that a collection freed during the step is credited to this task, whoever allocated it: nobody pays for old
+        // garbage.
+        self.held.set((self.held.get() + after).saturating_sub(before));
+        self.set_waiting(matches!(step, Step::Wait));
+        step
+    }
+
+    /// Bytes that a step may add to a heap of `heap` bytes. A task that holds much leaves the last quarter of the heap to others.
+    fn room(&self, heap: usize) -> usize {
+        let (held, limit) = (self.held.get(), self.runtime.heap_limit());
+        let own = self.limits.request_heap.saturating_sub(held);
+        if held > limit / 8 { own.min((limit / 4 * 3).saturating_sub(heap)) } else { own }
+    }
+
+    fn set_waiting(&self, waits: bool) {
+        if self.waits.replace(waits) != waits {
+            let counts = &self.runtime.counts;
+            if waits { counts.suspended() } else { counts.resumed() }
+        }
+    }
+
+    /// Raises an exception where it waits, so that its `ensure` runs.
+    pub(crate) fn cancel(&self) -> Step {
+        // `ensure` clauses need memory, too.
+        self.held.set(0);
+        let mut cancelled = Tape::new();
+        cancelled.fault("Rt::Cancelled", "the client disconnected, or the request's deadline has passed");
+        self.resume(&cancelled)
+    }
+
+    /// Whether its `ensure` may wait: only once, only while fewer than `max_tasks` others do so, and only in a running event
+    /// loop.
+    fn may_finish(&self) -> bool {
+        let others = self.runtime.cancelled_tasks();
+        !self.cancelled && others < self.limits.max_tasks && tokio::runtime::Handle::try_current().is_ok()
+    }
+
+    /// The same task, cancelled.
+    fn to_cancelled(&self) -> Task {
+        self.runtime.count_cancelled();
+        Task {
+            runtime: self.runtime.clone(),
+            limits: self.limits.clone(),
+            location: self.location,
+            line: RefCell::new(self.line.take()),
+            slot: self.slot,
+            waits: Cell::new(true),
+            held: Cell::new(0),
+            cancelled: true,
+        }
+    }
+
+    /// Frees the slot, or hands it to the same task as a cancelled one.
+    fn release(&self) {
+        self.runtime.counts.ended();
+        if self.runtime.is_vm_broken() {
+            return;
+        }
+        if self.waits.get() && self.may_finish() {
+            return driver::finish_cancelled(&self.runtime, self.to_cancelled());
+        }
+        if self.waits.get() {
+            self.abandon();
+        }
+        self.runtime.free_slot(self.slot);
+    }
+
+    /// Ends it for good, even if it keeps waiting.
+    fn abandon(&self) {
+        for _ in 0..CANCEL_ATTEMPTS {
+            let _ = self.cancel();
+            if !self.waits.get() || self.runtime.is_vm_broken() {
+                return;
+            }
+        }
+        self.runtime.abandon(self.slot);
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if self.cancelled {
+            self.runtime.uncount_cancelled();
+        }
+        self.release();
+        self.set_waiting(false);
+    }
+}

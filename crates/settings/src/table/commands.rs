@@ -1,0 +1,151 @@
+//! The commands and what can be typed behind each.
+//!
+//! The measuring commands (`bench`, `tune`, `plan`, `top`) declare their own options, in their crates.
+
+/// A command.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Its name.
+    pub name: &'static str,
+    /// One line about it.
+    pub doc: &'static str,
+    /// Which of the table's options it takes.
+    pub options: Options,
+    /// Arguments that only this command has.
+    pub arguments: &'static [Own],
+}
+
+/// Which of the table's options a command takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Options {
+    /// All.
+    All,
+    /// Those with these keys.
+    These(&'static [&'static str]),
+}
+
+impl Options {
+    /// Whether the option with this key is one of them.
+    pub fn include(&self, key: &str) -> bool {
+        match self {
+            Options::All => true,
+            Options::These(keys) => keys.contains(&key),
+        }
+    }
+}
+
+/// An argument that only one command has.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Its name; behind `--` unless it is positional.
+    pub name: &'static str,
+    /// How it is typed.
+    pub form: Form,
+    /// One line about it, without a full stop.
+    pub doc: &'static str,
+}
+
+/// How an argument is typed.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// A required value without a flag.
+    Positional {
+        /// What help calls it.
+        value: &'static str,
+        /// The only values that are accepted; any value when empty.
+        words: &'static [&'static str],
+    },
+    /// A flag with a value.
+    Value {
+        /// What help calls it.
+        value: &'static str,
+        /// Whether the flag may be repeated.
+        repeated: bool,
+    },
+    /// A flag without a value.
+    Switch,
+}
+
+/// What `stats` and `top` need to find a running server.
+const RUNNING: Options = Options::These(&["dir", "config", "control", "control_token"]);
+const NO_OPTIONS: Options = Options::These(&[]);
+
+/// All commands, in the order in which help shows them.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        name: "serve",
+        doc: "Serve the app or the site; the default command",
+        options: Options::All,
+        arguments: &[],
+    },
+    Command {
+        name: "check",
+        doc: "Check the configuration and load the app once; exit 0 or 1",
+        options: Options::All,
+        arguments: &[],
+    },
+    Command {
+        name: "explain",
+        doc: "Show which rule of the static site responds to a path, and why",
+        options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public"]),
+        arguments: &[
+            Own {
+                name: "path",
+                form: Form::Positional { value: "PATH", words: &[] },
+                doc: "Path and query of the request, such as /some/path?x=1",
+            },
+            Own {
+                name: "header",
+                form: Form::Value { value: "NAME: VALUE", repeated: true },
+                doc: "A header of the request; may be repeated",
+            },
+            Own {
+                name: "for-host",
+                form: Form::Value { value: "HOST", repeated: false },
+                doc: "The host that the request is for [default: localhost]",
+            },
+            Own { name: "https", form: Form::Switch, doc: "The client uses https" },
+        ],
+    },
+    Command {
+        name: "stats",
+        doc: "Print the statistics of the server that runs in DIR",
+        options: RUNNING,
+        arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
+    },
+    Command {
+        name: "bench",
+        doc: "Load a server and report rates and response times",
+        options: NO_OPTIONS,
+        arguments: &[],
+    },
+    Command {
+        name: "tune",
+        doc: "Run the app with several numbers of processes and threads, and recommend one",
+        options: NO_OPTIONS,
+        arguments: &[],
+    },
+    Command {
+        name: "plan",
+        doc: "Estimate how many machines a load needs, and what they cost",
+        options: NO_OPTIONS,
+        arguments: &[],
+    },
+    Command {
+        name: "top",
+        doc: "Show a live screen of the server that runs in DIR",
+        options: RUNNING,
+        arguments: &[],
+    },
+    Command {
+        name: "completions",
+        doc: "Print a completion script for bash, zsh or fish",
+        options: NO_OPTIONS,
+        arguments: &[Own {
+            name: "shell",
+            form: Form::Positional { value: "SHELL", words: &["bash", "zsh", "fish"] },
+            doc: "The shell to complete for",
+        }],
+    },
+    Command { name: "man", doc: "Print the manual page", options: NO_OPTIONS, arguments: &[] },
+];

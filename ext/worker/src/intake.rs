@@ -1,0 +1,65 @@
+//! How far the requests of one link have been taken up, and the gate that closes when the rest is returned.
+//!
+//! Contract: serving threads take requests up with the GVL; the watchdog closes the gate without it. Both are one atomic
+//! operation on one word, so a request is either taken up or returned, never both.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+const CLOSED: u64 = 1 << 63;
+
+pub(crate) struct Intake {
+    /// Requests taken up or discarded; bit 63 while the gate is closed.
+    passed: AtomicU64,
+    /// Requests read from the link.
+    read: AtomicU64,
+}
+
+/// What a request may do now.
+pub(crate) struct Pass {
+    /// Requests of the link that have been taken up or discarded, this one included.
+    pub(crate) count: u64,
+    /// It has been returned: discard it.
+    pub(crate) returned: bool,
+}
+
+impl Intake {
+    pub(crate) const fn new() -> Intake {
+        Intake { passed: AtomicU64::new(0), read: AtomicU64::new(0) }
+    }
+
+    /// A request has been read from the link.
+    pub(crate) fn has_read(&self) {
+        self.read.store(self.read.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Takes up the next request, or finds that it has been returned.
+    #[inline]
+    pub(crate) fn pass(&self) -> Pass {
+        let before = self.passed.fetch_add(1, SeqCst);
+        Pass { count: (before & !CLOSED) + 1, returned: before & CLOSED != 0 }
+    }
+
+    pub(crate) fn passed(&self) -> u64 {
+        self.passed.load(SeqCst) & !CLOSED
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.passed.load(SeqCst) & CLOSED != 0
+    }
+
+    /// Whether requests have been read that have not been taken up.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.read.load(Relaxed) > self.passed()
+    }
+
+    /// Closes the gate. The number of the first request that is returned; `None` when it was closed already.
+    pub(crate) fn close(&self) -> Option<u64> {
+        let before = self.passed.fetch_or(CLOSED, SeqCst);
+        (before & CLOSED == 0).then_some(before)
+    }
+
+    /// Opens the gate: what was returned has been discarded.
+    pub(crate) fn open(&self) {
+        self.passed.fetch_and(!CLOSED, SeqCst);
+    }
+}

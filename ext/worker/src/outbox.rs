@@ -1,0 +1,121 @@
+//! Frames that wait to be sent on one link.
+//!
+//! Contract:
+//! 1. Serving threads append and send with the GVL; the watchdog sends without it. The lock is held for an append or for one
+//!    sendmsg(2) that does not wait, never while Ruby runs.
+//! 2. Frames are sent in the order in which they were appended, a descriptor with the first byte of its frame.
+
+use crate::raw::os;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A buffer that has grown beyond this is not kept, in bytes.
+const KEEP: usize = 256 << 10;
+
+/// Whether everything has been sent.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Sent {
+    All,
+    /// The socket is full.
+    Part,
+}
+
+pub(crate) struct Outbox {
+    fd: RawFd,
+    /// Bytes that wait to be sent. Changed under the lock.
+    unsent: AtomicUsize,
+    /// When the oldest of them were appended, microseconds. Changed under the lock.
+    oldest_us: AtomicU64,
+    frames: Mutex<Frames>,
+}
+
+struct Frames {
+    bytes: Vec<u8>,
+    sent: usize,
+    fds: VecDeque<(usize, RawFd)>,
+}
+
+impl Outbox {
+    pub(crate) fn new(fd: RawFd) -> Outbox {
+        let frames = Frames { bytes: Vec::new(), sent: 0, fds: VecDeque::new() };
+        Outbox { fd, unsent: AtomicUsize::new(0), oldest_us: AtomicU64::new(0), frames: Mutex::new(frames) }
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, Frames> {
+        // A panic ends the process, so a poisoned lock is never seen.
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `f` append whole frames; `fd`, which the outbox then owns, travels with the first.
+    #[inline]
+    pub(crate) fn append(&self, now_us: u64, fd: Option<RawFd>, f: impl FnOnce(&mut Vec<u8>)) {
+        let mut frames = self.lock();
+        let start = frames.bytes.len();
+        if start == 0 {
+            self.oldest_us.store(now_us, Relaxed);
+        }
+        if let Some(fd) = fd {
+            frames.fds.push_back((start, fd));
+        }
+        f(&mut frames.bytes);
+        self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
+    }
+
+    /// Bytes that wait to be sent.
+    #[inline]
+    pub(crate) fn unsent(&self) -> usize {
+        self.unsent.load(Relaxed)
+    }
+
+    /// For how long something has been waiting to be sent, microseconds; 0 when nothing is.
+    #[inline]
+    pub(crate) fn age_us(&self, now_us: u64) -> u64 {
+        if self.unsent() == 0 { 0 } else { now_us.saturating_sub(self.oldest_us.load(Relaxed)) }
+    }
+
+    /// Sends what the socket takes.
+    ///
+    /// # Errors
+    /// As sendmsg(2), but for a full socket: the front is gone.
+    pub(crate) fn send(&self) -> io::Result<Sent> {
+        let mut frames = self.lock();
+        let sent = frames.send(self.fd);
+        self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
+        sent
+    }
+}
+
+impl Frames {
+    fn send(&mut self, socket: RawFd) -> io::Result<Sent> {
+        while self.sent < self.bytes.len() {
+            let (passed, end) = match (self.fds.front(), self.fds.get(1)) {
+                (Some(&(at, fd)), next) if at == self.sent => (Some(fd), next.map(|next| next.0)),
+                (Some(&(at, _)), _) => (None, Some(at)),
+                (None, _) => (None, None),
+            };
+            let end = end.unwrap_or(self.bytes.len());
+            match os::send(socket, &self.bytes[self.sent..end], passed) {
+                Ok(count) => {
+                    self.sent += count;
+                    if let Some(fd) = passed {
+                        os::close(fd);
+                        self.fds.pop_front();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Part),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.sent = 0;
+        self.bytes.clear();
+        if self.bytes.capacity() > KEEP {
+            self.bytes = Vec::new();
+        }
+        Ok(Sent::All)
+    }
+}

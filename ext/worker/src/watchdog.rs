@@ -1,0 +1,163 @@
+//! A native thread, without the GVL, for what waits while the serving threads are busy.
+//!
+//! Why: a serving thread sends finished responses in batches, and is handed requests in advance. When the next request turns
+//! out to be slow, both would wait for it, and no Ruby thread can help while an extension holds the GVL.
+//!
+//! Contract:
+//! 1. A finished response waits at most about [`TICK`] behind a running request.
+//! 2. When no request has been taken up for [`RETURN_US`] while some wait, those are returned to the front (docs/wire.md,
+//!    "Returning requests").
+//! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
+//! 4. It allocates nothing: a second arena of malloc would cost each worker memory.
+
+use crate::intake::Intake;
+use crate::outbox::Outbox;
+use crate::raw::os::{self, Wait};
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use wire::Kind;
+
+/// Time between checks while requests are taken up.
+const TICK: Duration = Duration::from_millis(3);
+/// Longest time between checks while a request takes long.
+const LONGEST: Duration = Duration::from_millis(250);
+/// A response younger than this is left to the thread that made it, microseconds.
+const FRESH_US: u64 = 1_000;
+/// Time without progress after which waiting requests are returned, microseconds.
+const RETURN_US: u64 = 10_000;
+
+/// A link as the watchdog sees it.
+pub(crate) struct Port {
+    pub(crate) fd: RawFd,
+    pub(crate) outbox: Outbox,
+    pub(crate) intake: Intake,
+    /// Whether the link had unread bytes at the last check.
+    unread: AtomicBool,
+}
+
+impl Port {
+    pub(crate) fn new(fd: RawFd) -> Port {
+        Port { fd, outbox: Outbox::new(fd), intake: Intake::new(), unread: AtomicBool::new(false) }
+    }
+}
+
+/// Requests being served.
+static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+/// The watchdog sleeps for longer than a tick, and must be woken when a request is taken up.
+static DOZING: AtomicBool = AtomicBool::new(false);
+static LOCK: Mutex<()> = Mutex::new(());
+static WAKE: Condvar = Condvar::new();
+static PORTS: OnceLock<&'static [Port]> = OnceLock::new();
+
+/// Starts the thread. After the fork, once.
+///
+/// # Errors
+/// As pthread_create(3).
+pub(crate) fn start(ports: &'static [Port]) -> io::Result<()> {
+    PORTS.get_or_init(|| ports);
+    os::native_thread(run)
+}
+
+/// A request has been taken up.
+#[inline]
+pub(crate) fn begun() {
+    ACTIVE.fetch_add(1, SeqCst);
+    if DOZING.load(SeqCst) {
+        wake();
+    }
+}
+
+/// A request has been served.
+#[inline]
+pub(crate) fn ended() {
+    ACTIVE.fetch_sub(1, SeqCst);
+}
+
+#[cold]
+fn wake() {
+    let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    DOZING.store(false, SeqCst);
+    WAKE.notify_one();
+}
+
+fn run() {
+    let Some(ports) = PORTS.get() else { return };
+    let mut progress = Progress { passed: 0, since_us: os::now_us() };
+    loop {
+        sleep(ports, progress.passed, check(ports, &mut progress, os::now_us()));
+    }
+}
+
+/// The last time that a request was taken up, as far as the watchdog has seen.
+struct Progress {
+    passed: u64,
+    since_us: u64,
+}
+
+fn passed(ports: &[Port]) -> u64 {
+    ports.iter().map(|port| port.intake.passed()).sum()
+}
+
+/// Does what is due. Returns how long to sleep; `None`: until a request is taken up.
+fn check(ports: &[Port], progress: &mut Progress, now_us: u64) -> Option<Duration> {
+    for port in ports.iter().filter(|port| port.outbox.age_us(now_us) > FRESH_US) {
+        // An error is found by the thread that reads the link.
+        let _ = port.outbox.send();
+    }
+    let passed = passed(ports);
+    if passed != progress.passed {
+        *progress = Progress { passed, since_us: now_us };
+        ports.iter().for_each(|port| port.unread.store(false, SeqCst));
+        return Some(TICK);
+    }
+    if ACTIVE.load(SeqCst) == 0 {
+        return None;
+    }
+    let still_us = now_us.saturating_sub(progress.since_us);
+    if still_us >= RETURN_US {
+        ports.iter().for_each(|port| return_waiting(port, now_us));
+    }
+    Some(Duration::from_micros(still_us / 2).clamp(TICK, LONGEST))
+}
+
+/// Returns the requests of a link, if some wait. Unread bytes may be something else, which a thread is about to read:
+/// they count at the second check.
+fn return_waiting(port: &Port, now_us: u64) {
+    if port.intake.is_closed() {
+        return;
+    }
+    let unread = Wait::is_readable(port.fd);
+    let still_unread = unread && port.unread.swap(unread, SeqCst);
+    if !still_unread && !port.intake.is_waiting() {
+        port.unread.store(unread, SeqCst);
+        return;
+    }
+    if let Some(from) = port.intake.close() {
+        let frame = |out: &mut Vec<u8>| wire::frame::append(out, Kind::Returned, 0, 0, &from.to_le_bytes());
+        port.outbox.append(now_us, None, frame);
+        let _ = port.outbox.send();
+    }
+}
+
+fn sleep(ports: &[Port], seen: u64, time: Option<Duration>) {
+    let dozes = time.is_none_or(|time| time > TICK);
+    let mut guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    DOZING.store(dozes, SeqCst);
+    if dozes && passed(ports) != seen {
+        DOZING.store(false, SeqCst);
+        return;
+    }
+    match time {
+        None => {
+            while DOZING.load(SeqCst) {
+                guard = WAKE.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        // Waking early is harmless.
+        Some(time) => drop(WAKE.wait_timeout(guard, time)),
+    }
+    DOZING.store(false, SeqCst);
+}

@@ -1,0 +1,102 @@
+# frozen_string_literal: true
+
+# A slow request must not delay fast ones, whether it sleeps or keeps the GVL.
+
+require "support/case"
+require "support/load"
+
+SLOW_NEIGHBOURS_APP = <<~'RUBY'
+  require "fiddle"
+  usleep = Fiddle::Function.new(Fiddle.dlopen(nil)["usleep"], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, need_gvl: true)
+  text = { "content-type" => "text/plain" }
+  slow = Class.new do
+    def initialize(&close) = @close = close
+    def each = yield("fine")
+    def close = @close.call
+  end
+
+  run lambda { |env|
+    case env["PATH_INFO"]
+    when "/sleep" then sleep 0.05 until File.exist?("release")
+    when "/lock" then usleep.call(4_000_000)
+    when "/close" then next [200, text.dup, slow.new { sleep 2 }]
+    when "/finished" then env["rack.response_finished"] << ->(*) { sleep 2 }
+    end
+    env["rack.after_reply"] << -> { sleep 2 } if env["PATH_INFO"] == "/reply"
+    [200, text.dup, ["fine"]]
+  }
+RUBY
+
+class SlowNeighboursTest < Case
+  # Seconds that a fast request may take; if it has to wait, it takes as long as the slow one.
+  BOUND = 1
+
+  %w[/sleep /lock].each do |slow|
+    it "serves 48 fast clients while one request is at #{slow}" do
+      firebrick_only
+      own = start(workers: 2, threads: "1:1", app: SLOW_NEIGHBOURS_APP, settings: { timeouts: { worker: 30 } })
+      3.times do
+        load = Load.new(own.address, clients: 48, path: "/fast").start
+        wait_until("load") { load.completed.size > 1000 }
+        stuck = connect(own).write(request("GET", slow))
+        sleep 2
+        load.stop
+        File.write(own.path("release"), "")
+        assert_status 200, stuck.read_response
+        File.unlink(own.path("release"))
+        assert_empty load.errors
+        assert_equal [200], load.completed.map(&:status).uniq
+        assert_operator load.completed.map { |one| one.received_at - one.sent_at }.max, :<, BOUND
+      end
+    end
+  end
+
+  it "serves each request once, even if it moves to another worker" do
+    firebrick_only
+    own = start(workers: 2, threads: "1:1", settings: { timeouts: { worker: 30 } }, app: <<~'RUBY')
+      run lambda { |env|
+        File.write("seen.log", "#{env['QUERY_STRING']}\n", mode: "a")
+        sleep 0.03 if env["QUERY_STRING"].to_i % 50 == 7
+        [200, { "content-type" => "text/plain" }, [env["QUERY_STRING"]]]
+      }
+    RUBY
+    number = Queue.new
+    2000.times { |n| number << n }
+    clients = Array.new(40) do
+      connection = connect(own)
+      Thread.new do
+        while (n = number.pop(true) rescue nil)
+          connection.write(request("GET", "/?#{n}"))
+          assert_equal n.to_s, connection.read_response.body
+        end
+      end
+    end
+    clients.each(&:join)
+    assert_equal (0...2000).to_a, File.readlines(own.path("seen.log")).map(&:to_i).sort
+  end
+
+  it "sends a response without waiting for the app's work after it" do
+    firebrick_only
+    own = start(workers: 1, threads: "1:1", app: SLOW_NEIGHBOURS_APP)
+    %w[/close /finished /reply].each do |path|
+      started = now
+      assert_equal "fine", get(path, to: own).body
+      assert_operator now - started, :<, BOUND, path
+      get("/fast", to: own)
+    end
+  end
+
+  it "sends the responses of a batch without waiting for the app's work after one of them" do
+    firebrick_only
+    own = start(workers: 1, threads: "1:1", app: SLOW_NEIGHBOURS_APP)
+    200.times { get("/fast", to: own) }
+    3.times do
+      connections = Array.new(16) { connect(own) }
+      connections.each_with_index { |connection, n| connection.write(request("GET", n == 8 ? "/close" : "/fast")) }
+      started = now
+      connections[8].read_response
+      assert_operator now - started, :<, BOUND
+      connections.each_with_index { |connection, n| assert_status 200, connection.read_response unless n == 8 }
+    end
+  end
+end
