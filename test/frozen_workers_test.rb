@@ -41,7 +41,7 @@ class FrozenWorkersTest < Case
     wait_until("the worker to be killed") { !Processes.alive?(victim) }
     wait_until("its replacement") { workers_of(own).size == 2 }
     assert_equal 6, File.size(own.path("count.log"))
-    assert_match(/worker \d+ \(pid #{victim}\) took up no requests and was killed/, own.stderr)
+    assert_logged(/worker \d+ \(pid #{victim}\) took up no requests and was killed/, on: own)
   end
 
   it "recovers by itself when its only worker is stopped" do
