@@ -79,7 +79,7 @@ pub enum Error {
 /// # Errors
 /// A file cannot be read or used, or the system has no trusted certificates.
 pub fn client(trusted: Trusted<'_>, identity: Option<Identity<'_>>) -> Result<ClientConfig, Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let named = match trusted {
         Trusted::File(file) | Trusted::SystemAndFile(file) => {
             files::certificates(file).map_err(|why| file_error(Role::Trusted, file, why))?
