@@ -26,7 +26,7 @@ impl Secure {
             CertificateParams::new(vec!["localhost".into()]).unwrap().self_signed(&key).unwrap();
         let ca = std::env::temp_dir().join(format!("firebrick-proxy-{name}-{}.pem", std::process::id()));
         std::fs::write(&ca, certificate.pem()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()

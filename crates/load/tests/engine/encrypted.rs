@@ -27,7 +27,7 @@ fn server_until(name: &str, year: i32) -> (SocketAddr, PathBuf) {
     let path = std::env::temp_dir().join(format!("load-test-{}-{name}.pem", std::process::id()));
     std::fs::write(&path, certificate.pem()).expect("a file");
     let secret = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_no_client_auth()
