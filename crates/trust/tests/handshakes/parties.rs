@@ -121,7 +121,7 @@ impl<'a> Server<'a> {
     }
 
     fn config(&self) -> ServerConfig {
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(aws_lc_rs::default_provider());
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
         let key = provider.key_provider.load_private_key(key).unwrap();
         let chain = [vec![self.certificate.der()], self.intermediates.clone()].concat();
