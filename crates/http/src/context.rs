@@ -2,9 +2,8 @@
 
 use crate::date::DateCache;
 use crate::idle::Idle;
-use crate::output::Output;
 use h1::HeadLimits;
-use net::Timers;
+use net::{Output, Timers};
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

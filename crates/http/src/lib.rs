@@ -15,7 +15,6 @@ mod context;
 mod date;
 mod idle;
 pub mod one;
-mod output;
 
 pub use context::{Connections, Context};
 pub use settings::{Current, Limits, Timeouts};

@@ -5,10 +5,9 @@
 
 use super::body_state::BodyState;
 use crate::context::{Counted, Shared};
-use crate::output::Output;
 use bytes::{Buf, Bytes, BytesMut};
 use handler::BodyError;
-use net::{Lane, Timer, Transport};
+use net::{Lane, Output, Timer, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
