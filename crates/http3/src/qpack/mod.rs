@@ -1,0 +1,8 @@
+//! QPACK (RFC 9204) without a dynamic table: sections refer to the static table, or have their fields in full.
+
+mod decode;
+mod encode;
+mod table;
+
+pub(crate) use decode::decode;
+pub use encode::{Encoder, Head};
