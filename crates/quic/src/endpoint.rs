@@ -1,0 +1,88 @@
+//! Endpoints and what they allow.
+
+use crate::socket::SteeredSocket;
+use crate::steering::Mailbox;
+use aws_lc_rs::{hkdf, hmac};
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a connection may keep and for how long.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// Requests at the same time.
+    pub streams: u32,
+    /// Bytes that a client may send on a stream before they are consumed.
+    pub stream_window: u32,
+    /// The same for all streams of a connection.
+    pub connection_window: u32,
+    /// Bytes that are kept for a client until it acknowledges them, for each connection.
+    pub send_window: u32,
+    /// A connection without any packet for that long is over.
+    pub idle: Duration,
+}
+
+/// Keys that all endpoints of a port share.
+#[derive(Clone)]
+// No Debug: they are secret.
+pub struct Keys {
+    token: [u8; 32],
+    reset: [u8; 32],
+}
+
+impl Keys {
+    /// Random ones.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn random() -> io::Result<Keys> {
+        let mut keys = Keys { token: [0; 32], reset: [0; 32] };
+        for key in [&mut keys.token, &mut keys.reset] {
+            aws_lc_rs::rand::fill(key).map_err(|_| io::Error::other("the system has no random numbers"))?;
+        }
+        Ok(keys)
+    }
+}
+
+/// Unidirectional streams of a client: control, two of QPACK, and some of unknown types.
+const UNI_STREAMS: u32 = 16;
+
+/// The server's side of connections that begin from now on. `crypto` announces its protocols (ALPN).
+///
+/// # Errors
+/// `crypto` has no AES-128-GCM, which protects the first packets (RFC 9001 section 5.2).
+pub fn server_config(crypto: Arc<rustls::ServerConfig>, bounds: &Bounds, keys: &Keys) -> Result<ServerConfig, String> {
+    let crypto = QuicServerConfig::try_from(crypto).map_err(|why| why.to_string())?;
+    let mut transport = TransportConfig::default();
+    let idle = IdleTimeout::try_from(bounds.idle).map_err(|_| "an idle time that is too long".to_owned())?;
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(bounds.streams))
+        .max_concurrent_uni_streams(VarInt::from_u32(UNI_STREAMS))
+        .stream_receive_window(VarInt::from_u32(bounds.stream_window))
+        .receive_window(VarInt::from_u32(bounds.connection_window))
+        .send_window(u64::from(bounds.send_window))
+        .max_idle_timeout(Some(idle))
+        // Datagrams (RFC 9221) are not used.
+        .datagram_receive_buffer_size(None);
+    let token = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&keys.token);
+    let mut config = ServerConfig::new(Arc::new(crypto), Arc::new(token));
+    config.transport_config(Arc::new(transport)).migration(true);
+    Ok(config)
+}
+
+/// The endpoint of a thread. Call it on the thread's runtime. Connections are refused as long as there is no server
+/// configuration (`Endpoint::set_server_config`).
+///
+/// # Errors
+/// The socket cannot be used.
+pub fn endpoint(socket: UdpSocket, mailbox: Mailbox, config: ServerConfig, keys: &Keys) -> io::Result<Endpoint> {
+    let runtime = Arc::new(TokioRuntime);
+    let mut endpoint = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &keys.reset)));
+    let ids = mailbox.ids();
+    endpoint.cid_generator(move || Box::new(ids.clone()));
+    let socket = SteeredSocket::new(runtime.wrap_udp_socket(socket)?, mailbox);
+    Endpoint::new_with_abstract_socket(endpoint, Some(config), Arc::new(socket), runtime)
+}
