@@ -14,6 +14,7 @@ pub mod body;
 mod context;
 mod date;
 mod idle;
+mod message;
 pub mod one;
 mod output;
 

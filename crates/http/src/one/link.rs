@@ -291,7 +291,7 @@ impl<S: Transport> Link<S> {
             if bytes.is_empty() {
                 return Err(BodyError::Gone);
             }
-            body.window.received(bytes.len(), Instant::now);
+            body.pace.received(bytes.len(), Instant::now);
             let (data, used) = body.take(bytes)?;
             input.extend_from_slice(&bytes[used..]);
             Ok(Some(data))
@@ -321,12 +321,10 @@ impl<S: Transport> Link<S> {
         }
         let timeouts = &self.shared.settings().timeouts;
         if let Some(rate) = timeouts.body_min_rate {
-            let span = timeouts.body_grace.max(Duration::from_secs(1));
-            let now = Instant::now();
-            if body.window.is_too_slow(now, rate, span) {
-                return Poll::Ready(Err(BodyError::TooSlow));
+            match body.pace.check(Instant::now(), rate, timeouts.body_grace) {
+                Ok(at) => self.timer.arm(Lane::Read, at),
+                Err(error) => return Poll::Ready(Err(error)),
             }
-            self.timer.arm(Lane::Read, body.window.wait(now, span));
         }
         Poll::Pending
     }
