@@ -9,7 +9,7 @@
 
 use h1::Expect;
 use handler::{
-    Body, BodyError, Ending, Failure, Fields, FileRegion, Handler, Peer, Request, Response, Trace, Version,
+    Body, BodyError, Ending, Failure, FileRegion, Handler, Peer, Request, Response, Trace, Version,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -45,18 +45,6 @@ pub(crate) fn presentable(response: Response, version: Version) -> Response {
         _ => "a status that is not final",
     };
     Failure::server(500, reason).into_response()
-}
-
-/// Whether a response field is about the connection of HTTP/1: other versions do not have it (RFC 9113 section 8.2.2).
-pub(crate) fn is_for_connection(name: &[u8]) -> bool {
-    let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-    match name.len() {
-        7 => is(b"upgrade"),
-        10 => is(b"connection") || is(b"keep-alive"),
-        16 => is(b"proxy-connection"),
-        17 => is(b"transfer-encoding"),
-        _ => false,
-    }
 }
 
 /// How sending went.
@@ -136,11 +124,6 @@ impl Promised {
         self.left
     }
 
-    /// Whether a length is declared.
-    pub(crate) fn is_declared(&self) -> bool {
-        self.declared.is_some()
-    }
-
     /// So many bytes are sent, no more than are left.
     pub(crate) fn count(&mut self, len: u64) {
         if self.declared.is_some() {
@@ -176,16 +159,6 @@ pub(crate) fn mismatch(response: &Response, actual: u64) -> Option<Failure> {
 fn wrong_length(status: u16, declared: u64, actual: &str) -> Failure {
     let text = format!("the response declares Content-Length {declared}, its body has {actual} bytes");
     Failure::app(status, text)
-}
-
-/// What the fields `Expect` ask for (RFC 9110 section 10.1.1).
-pub(crate) fn expectation(fields: &Fields) -> Expect {
-    let mut expect = Expect::Nothing;
-    for value in fields.all("expect") {
-        let known = value.eq_ignore_ascii_case(b"100-continue");
-        expect = if known && expect != Expect::Unknown { Expect::Continue } else { Expect::Unknown };
-    }
-    expect
 }
 
 /// Appends as much of a region as exists; how many bytes.
@@ -265,20 +238,7 @@ mod tests {
         assert_eq!(promised.missed(200), None);
         let mut open = Promised::new(None);
         open.count(1 << 40);
-        assert!(open.left() == u64::MAX && open.missed(200).is_none() && !open.is_declared());
-    }
-
-    #[test]
-    fn expectations() {
-        let expect = |values: &[&str]| {
-            let mut fields = Fields::default();
-            values.iter().for_each(|value| fields.push(b"expect", value.as_bytes()));
-            expectation(&fields)
-        };
-        assert_eq!(expect(&[]), Expect::Nothing);
-        assert_eq!(expect(&["100-Continue"]), Expect::Continue);
-        assert_eq!(expect(&["tea"]), Expect::Unknown);
-        assert_eq!(expect(&["tea", "100-continue"]), Expect::Unknown);
+        assert!(open.left() == u64::MAX && open.missed(200).is_none());
     }
 
     #[test]

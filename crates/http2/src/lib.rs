@@ -3,4 +3,15 @@
 //! Contract:
 //! 1. Pure: bytes and times in, events and bytes out.
 //! 2. What a client can make the server keep or do is bounded, whatever frames it sends.
+//! 3. Any split of the same bytes gives the same events; only the data of a DATA frame may come in more pieces.
 #![forbid(unsafe_code)]
+
+mod connection;
+mod error;
+mod event;
+mod limits;
+
+pub use connection::Connection;
+pub use error::{ConnectionError, ErrorCode, Flood};
+pub use event::{Event, StreamId};
+pub use limits::Limits;

@@ -8,10 +8,9 @@ use super::receive::{self, NoHead, Received};
 use super::respond::{self, RequestFacts};
 use crate::context::Context;
 use crate::message::{Outcome, Sent, inadmissible};
-use crate::output::Output;
 use h1::{Framing, RequestHead};
 use handler::{Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
-use net::{Lane, Transport};
+use net::{Lane, Output, Transport};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 

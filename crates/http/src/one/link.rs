@@ -5,10 +5,9 @@
 
 use super::body_state::BodyState;
 use crate::context::{Counted, Shared};
-use crate::output::Output;
 use bytes::{Buf, Bytes, BytesMut};
 use handler::BodyError;
-use net::{Lane, Timer, Transport};
+use net::{Lane, Output, Timer, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
@@ -195,8 +194,16 @@ impl<S: Transport> Link<S> {
         }
     }
 
+    /// The stream, for another protocol.
+    pub(crate) fn into_stream(self) -> S {
+        self.stream
+    }
+
     /// Waits for the first byte of a request; `false` if the connection is to be closed instead.
-    pub(super) async fn has_request(&self, served: u64) -> bool {
+    pub(crate) async fn has_request(&self, served: u64) -> bool {
+        if !self.input.borrow().is_empty() {
+            return true;
+        }
         let settings = self.shared.settings();
         let timeout = if served == 0 { settings.timeouts.header } else { settings.timeouts.keep_alive };
         drop(settings);

@@ -9,13 +9,12 @@
 use super::client::ClientView;
 use super::link::{Link, Unsendable};
 use crate::message::{Promised, READ_BELOW, Sent, append_file, mismatch, presentable};
-use crate::output::Output;
 use bytes::Bytes;
 use h1::{ConnectionField, Delimiter, Plan};
 use handler::{
-    After, Body, BodyStream, Chunk, Client, Departure, Failure, FileRegion, Kept, Lender, Response, Version,
+    After, Body, BodyStream, Chunk, Client, Departure, FileRegion, Kept, Lender, Response, Version,
 };
-use net::Transport;
+use net::{Output, Transport};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::ErrorKind;
