@@ -12,6 +12,11 @@ pub struct StreamId {
 }
 
 impl StreamId {
+    /// Its place among the open streams of the connection: small, and used again when the stream has closed.
+    pub fn place(self) -> u32 {
+        self.slot
+    }
+
     /// The number on the wire: odd, below 2^31.
     pub fn number(self) -> u32 {
         self.id
