@@ -59,7 +59,7 @@ pub fn plan(response: &Response, version: Version, is_head: bool) -> Plan {
             let unknown = match version {
                 Version::Http11 => Delimiter::Chunked,
                 Version::Http10 => Delimiter::Close,
-                Version::Http2 => Delimiter::Nothing,
+                Version::Http2 | Version::Http3 => Delimiter::Nothing,
             };
             Plan {
                 delimiter: known.map_or(unknown, Delimiter::Length),

@@ -17,6 +17,7 @@ mod idle;
 mod message;
 pub mod one;
 mod preface;
+pub mod three;
 pub mod two;
 mod uploads;
 

@@ -29,13 +29,13 @@ pub(crate) fn inadmissible(expect: Expect, length: Option<u64>, max_body: Option
 
 /// The response, or the one that is sent instead because it is invalid.
 pub(crate) fn presentable(response: Response, version: Version) -> Response {
-    let shared = version == Version::Http2;
+    let shared = matches!(version, Version::Http2 | Version::Http3);
     let reason = match (response.status, &response.body) {
         _ if !h1::fields_are_clean(&response.fields) => {
             "a field name or value that is not allowed in a response"
         }
         (_, Body::Tunnel { .. }) if shared => {
-            let why = "the app took over the connection or upgraded it, but a request over HTTP/2 has no connection of \
+            let why = "the app took over the connection or upgraded it, but a request over HTTP/2 or HTTP/3 has no connection of \
                        its own (rack.hijack? is false)";
             return Failure::app(500, why).into_response();
         }

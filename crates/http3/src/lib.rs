@@ -14,6 +14,7 @@
 pub mod control;
 mod error;
 mod frame;
+mod priority;
 pub mod qpack;
 mod request;
 mod varint;
@@ -21,5 +22,6 @@ mod varint;
 pub use control::{ControlStream, UniStream};
 pub use error::{Code, Error};
 pub use frame::{data_header, encode_frame};
+pub use priority::urgency;
 pub use request::{Event, RequestStream};
 pub use varint::encode as encode_varint;

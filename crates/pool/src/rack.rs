@@ -283,6 +283,7 @@ fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, fra
             Version::Http10 => 10,
             Version::Http11 => 11,
             Version::Http2 => 20,
+            Version::Http3 => 30,
         },
         https: request.https,
         remote_port,

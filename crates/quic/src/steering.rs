@@ -37,7 +37,7 @@ pub struct Mailbox {
 
 impl Steering {
     /// Mailboxes for that many threads, 256 at most, in order.
-    pub fn new(threads: u8) -> Vec<Mailbox> {
+    pub fn mailboxes(threads: u8) -> Vec<Mailbox> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::channel(MAILBOX)).unzip();
         let steering = Steering { mailboxes: senders.into() };
         let mailbox = |(index, received)| Mailbox { index, steering: steering.clone(), received: Mutex::new(received) };
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn packets_go_to_the_thread_of_their_id() {
-        let boxes = Steering::new(2);
+        let boxes = Steering::mailboxes(2);
         let mut cx = Context::from_waker(Waker::noop());
         let id = boxes[1].ids().generate_cid();
         assert_eq!((id.len(), id[0]), (ID_LEN, 1));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn other_packets_stay_where_they_are() {
-        let boxes = Steering::new(2);
+        let boxes = Steering::mailboxes(2);
         for packet in [&[][..], &[0x40], &[0x40, 1], &[0xc0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[0x40, 7, 2, 3, 4, 5, 6, 7, 8, 9, 10]] {
             assert!(boxes[0].is_own(packet) && boxes[1].is_own(packet), "{packet:?}");
         }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_full_mailbox_drops() {
-        let boxes = Steering::new(2);
+        let boxes = Steering::mailboxes(2);
         let packet = [0x40, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         (0..MAILBOX * 2).for_each(|_| boxes[0].hand_over(datagram(&packet)));
         let mut cx = Context::from_waker(Waker::noop());

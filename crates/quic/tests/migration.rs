@@ -72,7 +72,7 @@ fn serve(config: quinn::ServerConfig, keys: &Keys) -> (SocketAddr, Vec<Arc<Atomi
     let address = first.local_addr().unwrap();
     let mut sockets = vec![first];
     sockets.extend((1..THREADS).map(|_| socket(address)));
-    let counts = sockets.into_iter().zip(Steering::new(THREADS)).map(|(socket, mailbox)| {
+    let counts = sockets.into_iter().zip(Steering::mailboxes(THREADS)).map(|(socket, mailbox)| {
         let (config, keys, accepted) = (config.clone(), keys.clone(), Arc::new(AtomicUsize::new(0)));
         let count = accepted.clone();
         std::thread::spawn(move || {

@@ -104,7 +104,8 @@ fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
     if before != head.version {
         let version = match head.version {
             10 => keys.http_1_0,
-            20.. => keys.http_2,
+            20..30 => keys.http_2,
+            30.. => keys.http_3,
             _ => keys.http_1_1,
         };
         ruby::hash_set(gvl, template, keys.server_protocol.get(), version.get());

@@ -169,7 +169,7 @@ fn connection_field(response: &Response, facts: RequestFacts, reusable: bool) ->
         _ if response.status == 101 => ConnectionField::Upgrade,
         (false, _) => ConnectionField::Close,
         (true, Version::Http10) => ConnectionField::KeepAlive,
-        (true, Version::Http11 | Version::Http2) => ConnectionField::Default,
+        (true, Version::Http11 | Version::Http2 | Version::Http3) => ConnectionField::Default,
     }
 }
 

@@ -1,0 +1,237 @@
+//! Sending a response's body, paced by the client.
+//!
+//! Contract: what a handler declares and what it sends are compared; a body that breaks off resets its stream, so that it never
+//! looks complete.
+
+use super::file;
+use super::life::Life;
+use crate::context::Shared;
+use crate::message::{Promised, Sent};
+use bytes::Bytes;
+use handler::{BodyStream, Chunk, Client, FileRegion, Lender};
+use http3::data_header;
+use net::Lane;
+use quic::quinn::SendStream;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// Bytes of a stream gathered for one frame.
+const GATHER: usize = 64 << 10;
+/// Chunks below this are joined.
+const SMALL: usize = 8 << 10;
+
+/// Why the rest cannot be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unsendable;
+
+/// The server's side of a stream.
+pub(super) struct Sender<'a> {
+    pub(super) stream: &'a mut SendStream,
+    pub(super) life: &'a Rc<Life>,
+    pub(super) shared: &'a Rc<Shared>,
+}
+
+/// What a body has next.
+enum Next {
+    Bytes(Vec<Bytes>),
+    File(FileRegion),
+    End,
+    Broken,
+}
+
+impl Sender<'_> {
+    /// Writes all of `bytes`; the client has `timeouts.send` to make room for some of it.
+    pub(super) async fn write(&mut self, mut bytes: Bytes) -> Result<(), Unsendable> {
+        let mut left = [std::mem::take(&mut bytes)];
+        while !left[0].is_empty() {
+            self.life.timer.arm_in(Lane::Write, self.shared.settings().timeouts.send);
+            let timer = &self.life.timer;
+            let mut writing = pin!(self.stream.write_chunks(&mut left));
+            let written = poll_fn(|cx| {
+                timer.wakes(cx.waker());
+                match writing.as_mut().poll(cx) {
+                    Poll::Ready(written) => Poll::Ready(written.map(|_| ()).map_err(|_| Unsendable)),
+                    Poll::Pending if timer.expired(Lane::Write) => Poll::Ready(Err(Unsendable)),
+                    Poll::Pending => Poll::Pending,
+                }
+            });
+            written.await?;
+        }
+        self.life.timer.disarm(Lane::Write);
+        Ok(())
+    }
+
+    /// A body in memory, behind `head`.
+    pub(super) async fn bytes(&mut self, mut head: Vec<u8>, body: Bytes, sent: &mut Sent) -> Result<(), Unsendable> {
+        data_header(&mut head, body.len() as u64);
+        let len = body.len() as u64;
+        if body.len() < SMALL {
+            head.extend_from_slice(&body);
+            self.write(head.into()).await?;
+        } else {
+            self.write(head.into()).await?;
+            self.write(body).await?;
+        }
+        sent.body_bytes += len;
+        Ok(())
+    }
+
+    /// A part of a file, behind `head`, in one frame.
+    pub(super) async fn file(&mut self, mut head: Vec<u8>, region: &FileRegion, sent: &mut Sent) -> Result<(), Unsendable> {
+        data_header(&mut head, region.len);
+        let mut done = 0;
+        while done < region.len {
+            let slice = file::read(region, done).await.map_err(|_| Unsendable)?;
+            if slice.is_empty() {
+                return Err(Unsendable);
+            }
+            let len = slice.len() as u64;
+            if head.is_empty() {
+                self.write(slice).await?;
+            } else {
+                head.extend_from_slice(&slice);
+                self.write(std::mem::take(&mut head).into()).await?;
+            }
+            done += len;
+            sent.body_bytes += len;
+        }
+        if head.is_empty() { Ok(()) } else { self.write(head.into()).await }
+    }
+
+    /// A body that comes in pieces, behind `head`.
+    pub(super) async fn stream(
+        &mut self,
+        mut head: Vec<u8>,
+        stream: Box<dyn BodyStream>,
+        declared: Option<u64>,
+        sent: &mut Sent,
+    ) -> Result<(), Unsendable> {
+        let (mut promised, mut source) = (Promised::new(declared), Pieces::new(stream));
+        loop {
+            let next = source.next(self.life, !head.is_empty(), sent).await;
+            let len = match &next {
+                Next::Bytes(pieces) => pieces.iter().map(Bytes::len).sum::<usize>() as u64,
+                Next::File(region) => region.len,
+                Next::End | Next::Broken => 0,
+            };
+            let fits = len.min(promised.left());
+            if fits < len {
+                sent.fail(promised.exceeded(sent.status, len));
+            }
+            promised.count(fits);
+            match next {
+                // Nothing has come yet: the head goes out alone.
+                Next::Bytes(pieces) if pieces.is_empty() => self.write(std::mem::take(&mut head).into()).await?,
+                Next::Bytes(pieces) => {
+                    data_header(&mut head, fits);
+                    self.pieces(&mut head, pieces, fits).await?;
+                    sent.body_bytes += fits;
+                }
+                Next::File(mut region) => {
+                    region.len = fits;
+                    self.file(std::mem::take(&mut head), &region, sent).await?;
+                }
+                Next::End => {
+                    if !head.is_empty() {
+                        self.write(head.into()).await?;
+                    }
+                    return match promised.missed(sent.status) {
+                        Some(failure) => {
+                            sent.fail(failure);
+                            Err(Unsendable)
+                        }
+                        None => Ok(()),
+                    };
+                }
+                Next::Broken => return Err(Unsendable),
+            }
+            if fits < len {
+                return Err(Unsendable);
+            }
+        }
+    }
+
+    /// Writes the first `most` bytes of some pieces behind `head`; small ones are joined.
+    async fn pieces(&mut self, head: &mut Vec<u8>, pieces: Vec<Bytes>, most: u64) -> Result<(), Unsendable> {
+        let mut left = most as usize;
+        for mut piece in pieces {
+            piece.truncate(left);
+            left -= piece.len();
+            if piece.len() < SMALL {
+                head.extend_from_slice(&piece);
+            } else {
+                self.write(std::mem::take(head).into()).await?;
+                self.write(piece).await?;
+            }
+        }
+        self.write(std::mem::take(head).into()).await
+    }
+}
+
+/// A body that comes in pieces, and what was taken from it ahead.
+struct Pieces {
+    stream: Box<dyn BodyStream>,
+    /// A part of a file behind the pieces before it.
+    file: Option<FileRegion>,
+    /// An offer that is being declined.
+    offer: Option<Box<dyn Lender>>,
+    ended: bool,
+}
+
+impl Pieces {
+    fn new(stream: Box<dyn BodyStream>) -> Pieces {
+        Pieces { stream, file: None, offer: None, ended: false }
+    }
+
+    /// Takes pieces that are ready; waits only if there is nothing to send: neither pieces nor, `has_head`, a head.
+    async fn next(&mut self, life: &Life, has_head: bool, sent: &mut Sent) -> Next {
+        let (mut pieces, mut len) = (Vec::new(), 0);
+        poll_fn(|cx| {
+            while len < GATHER && !self.ended && self.file.is_none() {
+                if let Some(lender) = &mut self.offer {
+                    // Bytes are encrypted on their way: their owner sends them in the next chunks.
+                    match lender.poll_lend(cx, None) {
+                        Poll::Ready(Ok(_)) => self.offer = None,
+                        Poll::Ready(Err(failure)) => {
+                            sent.fail(failure);
+                            return Poll::Ready(Next::Broken);
+                        }
+                        Poll::Pending => break,
+                    }
+                    continue;
+                }
+                match self.stream.poll_chunk(cx) {
+                    Poll::Ready(None) => self.ended = true,
+                    Poll::Ready(Some(Err(failure))) => {
+                        sent.fail(failure);
+                        return Poll::Ready(Next::Broken);
+                    }
+                    Poll::Ready(Some(Ok(chunk))) if chunk.is_empty() => {}
+                    Poll::Ready(Some(Ok(Chunk::File(region)))) => self.file = Some(region),
+                    Poll::Ready(Some(Ok(Chunk::Offer(lender)))) => self.offer = Some(lender),
+                    Poll::Ready(Some(Ok(Chunk::Bytes(bytes)))) => {
+                        len += bytes.len();
+                        pieces.push(bytes);
+                    }
+                    Poll::Pending => break,
+                }
+            }
+            if !pieces.is_empty() {
+                return Poll::Ready(Next::Bytes(std::mem::take(&mut pieces)));
+            }
+            if let Some(region) = self.file.take() {
+                return Poll::Ready(Next::File(region));
+            }
+            if self.ended {
+                return Poll::Ready(Next::End);
+            }
+            if has_head {
+                return Poll::Ready(Next::Bytes(Vec::new()));
+            }
+            life.poll_departure(cx).map(|_| Next::Broken)
+        })
+        .await
+    }
+}

@@ -1,0 +1,249 @@
+//! The task of a connection: its streams, its deadlines, and how it ends.
+
+use super::exchange;
+use super::hub::{Hub, number};
+use crate::context::{Context, Counted, Shared};
+use crate::message::{Outcome, Sent};
+use handler::{Failure, Handler, Peer};
+use http3::control::{Kind, goaway, opening};
+use http3::{Code, Error, UniStream};
+use net::{Lane, Timer};
+use quic::quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::spawn_local;
+
+/// The greatest identifier of a request stream: the first step of a drain refuses nothing yet.
+const LAST_STREAM: u64 = (1 << 62) - 4;
+/// Between the two steps of a drain: requests that are on their way are still served.
+const GRACE: Duration = Duration::from_millis(200);
+/// Most bytes taken from a unidirectional stream at a time.
+const CHUNK: usize = 4 << 10;
+
+/// How far the end of a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Requests are served.
+    No,
+    /// The client knows; what is on its way is served.
+    Announced,
+    /// New requests are refused.
+    Refusing,
+}
+
+/// Serves a connection until it is closed, by either side.
+pub(super) async fn serve<H: Handler + 'static>(connection: Connection, peer: Rc<Peer>, context: Rc<Context<H>>) {
+    let shared = context.shared.clone();
+    let hub = Rc::new(Hub {
+        connection: connection.clone(),
+        shared: shared.clone(),
+        encoder: RefCell::default(),
+        active: Cell::new(0),
+        open: Cell::new(0),
+        settled: Notify::new(),
+        drain: Notify::new(),
+        failure: RefCell::default(),
+    });
+    let started = shared.timers.now();
+    let mut task = Task {
+        control: None,
+        seen: Rc::default(),
+        timer: shared.timers.register(),
+        active: None,
+        ending: Ending::No,
+        served: 0,
+        next: 0,
+        _open: shared.count_open(),
+        hub,
+        shared,
+    };
+    task.run(&peer, &context).await;
+    let failure = task.hub.failure.borrow_mut().take();
+    if let Some(why) = failure {
+        let failure = Failure::client(400, format!("HTTP/3: {why}"));
+        let sent = Sent { status: 400, failure: Some(Box::new(failure)), broken: true, ..Sent::default() };
+        let mut outcome = Outcome { trace: Rc::default(), request: None, started, sent };
+        outcome.report(&context.handler, &peer);
+    }
+}
+
+struct Task {
+    hub: Rc<Hub>,
+    shared: Rc<Shared>,
+    /// The server's control stream.
+    control: Option<SendStream>,
+    /// Which unidirectional streams the client has opened.
+    seen: Rc<RefCell<Vec<Kind>>>,
+    timer: Timer,
+    active: Option<Counted>,
+    ending: Ending,
+    served: u64,
+    /// The identifier behind the last request's.
+    next: u64,
+    _open: Counted,
+}
+
+impl Task {
+    async fn run<H: Handler + 'static>(&mut self, peer: &Rc<Peer>, context: &Rc<Context<H>>) {
+        let connection = self.hub.connection.clone();
+        // Without room for the stream the client is told as soon as it gives some.
+        if let Ok(mut control) = connection.open_uni().await {
+            let opening = opening(self.shared.head_limits().max_header_bytes as u64);
+            if control.write_all(&opening).await.is_ok() {
+                self.control = Some(control);
+            }
+        }
+        self.become_idle();
+        loop {
+            let hub = self.hub.clone();
+            tokio::select! {
+                accepted = connection.accept_bi() => match accepted {
+                    Ok((send, receive)) => self.begin(send, receive, peer, context),
+                    Err(_) => return,
+                },
+                accepted = connection.accept_uni() => match accepted {
+                    Ok(stream) => drop(spawn_local(unidirectional(self.hub.clone(), self.seen.clone(), stream))),
+                    Err(_) => return,
+                },
+                () = hub.settled.notified() => {
+                    if self.hub.active.get() == 0 && self.active.is_some() {
+                        self.become_idle();
+                    }
+                }
+                () = hub.drain.notified() => self.announce().await,
+                () = self.woken() => self.check().await,
+            }
+            if self.ending == Ending::Refusing && self.hub.open.get() == 0 {
+                connection.close(number(Code::NoError), b"");
+                return;
+            }
+        }
+    }
+
+    /// A request stream.
+    fn begin<H: Handler + 'static>(
+        &mut self,
+        mut send: SendStream,
+        mut receive: RecvStream,
+        peer: &Rc<Peer>,
+        context: &Rc<Context<H>>,
+    ) {
+        if self.ending == Ending::Refusing {
+            // RFC 9114 section 5.2: the client may send it again elsewhere.
+            let _ = send.reset(number(Code::RequestRejected));
+            let _ = receive.stop(number(Code::RequestRejected));
+            return;
+        }
+        self.served += 1;
+        self.next = u64::from(VarInt::from(send.id())) + 4;
+        if self.active.is_none() {
+            self.active = Some(self.shared.count_active());
+            self.timer.disarm(Lane::Read);
+            let chosen = self.shared.idle.is_chosen(self.timer.key());
+            self.shared.idle.end(self.timer.key());
+            if chosen {
+                // It is not idle any more: another one makes room in its place.
+                self.shared.close_longest_idle();
+            }
+        }
+        let last = self.shared.settings().limits.max_requests_per_connection;
+        if last.is_some_and(|max| max > 0 && self.served >= max) {
+            self.hub.drain.notify_one();
+        }
+        spawn_local(exchange::serve(self.hub.clone(), send, receive, peer.clone(), context.clone()));
+    }
+
+    fn become_idle(&mut self) {
+        self.active = None;
+        self.shared.idle.begin(self.timer.key());
+        let settings = self.shared.settings();
+        let time = if self.served == 0 { settings.timeouts.header } else { settings.timeouts.keep_alive };
+        if self.ending == Ending::No {
+            self.timer.arm_in(Lane::Read, time);
+        }
+    }
+
+    /// Ready when a deadline has passed, the server drains, or the connection was chosen to make room.
+    fn woken(&self) -> impl Future<Output = ()> + use<'_> {
+        poll_fn(|cx| {
+            self.timer.wakes(cx.waker());
+            let draining = self.shared.draining.get() && self.ending == Ending::No;
+            let chosen = self.active.is_none() && self.shared.idle.is_chosen(self.timer.key()) && self.ending == Ending::No;
+            if self.timer.expired(Lane::Read) || draining || chosen { Poll::Ready(()) } else { Poll::Pending }
+        })
+    }
+
+    async fn check(&mut self) {
+        self.timer.disarm(Lane::Read);
+        match self.ending {
+            Ending::No if self.shared.draining.get() => self.announce().await,
+            // Idle for too long, or it makes room: the requests that cross this are refused, and sent again elsewhere.
+            Ending::No => self.refuse().await,
+            Ending::Announced => self.refuse().await,
+            Ending::Refusing => {}
+        }
+    }
+
+    /// The first step of the end.
+    async fn announce(&mut self) {
+        if self.ending == Ending::No {
+            self.ending = Ending::Announced;
+            self.say(LAST_STREAM).await;
+            self.timer.arm_in(Lane::Read, GRACE);
+        }
+    }
+
+    /// The second one.
+    async fn refuse(&mut self) {
+        self.ending = Ending::Refusing;
+        self.say(self.next).await;
+    }
+
+    async fn say(&mut self, stream: u64) {
+        if let Some(control) = &mut self.control {
+            // It fails when the connection is gone.
+            let _ = control.write_all(&goaway(stream)).await;
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.shared.idle.end(self.timer.key());
+    }
+}
+
+/// Reads a stream that only the client writes to.
+async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<Kind>>>, mut stream: RecvStream) {
+    let (mut codec, mut known) = (UniStream::default(), false);
+    loop {
+        let (result, ended) = match stream.read_chunk(CHUNK, true).await {
+            Ok(Some(chunk)) => (codec.receive(&chunk.bytes), false),
+            Ok(None) | Err(ReadError::Reset(_)) => (codec.ended(), true),
+            Err(_) => return,
+        };
+        if let Err(Error::Connection(code, why)) = result {
+            return hub.fail(code, why);
+        }
+        if let Some(kind) = codec.kind()
+            && !std::mem::replace(&mut known, true)
+        {
+            if kind == Kind::Unknown {
+                // RFC 9114 section 6.2.3: what is not known is not read.
+                let _ = stream.stop(number(Code::StreamCreationError));
+                return;
+            }
+            if seen.borrow().contains(&kind) {
+                return hub.fail(Code::StreamCreationError, "a second control or QPACK stream");
+            }
+            seen.borrow_mut().push(kind);
+        }
+        if ended {
+            return;
+        }
+    }
+}

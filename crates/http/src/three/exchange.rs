@@ -1,0 +1,218 @@
+//! One request: from its head to the acknowledgement of its response's last byte.
+
+use super::body::{Sender, Unsendable};
+use super::hub::{Hub, number};
+use super::life::{Life, refusal};
+use super::receiving::Receiving;
+use crate::context::{Context, Shared};
+use crate::message::{Outcome, Sent, inadmissible, mismatch, presentable};
+use fieldcode::{Expect, RequestHead};
+use h1::Delimiter;
+use handler::{After, Body, Exchange, Failure, Handler, Lent, Peer, Request, Response, Trace, Version};
+use http3::Code;
+use http3::qpack::Head;
+use net::{Lane, Timer};
+use quic::quinn::{RecvStream, SendStream};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+/// Urgency of requests that say nothing (RFC 9218 section 4.1).
+const DEFAULT_URGENCY: i32 = 3;
+
+/// Reports the exchange, also when its task is dropped.
+struct Report<H: Handler> {
+    context: Rc<Context<H>>,
+    peer: Rc<Peer>,
+    outcome: Outcome,
+}
+
+impl<H: Handler> Drop for Report<H> {
+    fn drop(&mut self) {
+        self.outcome.report(&self.context.handler, &self.peer);
+    }
+}
+
+/// Serves one request stream.
+pub(super) async fn serve<H: Handler>(
+    hub: Rc<Hub>,
+    mut send: SendStream,
+    receive: RecvStream,
+    peer: Rc<Peer>,
+    context: Rc<Context<H>>,
+) {
+    let _open = hub.count(|hub| &hub.open);
+    let active = hub.count(|hub| &hub.active);
+    let started = hub.shared.timers.now();
+    let timer = Rc::new(hub.shared.timers.register());
+    let mut receiving = Receiving::new(receive);
+    let head = head(&hub, &timer, &mut receiving, started).await;
+    if let Err(None) = head {
+        // Nobody waits for a response, and there is no request to report.
+        let _ = send.reset(number(Code::RequestIncomplete));
+        return;
+    }
+    let outcome = Outcome { trace: Rc::default(), request: None, started, sent: Sent::nothing() };
+    let mut report = Report { context: context.clone(), peer, outcome };
+    let (head, failure) = match head {
+        Ok(head) => (Some(head), None),
+        Err(failure) => (None, failure),
+    };
+    let length = head.as_ref().and_then(|head| head.content_length);
+    let waits = head.as_ref().is_some_and(|head| head.expect == Expect::Continue);
+    let life = Life::new(hub.clone(), timer, receiving, &send, length, waits);
+    let (response, is_head) = match (head, failure) {
+        (Some(head), _) => {
+            prioritize(&send, &head);
+            let is_head = head.method.slice(head.fields.text()) == b"HEAD";
+            (answer(&hub, &life, *head, &context, &mut report, &mut send).await, is_head)
+        }
+        (None, failure) => (failure.map(Failure::into_response), false),
+    };
+    let ends = response.as_ref().is_some_and(|response| response.after == After::EndConnection);
+    let complete = match response {
+        Some(response) => respond(&hub.shared, &life, response, is_head, &mut send, &mut report.outcome.sent).await,
+        None => Err(Unsendable),
+    };
+    match complete {
+        Ok(()) => {
+            let _ = send.finish();
+        }
+        Err(Unsendable) => {
+            report.outcome.sent.broken = true;
+            let _ = send.reset(number(Code::InternalError));
+        }
+    }
+    life.end();
+    drop((report, active));
+    if ends {
+        hub.drain.notify_one();
+    }
+    // Until the client has all of it, or is gone: closing the connection would discard the rest.
+    let _ = send.stopped().await;
+}
+
+/// Receives the head; the failure to respond with if there is none.
+async fn head(
+    hub: &Hub,
+    timer: &Timer,
+    receiving: &mut Receiving,
+    started: Instant,
+) -> Result<Box<RequestHead>, Option<Failure>> {
+    timer.arm(Lane::Read, started + hub.shared.settings().timeouts.header);
+    let head = poll_fn(|cx| {
+        timer.wakes(cx.waker());
+        match receiving.poll_head(hub, cx) {
+            Poll::Ready(head) => Poll::Ready(Ok(head)),
+            Poll::Pending if timer.expired(Lane::Read) => Poll::Ready(Err(())),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    let head = head.await;
+    timer.disarm(Lane::Read);
+    match head {
+        Ok(Some(head)) => Ok(head),
+        Ok(None) => Err(refusal(receiving.stopped.take())),
+        Err(()) => Err(Some(Failure::client(408, "the head took longer than header_timeout"))),
+    }
+}
+
+/// Tells QUIC how urgent the response is.
+fn prioritize(send: &SendStream, head: &RequestHead) {
+    let urgency = http3::urgency(head.priority.slice(head.fields.text()));
+    if i32::from(urgency) != DEFAULT_URGENCY {
+        // Greater numbers go first there; a stream that is gone needs none.
+        let _ = send.set_priority(DEFAULT_URGENCY - i32::from(urgency));
+    }
+}
+
+/// The handler's response; `None` if it has panicked, or the client has gone before there was one.
+async fn answer<H: Handler>(
+    hub: &Rc<Hub>,
+    life: &Rc<Life>,
+    head: RequestHead,
+    context: &Rc<Context<H>>,
+    report: &mut Report<H>,
+    send: &mut SendStream,
+) -> Option<Response> {
+    let arrived = hub.shared.timers.now();
+    let (expect, length) = (head.expect, head.content_length);
+    let request = Box::new(request(head, &report.peer, &hub.shared, arrived));
+    if let Some(failure) = inadmissible(expect, length, hub.shared.settings().limits.max_body) {
+        report.outcome.request = Some(request);
+        return Some(failure.into_response());
+    }
+    let trace: Rc<Trace> = report.outcome.trace.clone();
+    let incoming = poll_fn(|cx| Poll::Ready(life.incoming(cx))).await;
+    let request = Lent::new(request, trace.clone());
+    let exchange = Exchange { request, incoming, client: life.clone(), trace };
+    let mut handling = pin!(context.handler.handle(exchange));
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx)));
+        life.send_interim(send, cx);
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
+            Err(_) => Poll::Ready(None),
+        }
+    })
+    .await
+}
+
+/// The request that handlers see.
+fn request(head: RequestHead, peer: &Rc<Peer>, shared: &Shared, arrived: Instant) -> Request {
+    Request {
+        version: Version::Http3,
+        method: head.method,
+        target: head.target,
+        path: head.path,
+        query: head.query,
+        authority: head.authority,
+        fields: head.fields,
+        variables: Vec::new(),
+        peer: peer.clone(),
+        https: true,
+        received: shared.wall(arrived),
+        arrived,
+    }
+}
+
+/// Sends the response.
+async fn respond(
+    shared: &Rc<Shared>,
+    life: &Rc<Life>,
+    response: Response,
+    is_head: bool,
+    send: &mut SendStream,
+    sent: &mut Sent,
+) -> Result<(), Unsendable> {
+    life.interim_allowed.set(false);
+    let mut response = presentable(response, Version::Http3);
+    let plan = h1::plan(&response, Version::Http3, is_head);
+    let length = match plan.delimiter {
+        Delimiter::Length(length) => Some(length),
+        _ => None,
+    };
+    *sent = Sent { status: response.status, failure: response.failure.take(), ..Sent::default() };
+    if let Some(actual) = length.filter(|_| plan.is_whole)
+        && let Some(failure) = mismatch(&response, actual)
+    {
+        sent.fail(failure);
+    }
+    let date = shared.date.at(shared.wall(shared.timers.recent()));
+    // What an informational response has left unsent comes first.
+    let mut head = life.take_queued();
+    life.encode(&mut head, Head { status: response.status, date: Some(&date), content_length: length }, &response.fields);
+    let mut sender = Sender { stream: send, life, shared };
+    match response.body {
+        _ if !plan.has_body => sender.write(head.into()).await,
+        Body::Empty | Body::Tunnel { .. } => sender.write(head.into()).await,
+        Body::Bytes(body) => sender.bytes(head, body, sent).await,
+        Body::Kept(kept) => sender.bytes(head, kept.body().clone(), sent).await,
+        Body::File(region) => sender.file(head, &region, sent).await,
+        Body::Stream(stream) => sender.stream(head, stream, length, sent).await,
+    }
+}

@@ -1,0 +1,220 @@
+//! A request stream as its handler sees it: the client of an exchange, and the request's body.
+//!
+//! Contract:
+//! 1. Bytes are taken from QUIC when the handler asks for them, so a slow handler slows its client down.
+//! 2. When the exchange is over, the client is gone and the rest of the body is [`BodyError::Gone`].
+
+use super::hub::Hub;
+use super::receiving::{Receiving, Stopped};
+use crate::message::Pace;
+use bytes::{Bytes, BytesMut};
+use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
+use http3::qpack::Head;
+use net::{Lane, Timer};
+use quic::quinn::SendStream;
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Bodies up to this size are given to the handler at once if all of them has arrived.
+const READY: usize = 256 << 10;
+
+/// The state that a stream shares with its handler.
+pub(super) struct Life {
+    hub: Rc<Hub>,
+    pub(super) timer: Rc<Timer>,
+    receiving: RefCell<Receiving>,
+    upload: RefCell<Upload>,
+    gone: Cell<bool>,
+    /// Whether an informational response may be sent now.
+    pub(super) interim_allowed: Cell<bool>,
+    /// Informational responses that wait for the exchange's task, and its waker.
+    queued: RefCell<Vec<u8>>,
+    task: RefCell<Option<Waker>>,
+    /// Ready when the client does not want the response any more.
+    departed: RefCell<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+#[derive(Default)]
+struct Upload {
+    received: u64,
+    max: Option<u64>,
+    length: Option<u64>,
+    continue_due: bool,
+    error: Option<BodyError>,
+    pace: Pace,
+}
+
+impl Life {
+    /// A stream whose head has arrived.
+    pub(super) fn new(
+        hub: Rc<Hub>,
+        timer: Rc<Timer>,
+        receiving: Receiving,
+        send: &SendStream,
+        length: Option<u64>,
+        continue_due: bool,
+    ) -> Rc<Life> {
+        let stopped = send.stopped();
+        let max = hub.shared.settings().limits.max_body;
+        Rc::new(Life {
+            upload: RefCell::new(Upload { max, length, continue_due, ..Upload::default() }),
+            hub,
+            timer,
+            receiving: RefCell::new(receiving),
+            gone: Cell::new(false),
+            interim_allowed: Cell::new(true),
+            queued: RefCell::default(),
+            task: RefCell::default(),
+            departed: RefCell::new(Box::pin(async move {
+                // It is not finished while a handler works: this is the client's refusal, or the end of the connection.
+                let _ = stopped.await;
+            })),
+        })
+    }
+
+    /// The body as its handler gets it: all of it if it has arrived.
+    pub(super) fn incoming(self: &Rc<Life>, cx: &mut Context<'_>) -> Incoming {
+        let mut receiving = self.receiving.borrow_mut();
+        receiving.look(&self.hub, cx);
+        let len = receiving.data.iter().map(Bytes::len).sum::<usize>();
+        let max = self.upload.borrow().max;
+        if !receiving.ended || receiving.stopped.is_some() || len > READY || max.is_some_and(|max| len as u64 > max) {
+            return Incoming::Arriving(Box::new(Reader(self.clone())));
+        }
+        match receiving.data.len() {
+            0 => Incoming::Empty,
+            1 => Incoming::Ready(receiving.data.pop_front().unwrap_or_default()),
+            _ => {
+                let mut whole = BytesMut::with_capacity(len);
+                receiving.data.drain(..).for_each(|bytes| whole.extend_from_slice(&bytes));
+                Incoming::Ready(whole.freeze())
+            }
+        }
+    }
+
+    /// Sends informational responses as far as the client takes them; wakes the task of `cx` when there are more.
+    pub(super) fn send_interim(&self, send: &mut SendStream, cx: &mut Context<'_>) {
+        let mut task = self.task.borrow_mut();
+        if task.as_ref().is_none_or(|known| !known.will_wake(cx.waker())) {
+            *task = Some(cx.waker().clone());
+        }
+        let mut queued = self.queued.borrow_mut();
+        while !queued.is_empty() {
+            let written = Pin::new(&mut *send).poll_write(cx, &queued);
+            match written {
+                Poll::Ready(Ok(n)) => drop(queued.drain(..n)),
+                // The client has gone: the handler learns it from its client.
+                Poll::Ready(Err(_)) => queued.clear(),
+                Poll::Pending => break,
+            }
+        }
+    }
+
+    /// What is left of informational responses, for the beginning of the final one.
+    pub(super) fn take_queued(&self) -> Vec<u8> {
+        self.queued.take()
+    }
+
+    /// Encodes the head of the final response.
+    pub(super) fn encode(&self, to: &mut Vec<u8>, head: Head<'_>, fields: &Fields) {
+        self.hub.encoder.borrow_mut().head(to, head, fields);
+    }
+
+    /// The exchange is over. The rest of the request is not wanted.
+    pub(super) fn end(&self) {
+        self.gone.set(true);
+        self.interim_allowed.set(false);
+        let mut receiving = self.receiving.borrow_mut();
+        receiving.stop(http3::Code::NoError);
+        receiving.data.clear();
+    }
+
+    fn queue_interim(&self, status: u16, fields: &Fields) {
+        let mut queued = self.queued.borrow_mut();
+        self.hub.encoder.borrow_mut().interim(&mut queued, status, fields);
+        drop(queued);
+        self.task.borrow().iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+impl Client for Life {
+    fn poll_departure(&self, cx: &mut Context<'_>) -> Poll<Departure> {
+        if self.gone.get() || self.departed.borrow_mut().as_mut().poll(cx).is_ready() {
+            self.gone.set(true);
+            return Poll::Ready(Departure::Gone);
+        }
+        Poll::Pending
+    }
+
+    fn interim(&self, status: u16, fields: &Fields) {
+        if self.interim_allowed.get() && (100..200).contains(&status) && status != 101 {
+            self.queue_interim(status, fields);
+        }
+    }
+}
+
+/// The body as a handler reads it.
+struct Reader(Rc<Life>);
+
+impl IncomingBody for Reader {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let life = &self.0;
+        let (mut upload, mut receiving) = (life.upload.borrow_mut(), life.receiving.borrow_mut());
+        if let Some(error) = &upload.error {
+            return Poll::Ready(Some(Err(error.clone())));
+        }
+        loop {
+            if let Some(bytes) = receiving.data.pop_front() {
+                upload.received += bytes.len() as u64;
+                upload.continue_due = false;
+                upload.pace.received(bytes.len(), || life.hub.shared.timers.recent());
+                if upload.max.is_some_and(|max| upload.received > max) {
+                    return fail(&mut upload, BodyError::TooLarge);
+                }
+                return Poll::Ready(Some(Ok(bytes)));
+            }
+            if life.gone.get() || receiving.stopped.is_some() {
+                return fail(&mut upload, BodyError::Gone);
+            }
+            if receiving.ended {
+                return Poll::Ready(None);
+            }
+            if receiving.poll_more(&life.hub, cx).is_pending() {
+                break;
+            }
+        }
+        if std::mem::take(&mut upload.continue_due) && life.interim_allowed.get() {
+            life.queue_interim(100, &Fields::default());
+        }
+        let timeouts = &life.hub.shared.settings().timeouts;
+        if let Some(rate) = timeouts.body_min_rate {
+            match upload.pace.check(life.hub.shared.timers.now(), rate, timeouts.body_grace) {
+                Ok(at) => {
+                    life.timer.wakes(cx.waker());
+                    life.timer.arm(Lane::Read, at);
+                }
+                Err(error) => return fail(&mut upload, error),
+            }
+        }
+        Poll::Pending
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.0.upload.borrow().length
+    }
+}
+
+fn fail(upload: &mut Upload, error: BodyError) -> Poll<Option<Result<Bytes, BodyError>>> {
+    upload.error = Some(error.clone());
+    Poll::Ready(Some(Err(error)))
+}
+
+/// Why a request has no head, as a failure to respond with; `None` if nobody waits for a response.
+pub(super) fn refusal(stopped: Option<Stopped>) -> Option<handler::Failure> {
+    match stopped {
+        Some(Stopped::Refused(failure)) => Some(*failure),
+        _ => None,
+    }
+}

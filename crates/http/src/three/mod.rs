@@ -1,0 +1,32 @@
+//! HTTP/3 connections (RFC 9114): each request is a stream of QUIC and a task of its own.
+//!
+//! Why a task per request, other than in HTTP/2: QUIC has flow control, priorities and loss recovery per stream, and quinn wakes
+//! each stream by itself.
+//!
+//! Contract:
+//! 1. A request is answered once, or its stream is reset; it is reported to `Handler::finished` once.
+//! 2. A handler that panics ends its stream only.
+//! 3. Memory is bounded: uploads by QUIC's windows, which open as handlers take the bytes; downloads by the send window of the
+//!    connection; heads by the limits.
+//! 4. A connection ends when it has been idle for `keep_alive`, by GOAWAY while the server drains, or for an error.
+
+mod body;
+mod connection;
+mod exchange;
+mod file;
+mod hub;
+mod life;
+mod receiving;
+
+use crate::context::Context;
+use handler::{Handler, Peer};
+use std::rc::Rc;
+
+/// Serves one connection until it ends.
+pub async fn serve<H: Handler + 'static>(
+    connection: quic::quinn::Connection,
+    peer: Rc<Peer>,
+    context: Rc<Context<H>>,
+) {
+    connection::serve(connection, peer, context).await;
+}
