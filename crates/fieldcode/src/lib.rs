@@ -5,11 +5,20 @@
 //! Contract:
 //! 1. Pure: bytes in, values out. No I/O, no clock.
 //! 2. A message is judged once, by the same rules for both versions; nothing that HTTP/1 refuses comes in by another version.
+//! 3. Memory is bounded by the limits while a section is decoded, not afterwards.
 #![forbid(unsafe_code)]
 
+mod huffman;
+mod integer;
 mod limits;
+mod name;
 mod request;
+mod section;
 pub mod syntax;
 
+pub use huffman::{huffman_decode, huffman_encode, huffman_len};
+pub use integer::{IntegerError, decode_integer, encode_integer};
 pub use limits::{Expect, HeadLimits};
-pub use request::RequestHead;
+pub use name::{Name, is_field_value};
+pub use request::{Refusal, RequestHead};
+pub use section::{Bomb, Section};

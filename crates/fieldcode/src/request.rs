@@ -1,7 +1,7 @@
-//! A request's field section, judged.
+//! A request's head: the result of judging a field section.
 
 use crate::Expect;
-use handler::{Fields, Span};
+use handler::{Failure, Fields, Span};
 
 /// A judged request head. All spans are into `fields.text()`, which has room to spare for fields that filters add.
 #[derive(Debug, Clone)]
@@ -18,7 +18,7 @@ pub struct RequestHead {
     pub path: Span,
     /// The query without `?`.
     pub query: Span,
-    /// The value of the `priority` field (RFC 9218), empty if there is none.
+    /// The value of the first `priority` field (RFC 9218), empty if there is none.
     pub priority: Span,
     /// The declared length of the body.
     pub content_length: Option<u64>,
@@ -26,4 +26,13 @@ pub struct RequestHead {
     pub expect: Expect,
     /// The fields, with names in lower case. `host` is there exactly once: it is supplied from `:authority`. Cookies are joined.
     pub fields: Fields,
+}
+
+/// Why a field section is no request that can be served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The response that the client may get.
+    pub failure: Failure,
+    /// Whether it breaks the protocol (RFC 9113 section 8.1.1), so that its stream is reset, rather than a limit.
+    pub malformed: bool,
 }
