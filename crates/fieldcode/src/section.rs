@@ -213,8 +213,7 @@ impl Section {
     }
 
     fn pseudo(&mut self, kind: Name, value: Span, limits: &HeadLimits) {
-        // The slot that `host` gets from `:authority` does not count.
-        if self.slots.len() > usize::from(self.authority.is_some()) || self.count > 0 {
+        if self.count > 0 {
             return self.malformed("a pseudo-field after other fields");
         }
         let (place, name) = match kind {
@@ -403,8 +402,7 @@ impl Section {
         let is_cookie = |text: &[u8], name: Span| name.slice(text) == b"cookie";
         let start = text.len() as u32;
         text.extend_from_slice(b"cookie");
-        for at in first..slots.len() {
-            let (name, value) = slots[at];
+        for (at, &(name, value)) in slots.iter().enumerate().skip(first) {
             if is_cookie(text, name) {
                 if at > first {
                     text.extend_from_slice(b"; ");

@@ -36,7 +36,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Result<()> {
     match listener.address {
         Address::Tcp(address) => {
-            accept_tcp(acceptor, TcpListener::from_std(listener.socket.into())?, address).await
+            let socket = TcpListener::from_std(listener.socket.into())?;
+            accept_tcp(acceptor, socket, address, listener.http2).await
         }
         Address::Unix(path) => {
             accept_unix(acceptor, UnixListener::from_std(listener.socket.into())?, path).await
@@ -44,7 +45,12 @@ pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Re
     }
 }
 
-async fn accept_tcp(acceptor: Rc<Acceptor>, listener: TcpListener, local: SocketAddr) -> io::Result<()> {
+async fn accept_tcp(
+    acceptor: Rc<Acceptor>,
+    listener: TcpListener,
+    local: SocketAddr,
+    http2: bool,
+) -> io::Result<()> {
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
@@ -54,7 +60,7 @@ async fn accept_tcp(acceptor: Rc<Acceptor>, listener: TcpListener, local: Socket
                     local: PeerAddr::Inet(local),
                     tls: false,
                 };
-                acceptor.clone().admit(stream, peer);
+                acceptor.clone().admit(stream, peer, http2);
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -71,7 +77,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener, _path: Path
                     local: PeerAddr::Unix,
                     tls: false,
                 };
-                acceptor.clone().admit(stream, peer);
+                acceptor.clone().admit(stream, peer, false);
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -79,7 +85,8 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener, _path: Path
 }
 
 impl Acceptor {
-    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer) {
+    /// `http2`: the client may begin with the preface of HTTP/2.
+    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer, http2: bool) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
         let room = room || self.context.close_longest_idle();
@@ -88,14 +95,22 @@ impl Acceptor {
         if room {
             // An idle connection costs the size of this task: it holds nothing but what serving needs.
             spawn_local(async move {
-                http::one::serve(stream, peer, context).await;
+                if http2 {
+                    Box::pin(http::serve_either(stream, peer, context)).await;
+                } else {
+                    http::one::serve(stream, peer, context).await;
+                }
                 drop((admitted, counted));
             });
             return;
         }
         spawn_local(async move {
             if Box::pin(self.admission.close_elsewhere(self.index)).await {
-                http::one::serve(stream, peer, context).await;
+                if http2 {
+                    Box::pin(http::serve_either(stream, peer, context)).await;
+                } else {
+                    http::one::serve(stream, peer, context).await;
+                }
                 drop(admitted);
             } else {
                 drop(admitted);

@@ -18,6 +18,7 @@ pub(crate) struct Bound {
     address: Address,
     backlog: i32,
     sockets: Vec<Socket>,
+    http2: bool,
 }
 
 /// Where a server can be reached.
@@ -41,6 +42,8 @@ impl fmt::Display for Address {
 pub(crate) struct Listener {
     pub(crate) address: Address,
     pub(crate) socket: Socket,
+    /// Whether plain connections may begin with the preface of HTTP/2.
+    pub(crate) http2: bool,
 }
 
 /// Binds every address for `threads` front threads.
@@ -51,13 +54,13 @@ pub(crate) fn bind_all(binds: &[Bind], threads: usize) -> Result<Vec<Bound>, Str
     let mut bound = Vec::new();
     for bind in binds {
         match bind {
-            Bind::Tcp { host, port, backlog, .. } => {
+            Bind::Tcp { host, port, backlog, http2, .. } => {
                 let name = bind.to_string();
                 let addresses = resolve(host, *port).map_err(|e| format!("cannot listen on {name}: {e}"))?;
                 for address in addresses {
-                    bound.push(
-                        bind_tcp(address, backlog_of(*backlog), threads).map_err(|e| explain(&name, &e))?,
-                    );
+                    let made = bind_tcp(address, backlog_of(*backlog), threads);
+                    let made = made.map_err(|e| explain(&name, &e))?;
+                    bound.push(Bound { http2: *http2, ..made });
                 }
             }
             Bind::Unix { path, umask, mode, backlog } => {
@@ -110,7 +113,7 @@ fn bind_tcp(address: SocketAddr, backlog: i32, threads: usize) -> io::Result<Bou
     for _ in 1..threads {
         sockets.push(tcp_socket(address, shared)?);
     }
-    Ok(Bound { address: Address::Tcp(address), backlog, sockets })
+    Ok(Bound { address: Address::Tcp(address), backlog, sockets, http2: false })
 }
 
 fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
@@ -150,7 +153,7 @@ fn bind_unix(
         sockets.push(socket.try_clone()?);
     }
     sockets.push(socket);
-    Ok(Bound { address: Address::Unix(path.to_owned()), backlog, sockets })
+    Ok(Bound { address: Address::Unix(path.to_owned()), backlog, sockets, http2: false })
 }
 
 /// Removes the socket file of a server that has ended; that of a running server, or another file, is left alone.
@@ -184,12 +187,12 @@ impl Bound {
 
     /// Opens the port: one listener for each thread.
     pub(crate) fn listen(self) -> io::Result<Vec<Listener>> {
-        let Bound { address, backlog, sockets } = self;
+        let Bound { address, backlog, sockets, http2 } = self;
         sockets
             .into_iter()
             .map(|socket| {
                 socket.listen(backlog)?;
-                Ok(Listener { address: address.clone(), socket })
+                Ok(Listener { address: address.clone(), socket, http2 })
             })
             .collect()
     }

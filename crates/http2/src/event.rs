@@ -35,8 +35,8 @@ pub enum Event<'a> {
         /// Whether it has no body: nothing follows.
         end: bool,
     },
-    /// A request that is malformed or beyond a limit, and may get a response (400, 414, 431, 501). Nothing else comes from its
-    /// stream, whatever the client sends. When the response has been sent the engine resets the stream as the RFC requires; a
+    /// A request that is malformed or beyond a limit, and may get a response (400, 414, 431, 501). Nothing but
+    /// `Reset` comes from its stream after that, whatever the client sends. When the response has been sent the engine resets the stream as the RFC requires; a
     /// caller that sends none calls [`crate::Connection::reset`].
     Refused {
         /// Its stream.

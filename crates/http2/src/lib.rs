@@ -6,10 +6,20 @@
 //! 3. Any split of the same bytes gives the same events; only the data of a DATA frame may come in more pieces.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod connection;
+mod control;
 mod error;
 mod event;
+mod frame;
+mod headers;
+mod hpack;
 mod limits;
+mod priority;
+mod receive;
+mod respond;
+mod schedule;
+mod streams;
 
 pub use connection::Connection;
 pub use error::{ConnectionError, ErrorCode, Flood};
