@@ -8,7 +8,7 @@ use super::life::Life;
 use crate::context::Shared;
 use crate::message::{Promised, Sent};
 use bytes::Bytes;
-use handler::{BodyStream, Chunk, Client, FileRegion, Lender};
+use handler::{BodyStream, Chunk, Client, Failure, FileRegion, Lender};
 use http3::data_header;
 use net::Lane;
 use quic::quinn::SendStream;
@@ -177,37 +177,32 @@ struct Pieces {
     file: Option<FileRegion>,
     /// An offer that is being declined.
     offer: Option<Box<dyn Lender>>,
-    ended: bool,
+    /// Nothing more comes: the body is complete, or broke off.
+    end: Option<Result<(), Failure>>,
 }
 
 impl Pieces {
     fn new(stream: Box<dyn BodyStream>) -> Pieces {
-        Pieces { stream, file: None, offer: None, ended: false }
+        Pieces { stream, file: None, offer: None, end: None }
     }
 
     /// Takes pieces that are ready; waits only if there is nothing to send: neither pieces nor, `has_head`, a head.
     async fn next(&mut self, life: &Life, has_head: bool, sent: &mut Sent) -> Next {
         let (mut pieces, mut len) = (Vec::new(), 0);
         poll_fn(|cx| {
-            while len < GATHER && !self.ended && self.file.is_none() {
+            while len < GATHER && self.end.is_none() && self.file.is_none() {
                 if let Some(lender) = &mut self.offer {
                     // Bytes are encrypted on their way: their owner sends them in the next chunks.
                     match lender.poll_lend(cx, None) {
                         Poll::Ready(Ok(_)) => self.offer = None,
-                        Poll::Ready(Err(failure)) => {
-                            sent.fail(failure);
-                            return Poll::Ready(Next::Broken);
-                        }
+                        Poll::Ready(Err(failure)) => self.end = Some(Err(failure)),
                         Poll::Pending => break,
                     }
                     continue;
                 }
                 match self.stream.poll_chunk(cx) {
-                    Poll::Ready(None) => self.ended = true,
-                    Poll::Ready(Some(Err(failure))) => {
-                        sent.fail(failure);
-                        return Poll::Ready(Next::Broken);
-                    }
+                    Poll::Ready(None) => self.end = Some(Ok(())),
+                    Poll::Ready(Some(Err(failure))) => self.end = Some(Err(failure)),
                     Poll::Ready(Some(Ok(chunk))) if chunk.is_empty() => {}
                     Poll::Ready(Some(Ok(Chunk::File(region)))) => self.file = Some(region),
                     Poll::Ready(Some(Ok(Chunk::Offer(lender)))) => self.offer = Some(lender),
@@ -224,8 +219,18 @@ impl Pieces {
             if let Some(region) = self.file.take() {
                 return Poll::Ready(Next::File(region));
             }
-            if self.ended {
-                return Poll::Ready(Next::End);
+            match self.end.take() {
+                Some(Ok(())) => return Poll::Ready(Next::End),
+                // The head goes out first: what the client has got helps it.
+                Some(failed) if has_head => {
+                    self.end = Some(failed);
+                    return Poll::Ready(Next::Bytes(Vec::new()));
+                }
+                Some(Err(failure)) => {
+                    sent.fail(failure);
+                    return Poll::Ready(Next::Broken);
+                }
+                None => {}
             }
             if has_head {
                 return Poll::Ready(Next::Bytes(Vec::new()));

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
+pub mod three;
+
 use handler::{
     Body, BodyStream, Chunk, Departure, Ending, Exchange, Failure, Fields, FileRegion, Handler, Kept, Lender,
     Peer, PeerAddr, Response,
@@ -350,8 +352,11 @@ impl Handler for Answers {
 async fn send_all(stream: &tokio::net::UnixStream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         stream.writable().await.unwrap();
-        if let Ok(n) = stream.try_write(bytes) {
-            bytes = &bytes[n..];
+        match stream.try_write(bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            // The other end is closed.
+            Err(_) => return,
         }
     }
 }
@@ -420,16 +425,7 @@ fn run(answers: Answers, settings: Settings, tell: &mpsc::Sender<SocketAddr>, jo
         let timers = Timers::new();
         let context = Context::new(answers, settings, timers.clone());
         tokio::task::spawn_local(async move { timers.run().await });
-        let asked = RefCell::new(jobs);
-        let answering = context.clone();
-        tokio::task::spawn_local(async move {
-            loop {
-                while let Ok(job) = asked.borrow().try_recv() {
-                    job(&answering);
-                }
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        });
+        tokio::task::spawn_local(run_jobs(jobs, context.clone()));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         tell.send(listener.local_addr().unwrap()).unwrap();
         while let Ok((stream, remote)) = listener.accept().await {
@@ -443,6 +439,15 @@ fn run(answers: Answers, settings: Settings, tell: &mpsc::Sender<SocketAddr>, jo
             tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
         }
     });
+}
+
+async fn run_jobs(jobs: mpsc::Receiver<Job>, context: Rc<Context<Answers>>) {
+    loop {
+        while let Ok(job) = jobs.try_recv() {
+            job(&context);
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// A raw connection.

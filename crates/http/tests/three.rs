@@ -1,0 +1,260 @@
+//! HTTP/3 over real sockets: the `h3` crate as the client, and clients that break rules.
+
+mod support;
+
+use settings::{Limits, Timeouts};
+use std::time::Duration;
+use support::three::{exchange, get, request, start};
+
+fn server() -> support::three::QuicServer {
+    start(Limits::default())
+}
+
+#[test]
+fn responses_of_all_kinds() {
+    let quic = server();
+    quic.with(async |quic| {
+        let (mut requests, _connection, _endpoint) = quic.requests().await;
+        let hello = get(&mut requests, "/hello?a=b").await;
+        assert_eq!((hello.status, hello.text()), (200, "/hello?a=b"));
+        assert_eq!(hello.field("content-length"), Some("10"));
+        assert!(hello.field("date").is_some() && hello.field("connection").is_none());
+        for (path, len) in [("/big", 3 << 20), ("/file-big", 3 << 20), ("/kept", 3), ("/kept-large", 100_000), ("/file", 4)] {
+            let answer = get(&mut requests, path).await;
+            assert_eq!((answer.status, answer.body.len()), (200, len), "{path}");
+            assert_eq!(answer.field("content-length"), Some(len.to_string().as_str()), "{path}");
+        }
+        assert_eq!(get(&mut requests, "/kept-with-more").await.field("x-more"), Some("yes"));
+        assert_eq!(get(&mut requests, "/stream").await.text(), "onetwothree");
+        assert_eq!(get(&mut requests, "/stream-6").await.field("content-length"), Some("6"));
+        assert_eq!(get(&mut requests, "/stream-mixed").await.body.len(), 1 + 5 + 30_000 + 1);
+        assert_eq!(get(&mut requests, "/offers").await.body.len(), 60_010 * 400);
+        assert_eq!(get(&mut requests, "/slow").await.text(), "slow");
+        let filtered = get(&mut requests, "/filtered").await;
+        assert_eq!(filtered.field("date"), Some("mine"));
+        assert!(filtered.field("keep-alive").is_none() && filtered.field("transfer-encoding").is_none());
+        for status in ["204", "304"] {
+            let answer = get(&mut requests, &format!("/{status}")).await;
+            assert_eq!((answer.status.to_string().as_str(), answer.body.len()), (status, 0));
+        }
+        assert_eq!(get(&mut requests, "/tunnel").await.status, 500, "nothing is upgraded");
+        assert_eq!(get(&mut requests, "/split").await.status, 500);
+        let head = exchange(&mut requests, request("HEAD", "/head"), b"").await;
+        assert_eq!((head.status, head.field("content-length"), head.body.len()), (200, Some("77"), 0));
+    });
+    quic.server.eventually("a log line", |server| server.has_noted("finished /hello 200 10 added"));
+}
+
+#[test]
+fn bodies_of_requests() {
+    let quic = start(Limits { max_body: Some(2_000_000), ..Limits::default() });
+    quic.with(async |quic| {
+        let (mut requests, _connection, _endpoint) = quic.requests().await;
+        assert_eq!(exchange(&mut requests, request("POST", "/echo"), b"hello").await.text(), "hello");
+        assert_eq!(exchange(&mut requests, request("POST", "/echo"), b"").await.text(), "");
+        let large = vec![b'u'; 1_900_000];
+        let spooled = exchange(&mut requests, request("POST", "/spool"), &large).await;
+        assert_eq!((spooled.field("x-spooled"), spooled.body == large), (Some("yes"), true));
+        let declared = http_types::Request::builder()
+            .method("POST")
+            .uri("https://localhost/echo")
+            .header("content-length", "3000000")
+            .body(())
+            .unwrap();
+        let mut stream = requests.send_request(declared).await.unwrap();
+        assert_eq!(stream.recv_response().await.unwrap().status(), 413);
+        let mut open = requests.send_request(request("POST", "/echo")).await.unwrap();
+        // As much as the server takes: it refuses the rest.
+        for _ in 0..40 {
+            if open.send_data(vec![b'x'; 100_000].into()).await.is_err() {
+                break;
+            }
+        }
+        assert_eq!(open.recv_response().await.unwrap().status(), 413);
+        let waiting = http_types::Request::builder()
+            .method("POST")
+            .uri("https://localhost/echo")
+            .header("expect", "100-continue")
+            .body(())
+            .unwrap();
+        let mut stream = requests.send_request(waiting).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stream.send_data("late".into()).await.unwrap();
+        stream.finish().await.unwrap();
+    });
+}
+
+#[test]
+fn streams_break_without_their_connection() {
+    let quic = server();
+    quic.with(async |quic| {
+        let (mut requests, _connection, _endpoint) = quic.requests().await;
+        for path in ["/panic", "/stream-broken", "/stream-short", "/stream-long", "/file-short"] {
+            let mut stream = requests.send_request(request("GET", path)).await.unwrap();
+            stream.finish().await.unwrap();
+            let mut broke = false;
+            match stream.recv_response().await {
+                Ok(_) => loop {
+                    match stream.recv_data().await {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(_) => {
+                            broke = true;
+                            break;
+                        }
+                    }
+                },
+                Err(_) => broke = true,
+            }
+            assert!(broke, "{path} looks complete");
+            assert_eq!(get(&mut requests, "/alive").await.status, 200, "after {path}");
+        }
+    });
+    quic.server.eventually("reports", |server| {
+        ["finished /stream-broken 200 3 broken", "finished /panic 0 0 broken"].iter().all(|line| server.has_noted(line))
+    });
+}
+
+#[test]
+fn clients_that_go_away() {
+    let quic = server();
+    quic.with(async |quic| {
+        let (mut requests, connection, endpoint) = quic.requests().await;
+        let mut stream = requests.send_request(request("GET", "/gone")).await.unwrap();
+        stream.finish().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        stream.stop_sending(h3::error::Code::H3_REQUEST_CANCELLED);
+        while !quic.server.has_noted("Gone") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut stream = requests.send_request(request("GET", "/endless")).await.unwrap();
+        stream.finish().await.unwrap();
+        stream.recv_response().await.unwrap();
+        drop(stream);
+        while !quic.server.has_noted("stream dropped") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let mut stream = requests.send_request(request("GET", "/endless")).await.unwrap();
+        stream.finish().await.unwrap();
+        stream.recv_response().await.unwrap();
+        connection.close(0u32.into(), b"");
+        endpoint.wait_idle().await;
+    });
+    quic.server.eventually("the end of the second stream", |server| {
+        server.log.lock().unwrap().iter().filter(|line| *line == "stream dropped").count() == 2
+    });
+    quic.server.eventually("no connection", |server| server.connections().open == 0);
+}
+
+#[test]
+fn many_streams_at_once() {
+    let quic = server();
+    quic.with(async |quic| {
+        let (requests, _connection, _endpoint) = quic.requests().await;
+        let streams = (0..500).map(|number| {
+            let mut requests = requests.clone();
+            tokio::task::spawn_local(async move {
+                let answer = get(&mut requests, &format!("/number/{number}")).await;
+                assert_eq!(answer.text(), format!("/number/{number}?"));
+            })
+        });
+        for stream in streams.collect::<Vec<_>>() {
+            stream.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn draining_finishes_what_has_begun() {
+    let quic = server();
+    quic.with(async |quic| {
+        let (mut requests, connection, _endpoint) = quic.requests().await;
+        let mut slow = requests.send_request(request("GET", "/slow")).await.unwrap();
+        slow.finish().await.unwrap();
+        while !quic.server.has_noted("GET /slow") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        quic.server.drain();
+        assert_eq!(slow.recv_response().await.unwrap().status(), 200);
+        while slow.recv_data().await.unwrap().is_some() {}
+        drop(slow);
+        connection.closed().await;
+    });
+    quic.server.eventually("no connection", |server| server.connections().open == 0);
+}
+
+#[test]
+fn idle_connections_end() {
+    let keep_alive = Duration::from_millis(300);
+    let quic = start(Timeouts { keep_alive, ..Timeouts::default() });
+    quic.with(async |quic| {
+        let (mut requests, connection, _endpoint) = quic.requests().await;
+        assert_eq!(get(&mut requests, "/x").await.status, 200);
+        connection.closed().await;
+    });
+}
+
+#[test]
+fn a_request_that_does_not_arrive_gets_408() {
+    let quic = start(Timeouts { header: Duration::from_millis(200), ..Timeouts::default() });
+    quic.with(async |quic| {
+        let (_endpoint, connection, _control) = quic.raw().await;
+        let (mut send, mut receive) = connection.open_bi().await.unwrap();
+        send.write_all(&[1, 50, 0, 0]).await.unwrap();
+        let head = receive.read_chunk(1000, true).await.unwrap().unwrap();
+        assert!(head.bytes.windows(3).any(|window| window == b"408"), "{:?}", head.bytes);
+    });
+}
+
+/// What breaks the rules of the connection closes it with the right code; the next connection is served.
+#[test]
+fn broken_rules_close_the_connection() {
+    let quic = server();
+    quic.with(async |quic| {
+        // (unidirectional?, bytes, code)
+        let cases: &[(bool, &[u8], u64)] = &[
+            (true, &[0, 4, 0], 0x103),
+            (true, &[1, 0], 0x103),
+            (true, &[2, 0x3f, 0xe1, 0x1f], 0x201),
+            (true, &[3, 0x81], 0x202),
+            (false, &[0, 1, b'x'], 0x105),
+            (false, &[4, 0], 0x105),
+            (false, &[2, 0], 0x105),
+            (false, &[1, 2, 5, 0], 0x200),
+            (false, &[1, 4, 0, 0, 0xff, 0x7f], 0x200),
+        ];
+        for (unidirectional, bytes, code) in cases {
+            let (_endpoint, connection, _control) = quic.raw().await;
+            // Kept: dropping it would end or reset the stream.
+            let mut stream = if *unidirectional {
+                connection.open_uni().await.unwrap()
+            } else {
+                connection.open_bi().await.unwrap().0
+            };
+            stream.write_all(bytes).await.unwrap();
+            match connection.closed().await {
+                quic::quinn::ConnectionError::ApplicationClosed(close) => {
+                    assert_eq!(u64::from(close.error_code), *code, "{bytes:x?}");
+                }
+                other => panic!("{bytes:x?}: {other}"),
+            }
+        }
+        // The control stream itself.
+        for (bytes, code) in [(&[0, 7, 1, 0][..], 0x10a), (&[0, 4, 2, 2, 0], 0x109), (&[0, 4, 0, 4, 0], 0x105)] {
+            let (_endpoint, connection) = quic.connect().await;
+            let mut control = connection.open_uni().await.unwrap();
+            control.write_all(bytes).await.unwrap();
+            match connection.closed().await {
+                quic::quinn::ConnectionError::ApplicationClosed(close) => {
+                    assert_eq!(u64::from(close.error_code), code, "{bytes:x?}");
+                }
+                other => panic!("{bytes:x?}: {other}"),
+            }
+        }
+        let (_endpoint, connection, mut control) = quic.raw().await;
+        control.finish().unwrap();
+        assert!(matches!(connection.closed().await, quic::quinn::ConnectionError::ApplicationClosed(close) if u64::from(close.error_code) == 0x104));
+        let (mut requests, _connection, _endpoint) = quic.requests().await;
+        assert_eq!(get(&mut requests, "/alive").await.status, 200);
+    });
+}
