@@ -38,15 +38,19 @@ async fn first_bytes<S: Transport>(link: &Link<S>) -> Option<Vec<u8>> {
     let mut first = Vec::new();
     link.timer.arm_in(Lane::Read, link.shared.settings().timeouts.header);
     loop {
-        match link.read(|bytes| first.extend_from_slice(bytes)) {
-            Ok(()) if first.len() >= PREFACE.len() || !PREFACE.starts_with(&first) => return Some(first),
+        let read = link.read(|bytes| {
+            first.extend_from_slice(bytes);
+            bytes.len()
+        });
+        match read {
+            Ok(0) => return None,
+            Ok(_) if first.len() >= PREFACE.len() || !PREFACE.starts_with(&first) => return Some(first),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if !link.readable().await {
                     return None;
                 }
             }
-            Ok(()) if link.stream.has_ended() => return None,
-            Ok(()) => {}
+            Ok(_) => {}
             Err(_) => return None,
         }
     }
