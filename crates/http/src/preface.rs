@@ -43,7 +43,7 @@ async fn first_bytes<S: Transport>(link: &Link<S>) -> Option<Vec<u8>> {
             bytes.len()
         });
         match read {
-            Ok(0) => return None,
+            Ok(0) => return Some(first).filter(|first| !first.is_empty()),
             Ok(_) if first.len() >= PREFACE.len() || !PREFACE.starts_with(&first) => return Some(first),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if !link.readable().await {
