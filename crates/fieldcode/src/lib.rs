@@ -14,6 +14,8 @@ mod limits;
 mod name;
 mod request;
 mod section;
+#[cfg(test)]
+mod section_tests;
 pub mod syntax;
 
 pub use huffman::{huffman_decode, huffman_encode, huffman_len};

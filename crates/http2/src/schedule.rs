@@ -106,7 +106,7 @@ mod tests {
     fn incremental_streams_take_turns() {
         let mut schedule = Schedule::default();
         let incremental = priority(3, true);
-        [1, 3, 5].map(|number| schedule.push(id(number), incremental));
+        [1, 3, 5].into_iter().for_each(|number| schedule.push(id(number), incremental));
         let mut served = Vec::new();
         for _ in 0..6 {
             let next = schedule.pop().unwrap();

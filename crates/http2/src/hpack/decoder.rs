@@ -44,6 +44,16 @@ impl Decoder {
         Decoder { table: Table::new(TABLE_SIZE) }
     }
 
+    #[cfg(test)]
+    pub(super) fn with_table_size(size: u16) -> Decoder {
+        Decoder { table: Table::new(size) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn facts(&self) -> (usize, Vec<String>) {
+        self.table.facts()
+    }
+
     /// Gives back memory that is not in use.
     pub(crate) fn shrink(&mut self) {
         self.table.shrink();
