@@ -95,6 +95,11 @@ impl Bind {
         }
     }
 
+    /// Whether plain connections may begin with HTTP/2's preface.
+    pub fn http2(&self) -> bool {
+        matches!(self, Bind::Tcp { http2: true, .. })
+    }
+
     /// A Unix socket with the default backlog and the process's umask.
     pub fn unix(path: impl Into<PathBuf>) -> Bind {
         Bind::Unix { path: path.into(), umask: None, mode: None, backlog: DEFAULT_BACKLOG }
