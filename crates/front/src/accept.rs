@@ -11,7 +11,7 @@ use handler::{Failure, Peer, PeerAddr};
 use http::Context;
 use net::Transport;
 use settings::Current;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -30,6 +30,8 @@ pub(crate) struct Acceptor {
     pub(crate) admission: Arc<Admission>,
     pub(crate) encryption: Arc<Encryption>,
     pub(crate) handshakes: Rc<Handshakes>,
+    /// The endpoints of HTTP/3.
+    pub(crate) quic: RefCell<Vec<::quic::quinn::Endpoint>>,
     pub(crate) settings: Current,
     pub(crate) log: Box<dyn Fn(&str)>,
     pub(crate) logged: Cell<Option<std::time::Instant>>,
@@ -43,7 +45,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 enum Accepting {
     Plain(Protocol),
     /// The rules of encryption, which may change. The protocol is agreed on in the handshake (ALPN).
-    Encrypted(watch::Receiver<Arc<Endpoint>>),
+    Encrypted {
+        rules: watch::Receiver<Arc<Endpoint>>,
+        /// What announces HTTP/3, where it is served.
+        alt_svc: Option<Rc<[u8]>>,
+    },
 }
 
 /// The protocol of a connection.
@@ -67,7 +73,7 @@ async fn serve<S: Transport>(stream: S, peer: Rc<Peer>, context: Rc<Context<Pipe
 
 /// Accepts on `listener` until the future is dropped.
 pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Result<()> {
-    let Listener { address, bind, socket } = listener;
+    let Listener { address, bind, socket, udp } = listener;
     match address {
         Address::Tcp(address) => {
             let protocol = if bind.http2() { Protocol::Either } else { Protocol::Http1 };
@@ -75,8 +81,16 @@ pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Re
         }
         Address::Tls(address) => {
             let endpoint = acceptor.encryption.endpoint(&bind);
-            let endpoint = endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))?;
-            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, Accepting::Encrypted(endpoint)).await
+            let rules = endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))?;
+            let listener = TcpListener::from_std(socket.into())?;
+            let Some(udp) = udp else {
+                return accept_tcp(acceptor, listener, address, Accepting::Encrypted { rules, alt_svc: None }).await;
+            };
+            let port = acceptor.settings.get().https.https_port.unwrap_or(address.port());
+            let alt_svc = Some(format!("h3=\":{port}\"; ma=86400").into_bytes().into());
+            let tcp = Accepting::Encrypted { rules: rules.clone(), alt_svc };
+            let datagrams = crate::quic::accept(acceptor.clone(), udp, address, rules);
+            tokio::try_join!(accept_tcp(acceptor, listener, address, tcp), datagrams).map(|_| ())
         }
         Address::Unix(_) => accept_unix(acceptor, UnixListener::from_std(socket.into())?).await,
     }
@@ -95,13 +109,14 @@ async fn accept_tcp(
                     remote: PeerAddr::Inet(remote),
                     remote_text: remote.ip().to_canonical().to_string(),
                     local: PeerAddr::Inet(local),
-                    tls: matches!(accepting, Accepting::Encrypted(_)),
+                    tls: matches!(accepting, Accepting::Encrypted { .. }),
                     session: None,
                 };
                 match &accepting {
                     Accepting::Plain(protocol) => acceptor.clone().admit(stream, peer, *protocol),
-                    Accepting::Encrypted(endpoint) => {
-                        acceptor.clone().admit_encrypted(stream, peer, endpoint.borrow().clone())
+                    Accepting::Encrypted { rules, alt_svc } => {
+                        let rules = rules.borrow().clone();
+                        acceptor.clone().admit_encrypted(stream, peer, rules, alt_svc.clone());
                     }
                 }
             }
@@ -158,7 +173,7 @@ impl Acceptor {
 
     /// Admits a connection, performs its handshake, and serves it. One for which there is no room is closed: telling the client
     /// why would take a handshake.
-    fn admit_encrypted(self: Rc<Self>, socket: TcpStream, mut peer: Peer, endpoint: Arc<Endpoint>) {
+    fn admit_encrypted(self: Rc<Self>, socket: TcpStream, mut peer: Peer, endpoint: Arc<Endpoint>, alt_svc: Option<Rc<[u8]>>) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
         let room = room || self.make_room();
@@ -174,6 +189,7 @@ impl Acceptor {
             // Boxed: what a handshake needs is gone when the connection is idle.
             let Some(secured) = Box::pin(shake(&self, socket, endpoint)).await else { return };
             let Secured { stream, session, http2 } = secured;
+            session.alt_svc.replace(alt_svc);
             peer.session = Some(session);
             let (context, peer) = (self.context.clone(), Rc::new(peer));
             drop(self);
@@ -184,7 +200,7 @@ impl Acceptor {
     }
 
     /// Closes the connection that has been idle for the longest time, or else the oldest that is not even established.
-    fn make_room(&self) -> bool {
+    pub(crate) fn make_room(&self) -> bool {
         self.context.close_longest_idle() || self.handshakes.displace_oldest()
     }
 

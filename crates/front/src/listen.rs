@@ -21,6 +21,8 @@ pub(crate) struct Bound {
     bind: Arc<Bind>,
     backlog: i32,
     sockets: Vec<Socket>,
+    /// The same port of UDP, for HTTP/3.
+    udp: Option<::quic::Port>,
 }
 
 /// Where a server can be reached.
@@ -48,6 +50,8 @@ pub(crate) struct Listener {
     /// How it was configured.
     pub(crate) bind: Arc<Bind>,
     pub(crate) socket: Socket,
+    /// The same port of UDP, for HTTP/3.
+    pub(crate) udp: Option<::quic::PortSocket>,
 }
 
 /// Binds every address for `threads` front threads.
@@ -70,7 +74,7 @@ pub(crate) fn bind_all(binds: &[Bind], threads: usize) -> Result<Vec<Bound>, Str
                 let sockets = bind_unix(path, *umask, *mode, threads);
                 let sockets = sockets.map_err(|e| explain(&bind.to_string(), &e))?;
                 let (address, backlog) = (Address::Unix(path.clone()), backlog_of(*backlog));
-                bound.push(Bound { address, bind: Arc::new(bind.clone()), backlog, sockets });
+                bound.push(Bound { address, bind: Arc::new(bind.clone()), backlog, sockets, udp: None });
             }
         }
     }
@@ -119,7 +123,7 @@ fn bind_tcp(address: SocketAddr, bind: Arc<Bind>, backlog: i32, threads: usize) 
         sockets.push(tcp_socket(address, shared)?);
     }
     let address = if bind.tls().is_some() { Address::Tls(address) } else { Address::Tcp(address) };
-    Ok(Bound { address, bind, backlog, sockets })
+    Ok(Bound { address, bind, backlog, sockets, udp: None })
 }
 
 fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
@@ -185,14 +189,27 @@ impl Bound {
         }
     }
 
+    /// Binds the same port of UDP where TLS is spoken.
+    ///
+    /// # Errors
+    /// The port is taken, or may not be bound; the text names it.
+    pub(crate) fn bind_udp(&mut self) -> Result<(), String> {
+        let Address::Tls(address) = self.address else { return Ok(()) };
+        let bound = ::quic::Port::bind(address, self.sockets.len());
+        let bound = bound.map_err(|e| format!("HTTP/3 is off: cannot bind UDP {address}: {e}; --no-http3 ends this line"))?;
+        self.udp = Some(bound);
+        Ok(())
+    }
+
     /// Opens the port: one listener for each thread.
     pub(crate) fn listen(self) -> io::Result<Vec<Listener>> {
-        let Bound { address, bind, backlog, sockets } = self;
+        let Bound { address, bind, backlog, sockets, udp } = self;
+        let mut udp = udp.map(::quic::Port::into_sockets).unwrap_or_default().into_iter();
         sockets
             .into_iter()
             .map(|socket| {
                 socket.listen(backlog)?;
-                Ok(Listener { address: address.clone(), bind: bind.clone(), socket })
+                Ok(Listener { address: address.clone(), bind: bind.clone(), socket, udp: udp.next() })
             })
             .collect()
     }

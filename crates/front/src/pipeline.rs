@@ -71,6 +71,7 @@ impl Handler for Pipeline {
         // The way to the app is written out here: nothing on it is boxed or handed from future to future.
         let content = &self.content;
         let https = exchange.request.https;
+        let encrypted = https.then(|| exchange.request.peer.clone());
         let elsewhere =
             self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
         let mut response = match (elsewhere, content.script(&exchange.request)) {
@@ -86,6 +87,11 @@ impl Handler for Pipeline {
         };
         if let Some(redirects) = &self.redirects {
             redirects.mark(https, &mut response.fields);
+        }
+        if let Some(session) = encrypted.as_ref().and_then(|peer| peer.session.as_ref())
+            && let Some(alt_svc) = session.alt_svc.take()
+        {
+            response.fields.push(b"Alt-Svc", &alt_svc);
         }
         if let (Some(ids), Some(id)) = (&self.ids, id) {
             ids.mark(&mut response.fields, &id);

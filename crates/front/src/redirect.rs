@@ -28,7 +28,7 @@ pub(crate) struct Redirects {
 impl Redirects {
     /// The redirects of these settings; `None` if there are none.
     pub(crate) fn new(settings: &Settings, encryption: &Arc<Encryption>) -> Option<Redirects> {
-        let Https { https_only, canonical_host, hsts, http_paths, https_port } = settings.https.clone();
+        let Https { https_only, canonical_host, hsts, http_paths, https_port, http3: _ } = settings.https.clone();
         let https_only = https_only.unwrap_or(false);
         (https_only || canonical_host.is_some() || hsts.is_some()).then(|| Redirects {
             https_only,

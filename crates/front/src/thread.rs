@@ -24,7 +24,7 @@ use net::Timers;
 use pool::{Local, Rack, Shared};
 use settings::{Current, Settings};
 use site::PublicFiles;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_local;
+
+/// How long the packets that close connections of QUIC are waited for.
+const LAST_PACKETS: Duration = Duration::from_millis(300);
 
 /// What the main thread requests of all front threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,6 +153,7 @@ async fn run(seed: Seed) {
         admission: admission.clone(),
         encryption,
         handshakes: handshakes.clone(),
+        quic: RefCell::default(),
         settings: current,
         log: log_to(&error_log),
         logged: Cell::new(None),
@@ -178,6 +182,11 @@ async fn run(seed: Seed) {
     // Tunnels have no response to wait for: they end with their worker.
     while context.connections().open > context.connections().tunnels {
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The last packets of connections that were closed.
+    let endpoints = acceptor.quic.take();
+    for endpoint in &endpoints {
+        let _ = tokio::time::timeout(LAST_PACKETS, endpoint.wait_idle()).await;
     }
     drop(drained);
     // Links to the workers stay until the process ends.

@@ -1,6 +1,7 @@
 //! A request head that has passed the protocol's checks.
 
 use crate::{Fields, Span};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
@@ -63,6 +64,8 @@ pub struct Session {
     pub cipher: &'static str,
     /// What apps are told of it: `SSL_CLIENT_S_DN` and others. Empty unless client certificates are asked for.
     pub variables: Vec<Variable>,
+    /// The `Alt-Svc` field (RFC 7838) of the next response, which takes it: clients remember it, so once per connection is enough.
+    pub alt_svc: RefCell<Option<Rc<[u8]>>>,
 }
 
 /// A name and its value.

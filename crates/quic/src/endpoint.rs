@@ -27,10 +27,16 @@ pub struct Bounds {
 
 /// Keys that all endpoints of a port share.
 #[derive(Clone)]
-// No Debug: they are secret.
 pub struct Keys {
     token: [u8; 32],
     reset: [u8; 32],
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // They are secret.
+        f.debug_struct("Keys").finish_non_exhaustive()
+    }
 }
 
 impl Keys {

@@ -12,9 +12,11 @@
 #![forbid(unsafe_code)]
 
 mod endpoint;
+mod port;
 mod socket;
 mod steering;
 
 pub use endpoint::{Bounds, Keys, endpoint, server_config};
+pub use port::{Port, PortSocket};
 pub use quinn;
 pub use steering::{Mailbox, Steering};

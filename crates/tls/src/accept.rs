@@ -129,7 +129,7 @@ impl Session {
     }
 
     /// Whether the client's certificate has not expired: that of a resumed session was verified earlier.
-    fn is_current(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         self.client.as_ref().is_none_or(|client| SystemTime::now() <= client.not_after)
     }
 }

@@ -8,7 +8,10 @@ use crate::certificates::Wanted;
 use crate::client::verifier;
 use crate::provider::{chacha_first, provider};
 use crate::{Certificate, Certificates, TicketSecret, Tickets};
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ServerConfig, SupportedProtocolVersion};
@@ -65,6 +68,7 @@ pub struct Endpoint {
     chacha: ServerConfig,
     /// For those who validate the control of a name (TLS-ALPN-01): they have no certificate.
     challenge: ServerConfig,
+    verifier: Arc<dyn ClientCertVerifier>,
 }
 
 impl Endpoint {
@@ -116,12 +120,23 @@ impl Endpoint {
             usual: with_tickets(provider())?,
             chacha: with_tickets(chacha_first())?,
             challenge: configured(provider(), nobody, &[crate::hello::ACME])?,
+            verifier,
         })
     }
 
     /// Whether clients are asked for a certificate.
     pub fn asks_clients(&self) -> bool {
         self.asks_clients
+    }
+
+    /// Who verifies the certificates of clients.
+    pub(crate) fn verifier(&self) -> Arc<dyn ClientCertVerifier> {
+        self.verifier.clone()
+    }
+
+    /// Who encrypts session tickets.
+    pub(crate) fn ticketer(&self) -> Arc<dyn ProducesTickets> {
+        self.usual.ticketer.clone()
     }
 
     /// The certificates of all addresses.

@@ -23,6 +23,7 @@ mod hello;
 mod names;
 mod pem;
 mod provider;
+mod quic;
 mod refusal;
 mod secret;
 mod tickets;

@@ -26,7 +26,12 @@ impl Sockets {
     /// The text names the address or file and what to do.
     pub(super) fn bind(settings: &Settings, logs: &Logs) -> Result<Sockets, String> {
         let mut leftovers = Leftovers::default();
-        let ports = listen::bind_all(&settings.binds, settings.front_threads as usize)?;
+        let mut ports = listen::bind_all(&settings.binds, settings.front_threads as usize)?;
+        if settings.https.http3 {
+            for port in &mut ports {
+                port.bind_udp().unwrap_or_else(|off| logs.error.write(&off));
+            }
+        }
         ports.iter().filter_map(Bound::file).for_each(|file| leftovers.add(file));
         let control = control_socket::bind(settings, &logs.error)?;
         if let Some(pidfile) = &settings.process.pidfile {

@@ -8,7 +8,7 @@
 pub(crate) mod handshakes;
 mod report;
 pub(crate) mod shake;
-mod variables;
+pub(crate) mod variables;
 mod watch;
 
 use crate::error_log::ErrorLog;

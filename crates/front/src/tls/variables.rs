@@ -8,11 +8,13 @@ use handler::Variable;
 use std::time::SystemTime;
 
 /// The variables of a connection on which clients are asked for a certificate.
-pub(super) fn of(session: &Session) -> Vec<Variable> {
+pub(crate) fn of(session: &Session) -> Vec<Variable> {
     let mut all: Vec<Variable> = Vec::new();
     let mut set = |name: &str, value: &str| all.push((name.as_bytes().into(), value.as_bytes().into()));
     set("SSL_PROTOCOL", session.version.name());
-    set("SSL_CIPHER", session.cipher);
+    if !session.cipher.is_empty() {
+        set("SSL_CIPHER", session.cipher);
+    }
     if let Some(name) = &session.name {
         set("SSL_TLS_SNI", name);
     }

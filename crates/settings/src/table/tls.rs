@@ -109,6 +109,15 @@ section! { Category::Tls;
         default_shown: Some("that of the first ssl:// address"),
         more: "Give it where a load balancer or a container's port mapping changes the port.",
     }
+    /// Serve HTTP/3 on the UDP ports of ssl:// addresses, too
+    http3: bool = Switch, {
+        key: "http3",
+        flags: &[bare("http3", "true"), bare("no-http3", "false")],
+        default: "true",
+        more: "Responses over TCP announce it (Alt-Svc), so the port has to be open for UDP as well, with the same \
+               number outside and inside. Without a UDP port the server runs without HTTP/3 and says so.",
+        known_as: &["quic", "h3"],
+    }
     /// Strict-Transport-Security for responses over https: how long
     hsts: Option<Hsts> = OrOff(HstsValue), {
         key: "hsts",

@@ -1,0 +1,178 @@
+//! Connections of QUIC: accepted, admitted or refused, handed to HTTP/3.
+//!
+//! Contract:
+//! 1. A client whose address nobody has verified costs a handshake only while few of them are in progress; beyond that it
+//!    first proves that it receives what is sent there (Retry, RFC 9000 section 8.1.2).
+//! 2. Rules that change (files, authorities) count for connections that begin later.
+//! 3. When the future is dropped no connection begins any more; those that are open go on.
+
+use crate::accept::Acceptor;
+use crate::tls::variables;
+use ::quic::quinn::crypto::rustls::HandshakeData;
+use ::quic::quinn::{self, Connection, Endpoint, Incoming};
+use ::quic::{Bounds, Keys, PortSocket, endpoint, server_config};
+use ::tls::Refusal;
+use handler::{Peer, PeerAddr, Session};
+use rustls::pki_types::CertificateDer;
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::spawn_local;
+
+/// Handshakes in progress of a thread beyond which addresses are verified first.
+const UNVERIFIED: usize = 64;
+/// And beyond which nobody is admitted.
+const MOST: usize = 1024;
+/// A connection without any packet for that long is over.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Bytes that a client may send ahead on a stream, and on a connection.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Bytes kept for a client until it acknowledges them.
+const SEND_WINDOW: u32 = 2 << 20;
+
+/// Refuses new connections when it is dropped.
+struct Accepting(Endpoint);
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.0.set_server_config(None);
+    }
+}
+
+/// Accepts on a thread's part of a port until the future is dropped.
+///
+/// # Errors
+/// The socket cannot be used, or the rules of the address do not allow QUIC.
+pub(crate) async fn accept(
+    acceptor: Rc<Acceptor>,
+    port: PortSocket,
+    local: SocketAddr,
+    mut rules: watch::Receiver<Arc<::tls::Endpoint>>,
+) -> io::Result<()> {
+    let PortSocket { socket, mailbox, keys } = port;
+    let first = rules.borrow_and_update().clone();
+    let config = configuration(&acceptor, &first, &keys).map_err(io::Error::other)?;
+    let endpoint = endpoint(socket, mailbox, config, &keys)?;
+    acceptor.quic.borrow_mut().push(endpoint.clone());
+    let accepting = Accepting(endpoint);
+    let handshakes = Rc::new(Cell::new(0));
+    loop {
+        tokio::select! {
+            incoming = accepting.0.accept() => match incoming {
+                Some(incoming) => admit(&acceptor, incoming, local, &handshakes, rules.borrow().clone()),
+                None => return Ok(()),
+            },
+            Ok(()) = rules.changed() => {
+                let changed = rules.borrow_and_update().clone();
+                match configuration(&acceptor, &changed, &keys) {
+                    Ok(config) => accepting.0.set_server_config(Some(config)),
+                    Err(why) => acceptor.log(&format!("HTTP/3 keeps its rules: {why}")),
+                }
+            }
+        }
+    }
+}
+
+fn configuration(
+    acceptor: &Acceptor,
+    rules: &Arc<::tls::Endpoint>,
+    keys: &Keys,
+) -> Result<quinn::ServerConfig, String> {
+    let settings = acceptor.settings.get();
+    let bounds = Bounds {
+        streams: u32::try_from(settings.limits.http2_streams).unwrap_or(u32::MAX),
+        stream_window: STREAM_WINDOW,
+        connection_window: CONNECTION_WINDOW,
+        send_window: SEND_WINDOW,
+        idle: SILENCE,
+    };
+    server_config(rules.quic()?, &bounds, keys)
+}
+
+fn admit(
+    acceptor: &Rc<Acceptor>,
+    incoming: Incoming,
+    local: SocketAddr,
+    handshakes: &Rc<Cell<usize>>,
+    rules: Arc<::tls::Endpoint>,
+) {
+    if handshakes.get() >= MOST {
+        return incoming.refuse();
+    }
+    if handshakes.get() >= UNVERIFIED && !incoming.remote_address_validated() {
+        // What has been verified just now cannot be asked again.
+        let _ = incoming.retry();
+        return;
+    }
+    let (acceptor, handshakes) = (acceptor.clone(), handshakes.clone());
+    handshakes.update(|count| count + 1);
+    spawn_local(async move {
+        let max = acceptor.settings.get().limits.max_connections;
+        let (admitted, room) = acceptor.admission.count(max);
+        if !room && !acceptor.make_room() && !Box::pin(acceptor.admission.close_elsewhere(acceptor.index)).await {
+            handshakes.update(|count| count - 1);
+            acceptor.recorder.handshake_failed(Refusal::Displaced.name());
+            return incoming.refuse();
+        }
+        let counted = acceptor.recorder.connection();
+        let connection = Box::pin(shake(&acceptor, incoming)).await;
+        handshakes.update(|count| count - 1);
+        let Some(connection) = connection else { return };
+        let Some(peer) = peer(&acceptor, &connection, local, &rules) else {
+            return connection.close(0u32.into(), b"");
+        };
+        let context = acceptor.context.clone();
+        drop(acceptor);
+        http::three::serve(connection, Rc::new(peer), context).await;
+        drop((admitted, counted));
+    });
+}
+
+/// Performs the handshake; what came of it is counted.
+async fn shake(acceptor: &Acceptor, incoming: Incoming) -> Option<Connection> {
+    acceptor.handshakes.turn().await;
+    let limit = acceptor.settings.get().timeouts.handshake;
+    let refusal = match incoming.accept() {
+        Ok(connecting) => match tokio::time::timeout(limit, connecting).await {
+            Ok(Ok(connection)) => return Some(connection),
+            Ok(Err(_)) => Refusal::Closed,
+            Err(_) => Refusal::Timeout,
+        },
+        Err(_) => Refusal::Closed,
+    };
+    acceptor.recorder.handshake_failed(refusal.name());
+    None
+}
+
+/// Both ends of a connection, and what its handshake has settled; `None` if the client's certificate has expired.
+fn peer(
+    acceptor: &Acceptor,
+    connection: &Connection,
+    local: SocketAddr,
+    rules: &::tls::Endpoint,
+) -> Option<Peer> {
+    let data = connection.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
+    let identity = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let name = data.as_ref().and_then(|data| data.server_name.as_deref());
+    let client = identity.as_ref().and_then(|chain| chain.first()).map(AsRef::as_ref);
+    let Some(session) = ::tls::Session::over_quic(name, client) else {
+        acceptor.recorder.handshake_failed(Refusal::ClientCertificate.name());
+        return None;
+    };
+    let version = session.version.name();
+    acceptor.recorder.handshake(&stats::Handshake { version, cipher: "QUIC", resumed: false });
+    let variables = if rules.asks_clients() { variables::of(&session) } else { Vec::new() };
+    let remote = connection.remote_address();
+    Some(Peer {
+        remote: PeerAddr::Inet(remote),
+        remote_text: remote.ip().to_canonical().to_string(),
+        local: PeerAddr::Inet(local),
+        tls: true,
+        session: Some(Box::new(Session { version, variables, ..Session::default() })),
+    })
+}
