@@ -372,7 +372,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     fn follow_draining(&mut self) {
         let shared = &self.hub.shared;
         if shared.draining.get() && !std::mem::replace(&mut self.draining, true) {
-            self.hub.engine.borrow_mut().drain();
+            self.hub.engine.borrow_mut().drain(self.hub.shared.timers.recent());
             self.idle_since = self.idle_since.max(shared.timers.now());
         }
         if self.open == 0 && shared.idle.is_chosen(self.hub.timer.key()) {

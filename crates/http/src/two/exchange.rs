@@ -21,6 +21,9 @@ use std::time::Instant;
 /// Bodies up to this size follow their head at once, whatever else is to be sent.
 const SMALL: usize = 16 << 10;
 
+/// Most bytes of a body that are sent before it is decided again which one is the most urgent.
+const PIECE: usize = 64 << 10;
+
 /// A stream.
 pub(super) struct Slot {
     id: StreamId,
@@ -116,7 +119,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let limits = &self.hub.shared.settings().limits;
         let last = limits.max_requests_per_connection.is_some_and(|max| max > 0 && self.served >= max);
         if last {
-            self.hub.engine.borrow_mut().drain();
+            self.hub.engine.borrow_mut().drain(self.hub.shared.timers.recent());
         }
         let length = if ended { None } else { head.content_length };
         let refused = inadmissible(head.expect, length, limits.max_body);
@@ -205,7 +208,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let now = hub.shared.wall(hub.shared.timers.recent());
         let mut engine = hub.engine.borrow_mut();
         if response.after == After::EndConnection {
-            engine.drain();
+            engine.drain(hub.shared.timers.recent());
         }
         let date = hub.shared.date.at(now);
         if !engine.head(id, response.status, &response.fields, &date, length, !plan.has_body) {
@@ -284,7 +287,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let Some((id, most)) = engine.next_sender() else { return false };
         let Some(slot) = self.slot(id) else { return true };
         let State::Sending(source) = &mut slot.state else { return true };
-        let sent = source.send(&mut engine, id, most, &hub.shared);
+        let sent = source.send(&mut engine, id, most.min(PIECE), &hub.shared);
         drop(engine);
         match sent {
             Some(n) => {
