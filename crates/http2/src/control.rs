@@ -52,6 +52,8 @@ impl Connection {
             return Err(protocol("RST_STREAM on an idle stream"));
         }
         let Some(stream) = self.streams.find(header.stream) else {
+            // Both have reset it: what follows from the client was not on its way before it knew.
+            self.streams.reset_by_client(header.stream);
             return self.budget.spend(Flood::Ignored, 1);
         };
         self.close(stream, Closed::ByClient);

@@ -178,6 +178,15 @@ impl Streams {
         self.closed.iter().rev().find(|(closed, _)| *closed == id).map(|(_, how)| *how)
     }
 
+    /// The client has reset a stream that the server had reset.
+    pub(crate) fn reset_by_client(&mut self, id: u32) {
+        if let Some((_, how)) = self.closed.iter_mut().rev().find(|(closed, _)| *closed == id)
+            && *how == Closed::ByServer
+        {
+            *how = Closed::ByClient;
+        }
+    }
+
     /// Remembers a stream that was refused before it was opened.
     pub(crate) fn remember_refused(&mut self, id: u32) {
         if self.closed.len() == REMEMBERED {
