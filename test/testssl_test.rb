@@ -6,7 +6,7 @@ require "support/tls_case"
 
 class TestsslTest < TlsCase
   PARTS = %w[--protocols --std --server-defaults --fs --server-preference --heartbleed --ccs-injection --ticketbleed --robot
-             --renegotiation --crime --poodle --fallback --sweet32 --drown --logjam --beast --lucky13 --rc4].freeze
+             --renegotiation --crime --poodle --tls-fallback --sweet32 --drown --logjam --freak --beast --lucky13 --rc4].freeze
   BAD = %w[MEDIUM HIGH CRITICAL].freeze
   # A chain of one self-signed certificate that is valid for an hour; how HTTP answers is another matter.
   NOT_JUDGED = /cert|chain|OCSP|CAA|DNS|HSTS|trust|expiration|transparency|scanTime/i
