@@ -33,7 +33,7 @@ pub(crate) async fn shake(
     let outcome = tokio::select! {
         biased;
         outcome = steps(acceptor, socket, &endpoint) => outcome,
-        () = progress.displaced() => Err(Failed { refusal: Refusal::Displaced, socket: None, name: None }),
+        () = progress.displaced() => Err(Failed { refusal: Refusal::Displaced, remains: None, name: None }),
     };
     drop(progress);
     match outcome {
@@ -82,15 +82,14 @@ async fn steps(
 }
 
 async fn within<T>(limit: Duration, step: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    let late = Err(Failed { refusal: Refusal::Timeout, socket: None, name: None });
+    let late = Err(Failed { refusal: Refusal::Timeout, remains: None, name: None });
     timeout(limit, step).await.unwrap_or(late)
 }
 
 /// What a client that speaks HTTP without encryption is told, and the end of the connection.
 async fn refuse(failed: Failed) {
-    let Failed { refusal: Refusal::PlainHttp, socket: Some(socket), .. } = failed else {
-        return failed.linger().await;
-    };
+    let plain = failed.remains.as_ref().filter(|_| failed.refusal == Refusal::PlainHttp);
+    let Some(remains) = plain else { return failed.linger().await };
     const TEXT: &str = "400 Bad Request\nThis port speaks HTTPS: use https:// instead of http://\n";
     let response = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -98,6 +97,6 @@ async fn refuse(failed: Failed) {
         TEXT.len()
     );
     // It fits into the buffer of a new socket.
-    let _ = socket.try_write(response.as_bytes());
-    Failed { refusal: Refusal::PlainHttp, socket: Some(socket), name: None }.linger().await;
+    let _ = remains.socket().try_write(response.as_bytes());
+    failed.linger().await;
 }
