@@ -15,6 +15,9 @@ use fieldcode::{Refusal, RequestHead, Section};
 const CONTINUATIONS: usize = 8;
 /// And one more for each of so many bytes of max_header_bytes.
 const CONTINUATION_BYTES: usize = 1 << 10;
+/// Most text and fields that room is made for before a head is decoded.
+const USUAL_TEXT: usize = 2 << 10;
+const USUAL_FIELDS: usize = 32;
 /// What a stream beyond the limit costs of the budget for ignored frames.
 const REFUSED: u32 = 10;
 
@@ -193,7 +196,8 @@ impl Connection {
     fn request(&mut self, id: u32, end: bool, head: RequestHead, events: &mut impl FnMut(Event<'_>)) {
         // The next head will be like the recent ones; a long one is forgotten again.
         let (text, fields) = (head.fields.text().len(), head.fields.len());
-        self.usual = (text.max(self.usual.0 - self.usual.0 / 8), fields.max(self.usual.1 - self.usual.1 / 8));
+        let like = |now: usize, before: usize, most: usize| now.max(before - before / 8).min(most);
+        self.usual = (like(text, self.usual.0, USUAL_TEXT), like(fields, self.usual.1, USUAL_FIELDS));
         let left = if end { NO_LENGTH } else { head.content_length.unwrap_or(NO_LENGTH) };
         let mut priority = Priority::default();
         if head.priority.len > 0 {

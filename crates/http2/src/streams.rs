@@ -8,6 +8,8 @@ use std::time::Instant;
 
 /// How many closed streams are remembered: a client may still send frames for them that it sent before it knew.
 const REMEMBERED: usize = 64;
+/// Streams whose memory is kept.
+const FEW: usize = 4;
 /// A stream without a declared length.
 pub(crate) const NO_LENGTH: u64 = u64::MAX;
 
@@ -193,6 +195,11 @@ impl Streams {
             self.closed.pop_front();
         }
         self.closed.push_back((id, Closed::ByServer));
+    }
+
+    /// Whether there is memory for more streams than a client has that opens few.
+    pub(crate) fn has_spare_memory(&self) -> bool {
+        self.slab.capacity() > FEW
     }
 
     /// Gives back memory that is not in use.
