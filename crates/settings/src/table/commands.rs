@@ -138,6 +138,21 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[],
     },
     Command {
+        name: "trust",
+        doc: "Make this machine trust the certificates of --https; shows its commands and asks first",
+        options: NO_OPTIONS,
+        arguments: &[
+            Own { name: "undo", form: Form::Switch, doc: "Remove the authority from all stores" },
+            Own { name: "yes", form: Form::Switch, doc: "Run the commands without asking" },
+            Own { name: "dry-run", form: Form::Switch, doc: "Show the commands, change no store" },
+            Own {
+                name: "store",
+                form: Form::Value { value: "STORE", repeated: true },
+                doc: "Only this store: system, chromium or firefox; may be repeated",
+            },
+        ],
+    },
+    Command {
         name: "completions",
         doc: "Print a completion script for bash, zsh or fish",
         options: NO_OPTIONS,
