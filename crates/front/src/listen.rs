@@ -51,7 +51,7 @@ pub(crate) fn bind_all(binds: &[Bind], threads: usize) -> Result<Vec<Bound>, Str
     let mut bound = Vec::new();
     for bind in binds {
         match bind {
-            Bind::Tcp { host, port, backlog } => {
+            Bind::Tcp { host, port, backlog, .. } => {
                 let name = bind.to_string();
                 let addresses = resolve(host, *port).map_err(|e| format!("cannot listen on {name}: {e}"))?;
                 for address in addresses {

@@ -83,9 +83,37 @@ impl Tls {
         Tls::shake_hands(session.into(), socket).await
     }
 
-    async fn shake_hands(session: Connection, socket: TcpStream) -> io::Result<Tls> {
+    /// Completes the handshake of a session that has read the client's first message. A failure gives the socket back; the
+    /// client has been sent an alert.
+    ///
+    /// # Errors
+    /// The client gave up, or what it offers is not accepted; of TLS's errors, the inner one is rustls'.
+    pub async fn accept_session(
+        session: ServerConnection,
+        socket: TcpStream,
+    ) -> Result<Tls, (io::Error, TcpStream)> {
+        let tls = Tls::unshaken(session.into(), socket);
+        match poll_fn(|cx| tls.poll_handshake(cx)).await {
+            Ok(()) => Ok(tls),
+            Err(error) => Err((error, tls.socket)),
+        }
+    }
+
+    /// What the server's session knows; `None` on the client's side.
+    pub fn server_session<T>(&self, ask: impl FnOnce(&ServerConnection) -> T) -> Option<T> {
+        match &*self.session.borrow() {
+            Connection::Server(session) => Some(ask(session)),
+            Connection::Client(_) => None,
+        }
+    }
+
+    fn unshaken(session: Connection, socket: TcpStream) -> Tls {
         let session = RefCell::new(session);
-        let tls = Tls { socket, session, unread: Cell::new(false), ended: Cell::new(false) };
+        Tls { socket, session, unread: Cell::new(false), ended: Cell::new(false) }
+    }
+
+    async fn shake_hands(session: Connection, socket: TcpStream) -> io::Result<Tls> {
+        let tls = Tls::unshaken(session, socket);
         poll_fn(|cx| tls.poll_handshake(cx)).await?;
         Ok(tls)
     }

@@ -38,3 +38,18 @@ impl Environment for ProcessEnvironment {
         Machine::read()
     }
 }
+
+/// Where this user's servers keep what must outlive them: `$STATE_DIRECTORY` (systemd's), `$XDG_STATE_HOME/firebrick` or
+/// `~/.local/state/firebrick`.
+pub(crate) fn state_dir(environment: &dyn Environment) -> PathBuf {
+    let absolute =
+        |name| environment.var(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    // systemd separates several with colons.
+    let systemd = environment.var("STATE_DIRECTORY");
+    let systemd = systemd.and_then(|dirs| dirs.split(':').next().map(PathBuf::from));
+    systemd
+        .filter(|path| path.is_absolute())
+        .or_else(|| absolute("XDG_STATE_HOME").map(|dir| dir.join("firebrick")))
+        .or_else(|| absolute("HOME").map(|dir| dir.join(".local/state/firebrick")))
+        .unwrap_or_else(|| PathBuf::from("/var/lib/firebrick"))
+}

@@ -48,12 +48,14 @@ pub use origin::Origin;
 pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
 pub use settings::{
-    Control, FileCache, Files, HandlerLimits, HostSite, Limits, Logs, Mruby, NothingToServe, Process, Rack,
-    Route, Settings, Site, Sites, Timeouts,
+    Control, FileCache, Files, HandlerLimits, HostSite, Https, Limits, Logs, Mruby, NothingToServe, Process,
+    Rack, Route, Settings, Site, Sites, Timeouts, Tls,
 };
-pub use value::bind::{Bind, DEFAULT_BACKLOG};
+pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};
 pub use value::control::ControlAddress;
+pub use value::hsts::Hsts;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};
 pub use value::server_timing::ServerTiming;
 pub use value::threads::Threads;
+pub use value::tls::{BindTls, CertificateFiles, TlsVersion, Verify};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::control::control_path;
 use crate::discover::Discovered;
-use crate::environment::Environment;
+use crate::environment::{Environment, state_dir};
 use crate::error::{Error, Errors, written};
 use crate::file;
 use crate::given::{Argument, Given, Written};
@@ -41,6 +41,7 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
     }
     let site_base = target.dir.clone();
     let facts = Facts {
+        state_dir: state_dir(environment),
         control: control_path(&target.dir, environment, environment.uid()),
         typed_in,
         dir: target.dir,

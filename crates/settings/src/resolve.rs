@@ -9,6 +9,7 @@ mod mruby;
 mod site;
 mod taker;
 mod threads;
+mod tls;
 
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,8 @@ pub(crate) struct Facts {
     pub(crate) handler: Option<PathBuf>,
     /// What `control = "auto"` means here.
     pub(crate) control: PathBuf,
+    /// Where this user's servers keep what must outlive them.
+    pub(crate) state_dir: PathBuf,
     pub(crate) machine: Machine,
 }
 
@@ -70,13 +73,17 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     // These two were read before the file could be; here they only join the choices.
     taker.take(&app::TARGET);
     taker.take(&app::CONFIG);
+    let binds = listen::binds(&taker);
     let settings = Settings {
+        tls: tls::tls(&taker, facts, &binds),
+        https: Section::take(&taker),
+        state_dir: facts.state_dir.clone(),
         dir: facts.dir.clone(),
         app: facts.app.clone(),
         config: facts.config.clone(),
         tag: taker.take(&app::TAG).value.unwrap_or_else(|| name_of(&facts.dir)),
         process: process(&taker),
-        binds: listen::binds(&taker),
+        binds,
         workers: workers.number,
         threads: threads::threads(&taker),
         front_threads: front_threads.number,
@@ -181,6 +188,7 @@ impl Settings {
             host_sites: Vec::new(),
             routes: Vec::new(),
             handler: None,
+            state_dir: "/state".into(),
             control: dir.join("control.sock"),
             machine,
         };

@@ -15,9 +15,11 @@ pub use crate::table::mruby::HandlerLimits;
 pub use crate::table::rack::Rack;
 pub use crate::table::site::FileCache;
 pub use crate::table::timeouts::Timeouts;
+pub use crate::table::tls::Https;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::threads::Threads;
+use crate::value::tls::{CertificateFiles, TlsVersion, Verify};
 
 /// Everything that a server run depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +30,18 @@ pub struct Settings {
     pub app: Option<PathBuf>,
     /// The configuration file that was read, absolute.
     pub config: Option<PathBuf>,
+    /// Where the server keeps what must outlive it, absolute. It need not exist.
+    pub state_dir: PathBuf,
     /// Shown in process titles; the directory's name by default.
     pub tag: String,
     /// How the server runs as a process.
     pub process: Process,
     /// Addresses to listen on, in order; never empty, no address twice.
     pub binds: Vec<Bind>,
+    /// Encryption.
+    pub tls: Tls,
+    /// Redirects to https and to the right host.
+    pub https: Https,
     /// Worker processes, `auto` already resolved; at least 1.
     pub workers: u32,
     /// Threads of each worker.
@@ -70,6 +78,23 @@ impl Settings {
             || !self.mruby.routes.is_empty();
         if found { Ok(()) } else { Err(NothingToServe { dir: self.dir.clone() }) }
     }
+}
+
+/// Encryption of the addresses that begin with `ssl://`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Certificates by name; the first is the default.
+    pub certificates: Vec<CertificateFiles>,
+    /// The authorities of client certificates, for addresses that name none.
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients show a certificate, for addresses that do not say.
+    pub verify: Verify,
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
+    /// What session tickets are encrypted with.
+    pub ticket_secret: Option<String>,
+    /// The file with that secret, made when it is not there; `None` when the secret itself was given, or no address needs it.
+    pub ticket_secret_file: Option<PathBuf>,
 }
 
 /// The control server: where it listens, and its token.

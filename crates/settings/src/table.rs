@@ -19,6 +19,7 @@ pub(crate) mod mruby;
 pub(crate) mod rack;
 pub(crate) mod site;
 pub(crate) mod timeouts;
+pub(crate) mod tls;
 pub(crate) mod workers;
 
 pub use commands::COMMANDS;
@@ -31,6 +32,8 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         app::ALL,
         app::Process::OPTIONS,
         listen::ALL,
+        tls::ALL,
+        tls::Https::OPTIONS,
         workers::ALL,
         rack::Rack::OPTIONS,
         files::ALL,

@@ -2,7 +2,9 @@
 
 pub(crate) mod bind;
 pub(crate) mod control;
+pub(crate) mod hsts;
 pub(crate) mod log;
 pub(crate) mod proxies;
 pub(crate) mod server_timing;
 pub(crate) mod threads;
+pub(crate) mod tls;

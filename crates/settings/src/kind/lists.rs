@@ -1,9 +1,9 @@
 //! Types whose values are lists or pairs, read by the modules of [`crate::value`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::numbers::OrDefault;
-use super::{Completion, Kind, Mistake};
+use super::{Completion, Kind, Mistake, texts};
 use crate::raw::Raw;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
@@ -149,6 +149,54 @@ impl Kind<Vec<String>> for RequestPaths {
 
     fn expected(&self) -> String {
         "a list of request paths, each beginning with / such as \"/up\"".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// Request paths, `*` at the end standing for all below.
+pub(crate) struct RequestPatterns;
+
+impl Kind<Vec<String>> for RequestPatterns {
+    fn read(&self, raw: &Raw) -> Result<Vec<String>, Mistake> {
+        let paths = RequestPaths.read(raw)?;
+        let star = |path: &String| path.strip_suffix('*').unwrap_or(path).contains('*');
+        if paths.iter().any(star) { Err(Mistake::default()) } else { Ok(paths) }
+    }
+
+    fn expected(&self) -> String {
+        "a list of request paths such as \"/up\" or \"/.well-known/*\", * at the end only".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// Files.
+pub(crate) struct Paths;
+
+impl Kind<Vec<PathBuf>> for Paths {
+    fn read(&self, raw: &Raw) -> Result<Vec<PathBuf>, Mistake> {
+        // Not `parts`: a comma may be part of a path.
+        let one = std::slice::from_ref(raw);
+        let parts = if let Raw::List(parts) = raw { parts } else { one };
+        let written = parts.iter().filter(|part| **part != Raw::Word(String::new()));
+        written.map(|part| texts::Path(Completion::File).read(part)).collect()
+    }
+
+    fn anchor(&self, paths: Vec<PathBuf>, base: &Path) -> Vec<PathBuf> {
+        paths.iter().map(|path| texts::anchored(path, base)).collect()
+    }
+
+    fn expected(&self) -> String {
+        "the path of a file, or a list of them".to_owned()
+    }
+
+    fn completion(&self) -> Completion {
+        Completion::File
     }
 
     fn is_list(&self) -> bool {

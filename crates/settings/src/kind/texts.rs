@@ -6,6 +6,7 @@ use super::numbers::OrDefault;
 use super::{Completion, Kind, Mistake};
 use crate::nearest::nearest;
 use crate::raw::Raw;
+use crate::value::hsts::Hsts;
 use crate::value::log::{AccessLog, ErrorLog};
 
 /// `true` or `false`.
@@ -76,6 +77,38 @@ impl Kind<String> for Secret {
 
     fn expected(&self) -> String {
         "1 to 256 characters of ASCII without blanks".to_owned()
+    }
+}
+
+/// What session tickets are encrypted with.
+pub(crate) struct TicketSecret;
+
+impl Kind<String> for TicketSecret {
+    fn read(&self, raw: &Raw) -> Result<String, Mistake> {
+        let usable = |text: &&str| {
+            (32..=1024).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        raw.text().filter(usable).map(str::to_owned).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        "at least 32 characters of ASCII without blanks, such as `openssl rand -hex 32` makes".to_owned()
+    }
+}
+
+/// The value of `Strict-Transport-Security`.
+pub(crate) struct HstsValue;
+
+impl Kind<Hsts> for HstsValue {
+    fn read(&self, raw: &Raw) -> Result<Hsts, Mistake> {
+        match raw {
+            Raw::Integer(seconds) => seconds.to_string().parse(),
+            other => other.text().ok_or_default()?.parse(),
+        }
+    }
+
+    fn expected(&self) -> String {
+        "a time such as \"365d\" or \"365d; includeSubDomains; preload\"".to_owned()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Types made of another type and a way to say "none" or "you choose".
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Completion, Kind, Mistake};
 use crate::raw::Raw;
+use crate::value::hsts::Hsts;
 
 /// A value or nothing; nothing is the empty text.
 pub(crate) struct Maybe<K>(pub(crate) K);
@@ -80,11 +81,28 @@ impl Zero for String {
     }
 }
 
+impl Zero for PathBuf {
+    fn is_zero(&self) -> bool {
+        false
+    }
+}
+
+impl Zero for Hsts {
+    /// 0 tells browsers to forget it: not the same as sending nothing.
+    fn is_zero(&self) -> bool {
+        false
+    }
+}
+
 impl<T: Zero, K: Kind<T>> Kind<Option<T>> for OrOff<K> {
     fn read(&self, raw: &Raw) -> Result<Option<T>, Mistake> {
         let off =
             raw.text().is_some_and(|text| text == "off" || text == "false") || *raw == Raw::Switch(false);
         if off { Ok(None) } else { self.0.read(raw).map(|value| (!value.is_zero()).then_some(value)) }
+    }
+
+    fn anchor(&self, value: Option<T>, base: &Path) -> Option<T> {
+        value.map(|value| self.0.anchor(value, base))
     }
 
     fn expected(&self) -> String {

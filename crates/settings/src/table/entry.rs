@@ -11,6 +11,8 @@ pub enum Category {
     App,
     /// Where it listens.
     Listen,
+    /// Encryption and redirects to it.
+    Tls,
     /// Processes and threads.
     Workers,
     /// How Ruby and Rack are run.
@@ -35,6 +37,7 @@ impl Category {
         match self {
             Category::App => "The app",
             Category::Listen => "Listening",
+            Category::Tls => "TLS and redirects",
             Category::Workers => "Workers and threads",
             Category::Rack => "Ruby and Rack",
             Category::Files => "Public files of an app",

@@ -10,6 +10,15 @@ section! { Category::Timeouts;
     /// Bounds on waiting.
     Timeouts:
 
+    /// How long a TLS handshake may take
+    handshake: Duration = Period::POSITIVE, {
+        key: "timeouts.handshake",
+        flags: &[long("handshake-timeout", "TIME")],
+        default: "10s",
+        more: "Waiting for a certificate that is made on demand is not counted.",
+        reloadable: true,
+        known_as: &["handshake_timeout", "ssl_handshake_timeout"],
+    }
     /// How long the head of a request may take to arrive (408)
     header: Duration = Period::POSITIVE, {
         key: "timeouts.header",

@@ -1,4 +1,10 @@
-//! An address to listen on: `tcp://HOST:PORT` or `unix://PATH`, each with options behind a `?`.
+//! An address to listen on: `tcp://HOST:PORT`, `ssl://HOST:PORT` or `unix://PATH`, each with options behind a `?`.
+//!
+//! The words of `ssl://` are Puma's. What is asked for there and cannot be had is a mistake that says why.
+
+mod options;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,6 +14,8 @@ use std::str::FromStr;
 use crate::kind::Mistake;
 use crate::kind::numbers::digits;
 use crate::nearest::nearest;
+use crate::value::tls::BindTls;
+use options::Options;
 
 /// Backlog when none is given; the kernel lowers it to `net.core.somaxconn`.
 pub const DEFAULT_BACKLOG: u32 = 4096;
@@ -23,6 +31,13 @@ pub enum Bind {
         port: u16,
         /// Connections the kernel may hold before they are accepted.
         backlog: u32,
+        /// How connections are encrypted; `None` for plain text.
+        tls: Option<Box<BindTls>>,
+        /// Whether plain connections may begin with the preface of HTTP/2 (RFC 9113 section 3.3, "prior knowledge").
+        /// Encrypted ones negotiate (ALPN).
+        http2: bool,
+        /// The header that a proxy in front puts before everything else.
+        proxy_protocol: Option<ProxyProtocol>,
     },
     /// A Unix stream socket.
     Unix {
@@ -37,10 +52,47 @@ pub enum Bind {
     },
 }
 
+/// Which PROXY headers a bind expects at the start of each connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyProtocol {
+    /// The line of text.
+    V1,
+    /// The binary header.
+    V2,
+    /// Either.
+    Any,
+}
+
+impl ProxyProtocol {
+    /// The word of the option.
+    pub fn word(self) -> &'static str {
+        match self {
+            ProxyProtocol::V1 => "v1",
+            ProxyProtocol::V2 => "v2",
+            ProxyProtocol::Any => "any",
+        }
+    }
+}
+
 impl Bind {
-    /// A TCP port with the default backlog.
+    /// A TCP port in plain text with the default backlog.
     pub fn tcp(host: impl Into<String>, port: u16) -> Bind {
-        Bind::Tcp { host: host.into(), port, backlog: DEFAULT_BACKLOG }
+        let (host, backlog) = (host.into(), DEFAULT_BACKLOG);
+        Bind::Tcp { host, port, backlog, tls: None, http2: false, proxy_protocol: None }
+    }
+
+    /// A TCP port that speaks TLS, with the default backlog.
+    pub fn ssl(host: impl Into<String>, port: u16, tls: BindTls) -> Bind {
+        let (host, backlog, tls) = (host.into(), DEFAULT_BACKLOG, Some(Box::new(tls)));
+        Bind::Tcp { host, port, backlog, tls, http2: false, proxy_protocol: None }
+    }
+
+    /// How its connections are encrypted.
+    pub fn tls(&self) -> Option<&BindTls> {
+        match self {
+            Bind::Tcp { tls, .. } => tls.as_deref(),
+            Bind::Unix { .. } => None,
+        }
     }
 
     /// A Unix socket with the default backlog and the process's umask.
@@ -66,7 +118,10 @@ impl Bind {
                 let path = base.join(path).components().collect();
                 Bind::Unix { path, umask, mode, backlog }
             }
-            tcp => tcp,
+            Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol } => {
+                let tls = tls.map(|tls| Box::new(tls.based_at(base)));
+                Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol }
+            }
         }
     }
 }
@@ -75,15 +130,14 @@ impl Bind {
 impl fmt::Display for Bind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut options, backlog) = match self {
-            Bind::Tcp { host, port, backlog } => {
-                let bracket = host.contains(':');
-                write!(
-                    f,
-                    "tcp://{}{host}{}:{port}",
-                    if bracket { "[" } else { "" },
-                    if bracket { "]" } else { "" }
-                )?;
-                (Vec::new(), backlog)
+            Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol } => {
+                let scheme = if tls.is_some() { "ssl" } else { "tcp" };
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "{scheme}://{open}{host}{close}:{port}")?;
+                let mut options = tls.as_ref().map(|tls| tls.options()).unwrap_or_default();
+                options.extend(http2.then(|| "h2c=true".to_owned()));
+                options.extend(proxy_protocol.map(|version| format!("proxy_protocol={}", version.word())));
+                (options, backlog)
             }
             Bind::Unix { path, umask, mode, backlog } => {
                 write!(f, "unix://{}", path.display())?;
@@ -107,16 +161,18 @@ impl FromStr for Bind {
             return parse_unix(path, query);
         }
         match address.split_once("://") {
-            Some(("tcp", rest)) => parse_tcp(rest, query),
-            Some(("ssl", _)) => {
-                Err(Mistake::expected("a tcp:// or unix:// address; TLS is not part of this version"))
-            }
+            Some(("tcp", rest)) => parse_tcp("tcp", rest, query),
+            Some(("ssl", rest)) => parse_tcp("ssl", rest, query),
             Some((scheme, rest)) => {
-                let near = nearest(scheme, ["tcp", "unix"]).or((scheme == "http").then_some("tcp"));
+                let near = match scheme {
+                    "http" => Some("tcp"),
+                    "https" | "tls" => Some("ssl"),
+                    other => nearest(other, ["tcp", "ssl", "unix"]),
+                };
                 let near = near.map(|scheme| format!("{scheme}://{}", rest.trim_end_matches('/')));
-                Err(Mistake::expected("an address that begins with tcp:// or unix://").near(near))
+                Err(Mistake::expected("an address that begins with tcp://, ssl:// or unix://").near(near))
             }
-            None => parse_tcp(address, query),
+            None => parse_tcp("tcp", address, query),
         }
     }
 }
@@ -136,15 +192,16 @@ fn parse_unix(path: &str, query: &str) -> Result<Bind, Mistake> {
     if path.starts_with('@') {
         return Err(Mistake::expected("a path in the file system; abstract sockets (@) have no permissions"));
     }
-    let options = Options::parse(query, &["umask", "mode", "backlog"])?;
+    let options = Options::parse(query, options::UNIX)?;
     Ok(Bind::Unix { path: path.into(), umask: options.umask, mode: options.mode, backlog: options.backlog })
 }
 
-fn parse_tcp(rest: &str, query: &str) -> Result<Bind, Mistake> {
+fn parse_tcp(scheme: &str, rest: &str, query: &str) -> Result<Bind, Mistake> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
-    let options = Options::parse(query, &["backlog"])?;
+    let encrypted = scheme == "ssl";
+    let options = Options::parse(query, if encrypted { options::SSL } else { options::TCP })?;
     if digits(rest).is_some() {
-        return Err(Mistake::expected("HOST:PORT").near(Some(format!("tcp://0.0.0.0:{rest}"))));
+        return Err(Mistake::expected("HOST:PORT").near(Some(format!("{scheme}://0.0.0.0:{rest}"))));
     }
     let (host, port) = rest.rsplit_once(':').ok_or_else(Mistake::default)?;
     // `::1` would otherwise be read as host `:` and port 1.
@@ -155,7 +212,9 @@ fn parse_tcp(rest: &str, query: &str) -> Result<Bind, Mistake> {
     let port = port.ok_or_else(|| Mistake::expected("a port from 0 to 65535 behind the host"))?;
     let host =
         if host.is_empty() { "0.0.0.0".to_owned() } else { parse_host(host).map_err(Mistake::expected)? };
-    Ok(Bind::Tcp { host, port, backlog: options.backlog })
+    let tls = encrypted.then(|| options.tls()).transpose()?.map(Box::new);
+    let Options { backlog, http2, proxy_protocol, .. } = options;
+    Ok(Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol })
 }
 
 /// A host name or address without its brackets, or what was expected instead.
@@ -176,125 +235,4 @@ pub(crate) fn parse_host(text: &str) -> Result<String, &'static str> {
         return Err("an address or host name such as 127.0.0.1, ::1 or localhost");
     }
     Ok(text.to_owned())
-}
-
-/// What may stand behind the `?`.
-struct Options {
-    umask: Option<u32>,
-    mode: Option<u32>,
-    backlog: u32,
-}
-
-impl Options {
-    fn parse(query: &str, allowed: &[&'static str]) -> Result<Options, Mistake> {
-        let mut options = Options { umask: None, mode: None, backlog: DEFAULT_BACKLOG };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match name {
-                _ if !allowed.contains(&name) => {
-                    let only = format!("only {} behind the ?, not {name:?}", allowed.join(", "));
-                    return Err(Mistake::expected(only).near(nearest(name, allowed.iter().copied())));
-                }
-                "umask" => options.umask = Some(octal(name, value)?),
-                "mode" => options.mode = Some(octal(name, value)?),
-                _ => options.backlog = backlog(value)?,
-            }
-        }
-        Ok(options)
-    }
-}
-
-fn octal(name: &str, value: &str) -> Result<u32, Mistake> {
-    let bits = digits(value).and_then(|_| u32::from_str_radix(value, 8).ok()).filter(|bits| *bits <= 0o777);
-    bits.ok_or_else(|| Mistake::expected(format!("octal permissions such as {name}=0660")))
-}
-
-fn backlog(value: &str) -> Result<u32, Mistake> {
-    let number = digits(value).filter(|number| (1..=i32::MAX as u64).contains(number));
-    let number = number.and_then(|number| u32::try_from(number).ok());
-    number.ok_or_else(|| Mistake::expected("a whole number of at least 1 behind backlog="))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn bind(text: &str) -> Bind {
-        text.parse().unwrap_or_else(|mistake| panic!("{text}: {mistake:?}"))
-    }
-
-    #[test]
-    fn every_spelling_of_tcp() {
-        for text in ["tcp://127.0.0.1:3000", "127.0.0.1:3000", "tcp://127.0.0.1:3000/"] {
-            assert_eq!(bind(text), Bind::tcp("127.0.0.1", 3000));
-        }
-        assert_eq!(bind("tcp://[::1]:3000"), Bind::tcp("::1", 3000));
-        assert_eq!(bind("[::]:0"), Bind::tcp("::", 0));
-        assert_eq!(bind("tcp://:80"), Bind::tcp("0.0.0.0", 80));
-        assert_eq!(bind("app_1.local:80"), Bind::tcp("app_1.local", 80));
-        let Bind::Tcp { backlog, .. } = bind("tcp://localhost:80?backlog=16") else { panic!("not TCP") };
-        assert_eq!(backlog, 16);
-    }
-
-    #[test]
-    fn every_spelling_of_unix() {
-        for text in ["unix:///run/app.sock", "unix:/run/app.sock", "/run/app.sock"] {
-            assert_eq!(bind(text), Bind::unix("/run/app.sock"));
-        }
-        assert_eq!(bind("unix://tmp/app.sock").based_at(Path::new("/srv")), Bind::unix("/srv/tmp/app.sock"));
-        assert_eq!(bind("./app.sock").based_at(Path::new("/srv")), Bind::unix("/srv/app.sock"));
-        let full = Bind::Unix { path: "/a".into(), umask: Some(0o117), mode: Some(0o660), backlog: 1024 };
-        assert_eq!(bind("unix:///a?umask=0117&mode=0660&backlog=1024"), full);
-    }
-
-    #[test]
-    fn slips_are_explained() {
-        for (text, expected) in [
-            ("ssl://0.0.0.0:443", "TLS"),
-            ("http://localhost:3000", "tcp://"),
-            ("localhost", ""),
-            ("localhost:http", "port"),
-            ("localhost:65536", "port"),
-            ("::1:3000", "brackets"),
-            ("tcp://[zz]:1", "IPv6"),
-            ("tcp://1.2.3:80", "four numbers"),
-            ("tcp://a b:80", "host name"),
-            ("unix://", "path"),
-            ("unix://@name", "abstract"),
-            ("unix:///a?mode=0888", "octal"),
-            ("unix:///a?mode=07777", "octal"),
-            ("unix:///a?backlog=0", "at least 1"),
-            ("tcp://h:1?umask=0117", "only backlog"),
-        ] {
-            let mistake = text.parse::<Bind>().expect_err(text);
-            assert!(mistake.expected.unwrap_or_default().contains(expected), "{text}");
-        }
-        let near = |text: &str| text.parse::<Bind>().expect_err(text).nearest;
-        assert_eq!(near("3000").as_deref(), Some("tcp://0.0.0.0:3000"));
-        assert_eq!(near("http://localhost:3000/").as_deref(), Some("tcp://localhost:3000"));
-        assert_eq!(near("unix:///a?umsk=1").as_deref(), Some("umask"));
-    }
-
-    #[test]
-    fn the_same_address_twice_clashes() {
-        assert!(bind("tcp://h:1").clashes_with(&bind("h:1?backlog=7")));
-        assert!(!bind("tcp://h:0").clashes_with(&bind("tcp://h:0")));
-        assert!(bind("/a").clashes_with(&bind("unix:///a")));
-        assert!(!bind("/a").clashes_with(&bind("tcp://h:1")));
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_read_is_written_back(text in "(tcp://|unix://|unix:|/|)[a-z0-9:.\\[\\]/@]{0,20}(\\?(mode|umask|backlog)=[0-9]{1,4})?") {
-            if let Ok(bind) = text.parse::<Bind>() {
-                prop_assert_eq!(bind.to_string().parse::<Bind>(), Ok(bind));
-            }
-        }
-
-        #[test]
-        fn no_text_panics(text in ".*") {
-            let _ = text.parse::<Bind>().is_ok();
-        }
-    }
 }

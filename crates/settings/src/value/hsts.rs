@@ -1,0 +1,100 @@
+//! `Strict-Transport-Security` (RFC 6797): for how long browsers use https alone.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::kind::Mistake;
+use crate::kind::numbers::digits;
+use crate::nearest::nearest;
+
+/// The value of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hsts {
+    /// Seconds.
+    pub max_age: u64,
+    /// Whether names below the host's are covered too.
+    pub subdomains: bool,
+    /// Whether the host may be built into browsers (<https://hstspreload.org>).
+    pub preload: bool,
+}
+
+/// The least that the list of browsers accepts: a year.
+const PRELOADED: u64 = 365 * 86_400;
+
+/// As the value of the header.
+impl fmt::Display for Hsts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "max-age={}", self.max_age)?;
+        f.write_str(if self.subdomains { "; includeSubDomains" } else { "" })?;
+        f.write_str(if self.preload { "; preload" } else { "" })
+    }
+}
+
+impl FromStr for Hsts {
+    type Err = Mistake;
+
+    fn from_str(text: &str) -> Result<Hsts, Mistake> {
+        let mut parts = text.split([';', ',']).map(str::trim).filter(|part| !part.is_empty());
+        let max_age = parts.next().and_then(age).ok_or_else(Mistake::default)?;
+        let mut hsts = Hsts { max_age, subdomains: false, preload: false };
+        for part in parts {
+            match part.to_ascii_lowercase().as_str() {
+                "includesubdomains" => hsts.subdomains = true,
+                "preload" => hsts.preload = true,
+                other => {
+                    let near = nearest(other, ["includeSubDomains", "preload"]);
+                    return Err(
+                        Mistake::expected("only includeSubDomains and preload behind the time").near(near)
+                    );
+                }
+            }
+        }
+        if hsts.preload && (!hsts.subdomains || max_age < PRELOADED) {
+            return Err(Mistake::expected(
+                "at least 365d and includeSubDomains with preload: the list of browsers takes nothing else",
+            ));
+        }
+        Ok(hsts)
+    }
+}
+
+/// Seconds, or a number of days with a `d`, with or without `max-age=`.
+fn age(text: &str) -> Option<u64> {
+    let text = text.strip_prefix("max-age=").unwrap_or(text);
+    let seconds = match text.strip_suffix('d') {
+        Some(days) => digits(days)?.checked_mul(86_400)?,
+        None => digits(text)?,
+    };
+    // Ten years: more is a slip.
+    (seconds <= 3_650 * 86_400).then_some(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_and_read() {
+        for (text, header) in [
+            ("365d", "max-age=31536000"),
+            ("0", "max-age=0"),
+            ("max-age=600; includeSubDomains", "max-age=600; includeSubDomains"),
+            ("730d, includesubdomains, preload", "max-age=63072000; includeSubDomains; preload"),
+        ] {
+            let hsts: Hsts = text.parse().unwrap();
+            assert_eq!(hsts.to_string(), header);
+            assert_eq!(header.parse(), Ok(hsts));
+        }
+        for text in [
+            "",
+            "true",
+            "1y",
+            "365d; preload",
+            "1d; includeSubDomains; preload",
+            "1d; sub",
+            "99999999999999999999d",
+        ] {
+            assert!(text.parse::<Hsts>().is_err(), "{text}");
+        }
+    }
+}

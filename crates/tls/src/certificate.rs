@@ -1,0 +1,217 @@
+//! A certificate, its chain and its private key: judged together.
+//!
+//! Contract:
+//! 1. What exists can serve a handshake: everything parses, the first certificate is the server's own, and the key fits it.
+//! 2. Dates are no condition: an expired certificate is served, because a client can be told to accept it, and a stopped
+//!    server helps nobody. [`Certificate::warnings`] says so.
+
+use crate::{Error, pem, provider};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+/// A certificate with its chain and its private key.
+#[derive(Debug)]
+pub struct Certificate {
+    key: Arc<CertifiedKey>,
+    facts: Facts,
+}
+
+/// What a certificate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Host names (also `*.example.com`) and IP addresses, in lower case.
+    pub names: Vec<String>,
+    /// Who it was issued to, as OpenSSL writes it.
+    pub subject: String,
+    /// Who issued it.
+    pub issuer: String,
+    /// From when it is valid.
+    pub not_before: SystemTime,
+    /// Until when it is valid.
+    pub not_after: SystemTime,
+    /// Its serial number in hexadecimal digits, without separators.
+    pub serial: String,
+    /// SHA-256 of its DER form.
+    pub fingerprint: [u8; 32],
+    /// Whether subject and issuer are the same.
+    pub self_signed: bool,
+    /// How many certificates are sent, this one included.
+    pub chain: usize,
+}
+
+impl Certificate {
+    /// Reads a chain and a key in PEM form, which may be in the same file.
+    ///
+    /// # Errors
+    /// Something does not parse, is missing, is encrypted, or the key does not fit the first certificate.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, Error> {
+        Certificate::from_der(pem::chain(chain)?, pem::key(key)?)
+    }
+
+    /// The same from DER.
+    ///
+    /// # Errors
+    /// As [`Certificate::from_pem`].
+    pub fn from_der(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Certificate, Error> {
+        let mut subjects = Vec::new();
+        for (place, der) in chain.iter().enumerate() {
+            let facts = Facts::read(der, chain.len())
+                .map_err(|why| Error::Chain(format!("certificate {} of it is damaged: {why}", place + 1)))?;
+            subjects.push(facts);
+        }
+        if subjects.is_empty() {
+            return Err(Error::Chain("there is no certificate in it".to_owned()));
+        }
+        let signing = provider().key_provider.load_private_key(key).map_err(|why| {
+            Error::Key(format!(
+                "the private key cannot be used ({why}): RSA from 2048 bits, ECDSA or Ed25519 is expected"
+            ))
+        })?;
+        let certified = CertifiedKey::new(chain, signing);
+        match certified.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(_) => return Err(Error::Pair(misfit(&certified, &subjects))),
+        }
+        let facts = subjects.swap_remove(0);
+        Ok(Certificate { key: Arc::new(certified), facts })
+    }
+
+    /// What it says.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// What rustls serves it with.
+    pub fn certified_key(&self) -> &Arc<CertifiedKey> {
+        &self.key
+    }
+
+    /// What is allowed but probably not meant, a sentence each.
+    pub fn warnings(&self, now: SystemTime) -> Vec<String> {
+        let facts = &self.facts;
+        let mut warnings = Vec::new();
+        if now > facts.not_after {
+            warnings.push(format!(
+                "it EXPIRED {} ago: clients refuse it; it is served until a new one is there",
+                ago(now.duration_since(facts.not_after).unwrap_or_default())
+            ));
+        }
+        if now < facts.not_before {
+            let wait = facts.not_before.duration_since(now).unwrap_or_default();
+            warnings.push(format!("it is not valid for another {}: is the clock right?", ago(wait)));
+        }
+        if facts.chain == 1 && !facts.self_signed {
+            warnings.push(format!(
+                "it comes without an intermediate certificate: clients that do not know its issuer ({}) refuse it; \
+                 append the issuer's certificate to the file",
+                facts.issuer
+            ));
+        }
+        if facts.names.is_empty() {
+            warnings.push("it names no host (subjectAltName): clients refuse it for every name".to_owned());
+        }
+        warnings
+    }
+}
+
+/// Why the key does not fit: most often the chain is in the wrong order.
+fn misfit(certified: &CertifiedKey, all: &[Facts]) -> String {
+    let fits = |place: &usize| {
+        let alone = CertifiedKey::new(vec![certified.cert[*place].clone()], certified.key.clone());
+        alone.keys_match().is_ok()
+    };
+    match (1..all.len()).find(fits) {
+        Some(place) => format!(
+            "the chain is in the wrong order: the key belongs to certificate {} ({}), which has to be the first",
+            place + 1,
+            all[place].subject
+        ),
+        None => format!("the private key does not belong to the certificate ({})", all[0].subject),
+    }
+}
+
+impl Facts {
+    /// Reads them from DER; `chain` is how many certificates are sent with it.
+    pub(crate) fn read(der: &[u8], chain: usize) -> Result<Facts, String> {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|why| why.to_string())?;
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, der);
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(digest.as_ref());
+        let time = |seconds: i64| {
+            let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+            UNIX_EPOCH.checked_add(seconds).unwrap_or(UNIX_EPOCH)
+        };
+        let validity = certificate.validity();
+        Ok(Facts {
+            names: names(&certificate),
+            subject: shown(certificate.subject()),
+            issuer: shown(certificate.issuer()),
+            not_before: time(validity.not_before.timestamp()),
+            not_after: time(validity.not_after.timestamp()),
+            serial: hex(certificate.raw_serial()),
+            fingerprint,
+            self_signed: certificate.subject().as_raw() == certificate.issuer().as_raw(),
+            chain,
+        })
+    }
+
+    /// The fingerprint in hexadecimal digits.
+    pub fn fingerprint_text(&self) -> String {
+        hex(&self.fingerprint)
+    }
+}
+
+fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Ok(Some(alternative)) = certificate.subject_alternative_name() {
+        for name in &alternative.value.general_names {
+            match name {
+                GeneralName::DNSName(name) => names.push(crate::names::normal(name).into_owned()),
+                GeneralName::IPAddress(bytes) => names.extend(address(bytes)),
+                _ => {}
+            }
+        }
+    }
+    names.dedup();
+    names
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return Some(std::net::Ipv4Addr::from(four).to_string());
+    }
+    <[u8; 16]>::try_from(bytes).ok().map(|sixteen| std::net::Ipv6Addr::from(sixteen).to_string())
+}
+
+/// A name on one line, whatever bytes it holds.
+pub(crate) fn shown(name: &X509Name<'_>) -> String {
+    let text = name.to_string();
+    if text.contains(char::is_control) { text.escape_debug().to_string() } else { text }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A span of time for people.
+fn ago(span: Duration) -> String {
+    let (number, unit) = match span.as_secs() {
+        seconds if seconds >= 2 * 86_400 => (seconds / 86_400, "days"),
+        seconds if seconds >= 2 * 3_600 => (seconds / 3_600, "hours"),
+        seconds if seconds >= 2 * 60 => (seconds / 60, "minutes"),
+        seconds => (seconds, "seconds"),
+    };
+    format!("{number} {unit}")
+}

@@ -1,0 +1,206 @@
+//! The first message of a client: read before anything is decided.
+//!
+//! Contract: what is no TLS is recognized by its first bytes, before a buffer is filled.
+
+use crate::certificates::Wanted;
+use crate::{Certificate, Endpoint, Failed, OnDemand, Refusal};
+use net::Transport;
+use rustls::server::{Accepted, Acceptor};
+use rustls::sign::CertifiedKey;
+use std::future::poll_fn;
+use std::io::{ErrorKind, Read, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::task::ready;
+use tokio::net::TcpStream;
+
+/// The protocol of those who validate the control of a name by TLS-ALPN-01 (RFC 8737 section 6.2).
+pub(crate) const ACME: &[u8] = b"acme-tls/1";
+/// The kind of a handshake record (RFC 8446 section 5.1): what every client of TLS sends first.
+const HANDSHAKE: u8 = 22;
+/// Bytes read at a time: a ClientHello with a post-quantum key fits.
+const CHUNK: usize = 4 << 10;
+
+/// A client that has sent its ClientHello.
+pub struct Hello {
+    pub(crate) accepted: Accepted,
+    pub(crate) socket: TcpStream,
+}
+
+/// What a client is answered with.
+pub enum Choice {
+    /// This certificate.
+    Certificate(Arc<Certificate>),
+    /// The certificate of a challenge (TLS-ALPN-01): the connection ends after the handshake.
+    Challenge(Arc<CertifiedKey>),
+    /// One that has to be made first: these are asked for the name, in this order.
+    OnDemand(String, Arc<[Arc<dyn OnDemand>]>),
+}
+
+impl Hello {
+    /// Waits for the whole ClientHello.
+    ///
+    /// # Errors
+    /// The client does not speak TLS, or closed the connection.
+    pub async fn read(socket: TcpStream) -> Result<Hello, Failed> {
+        let mut acceptor = Acceptor::default();
+        let mut begun = false;
+        loop {
+            let outcome = poll_fn(|cx| {
+                ready!(Transport::poll_readable(&socket, cx));
+                std::task::Poll::Ready(receive(&socket, &mut acceptor, &mut begun))
+            });
+            match outcome.await {
+                Ok(Some(accepted)) => return Ok(Hello { accepted, socket }),
+                Ok(None) => {}
+                Err(refusal) => return Err(Failed { refusal, socket: Some(socket), name: None }),
+            }
+        }
+    }
+
+    /// The host that the client asks for (SNI).
+    pub fn name(&self) -> Option<String> {
+        self.accepted.client_hello().server_name().map(|name| crate::names::normal(name).into_owned())
+    }
+
+    /// Decides what the client is answered with.
+    ///
+    /// # Errors
+    /// There is no certificate; the client has been told.
+    pub fn choose(self, endpoint: &Endpoint) -> Result<(Hello, Choice), Failed> {
+        match self.chosen(endpoint) {
+            Ok(choice) => Ok((self, choice)),
+            Err(refusal) => Err(self.refuse(refusal)),
+        }
+    }
+
+    fn chosen(&self, endpoint: &Endpoint) -> Result<Choice, Refusal> {
+        let hello = self.accepted.client_hello();
+        let name = hello.server_name();
+        let challenged = hello.alpn().is_some_and(|mut protocols| protocols.any(|protocol| protocol == ACME));
+        if challenged {
+            let key = name.and_then(|name| endpoint.shared().challenge(name));
+            return key.map(Choice::Challenge).ok_or(Refusal::UnknownName);
+        }
+        let address = self.socket.local_addr().ok().map(|address| address.ip());
+        let wanted = Wanted { name, address, signatures: hello.signature_schemes() };
+        if let Some(found) = endpoint.find(wanted) {
+            return Ok(Choice::Certificate(found));
+        }
+        let hooks = endpoint.shared().hooks();
+        if let (Some(name), false) = (name, hooks.is_empty()) {
+            return Ok(Choice::OnDemand(crate::names::normal(name).into_owned(), hooks));
+        }
+        self.by_default(endpoint)
+    }
+
+    /// The default certificate, where there is none for what the client asks for.
+    ///
+    /// # Errors
+    /// There is no default.
+    fn by_default(&self, endpoint: &Endpoint) -> Result<Choice, Refusal> {
+        let hello = self.accepted.client_hello();
+        let name = hello.server_name();
+        let wanted = Wanted { name, address: None, signatures: hello.signature_schemes() };
+        let missing = if name.is_some() { Refusal::UnknownName } else { Refusal::NoCertificate };
+        endpoint.default_for(wanted).map(Choice::Certificate).ok_or(missing)
+    }
+
+    /// Waits for the certificate that `hooks` make for `name`, or takes the default.
+    ///
+    /// # Errors
+    /// There is neither; the client has been told.
+    pub async fn on_demand(
+        self,
+        endpoint: &Endpoint,
+        name: &str,
+        hooks: &[Arc<dyn OnDemand>],
+    ) -> Result<(Hello, Choice), Failed> {
+        let client: Option<IpAddr> = self.socket.peer_addr().ok().map(|address| address.ip().to_canonical());
+        for hook in hooks {
+            if let Some(certificate) = hook.certificate(name.to_owned(), client).await {
+                return Ok((self, Choice::Certificate(certificate)));
+            }
+        }
+        match self.by_default(endpoint) {
+            Ok(choice) => Ok((self, choice)),
+            Err(refusal) => Err(self.refuse(refusal)),
+        }
+    }
+
+    /// Tells the client that there is no certificate (the alert unrecognized_name, RFC 6066 section 3).
+    pub fn refuse(self, refusal: Refusal) -> Failed {
+        const ALERT: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+        let name = self.name();
+        // A courtesy: whether it arrives does not matter any more.
+        let _ = Wire(&self.socket).write(&ALERT);
+        Failed { refusal, socket: Some(self.socket), name }
+    }
+}
+
+/// Reads what there is; the ClientHello once it is complete.
+fn receive(
+    socket: &TcpStream,
+    acceptor: &mut Acceptor,
+    begun: &mut bool,
+) -> Result<Option<Accepted>, Refusal> {
+    let mut chunk = [0; CHUNK];
+    let read = match Transport::try_read(socket, &mut chunk) {
+        Ok(0) => return Err(Refusal::Closed),
+        Ok(n) => &chunk[..n],
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+        Err(_) => return Err(Refusal::Closed),
+    };
+    if !*begun && read[0] != HANDSHAKE {
+        return Err(if is_http(read) { Refusal::PlainHttp } else { Refusal::NotTls });
+    }
+    *begun = true;
+    let mut rest = read;
+    while !rest.is_empty() {
+        if acceptor.read_tls(&mut rest as &mut dyn Read).map_or(true, |n| n == 0) {
+            return Err(Refusal::Malformed);
+        }
+    }
+    match acceptor.accept() {
+        Ok(accepted) => Ok(accepted),
+        Err((error, mut alert)) => {
+            let _ = alert.write_all(&mut Wire(socket));
+            Err(Refusal::of(&error))
+        }
+    }
+}
+
+/// Whether this begins like a request: a method in capital letters (all that are registered are) and a blank. A method that has
+/// not arrived completely counts.
+fn is_http(bytes: &[u8]) -> bool {
+    let letters = bytes.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
+    (1..=24).contains(&letters) && bytes.get(letters).is_none_or(|byte| *byte == b' ')
+}
+
+/// A socket for alerts: writes what fits.
+pub(crate) struct Wire<'a>(pub(crate) &'a TcpStream);
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_told_from_other_bytes() {
+        for text in [&b"GET / HTTP/1.1\r\n"[..], b"G", b"VERSION-CONTROL /", b"PRI * HTTP/2.0"] {
+            assert!(is_http(text), "{text:?}");
+        }
+        for text in [&b"SSH-2.0-OpenSSH"[..], b"\x80\x2e\x01", b"get / HTTP/1.1", b"GET\0", b" "] {
+            assert!(!is_http(text), "{text:?}");
+        }
+    }
+}
