@@ -15,7 +15,8 @@ use std::time::{Duration, SystemTime};
 use rcgen::{
     CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use tls::Certificate;
 
 use super::authority::{Authority, EARLIER, Error};
 use super::names::covers;
@@ -26,13 +27,10 @@ const MOST: usize = 1_000;
 /// The name of the certificate for clients that name no host.
 const NAMELESS: &str = "localhost";
 
-/// A server's certificate with its key.
 #[derive(Debug)]
-pub struct Leaf {
-    /// The certificate; clients know the authority, so nothing follows it.
-    pub certificate: CertificateDer<'static>,
-    /// Its key, PKCS #8.
-    pub key: PrivateKeyDer<'static>,
+struct Leaf {
+    /// Clients know the authority, so nothing follows the certificate.
+    certificate: Arc<Certificate>,
     begins: SystemTime,
     /// When another one is made.
     until: SystemTime,
@@ -55,7 +53,7 @@ pub struct Leaves {
 
 #[derive(Debug, Default)]
 struct Made {
-    leaves: HashMap<String, Arc<Leaf>>,
+    leaves: HashMap<String, Leaf>,
     /// Names in the order in which they were first asked for.
     order: VecDeque<String>,
 }
@@ -79,7 +77,7 @@ impl Leaves {
     ///
     /// # Errors
     /// The certificate cannot be made.
-    pub fn leaf(&self, name: Option<&str>, now: SystemTime) -> Result<Option<Arc<Leaf>>, Error> {
+    pub fn leaf(&self, name: Option<&str>, now: SystemTime) -> Result<Option<Arc<Certificate>>, Error> {
         let name = name.map_or_else(|| NAMELESS.to_owned(), str::to_ascii_lowercase);
         let name = name.strip_suffix('.').unwrap_or(&name);
         if !covers(name) {
@@ -87,10 +85,11 @@ impl Leaves {
         }
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(leaf) = made.leaves.get(name).filter(|leaf| leaf.is_fresh(now)) {
-            return Ok(Some(leaf.clone()));
+            return Ok(Some(leaf.certificate.clone()));
         }
-        let leaf = Arc::new(self.sign(name, now).map_err(|why| Error::Making(why.to_string()))?);
-        if made.leaves.insert(name.to_owned(), leaf.clone()).is_none() {
+        let leaf = self.sign(name, now)?;
+        let certificate = leaf.certificate.clone();
+        if made.leaves.insert(name.to_owned(), leaf).is_none() {
             made.order.push_back(name.to_owned());
         }
         if made.order.len() > MOST
@@ -98,10 +97,11 @@ impl Leaves {
         {
             made.leaves.remove(&oldest);
         }
-        Ok(Some(leaf))
+        Ok(Some(certificate))
     }
 
-    fn sign(&self, name: &str, now: SystemTime) -> Result<Leaf, rcgen::Error> {
+    fn sign(&self, name: &str, now: SystemTime) -> Result<Leaf, Error> {
+        let making = |why: rcgen::Error| Error::Making(why.to_string());
         let begins = now - EARLIER;
         let ends = (now + LIFE).min(self.authority.until());
         let mut params = CertificateParams::default();
@@ -116,7 +116,7 @@ impl Leaves {
         }
         params.subject_alt_names = match name.parse::<IpAddr>() {
             Ok(address) => vec![SanType::IpAddress(address)],
-            Err(_) => vec![SanType::DnsName(name.try_into()?)],
+            Err(_) => vec![SanType::DnsName(name.try_into().map_err(making)?)],
         };
         if name == NAMELESS {
             let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
@@ -125,11 +125,13 @@ impl Leaves {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        let certificate = params.signed_by(&self.key, &self.authority.issuer)?.der().clone();
+        let certificate = params.signed_by(&self.key, &self.authority.issuer).map_err(making)?;
         let key = PrivatePkcs8KeyDer::from(self.key.serialize_der()).into();
+        let certificate = Certificate::from_der(vec![certificate.der().clone()], key);
+        let certificate = Arc::new(certificate.map_err(|why| Error::Making(why.to_string()))?);
         // In the last month of the authority there is nothing better to make.
         let until = if ends < self.authority.until() { ends - RENEW } else { ends };
-        Ok(Leaf { certificate, key, begins, until })
+        Ok(Leaf { certificate, begins, until })
     }
 }
 
@@ -149,14 +151,14 @@ mod tests {
         (dir, Leaves::new(authority).unwrap())
     }
 
-    fn verified(leaves: &Leaves, leaf: &CertificateDer<'_>, name: &str, now: SystemTime) -> Result<(), String> {
+    fn verified(leaves: &Leaves, leaf: &Certificate, name: &str, now: SystemTime) -> Result<(), String> {
         let mut roots = RootCertStore::empty();
         roots.add(leaves.authority().certificate().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let now = UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).unwrap());
-        verifier.verify_server_cert(leaf, &[], &name, &[], now).map(drop).map_err(|why| format!("{why:?}"))
+        verifier.verify_server_cert(&leaf.certified_key().cert[0], &[], &name, &[], now).map(drop).map_err(|why| format!("{why:?}"))
     }
 
     #[test]
@@ -172,9 +174,9 @@ mod tests {
         ] {
             let leaf = leaves.leaf(asked, now).unwrap().unwrap();
             for name in names {
-                assert_eq!(verified(&leaves, &leaf.certificate, name, now), Ok(()), "{name}");
+                assert_eq!(verified(&leaves, &leaf, name, now), Ok(()), "{name}");
             }
-            assert!(verified(&leaves, &leaf.certificate, "other.test", now).is_err());
+            assert!(verified(&leaves, &leaf, "other.test", now).is_err());
         }
         assert!(leaves.leaf(Some("example.com"), now).unwrap().is_none());
         assert!(leaves.leaf(Some("test"), now).unwrap().is_none());
@@ -201,9 +203,9 @@ mod tests {
         let later = now + 61 * DAY;
         let second = at(later);
         assert!(!Arc::ptr_eq(&first, &second));
-        assert_eq!(verified(&leaves, &second.certificate, "a.test", later + 60 * DAY), Ok(()));
+        assert_eq!(verified(&leaves, &second, "a.test", later + 60 * DAY), Ok(()));
         assert!(!Arc::ptr_eq(&second, &at(now)), "the clock was set back");
-        let (_, parsed) = x509_parser::parse_x509_certificate(&first.certificate).unwrap();
+        let (_, parsed) = x509_parser::parse_x509_certificate(&first.certified_key().cert[0]).unwrap();
         let validity = parsed.validity();
         assert!(validity.not_after.timestamp() - validity.not_before.timestamp() <= 397 * 86_400);
     }
@@ -213,9 +215,9 @@ mod tests {
         let (_dir, leaves) = leaves();
         let end = leaves.authority().until();
         let leaf = leaves.leaf(None, end - 10 * DAY).unwrap().unwrap();
-        assert_eq!(leaf.until, end);
+        assert!(leaf.facts().not_after <= end);
         assert!(Arc::ptr_eq(&leaf, &leaves.leaf(None, end - DAY).unwrap().unwrap()));
-        assert!(verified(&leaves, &leaf.certificate, "localhost", end - DAY).is_ok());
+        assert!(verified(&leaves, &leaf, "localhost", end - DAY).is_ok());
     }
 
     #[test]

@@ -12,10 +12,12 @@ mod authority;
 mod leaves;
 mod names;
 mod private;
+mod serve;
 pub mod stores;
 
 pub use authority::{Authority, COMMON_NAME, Error};
-pub use leaves::{Leaf, Leaves};
+pub use leaves::Leaves;
+pub use serve::serve;
 pub use names::{COVERED, covers};
 
 use std::path::PathBuf;

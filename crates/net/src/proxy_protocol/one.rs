@@ -39,7 +39,7 @@ fn ends(line: &str) -> Result<Ends, &'static str> {
     if words.next().is_some() {
         return Err("there is more than two addresses and two ports");
     }
-    let socket = |word: &str, digits: &str| {
+    let socket = |word: &str, digits: &str| -> Result<SocketAddr, &'static str> {
         let address = address(word).ok_or("an address is not of its family")?;
         Ok(SocketAddr::new(address, port(digits).ok_or("expected ports from 0 to 65535")?))
     };
