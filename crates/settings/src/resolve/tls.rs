@@ -8,7 +8,7 @@ use crate::value::bind::Bind;
 use crate::value::tls::{CertificateFiles, Verify};
 
 /// What `[tls]` says, judged together with the addresses.
-pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind]) -> Tls {
+pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind], development: bool) -> Tls {
     let (certs, keys) = (taker.take(&CERT).value, taker.take(&KEY).value);
     if certs.len() != keys.len() {
         let problem = format!(
@@ -46,6 +46,7 @@ pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind]) -> Tls {
     let file = if by_default { Some(facts.state_dir.join("tickets.secret")) } else { file.value };
     let ticket_secret_file = file.filter(|_| ticket_secret.is_none());
     Tls {
+        development,
         certificates,
         client_ca,
         verify,

@@ -87,7 +87,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "explain",
         doc: "Show which rule of the static site responds to a path, and why",
-        options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public"]),
+        options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public", "https"]),
         arguments: &[
             Own {
                 name: "path",
@@ -104,7 +104,6 @@ pub const COMMANDS: &[Command] = &[
                 form: Form::Value { value: "HOST", repeated: false },
                 doc: "The host that the request is for [default: localhost]",
             },
-            Own { name: "https", form: Form::Switch, doc: "The client uses https" },
         ],
     },
     Command {
