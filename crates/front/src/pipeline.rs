@@ -59,6 +59,7 @@ impl Handler for Pipeline {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         self.forwarded.apply(&mut exchange.request);
+        of_connection(&mut exchange.request);
         let timed = self.timing.is_due(&exchange.request);
         let trace = exchange.trace.clone();
         if timed {
@@ -195,6 +196,14 @@ impl App {
         let files = self.files.as_ref()?;
         let file = files.find(&exchange.request)?;
         Box::pin(files.respond(&exchange.request, file)).await
+    }
+}
+
+/// Adds what apps are told about the connection.
+fn of_connection(request: &mut Request) {
+    let peer = request.peer.clone();
+    if let Some(session) = &peer.session {
+        request.variables.extend(session.variables.iter().cloned());
     }
 }
 
