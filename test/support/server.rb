@@ -113,7 +113,7 @@ class Server
     uri = listeners.first
     return uri.delete_prefix("unix://") if uri.start_with?("unix://")
 
-    match = %r{\A(?:http|tcp)://(.+):(\d+)\z}.match(uri)
+    match = %r{\A(?:https?|tcp)://(.+):(\d+)\z}.match(uri)
     [match[1].delete("[]"), match[2].to_i]
   end
 

@@ -3,6 +3,7 @@
 use crate::admission::Admission;
 use crate::listen::{Address, Listener};
 use crate::pipeline::Pipeline;
+use crate::proxied;
 use crate::tls::Encryption;
 use crate::tls::handshakes::Handshakes;
 use crate::tls::shake::{Secured, shake};
@@ -10,7 +11,7 @@ use ::tls::{Endpoint, Refusal};
 use handler::{Failure, Peer, PeerAddr};
 use http::Context;
 use net::Transport;
-use settings::Current;
+use settings::{Bind, Current};
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
@@ -46,12 +47,12 @@ pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Re
     let Listener { address, bind, socket } = listener;
     match address {
         Address::Tcp(address) => {
-            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, None).await
+            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, &bind, None).await
         }
         Address::Tls(address) => {
             let endpoint = acceptor.encryption.endpoint(&bind);
             let endpoint = endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))?;
-            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, Some(endpoint)).await
+            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, &bind, Some(endpoint)).await
         }
         Address::Unix(_) => accept_unix(acceptor, UnixListener::from_std(socket.into())?).await,
     }
@@ -61,8 +62,10 @@ async fn accept_tcp(
     acceptor: Rc<Acceptor>,
     listener: TcpListener,
     local: SocketAddr,
+    bind: &Arc<Bind>,
     endpoint: Option<Endpoints>,
 ) -> io::Result<()> {
+    let header = proxied::expected(bind);
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
@@ -73,12 +76,17 @@ async fn accept_tcp(
                     tls: endpoint.is_some(),
                     session: None,
                 };
-                match &endpoint {
-                    None => acceptor.clone().admit(stream, peer),
-                    Some(endpoint) => {
-                        acceptor.clone().admit_encrypted(stream, peer, endpoint.borrow().clone())
+                let endpoint = endpoint.as_ref().map(|endpoint| endpoint.borrow().clone());
+                let Some(accepted) = header else {
+                    acceptor.clone().admit_tcp(stream, peer, endpoint);
+                    continue;
+                };
+                let (acceptor, bind) = (acceptor.clone(), bind.clone());
+                spawn_local(async move {
+                    if let Some(peer) = proxied::introduce(&acceptor, &stream, peer, &bind, accepted).await {
+                        acceptor.admit_tcp(stream, peer, endpoint);
                     }
-                }
+                });
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -104,6 +112,13 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
 }
 
 impl Acceptor {
+    fn admit_tcp(self: Rc<Self>, stream: TcpStream, peer: Peer, endpoint: Option<Arc<Endpoint>>) {
+        match endpoint {
+            None => self.admit(stream, peer),
+            Some(endpoint) => self.admit_encrypted(stream, peer, endpoint),
+        }
+    }
+
     fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
@@ -147,7 +162,7 @@ impl Acceptor {
                 return;
             }
             // Boxed: what a handshake needs is gone when the connection is idle.
-            let Some(secured) = Box::pin(shake(&self, socket, endpoint)).await else { return };
+            let Some(secured) = Box::pin(shake(&self, socket, &peer, endpoint)).await else { return };
             let Secured { stream, session } = secured;
             peer.session = Some(session);
             let (context, peer) = (self.context.clone(), Rc::new(peer));

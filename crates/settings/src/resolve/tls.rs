@@ -28,10 +28,10 @@ pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind], development:
     }
     for bind in binds {
         let Some(tls) = bind.tls() else { continue };
-        if tls.files.is_none() && certificates.is_empty() {
+        if tls.files.is_none() && certificates.is_empty() && !development {
             taker.conflict(
                 &BIND.about,
-                format!("there is no certificate for {bind}: add ?cert=FILE&key=FILE, or give tls.cert and tls.key"),
+                format!("there is no certificate for {bind}: add ?cert=FILE&key=FILE, or give tls.cert and tls.key; --https makes them for localhost"),
             );
         }
         match tls.verify.unwrap_or(verify) {
