@@ -47,6 +47,8 @@ pub struct Tls {
     unread: Cell<bool>,
     /// The other side has announced the end of its direction (`close_notify`).
     ended: Cell<bool>,
+    /// Dropping this is to be a reset.
+    aborted: Cell<bool>,
     /// A part of a file that is being read into the kernel's cache.
     warming: RefCell<Option<JoinHandle<()>>>,
 }
@@ -137,7 +139,7 @@ impl Tls {
             socket,
             session,
             unread: Cell::new(false),
-            ended: Cell::new(false),
+            ended: Cell::new(false), aborted: Cell::new(false),
             warming: RefCell::new(None),
         }
     }
@@ -414,7 +416,17 @@ impl Transport for Tls {
         }
     }
 
+    fn finish(&self) {
+        if !self.aborted.get() {
+            let mut session = self.session.borrow_mut();
+            session.send_close_notify();
+            // What does not fit now is lost: the other side may have gone.
+            let _ = self.send(&mut session);
+        }
+    }
+
     fn abort_on_drop(&self) {
+        self.aborted.set(true);
         self.socket.abort_on_drop();
     }
 }

@@ -34,10 +34,11 @@ pub async fn serve<S: Transport, H: Handler>(stream: S, peer: Rc<Peer>, context:
     while link.has_request(served).await {
         match Box::pin(exchange::serve_requests(&link, &peer, &context, &mut served)).await {
             Then::Idle => {}
-            Then::Close => return,
+            Then::Close => break,
             Then::Linger => return link.linger(LINGER).await,
         }
     }
+    link.finish();
 }
 
 /// Sends the response to a connection that is not served, and closes it.
