@@ -8,9 +8,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::{NEVER, micros, nanoseconds};
+use crate::endpoint::Handshake;
 use crate::job::Failure;
 use crate::lane::{Lane, Slot};
-use crate::endpoint::Handshake;
 use crate::stream::Stream;
 
 /// Back-off after failures: doubles each time.

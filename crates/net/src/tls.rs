@@ -139,7 +139,8 @@ impl Tls {
             socket,
             session,
             unread: Cell::new(false),
-            ended: Cell::new(false), aborted: Cell::new(false),
+            ended: Cell::new(false),
+            aborted: Cell::new(false),
             warming: RefCell::new(None),
         }
     }

@@ -107,7 +107,10 @@ fn https_encrypts_tcp_ports_unless_one_is_said_to_be() {
     let binds = |app: App| app.loaded().settings.binds.iter().map(Bind::to_string).collect::<Vec<_>>();
     assert_eq!(binds(App::new().flag("--https", "true")), ["ssl://0.0.0.0:9292"]);
     assert_eq!(binds(App::with("https = true\nport = 3000")), ["ssl://0.0.0.0:3000"]);
-    assert_eq!(binds(App::with("https = true").flag("--bind", "tcp://h:3?h2c=true&backlog=7")), ["ssl://h:3?backlog=7"]);
+    assert_eq!(
+        binds(App::with("https = true").flag("--bind", "tcp://h:3?h2c=true&backlog=7")),
+        ["ssl://h:3?backlog=7"]
+    );
     let both = "https = true\nbind = [\"tcp://h:3\", \"ssl://h:4\", \"unix:///a\"]";
     assert_eq!(binds(App::with(both)), ["tcp://h:3", "ssl://h:4", "unix:///a"]);
     assert!(App::with("https = true").loaded().settings.tls.development);

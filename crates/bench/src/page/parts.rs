@@ -58,14 +58,17 @@ pub(super) fn handshakes(outcome: &Outcome) -> Option<Section> {
         ("time".to_owned(), figures.times()),
         ("failed".to_owned(), count(figures.failed)),
     ];
-    values.extend(all.suites.iter().map(|(suite, times)| (suite.clone(), format!("{} connections", count(*times)))));
+    values.extend(
+        all.suites.iter().map(|(suite, times)| (suite.clone(), format!("{} connections", count(*times)))),
+    );
     let mut blocks = vec![Block::KeyValues(values)];
     if !all.failed.is_empty() {
         let rows = all.failed.iter().map(|(reason, times)| vec![reason.clone(), count(*times)]).collect();
         let columns = vec![Column::text("why handshakes failed"), Column::number("count")];
         blocks.push(Block::Table(Table { columns, rows, ..Table::default() }));
     }
-    let text = "From the client's first message until requests can be sent, without the TCP connection.".to_owned();
+    let text =
+        "From the client's first message until requests can be sent, without the TCP connection.".to_owned();
     Some(Section { title: "TLS handshakes".to_owned(), text, blocks })
 }
 

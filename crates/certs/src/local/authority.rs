@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, NameConstraints,
+    BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -185,12 +185,14 @@ fn read(folder: &Path, text: &str) -> Result<Authority, String> {
     let certificate =
         CertificateDer::from_pem_slice(published.as_bytes()).map_err(|_| "has a broken certificate")?;
     let key = KeyPair::from_pem(text).map_err(|_| "has no private key")?;
-    let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).map_err(|_| "has a broken certificate")?;
+    let (_, parsed) =
+        x509_parser::parse_x509_certificate(&certificate).map_err(|_| "has a broken certificate")?;
     if parsed.public_key().subject_public_key.data.as_ref() != key.public_key_raw() {
         return Err("its key does not belong to its certificate".to_owned());
     }
     let name = parsed.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
-    let name = name.filter(|name| name.starts_with(COMMON_NAME)).ok_or("is not a certificate of ours")?.to_owned();
+    let name =
+        name.filter(|name| name.starts_with(COMMON_NAME)).ok_or("is not a certificate of ours")?.to_owned();
     let until = u64::try_from(parsed.validity().not_after.timestamp()).map_err(|_| "has ended")?;
     let until = SystemTime::UNIX_EPOCH + Duration::from_secs(until);
     let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|why| why.to_string())?;
@@ -211,7 +213,8 @@ fn make(now: SystemTime) -> Result<String, Error> {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.name_constraints = Some(NameConstraints { permitted_subtrees: permitted(), excluded_subtrees: Vec::new() });
+    params.name_constraints =
+        Some(NameConstraints { permitted_subtrees: permitted(), excluded_subtrees: Vec::new() });
     let certificate = params.self_signed(&key).map_err(making)?;
     Ok(key.serialize_pem() + &certificate.pem())
 }

@@ -158,7 +158,10 @@ mod tests {
         let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let now = UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).unwrap());
-        verifier.verify_server_cert(&leaf.certified_key().cert[0], &[], &name, &[], now).map(drop).map_err(|why| format!("{why:?}"))
+        verifier
+            .verify_server_cert(&leaf.certified_key().cert[0], &[], &name, &[], now)
+            .map(drop)
+            .map_err(|why| format!("{why:?}"))
     }
 
     #[test]

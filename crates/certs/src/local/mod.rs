@@ -17,8 +17,8 @@ pub mod stores;
 
 pub use authority::{Authority, COMMON_NAME, Error};
 pub use leaves::Leaves;
-pub use serve::serve;
 pub use names::{COVERED, covers};
+pub use serve::serve;
 
 use std::path::PathBuf;
 

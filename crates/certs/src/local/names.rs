@@ -34,8 +34,19 @@ mod tests {
             assert!(covers(name), "{name}");
         }
         for name in [
-            "", "test", ".test", "a..test", "example.com", "localhost.example.com", "mylocalhost", "xtest",
-            "192.168.0.1", "::2", "*.test", "a b.test", "é.test",
+            "",
+            "test",
+            ".test",
+            "a..test",
+            "example.com",
+            "localhost.example.com",
+            "mylocalhost",
+            "xtest",
+            "192.168.0.1",
+            "::2",
+            "*.test",
+            "a b.test",
+            "é.test",
         ] {
             assert!(!covers(name), "{name}");
         }

@@ -50,7 +50,10 @@ pub(crate) async fn shake(
             acceptor.recorder.handshake_failed(failed.refusal.name());
             if failed.refusal.concerns_owner() {
                 let name = failed.name.as_ref().map(|name| format!(" for {name}")).unwrap_or_default();
-                acceptor.log(&format!("a TLS handshake with {}{name} failed: {}", peer.remote_text, failed.refusal));
+                acceptor.log(&format!(
+                    "a TLS handshake with {}{name} failed: {}",
+                    peer.remote_text, failed.refusal
+                ));
             }
             refuse(failed).await;
             None
@@ -77,7 +80,7 @@ async fn steps(
                 PeerAddr::Unix => None,
             };
             within(ON_DEMAND, hello.on_demand(endpoint, &name, client, &hooks)).await?
-        },
+        }
         chosen => (hello, chosen),
     };
     acceptor.handshakes.turn().await;

@@ -133,7 +133,8 @@ fn handshakes_that_fail_are_counted_with_their_reason() {
     let address = serve(move |mut socket| {
         if turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed).is_multiple_of(2) {
             let mut far = std::net::TcpStream::connect(good).expect("the server");
-            let (mut from, mut to) = (socket.try_clone().expect("a socket"), far.try_clone().expect("a socket"));
+            let (mut from, mut to) =
+                (socket.try_clone().expect("a socket"), far.try_clone().expect("a socket"));
             std::thread::spawn(move || std::io::copy(&mut from, &mut to));
             let _ = std::io::copy(&mut far, &mut socket);
         } else {

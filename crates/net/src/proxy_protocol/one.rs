@@ -11,7 +11,11 @@ const LONGEST: usize = 107;
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, &'static str> {
     let within = &bytes[..bytes.len().min(LONGEST)];
     let Some(end) = within.iter().position(|byte| *byte == b'\r' || *byte == b'\n') else {
-        return if bytes.len() < LONGEST { Ok(Parsed::Incomplete) } else { Err("its line is longer than 107 bytes") };
+        return if bytes.len() < LONGEST {
+            Ok(Parsed::Incomplete)
+        } else {
+            Err("its line is longer than 107 bytes")
+        };
     };
     match within.get(end..end + 2) {
         Some(b"\r\n") => {}
@@ -48,6 +52,7 @@ fn ends(line: &str) -> Result<Ends, &'static str> {
 
 /// Decimal digits without leading zeros.
 fn port(digits: &str) -> Option<u16> {
-    let plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    let plain =
+        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     plain.then(|| digits.parse().ok()).flatten()
 }

@@ -192,7 +192,8 @@ fn run<T>(what: impl Future<Output = T>) -> T {
 #[test]
 fn what_follows_stays_in_the_socket() {
     let long = two(0x21, 0x11, &[&FOUR[..], &value(0xe0, &[7; 700])].concat());
-    for header in [b"PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n".to_vec(), two(0x21, 0x11, &FOUR), long] {
+    for header in [b"PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n".to_vec(), two(0x21, 0x11, &FOUR), long]
+    {
         for pieces in [1, 7, header.len()] {
             run(async {
                 let (mut near, mut far) = UnixStream::pair().unwrap();

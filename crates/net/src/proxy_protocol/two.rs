@@ -58,7 +58,10 @@ fn addresses(family: u8, body: &[u8]) -> Result<(Ends, &[u8]), &'static str> {
             let (ends, rest) = body.split_first_chunk::<12>().ok_or(SHORT)?;
             let [a, b, c, d, e, f, g, h, i, j, k, l] = *ends;
             let remote = SocketAddr::from(([a, b, c, d], u16::from_be_bytes([i, j])));
-            Ok((Ends::Inet { remote, local: SocketAddr::from(([e, f, g, h], u16::from_be_bytes([k, l]))) }, rest))
+            Ok((
+                Ends::Inet { remote, local: SocketAddr::from(([e, f, g, h], u16::from_be_bytes([k, l]))) },
+                rest,
+            ))
         }
         0x21 => {
             let (remote, rest) = body.split_first_chunk::<16>().ok_or(SHORT)?;

@@ -26,7 +26,10 @@ pub(super) fn binds(taker: &Taker<'_>, https: bool) -> Vec<Bind> {
         return binds;
     }
     if binds.iter().all(|bind| matches!(bind, Bind::Unix { .. })) {
-        taker.conflict(&HTTPS.about, "only TCP ports speak TLS, and there is none: add -b tcp://127.0.0.1:9292");
+        taker.conflict(
+            &HTTPS.about,
+            "only TCP ports speak TLS, and there is none: add -b tcp://127.0.0.1:9292",
+        );
     }
     binds.into_iter().map(Bind::encrypted).collect()
 }

@@ -103,9 +103,14 @@ impl Bind {
     /// The same with TLS, if it is a TCP port.
     pub(crate) fn encrypted(self) -> Bind {
         match self {
-            Bind::Tcp { host, port, backlog, tls, proxy_protocol, .. } => {
-                Bind::Tcp { host, port, backlog, tls: Some(tls.unwrap_or_default()), http2: false, proxy_protocol }
-            }
+            Bind::Tcp { host, port, backlog, tls, proxy_protocol, .. } => Bind::Tcp {
+                host,
+                port,
+                backlog,
+                tls: Some(tls.unwrap_or_default()),
+                http2: false,
+                proxy_protocol,
+            },
             unix => unix,
         }
     }

@@ -18,7 +18,8 @@ const PLACES: [&str; 6] = [
 
 /// The databases of all profiles that have been used.
 pub(super) fn profiles(machine: &Machine) -> impl Iterator<Item = Database> {
-    let mut found: Vec<Database> = PLACES.iter().flat_map(|place| inside(&machine.home.join(place))).collect();
+    let mut found: Vec<Database> =
+        PLACES.iter().flat_map(|place| inside(&machine.home.join(place))).collect();
     found.sort_by(|a, b| a.folder.cmp(&b.folder));
     found.into_iter()
 }

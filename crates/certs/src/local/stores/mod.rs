@@ -137,8 +137,12 @@ pub fn install(machine: &Machine, authority: &Authority, kinds: &[Kind]) -> Vec<
             Kind::System if machine.macos => stores.push(macos::install(machine, authority)),
             Kind::System => stores.push(system::install(machine, authority)),
             Kind::Chromium if machine.macos => {}
-            Kind::Chromium => stores.extend(nss::chromium(machine).map(|store| store.install(machine, authority))),
-            Kind::Firefox => stores.extend(firefox::profiles(machine).map(|store| store.install(machine, authority))),
+            Kind::Chromium => {
+                stores.extend(nss::chromium(machine).map(|store| store.install(machine, authority)))
+            }
+            Kind::Firefox => {
+                stores.extend(firefox::profiles(machine).map(|store| store.install(machine, authority)))
+            }
         }
     }
     stores

@@ -32,7 +32,8 @@ pub(super) fn chromium(machine: &Machine) -> impl Iterator<Item = Database> {
     }
     folders.push(new);
     let packaged = ["snap/chromium/current/.pki/nssdb", ".var/app/org.chromium.Chromium/.pki/nssdb"];
-    let flatpak = [".var/app/org.chromium.Chromium/data/pki/nssdb", ".var/app/com.google.Chrome/data/pki/nssdb"];
+    let flatpak =
+        [".var/app/org.chromium.Chromium/data/pki/nssdb", ".var/app/com.google.Chrome/data/pki/nssdb"];
     let found = packaged.into_iter().chain(flatpak).map(|path| machine.home.join(path));
     folders.extend(found.filter(|folder| folder.join("cert9.db").exists()));
     let reader = |folder| Database { reader: "Chromium".to_owned(), folder };
@@ -46,10 +47,18 @@ impl Database {
         let need = self.with_certutil(machine, |certutil| {
             let mut steps = Vec::new();
             if !self.exists() {
-                steps.push(Step::new(["mkdir", "-p", "-m", "0700", "--", &self.folder.display().to_string()]));
+                steps.push(Step::new([
+                    "mkdir",
+                    "-p",
+                    "-m",
+                    "0700",
+                    "--",
+                    &self.folder.display().to_string(),
+                ]));
                 steps.push(Step::new(["certutil", "-N", "-d", &d, "--empty-password"]));
             } else if ask(certutil, &["-L", "-d", &d, "-n", name, "-a"]).is_some_and(|text| {
-                CertificateDer::from_pem_slice(text.as_bytes()).is_ok_and(|found| found == *authority.certificate())
+                CertificateDer::from_pem_slice(text.as_bytes())
+                    .is_ok_and(|found| found == *authority.certificate())
             }) && ask(certutil, &["-L", "-d", &d]).is_some_and(|text| trusted(&text, name))
             {
                 return steps;
@@ -77,7 +86,9 @@ impl Database {
     fn with_certutil(&self, machine: &Machine, steps: impl FnOnce(&PathBuf) -> Vec<Step>) -> Need {
         match machine.program("certutil") {
             // macOS has a program of this name that does something else.
-            Some(path) if machine.macos && path.starts_with("/usr/bin") => Need::Impossible(NO_CERTUTIL.to_owned()),
+            Some(path) if machine.macos && path.starts_with("/usr/bin") => {
+                Need::Impossible(NO_CERTUTIL.to_owned())
+            }
             Some(path) => {
                 let steps = steps(&path);
                 if steps.is_empty() { Need::Nothing } else { Need::Run(steps) }

@@ -128,13 +128,19 @@ fn as_root(machine: &Machine, steps: Vec<Step>) -> Need {
         return Need::Run(steps);
     }
     let with = |helper: &str| {
-        steps.iter().map(|step| Step::new([helper.to_owned()].into_iter().chain(step.0.iter().cloned()))).collect()
+        steps
+            .iter()
+            .map(|step| Step::new([helper.to_owned()].into_iter().chain(step.0.iter().cloned())))
+            .collect()
     };
     match ["sudo", "doas"].into_iter().find(|helper| machine.program(helper).is_some()) {
         Some(helper) => Need::Run(with(helper)),
         None => {
             let typed: Vec<String> = steps.iter().map(Step::to_string).collect();
-            Need::Impossible(format!("it belongs to root, and there is no sudo; as root, run: {}", typed.join(" && ")))
+            Need::Impossible(format!(
+                "it belongs to root, and there is no sudo; as root, run: {}",
+                typed.join(" && ")
+            ))
         }
     }
 }

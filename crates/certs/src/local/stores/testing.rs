@@ -47,7 +47,8 @@ impl Fake {
         let Need::Run(steps) = &store.need else { panic!("{store:?}") };
         let path = format!("{}:{}", self.machine.path[0].display(), std::env::var("PATH").unwrap());
         for step in steps {
-            let status = Command::new("sh").arg("-c").arg(step.to_string()).env("PATH", &path).status().unwrap();
+            let status =
+                Command::new("sh").arg("-c").arg(step.to_string()).env("PATH", &path).status().unwrap();
             assert!(status.success(), "{step}");
         }
     }
@@ -67,6 +68,7 @@ pub(super) fn certutil() -> Option<PathBuf> {
 
 /// The certificates in a real database.
 pub(super) fn listed(folder: &Path) -> String {
-    let listed = Command::new("certutil").args(["-L", "-d"]).arg(format!("sql:{}", folder.display())).output();
+    let listed =
+        Command::new("certutil").args(["-L", "-d"]).arg(format!("sql:{}", folder.display())).output();
     String::from_utf8_lossy(&listed.unwrap().stdout).into_owned()
 }
