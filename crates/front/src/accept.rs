@@ -3,6 +3,7 @@
 use crate::admission::Admission;
 use crate::listen::{Address, Listener};
 use crate::pipeline::Pipeline;
+use crate::proxied;
 use crate::tls::Encryption;
 use crate::tls::handshakes::Handshakes;
 use crate::tls::shake::{Secured, shake};
@@ -10,7 +11,7 @@ use ::tls::{Endpoint, Refusal};
 use handler::{Failure, Peer, PeerAddr};
 use http::Context;
 use net::Transport;
-use settings::Current;
+use settings::{Bind, Current};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
@@ -41,7 +42,6 @@ pub(crate) struct Acceptor {
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What the connections of an address speak.
-#[derive(Clone)]
 enum Accepting {
     Plain(Protocol),
     /// The rules of encryption, which may change. The protocol is agreed on in the handshake (ALPN).
@@ -50,6 +50,23 @@ enum Accepting {
         /// What announces HTTP/3, where it is served.
         alt_svc: Option<Rc<[u8]>>,
     },
+}
+
+impl Accepting {
+    /// How a connection that has come now is served.
+    fn now(&self) -> Way {
+        match self {
+            Accepting::Plain(protocol) => Way::Plain(*protocol),
+            Accepting::Encrypted { rules, alt_svc } => Way::Encrypted(rules.borrow().clone(), alt_svc.clone()),
+        }
+    }
+}
+
+/// How one connection is served.
+enum Way {
+    Plain(Protocol),
+    /// With the rules of encryption and what announces HTTP/3.
+    Encrypted(Arc<Endpoint>, Option<Rc<[u8]>>),
 }
 
 /// The protocol of a connection.
@@ -77,20 +94,22 @@ pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Re
     match address {
         Address::Tcp(address) => {
             let protocol = if bind.http2() { Protocol::Either } else { Protocol::Http1 };
-            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, Accepting::Plain(protocol)).await
+            let listener = TcpListener::from_std(socket.into())?;
+            accept_tcp(acceptor, listener, address, &bind, Accepting::Plain(protocol)).await
         }
         Address::Tls(address) => {
             let endpoint = acceptor.encryption.endpoint(&bind);
             let rules = endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))?;
             let listener = TcpListener::from_std(socket.into())?;
             let Some(udp) = udp else {
-                return accept_tcp(acceptor, listener, address, Accepting::Encrypted { rules, alt_svc: None }).await;
+                let tcp = Accepting::Encrypted { rules, alt_svc: None };
+                return accept_tcp(acceptor, listener, address, &bind, tcp).await;
             };
             let port = acceptor.settings.get().https.https_port.unwrap_or(address.port());
             let alt_svc = Some(format!("h3=\":{port}\"; ma=86400").into_bytes().into());
             let tcp = Accepting::Encrypted { rules: rules.clone(), alt_svc };
             let datagrams = crate::quic::accept(acceptor.clone(), udp, address, rules);
-            tokio::try_join!(accept_tcp(acceptor, listener, address, tcp), datagrams).map(|_| ())
+            tokio::try_join!(accept_tcp(acceptor, listener, address, &bind, tcp), datagrams).map(|_| ())
         }
         Address::Unix(_) => accept_unix(acceptor, UnixListener::from_std(socket.into())?).await,
     }
@@ -100,8 +119,10 @@ async fn accept_tcp(
     acceptor: Rc<Acceptor>,
     listener: TcpListener,
     local: SocketAddr,
+    bind: &Arc<Bind>,
     accepting: Accepting,
 ) -> io::Result<()> {
+    let header = proxied::expected(bind);
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
@@ -112,13 +133,17 @@ async fn accept_tcp(
                     tls: matches!(accepting, Accepting::Encrypted { .. }),
                     session: None,
                 };
-                match &accepting {
-                    Accepting::Plain(protocol) => acceptor.clone().admit(stream, peer, *protocol),
-                    Accepting::Encrypted { rules, alt_svc } => {
-                        let rules = rules.borrow().clone();
-                        acceptor.clone().admit_encrypted(stream, peer, rules, alt_svc.clone());
+                let way = accepting.now();
+                let Some(accepted) = header else {
+                    acceptor.clone().admit_tcp(stream, peer, way);
+                    continue;
+                };
+                let (acceptor, bind) = (acceptor.clone(), bind.clone());
+                spawn_local(async move {
+                    if let Some(peer) = proxied::introduce(&acceptor, &stream, peer, &bind, accepted).await {
+                        acceptor.admit_tcp(stream, peer, way);
                     }
-                }
+                });
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -144,6 +169,13 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
 }
 
 impl Acceptor {
+    fn admit_tcp(self: Rc<Self>, stream: TcpStream, peer: Peer, way: Way) {
+        match way {
+            Way::Plain(protocol) => self.admit(stream, peer, protocol),
+            Way::Encrypted(endpoint, alt_svc) => self.admit_encrypted(stream, peer, endpoint, alt_svc),
+        }
+    }
+
     fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
@@ -187,7 +219,7 @@ impl Acceptor {
                 return;
             }
             // Boxed: what a handshake needs is gone when the connection is idle.
-            let Some(secured) = Box::pin(shake(&self, socket, endpoint)).await else { return };
+            let Some(secured) = Box::pin(shake(&self, socket, &peer, endpoint)).await else { return };
             let Secured { stream, session, http2 } = secured;
             session.alt_svc.replace(alt_svc);
             peer.session = Some(session);

@@ -26,6 +26,7 @@ mod listen;
 mod log_file;
 mod pipeline;
 mod quic;
+mod proxied;
 mod redirect;
 mod request_id;
 mod scripts;
