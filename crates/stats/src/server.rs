@@ -2,6 +2,7 @@
 //!
 //! [`ServerSnapshot::to_json`] is the native shape that docs/stats.md specifies; names of fields carry their units.
 
+use crate::certificates::CertificateSnapshot;
 use crate::handlers::HandlersSnapshot;
 use crate::snapshot::Snapshot;
 use crate::when;
@@ -54,6 +55,9 @@ pub struct ServerSnapshot {
     /// Handlers on mruby; `None` when there are no routes to any.
     #[serde(default)]
     pub handlers: Option<HandlersSnapshot>,
+    /// Certificates that the server obtains by itself; empty when there are none to obtain.
+    #[serde(default)]
+    pub certificates: Vec<CertificateSnapshot>,
     /// What the front threads have counted.
     #[serde(flatten)]
     pub front: Snapshot,
@@ -240,6 +244,7 @@ pub(crate) mod tests {
             workers: (0..workers).map(worker).collect(),
             queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
             handlers: None,
+            certificates: Vec::new(),
             front: Snapshot::default(),
         }
     }
@@ -264,8 +269,16 @@ pub(crate) mod tests {
     fn what_an_older_server_does_not_say_is_zero() {
         let mut json: serde_json::Value = serde_json::from_str(&server(1).to_json().unwrap()).unwrap();
         assert!(json["handlers"].is_null());
-        for name in ["rss_bytes", "cpu_ms", "cores", "memory_limit_bytes", "app_cpu_ms", "gvl_ms", "handlers"]
-        {
+        for name in [
+            "rss_bytes",
+            "cpu_ms",
+            "cores",
+            "memory_limit_bytes",
+            "app_cpu_ms",
+            "gvl_ms",
+            "handlers",
+            "certificates",
+        ] {
             assert!(json.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }
         for name in ["rss_bytes", "cpu_ms", "waiting"] {
