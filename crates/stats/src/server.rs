@@ -57,7 +57,7 @@ pub struct ServerSnapshot {
     pub handlers: Option<HandlersSnapshot>,
     /// Certificates that the server obtains by itself; empty when there are none to obtain.
     #[serde(default)]
-    pub certificates: Vec<CertificateSnapshot>,
+    pub acme: Vec<CertificateSnapshot>,
     /// What the front threads have counted.
     #[serde(flatten)]
     pub front: Snapshot,
@@ -244,7 +244,7 @@ pub(crate) mod tests {
             workers: (0..workers).map(worker).collect(),
             queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
             handlers: None,
-            certificates: Vec::new(),
+            acme: Vec::new(),
             front: Snapshot::default(),
         }
     }
