@@ -22,6 +22,8 @@ use tokio::sync::Mutex;
 
 /// The lease under which an account is made.
 const ACCOUNT: &str = "account";
+/// How long other machines need to learn the key of a new account; they look every two seconds.
+const SPREAD: Duration = Duration::from_secs(5);
 /// How often it is looked whether another machine has made the account, with a second between.
 const PATIENCE: u32 = 60;
 
@@ -194,10 +196,15 @@ impl Ca {
             Some(store) => read(&**store).await.ok().flatten(),
             None => None,
         };
-        match key {
-            Some(record) => self.register_key(record.credentials.private_key().secret_pkcs8_der()).await,
-            None => self.register().await,
+        let made = match key {
+            Some(record) => self.register_key(record.credentials.private_key().secret_pkcs8_der()).await?,
+            None => self.register().await?,
+        };
+        if self.store.is_shared() {
+            // Any machine may be asked for the answer to a challenge, and needs the key for it.
+            tokio::time::sleep(SPREAD).await;
         }
+        Ok(made)
     }
 
     async fn register(&self) -> Result<Account, Trouble> {

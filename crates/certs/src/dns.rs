@@ -3,12 +3,15 @@
 //! Contract:
 //! 1. `COMMAND add NAME VALUE` makes a TXT record `_acme-challenge.…` and returns when it can be resolved;
 //!    `COMMAND remove NAME VALUE` removes it. Other records of the name stay: a wildcard and its host need two at once.
-//! 2. The command is not run by a shell. It has [`TIMEOUT`]; then it and its children are killed.
+//! 2. The command is not run by a shell. It has [`TIMEOUT`]; then, or when the order is given up, it and its children are
+//!    killed.
 //! 3. Whatever it prints is quoted when it fails, and dropped otherwise.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the command may take; DNS servers take their time.
@@ -40,12 +43,29 @@ pub async fn change(command: &str, change: Change, name: &str, value: &str) -> R
     let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
     let action = if change == Change::Add { "add" } else { "remove" };
     let arguments = [action.to_owned(), name.to_owned(), value.to_owned()];
-    let ran = tokio::task::spawn_blocking(move || run(&words, &arguments, TIMEOUT)).await;
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let cancel = Cancel(cancelled.clone());
+    let ran = tokio::task::spawn_blocking(move || run(&words, &arguments, TIMEOUT, &cancelled)).await;
+    drop(cancel);
     let ran = ran.unwrap_or_else(|_| Err("ended unexpectedly".to_owned()));
     ran.map_err(|why| format!("the command `{command} {action} {name}` {why}"))
 }
 
-fn run(words: &[String], arguments: &[String], timeout: Duration) -> Result<(), String> {
+/// Ends the command when the order is given up.
+struct Cancel(Arc<AtomicBool>);
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn run(
+    words: &[String],
+    arguments: &[String],
+    timeout: Duration,
+    cancelled: &AtomicBool,
+) -> Result<(), String> {
     let (program, options) = words.split_first().ok_or("is empty")?;
     let child = Command::new(program)
         .args(options)
@@ -71,7 +91,7 @@ fn run(words: &[String], arguments: &[String], timeout: Duration) -> Result<(), 
         }
         kept
     });
-    let status = match wait(&mut child, timeout) {
+    let status = match wait(&mut child, timeout, cancelled) {
         Some(status) => status,
         None => {
             kill(&mut child);
@@ -86,12 +106,14 @@ fn run(words: &[String], arguments: &[String], timeout: Duration) -> Result<(), 
     Err(if said.is_empty() { format!("failed ({status})") } else { format!("failed ({status}): {said}") })
 }
 
-fn wait(child: &mut Child, timeout: Duration) -> Option<std::process::ExitStatus> {
+fn wait(child: &mut Child, timeout: Duration, cancelled: &AtomicBool) -> Option<std::process::ExitStatus> {
     let deadline = Instant::now() + timeout;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(TURN),
+            Ok(None) if Instant::now() < deadline && !cancelled.load(Ordering::Acquire) => {
+                std::thread::sleep(TURN)
+            }
             _ => return None,
         }
     }
@@ -112,7 +134,12 @@ mod tests {
 
     fn shell(script: &str, timeout: Duration) -> Result<(), String> {
         let words = ["sh", "-c", script, "name"].map(str::to_owned);
-        run(&words, &["add", "_acme-challenge.a.test", "value"].map(str::to_owned), timeout)
+        run(
+            &words,
+            &["add", "_acme-challenge.a.test", "value"].map(str::to_owned),
+            timeout,
+            &AtomicBool::new(false),
+        )
     }
 
     #[test]
@@ -121,7 +148,8 @@ mod tests {
         assert_eq!(shell(r#"[ "$1 $2 $3" = "add _acme-challenge.a.test value" ]"#, plenty), Ok(()));
         let failed = shell("echo no such zone >&2; exit 3", plenty).unwrap_err();
         assert!(failed.contains("exit status: 3") && failed.ends_with("no such zone"), "{failed}");
-        let missing = run(&["/nonexistent/command".to_owned()], &[], plenty).unwrap_err();
+        let missing =
+            run(&["/nonexistent/command".to_owned()], &[], plenty, &AtomicBool::new(false)).unwrap_err();
         assert!(missing.contains("cannot be started"), "{missing}");
         let late = shell("sleep 60", Duration::from_millis(50)).unwrap_err();
         assert!(late.contains("has not ended"), "{late}");

@@ -15,11 +15,11 @@ use crate::shared::{ORDERS, Shared, now};
 use crate::store::{Folder, Redis, Store};
 use settings::Acme;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tls::Certificates;
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::spawn_local;
 use trust::Trusted;
 
@@ -28,14 +28,21 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long stopping waits for the thread.
 const END: Duration = Duration::from_secs(1);
 
-/// Orders certificates until it is stopped or dropped.
+/// Orders certificates from [`Service::open`] until it is stopped or dropped.
 pub struct Service {
     /// What answers HTTP-01.
     pub http: HttpAnswers,
     /// What people see.
     pub board: Board,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    open: watch::Sender<bool>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("board", &self.board).finish_non_exhaustive()
+    }
 }
 
 /// What the thread is given.
@@ -46,11 +53,12 @@ struct Seed {
     http: HttpAnswers,
     board: Board,
     questions: mpsc::Receiver<Question>,
+    opened: watch::Receiver<bool>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Service {
-    /// Starts the thread, and waits until it serves what is stored.
+    /// Starts the thread, and waits until it serves what is stored. Orders wait for [`Service::open`].
     ///
     /// # Errors
     /// The system refuses a thread, or an option names something that cannot be used.
@@ -72,6 +80,7 @@ impl Service {
         let (stop, stopped) = oneshot::channel();
         let (sender, questions) = mpsc::channel(WAITING);
         let (ready, begun) = std::sync::mpsc::channel();
+        let (open, opened) = watch::channel(false);
         if acme.on_demand.is_some() {
             certificates.add_on_demand(Arc::new(Demand::new(sender, certificates.clone())));
         }
@@ -82,6 +91,7 @@ impl Service {
             http: http.clone(),
             board: board.clone(),
             questions,
+            opened,
             log,
         };
         let thread = std::thread::Builder::new().name("certificates".to_owned()).spawn(move || {
@@ -104,13 +114,19 @@ impl Service {
         let thread = thread.map_err(|error| format!("cannot start the thread for certificates: {error}"))?;
         // It may take longer: then certificates come later.
         let _ = begun.recv_timeout(PATIENCE);
-        Ok(Service { http, board, stop: Some(stop), thread: Some(thread) })
+        let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
+        Ok(Service { http, board, open, stop, thread })
+    }
+
+    /// From now on a CA can reach this server: orders begin.
+    pub fn open(&self) {
+        self.open.send_replace(true);
     }
 
     /// Ends it.
-    pub fn stop(mut self) {
-        drop(self.stop.take());
-        let Some(thread) = self.thread.take() else { return };
+    pub fn stop(&self) {
+        drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let deadline = Instant::now() + END;
         while !thread.is_finished() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
@@ -119,7 +135,7 @@ impl Service {
 }
 
 async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
-    let Seed { acme, means, certificates, http, board, questions, log } = seed;
+    let Seed { acme, means, certificates, http, board, questions, mut opened, log } = seed;
     let log: Rc<dyn Fn(&str)> = Rc::new(move |line: &str| log(line));
     let store = match open(&acme, &acme.directory) {
         Ok(store) => store,
@@ -161,6 +177,9 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     shared.production.learn_thumbprint().await;
     // Nobody may wait for it any more.
     let _ = ready.send(());
+    if opened.wait_for(|opened| *opened).await.is_err() {
+        return;
+    }
     for keeper in keepers {
         spawn_local(keeper.run());
     }

@@ -165,7 +165,8 @@ fn certificates(server: &ServerSnapshot) -> String {
             ("valid", Some(left)) => format!("valid for {}", span(left.as_secs_f64())),
             (state, _) => state.to_owned(),
         };
-        let next = left(one.next_order).map_or("now".to_owned(), |left| format!("in {}", span(left.as_secs_f64())));
+        let next =
+            left(one.next_order).map_or("now".to_owned(), |left| format!("in {}", span(left.as_secs_f64())));
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{title:<12} {}: {state}, next order {next}", one.names.join(", "));
         if let Some(error) = &one.error {
@@ -312,7 +313,10 @@ mod tests {
         server.as_object_mut().unwrap().extend(front.as_object().unwrap().clone());
         let mut server: ServerSnapshot = serde_json::from_value(server).unwrap();
         let text = stats(&server);
-        assert!(text.contains("certificates a.test, b.test: valid for 1d 0h, next order in 1h 0m\n"), "{text}");
+        assert!(
+            text.contains("certificates a.test, b.test: valid for 1d 0h, next order in 1h 0m\n"),
+            "{text}"
+        );
         assert!(text.contains("failed 2 times: the CA is away\n"), "{text}");
         server.acme[0].not_after = None;
         assert!(stats(&server).contains("a.test, b.test: missing"));

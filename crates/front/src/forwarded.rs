@@ -79,7 +79,13 @@ mod tests {
     fn request(fields: &[(&str, &str)], remote: PeerAddr) -> Request {
         let mut all = Fields::default();
         fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
-        let peer = Rc::new(Peer { remote, remote_text: String::new(), local: PeerAddr::Unix, tls: false });
+        let peer = Rc::new(Peer {
+            remote,
+            remote_text: String::new(),
+            local: PeerAddr::Unix,
+            tls: false,
+            session: None,
+        });
         let none = Span::default();
         #[rustfmt::skip]
         let request = Request {

@@ -33,6 +33,7 @@ mod signals;
 mod sites;
 mod stamp;
 mod thread;
+mod tls;
 
 pub use check::check;
 pub use explain::explain;

@@ -32,6 +32,8 @@ pub(crate) struct App {
 pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
+    /// What answers CAs that verify names of this server.
+    pub(crate) challenges: Option<certs::HttpAnswers>,
     pub(crate) timing: Timing,
     pub(crate) content: Rc<Content>,
     pub(crate) recorder: stats::Recorder,
@@ -59,6 +61,13 @@ impl Handler for Pipeline {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         self.forwarded.apply(&mut exchange.request);
+        of_connection(&mut exchange.request);
+        if let Some(challenges) = &self.challenges
+            && let Some(answer) =
+                std::str::from_utf8(exchange.request.path()).ok().and_then(|path| challenges.answer(path))
+        {
+            return Response::text(200, "application/octet-stream", answer);
+        }
         let timed = self.timing.is_due(&exchange.request);
         let trace = exchange.trace.clone();
         if timed {
@@ -195,6 +204,14 @@ impl App {
         let files = self.files.as_ref()?;
         let file = files.find(&exchange.request)?;
         Box::pin(files.respond(&exchange.request, file)).await
+    }
+}
+
+/// Adds what apps are told about the connection.
+fn of_connection(request: &mut Request) {
+    let peer = request.peer.clone();
+    if let Some(session) = &peer.session {
+        request.variables.extend(session.variables.iter().cloned());
     }
 }
 

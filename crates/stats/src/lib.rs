@@ -23,6 +23,7 @@ mod puma;
 mod recorder;
 mod server;
 mod snapshot;
+mod tls;
 mod when;
 
 pub use certificates::CertificateSnapshot;
@@ -35,3 +36,4 @@ pub use interval::{HandlersInterval, Interval, WorkerInterval};
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use server::{QueueSnapshot, RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};
+pub use tls::{Handshake, ServedCertificate, TlsSnapshot};

@@ -5,6 +5,7 @@
 use crate::certificates::CertificateSnapshot;
 use crate::handlers::HandlersSnapshot;
 use crate::snapshot::Snapshot;
+use crate::tls::TlsSnapshot;
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
@@ -58,6 +59,9 @@ pub struct ServerSnapshot {
     /// Certificates that the server obtains by itself; empty when there are none to obtain.
     #[serde(default)]
     pub acme: Vec<CertificateSnapshot>,
+    /// Handshakes and certificates; `None` when no address speaks TLS.
+    #[serde(default)]
+    pub tls: Option<TlsSnapshot>,
     /// What the front threads have counted.
     #[serde(flatten)]
     pub front: Snapshot,
@@ -245,6 +249,7 @@ pub(crate) mod tests {
             queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
             handlers: None,
             acme: Vec::new(),
+            tls: None,
             front: Snapshot::default(),
         }
     }
@@ -277,7 +282,8 @@ pub(crate) mod tests {
             "app_cpu_ms",
             "gvl_ms",
             "handlers",
-            "certificates",
+            "acme",
+            "tls",
         ] {
             assert!(json.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }

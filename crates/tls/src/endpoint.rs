@@ -58,6 +58,7 @@ pub struct Endpoint {
     own: Option<Arc<Certificates>>,
     shared: Arc<Certificates>,
     strict_names: bool,
+    asks_clients: bool,
     /// For most clients.
     usual: ServerConfig,
     /// For clients that prefer ChaCha20.
@@ -111,10 +112,16 @@ impl Endpoint {
             own,
             shared,
             strict_names: rules.strict_names,
+            asks_clients: rules.verify != Verify::Off,
             usual: with_tickets(provider())?,
             chacha: with_tickets(chacha_first())?,
             challenge: configured(provider(), nobody, &[crate::hello::ACME])?,
         })
+    }
+
+    /// Whether clients are asked for a certificate.
+    pub fn asks_clients(&self) -> bool {
+        self.asks_clients
     }
 
     /// The certificates of all addresses.

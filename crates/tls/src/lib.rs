@@ -15,6 +15,7 @@ mod accept;
 mod certificate;
 mod certificates;
 mod client;
+mod dn;
 mod endpoint;
 mod error;
 mod files;

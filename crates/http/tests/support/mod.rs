@@ -439,6 +439,7 @@ fn run(answers: Answers, settings: Settings, tell: &mpsc::Sender<SocketAddr>, jo
                 remote_text: remote.ip().to_string(),
                 local,
                 tls: false,
+                session: None,
             };
             tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
         }

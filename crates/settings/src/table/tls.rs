@@ -51,6 +51,14 @@ entries! { Category::Tls;
         default: "1.2",
         known_as: &["ssl_protocols", "ssl_min_version", "min_version"],
     }
+    /// Refuse clients that ask for a name that no certificate has
+    STRICT_NAMES: bool = Switch, {
+        key: "tls.strict_names",
+        flags: &[bare("tls-strict-names", "true")],
+        default: "false",
+        more: "Otherwise they get the first certificate of tls.cert, and decide for themselves.",
+        known_as: &["ssl_reject_handshake", "sni_required"],
+    }
     /// Secret that session tickets are encrypted with, the same on all machines
     TICKET_SECRET: Option<String> = Maybe(TicketSecret), {
         key: "tls.ticket_secret",
