@@ -223,7 +223,9 @@ impl Keeper {
         let shared = self.shared.clone();
         let Ok(_permit) = shared.orders.acquire().await else { return };
         let lease = match shared.store.lease(&self.id).await {
-            Ok(Some(lease)) => lease,
+            Ok(Some(lease)) => Some(lease),
+            // A full disk is no reason to be without a certificate: nobody else orders for this folder.
+            Err(_) if !shared.store.is_shared() => None,
             Ok(None) => {
                 tokio::time::sleep(LEASED_TURN).await;
                 self.answer_for_others().await;
@@ -245,7 +247,7 @@ impl Keeper {
                 self.publish_ordering();
                 let placed = tokio::select! {
                     placed = self.place(staging) => placed,
-                    why = keep(&*lease) => Err(Trouble::new(Fault::Unreachable, format!("{}: {why}", self.title()))),
+                    why = keep(lease.as_deref()) => Err(Trouble::new(Fault::Unreachable, format!("{}: {why}", self.title()))),
                 };
                 match placed {
                     Ok(Some(issued)) => self.issued(issued).await,
@@ -254,7 +256,9 @@ impl Keeper {
                 }
             }
         }
-        lease.release().await;
+        if let Some(lease) = lease {
+            lease.release().await;
+        }
     }
 
     /// One order; `None` when it succeeded at the staging directory.
@@ -421,7 +425,8 @@ impl Keeper {
 }
 
 /// Renews a lease until it is lost.
-async fn keep(lease: &dyn Lease) -> String {
+async fn keep(lease: Option<&dyn Lease>) -> String {
+    let Some(lease) = lease else { return std::future::pending().await };
     loop {
         tokio::time::sleep(RENEW_EVERY).await;
         match lease.renew().await {

@@ -77,7 +77,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     let acme = acme::acme(&taker, given, facts);
     let binds = listen::binds(&taker, acme.is_on());
     let settings = Settings {
-        tls: tls::tls(&taker, facts, &binds),
+        tls: tls::tls(&taker, facts, &binds, acme.is_on()),
         https: Section::take(&taker),
         acme,
         state_dir: facts.state_dir.clone(),

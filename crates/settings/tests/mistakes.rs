@@ -32,7 +32,11 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("acme.domains", "['192.0.2.1']", "Let's Encrypt wants acme.profile = \"shortlived\""),
     ("acme.certificates", "[{ domains = [] }]", "expected the names of the certificate"),
     ("acme.certificates", "[{ domain = ['a.test'] }]", "did you mean \"domains\"?"),
-    ("acme.certificates", "[{ domains = ['a.test'], challenge = 'http' }]", "expected one of \"auto\", \"http-01\""),
+    (
+        "acme.certificates",
+        "[{ domains = ['a.test'], challenge = 'http' }]",
+        "expected one of \"auto\", \"http-01\"",
+    ),
     ("acme.directory", "'http://ca.test/dir'", "http:// is for this machine only"),
     ("acme.directory", "'ca.test'", "expected the URL of a CA's directory"),
     ("acme.challenge", "'dns'", "expected one of \"auto\", \"http-01\""),
@@ -43,7 +47,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("acme.ask", "'/ask'", "expected a URL such as"),
     ("acme.retry", "'0'", "expected a time such as"),
     ("acme.on_demand_per_hour", "0", "expected a whole number from 1"),
-    ("control_token", "'two words', "expected 1 to 256 characters of ASCII without blanks"),
+    ("control_token", "'two words'", "expected 1 to 256 characters of ASCII without blanks"),
     (
         "server_timing",
         "'allways'",
