@@ -5,6 +5,7 @@
 use crate::access_log::AccessLog;
 use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
+use crate::redirect::Redirects;
 use crate::request_id::RequestIds;
 use crate::scripts::local::{Found, LocalScripts};
 use crate::server_timing::Timing;
@@ -34,6 +35,8 @@ pub(crate) struct Pipeline {
     pub(crate) forwarded: Forwarded,
     /// What answers CAs that verify names of this server.
     pub(crate) challenges: Option<certs::HttpAnswers>,
+    /// Redirects to https and to the canonical host, if there are any.
+    pub(crate) redirects: Option<Redirects>,
     pub(crate) timing: Timing,
     pub(crate) content: Rc<Content>,
     pub(crate) recorder: stats::Recorder,
@@ -60,7 +63,7 @@ enum Target<'a> {
 impl Handler for Pipeline {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
-        self.forwarded.apply(&mut exchange.request);
+        let proxied = self.forwarded.apply(&mut exchange.request);
         of_connection(&mut exchange.request);
         if let Some(challenges) = &self.challenges
             && let Some(answer) =
@@ -75,9 +78,13 @@ impl Handler for Pipeline {
         }
         // The way to the app is written out here: nothing on it is boxed or handed from future to future.
         let content = &self.content;
-        let mut response = match content.script(&exchange.request) {
-            Some(found) => found.handle(exchange, content.clone(), Hops::default()).await,
-            None => match content.target(&exchange.request) {
+        let https = exchange.request.https;
+        let elsewhere =
+            self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
+        let mut response = match (elsewhere, content.script(&exchange.request)) {
+            (Some(redirect), _) => redirect,
+            (None, Some(found)) => found.handle(exchange, content.clone(), Hops::default()).await,
+            (None, None) => match content.target(&exchange.request) {
                 Target::App(app) => match app.before(&mut exchange).await {
                     Some(response) => response,
                     None => app.rack.handle(exchange).await,
@@ -85,6 +92,9 @@ impl Handler for Pipeline {
                 other => Box::pin(content.serve(other, exchange)).await,
             },
         };
+        if let Some(redirects) = &self.redirects {
+            redirects.mark(https, &mut response.fields);
+        }
         if let (Some(ids), Some(id)) = (&self.ids, id) {
             ids.mark(&mut response.fields, &id);
         }

@@ -58,6 +58,7 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     encryption.warnings.iter().for_each(|warning| logs.error.write(&format!("warning: {warning}")));
     let mut sockets = Sockets::bind(&configuration.settings(), &logs)?;
     encryption.obtain(&configuration.settings(), &logs.error)?;
+    encryption.bound(sockets.addresses());
     let Some(pool) = Pool::boot(&configuration, sockets.files(), &mut signals).await? else { return Ok(()) };
     let threads = Threads::start(&configuration, pool.shared(), &encryption, &logs).await?;
     configuration.follow_files(&logs.error);

@@ -8,6 +8,7 @@ use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
 use crate::listen::Listener;
 use crate::pipeline::{App, Content, Pipeline};
+use crate::redirect::Redirects;
 use crate::request_id::RequestIds;
 use crate::scripts::Edition;
 use crate::scripts::local::LocalScripts;
@@ -121,8 +122,9 @@ async fn run(seed: Seed) {
         spawn_local(async move { timers.run().await });
     }
     let scripts = scripts.and_then(|scripts| local_scripts(scripts, handlers, &error_log));
+    let redirects = Redirects::new(&settings, &encryption);
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
-    let pipeline = Pipeline { challenges: encryption.challenges(), ..pipeline };
+    let pipeline = Pipeline { redirects, challenges: encryption.challenges(), ..pipeline };
     let context = Context::new(pipeline, current.clone(), timers);
     let handshakes = Handshakes::new();
     if encryption.is_used() {
@@ -225,6 +227,7 @@ fn pipeline(
         timing: Timing::new(settings.logs.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
         challenges: None,
+        redirects: None,
         content: Rc::new(Content { scripts, sites, app, log: log_to(log) }),
         recorder,
         access_log,

@@ -17,7 +17,11 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
 
 /// The same with a target that need not be text.
 pub(crate) fn request_of_bytes(method: &[u8], target: &[u8], fields: &[(&str, &str)]) -> Request {
-    let host = b"example.org";
+    request_to(b"example.org", method, target, fields)
+}
+
+/// The same for another host.
+pub(crate) fn request_to(host: &[u8], method: &[u8], target: &[u8], fields: &[(&str, &str)]) -> Request {
     let text = [method, target, host].concat();
     let span = |start: usize, len: usize| Span { start: start as u32, len: len as u32 };
     let path = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());

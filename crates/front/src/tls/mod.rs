@@ -13,6 +13,7 @@ mod variables;
 mod watch;
 
 use crate::error_log::ErrorLog;
+use crate::listen::Address;
 use ::tls::{Alpn, Certificates, Endpoint, Pair, Rules, Source, TicketSecret};
 use settings::{Bind, BindTls, Settings, Verify};
 use std::io;
@@ -37,6 +38,7 @@ pub(crate) struct Encryption {
     /// The files of `[tls]`.
     pairs: Mutex<Vec<Pair>>,
     secret: TicketSecret,
+    port: OnceLock<u16>,
     /// What is allowed but probably not meant; for the error log.
     pub(crate) warnings: Vec<String>,
 }
@@ -108,6 +110,7 @@ impl Encryption {
             addresses,
             pairs: Mutex::new(pairs),
             secret,
+            port: OnceLock::new(),
             warnings,
         })
     }
@@ -121,6 +124,29 @@ impl Encryption {
     /// Whether any address speaks TLS.
     pub(crate) fn is_used(&self) -> bool {
         !self.addresses.is_empty()
+    }
+
+    /// Whether a certificate is for `name`, or may be made for it.
+    pub(crate) fn covers(&self, name: &str) -> bool {
+        let own = self.addresses.iter().filter_map(|address| address.own.as_ref());
+        own.map(|(own, _)| own).chain([&self.certificates]).any(|certificates| certificates.covers(name))
+    }
+
+    /// The port that redirects to https name; `None` as long as none is bound.
+    pub(crate) fn port(&self) -> Option<u16> {
+        self.port.get().copied()
+    }
+
+    /// Notes the ports that were bound: the first that speaks TLS is the one of redirects.
+    pub(crate) fn bound<'a>(&self, mut addresses: impl Iterator<Item = &'a Address>) {
+        let port = addresses.find_map(|address| match address {
+            Address::Tls(address) => Some(address.port()),
+            _ => None,
+        });
+        if let Some(port) = port {
+            // Ports are bound once.
+            let _ = self.port.set(port);
+        }
     }
 
     /// From now on reads files again when they change.

@@ -28,6 +28,7 @@ impl Encryption {
                 "warning: certificates are obtained, but no address speaks TLS: add one such as -b ssl://0.0.0.0:443",
             );
         }
+        self.certificates.set_expected(acme.domains());
         let log = log.clone();
         let service = Service::start(
             acme,

@@ -90,9 +90,8 @@ section! { Category::Tls;
         key: "https_only",
         flags: &[bare("https-only", "true"), bare("no-https-only", "false")],
         default: "auto",
-        default_shown: Some("false"),
+        default_shown: Some("true for names that [acme] has obtained a certificate for, else false"),
         more: "Behind a trusted proxy X-Forwarded-Proto counts. The same key in static.json is for one site.",
-        reloadable: true,
         known_as: &["force_ssl", "ssl_redirect", "force_https"],
     }
     /// Paths that https_only leaves alone
@@ -101,7 +100,6 @@ section! { Category::Tls;
         flags: &[long("http-paths", "PATHS")],
         default: "/.well-known/*",
         more: "A * at the end stands for everything below. Separate paths with commas or repeat the flag; \"\" is none.",
-        reloadable: true,
     }
     /// Port of https in redirects
     https_port: Option<u16> = Auto(Count { min: 1, max: 65_535 }), {
@@ -110,7 +108,6 @@ section! { Category::Tls;
         default: "auto",
         default_shown: Some("that of the first ssl:// address"),
         more: "Give it where a load balancer or a container's port mapping changes the port.",
-        reloadable: true,
     }
     /// Strict-Transport-Security for responses over https: how long
     hsts: Option<Hsts> = OrOff(HstsValue), {
@@ -119,7 +116,6 @@ section! { Category::Tls;
         default: "off",
         more: "365d, or \"365d; includeSubDomains; preload\". Browsers then refuse http for that time, whatever happens: \
                begin with a day. A response that has the field already keeps its own.",
-        reloadable: true,
         known_as: &["strict_transport_security"],
     }
     /// The host name that all others are redirected to (308)
@@ -130,7 +126,6 @@ section! { Category::Tls;
         default_shown: Some("none"),
         more: "www.example.com for example.com, or the other way round. Paths of http_paths are left alone. The same key in \
                static.json is for one site.",
-        reloadable: true,
         known_as: &["canonical_hostname", "server_name"],
     }
 }
