@@ -28,6 +28,7 @@ class AcmeTest < Case
     # Servers first: they would complain about a CA that has gone.
     @own_servers.each { |server| server.signal("TERM") if server.running? }
     @own_servers.each { |server| wait_until(within: 10) { !server.running? } }
+    @answering&.each(&:call)
     @pebbles&.each(&:finish)
     FileUtils.remove_entry(@certs) if @certs
   end
@@ -39,12 +40,12 @@ class AcmeTest < Case
   end
 
   # A server of the CA's ports that obtains a certificate for +domains+.
-  def obtain(ca, *args, domains: [NAME], binds: nil, certs: @certs, env: {}, directory: ca.directory, settings: {})
-    binds ||= ["tcp://127.0.0.1:#{ca.http_port}", "ssl://127.0.0.1:#{ca.tls_port}"]
+  def obtain(pebble, *args, domains: [NAME], binds: nil, certs: @certs, env: {}, directory: pebble.directory)
+    binds ||= ["tcp://127.0.0.1:#{pebble.http_port}", "ssl://127.0.0.1:#{pebble.tls_port}"]
     words = domains.flat_map { |domain| ["--domain", domain] }
-    words += ["--acme-directory", directory, "--acme-ca", ca.ca_file, "--acme-retry", "1s"]
+    words += ["--acme-directory", directory, "--acme-ca", pebble.ca_file, "--acme-retry", "1s"]
     words += ["--certs-dir", certs] if certs
-    start(binds:, settings:, args: words + args, env: { "XDG_STATE_HOME" => File.join(@certs, "state") }.merge(env),
+    start(binds:, args: words + args, env: { "XDG_STATE_HOME" => File.join(@certs, "state") }.merge(env),
           files: { "index.html" => "hello" })
   end
 
@@ -83,6 +84,30 @@ class AcmeTest < Case
     tls.write("GET #{path} HTTP/1.1\r\nHost: #{name}\r\n\r\n")
     wait_until("a response") { (@text ||= +"") << tls.readpartial(10_000) and @text.include?("hello") }
     @text
+  end
+
+  # A server of HTTP on this machine that answers each request with what the block returns for its target and its own URL.
+  def answering
+    server = TCPServer.new("127.0.0.1", 0)
+    url = "http://127.0.0.1:#{server.local_address.ip_port}"
+    thread = Thread.new do
+      loop do
+        client = server.accept
+        answer = yield client.gets.split[1], url
+        answer += "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" unless answer.include?("\r\n\r\n")
+        nil until client.gets.strip.empty?
+        client.write(answer)
+        client.close
+      end
+    end
+    (@answering ||= []) << -> { thread.kill && server.close }
+    url
+  end
+
+  def json(body, status = "200 OK", retry_after: 600)
+    text = JSON.generate(body)
+    "HTTP/1.1 #{status}\r\nContent-Type: application/json\r\nRetry-After: #{retry_after}\r\n" \
+      "Connection: close\r\nContent-Length: #{text.bytesize}\r\n\r\n#{text}"
   end
 
   def stored(pattern)
@@ -137,7 +162,7 @@ class AcmeTest < Case
     own.wait_exit
     without, _, code = own.command_line(*words, "--json", own.dir)
     assert_equal 0, code
-    assert_equal [[NAME], Time.iso8601(facts["not_after"])], JSON.parse(without).first.then { |one| [one["names"], Time.iso8601(one["not_after"])] }
+    assert_equal [[NAME], facts["not_after"]], JSON.parse(without).first.values_at("names", "not_after")
   end
 
   it "obtains a certificate by tls-alpn-01 without port 80" do
@@ -222,7 +247,13 @@ class AcmeTest < Case
     # Something else has the CA's port for HTTP.
     squatter = TCPServer.new("127.0.0.1", ca.http_port)
     obtain(ca, binds: ["tcp://127.0.0.1:0", "ssl://127.0.0.1:#{ca.tls_port}"])
-    thread = Thread.new { loop { squatter.accept.then { |client| client.write("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"); client.close } } }
+    thread = Thread.new do
+      loop do
+        client = squatter.accept
+        client.write("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        client.close
+      end
+    end
     wait_for_certificate(ca.tls_port)
   ensure
     thread&.kill
@@ -307,7 +338,7 @@ class AcmeTest < Case
       serials = [ca.tls_port, other[1]].map { |port| wait_for_certificate(port).serial }
       assert_equal serials[0], serials[1]
       assert_equal [1, 1], [ca.issued, ca.accounts]
-      assert_equal 1, [first, second].count { |own| own.stderr.include?("obtained from") }
+      assert_equal 1, (first.stderr + second.stderr).scan("obtained from").size
       assert_match(/Redis on 127/, entry(second)["storage"])
       ca.stop
       third = Pebble.free_ports(1).first
@@ -340,28 +371,72 @@ class AcmeTest < Case
   it "obtains certificates on demand for names that are welcome" do
     ca = pebble
     asked = Queue.new
-    ask = TCPServer.new("127.0.0.1", 0)
-    answering = Thread.new do
-      loop do
-        client = ask.accept
-        name = client.gets[/domain=(\S+)/, 1]
-        asked << name
-        client.write("HTTP/1.1 #{name == 'shop.test' ? '200 OK' : '404 Not Found'}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        client.close
-      end
+    ask = answering do |target|
+      name = target[/domain=(.+)/, 1]
+      asked << name
+      "HTTP/1.1 #{name == 'shop.test' ? '200 OK' : '404 Not Found'}"
     end
-    url = "http://127.0.0.1:#{ask.local_address.ip_port}/ask"
-    own = obtain(ca, "--acme-on-demand", "--acme-ask", url, domains: [])
+    own = obtain(ca, "--acme-on-demand", "--acme-ask", ask, domains: [])
     # Several clients at once, one order.
     found = Array.new(3) { Thread.new { certificate(ca.tls_port, "shop.test") } }.map(&:value)
-    assert_equal [["shop.test"]] * 3, found.map { |cert| names(cert) }
+    assert_equal(["shop.test"] * 3, found.flat_map { |cert| names(cert) })
     assert_equal 1, ca.issued
     3.times { assert_nil certificate(ca.tls_port, "unwelcome.test") }
     assert_equal %w[shop.test unwelcome.test], Array.new(asked.size) { asked.pop }.uniq.sort
     assert_equal [["shop.test"], true], entry(own).values_at("names", "on_demand")
-  ensure
-    answering&.kill
-    ask&.close
+  end
+
+  it "serves what was obtained on demand before a restart, without asking anybody" do
+    ca = pebble
+    ask = answering { "HTTP/1.1 200 OK" }
+    own = obtain(ca, "--acme-on-demand", "--acme-ask", ask, domains: [])
+    serial = certificate(ca.tls_port, "shop.test").serial
+    wait_until("the file") { stored("shop.test.pem").any? }
+    own.signal("TERM")
+    own.wait_exit
+    ca.stop
+    obtain(ca, "--acme-on-demand", "--acme-ask", ask, domains: [])
+    assert_equal serial, certificate(ca.tls_port, "shop.test")&.serial
+  end
+
+  it "renews when the CA says so, and orders without `replaces` when the CA does not know it" do
+    ca = pebble
+    seen = []
+    # Pebble's directory with a window for each certificate: the first is over, those of others are far away.
+    directory = answering do |target, here|
+      if target == "/dir"
+        json(JSON.parse(ca.directory_text).merge("renewalInfo" => "#{here}/ari"))
+      else
+        seen << target unless seen.include?(target)
+        from = Time.now + (seen.first == target ? -7200 : 864_000)
+        json({ "suggestedWindow" => { "start" => from.utc.iso8601, "end" => (from + 3600).utc.iso8601 } })
+      end
+    end
+    own = obtain(ca, directory: "#{directory}/dir")
+    first = wait_for_certificate(ca.tls_port).serial
+    wait_until("the renewal", within: PATIENCE) { certificate(ca.tls_port)&.then { |cert| cert.serial != first } }
+    wait_until("the window of the new one") { seen.size == 2 }
+    wait_until("its moment") { (9..11).cover?((Time.iso8601(entry(own)["next_order"]) - Time.now) / 86_400) }
+    assert_equal 2, ca.issued
+    refute_includes own.stderr, "no certificate:"
+  end
+
+  it "says what the CA says about too many requests, and waits as long as it says" do
+    limited = answering { json({ "type" => "urn:ietf:params:acme:error:rateLimited", "detail" => "too many" }, "429 Too Many Requests", retry_after: 7200) }
+    own = obtain(pebble(started: false), directory: "#{limited}/dir")
+    assert_logged(/no certificate: #{NAME}: .*status 429: too many; .*next attempt in (119 min|2 h)/, on: own)
+    assert_in_delta 7200, Time.iso8601(entry(own)["next_order"]) - Time.now, 300
+  end
+
+  it "does not start with options that cannot be used" do
+    { ["--acme-ca", "/nonexistent.pem"] => %r{acme\.ca: /nonexistent\.pem}, ["--acme-storage", "http://h"] => /acme\.storage: the scheme "http" in the URL/,
+      ["--acme-on-demand"] => /acme\.ask has to name a URL/, ["--domain", "*.a.test"] => /set acme\.dns_command/ }.each do |args, said|
+      own = Server.new(binds: ["ssl://127.0.0.1:0"], args: ["--domain", NAME, *args], files: { "index.html" => "hello" }, exit_code: :any)
+      @own_servers << own
+      own.launch
+      refute_equal 0, own.wait_exit
+      assert_match said, own.stderr
+    end
   end
 
   it "survives a CA that answers nonsense" do
@@ -369,7 +444,7 @@ class AcmeTest < Case
                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n[]", "nonsense\r\n\r\n", "",
                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9999999\r\n\r\n#{'x' * 2_000_000}"]
     server = TCPServer.new("127.0.0.1", 0)
-    answering = Thread.new do
+    thread = Thread.new do
       answers.cycle do |answer|
         client = server.accept
         client.readpartial(10_000)
@@ -385,7 +460,7 @@ class AcmeTest < Case
     assert_logged(/answered with status 502 and not JSON but "<h1>Bad gateway<.h1>"; check --acme-directory/, on: own)
     assert_status 200, get("/", to: own, headers: { "Host" => NAME })
   ensure
-    answering&.kill
+    thread&.kill
     server&.close
   end
 

@@ -74,6 +74,11 @@ class Pebble
     File.exist?(log_path) ? File.read(log_path) : ""
   end
 
+  # What it answers to a request for its directory.
+  def directory_text
+    https(@port, "/dir")
+  end
+
   # Certificates that it has issued.
   def issued
     log.scan("Issued certificate serial").size

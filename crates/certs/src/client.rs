@@ -47,6 +47,8 @@ pub struct Last {
     pub retry_after: Option<Duration>,
     /// The first characters of a body that is no JSON.
     pub page: Option<String>,
+    /// What a problem document says (RFC 9457), also where no problem was expected.
+    pub detail: Option<String>,
 }
 
 /// Why there is no response; a sentence for people.
@@ -118,6 +120,7 @@ impl Client {
             status: response.status().as_u16(),
             retry_after: response.headers().get(RETRY_AFTER).and_then(retry_after),
             page: page(&response),
+            detail: detail(&response),
         };
         Ok(response)
     }
@@ -128,6 +131,7 @@ impl Client {
         request.headers_mut().insert(HOST, host);
         // Origin form (RFC 9112 section 3.2.1).
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let path = path.parse::<Uri>().map_err(|error| error.to_string())?;
         *request.uri_mut() = path;
         let idle =
@@ -268,6 +272,15 @@ fn page(response: &Response<Bytes>) -> Option<String> {
     let text =
         String::from_utf8_lossy(&response.body()[..response.body().len().min(4 * QUOTED)]).into_owned();
     Some(text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(QUOTED).collect())
+}
+
+/// The text of a problem document.
+fn detail(response: &Response<Bytes>) -> Option<String> {
+    if response.status().is_success() {
+        return None;
+    }
+    let problem: serde_json::Value = serde_json::from_slice(response.body()).ok()?;
+    Some(problem.get("detail")?.as_str()?.chars().take(4 * QUOTED).collect())
 }
 
 /// What hyper says, with the cause that it leaves out.

@@ -35,17 +35,25 @@ pub fn record_name(name: &str) -> String {
     format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name))
 }
 
-/// Runs the command on a thread of its own.
+/// Runs the command on a thread of its own, until it ends, the future is dropped, or `ending` is set.
 ///
 /// # Errors
 /// It cannot be started, fails, or takes too long: a sentence with its output.
-pub async fn change(command: &str, change: Change, name: &str, value: &str) -> Result<(), String> {
+pub async fn change(
+    command: &str,
+    change: Change,
+    name: &str,
+    value: &str,
+    ending: &Arc<AtomicBool>,
+) -> Result<(), String> {
     let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
     let action = if change == Change::Add { "add" } else { "remove" };
     let arguments = [action.to_owned(), name.to_owned(), value.to_owned()];
     let cancelled = Arc::new(AtomicBool::new(false));
     let cancel = Cancel(cancelled.clone());
-    let ran = tokio::task::spawn_blocking(move || run(&words, &arguments, TIMEOUT, &cancelled)).await;
+    let ending = ending.clone();
+    let stopped = move || cancelled.load(Ordering::Acquire) || ending.load(Ordering::Acquire);
+    let ran = tokio::task::spawn_blocking(move || run(&words, &arguments, TIMEOUT, &stopped)).await;
     drop(cancel);
     let ran = ran.unwrap_or_else(|_| Err("ended unexpectedly".to_owned()));
     ran.map_err(|why| format!("the command `{command} {action} {name}` {why}"))
@@ -64,7 +72,7 @@ fn run(
     words: &[String],
     arguments: &[String],
     timeout: Duration,
-    cancelled: &AtomicBool,
+    stopped: &dyn Fn() -> bool,
 ) -> Result<(), String> {
     let (program, options) = words.split_first().ok_or("is empty")?;
     let child = Command::new(program)
@@ -91,7 +99,7 @@ fn run(
         }
         kept
     });
-    let status = match wait(&mut child, timeout, cancelled) {
+    let status = match wait(&mut child, timeout, stopped) {
         Some(status) => status,
         None => {
             kill(&mut child);
@@ -106,14 +114,16 @@ fn run(
     Err(if said.is_empty() { format!("failed ({status})") } else { format!("failed ({status}): {said}") })
 }
 
-fn wait(child: &mut Child, timeout: Duration, cancelled: &AtomicBool) -> Option<std::process::ExitStatus> {
+fn wait(
+    child: &mut Child,
+    timeout: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> Option<std::process::ExitStatus> {
     let deadline = Instant::now() + timeout;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline && !cancelled.load(Ordering::Acquire) => {
-                std::thread::sleep(TURN)
-            }
+            Ok(None) if Instant::now() < deadline && !stopped() => std::thread::sleep(TURN),
             _ => return None,
         }
     }
@@ -148,8 +158,7 @@ mod tests {
         assert_eq!(shell(r#"[ "$1 $2 $3" = "add _acme-challenge.a.test value" ]"#, plenty), Ok(()));
         let failed = shell("echo no such zone >&2; exit 3", plenty).unwrap_err();
         assert!(failed.contains("exit status: 3") && failed.ends_with("no such zone"), "{failed}");
-        let missing =
-            run(&["/nonexistent/command".to_owned()], &[], plenty, &AtomicBool::new(false)).unwrap_err();
+        let missing = run(&["/nonexistent/command".to_owned()], &[], plenty, &|| false).unwrap_err();
         assert!(missing.contains("cannot be started"), "{missing}");
         let late = shell("sleep 60", Duration::from_millis(50)).unwrap_err();
         assert!(late.contains("has not ended"), "{late}");

@@ -80,6 +80,8 @@ impl Keeper {
 
     /// Runs until it is dropped; a name on demand until it is no longer welcome.
     pub async fn run(mut self) {
+        // What was stored is served already.
+        self.tell();
         loop {
             match self.schedule.next(now()) {
                 Action::Wait(until) => self.rest(until).await,
@@ -273,6 +275,7 @@ impl Keeper {
             dns_command: shared.acme.dns_command.clone(),
             means: shared.means,
             attempt: self.schedule.failures(),
+            ending: shared.ending.clone(),
             replaces: replaces.map(|current| current.certified_key().cert[0].clone().into_owned()),
         };
         let mut issued = self.ask(&ca, &wish).await;

@@ -19,6 +19,8 @@ use instant_acme::{
 };
 use rustls::pki_types::CertificateDer;
 use settings::{AcmeChallenge, DomainKind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long an order may take. A command for the DNS may need minutes for each name.
@@ -44,6 +46,8 @@ pub struct Wish {
     pub means: Means,
     /// Failures so far.
     pub attempt: u32,
+    /// Set when the server ends.
+    pub ending: Arc<AtomicBool>,
     /// The certificate that is replaced.
     pub replaces: Option<CertificateDer<'static>>,
 }
@@ -276,7 +280,7 @@ impl Posted<'_> {
                 let record = (dns::record_name(name), authorization.dns_value());
                 // Before it runs: what a failed command has made is removed, too.
                 self.records.push(record.clone());
-                let added = dns::change(command, Change::Add, &record.0, &record.1).await;
+                let added = dns::change(command, Change::Add, &record.0, &record.1, &self.wish.ending).await;
                 added.map_err(|why| Trouble::new(Fault::Unreachable, format!("{name}: {why}")))?;
             }
             // HTTP-01 is answered without knowing the token.
@@ -301,7 +305,7 @@ impl Posted<'_> {
         for (name, value) in &self.records {
             if let Some(command) = &self.wish.dns_command {
                 // A record that stays does no harm either; the next order makes another one.
-                let _ = dns::change(command, Change::Remove, name, value).await;
+                let _ = dns::change(command, Change::Remove, name, value, &self.wish.ending).await;
             }
         }
     }

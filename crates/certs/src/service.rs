@@ -15,6 +15,7 @@ use crate::shared::{ORDERS, Shared, now};
 use crate::store::{Folder, Redis, Store};
 use settings::Acme;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tls::Certificates;
@@ -25,6 +26,8 @@ use trust::Trusted;
 
 /// How long starting waits for the store.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long what runs on the side may take to end.
+const LAST: Duration = Duration::from_millis(500);
 /// How long stopping waits for the thread.
 const END: Duration = Duration::from_secs(1);
 
@@ -35,6 +38,7 @@ pub struct Service {
     /// What people see.
     pub board: Board,
     open: watch::Sender<bool>,
+    ending: Arc<AtomicBool>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -54,6 +58,7 @@ struct Seed {
     board: Board,
     questions: mpsc::Receiver<Question>,
     opened: watch::Receiver<bool>,
+    ending: Arc<AtomicBool>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -81,6 +86,7 @@ impl Service {
         let (sender, questions) = mpsc::channel(WAITING);
         let (ready, begun) = std::sync::mpsc::channel();
         let (open, opened) = watch::channel(false);
+        let ending = Arc::new(AtomicBool::new(false));
         if acme.on_demand.is_some() {
             certificates.add_on_demand(Arc::new(Demand::new(sender, certificates.clone())));
         }
@@ -92,6 +98,7 @@ impl Service {
             board: board.clone(),
             questions,
             opened,
+            ending: ending.clone(),
             log,
         };
         let thread = std::thread::Builder::new().name("certificates".to_owned()).spawn(move || {
@@ -105,8 +112,8 @@ impl Service {
                             _ = stopped => {}
                         }
                     });
-                    // A name that is being resolved holds a thread that cannot be told to stop.
-                    runtime.shutdown_background();
+                    // A command for the DNS is ended; a name that is being resolved cannot be.
+                    runtime.shutdown_timeout(LAST);
                 }
                 Err(error) => (seed.log)(&format!("certificates are not obtained: no event loop: {error}")),
             }
@@ -115,7 +122,7 @@ impl Service {
         // It may take longer: then certificates come later.
         let _ = begun.recv_timeout(PATIENCE);
         let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
-        Ok(Service { http, board, open, stop, thread })
+        Ok(Service { http, board, open, ending, stop, thread })
     }
 
     /// From now on a CA can reach this server: orders begin.
@@ -125,6 +132,7 @@ impl Service {
 
     /// Ends it.
     pub fn stop(&self) {
+        self.ending.store(true, Ordering::Release);
         drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let deadline = Instant::now() + END;
@@ -135,7 +143,7 @@ impl Service {
 }
 
 async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
-    let Seed { acme, means, certificates, http, board, questions, mut opened, log } = seed;
+    let Seed { acme, means, certificates, http, board, questions, mut opened, ending, log } = seed;
     let log: Rc<dyn Fn(&str)> = Rc::new(move |line: &str| log(line));
     let store = match open(&acme, &acme.directory) {
         Ok(store) => store,
@@ -165,6 +173,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
         certificates,
         installed: Default::default(),
         answering: Default::default(),
+        ending,
         log,
         acme,
     });

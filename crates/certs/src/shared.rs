@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tls::{Certificate, Certificates, Source};
 use tokio::sync::Semaphore;
@@ -49,6 +50,8 @@ pub struct Shared {
     pub installed: RefCell<BTreeMap<String, Arc<Certificate>>>,
     /// Names of challenges that are answered, by id.
     pub answering: RefCell<BTreeMap<String, Vec<String>>>,
+    /// Set when the server ends.
+    pub ending: Arc<AtomicBool>,
     /// Writes a line to the log.
     pub log: Rc<dyn Fn(&str)>,
 }

@@ -44,15 +44,19 @@ impl Trouble {
             Error::Api(problem) => Trouble::problem(what, problem, last),
             Error::Json(_) => {
                 let said = match &last.page {
+                    _ if last.detail.is_some() => {
+                        format!("status {}: {}", last.status, last.detail.as_deref().unwrap_or_default())
+                    }
                     Some(page) if !page.is_empty() => {
                         format!("status {} and not JSON but {page:?}", last.status)
                     }
                     _ => format!("status {} and JSON that has not the right members", last.status),
                 };
-                let text = format!(
-                    "{what}: {} answered with {said}; check --acme-directory, which must be the address of the CA's directory",
-                    last.url
-                );
+                let advice = match last.status {
+                    429 | 503 => "the CA is asked again when it allows it",
+                    _ => "check --acme-directory, which must be the address of the CA's directory",
+                };
+                let text = format!("{what}: {} answered with {said}; {advice}", last.url);
                 Trouble { retry_after: last.retry_after, ..Trouble::new(Fault::Unreachable, text) }
             }
             Error::Timeout(at) => {
@@ -184,6 +188,16 @@ mod tests {
         let trouble = Trouble::of("a.test", &error, &last);
         assert!(trouble.text.contains("https://ca.test/dir answered with status 502"), "{trouble}");
         assert!(trouble.text.contains("Bad gateway"), "{trouble}");
+        let last = Last {
+            status: 429,
+            retry_after: Some(Duration::from_secs(3_600)),
+            detail: Some("too many requests".to_owned()),
+            page: None,
+            ..last
+        };
+        let limited = Trouble::of("a.test", &error, &last);
+        assert!(limited.text.contains("status 429: too many requests; the CA is asked again"), "{limited}");
+        assert_eq!(limited.retry_after, last.retry_after);
         assert_eq!(Trouble::new(Fault::Refused, "x ".repeat(2_000)).text.chars().count(), MOST + 1);
     }
 }
