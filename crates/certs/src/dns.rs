@@ -144,12 +144,7 @@ mod tests {
 
     fn shell(script: &str, timeout: Duration) -> Result<(), String> {
         let words = ["sh", "-c", script, "name"].map(str::to_owned);
-        run(
-            &words,
-            &["add", "_acme-challenge.a.test", "value"].map(str::to_owned),
-            timeout,
-            &AtomicBool::new(false),
-        )
+        run(&words, &["add", "_acme-challenge.a.test", "value"].map(str::to_owned), timeout, &|| false)
     }
 
     #[test]

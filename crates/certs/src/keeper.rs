@@ -122,6 +122,9 @@ impl Keeper {
     async fn load(&mut self, start: bool) {
         let stored = match self.shared.store.load(&Item::Certificate(self.id.clone())).await {
             Ok(stored) => stored,
+            Err(why) if start && self.shared.store.is_shared() => {
+                return self.shared.say(&format!("certificates cannot be loaded: {why}; it is tried again"));
+            }
             Err(why) if start => return self.shared.say(&format!("{why}; the certificate is ordered anew")),
             Err(_) => return,
         };
