@@ -18,6 +18,8 @@ const ON_DEMAND: Duration = Duration::from_secs(60);
 pub(crate) struct Secured {
     pub(crate) stream: Tls,
     pub(crate) session: Box<Session>,
+    /// Whether HTTP/2 was chosen.
+    pub(crate) http2: bool,
 }
 
 /// Performs the handshake; what came of it has been counted. `None`: the connection has ended.
@@ -44,7 +46,8 @@ pub(crate) async fn shake(
             });
             let variables = if endpoint.asks_clients() { variables::of(&session) } else { Vec::new() };
             let (version, cipher) = (session.version.name(), session.cipher);
-            Some(Secured { stream, session: Box::new(Session { version, cipher, variables }) })
+            let http2 = session.http2;
+            Some(Secured { stream, session: Box::new(Session { version, cipher, variables }), http2 })
         }
         Err(failed) => {
             acceptor.recorder.handshake_failed(failed.refusal.name());
