@@ -10,7 +10,7 @@ use ::tls::{Endpoint, Refusal};
 use handler::{Failure, Peer, PeerAddr};
 use http::Context;
 use net::Transport;
-use settings::Current;
+use settings::{Bind, Current};
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
@@ -46,12 +46,12 @@ pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Re
     let Listener { address, bind, socket } = listener;
     match address {
         Address::Tcp(address) => {
-            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, None).await
+            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, &bind, None).await
         }
         Address::Tls(address) => {
             let endpoint = acceptor.encryption.endpoint(&bind);
             let endpoint = endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))?;
-            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, Some(endpoint)).await
+            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, &bind, Some(endpoint)).await
         }
         Address::Unix(_) => accept_unix(acceptor, UnixListener::from_std(socket.into())?).await,
     }
@@ -61,8 +61,10 @@ async fn accept_tcp(
     acceptor: Rc<Acceptor>,
     listener: TcpListener,
     local: SocketAddr,
+    bind: &Bind,
     endpoint: Option<Endpoints>,
 ) -> io::Result<()> {
+    let http2 = matches!(bind, Bind::Tcp { http2: true, .. });
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
@@ -74,7 +76,7 @@ async fn accept_tcp(
                     session: None,
                 };
                 match &endpoint {
-                    None => acceptor.clone().admit(stream, peer),
+                    None => acceptor.clone().admit(stream, peer, http2),
                     Some(endpoint) => {
                         acceptor.clone().admit_encrypted(stream, peer, endpoint.borrow().clone())
                     }
@@ -96,7 +98,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
                     tls: false,
                     session: None,
                 };
-                acceptor.clone().admit(stream, peer);
+                acceptor.clone().admit(stream, peer, false);
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -104,7 +106,8 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
 }
 
 impl Acceptor {
-    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer) {
+    /// `http2`: the client may begin with the preface of HTTP/2.
+    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer, http2: bool) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
         let room = room || self.make_room();
@@ -113,14 +116,22 @@ impl Acceptor {
         if room {
             // An idle connection costs the size of this task: it holds nothing but what serving needs.
             spawn_local(async move {
-                http::one::serve(stream, peer, context).await;
+                if http2 {
+                    Box::pin(http::serve_either(stream, peer, context)).await;
+                } else {
+                    http::one::serve(stream, peer, context).await;
+                }
                 drop((admitted, counted));
             });
             return;
         }
         spawn_local(async move {
             if Box::pin(self.admission.close_elsewhere(self.index)).await {
-                http::one::serve(stream, peer, context).await;
+                if http2 {
+                    Box::pin(http::serve_either(stream, peer, context)).await;
+                } else {
+                    http::one::serve(stream, peer, context).await;
+                }
                 drop(admitted);
             } else {
                 drop(admitted);
@@ -148,11 +159,15 @@ impl Acceptor {
             }
             // Boxed: what a handshake needs is gone when the connection is idle.
             let Some(secured) = Box::pin(shake(&self, socket, endpoint)).await else { return };
-            let Secured { stream, session } = secured;
+            let Secured { stream, session, http2 } = secured;
             peer.session = Some(session);
             let (context, peer) = (self.context.clone(), Rc::new(peer));
             drop(self);
-            http::one::serve(stream, peer, context).await;
+            if http2 {
+                Box::pin(http::two::serve(stream, Vec::new(), peer, context)).await;
+            } else {
+                http::one::serve(stream, peer, context).await;
+            }
             drop((admitted, counted));
         });
     }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod connect;
+mod output;
 mod stream;
 mod timers;
 mod tls;
@@ -17,6 +18,7 @@ mod transport;
 mod tunnel;
 
 pub use connect::connect_tcp;
+pub use output::Output;
 pub use stream::Stream;
 pub use timers::{Lane, Timer, Timers};
 pub use tls::Tls;
