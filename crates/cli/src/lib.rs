@@ -12,12 +12,14 @@
 use std::sync::LazyLock;
 
 mod arguments;
+mod certs;
 mod check;
 mod command;
 mod grammar;
 mod print;
 mod trust;
 
+pub use certs::certs;
 pub use check::{Trial, check, explain};
 pub use command::{Command, parse};
 pub use print::{completions, man};

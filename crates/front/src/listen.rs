@@ -189,12 +189,15 @@ impl Bound {
         }
     }
 
-    /// Binds the same port of UDP where TLS is spoken.
+    /// Binds the same port of UDP where TLS is spoken. Datagrams have no PROXY header, so not behind proxies that send one.
     ///
     /// # Errors
     /// The port is taken, or may not be bound; the text names it.
     pub(crate) fn bind_udp(&mut self) -> Result<(), String> {
         let Address::Tls(address) = self.address else { return Ok(()) };
+        if matches!(*self.bind, Bind::Tcp { proxy_protocol: Some(_), .. }) {
+            return Ok(());
+        }
         let bound = ::quic::Port::bind(address, self.sockets.len());
         let bound = bound.map_err(|e| format!("HTTP/3 is off: cannot bind UDP {address}: {e}; --no-http3 ends this line"))?;
         self.udp = Some(bound);

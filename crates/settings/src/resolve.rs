@@ -2,6 +2,7 @@
 //!
 //! Contract: pure. What the outside contributes is in [`Facts`].
 
+mod acme;
 mod bounds;
 mod control;
 mod listen;
@@ -73,11 +74,13 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     // These two were read before the file could be; here they only join the choices.
     taker.take(&app::TARGET);
     taker.take(&app::CONFIG);
+    let acme = acme::acme(&taker, given, facts);
     let https = taker.take(&crate::table::tls::HTTPS).value;
-    let binds = listen::binds(&taker, https);
+    let binds = listen::binds(&taker, https, acme.is_on());
     let settings = Settings {
-        tls: tls::tls(&taker, facts, &binds, https),
+        tls: tls::tls(&taker, facts, &binds, https, acme.is_on()),
         https: Section::take(&taker),
+        acme,
         state_dir: facts.state_dir.clone(),
         dir: facts.dir.clone(),
         app: facts.app.clone(),

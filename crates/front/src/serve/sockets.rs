@@ -27,7 +27,8 @@ impl Sockets {
     pub(super) fn bind(settings: &Settings, logs: &Logs) -> Result<Sockets, String> {
         let mut leftovers = Leftovers::default();
         let mut ports = listen::bind_all(&settings.binds, settings.front_threads as usize)?;
-        if settings.https.http3 {
+        // Browsers do not use HTTP/3 with an authority of development.
+        if settings.https.http3 && !settings.tls.development {
             for port in &mut ports {
                 port.bind_udp().unwrap_or_else(|off| logs.error.write(&off));
             }

@@ -7,6 +7,7 @@
 
 pub(crate) mod development;
 pub(crate) mod handshakes;
+pub(crate) mod obtain;
 mod report;
 pub(crate) mod shake;
 pub(crate) mod variables;
@@ -32,6 +33,8 @@ const HTTP2: bool = true;
 pub(crate) struct Encryption {
     /// The certificates of all addresses; `certs` and others add theirs.
     pub(crate) certificates: Arc<Certificates>,
+    /// What obtains certificates, if any are to be obtained.
+    pub(crate) obtaining: OnceLock<certs::Service>,
     addresses: Vec<EncryptedAddress>,
     /// The files of `[tls]`.
     pairs: Mutex<Vec<Pair>>,
@@ -104,6 +107,7 @@ impl Encryption {
         }
         Ok(Encryption {
             certificates,
+            obtaining: OnceLock::new(),
             addresses,
             pairs: Mutex::new(pairs),
             secret,

@@ -439,4 +439,3 @@ impl<S: Transport, H: Handler> Drop for Conn<S, H> {
         }
     }
 }
-

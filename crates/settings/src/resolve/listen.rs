@@ -14,14 +14,15 @@ use crate::table::tls::HTTPS;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
+use crate::value::tls::BindTls;
 
 /// The addresses to listen on.
 ///
 /// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
 /// replaces the file's binds, because flags win over the file. The variable counts only without binds. With `https` all
 /// TCP ports speak TLS, unless one of them is said to.
-pub(super) fn binds(taker: &Taker<'_>, https: bool) -> Vec<Bind> {
-    let binds = plain_binds(taker);
+pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool) -> Vec<Bind> {
+    let binds = plain_binds(taker, obtains_certificates);
     if !https || binds.iter().any(|bind| bind.tls().is_some()) {
         return binds;
     }
@@ -34,11 +35,17 @@ pub(super) fn binds(taker: &Taker<'_>, https: bool) -> Vec<Bind> {
     binds.into_iter().map(Bind::encrypted).collect()
 }
 
-fn plain_binds(taker: &Taker<'_>) -> Vec<Bind> {
+/// A server that obtains certificates listens on 80 and 443 instead of the default address; a port replaces 80.
+fn plain_binds(taker: &Taker<'_>, obtains_certificates: bool) -> Vec<Bind> {
     let binds = taker.take(&BIND);
     let host = taker.take(&HOST);
     let any = !binds.value.is_empty();
     let port = taker.take_where(&PORT, |origin| !(any && matches!(origin, Origin::Env(_))));
+    let by_variable = matches!(port.origin, Origin::Env(_));
+    if !any && obtains_certificates {
+        let http = if port.origin == Origin::Default || by_variable { 80 } else { port.value };
+        return vec![Bind::tcp(host.value.clone(), http), Bind::ssl(host.value, 443, BindTls::default())];
+    }
     let address = Bind::tcp(host.value.clone(), port.value);
     let by_flag = |origin: &Origin| matches!(origin, Origin::Flag(_));
     let adds_port = port.origin != Origin::Default && by_flag(&port.origin) == by_flag(&binds.origin);
