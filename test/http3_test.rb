@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+# HTTP/3 in the real Chromium, and what leads clients to it.
+
+require "socket"
+require "support/browser"
+require "support/tls_case"
+
+class Http3Test < TlsCase
+  APP = <<~'RUBY'
+    run lambda { |env|
+      said = "#{env['SERVER_PROTOCOL']} #{env['rack.url_scheme']} #{env['rack.input']&.read.to_s.bytesize} #{env['rack.hijack?'].inspect}"
+      body = env["PATH_INFO"] == "/big" ? "b" * 3_000_000 : "<!doctype html><title>three</title><p>#{said}</p>"
+      [200, { "content-type" => "text/html" }, [body]]
+    }
+  RUBY
+
+  # A browser that uses QUIC for the server without being told to by it, and accepts its certificate.
+  def browse(own, key)
+    der = OpenSSL::PKey.read(key).public_to_der
+    flags = ["--origin-to-force-quic-on=127.0.0.1:#{own.port}",
+             "--ignore-certificate-errors-spki-list=#{[OpenSSL::Digest::SHA256.digest(der)].pack('m0')}"]
+    browser = Browser.new(flags:)
+    yield browser.page
+  ensure
+    browser&.close
+  end
+
+  it "serves Chromium: pages, uploads, downloads, many requests at once" do
+    skip "needs Chromium" unless Browser.installed?
+    pem = pair("own", "localhost", "127.0.0.1")
+    own = secure(app: APP, pem:, args: ["--log-requests"])
+    browse(own, pem.fetch("own.key")) do |page|
+      response = page.goto("https://127.0.0.1:#{own.port}/")
+      assert_equal 200, response.status
+      assert_equal "h3", page.evaluate("performance.getEntriesByType('navigation')[0].nextHopProtocol")
+      assert_equal "HTTP/3 https 0 false", page.evaluate("document.querySelector('p').textContent")
+      assert_equal 3_000_000, page.evaluate("fetch('/big').then(r => r.text()).then(t => t.length)")
+      upload = "fetch('/up', { method: 'POST', body: 'u'.repeat(1500000) }).then(r => r.text())"
+      assert_includes page.evaluate(upload), "HTTP/3 https 1500000 false"
+      many = "Promise.all([...Array(200).keys()].map(n => fetch('/n' + n).then(r => r.status))).then(all => all.filter(s => s == 200).length)"
+      assert_equal 200, page.evaluate(many)
+    end
+    assert wait_until { own.stdout.include?(%("POST /up HTTP/3" 200)) }, own.stdout
+    handshakes = own.stats.dig("tls", "handshakes") || own.stats["handshakes"] || {}
+    refute_empty handshakes
+  end
+
+  it "announces itself once on each connection over TCP" do
+    own = secure
+    connection = dial(own)
+    answers = Array.new(2) do
+      connection.write(request("GET", "/"))
+      connection.read_response
+    end
+    assert_equal [%(h3=":#{own.port}"; ma=86400), nil], (answers.map { |response| response["alt-svc"] })
+  end
+
+  it "is off when it is told to be" do
+    own = secure(args: ["--no-http3"])
+    assert_nil fetch(own)["alt-svc"]
+    UDPSocket.new.tap { |free| free.bind("127.0.0.1", own.port) }.close
+  end
+
+  it "serves without it when the UDP port is taken, and says so" do
+    taken = UDPSocket.new
+    taken.bind("127.0.0.1", 0)
+    port = taken.addr[1]
+    own = start(app: HELLO, files: pair("own", "127.0.0.1"), binds: ["ssl://127.0.0.1:#{port}?cert=own.pem&key=own.key"])
+    assert_logged(/HTTP\/3 is off: cannot bind UDP 127\.0\.0\.1:#{port}: .*in use/, on: own)
+    response = fetch(own)
+    assert_equal [200, nil], [response.status, response["alt-svc"]]
+  ensure
+    taken&.close
+  end
+
+  it "ends at TERM although datagrams without meaning arrive" do
+    own = secure
+    noise = UDPSocket.new
+    noise.connect("127.0.0.1", own.port)
+    200.times { |n| noise.send([n, 0xc0, 0x40].pack("CCC") * (n + 1), 0) }
+    assert_status 200, fetch(own)
+    own.signal("TERM")
+    assert_equal 0, own.wait_exit
+  ensure
+    noise&.close
+  end
+end
