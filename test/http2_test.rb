@@ -215,7 +215,7 @@ class Http2Test < Http2Case
   it "serves handlers on mruby" do
     mruby_only
     handler = 'lambda { |env| [200, {}, ["#{env["SERVER_PROTOCOL"]} #{env["HTTP_HOST"]} #{env["rack.hijack?"]} #{env["rack.input"] ? env["rack.input"].read : "-"}"]] }'
-    own = start(app: nil, files: { "x.rb" => handler }, args: ["x.rb", "--mruby"])
+    own = start(files: { "x.rb" => handler }, settings: "[routes]\n\"/\" = \"x.rb\"\n", workers: nil, threads: nil)
     client = http2(own)
     assert_equal "HTTP/2 example.test false -", client.get("/").body
     assert_equal "HTTP/2 example.test false abc", client.get("/", method: "POST", body: "abc").body

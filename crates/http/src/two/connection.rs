@@ -241,15 +241,15 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// Sends as much as client and socket take in this turn; whether there may be more.
     fn send(&mut self, cx: &mut std::task::Context<'_>) -> bool {
-        let mut busy = false;
         for _ in 0..PIECES {
             if self.hub.engine.borrow_mut().output().len() >= FILL || !self.send_next() {
                 break;
             }
-            busy = true;
         }
+        let before = self.written;
         self.write(cx);
-        busy && !self.blocked
+        // What has left made room for more, and reading may go on.
+        self.written > before && !self.blocked
     }
 
     /// Writes what is queued.
