@@ -7,15 +7,15 @@ require "openssl"
 module Certificates
   # A certificate and its key; signed by +issuer+ (a pair as returned by this method), or self-signed as `openssl req -x509`
   # makes it.
-  def certificate(issuer: nil, subject_alt_name: "IP:127.0.0.1", from: Time.now - 3600, to: Time.now + 3600)
-    key = OpenSSL::PKey::RSA.new(2048)
+  def certificate(issuer: nil, subject_alt_name: "IP:127.0.0.1", from: Time.now - 3600, to: Time.now + 3600, name: nil,
+                  key: OpenSSL::PKey::RSA.new(2048))
     cert = OpenSSL::X509::Certificate.new
     cert.version = 2
     cert.serial = rand(1 << 60)
-    cert.subject = OpenSSL::X509::Name.parse("/CN=firebrick test #{cert.serial}")
+    cert.subject = OpenSSL::X509::Name.new([["CN", name || "firebrick test #{cert.serial}"]])
     signer, signing_key = issuer || [cert, key]
     cert.issuer = signer.subject
-    cert.public_key = key.public_key
+    cert.public_key = key.is_a?(OpenSSL::PKey::EC) ? key : key.public_key
     cert.not_before = from
     cert.not_after = to
     factory = OpenSSL::X509::ExtensionFactory.new(signer, cert)

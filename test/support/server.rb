@@ -113,7 +113,7 @@ class Server
     uri = listeners.first
     return uri.delete_prefix("unix://") if uri.start_with?("unix://")
 
-    match = %r{\A(?:http|tcp)://(.+):(\d+)\z}.match(uri)
+    match = %r{\A(?:https?|tcp)://(.+):(\d+)\z}.match(uri)
     [match[1].delete("[]"), match[2].to_i]
   end
 
@@ -122,7 +122,7 @@ class Server
   end
 
   def url(path = "/")
-    "http://#{address.join(':')}#{path}"
+    "#{listeners.first[/\Ahttps?/] || 'http'}://#{address.join(':')}#{path}"
   end
 
   def stdout
@@ -271,7 +271,8 @@ class Server
 
   def environment
     cleared = %w[PORT WEB_CONCURRENCY RAILS_MAX_THREADS RAILS_MIN_THREADS APP_ENV RACK_ENV RAILS_ENV].to_h { |key| [key, nil] }
-    cleared.merge("TMPDIR" => temp_dir, "XDG_RUNTIME_DIR" => run_dir, **self.class.ruby_files).merge(@env)
+    own = { "TMPDIR" => temp_dir, "XDG_RUNTIME_DIR" => run_dir, "XDG_STATE_HOME" => File.join(@base, "state") }
+    cleared.merge(own, self.class.ruby_files, @env)
   end
 
   def command

@@ -3,18 +3,22 @@
 use crate::admission::Admission;
 use crate::listen::{Address, Listener};
 use crate::pipeline::Pipeline;
+use crate::tls::Encryption;
+use crate::tls::handshakes::Handshakes;
+use crate::tls::shake::{Secured, shake};
+use ::tls::{Endpoint, Refusal};
 use handler::{Failure, Peer, PeerAddr};
 use http::Context;
 use net::Transport;
-use settings::Current;
+use settings::{Bind, Current};
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::watch;
 use tokio::task::spawn_local;
 
 /// What all acceptors share.
@@ -24,6 +28,8 @@ pub(crate) struct Acceptor {
     /// The front thread.
     pub(crate) index: u16,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) encryption: Arc<Encryption>,
+    pub(crate) handshakes: Rc<Handshakes>,
     pub(crate) settings: Current,
     pub(crate) log: Box<dyn Fn(&str)>,
     pub(crate) logged: Cell<Option<std::time::Instant>>,
@@ -32,16 +38,50 @@ pub(crate) struct Acceptor {
 /// Pause after accept(2) failed: descriptors may be short for a while.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// The rules under which the connections of an address are encrypted; they may change.
+type Endpoints = watch::Receiver<Arc<Endpoint>>;
+
+/// What clients of an address begin with.
+enum Accepts {
+    Plain(Speaks),
+    Encrypted(Endpoints),
+}
+
+/// The versions that a connection may speak.
+#[derive(Clone, Copy)]
+enum Speaks {
+    Http1,
+    Http2,
+    /// The first bytes tell.
+    Either,
+}
+
+/// Serves a connection until it ends.
+async fn serve<S: Transport>(stream: S, peer: Rc<Peer>, context: Rc<Context<Pipeline>>, speaks: Speaks) {
+    match speaks {
+        Speaks::Http1 => http::one::serve(stream, peer, context).await,
+        // Boxed: connections of HTTP/1 are no larger for it.
+        Speaks::Http2 => Box::pin(http::two::serve(stream, Vec::new(), peer, context)).await,
+        Speaks::Either => Box::pin(http::serve_either(stream, peer, context)).await,
+    }
+}
+
 /// Accepts on `listener` until the future is dropped.
 pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Result<()> {
-    match listener.address {
+    let Listener { address, bind, socket } = listener;
+    match address {
         Address::Tcp(address) => {
-            let socket = TcpListener::from_std(listener.socket.into())?;
-            accept_tcp(acceptor, socket, address, listener.http2).await
+            let prior = matches!(&*bind, Bind::Tcp { http2: true, .. });
+            let plain = Accepts::Plain(if prior { Speaks::Either } else { Speaks::Http1 });
+            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, plain).await
         }
-        Address::Unix(path) => {
-            accept_unix(acceptor, UnixListener::from_std(listener.socket.into())?, path).await
+        Address::Tls(address) => {
+            let endpoint = acceptor.encryption.endpoint(&bind);
+            let endpoint = endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))?;
+            let encrypted = Accepts::Encrypted(endpoint);
+            accept_tcp(acceptor, TcpListener::from_std(socket.into())?, address, encrypted).await
         }
+        Address::Unix(_) => accept_unix(acceptor, UnixListener::from_std(socket.into())?).await,
     }
 }
 
@@ -49,7 +89,7 @@ async fn accept_tcp(
     acceptor: Rc<Acceptor>,
     listener: TcpListener,
     local: SocketAddr,
-    http2: bool,
+    accepts: Accepts,
 ) -> io::Result<()> {
     loop {
         match listener.accept().await {
@@ -58,16 +98,22 @@ async fn accept_tcp(
                     remote: PeerAddr::Inet(remote),
                     remote_text: remote.ip().to_canonical().to_string(),
                     local: PeerAddr::Inet(local),
-                    tls: false,
+                    tls: matches!(accepts, Accepts::Encrypted(_)),
+                    session: None,
                 };
-                acceptor.clone().admit(stream, peer, http2);
+                match &accepts {
+                    Accepts::Plain(speaks) => acceptor.clone().admit(stream, peer, *speaks),
+                    Accepts::Encrypted(endpoint) => {
+                        acceptor.clone().admit_encrypted(stream, peer, endpoint.borrow().clone())
+                    }
+                }
             }
             Err(e) => acceptor.refused(&e).await,
         }
     }
 }
 
-async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener, _path: PathBuf) -> io::Result<()> {
+async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Result<()> {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -76,8 +122,9 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener, _path: Path
                     remote_text: String::new(),
                     local: PeerAddr::Unix,
                     tls: false,
+                    session: None,
                 };
-                acceptor.clone().admit(stream, peer, false);
+                acceptor.clone().admit(stream, peer, Speaks::Http1);
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -85,32 +132,23 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener, _path: Path
 }
 
 impl Acceptor {
-    /// `http2`: the client may begin with the preface of HTTP/2.
-    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer, http2: bool) {
+    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer, speaks: Speaks) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
-        let room = room || self.context.close_longest_idle();
+        let room = room || self.make_room();
         let counted = self.recorder.connection();
         let (context, peer) = (self.context.clone(), Rc::new(peer));
         if room {
             // An idle connection costs the size of this task: it holds nothing but what serving needs.
             spawn_local(async move {
-                if http2 {
-                    Box::pin(http::serve_either(stream, peer, context)).await;
-                } else {
-                    http::one::serve(stream, peer, context).await;
-                }
+                serve(stream, peer, context, speaks).await;
                 drop((admitted, counted));
             });
             return;
         }
         spawn_local(async move {
             if Box::pin(self.admission.close_elsewhere(self.index)).await {
-                if http2 {
-                    Box::pin(http::serve_either(stream, peer, context)).await;
-                } else {
-                    http::one::serve(stream, peer, context).await;
-                }
+                serve(stream, peer, context, speaks).await;
                 drop(admitted);
             } else {
                 drop(admitted);
@@ -119,6 +157,38 @@ impl Acceptor {
             }
             drop(counted);
         });
+    }
+
+    /// Admits a connection, performs its handshake, and serves it. One for which there is no room is closed: telling the client
+    /// why would take a handshake.
+    fn admit_encrypted(self: Rc<Self>, socket: TcpStream, mut peer: Peer, endpoint: Arc<Endpoint>) {
+        let max = self.settings.get().limits.max_connections;
+        let (admitted, room) = self.admission.count(max);
+        let room = room || self.make_room();
+        let counted = self.recorder.connection();
+        spawn_local(async move {
+            if !room && !Box::pin(self.admission.close_elsewhere(self.index)).await {
+                self.recorder.handshake_failed(Refusal::Displaced.name());
+                self.log(&format!(
+                    "503 for a TLS connection: max_connections ({max}) are open, and none of them is idle"
+                ));
+                return;
+            }
+            // Boxed: what a handshake needs is gone when the connection is idle.
+            let Some(secured) = Box::pin(shake(&self, socket, endpoint)).await else { return };
+            let Secured { stream, session, http2 } = secured;
+            let speaks = if http2 { Speaks::Http2 } else { Speaks::Http1 };
+            peer.session = Some(session);
+            let (context, peer) = (self.context.clone(), Rc::new(peer));
+            drop(self);
+            serve(stream, peer, context, speaks).await;
+            drop((admitted, counted));
+        });
+    }
+
+    /// Closes the connection that has been idle for the longest time, or else the oldest that is not even established.
+    fn make_room(&self) -> bool {
+        self.context.close_longest_idle() || self.handshakes.displace_oldest()
     }
 
     async fn refused(&self, error: &io::Error) {
@@ -130,7 +200,7 @@ impl Acceptor {
     }
 
     /// Writes at most one line a second: a shortage lasts for a while.
-    fn log(&self, what: &str) {
+    pub(crate) fn log(&self, what: &str) {
         let now = std::time::Instant::now();
         if self.logged.get().is_none_or(|last| now.duration_since(last) >= Duration::from_secs(1)) {
             self.logged.set(Some(now));

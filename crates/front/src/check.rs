@@ -1,6 +1,6 @@
 //! Loading the app once without serving it: the last line of `firebrick check`.
 
-use crate::{boot, log_file, scripts, sites};
+use crate::{boot, log_file, scripts, sites, tls};
 use settings::Settings;
 use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
@@ -14,6 +14,7 @@ pub fn check(settings: &Settings) -> Result<String, String> {
     log_file::check(settings)?;
     let site = sites::check(settings)?;
     let mut lines: Vec<String> = site.into_iter().collect();
+    lines.extend(tls::check(settings)?);
     if !settings.mruby.routes.is_empty() {
         lines.push(handlers(settings)?);
     }

@@ -14,16 +14,18 @@ impl Forwarded {
         Forwarded { trusted }
     }
 
-    /// Sets the request's scheme to the client's.
-    pub(crate) fn apply(&self, request: &mut Request) {
-        let Some(https) = reported_https(request) else { return };
+    /// Sets the request's scheme to the client's; whether a trusted proxy has reported it.
+    pub(crate) fn apply(&self, request: &mut Request) -> bool {
+        let Some(https) = reported_https(request) else { return false };
         let peer = match request.peer.remote {
             PeerAddr::Inet(address) => Some(address.ip()),
             PeerAddr::Unix => None,
         };
-        if self.trusted.trusts(peer) {
+        let trusted = self.trusted.trusts(peer);
+        if trusted {
             request.https = https;
         }
+        trusted
     }
 }
 
@@ -79,7 +81,13 @@ mod tests {
     fn request(fields: &[(&str, &str)], remote: PeerAddr) -> Request {
         let mut all = Fields::default();
         fields.iter().for_each(|(name, value)| all.push(name.as_bytes(), value.as_bytes()));
-        let peer = Rc::new(Peer { remote, remote_text: String::new(), local: PeerAddr::Unix, tls: false });
+        let peer = Rc::new(Peer {
+            remote,
+            remote_text: String::new(),
+            local: PeerAddr::Unix,
+            tls: false,
+            session: None,
+        });
         let none = Span::default();
         #[rustfmt::skip]
         let request = Request {

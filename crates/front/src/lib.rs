@@ -25,6 +25,7 @@ mod leftovers;
 mod listen;
 mod log_file;
 mod pipeline;
+mod redirect;
 mod request_id;
 mod scripts;
 mod serve;
@@ -33,6 +34,7 @@ mod signals;
 mod sites;
 mod stamp;
 mod thread;
+mod tls;
 
 pub use check::check;
 pub use explain::explain;

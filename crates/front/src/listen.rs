@@ -11,20 +11,23 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// All sockets of one address.
 #[derive(Debug)]
 pub(crate) struct Bound {
     address: Address,
+    /// How it was configured.
+    bind: Arc<Bind>,
     backlog: i32,
     sockets: Vec<Socket>,
-    http2: bool,
 }
 
 /// Where a server can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp(SocketAddr),
+    Tls(SocketAddr),
     Unix(PathBuf),
 }
 
@@ -32,6 +35,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp(address) => write!(f, "http://{address}"),
+            Address::Tls(address) => write!(f, "https://{address}"),
             Address::Unix(path) => write!(f, "unix://{}", path.display()),
         }
     }
@@ -41,9 +45,9 @@ impl fmt::Display for Address {
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) address: Address,
+    /// How it was configured.
+    pub(crate) bind: Arc<Bind>,
     pub(crate) socket: Socket,
-    /// Whether plain connections may begin with the preface of HTTP/2.
-    pub(crate) http2: bool,
 }
 
 /// Binds every address for `threads` front threads.
@@ -54,18 +58,19 @@ pub(crate) fn bind_all(binds: &[Bind], threads: usize) -> Result<Vec<Bound>, Str
     let mut bound = Vec::new();
     for bind in binds {
         match bind {
-            Bind::Tcp { host, port, backlog, http2, .. } => {
+            Bind::Tcp { host, port, backlog, .. } => {
                 let name = bind.to_string();
                 let addresses = resolve(host, *port).map_err(|e| format!("cannot listen on {name}: {e}"))?;
                 for address in addresses {
-                    let made = bind_tcp(address, backlog_of(*backlog), threads);
-                    let made = made.map_err(|e| explain(&name, &e))?;
-                    bound.push(Bound { http2: *http2, ..made });
+                    let (backlog, bind) = (backlog_of(*backlog), Arc::new(bind.clone()));
+                    bound.push(bind_tcp(address, bind, backlog, threads).map_err(|e| explain(&name, &e))?);
                 }
             }
             Bind::Unix { path, umask, mode, backlog } => {
-                let made = bind_unix(path, *umask, *mode, backlog_of(*backlog), threads);
-                bound.push(made.map_err(|e| explain(&bind.to_string(), &e))?);
+                let sockets = bind_unix(path, *umask, *mode, threads);
+                let sockets = sockets.map_err(|e| explain(&bind.to_string(), &e))?;
+                let (address, backlog) = (Address::Unix(path.clone()), backlog_of(*backlog));
+                bound.push(Bound { address, bind: Arc::new(bind.clone()), backlog, sockets });
             }
         }
     }
@@ -101,7 +106,7 @@ fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if addresses.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(addresses) }
 }
 
-fn bind_tcp(address: SocketAddr, backlog: i32, threads: usize) -> io::Result<Bound> {
+fn bind_tcp(address: SocketAddr, bind: Arc<Bind>, backlog: i32, threads: usize) -> io::Result<Bound> {
     let shared = threads > 1;
     if shared && address.port() != 0 {
         // With SO_REUSEPORT a second server on the same port would go unnoticed and get half of the requests.
@@ -113,7 +118,8 @@ fn bind_tcp(address: SocketAddr, backlog: i32, threads: usize) -> io::Result<Bou
     for _ in 1..threads {
         sockets.push(tcp_socket(address, shared)?);
     }
-    Ok(Bound { address: Address::Tcp(address), backlog, sockets, http2: false })
+    let address = if bind.tls().is_some() { Address::Tls(address) } else { Address::Tcp(address) };
+    Ok(Bound { address, bind, backlog, sockets })
 }
 
 fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
@@ -130,13 +136,7 @@ fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn bind_unix(
-    path: &Path,
-    umask: Option<u32>,
-    mode: Option<u32>,
-    backlog: i32,
-    threads: usize,
-) -> io::Result<Bound> {
+fn bind_unix(path: &Path, umask: Option<u32>, mode: Option<u32>, threads: usize) -> io::Result<Vec<Socket>> {
     clear_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
     let old = umask.map(|umask| rustix::process::umask(Mode::from_raw_mode(umask)));
@@ -153,7 +153,7 @@ fn bind_unix(
         sockets.push(socket.try_clone()?);
     }
     sockets.push(socket);
-    Ok(Bound { address: Address::Unix(path.to_owned()), backlog, sockets, http2: false })
+    Ok(sockets)
 }
 
 /// Removes the socket file of a server that has ended; that of a running server, or another file, is left alone.
@@ -181,18 +181,18 @@ impl Bound {
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.address {
             Address::Unix(path) => Some(path),
-            Address::Tcp(_) => None,
+            Address::Tcp(_) | Address::Tls(_) => None,
         }
     }
 
     /// Opens the port: one listener for each thread.
     pub(crate) fn listen(self) -> io::Result<Vec<Listener>> {
-        let Bound { address, backlog, sockets, http2 } = self;
+        let Bound { address, bind, backlog, sockets } = self;
         sockets
             .into_iter()
             .map(|socket| {
                 socket.listen(backlog)?;
-                Ok(Listener { address: address.clone(), socket, http2 })
+                Ok(Listener { address: address.clone(), bind: bind.clone(), socket })
             })
             .collect()
     }

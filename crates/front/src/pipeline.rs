@@ -5,6 +5,7 @@
 use crate::access_log::AccessLog;
 use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
+use crate::redirect::Redirects;
 use crate::request_id::RequestIds;
 use crate::scripts::local::{Found, LocalScripts};
 use crate::server_timing::Timing;
@@ -32,6 +33,8 @@ pub(crate) struct App {
 pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
+    /// Redirects to https and to the canonical host, if there are any.
+    pub(crate) redirects: Option<Redirects>,
     pub(crate) timing: Timing,
     pub(crate) content: Rc<Content>,
     pub(crate) recorder: stats::Recorder,
@@ -58,7 +61,8 @@ enum Target<'a> {
 impl Handler for Pipeline {
     async fn handle(&self, mut exchange: Exchange) -> Response {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
-        self.forwarded.apply(&mut exchange.request);
+        let proxied = self.forwarded.apply(&mut exchange.request);
+        of_connection(&mut exchange.request);
         let timed = self.timing.is_due(&exchange.request);
         let trace = exchange.trace.clone();
         if timed {
@@ -66,9 +70,13 @@ impl Handler for Pipeline {
         }
         // The way to the app is written out here: nothing on it is boxed or handed from future to future.
         let content = &self.content;
-        let mut response = match content.script(&exchange.request) {
-            Some(found) => found.handle(exchange, content.clone(), Hops::default()).await,
-            None => match content.target(&exchange.request) {
+        let https = exchange.request.https;
+        let elsewhere =
+            self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
+        let mut response = match (elsewhere, content.script(&exchange.request)) {
+            (Some(redirect), _) => redirect,
+            (None, Some(found)) => found.handle(exchange, content.clone(), Hops::default()).await,
+            (None, None) => match content.target(&exchange.request) {
                 Target::App(app) => match app.before(&mut exchange).await {
                     Some(response) => response,
                     None => app.rack.handle(exchange).await,
@@ -76,6 +84,9 @@ impl Handler for Pipeline {
                 other => Box::pin(content.serve(other, exchange)).await,
             },
         };
+        if let Some(redirects) = &self.redirects {
+            redirects.mark(https, &mut response.fields);
+        }
         if let (Some(ids), Some(id)) = (&self.ids, id) {
             ids.mark(&mut response.fields, &id);
         }
@@ -195,6 +206,14 @@ impl App {
         let files = self.files.as_ref()?;
         let file = files.find(&exchange.request)?;
         Box::pin(files.respond(&exchange.request, file)).await
+    }
+}
+
+/// Adds what apps are told about the connection.
+fn of_connection(request: &mut Request) {
+    let peer = request.peer.clone();
+    if let Some(session) = &peer.session {
+        request.variables.extend(session.variables.iter().cloned());
     }
 }
 

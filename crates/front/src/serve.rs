@@ -16,6 +16,7 @@ mod threads;
 
 use crate::banner::Banner;
 use crate::signals::Signals;
+use crate::tls::Encryption;
 use configuration::Configuration;
 use lifecycle::Lifecycle;
 use logs::Logs;
@@ -24,6 +25,7 @@ use settings::Loaded;
 use snapshot::Snapshotter;
 use sockets::Sockets;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use threads::Threads;
 use tokio::runtime::{Builder, LocalOptions};
@@ -52,13 +54,17 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     let configuration = Configuration::read(loaded)?;
     let mut signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
     let logs = Logs::open(&configuration)?;
+    let encryption = Arc::new(Encryption::read(&configuration.settings())?);
+    encryption.warnings.iter().for_each(|warning| logs.error.write(&format!("warning: {warning}")));
     let mut sockets = Sockets::bind(&configuration.settings(), &logs)?;
+    encryption.bound(sockets.addresses());
     let Some(pool) = Pool::boot(&configuration, sockets.files(), &mut signals).await? else { return Ok(()) };
-    let threads = Threads::start(&configuration, pool.shared(), &logs).await?;
+    let threads = Threads::start(&configuration, pool.shared(), &encryption, &logs).await?;
     configuration.follow_files(&logs.error);
+    encryption.follow_files(configuration.settings(), logs.error.clone());
     let pool = pool.run();
     let banner = Banner::new(&configuration.settings(), pool.facts(), sockets.control_lines(), begun);
-    sockets.serve_control(Snapshotter::new(&configuration.settings(), &pool, &threads, started));
+    sockets.serve_control(Snapshotter::new(&configuration.settings(), &pool, &threads, &encryption, started));
     let outcome =
         Lifecycle::new(&configuration, &logs, sockets.ports(), pool, threads, banner).run(signals).await;
     logs.close();

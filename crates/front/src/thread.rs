@@ -8,6 +8,7 @@ use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
 use crate::listen::Listener;
 use crate::pipeline::{App, Content, Pipeline};
+use crate::redirect::Redirects;
 use crate::request_id::RequestIds;
 use crate::scripts::Edition;
 use crate::scripts::local::LocalScripts;
@@ -16,6 +17,8 @@ use crate::sites::Sites;
 use crate::sites::load::bounds;
 use crate::sites::local::LocalSites;
 use crate::stamp::Stamp;
+use crate::tls::Encryption;
+use crate::tls::handshakes::Handshakes;
 use http::Context;
 use net::Timers;
 use pool::{Local, Rack, Shared};
@@ -53,6 +56,7 @@ pub(crate) struct Seed {
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) error_log: Arc<ErrorLog>,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) encryption: Arc<Encryption>,
     pub(crate) listeners: mpsc::UnboundedReceiver<Listener>,
     pub(crate) phase: watch::Receiver<Phase>,
     /// Dropped when the thread has drained.
@@ -96,6 +100,7 @@ async fn run(seed: Seed) {
         access_log,
         error_log,
         admission,
+        encryption,
         mut listeners,
         mut phase,
         drained,
@@ -117,13 +122,21 @@ async fn run(seed: Seed) {
         spawn_local(async move { timers.run().await });
     }
     let scripts = scripts.and_then(|scripts| local_scripts(scripts, handlers, &error_log));
+    let redirects = Redirects::new(&settings, &encryption);
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
+    let pipeline = Pipeline { redirects, ..pipeline };
     let context = Context::new(pipeline, current.clone(), timers);
+    let handshakes = Handshakes::new();
+    if encryption.is_used() {
+        let handshakes = handshakes.clone();
+        spawn_local(async move { handshakes.run().await });
+    }
     {
         let (context, mut requests) = (context.clone(), admission.join(index));
+        let handshakes = handshakes.clone();
         spawn_local(async move {
             while let Some(reply) = requests.recv().await {
-                if context.close_longest_idle() {
+                if context.close_longest_idle() || handshakes.displace_oldest() {
                     // Without a receiver the thread that asked has given up.
                     let _ = reply.send(());
                 }
@@ -135,6 +148,8 @@ async fn run(seed: Seed) {
         recorder,
         index,
         admission: admission.clone(),
+        encryption,
+        handshakes: handshakes.clone(),
         settings: current,
         log: log_to(&error_log),
         logged: Cell::new(None),
@@ -159,6 +174,7 @@ async fn run(seed: Seed) {
     tokio::task::yield_now().await;
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     context.drain();
+    handshakes.drain().await;
     // Tunnels have no response to wait for: they end with their worker.
     while context.connections().open > context.connections().tunnels {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -210,6 +226,7 @@ fn pipeline(
         ids,
         timing: Timing::new(settings.logs.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+        redirects: None,
         content: Rc::new(Content { scripts, sites, app, log: log_to(log) }),
         recorder,
         access_log,

@@ -27,7 +27,7 @@ pub use failure::{Failure, Fault, reason_phrase};
 pub use fields::{Fields, Frozen, Span};
 pub use kept::Kept;
 pub use lent::Lent;
-pub use request::{Peer, PeerAddr, Request, Variable, Version};
+pub use request::{Peer, PeerAddr, Request, Session, Variable, Version};
 
 use net::TunnelEnd;
 use std::cell::{Cell, Ref, RefCell};

@@ -47,6 +47,19 @@ pub struct Peer {
     pub local: PeerAddr,
     /// Whether the connection itself is encrypted.
     pub tls: bool,
+    /// What is known about the encryption; `None` where nothing is said about it.
+    pub session: Option<Box<Session>>,
+}
+
+/// What an encrypted connection's handshake has settled.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    /// The version, as OpenSSL names it: `TLSv1.3`.
+    pub version: &'static str,
+    /// The cipher suite as IANA names it.
+    pub cipher: &'static str,
+    /// What apps are told of it: `SSL_CLIENT_S_DN` and others. Empty unless client certificates are asked for.
+    pub variables: Vec<Variable>,
 }
 
 /// A name and its value.
@@ -70,7 +83,8 @@ pub struct Request {
     /// Header fields.
     pub fields: Fields,
     /// What handlers have found out about the request, for later handlers and the log; see [`Request::set_variable`]. Most
-    /// requests have none. Nothing that a client sends ends up here.
+    /// requests have none. Nothing that a client sends ends up here. Those of the connection come first
+    /// ([`Session::variables`]): the pipeline puts them here.
     pub variables: Vec<Variable>,
     /// The connection's ends.
     pub peer: Rc<Peer>,

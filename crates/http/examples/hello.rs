@@ -30,7 +30,7 @@ fn main() -> std::io::Result<()> {
         loop {
             let (stream, remote) = listener.accept().await?;
             let remote_text = remote.ip().to_string();
-            let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false };
+            let peer = Peer { remote: PeerAddr::Inet(remote), remote_text, local, tls: false, session: None };
             tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
         }
     })

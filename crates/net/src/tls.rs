@@ -9,7 +9,7 @@
 //! 3. Bytes that [`Transport::try_write`] has accepted may be buffered here until [`Transport::poll_flush`].
 
 use crate::Transport;
-use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::cell::{Cell, RefCell};
@@ -17,13 +17,27 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
-/// Bytes of plain text read or encrypted at a time: the largest TLS record.
+/// Bytes of plain text read at a time where the reader does not say: the largest TLS record.
 const RECORD: usize = 16 << 10;
+/// Bytes of a file encrypted at a time: as much as a session buffers.
+const SLICE: usize = 64 << 10;
+/// Bytes taken from a socket at a time, if there is room for what becomes of them.
+const CHUNK: usize = 48 << 10;
+/// What a session may hold of an incomplete record, and a little more: room for that is left in the reader's buffer.
+const PARTIAL: usize = 18 << 10;
+
+thread_local! {
+    /// Bytes on their way from a socket or a file to a session. Never borrowed across a wait.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// A TLS connection.
 pub struct Tls {
@@ -33,6 +47,30 @@ pub struct Tls {
     unread: Cell<bool>,
     /// The other side has announced the end of its direction (`close_notify`).
     ended: Cell<bool>,
+    /// Dropping it must look like what it is: the end in the middle.
+    aborted: Cell<bool>,
+    /// A part of a file that is being read into the kernel's cache.
+    warming: RefCell<Option<JoinHandle<()>>>,
+}
+
+/// The end of the stream is announced, so that the other side can tell it from a cut (RFC 8446 section 6.1).
+impl Drop for Tls {
+    fn drop(&mut self) {
+        let session = self.session.get_mut();
+        if !self.aborted.get() && !session.is_handshaking() {
+            session.send_close_notify();
+            // A courtesy: what does not fit into the socket is lost.
+            let _ = session.write_tls(&mut Wire { socket: &self.socket, anyway: false });
+        }
+    }
+}
+
+/// What a read of several records has brought.
+struct Received {
+    /// Bytes of plain text.
+    plain: usize,
+    /// Whether the socket has no more.
+    drained: bool,
 }
 
 /// The socket as rustls reads and writes it.
@@ -83,20 +121,25 @@ impl Tls {
         Tls::shake_hands(session.into(), socket).await
     }
 
-    /// Completes the handshake of a session that has read the client's first message. A failure gives the socket back; the
-    /// client has been sent an alert.
+    /// Completes the handshake of a session that has read the client's first message. A failure gives the stream back, to be
+    /// closed; the client has been sent an alert.
     ///
     /// # Errors
     /// The client gave up, or what it offers is not accepted; of TLS's errors, the inner one is rustls'.
     pub async fn accept_session(
         session: ServerConnection,
         socket: TcpStream,
-    ) -> Result<Tls, (io::Error, TcpStream)> {
+    ) -> Result<Tls, (io::Error, Tls)> {
         let tls = Tls::unshaken(session.into(), socket);
         match poll_fn(|cx| tls.poll_handshake(cx)).await {
             Ok(()) => Ok(tls),
-            Err(error) => Err((error, tls.socket)),
+            Err(error) => Err((error, tls)),
         }
+    }
+
+    /// The socket below.
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
     }
 
     /// What the server's session knows; `None` on the client's side.
@@ -108,8 +151,14 @@ impl Tls {
     }
 
     fn unshaken(session: Connection, socket: TcpStream) -> Tls {
-        let session = RefCell::new(session);
-        Tls { socket, session, unread: Cell::new(false), ended: Cell::new(false) }
+        Tls {
+            socket,
+            session: RefCell::new(session),
+            unread: Cell::new(false),
+            ended: Cell::new(false),
+            aborted: Cell::new(false),
+            warming: RefCell::new(None),
+        }
     }
 
     async fn shake_hands(session: Connection, socket: TcpStream) -> io::Result<Tls> {
@@ -143,6 +192,44 @@ impl Tls {
     /// Reads records from the socket into the session; 0 is the socket's end.
     fn receive(&self, session: &mut Connection, anyway: bool) -> io::Result<usize> {
         let n = session.read_tls(&mut Wire { socket: &self.socket, anyway })?;
+        self.process(session).map(|()| n)
+    }
+
+    /// The same with one call of the kernel for several records, whose plain text goes to `buffer`: the session by itself
+    /// reads 4 KiB at a time. `buffer` has room for [`CHUNK`] and [`PARTIAL`]. Returns the bytes of plain text; none when the
+    /// socket has ended, or when no record is complete.
+    fn receive_many(
+        &self,
+        session: &mut Connection,
+        anyway: bool,
+        buffer: &mut [u8],
+    ) -> io::Result<Received> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.resize(SLICE, 0);
+            let n = Wire { socket: &self.socket, anyway }.read(&mut scratch[..CHUNK])?;
+            if n == 0 {
+                // The session learns of the end.
+                session.read_tls(&mut io::empty())?;
+                self.process(session)?;
+            }
+            let (mut rest, mut filled) = (&scratch[..n], 0);
+            while !rest.is_empty() {
+                if session.read_tls(&mut rest)? == 0 {
+                    // Nothing counts after the announced end (RFC 8446 section 6.1).
+                    break;
+                }
+                self.process(session)?;
+                match session.reader().read(&mut buffer[filled..]) {
+                    Ok(plain) => filled += plain,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(Received { plain: filled, drained: n < CHUNK })
+        })
+    }
+
+    fn process(&self, session: &mut Connection) -> io::Result<()> {
         match session.process_new_packets() {
             Ok(state) => self.ended.set(state.peer_has_closed()),
             Err(error) => {
@@ -154,7 +241,7 @@ impl Tls {
         // Answers of the session itself (key updates); what does not fit is sent with the next write.
         match self.send(session) {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
-            _ => Ok(n),
+            _ => Ok(()),
         }
     }
 
@@ -174,10 +261,21 @@ impl Tls {
             match session.reader().read(&mut buffer[filled..]) {
                 Ok(0) => break Ok(filled),
                 Ok(n) => filled += n,
+                // At the socket's end the reader tells a complete stream from a truncated one.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // At the socket's end the reader tells a complete stream from a truncated one.
-                    if let Err(error) = self.receive(&mut session, anyway) {
-                        break Err(error);
+                    let received = if buffer.len() - filled >= CHUNK + PARTIAL && !session.is_handshaking() {
+                        self.receive_many(&mut session, anyway, &mut buffer[filled..])
+                    } else {
+                        self.receive(&mut session, anyway).map(|_| Received { plain: 0, drained: false })
+                    };
+                    match received {
+                        Ok(Received { plain, drained }) => {
+                            filled += plain;
+                            if drained && filled > 0 {
+                                break Err(ErrorKind::WouldBlock.into());
+                            }
+                        }
+                        Err(error) => break Err(error),
                     }
                 }
                 Err(error) => break Err(error),
@@ -193,6 +291,18 @@ impl Tls {
         if filled > 0 { Ok(filled) } else { result }
     }
 
+    /// Reads a part of a file into the kernel's cache, on another thread; [`Transport::poll_writable`] waits for it.
+    fn warm(&self, file: &File, offset: u64, len: usize) -> io::Result<()> {
+        let file = file.try_clone()?;
+        let read = move || {
+            let mut bytes = vec![0; len];
+            // What cannot be read cannot be read the next time either; that is reported then.
+            let _ = file.read_at(&mut bytes, offset);
+        };
+        *self.warming.borrow_mut() = Some(tokio::task::spawn_blocking(read));
+        Ok(())
+    }
+
     /// Encrypts and sends; `WouldBlock` while what was accepted before has not been sent.
     fn write(&self, write: impl FnOnce(&mut Connection) -> io::Result<usize>) -> io::Result<usize> {
         let mut session = self.session.borrow_mut();
@@ -205,12 +315,27 @@ impl Tls {
     }
 }
 
+/// Reads what is in the kernel's cache; `WouldBlock` if nothing of it is.
+fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let parts = &mut [io::IoSliceMut::new(buffer)];
+    match rustix::io::preadv2(file, parts, offset, ReadWriteFlags::NOWAIT) {
+        // The file system cannot tell.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => file.read_at(buffer, offset),
+        read => Ok(read?),
+    }
+}
+
 impl Transport for Tls {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.unread.get() { Poll::Ready(()) } else { Transport::poll_readable(&self.socket, cx) }
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(reading) = &mut *self.warming.borrow_mut() {
+            // A failure shows up in the next read.
+            let _ = ready!(Pin::new(reading).poll(cx));
+        }
+        self.warming.take();
         // A failure shows up in the write.
         self.poll_flush(cx).map(|_| ())
     }
@@ -265,11 +390,22 @@ impl Transport for Tls {
     }
 
     fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-        self.write(|session| {
-            let mut plain = Vec::with_capacity(len.min(RECORD));
-            rustix::io::pread(file, spare_capacity(&mut plain), offset)?;
-            plain.truncate(len);
-            session.writer().write(&plain)
+        if self.warming.borrow().is_some() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.resize(SLICE, 0);
+            let plain = &mut scratch[..len.min(SLICE)];
+            self.write(|session| {
+                let read = match read_cached(file, offset, plain) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        self.warm(file, offset, plain.len())?;
+                        return Err(error);
+                    }
+                    read => read?,
+                };
+                if read == 0 { Ok(0) } else { session.writer().write(&plain[..read]) }
+            })
         })
     }
 
@@ -298,6 +434,7 @@ impl Transport for Tls {
     }
 
     fn abort_on_drop(&self) {
+        self.aborted.set(true);
         self.socket.abort_on_drop();
     }
 }

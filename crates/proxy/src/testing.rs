@@ -46,7 +46,7 @@ pub(crate) fn request_from(
         authority,
         fields: Fields::from_parts(text, slots),
         variables: Vec::new(),
-        peer: Rc::new(Peer { remote, remote_text, local: PeerAddr::Unix, tls: false }),
+        peer: Rc::new(Peer { remote, remote_text, local: PeerAddr::Unix, tls: false, session: None }),
         https: false,
         received: SystemTime::now(),
         arrived: Instant::now(),

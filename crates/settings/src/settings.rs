@@ -91,6 +91,8 @@ pub struct Tls {
     pub verify: Verify,
     /// The oldest version that is spoken.
     pub min_version: TlsVersion,
+    /// Whether clients that ask for a name that no certificate has are refused.
+    pub strict_names: bool,
     /// What session tickets are encrypted with.
     pub ticket_secret: Option<String>,
     /// The file with that secret, made when it is not there; `None` when the secret itself was given, or no address needs it.

@@ -22,6 +22,7 @@ mod puma;
 mod recorder;
 mod server;
 mod snapshot;
+mod tls;
 mod when;
 
 pub use durations::{Bucket, DurationSummary, Durations};
@@ -33,3 +34,4 @@ pub use interval::{HandlersInterval, Interval, WorkerInterval};
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use server::{QueueSnapshot, RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};
+pub use tls::{Handshake, ServedCertificate, TlsSnapshot};

@@ -2,6 +2,7 @@
 
 use crate::durations::Durations;
 use crate::gauge::{Gauge, Held};
+use crate::tls::{Handshake, Handshakes};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,6 +47,7 @@ struct Shared {
     accepted: AtomicU64,
     open: Gauge,
     counted: Mutex<Counted>,
+    handshakes: Mutex<Handshakes>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -98,6 +100,24 @@ impl Recorder {
     /// Counts a failure.
     pub fn failed(&self, fault: Fault) {
         self.counted().faults[fault as usize] += 1;
+    }
+
+    /// Counts a handshake of TLS that is complete.
+    pub fn handshake(&self, handshake: &Handshake) {
+        self.with_handshakes(|counted| counted.complete(handshake));
+    }
+
+    /// Counts a handshake of TLS that came to nothing.
+    pub fn handshake_failed(&self, reason: &'static str) {
+        self.with_handshakes(|counted| counted.failed(reason));
+    }
+
+    pub(crate) fn handshakes(&self) -> Handshakes {
+        self.with_handshakes(|counted| counted.clone())
+    }
+
+    fn with_handshakes<T>(&self, work: impl FnOnce(&mut Handshakes) -> T) -> T {
+        work(&mut self.0.handshakes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn accepted(&self) -> u64 {

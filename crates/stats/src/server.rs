@@ -4,6 +4,7 @@
 
 use crate::handlers::HandlersSnapshot;
 use crate::snapshot::Snapshot;
+use crate::tls::TlsSnapshot;
 use crate::when;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
@@ -54,6 +55,9 @@ pub struct ServerSnapshot {
     /// Handlers on mruby; `None` when there are no routes to any.
     #[serde(default)]
     pub handlers: Option<HandlersSnapshot>,
+    /// Handshakes and certificates; `None` when no address speaks TLS.
+    #[serde(default)]
+    pub tls: Option<TlsSnapshot>,
     /// What the front threads have counted.
     #[serde(flatten)]
     pub front: Snapshot,
@@ -240,6 +244,7 @@ pub(crate) mod tests {
             workers: (0..workers).map(worker).collect(),
             queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
             handlers: None,
+            tls: None,
             front: Snapshot::default(),
         }
     }
@@ -264,7 +269,8 @@ pub(crate) mod tests {
     fn what_an_older_server_does_not_say_is_zero() {
         let mut json: serde_json::Value = serde_json::from_str(&server(1).to_json().unwrap()).unwrap();
         assert!(json["handlers"].is_null());
-        for name in ["rss_bytes", "cpu_ms", "cores", "memory_limit_bytes", "app_cpu_ms", "gvl_ms", "handlers"]
+        for name in
+            ["rss_bytes", "cpu_ms", "cores", "memory_limit_bytes", "app_cpu_ms", "gvl_ms", "handlers", "tls"]
         {
             assert!(json.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// A certificate with its chain and its private key.
 #[derive(Debug)]
@@ -26,8 +26,10 @@ pub struct Certificate {
 pub struct Facts {
     /// Host names (also `*.example.com`) and IP addresses, in lower case.
     pub names: Vec<String>,
-    /// Who it was issued to, as OpenSSL writes it.
+    /// Who it was issued to (RFC 4514).
     pub subject: String,
+    /// The common name of the subject.
+    pub common_name: Option<String>,
     /// Who issued it.
     pub issuer: String,
     /// From when it is valid.
@@ -152,8 +154,9 @@ impl Facts {
         let validity = certificate.validity();
         Ok(Facts {
             names: names(&certificate),
-            subject: shown(certificate.subject()),
-            issuer: shown(certificate.issuer()),
+            subject: crate::dn::text(certificate.subject()),
+            common_name: crate::dn::common_name(certificate.subject()),
+            issuer: crate::dn::text(certificate.issuer()),
             not_before: time(validity.not_before.timestamp()),
             not_after: time(validity.not_after.timestamp()),
             serial: hex(certificate.raw_serial()),
@@ -189,12 +192,6 @@ fn address(bytes: &[u8]) -> Option<String> {
         return Some(std::net::Ipv4Addr::from(four).to_string());
     }
     <[u8; 16]>::try_from(bytes).ok().map(|sixteen| std::net::Ipv6Addr::from(sixteen).to_string())
-}
-
-/// A name on one line, whatever bytes it holds.
-pub(crate) fn shown(name: &X509Name<'_>) -> String {
-    let text = name.to_string();
-    if text.contains(char::is_control) { text.escape_debug().to_string() } else { text }
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -11,7 +11,7 @@ use crate::Certificate;
 use crate::names::{Names, normal};
 use rustls::SignatureScheme;
 use rustls::sign::CertifiedKey;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -46,6 +46,7 @@ pub struct Certificates {
     current: RwLock<Arc<Current>>,
     hooks: RwLock<Arc<[Arc<dyn OnDemand>]>>,
     challenges: RwLock<HashMap<Box<str>, Arc<CertifiedKey>>>,
+    expected: RwLock<HashSet<Box<str>>>,
 }
 
 #[derive(Default)]
@@ -122,6 +123,18 @@ impl Certificates {
     /// No longer does.
     pub fn remove_challenge(&self, name: &str) {
         self.challenges.write().unwrap_or_else(PoisonError::into_inner).remove(&*normal(name));
+    }
+
+    /// Names whose first certificate is still to come, instead of those that were set before. Until it comes they are served
+    /// without encryption, also where https is required.
+    pub fn set_expected<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
+        let names = names.into_iter().map(|name| normal(name).into()).collect();
+        *self.expected.write().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// Whether the first certificate of `name` is still to come.
+    pub fn is_expected(&self, name: &str) -> bool {
+        self.expected.read().unwrap_or_else(PoisonError::into_inner).contains(&*normal(name))
     }
 
     /// Adds one who is asked for names that have no certificate, after those that were added before.

@@ -12,8 +12,10 @@ use std::time::SystemTime;
 /// What the certificate of a client says, as it is given to apps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Who it was issued to, as OpenSSL writes it.
+    /// Who it was issued to (RFC 4514).
     pub subject: String,
+    /// The common name of the subject.
+    pub common_name: Option<String>,
     /// Who issued it.
     pub issuer: String,
     /// Hexadecimal digits.
@@ -29,12 +31,18 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
+    /// The certificate in PEM form.
+    pub fn pem(&self) -> String {
+        pem::encode(&self.der)
+    }
+
     /// Reads one that the handshake has verified.
     pub(crate) fn read(der: &[u8]) -> Option<ClientCertificate> {
         let facts = crate::Facts::read(der, 1).ok()?;
         Some(ClientCertificate {
             fingerprint: hex(&facts.fingerprint),
             subject: facts.subject,
+            common_name: facts.common_name,
             issuer: facts.issuer,
             serial: facts.serial,
             not_before: facts.not_before,

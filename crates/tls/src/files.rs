@@ -99,6 +99,11 @@ impl Pair {
         &self.current
     }
 
+    /// Whether the files held the certificate in force when they were looked at last.
+    pub fn is_sound(&self) -> bool {
+        self.complained.is_none()
+    }
+
     /// Looks whether the files have changed.
     pub fn look(&mut self) -> Change {
         let seen = (stamp(&self.files.cert), stamp(&self.files.key));

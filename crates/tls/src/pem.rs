@@ -78,6 +78,25 @@ pub(crate) fn authorities(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, S
     Ok(certificates)
 }
 
+/// A certificate as text.
+pub(crate) fn encode(der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
+    // 48 bytes are a line of 64 characters.
+    for line in der.chunks(48) {
+        for group in line.chunks(3) {
+            let bits =
+                group.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+            let digit = |place: usize| DIGITS[(bits >> (18 - 6 * place)) as usize & 63] as char;
+            let filled = group.len() + 1;
+            text.extend((0..4).map(|place| if place < filled { digit(place) } else { '=' }));
+        }
+        text.push('\n');
+    }
+    text.push_str("-----END CERTIFICATE-----\n");
+    text
+}
+
 fn sections(text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, pem::Error> {
     let mut rest = text;
     let mut all = Vec::new();
@@ -94,5 +113,23 @@ fn malformed(why: &pem::Error) -> String {
         }
         pem::Error::Base64Decode(_) => "what is between -----BEGIN and -----END is not Base64".to_owned(),
         other => format!("it is not PEM: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(der in proptest::collection::vec(any::<u8>(), 1..200)) {
+            prop_assert_eq!(&*chain(encode(&der).as_bytes()).unwrap()[0], &der[..]);
+        }
+
+        #[test]
+        fn any_bytes_are_survived(text in "(-----(BEGIN|END) (CERTIFICATE|PRIVATE KEY)-----|[A-Za-z0-9+/=]{0,80}|\\PC|\n){0,12}") {
+            let _ = (chain(text.as_bytes()).is_ok(), key(text.as_bytes()).is_ok());
+        }
     }
 }

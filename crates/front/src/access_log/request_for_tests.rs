@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 /// A client on the network.
 pub(crate) fn peer() -> Peer {
     let remote_text = "192.0.2.1".to_owned();
-    Peer { remote: PeerAddr::Unix, remote_text, local: PeerAddr::Unix, tls: false }
+    Peer { remote: PeerAddr::Unix, remote_text, local: PeerAddr::Unix, tls: false, session: None }
 }
 
 /// A request for `target` on `example.org`.
@@ -17,7 +17,11 @@ pub(crate) fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Re
 
 /// The same with a target that need not be text.
 pub(crate) fn request_of_bytes(method: &[u8], target: &[u8], fields: &[(&str, &str)]) -> Request {
-    let host = b"example.org";
+    request_to(b"example.org", method, target, fields)
+}
+
+/// The same for another host.
+pub(crate) fn request_to(host: &[u8], method: &[u8], target: &[u8], fields: &[(&str, &str)]) -> Request {
     let text = [method, target, host].concat();
     let span = |start: usize, len: usize| Span { start: start as u32, len: len as u32 };
     let path = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());

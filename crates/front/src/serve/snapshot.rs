@@ -2,6 +2,7 @@
 
 use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
+use crate::tls::Encryption;
 use control::Provider;
 use pool::Shared;
 use pool::supervisor::Command;
@@ -9,7 +10,7 @@ use pool::table::{Row, Stage};
 use settings::{Machine, Settings};
 use stats::{
     HandlerCounts, HandlersSnapshot, InFlight, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot,
-    Snapshot, WorkerSnapshot, WorkerState,
+    Snapshot, TlsSnapshot, WorkerSnapshot, WorkerState,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,7 @@ pub(crate) struct Snapshotter {
     app: Option<RunningApp>,
     recorders: Vec<Recorder>,
     handlers: Vec<HandlerCounts>,
+    encryption: Arc<Encryption>,
     commands: mpsc::Sender<Command>,
     started: SystemTime,
     memory: MemoryMeter,
@@ -105,6 +107,7 @@ impl Snapshotter {
         settings: &Arc<Settings>,
         pool: &RunningPool,
         threads: &Threads,
+        encryption: &Arc<Encryption>,
         started: SystemTime,
     ) -> Snapshotter {
         Snapshotter {
@@ -112,6 +115,7 @@ impl Snapshotter {
             app: pool.app().cloned(),
             recorders: threads.recorders.clone(),
             handlers: threads.handlers.clone(),
+            encryption: encryption.clone(),
             commands: pool.commands.clone(),
             started,
             memory: MemoryMeter::default(),
@@ -164,6 +168,10 @@ impl Snapshotter {
             workers: rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect(),
             queue: self.queue(now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
+            tls: self
+                .encryption
+                .is_used()
+                .then(|| TlsSnapshot::of(&self.recorders, crate::tls::certificates(&self.encryption))),
             front: Snapshot::of(&self.recorders),
         }
     }

@@ -5,7 +5,7 @@ use super::logs::Logs;
 use super::snapshot::Snapshotter;
 use crate::control_socket;
 use crate::leftovers::Leftovers;
-use crate::listen::{self, Bound};
+use crate::listen::{self, Address, Bound};
 use settings::Settings;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +55,11 @@ impl Sockets {
             control_socket::print_token(&control);
         }
         tokio::task::spawn_local(control.run(snapshotter));
+    }
+
+    /// Where the ports are.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.ports.iter().map(Bound::address)
     }
 
     /// The ports, to be opened when the app can respond.

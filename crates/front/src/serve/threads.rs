@@ -6,6 +6,7 @@ use crate::admission::Admission;
 use crate::listen::Listener;
 use crate::scripts;
 use crate::thread::{self, Phase, Scripts, Seed};
+use crate::tls::Encryption;
 use pool::Shared;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -29,6 +30,7 @@ impl Threads {
     pub(super) async fn start(
         configuration: &Configuration,
         shared: Option<Arc<Shared>>,
+        encryption: &Arc<Encryption>,
         logs: &Logs,
     ) -> Result<Threads, String> {
         let settings = configuration.settings();
@@ -57,6 +59,7 @@ impl Threads {
                 access_log: logs.access_log(&settings),
                 error_log: logs.error.clone(),
                 admission: admission.clone(),
+                encryption: encryption.clone(),
                 listeners,
                 phase: in_phase.clone(),
                 drained: last.clone(),
@@ -118,7 +121,8 @@ mod tests {
         let configuration = Configuration::of(settings.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let logs = Logs::open(&configuration).unwrap();
-        let threads = runtime.block_on(Threads::start(&configuration, None, &logs)).unwrap();
+        let encryption = Arc::new(Encryption::read(&settings).unwrap());
+        let threads = runtime.block_on(Threads::start(&configuration, None, &encryption, &logs)).unwrap();
         let bound = bind_all(&settings.binds, 2).unwrap().remove(0);
         let Address::Tcp(address) = bound.address().clone() else { panic!("a TCP address") };
         threads.listen(bound.listen().unwrap());

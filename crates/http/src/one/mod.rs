@@ -81,8 +81,13 @@ mod tests {
     fn run<R>(work: impl AsyncFnOnce(Rc<Peer>, Rc<Context<Hello>>) -> R) -> R {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
-        let peer =
-            Peer { remote: PeerAddr::Unix, remote_text: String::new(), local: PeerAddr::Unix, tls: false };
+        let peer = Peer {
+            remote: PeerAddr::Unix,
+            remote_text: String::new(),
+            local: PeerAddr::Unix,
+            tls: false,
+            session: None,
+        };
         runtime.expect("a runtime").block_on(async {
             let context = Context::new(Hello, Limits::default(), Timers::new());
             work(Rc::new(peer), context).await

@@ -457,6 +457,7 @@ fn run(
                 remote_text: remote.ip().to_string(),
                 local,
                 tls: false,
+                session: None,
             };
             let (peer, context) = (Rc::new(peer), context.clone());
             if either {

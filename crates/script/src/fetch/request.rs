@@ -90,7 +90,13 @@ pub(crate) fn exchange(
 
 /// The peer of requests to other servers: this one.
 pub(crate) fn own_peer() -> Rc<Peer> {
-    Rc::new(Peer { remote: PeerAddr::Unix, remote_text: String::new(), local: PeerAddr::Unix, tls: false })
+    Rc::new(Peer {
+        remote: PeerAddr::Unix,
+        remote_text: String::new(),
+        local: PeerAddr::Unix,
+        tls: false,
+        session: None,
+    })
 }
 
 /// A client that never departs: its request is cancelled by dropping its future. Interim responses go to the given client.

@@ -162,6 +162,7 @@ pub fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> Request {
             remote_text: "127.0.0.1".to_owned(),
             local: inet(9292),
             tls: false,
+            session: None,
         }),
         https: false,
         received: SystemTime::now(),

@@ -3,7 +3,9 @@
 use super::{Facts, Taker};
 use crate::settings::Tls;
 use crate::table::listen::BIND;
-use crate::table::tls::{CERT, CLIENT_CA, KEY, MIN_VERSION, TICKET_SECRET, TICKET_SECRET_FILE, VERIFY};
+use crate::table::tls::{
+    CERT, CLIENT_CA, KEY, MIN_VERSION, STRICT_NAMES, TICKET_SECRET, TICKET_SECRET_FILE, VERIFY,
+};
 use crate::value::bind::Bind;
 use crate::value::tls::{CertificateFiles, Verify};
 
@@ -18,7 +20,7 @@ pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind]) -> Tls {
         );
         taker.conflict(if certs.is_empty() { &KEY.about } else { &CERT.about }, problem);
     }
-    let certificates =
+    let certificates: Vec<CertificateFiles> =
         certs.into_iter().zip(keys).map(|(cert, key)| CertificateFiles { cert, key }).collect();
     let (client_ca, verify) = (taker.take(&CLIENT_CA).value, taker.take(&VERIFY).value);
     if verify != Verify::Off && client_ca.is_none() {
@@ -26,6 +28,12 @@ pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind]) -> Tls {
     }
     for bind in binds {
         let Some(tls) = bind.tls() else { continue };
+        if tls.files.is_none() && certificates.is_empty() {
+            taker.conflict(
+                &BIND.about,
+                format!("there is no certificate for {bind}: add ?cert=FILE&key=FILE, or give tls.cert and tls.key"),
+            );
+        }
         match tls.verify.unwrap_or(verify) {
             Verify::Off if tls.ca.is_some() => taker.conflict(
                 &BIND.about,
@@ -49,6 +57,7 @@ pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind]) -> Tls {
         certificates,
         client_ca,
         verify,
+        strict_names: taker.take(&STRICT_NAMES).value,
         min_version: taker.take(&MIN_VERSION).value,
         ticket_secret,
         ticket_secret_file,

@@ -51,6 +51,14 @@ entries! { Category::Tls;
         default: "1.2",
         known_as: &["ssl_protocols", "ssl_min_version", "min_version"],
     }
+    /// Refuse clients that ask for a name that no certificate has
+    STRICT_NAMES: bool = Switch, {
+        key: "tls.strict_names",
+        flags: &[bare("tls-strict-names", "true")],
+        default: "false",
+        more: "Otherwise they get the first certificate of tls.cert, and decide for themselves.",
+        known_as: &["ssl_reject_handshake", "sni_required"],
+    }
     /// Secret that session tickets are encrypted with, the same on all machines
     TICKET_SECRET: Option<String> = Maybe(TicketSecret), {
         key: "tls.ticket_secret",
@@ -84,7 +92,6 @@ section! { Category::Tls;
         default: "auto",
         default_shown: Some("false"),
         more: "Behind a trusted proxy X-Forwarded-Proto counts. The same key in static.json is for one site.",
-        reloadable: true,
         known_as: &["force_ssl", "ssl_redirect", "force_https"],
     }
     /// Paths that https_only leaves alone
@@ -93,7 +100,6 @@ section! { Category::Tls;
         flags: &[long("http-paths", "PATHS")],
         default: "/.well-known/*",
         more: "A * at the end stands for everything below. Separate paths with commas or repeat the flag; \"\" is none.",
-        reloadable: true,
     }
     /// Port of https in redirects
     https_port: Option<u16> = Auto(Count { min: 1, max: 65_535 }), {
@@ -102,7 +108,6 @@ section! { Category::Tls;
         default: "auto",
         default_shown: Some("that of the first ssl:// address"),
         more: "Give it where a load balancer or a container's port mapping changes the port.",
-        reloadable: true,
     }
     /// Strict-Transport-Security for responses over https: how long
     hsts: Option<Hsts> = OrOff(HstsValue), {
@@ -111,7 +116,6 @@ section! { Category::Tls;
         default: "off",
         more: "365d, or \"365d; includeSubDomains; preload\". Browsers then refuse http for that time, whatever happens: \
                begin with a day. A response that has the field already keeps its own.",
-        reloadable: true,
         known_as: &["strict_transport_security"],
     }
     /// The host name that all others are redirected to (308)
@@ -122,7 +126,6 @@ section! { Category::Tls;
         default_shown: Some("none"),
         more: "www.example.com for example.com, or the other way round. Paths of http_paths are left alone. The same key in \
                static.json is for one site.",
-        reloadable: true,
         known_as: &["canonical_hostname", "server_name"],
     }
 }

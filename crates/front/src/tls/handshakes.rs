@@ -1,0 +1,202 @@
+//! The handshakes of a thread: how many there are, who may compute, and who makes room.
+//!
+//! Why: a handshake takes 0.1 to 0.5 ms of the processor, a request a few microseconds. A flood of clients that connect must
+//! not keep those waiting that are connected.
+//!
+//! Contract:
+//! 1. In a turn of the event loop at most [`PER_TURN`] handshakes compute; the others wait in order. Between two turns
+//!    everything else that is ready runs.
+//! 2. When the server is full, the oldest handshake makes room.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, oneshot};
+
+/// Handshakes that compute in one turn: about a millisecond.
+const PER_TURN: u32 = 4;
+/// While the server ends: how long those in progress are waited for.
+const DRAIN_TIME: Duration = Duration::from_millis(500);
+
+/// The handshakes of a thread.
+#[derive(Default)]
+pub(crate) struct Handshakes {
+    /// In progress, oldest first.
+    open: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    next: Cell<u64>,
+    /// How many may still compute in this turn.
+    left: Cell<u32>,
+    waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
+    /// There is someone in `waiting`, or the turn has to be renewed.
+    pump: Notify,
+}
+
+/// A handshake in progress, until this is dropped.
+pub(crate) struct InProgress {
+    of: Rc<Handshakes>,
+    number: u64,
+    displaced: Rc<Notify>,
+}
+
+impl Handshakes {
+    /// None yet; [`Handshakes::run`] must be polled on the same thread.
+    pub(crate) fn new() -> Rc<Handshakes> {
+        let handshakes = Handshakes::default();
+        handshakes.left.set(PER_TURN);
+        Rc::new(handshakes)
+    }
+
+    /// Lets those who wait compute, a few in each turn; does not return.
+    pub(crate) async fn run(&self) {
+        loop {
+            self.pump.notified().await;
+            loop {
+                // The event loop asks the kernel before it resumes this.
+                tokio::task::yield_now().await;
+                self.left.set(PER_TURN);
+                while self.left.get() > 0 {
+                    let Some(next) = self.waiting.borrow_mut().pop_front() else { break };
+                    if next.send(()).is_ok() {
+                        self.left.update(|left| left - 1);
+                    }
+                }
+                if self.left.get() == PER_TURN {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Waits until a handshake may compute.
+    pub(crate) async fn turn(&self) {
+        if self.left.get() > 0 && self.waiting.borrow().is_empty() {
+            self.left.update(|left| left - 1);
+            self.pump.notify_one();
+            return;
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.borrow_mut().push_back(sender);
+        self.pump.notify_one();
+        // The other end is dropped only with the thread.
+        let _ = receiver.await;
+    }
+
+    /// Begins one.
+    pub(crate) fn begin(self: &Rc<Handshakes>) -> InProgress {
+        let number = self.next.get();
+        self.next.set(number + 1);
+        let displaced = Rc::new(Notify::new());
+        self.open.borrow_mut().insert(number, displaced.clone());
+        InProgress { of: self.clone(), number, displaced }
+    }
+
+    /// Ends the oldest; `false` if there is none.
+    pub(crate) fn displace_oldest(&self) -> bool {
+        let oldest = self.open.borrow_mut().pop_first();
+        oldest.is_some_and(|(_, displaced)| {
+            displaced.notify_one();
+            true
+        })
+    }
+
+    /// Waits for those in progress, but not for long: a client that has not sent a request loses nothing.
+    pub(crate) async fn drain(&self) {
+        let begun = Instant::now();
+        while self.len() > 0 && begun.elapsed() < DRAIN_TIME {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        while self.displace_oldest() {}
+    }
+
+    /// How many are in progress.
+    pub(crate) fn len(&self) -> usize {
+        self.open.borrow().len()
+    }
+}
+
+impl InProgress {
+    /// Waits until this one has to make room.
+    pub(crate) async fn displaced(&self) {
+        self.displaced.notified().await;
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.of.open.borrow_mut().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::task::spawn_local;
+
+    fn run(work: impl Future<Output = ()>) {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        runtime.unwrap().block_on(work);
+    }
+
+    #[test]
+    fn others_run_between_a_few_handshakes() {
+        run(async {
+            let handshakes = Handshakes::new();
+            let pumping = handshakes.clone();
+            spawn_local(async move { pumping.run().await });
+            let done = Rc::new(Cell::new(0));
+            let tasks: Vec<_> = (0..100)
+                .map(|_| {
+                    let (handshakes, done) = (handshakes.clone(), done.clone());
+                    spawn_local(async move {
+                        handshakes.turn().await;
+                        done.update(|n| n + 1);
+                    })
+                })
+                .collect();
+            let (mut turns, mut before) = (0, 0);
+            while done.get() < 100 {
+                tokio::task::yield_now().await;
+                assert!(done.get() - before <= 2 * PER_TURN, "{} in one turn", done.get() - before);
+                before = done.get();
+                turns += 1;
+                assert!(turns < 1000, "{} of 100 after {turns} turns", done.get());
+            }
+            assert!(turns >= 10, "{turns}");
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn those_that_gave_up_take_no_turn() {
+        run(async {
+            let handshakes = Handshakes::new();
+            let pumping = handshakes.clone();
+            spawn_local(async move { pumping.run().await });
+            let waits = |handshakes: Rc<Handshakes>| spawn_local(async move { handshakes.turn().await });
+            let gone: Vec<_> = (0..50).map(|_| waits(handshakes.clone())).collect();
+            tokio::task::yield_now().await;
+            gone.iter().for_each(tokio::task::JoinHandle::abort);
+            let last = waits(handshakes.clone());
+            tokio::time::timeout(std::time::Duration::from_secs(10), last).await.unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn the_oldest_makes_room() {
+        run(async {
+            let handshakes = Handshakes::new();
+            assert!(!handshakes.displace_oldest());
+            let (first, second) = (handshakes.begin(), handshakes.begin());
+            assert!(handshakes.displace_oldest());
+            first.displaced().await;
+            drop(first);
+            assert_eq!(handshakes.len(), 1);
+            drop(second);
+            assert!(!handshakes.displace_oldest());
+        });
+    }
+}

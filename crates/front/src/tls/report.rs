@@ -1,0 +1,84 @@
+//! What `check`, `explain`, the log and statistics say about certificates.
+
+use super::Encryption;
+use ::tls::{Facts, Source};
+use settings::Settings;
+use std::time::SystemTime;
+
+/// A certificate on one line: names, issuer, until when.
+pub(super) fn line(facts: &Facts) -> String {
+    const SHOWN: usize = 4;
+    let mut names = facts.names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if facts.names.len() > SHOWN {
+        names.push_str(&format!(" and {} more", facts.names.len() - SHOWN));
+    }
+    if names.is_empty() {
+        names = format!("no host ({})", facts.subject);
+    }
+    let issuer = if facts.self_signed { "self-signed".to_owned() } else { format!("by {}", facts.issuer) };
+    let until = jiff::Timestamp::try_from(facts.not_after)
+        .map(|time| time.strftime("%Y-%m-%d %H:%M UTC").to_string());
+    format!("for {names}, {issuer}, until {}", until.unwrap_or_default())
+}
+
+/// Reads everything once; what to print about it. `None` where nothing is encrypted.
+///
+/// # Errors
+/// A file cannot be used; the text names it.
+pub(crate) fn check(settings: &Settings) -> Result<Option<String>, String> {
+    let used = settings.binds.iter().any(|bind| bind.tls().is_some());
+    if !used && settings.tls.certificates.is_empty() {
+        return Ok(None);
+    }
+    let settings = &Settings {
+        // Nothing is made by looking.
+        tls: settings::Tls { ticket_secret_file: None, ..settings.tls.clone() },
+        ..settings.clone()
+    };
+    let encryption = Encryption::read(settings)?;
+    let mut lines = vec!["TLS 1.2 and 1.3 with certificates:".to_owned()];
+    if settings.tls.min_version == settings::TlsVersion::V1_3 {
+        lines[0] = "TLS 1.3 with certificates:".to_owned();
+    }
+    lines.extend(encryption.all().iter().map(|(_, facts)| format!("  {}", line(facts))));
+    if lines.len() == 1 {
+        lines[0] = "TLS: there is no certificate yet.".to_owned();
+    }
+    lines.extend(encryption.warnings.iter().map(|warning| format!("warning: {warning}")));
+    Ok(Some(lines.join("\n")))
+}
+
+/// The certificates in force, for statistics.
+pub(crate) fn certificates(encryption: &Encryption) -> Vec<stats::ServedCertificate> {
+    let all = encryption.all();
+    all.into_iter()
+        .map(|(source, facts)| stats::ServedCertificate {
+            source: source.to_owned(),
+            names: facts.names.clone(),
+            issuer: facts.issuer.clone(),
+            serial: facts.serial.clone(),
+            fingerprint_sha256: facts.fingerprint_text(),
+            not_before: facts.not_before,
+            not_after: facts.not_after,
+            expired: SystemTime::now() > facts.not_after,
+        })
+        .collect()
+}
+
+impl Encryption {
+    /// All certificates in force, and who gave them.
+    fn all(&self) -> Vec<(&'static str, Facts)> {
+        let shared = self.certificates.by_source();
+        let own = self.addresses.iter().filter_map(|address| address.own.as_ref());
+        let own = own.flat_map(|(own, _)| own.by_source());
+        own.chain(shared).map(|(source, certificate)| (name(source), certificate.facts().clone())).collect()
+    }
+}
+
+fn name(source: Source) -> &'static str {
+    match source {
+        Source::Files => "files",
+        Source::Acme => "acme",
+        Source::Local => "local",
+    }
+}

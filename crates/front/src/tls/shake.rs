@@ -1,0 +1,101 @@
+//! From an accepted socket to an encrypted stream, or to the reason why there is none.
+
+use super::variables;
+use crate::accept::Acceptor;
+use ::tls::{Choice, Endpoint, Established, Failed, Hello, Refusal};
+use handler::Session;
+use net::Tls;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long a client may be made to wait for a certificate that is made on demand.
+const ON_DEMAND: Duration = Duration::from_secs(60);
+
+/// An encrypted connection.
+pub(crate) struct Secured {
+    pub(crate) stream: Tls,
+    pub(crate) session: Box<Session>,
+    /// Whether HTTP/2 was chosen.
+    pub(crate) http2: bool,
+}
+
+/// Performs the handshake; what came of it has been counted. `None`: the connection has ended.
+pub(crate) async fn shake(
+    acceptor: &Rc<Acceptor>,
+    socket: TcpStream,
+    endpoint: Arc<Endpoint>,
+) -> Option<Secured> {
+    let progress = acceptor.handshakes.begin();
+    let client = socket.peer_addr().ok();
+    let outcome = tokio::select! {
+        biased;
+        outcome = steps(acceptor, socket, &endpoint) => outcome,
+        () = progress.displaced() => Err(Failed { refusal: Refusal::Displaced, remains: None, name: None }),
+    };
+    drop(progress);
+    match outcome {
+        Ok(established) => {
+            let Established { stream, session } = established?;
+            acceptor.recorder.handshake(&stats::Handshake {
+                version: session.version.name(),
+                cipher: session.cipher,
+                resumed: session.resumed,
+            });
+            let variables = if endpoint.asks_clients() { variables::of(&session) } else { Vec::new() };
+            let (version, cipher, http2) = (session.version.name(), session.cipher, session.http2);
+            Some(Secured { stream, session: Box::new(Session { version, cipher, variables }), http2 })
+        }
+        Err(failed) => {
+            acceptor.recorder.handshake_failed(failed.refusal.name());
+            if failed.refusal.concerns_owner() {
+                let client = client.map(|client| client.ip().to_canonical().to_string()).unwrap_or_default();
+                let name = failed.name.as_ref().map(|name| format!(" for {name}")).unwrap_or_default();
+                acceptor.log(&format!("a TLS handshake with {client}{name} failed: {}", failed.refusal));
+            }
+            refuse(failed).await;
+            None
+        }
+    }
+}
+
+/// `Ok(None)` after a challenge, which nothing follows.
+async fn steps(
+    acceptor: &Rc<Acceptor>,
+    socket: TcpStream,
+    endpoint: &Endpoint,
+) -> Result<Option<Established>, Failed> {
+    let limit = acceptor.settings.get().timeouts.handshake;
+    let begun = tokio::time::Instant::now();
+    let hello = within(limit, Hello::read(socket)).await?;
+    let left = limit.saturating_sub(begun.elapsed());
+    let (hello, choice) = hello.choose(endpoint)?;
+    let (hello, choice) = match choice {
+        Choice::OnDemand(name, hooks) => within(ON_DEMAND, hello.on_demand(endpoint, &name, &hooks)).await?,
+        chosen => (hello, chosen),
+    };
+    acceptor.handshakes.turn().await;
+    within(left.max(Duration::from_millis(1)), hello.answer(endpoint, &choice)).await
+}
+
+async fn within<T>(limit: Duration, step: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let late = Err(Failed { refusal: Refusal::Timeout, remains: None, name: None });
+    timeout(limit, step).await.unwrap_or(late)
+}
+
+/// What a client that speaks HTTP without encryption is told, and the end of the connection.
+async fn refuse(failed: Failed) {
+    let plain = failed.remains.as_ref().filter(|_| failed.refusal == Refusal::PlainHttp);
+    let Some(remains) = plain else { return failed.linger().await };
+    const TEXT: &str = "400 Bad Request\nThis port speaks HTTPS: use https:// instead of http://\n";
+    let response = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{TEXT}",
+        TEXT.len()
+    );
+    // It fits into the buffer of a new socket.
+    let _ = remains.socket().try_write(response.as_bytes());
+    failed.linger().await;
+}

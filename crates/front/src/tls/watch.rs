@@ -1,0 +1,118 @@
+//! Certificates and authorities read again when their files change.
+//!
+//! Why polling: as for the rules of sites (`sites/watch.rs`). Chain and key are two files; what is read between the two
+//! writes does not fit together, so the old pair stays until it does.
+
+use super::{EncryptedAddress, Encryption, endpoint};
+use crate::error_log::ErrorLog;
+use crate::sites::watch::{EVERY, Mark, marks};
+use ::tls::{Certificate, Certificates, Change, Pair, Source};
+use settings::Settings;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// For how long a pair may not fit together before that is reported: both are usually written at once.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Looks at all files for as long as the server runs.
+pub(super) async fn run(encryption: Arc<Encryption>, settings: Arc<Settings>, log: Arc<ErrorLog>) {
+    let mut marked: Vec<Vec<Mark>> = encryption.addresses.iter().map(authorities).collect();
+    let mut late = Late::default();
+    loop {
+        tokio::time::sleep(EVERY).await;
+        shared(&encryption, &mut late, &log);
+        for (address, marked) in encryption.addresses.iter().zip(&mut marked) {
+            if let Some((own, pair)) = &address.own {
+                let mut pair = pair.lock().unwrap_or_else(PoisonError::into_inner);
+                if look(&mut pair, &mut late, &log).is_some() {
+                    own.set(Source::Files, vec![pair.current().clone()]);
+                }
+            }
+            let now = authorities(address);
+            if now != *marked {
+                *marked = now;
+                renew(&encryption, address, &settings, &log);
+            }
+        }
+        late.report(&log);
+    }
+}
+
+/// The files of `[tls]`.
+fn shared(encryption: &Encryption, late: &mut Late, log: &ErrorLog) {
+    let mut pairs = encryption.pairs();
+    let changed = pairs.iter_mut().filter_map(|pair| look(pair, late, log)).count();
+    if changed > 0 {
+        let all: Vec<Arc<Certificate>> = pairs.iter().map(|pair| pair.current().clone()).collect();
+        let certificates: &Certificates = &encryption.certificates;
+        certificates.set(Source::Files, all);
+    }
+}
+
+/// The new certificate, if there is one.
+fn look(pair: &mut Pair, late: &mut Late, log: &ErrorLog) -> Option<()> {
+    let name = pair.files().cert.display().to_string();
+    match pair.look() {
+        Change::None => {
+            if pair.is_sound() {
+                late.forget(&name);
+            }
+            None
+        }
+        Change::Unusable(why) => {
+            late.complain(name, why);
+            None
+        }
+        Change::Replaced(new) => {
+            late.forget(&name);
+            let facts = new.facts();
+            log.write(&format!("the certificate {name} has been read again: {}", super::report::line(facts)));
+            for warning in new.warnings(SystemTime::now()) {
+                log.write(&format!("warning: the certificate {name}: {warning}"));
+            }
+            Some(())
+        }
+    }
+}
+
+fn authorities(address: &EncryptedAddress) -> Vec<Mark> {
+    marks(address.ca.as_slice())
+}
+
+/// New rules for an address whose authorities have changed.
+fn renew(encryption: &Encryption, address: &EncryptedAddress, settings: &Settings, log: &ErrorLog) {
+    let Some(file) = &address.ca else { return };
+    let own = address.own.as_ref().map(|(own, _)| own);
+    match endpoint(settings, &address.tls, Some(file), own, &encryption.certificates, &encryption.secret) {
+        Ok(new) => {
+            address.endpoint.send_replace(Arc::new(new));
+            log.write(&format!("the authorities {} have been read again", file.display()));
+        }
+        Err(why) => log.write(&format!("{why}\nthe authorities before this change stay in force")),
+    }
+}
+
+/// Complaints that wait: half of a change is no mistake yet.
+#[derive(Default)]
+struct Late(Vec<(String, String, Instant)>);
+
+impl Late {
+    fn complain(&mut self, name: String, why: String) {
+        self.forget(&name);
+        self.0.push((name, why, Instant::now()));
+    }
+
+    fn forget(&mut self, name: &str) {
+        self.0.retain(|(known, ..)| known != name);
+    }
+
+    fn report(&mut self, log: &ErrorLog) {
+        self.0.retain(|(_, why, since)| {
+            let due = since.elapsed() >= PATIENCE;
+            if due {
+                log.write(&format!("{why}\nthe certificate before this change stays in force"));
+            }
+            !due
+        });
+    }
+}
