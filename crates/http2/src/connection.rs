@@ -49,6 +49,8 @@ pub struct Connection {
     /// The latest time that is known.
     pub(crate) now: Instant,
     pub(crate) streams: Streams,
+    /// Bytes of the heads of open streams.
+    pub(crate) heads: usize,
     pub(crate) schedule: Schedule,
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
@@ -92,6 +94,7 @@ impl Connection {
             output: Output::default(),
             now,
             streams: Streams::default(),
+            heads: 0,
             schedule: Schedule::default(),
             decoder: Decoder::new(),
             encoder: Encoder::new(),
@@ -359,6 +362,7 @@ impl Connection {
         if stream.queued {
             self.schedule.remove(name, stream.priority);
         }
+        self.heads -= stream.head as usize;
         self.credit_connection(stream.unconsumed);
     }
 
