@@ -153,10 +153,7 @@ pub fn huffman_decode(coded: &[u8], to: &mut Vec<u8>) -> Option<()> {
                 have += 8;
             }
         }
-        if have < LONGEST as u32 {
-            break;
-        }
-        while have >= LONGEST as u32 {
+        while have >= STEP {
             let [first, second, bits_first, bits_both] = STEPS[(bits >> (64 - STEP)) as usize];
             if bits_both > 0 {
                 text[len] = first;
@@ -164,6 +161,8 @@ pub fn huffman_decode(coded: &[u8], to: &mut Vec<u8>) -> Option<()> {
                 len += 1 + usize::from(bits_both != bits_first);
                 bits <<= bits_both;
                 have -= u32::from(bits_both);
+            } else if have < LONGEST as u32 {
+                break;
             } else {
                 let (symbol, length) = symbol(bits);
                 if symbol == EOS {
@@ -174,6 +173,9 @@ pub fn huffman_decode(coded: &[u8], to: &mut Vec<u8>) -> Option<()> {
                 bits <<= length;
                 have -= length;
             }
+        }
+        if at == coded.len() {
+            break;
         }
     }
     // Fewer bits than the longest code: one symbol at a time. What is not there reads as ones, as if it were padding.

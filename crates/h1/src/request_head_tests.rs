@@ -1,7 +1,8 @@
 //! The request parser against tables, a slow twin, and httparse.
 
 use crate::framing::Framing;
-use crate::request_head::{Expect, HeadLimits, RequestHead, RequestParser};
+use crate::request_head::{RequestHead, RequestParser};
+use fieldcode::{Expect, HeadLimits};
 use handler::{Failure, Span, Version};
 use proptest::prelude::*;
 

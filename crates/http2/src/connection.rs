@@ -19,6 +19,8 @@ pub(crate) const DRAIN_PING: [u8; 8] = *b"draining";
 const DRAIN_WAIT: Duration = Duration::from_secs(1);
 /// A stream that has sent this much since its window was too small has not stalled.
 const PROGRESS: u32 = 1 << 10;
+/// How long an idle connection keeps memory for streams.
+const SPARE_WAIT: Duration = Duration::from_secs(1);
 /// A buffer for partial frames that is kept.
 const KEPT_PARTIAL: usize = 1 << 10;
 
@@ -47,6 +49,8 @@ pub struct Connection {
     /// The latest time that is known.
     pub(crate) now: Instant,
     pub(crate) streams: Streams,
+    /// Bytes of the heads of open streams.
+    pub(crate) heads: usize,
     pub(crate) schedule: Schedule,
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
@@ -90,6 +94,7 @@ impl Connection {
             output: Output::default(),
             now,
             streams: Streams::default(),
+            heads: 0,
             schedule: Schedule::default(),
             decoder: Decoder::new(),
             encoder: Encoder::new(),
@@ -190,7 +195,7 @@ impl Connection {
             self.send_goaway(ErrorCode::NO_ERROR, "");
         }
         self.reset_stalled(events);
-        if self.is_idle() {
+        if self.has_spare_memory() {
             self.shrink();
         }
         Ok(())
@@ -230,10 +235,16 @@ impl Connection {
             self.settings_sent.map(|since| since + self.limits.settings_timeout),
             going,
             stalling.then(|| self.now + self.limits.stall_timeout / 4),
+            self.has_spare_memory().then(|| self.now + SPARE_WAIT),
         ]
         .into_iter()
         .flatten()
         .min()
+    }
+
+    /// Whether an idle connection keeps memory that was for many streams.
+    fn has_spare_memory(&self) -> bool {
+        self.is_idle() && (self.streams.has_spare_memory() || self.partial.capacity() > 0)
     }
 
     fn shrink(&mut self) {
@@ -241,7 +252,12 @@ impl Connection {
         self.schedule.shrink();
         self.decoder.shrink();
         self.early_priorities.shrink_to_fit();
-        self.partial.shrink_to_fit();
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+        if self.output.is_empty() {
+            self.output = Output::default();
+        }
     }
 
     /// Ends the connection because of an error.
@@ -346,6 +362,7 @@ impl Connection {
         if stream.queued {
             self.schedule.remove(name, stream.priority);
         }
+        self.heads -= stream.head as usize;
         self.credit_connection(stream.unconsumed);
     }
 
@@ -389,5 +406,39 @@ impl Connection {
             partial.clear();
             self.partial = partial;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An idle connection with TLS may hold 16 KiB; this is the engine's part, without the client's header table of up to 6 KiB.
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size_of::<Connection>() <= 1536, "{}", size_of::<Connection>());
+        let now = Instant::now();
+        let mut connection = Connection::new(Limits::default(), now);
+        let mut input = frame::PREFACE.to_vec();
+        frame::header(&mut input, 0, frame::SETTINGS, 0, 0);
+        frame::header(&mut input, 0, frame::SETTINGS, frame::ACK, 0);
+        for id in 0..100 {
+            // GET, https, /, and x as the authority.
+            frame::header(&mut input, 6, frame::HEADERS, 5, 2 * id + 1);
+            input.extend_from_slice(&[0x82, 0x87, 0x84, 0x41, 1, b'x']);
+        }
+        let mut streams = Vec::new();
+        let mut events = |event: Event<'_>| {
+            if let Event::Request { stream, .. } = event {
+                streams.push(stream);
+            }
+        };
+        assert_eq!(connection.receive(&input, now, &mut events), Ok(()));
+        assert_eq!((streams.len(), connection.deadline()), (100, None));
+        streams.into_iter().for_each(|stream| connection.reset(stream, ErrorCode::CANCEL));
+        connection.output.clear();
+        assert_eq!(connection.deadline(), Some(now + SPARE_WAIT));
+        assert_eq!(connection.check(now + SPARE_WAIT, &mut |_| {}), Ok(()));
+        assert!(connection.deadline().is_none() && connection.output.capacity() == 0);
     }
 }

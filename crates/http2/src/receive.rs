@@ -102,7 +102,7 @@ impl Connection {
         }
         self.partial.extend_from_slice(&input[..n]);
         if self.partial.len() == PREFACE.len() {
-            self.partial.clear();
+            self.partial = Vec::new();
             self.reading = Reading::Frames;
         }
         Ok(&input[n..])

@@ -126,8 +126,8 @@ impl Connection {
             let name = self.schedule.pop()?;
             let Some(stream) = self.streams.get_mut(name) else { continue };
             stream.queued = false;
-            // A change of SETTINGS may have closed its window; then it waits for the next change.
-            if stream.send_window > 0 {
+            // It may have ended since; a change of SETTINGS may have closed its window, then it waits for the next change.
+            if stream.wants && stream.send_window > 0 {
                 stream.wants = false;
                 let room = stream.send_window.min(self.send_window) as usize;
                 let turn = if stream.priority.incremental { room.min(MAX_PAYLOAD) } else { room };

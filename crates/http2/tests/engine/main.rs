@@ -1,5 +1,7 @@
 //! The engine against frames made by hand, random bytes, and the client of the `h2` crate.
 
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
 mod floods;
 mod frames;
 mod oracle;

@@ -132,6 +132,17 @@ fn data_is_written_in_place() {
     assert_eq!(client.server.data_with(stream, 3, |_, _| panic!("gone")), 0);
 }
 
+/// It was ready, but was sent without its turn.
+#[test]
+fn a_body_that_has_ended_has_no_turn() {
+    let mut client = Client::new();
+    let stream = client.post(1);
+    head(&mut client, stream);
+    client.server.ready(stream);
+    assert!(client.server.data(stream, Bytes::from_static(b"all"), true).is_empty());
+    assert_eq!((client.server.next_sender(), client.server.is_open(stream)), (None, true));
+}
+
 #[test]
 fn trailers_end_a_response() {
     let mut client = Client::new();
