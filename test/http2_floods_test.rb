@@ -51,7 +51,8 @@ class Http2FloodsTest < Http2Case
 
   def drain(client)
     while client.socket.wait_readable(0)
-      return false if client.read_frame(0.5).nil? || client.goaway
+      frame = client.read_frame(0.5)
+      return false if frame.nil? || client.goaway
     end
     !client.goaway
   end

@@ -56,7 +56,9 @@ mod tests {
         uploads.hold(CEILING);
         assert!(uploads.may_read(CEILING, 1));
         uploads.hold(1);
-        assert!(!uploads.may_read(CEILING, 1) && !uploads.may_read(SMALL + 1, 2) && !uploads.may_read(CEILING, 1));
+        assert!(
+            !uploads.may_read(CEILING, 1) && !uploads.may_read(SMALL + 1, 2) && !uploads.may_read(CEILING, 1)
+        );
         assert!(uploads.may_read(SMALL, 3));
         assert_eq!(*uploads.waiting.borrow(), [1, 2]);
         uploads.release(1, &timers);

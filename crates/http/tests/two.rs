@@ -42,8 +42,11 @@ struct Client {
 
 impl Client {
     async fn to(server: &Server) -> Client {
-        Client::with(server, Builder::new().initial_window_size(1 << 20).initial_connection_window_size(8 << 20))
-            .await
+        Client::with(
+            server,
+            Builder::new().initial_window_size(1 << 20).initial_connection_window_size(8 << 20),
+        )
+        .await
     }
 
     async fn with(server: &Server, builder: &Builder) -> Client {
@@ -80,7 +83,9 @@ impl Client {
             let mut rest = Bytes::from(body);
             while !rest.is_empty() {
                 stream.reserve_capacity(rest.len().min(100_000));
-                let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else { return };
+                let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else {
+                    return;
+                };
                 let piece = rest.split_to(room.min(rest.len()));
                 if stream.send_data(piece, rest.is_empty()).is_err() {
                     return;
@@ -124,7 +129,8 @@ fn requests_at_the_same_time_are_answered_each() {
         let client = Client::to(&server).await;
         let asked: Vec<_> = (0..2000)
             .map(|number| {
-                let mut requests = Client { requests: client.requests.clone(), connection: tokio::spawn(async { Ok(()) }) };
+                let mut requests =
+                    Client { requests: client.requests.clone(), connection: tokio::spawn(async { Ok(()) }) };
                 tokio::spawn(async move { requests.get(&format!("/number?{number}")).await })
             })
             .collect();
@@ -213,7 +219,11 @@ fn responses_without_a_body() {
             (Method::GET, "/304", 304, None),
         ] {
             let got = client.ask(method, path).await.unwrap();
-            assert_eq!((got.status, got.field("content-length"), got.body.len()), (status, length, 0), "{path}");
+            assert_eq!(
+                (got.status, got.field("content-length"), got.body.len()),
+                (status, length, 0),
+                "{path}"
+            );
         }
     });
 }
@@ -262,7 +272,9 @@ fn uploads() {
             .map(|number: u8| {
                 let mut client =
                     Client { requests: client.requests.clone(), connection: tokio::spawn(async { Ok(()) }) };
-                tokio::spawn(async move { client.post("/echo", vec![number; 900_000], false).await.unwrap().body })
+                tokio::spawn(
+                    async move { client.post("/echo", vec![number; 900_000], false).await.unwrap().body },
+                )
             })
             .collect();
         for (number, body) in many.into_iter().enumerate() {
@@ -339,7 +351,8 @@ fn a_client_that_goes_away() {
 fn a_stream_that_is_not_read_is_given_up_and_others_are_not() {
     let server = Server::start_either(Timeouts { send: SHORT, ..Timeouts::default() });
     run(async {
-        let builder = Builder::new().initial_window_size(100_000).initial_connection_window_size(4 << 20).clone();
+        let builder =
+            Builder::new().initial_window_size(100_000).initial_connection_window_size(4 << 20).clone();
         let mut client = Client::with(&server, &builder).await;
         let mut unread = Vec::new();
         for path in ["/endless", "/big", "/file-big"] {
@@ -348,7 +361,11 @@ fn a_stream_that_is_not_read_is_given_up_and_others_are_not() {
         }
         for _ in 0..100 {
             assert_eq!(client.get("/kept").await.unwrap().status, 200);
-            if noted(&server, "finished /endless") + noted(&server, "finished /big") + noted(&server, "finished /file") == 3 {
+            if noted(&server, "finished /endless")
+                + noted(&server, "finished /big")
+                + noted(&server, "finished /file")
+                == 3
+            {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -410,5 +427,32 @@ fn as_many_streams_at_a_time_as_allowed() {
         let mut client = Client::to(&server).await;
         assert_eq!(client.get("/a").await.unwrap().status, 200);
         assert_eq!(client.requests.current_max_send_streams(), 3);
+    });
+}
+
+#[test]
+fn urgent_responses_come_first() {
+    let server = Server::start_either(Limits::default());
+    run(async {
+        let builder =
+            Builder::new().initial_window_size(8 << 20).initial_connection_window_size(65_535).clone();
+        let mut client = Client::with(&server, &builder).await;
+        let order = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let mut waiting = Vec::new();
+        for priority in ["u=6", "u=3", "u=1"] {
+            let mut get = request(Method::GET, "/big");
+            get.headers_mut().insert("priority", priority.parse().unwrap());
+            waiting.push((priority, client.send(get, true).await.unwrap().0));
+        }
+        let tasks = tokio::task::LocalSet::new();
+        for (priority, response) in waiting {
+            let order = order.clone();
+            tasks.spawn_local(async move {
+                assert_eq!(receive(response).await.unwrap().body.len(), 3 << 20);
+                order.borrow_mut().push(priority);
+            });
+        }
+        tasks.await;
+        assert_eq!(*order.borrow(), ["u=1", "u=3", "u=6"]);
     });
 }

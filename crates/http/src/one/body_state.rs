@@ -42,12 +42,7 @@ impl BodyState {
                 max_trailers: limits.max_headers,
             }))),
         };
-        BodyState {
-            rest,
-            continue_due: head.expect == Expect::Continue,
-            error: None,
-            pace: Pace::default(),
-        }
+        BodyState { rest, continue_due: head.expect == Expect::Continue, error: None, pace: Pace::default() }
     }
 
     /// Whether the client waits for 100 (Continue); it is told once.

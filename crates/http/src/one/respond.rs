@@ -212,8 +212,7 @@ async fn send_body<S: Transport>(
         }
         Body::Stream(stream) => {
             // Boxed, like everything that not every response needs: the future of an exchange stays small.
-            let sender =
-                StreamSender { link, plan, output, promised: promised(plan), sent: &mut *sent };
+            let sender = StreamSender { link, plan, output, promised: promised(plan), sent: &mut *sent };
             let result = Box::pin(sender.run(stream)).await;
             sent.body_bytes = sent.body_bytes.saturating_sub(output.len() as u64);
             result
@@ -377,7 +376,8 @@ impl<S: Transport> StreamSender<'_, S> {
 
     /// Lets the owner of the next bytes write them, if that is possible at once and in this framing.
     async fn lend(&mut self, mut lender: Box<dyn Lender>, client: &ClientView<S>) -> Result<(), Unsendable> {
-        let fits = matches!(self.plan.delimiter, Delimiter::Length(_)) && lender.offered() <= self.promised.left();
+        let fits =
+            matches!(self.plan.delimiter, Delimiter::Length(_)) && lender.offered() <= self.promised.left();
         // If the client has no room for the bytes before, the offer is declined: its owner must not wait for the client.
         let socket = match self.link.stream.lendable() {
             Some(socket) if fits && self.link.try_send(self.output)? => Some(socket),

@@ -140,7 +140,8 @@ impl Pieces {
             }
             match self.stream.poll_chunk(cx) {
                 Poll::Ready(None) => {
-                    self.end = Some(self.promised.missed(status).map_or(Ok(()), |failure| Err(Some(failure))));
+                    self.end =
+                        Some(self.promised.missed(status).map_or(Ok(()), |failure| Err(Some(failure))));
                 }
                 Poll::Ready(Some(Err(failure))) => self.end = Some(Err(Some(failure))),
                 Poll::Ready(Some(Ok(chunk))) => self.take(chunk, status),
