@@ -4,11 +4,14 @@
 # request arrived, apart from its version.
 
 require "support/http2_case"
+require "support/certificates"
 require "support/site_server"
 require "support/backend"
 require "open3"
 
 class Http2Test < Http2Case
+  include Certificates
+
   parallel!
 
   APP = <<~'RUBY'
@@ -122,9 +125,9 @@ class Http2Test < Http2Case
   end
 
   it "sends no body where there is none" do
-    assert_equal [204, "", nil], fetch("/no-content").then { |answer| [answer.status, answer.body, answer["content-length"]] }
-    assert_equal [304, ""], fetch("/not-modified").then { |answer| [answer.status, answer.body] }
-    assert_equal [200, ""], fetch("/large", method: "HEAD").then { |answer| [answer.status, answer.body] }
+    assert_equal [204, "", nil], parts(fetch("/no-content"), :status, :body, "content-length")
+    assert_equal [304, ""], parts(fetch("/not-modified"), :status, :body)
+    assert_equal [200, ""], parts(fetch("/large", method: "HEAD"), :status, :body)
   end
 
   it "answers while others wait" do
@@ -187,13 +190,13 @@ class Http2Test < Http2Case
   it "serves a static site" do
     own = site({ root: "public_html/" }, "public_html/index.html" => "home", "public_html/large.bin" => "x" * 2_000_000)
     client = http2(own)
-    assert_equal ["home", "text/html; charset=utf-8"], client.get("/").then { |answer| [answer.body, answer["content-type"]] }
+    assert_equal ["home", "text/html; charset=utf-8"], parts(client.get("/"), :body, "content-type")
     large = client.get("/large.bin")
     assert_equal "x" * 2_000_000, large.body
-    assert_equal [206, "x" * 10], client.get("/large.bin", headers: { "range" => "bytes=5-14" }).then { |answer| [answer.status, answer.body] }
+    assert_equal [206, "x" * 10], parts(client.get("/large.bin", headers: { "range" => "bytes=5-14" }), :status, :body)
     assert_equal 304, client.get("/large.bin", headers: { "if-none-match" => large["etag"] }).status
     assert_equal 404, client.get("/missing").status
-    assert_equal ["", "2000000"], client.get("/large.bin", method: "HEAD").then { |answer| [answer.body, answer["content-length"]] }
+    assert_equal ["", "2000000"], parts(client.get("/large.bin", method: "HEAD"), :body, "content-length")
   end
 
   it "passes requests on to an origin by HTTP/1" do
@@ -214,11 +217,26 @@ class Http2Test < Http2Case
 
   it "serves handlers on mruby" do
     mruby_only
-    handler = 'lambda { |env| [200, {}, ["#{env["SERVER_PROTOCOL"]} #{env["HTTP_HOST"]} #{env["rack.hijack?"]} #{env["rack.input"] ? env["rack.input"].read : "-"}"]] }'
-    own = start(app: nil, files: { "x.rb" => handler }, args: ["x.rb", "--mruby"])
+    handler = 'lambda { |env| body = env["rack.input"]; [200, {}, [env.values_at("SERVER_PROTOCOL", "HTTP_HOST", "rack.hijack?").join(" "), " ", body ? body.read : "-"]] }'
+    own = start(files: { "x.rb" => handler }, settings: "[routes]\n\"/\" = \"x.rb\"\n", workers: nil, threads: nil)
     client = http2(own)
     assert_equal "HTTP/2 example.test false -", client.get("/").body
     assert_equal "HTTP/2 example.test false abc", client.get("/", method: "POST", body: "abc").body
+  end
+
+  it "is offered by ALPN on addresses that speak TLS, beside HTTP/1.1" do
+    cert, key = certificate(subject_alt_name: "DNS:localhost,IP:127.0.0.1")
+    own = Server.new(app: APP, files: { "own.pem" => cert.to_pem, "own.key" => key.to_pem }, binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
+    @own_servers << own
+    own.start
+    { "--http2" => "2", "--http1.1" => "1.1" }.each do |option, version|
+      body, = Open3.capture2("curl", "-sk", option, "-w", " %{http_version}", "https://127.0.0.1:#{own.port}/secure")
+      assert_equal "GET /secure #{version}", body
+      env, = Open3.capture2("curl", "-sk", option, "https://127.0.0.1:#{own.port}/env")
+      assert_equal %w[on https], JSON.parse(env).values_at("HTTPS", "rack.url_scheme")
+    end
+    large, = Open3.capture2("curl", "-sk", "--http2", "https://127.0.0.1:#{own.port}/large")
+    assert_equal "0123456789" * 300_000, large
   end
 
   it "serves curl and nghttp" do
@@ -236,6 +254,11 @@ class Http2Test < Http2Case
   end
 
   private
+
+  # Parts of an answer: :status, :body, or a field by its name.
+  def parts(answer, *names)
+    names.map { |name| name.is_a?(Symbol) ? answer.public_send(name) : answer[name] }
+  end
 
   # A static site or proxy for this test alone.
   def site(rules, files)

@@ -97,20 +97,20 @@ module Hpack
       @bytes = block.b
       @at = 0
       fields = []
-      field = nil
-      fields << field if (field = one) while @at < @bytes.bytesize
-      fields
+      fields << one while @at < @bytes.bytesize
+      fields.compact
     end
 
     private
 
     def one
       first = @bytes.getbyte(@at)
-      if first & 0x80 != 0 then entry(take(7))
-      elsif first & 0x40 != 0 then named(6).tap { |field| @table.unshift(field) }
-      elsif first & 0x20 != 0 then take(5) && nil
-      else named(4)
-      end
+      return entry(take(7)) if first.anybits?(0x80)
+      return named(6).tap { |field| @table.unshift(field) } if first.anybits?(0x40)
+      return named(4) unless first.anybits?(0x20)
+
+      take(5)
+      nil
     end
 
     def named(bits)

@@ -429,3 +429,30 @@ fn as_many_streams_at_a_time_as_allowed() {
         assert_eq!(client.requests.current_max_send_streams(), 3);
     });
 }
+
+#[test]
+fn urgent_responses_come_first() {
+    let server = Server::start_either(Limits::default());
+    run(async {
+        let builder =
+            Builder::new().initial_window_size(8 << 20).initial_connection_window_size(65_535).clone();
+        let mut client = Client::with(&server, &builder).await;
+        let order = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let mut waiting = Vec::new();
+        for priority in ["u=6", "u=3", "u=1"] {
+            let mut get = request(Method::GET, "/big");
+            get.headers_mut().insert("priority", priority.parse().unwrap());
+            waiting.push((priority, client.send(get, true).await.unwrap().0));
+        }
+        let tasks = tokio::task::LocalSet::new();
+        for (priority, response) in waiting {
+            let order = order.clone();
+            tasks.spawn_local(async move {
+                assert_eq!(receive(response).await.unwrap().body.len(), 3 << 20);
+                order.borrow_mut().push(priority);
+            });
+        }
+        tasks.await;
+        assert_eq!(*order.borrow(), ["u=1", "u=3", "u=6"]);
+    });
+}

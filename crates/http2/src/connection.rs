@@ -49,6 +49,8 @@ pub struct Connection {
     /// The latest time that is known.
     pub(crate) now: Instant,
     pub(crate) streams: Streams,
+    /// Bytes of the heads of open streams.
+    pub(crate) heads: usize,
     pub(crate) schedule: Schedule,
     pub(crate) decoder: Decoder,
     pub(crate) encoder: Encoder,
@@ -74,6 +76,8 @@ pub struct Connection {
     pub(crate) initial_window: u32,
     /// PRIORITY_UPDATE frames for streams that are not open yet.
     pub(crate) early_priorities: Vec<(u32, Priority)>,
+    /// Streams may be waiting for a window: each check finds out whether they are.
+    pub(crate) may_stall: bool,
     pub(crate) going: Going,
     /// The client has sent GOAWAY.
     pub(crate) client_going: bool,
@@ -92,6 +96,7 @@ impl Connection {
             output: Output::default(),
             now,
             streams: Streams::default(),
+            heads: 0,
             schedule: Schedule::default(),
             decoder: Decoder::new(),
             encoder: Encoder::new(),
@@ -107,6 +112,7 @@ impl Connection {
             send_window: DEFAULT_WINDOW as i32,
             initial_window: DEFAULT_WINDOW,
             early_priorities: Vec::new(),
+            may_stall: false,
             going: Going::Not,
             client_going: false,
             usual: (512, 12),
@@ -216,6 +222,7 @@ impl Connection {
                 _ => {}
             }
         }
+        self.may_stall = self.streams.iter().any(|stream| stream.wants);
         for stream in stalled {
             self.reset(stream, ErrorCode::CANCEL);
             let reason = Some("the client did not open its window in time");
@@ -226,12 +233,11 @@ impl Connection {
     /// When [`Connection::check`] has something to do; `None` if nothing is awaited.
     pub fn deadline(&self) -> Option<Instant> {
         let going = if let Going::Announced(since) = self.going { Some(since + DRAIN_WAIT) } else { None };
-        let stalling = self.streams.iter().any(|stream| stream.wants);
         [
             self.waiting_since.map(|since| since + self.limits.header_timeout),
             self.settings_sent.map(|since| since + self.limits.settings_timeout),
             going,
-            stalling.then(|| self.now + self.limits.stall_timeout / 4),
+            self.may_stall.then(|| self.now + self.limits.stall_timeout / 4),
             self.has_spare_memory().then(|| self.now + SPARE_WAIT),
         ]
         .into_iter()
@@ -359,6 +365,7 @@ impl Connection {
         if stream.queued {
             self.schedule.remove(name, stream.priority);
         }
+        self.heads -= stream.head as usize;
         self.credit_connection(stream.unconsumed);
     }
 

@@ -15,6 +15,8 @@ use fieldcode::{Refusal, RequestHead, Section};
 const CONTINUATIONS: usize = 8;
 /// And one more for each of so many bytes of max_header_bytes.
 const CONTINUATION_BYTES: usize = 1 << 10;
+/// The heads of all open streams have at most so many times max_header_bytes.
+const HEADS: usize = 16;
 /// Most text and fields that room is made for before a head is decoded.
 const USUAL_TEXT: usize = 2 << 10;
 const USUAL_FIELDS: usize = 32;
@@ -174,22 +176,34 @@ impl Connection {
         events: &mut impl FnMut(Event<'_>),
     ) -> Result<(), ConnectionError> {
         if self.going == Going::Final || self.streams.len() >= self.limits.max_streams as usize {
-            return self.refuse(id, block);
+            self.skip(block)?;
+            return self.refuse(id);
         }
         self.streams.last = id;
         let mut section = Section::request(self.usual.0, self.usual.1);
         self.decode(block, &mut section)?;
         if self_dependent {
-            let name = self.insert(id, end, NO_LENGTH, Priority::default());
+            let name = self.insert(id, end, 0, NO_LENGTH, Priority::default());
             self.reset(name, ErrorCode::PROTOCOL_ERROR);
             self.budget.spend(Flood::Unread, 1)?;
             return self.budget.spend(Flood::StreamErrors, 1);
         }
         match section.finish_request(end) {
-            Ok(head) => self.request(id, end, head, events),
-            Err(refusal) => return self.refused(id, end, refusal, events),
+            Ok(head) if !self.has_room_for(&head) => self.refuse(id),
+            Ok(head) => {
+                self.request(id, end, head, events);
+                Ok(())
+            }
+            Err(refusal) => self.refused(id, end, refusal, events),
         }
-        Ok(())
+    }
+
+    /// Whether the heads of all open streams stay within bounds. References to one field in the client's table make a head of 64 KiB
+    /// from a few bytes, and handlers that wait for a window hold it.
+    #[inline]
+    fn has_room_for(&self, head: &RequestHead) -> bool {
+        let most = self.limits.head.max_header_bytes.saturating_mul(HEADS);
+        self.streams.is_empty() || self.heads + head.fields.text().len() <= most
     }
 
     #[inline]
@@ -209,11 +223,12 @@ impl Connection {
             priority = self.early_priorities.remove(at).1;
         }
         self.budget.earn(Flood::Priorities, 2);
-        let stream = self.insert(id, end, left, priority);
+        self.heads += text;
+        let stream = self.insert(id, end, text as u32, left, priority);
         events(Event::Request { stream, head, end });
     }
 
-    fn insert(&mut self, id: u32, end: bool, left: u64, priority: Priority) -> StreamId {
+    fn insert(&mut self, id: u32, end: bool, head: u32, left: u64, priority: Priority) -> StreamId {
         self.streams.insert(Stream {
             id,
             receiving: !end,
@@ -222,6 +237,7 @@ impl Connection {
             wants: false,
             queued: false,
             refused: None,
+            head,
             send_window: self.initial_window as i32,
             receive_window: self.limits.stream_window,
             unconsumed: 0,
@@ -234,15 +250,14 @@ impl Connection {
 
     /// A stream that may not be opened now: the client repeats its request elsewhere or later (RFC 9113 section 8.7).
     #[cold]
-    fn refuse(&mut self, id: u32, block: &[u8]) -> Result<(), ConnectionError> {
+    fn refuse(&mut self, id: u32) -> Result<(), ConnectionError> {
         // A stream after the last one of GOAWAY does not count as taken.
         if self.going != Going::Final {
             self.streams.last = id;
         }
-        self.skip(block)?;
         self.budget.spend(Flood::Ignored, REFUSED)?;
         self.budget.spend(Flood::Unread, 1)?;
-        self.streams.remember_refused(id);
+        self.streams.remember_reset(id);
         self.control(frame::RST_STREAM, 0, id, &ErrorCode::REFUSED_STREAM.0.to_be_bytes());
         Ok(())
     }
@@ -256,7 +271,7 @@ impl Connection {
         refusal: Refusal,
         events: &mut impl FnMut(Event<'_>),
     ) -> Result<(), ConnectionError> {
-        let stream = self.insert(id, end, NO_LENGTH, Priority::default());
+        let stream = self.insert(id, end, 0, NO_LENGTH, Priority::default());
         if let Some(found) = self.streams.get_mut(stream) {
             let code = if refusal.malformed { ErrorCode::PROTOCOL_ERROR } else { ErrorCode::NO_ERROR };
             found.refused = Some(code);

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// Bounds for one connection. All of them are announced in SETTINGS where HTTP/2 has a parameter for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bounds on each request head.
+    /// Bounds on each request head. The heads of all open streams together may have 16 times `max_header_bytes`; streams beyond
+    /// that are refused with REFUSED_STREAM.
     pub head: HeadLimits,
     /// Streams open at the same time; more are refused with REFUSED_STREAM, which clients repeat by themselves.
     pub max_streams: u32,

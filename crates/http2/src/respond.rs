@@ -104,6 +104,7 @@ impl Connection {
     pub fn ready(&mut self, stream: StreamId) {
         if let Some(found) = self.streams.get_mut(stream).filter(|found| found.sending == Sending::Body) {
             found.wants = true;
+            self.may_stall = true;
             self.enqueue(stream);
         }
     }

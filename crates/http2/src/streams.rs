@@ -49,6 +49,8 @@ pub(crate) struct Stream {
     pub(crate) queued: bool,
     /// The request was refused: nothing of it is reported, and after the response the stream is reset with this code.
     pub(crate) refused: Option<ErrorCode>,
+    /// Bytes of the request's head, which its handler holds.
+    pub(crate) head: u32,
     /// What may be sent; negative after a change of SETTINGS_INITIAL_WINDOW_SIZE.
     pub(crate) send_window: i32,
     /// What the client may send.
@@ -70,7 +72,10 @@ pub(crate) struct Streams {
     slab: Slab<Stream>,
     /// Slots plus one by number, with open addressing; 0 is empty. Its length is a power of two, and half of it stays empty.
     index: Vec<u32>,
+    /// Those that have ended or that the client has reset.
     closed: VecDeque<(u32, Closed)>,
+    /// Those that the server has reset; apart, so that many others do not push them out.
+    reset: VecDeque<u32>,
     /// The highest number that the client has used.
     pub(crate) seen: u32,
     /// The highest number that was taken: GOAWAY names it.
@@ -80,6 +85,10 @@ pub(crate) struct Streams {
 impl Streams {
     pub(crate) fn len(&self) -> usize {
         self.slab.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slab.is_empty()
     }
 
     #[inline]
@@ -168,33 +177,41 @@ impl Streams {
             }
         }
         self.index[hole] = 0;
+        if how == Closed::ByServer {
+            self.remember_reset(stream.id);
+        } else {
+            self.remember_closed(stream.id, how);
+        }
+        Some(self.slab.remove(slot as usize))
+    }
+
+    fn remember_closed(&mut self, id: u32, how: Closed) {
         if self.closed.len() == REMEMBERED {
             self.closed.pop_front();
         }
-        self.closed.push_back((stream.id, how));
-        Some(self.slab.remove(slot as usize))
+        self.closed.push_back((id, how));
     }
 
     /// How a stream was closed, if that is remembered.
     pub(crate) fn how_closed(&self, id: u32) -> Option<Closed> {
-        self.closed.iter().rev().find(|(closed, _)| *closed == id).map(|(_, how)| *how)
+        let closed = self.closed.iter().find(|(closed, _)| *closed == id).map(|(_, how)| *how);
+        closed.or_else(|| self.reset.contains(&id).then_some(Closed::ByServer))
     }
 
-    /// The client has reset a stream that the server had reset.
+    /// The client has reset a stream that the server had reset: it knows now.
     pub(crate) fn reset_by_client(&mut self, id: u32) {
-        if let Some((_, how)) = self.closed.iter_mut().rev().find(|(closed, _)| *closed == id)
-            && *how == Closed::ByServer
-        {
-            *how = Closed::ByClient;
+        if let Some(at) = self.reset.iter().position(|&reset| reset == id) {
+            self.reset.remove(at);
+            self.remember_closed(id, Closed::ByClient);
         }
     }
 
-    /// Remembers a stream that was refused before it was opened.
-    pub(crate) fn remember_refused(&mut self, id: u32) {
-        if self.closed.len() == REMEMBERED {
-            self.closed.pop_front();
+    /// Remembers a stream that the server has reset or refused.
+    pub(crate) fn remember_reset(&mut self, id: u32) {
+        if self.reset.len() == REMEMBERED {
+            self.reset.pop_front();
         }
-        self.closed.push_back((id, Closed::ByServer));
+        self.reset.push_back(id);
     }
 
     /// Whether there is memory for more streams than a client has that opens few.
@@ -208,6 +225,7 @@ impl Streams {
             self.slab = Slab::new();
             self.index = Vec::new();
             self.closed.shrink_to_fit();
+            self.reset.shrink_to_fit();
         }
     }
 }
@@ -227,6 +245,7 @@ mod tests {
             wants: false,
             queued: false,
             refused: None,
+            head: 0,
             send_window: 0,
             receive_window: 0,
             unconsumed: 0,

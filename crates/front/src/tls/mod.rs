@@ -25,9 +25,6 @@ use tokio::sync::watch as channel;
 
 pub(crate) use report::{certificates, check};
 
-/// Whether HTTP/2 is announced to clients.
-const HTTP2: bool = true;
-
 /// What encrypts the connections of a server, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Encryption {
@@ -192,7 +189,7 @@ fn endpoint(
     };
     let rules = Rules {
         min_version: settings.tls.min_version,
-        alpn: if HTTP2 { Alpn::Http2AndHttp1 } else { Alpn::Http1 },
+        alpn: Alpn::Http2AndHttp1,
         verify,
         authorities,
         strict_names: settings.tls.strict_names,

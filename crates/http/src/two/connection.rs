@@ -66,6 +66,8 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     /// The socket has no room.
     blocked: bool,
     draining: bool,
+    /// It has been idle for too long.
+    ending: bool,
     /// Nothing is read any more: the client has broken a rule, or a deadline.
     failed: bool,
     /// A byte has arrived.
@@ -115,6 +117,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             armed: None,
             blocked: false,
             draining: false,
+            ending: false,
             failed: false,
             begun: false,
             gone: false,
@@ -241,15 +244,15 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// Sends as much as client and socket take in this turn; whether there may be more.
     fn send(&mut self, cx: &mut std::task::Context<'_>) -> bool {
-        let mut busy = false;
         for _ in 0..PIECES {
             if self.hub.engine.borrow_mut().output().len() >= FILL || !self.send_next() {
                 break;
             }
-            busy = true;
         }
+        let before = self.written;
         self.write(cx);
-        busy && !self.blocked
+        // What has left made room for more, and reading may go on.
+        self.written > before && !self.blocked
     }
 
     /// Writes what is queued.
@@ -314,6 +317,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         {
             outcome.report(&self.context.handler, &self.peer);
         }
+        if self.done.is_empty() && self.open == 0 && self.done.capacity() > KEPT {
+            self.done = VecDeque::new();
+        }
     }
 
     fn is_over(&mut self) -> Option<Over> {
@@ -376,6 +382,13 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             self.idle_since = self.idle_since.max(shared.timers.now());
         }
         if self.open == 0 && shared.idle.is_chosen(self.hub.timer.key()) {
+            self.end();
+        }
+    }
+
+    /// Ends a connection without streams.
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.ending, true) {
             self.hub.engine.borrow_mut().goaway(ErrorCode::NO_ERROR);
         }
     }
@@ -388,7 +401,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             0 => timeouts.header,
             _ => timeouts.keep_alive,
         };
-        (self.open == 0).then_some(self.idle_since + time)
+        (self.open == 0 && !self.ending).then_some(self.idle_since + time)
     }
 
     /// Sets the next deadline.
@@ -420,7 +433,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             hub.check_at.set(checks.min());
         }
         if self.idle_deadline().is_some_and(|at| at <= now) {
-            hub.engine.borrow_mut().goaway(ErrorCode::NO_ERROR);
+            self.end();
         }
     }
 }

@@ -55,6 +55,7 @@ async fn linger<S: Transport, H: Handler>(connection: &Conn<S, H>) {
     let (stream, timer) = (&connection.stream, &connection.hub.timer);
     let shared: &Shared = &connection.hub.shared;
     stream.end_writing();
+    shared.idle.end(timer.key());
     let time = if shared.draining.get() { LINGER_DRAINING } else { LINGER };
     timer.arm(Lane::Read, Instant::now() + time);
     let mut left = LINGER_BYTES;

@@ -133,11 +133,31 @@ fn header_sections() {
     }
     // References to one large field.
     let mut client = Client::new();
-    let mut block = vec![0x40, 1, b'a', 0x7f, 0x81, 0x1e];
+    let mut block = vec![0x40, 1, b'a', 0x7f, 0xa1, 0x1e];
     block.extend([b'x'; 4000]);
     block.extend([0xbe; 12_000]);
     client.send(&frame(1, 5, 1, &block));
     assert_eq!(client.result.map_err(|error| error.flood), Err(Some(Flood::Headers)));
+}
+
+/// CVE-2026-49975: references to one field make large heads, which are held by closed windows.
+#[test]
+fn heads_of_open_streams_are_bounded() {
+    let limits = Limits::default();
+    let mut client = Client::with(limits.clone());
+    let mut field = vec![0x40, 1, b'a', 0x7f, 0xa1, 0x1e];
+    field.extend([b'x'; 4000]);
+    client.send(&frame(1, 5, 1, &[block(&GET), field].concat()));
+    let references = [block(&GET), vec![0xbe; 15]].concat();
+    for id in 1..100 {
+        client.send(&frame(1, 5, 2 * id + 1, &references));
+    }
+    let open = client.server.streams();
+    assert!(open < 20 && client.resets().len() == 100 - open && client.result.is_ok(), "{open}");
+    let streams = std::mem::take(&mut client.streams);
+    streams.into_iter().for_each(|stream| assert!(client.respond(stream, b"").is_empty()));
+    client.send(&frame(1, 5, 1001, &references));
+    assert_eq!(client.server.streams(), 1);
 }
 
 /// CVE-2019-9512 and the like: answers that are never read.

@@ -209,6 +209,13 @@ fn s5_1_closed_streams() {
     client.send(&frame(1, 5, 5, &[&block(&GET)[..], &[0xbe]].concat()));
     assert!(matches!(&client.take()[..], [Seen::Request { fields, .. }] if fields[1] == "a: b"));
     assert_eq!((client.result, client.resets()), (Ok(()), vec![(1, ErrorCode::CANCEL)]));
+    // Also when many others have ended since.
+    for id in 100..300 {
+        let stream = client.get(2 * id + 1);
+        client.respond(stream, b"");
+    }
+    client.headers(1, 5, &[("x", "1")]);
+    assert_eq!(client.result, Ok(()));
 }
 
 #[test]

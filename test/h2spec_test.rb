@@ -1,0 +1,54 @@
+# frozen_string_literal: true
+
+# h2spec, the conformance tests for HTTP/2 (https://github.com/summerwind/h2spec): all of them, by ALPN and by prior knowledge, against
+# an app and a static site. `script/setup test` installs it.
+
+require "support/http2_case"
+require "support/tls_case"
+require "support/site_server"
+require "open3"
+
+class H2specTest < TlsCase
+  H2SPEC = [*ENV.fetch("PATH", "").split(":"), File.expand_path("~/go/bin")].map { |dir| File.join(dir, "h2spec") }.find { |file| File.executable?(file) }
+  CASES = 145
+  APP = 'run lambda { |env| env["rack.input"]&.read; [200, { "content-type" => "text/plain" }, ["hello"]] }'
+  SITE = { "public_html/index.html" => "hello", "static.json" => '{"root": "public_html/"}' }.freeze
+
+  # An address that also speaks HTTP/1 answers what is no preface of HTTP/2 as HTTP/1 does: with 400. h2spec takes that for a frame.
+  NO_PREFACE = [["http2/3.5", "Sends invalid connection preface"]].freeze
+
+  def setup
+    super
+    skip "needs h2spec: script/setup test" unless H2SPEC
+  end
+
+  # The cases that have failed, as [section, case].
+  def failed(own, *options)
+    report = File.join(own.base, "h2spec.xml")
+    out, = Open3.capture2e(H2SPEC, "-h", "127.0.0.1", "-p", own.port.to_s, "-o", "5", "-j", report, *options)
+    xml = File.read(report)
+    File.delete(report)
+    assert_equal CASES, xml.scan("<testcase").size, out
+    xml.scan(/<testcase package="([^"]*)" classname="([^"]*)"[^>]*>\s*<(?:failure|error)/m)
+  end
+
+  it "passes with an app, by ALPN" do
+    assert_empty failed(secure(app: APP), "-t", "-k")
+  end
+
+  it "passes with a static site, by ALPN" do
+    own = SiteServer.new(files: SITE.merge(pair("own", "localhost", "127.0.0.1")), binds: ["ssl://127.0.0.1:0?cert=own.pem&key=own.key"])
+    @own_servers << own
+    assert_empty failed(own.start, "-t", "-k")
+  end
+
+  it "passes with an app, by prior knowledge" do
+    assert_empty failed(start(app: APP, binds: [Http2Case::BIND])) - NO_PREFACE
+  end
+
+  it "passes with a static site, by prior knowledge" do
+    own = SiteServer.new(files: SITE, binds: [Http2Case::BIND])
+    @own_servers << own
+    assert_empty failed(own.start) - NO_PREFACE
+  end
+end
