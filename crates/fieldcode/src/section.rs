@@ -6,15 +6,15 @@
 //! 2. Kept are at most `max_header_bytes` of text and `max_headers` fields.
 //! 3. Rules are those of `h1`, where both have one.
 
-use crate::request::{Refusal, RequestHead};
-use crate::syntax::{decimal, is_authority, is_target, is_token, trim};
+mod finish;
+
+use crate::request::Refusal;
+use crate::syntax::{decimal, is_authority, trim};
 use crate::{Expect, HeadLimits, Name};
-use handler::{Failure, Fields, Span};
+use handler::{Failure, Span};
 
 /// Room in a request's text for fields that filters add: an id and a time.
 const SPARE_TEXT: usize = 160;
-/// Longest method, as in HTTP/1.
-const MAX_METHOD: usize = 32;
 /// What a field counts beside its name and value (RFC 9113 section 6.5.2).
 const OVERHEAD: usize = 32;
 /// A section of this many times a limit is an attack.
@@ -306,118 +306,12 @@ impl Section {
         self.text.clear();
     }
 
-    /// The request, when the section is complete. `end`: it has no body.
-    ///
-    /// # Errors
-    /// It is malformed or beyond a limit.
-    pub fn finish_request(mut self, end: bool) -> Result<RequestHead, Refusal> {
-        if self.refusal.is_none()
-            && let Err((status, reason)) = self.check(end)
-        {
-            if status == 400 { self.malformed(reason) } else { self.refuse(status, reason) }
-        }
-        if let Some(refusal) = self.refusal {
-            return Err(refusal);
-        }
-        if self.more_cookies {
-            self.join_cookies();
-        }
-        let (method, scheme, target) = (self.method, self.scheme, self.path);
-        let target = target.unwrap_or_default();
-        let bytes = target.slice(&self.text);
-        let (path, query) = match memchr::memchr(b'?', bytes) {
-            Some(at) => {
-                let (at, after) = (at as u32, at as u32 + 1);
-                (
-                    Span { start: target.start, len: at },
-                    Span { start: target.start + after, len: target.len - after },
-                )
-            }
-            None => (target, Span { start: target.start + target.len, len: 0 }),
-        };
-        Ok(RequestHead {
-            method: method.unwrap_or_default(),
-            scheme: scheme.unwrap_or_default(),
-            authority: self.authority.or(self.host).unwrap_or_default(),
-            target,
-            path,
-            query,
-            priority: self.priority,
-            content_length: self.content_length,
-            expect: self.expect,
-            fields: Fields::from_parts(self.text, self.slots),
-        })
-    }
-
     /// The verdict on a trailer section.
     ///
     /// # Errors
     /// It is malformed or beyond a limit.
     pub fn finish_trailers(self) -> Result<(), Refusal> {
         self.refusal.map_or(Ok(()), Err)
-    }
-
-    /// What can be said only at the end (RFC 9113 sections 8.1.1, 8.3.1 and 8.5).
-    fn check(&self, end: bool) -> Result<(), (u16, &'static str)> {
-        let Some(method) = self.method else { return Err((400, "no :method")) };
-        let method = method.slice(&self.text);
-        if !is_token(method) {
-            return Err((400, "a :method that is not a token"));
-        }
-        if method == b"CONNECT" {
-            return if self.scheme.is_none() && self.path.is_none() && self.authority.is_some() {
-                Err((501, "CONNECT: this is not a proxy"))
-            } else {
-                Err((400, "a CONNECT has :authority, and neither :scheme nor :path"))
-            };
-        }
-        let Some(scheme) = self.scheme else { return Err((400, "no :scheme")) };
-        let Some(path) = self.path else { return Err((400, "no :path")) };
-        let (scheme, path) = (scheme.slice(&self.text), path.slice(&self.text));
-        if !scheme.eq_ignore_ascii_case(b"https") && !scheme.eq_ignore_ascii_case(b"http") {
-            return Err((400, "a :scheme other than http and https"));
-        }
-        if !(path.first() == Some(&b'/') || path == b"*" && method == b"OPTIONS") {
-            return Err((400, "a :path begins with /, or is * for OPTIONS"));
-        }
-        if !is_target(path) {
-            return Err((400, "a :path has visible bytes only, and no fragment"));
-        }
-        if self.authority.or(self.host).is_none() {
-            return Err((400, "neither :authority nor Host"));
-        }
-        if end && self.content_length.is_some_and(|length| length > 0) {
-            return Err((400, "a Content-Length without a body"));
-        }
-        if method.len() > MAX_METHOD {
-            return Err((501, "a method of more than 32 bytes"));
-        }
-        Ok(())
-    }
-
-    /// RFC 9113 section 8.2.3: handlers see one Cookie field.
-    fn join_cookies(&mut self) {
-        let Some(first) = self.cookie else { return };
-        let Section { text, slots, .. } = self;
-        let is_cookie = |text: &[u8], name: Span| name.slice(text) == b"cookie";
-        let start = text.len() as u32;
-        text.extend_from_slice(b"cookie");
-        for (at, &(name, value)) in slots.iter().enumerate().skip(first) {
-            if is_cookie(text, name) {
-                if at > first {
-                    text.extend_from_slice(b"; ");
-                }
-                text.extend_from_within(value.start as usize..(value.start + value.len) as usize);
-            }
-        }
-        let name = Span { start, len: 6 };
-        let value = Span { start: start + 6, len: text.len() as u32 - start - 6 };
-        let mut at = 0;
-        slots.retain(|(name, _)| {
-            at += 1;
-            at - 1 <= first || !is_cookie(text, *name)
-        });
-        slots[first] = (name, value);
     }
 }
 

@@ -76,6 +76,9 @@ fn a_request() {
     assert_eq!(lines(&head), ["OPTIONS", "HTTP", "y", "*", "*", "", "", "host: y"]);
 }
 
+/// Fields, the status, and whether they are malformed.
+type Case<'a> = (Vec<(&'a str, &'a str)>, u16, bool);
+
 #[test]
 fn malformed_requests() {
     let long = "x".repeat(33);
@@ -85,7 +88,7 @@ fn malformed_requests() {
             .collect()
     };
     let with = |more: &[(&'static str, &'static str)]| get(more);
-    let cases: Vec<(Vec<(&str, &str)>, u16, bool)> = vec![
+    let cases: Vec<Case<'_>> = vec![
         // 8.3.1: all but :authority are required, once, before other fields.
         (changed(":method", None), 400, true),
         (changed(":scheme", None), 400, true),

@@ -11,18 +11,18 @@ const KINDS: usize = Flood::ALL.len();
 
 /// Units at once, and units a second; in the order of `Flood`.
 const BUDGETS: [(u32, u32); KINDS] = [
-    (256, 50),     // Resets
-    (100, 10),     // StreamErrors
-    (1, 0),        // Continuations: each section has its own bounds
-    (1, 0),        // Headers: the same
-    (50, 2),       // Settings
-    (300, 20),     // Pings
-    (300, 30),     // Priorities
-    (4000, 1000),  // WindowUpdates
-    (2000, 500),   // SmallData
-    (20, 1),       // EmptyHeaders
-    (10_000, 500), // Ignored
-    (1000, 0),     // Unread: reset when the output is empty
+    (256, 50),        // Resets
+    (100, 10),        // StreamErrors
+    (1, 0),           // Continuations: each section has its own bounds
+    (1, 0),           // Headers: the same
+    (50, 2),          // Settings
+    (300, 100),       // Pings: some clients send one with each reset
+    (300, 30),        // Priorities
+    (4000, 1000),     // WindowUpdates
+    (20_000, 20_000), // SmallData: an upload line by line is no flood
+    (20, 1),          // EmptyHeaders
+    (10_000, 500),    // Ignored
+    (1000, 0),        // Unread: reset when the output is empty
 ];
 
 /// What has been spent.

@@ -9,6 +9,7 @@
 mod budget;
 mod connection;
 mod control;
+mod deadlines;
 mod error;
 mod event;
 mod frame;

@@ -14,7 +14,7 @@ use crate::{ConnectionError, ErrorCode, Event, StreamId};
 /// DATA frames below this are small.
 const SMALL_DATA: usize = 64;
 /// What an empty DATA frame costs of the budget for small ones.
-const EMPTY_DATA: u32 = 20;
+const EMPTY_DATA: u32 = 200;
 /// DATA frames from this on are useful work.
 const USEFUL_DATA: usize = 256;
 

@@ -9,6 +9,8 @@ use crate::streams::{Closed, Sending};
 use bytes::Bytes;
 use handler::Fields;
 
+/// Pieces of bodies below this are copied next to their frame's header.
+const COPY_BELOW: usize = 8 << 10;
 /// WINDOW_UPDATE frames that a DATA frame may cause.
 const UPDATES_PER_DATA: u32 = 4;
 
@@ -153,8 +155,15 @@ impl Connection {
             let piece = if n == data.len() { std::mem::take(&mut data) } else { data.split_to(n) };
             let last = end && data.is_empty();
             let flags = if last { END_STREAM } else { 0 };
-            self.output.text(|text| frame::header(text, n, frame::DATA, flags, stream.id));
-            self.output.bytes(piece);
+            if n < COPY_BELOW {
+                self.output.text(|text| {
+                    frame::header(text, n, frame::DATA, flags, stream.id);
+                    text.extend_from_slice(&piece);
+                });
+            } else {
+                self.output.text(|text| frame::header(text, n, frame::DATA, flags, stream.id));
+                self.output.by_reference(piece);
+            }
             room -= n;
             self.sent(stream, n);
             if last {

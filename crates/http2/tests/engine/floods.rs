@@ -100,7 +100,7 @@ fn control_frames() {
 
 #[test]
 fn small_data() {
-    for (data, most) in [(&b""[..], 100), (b"x", 2000)] {
+    for (data, most) in [(&b""[..], 100), (b"x", 20_000)] {
         let mut client = Client::new();
         client.post(1);
         let stream = client.streams[0];

@@ -1,0 +1,148 @@
+//! Deadlines of a connection, and the memory of an idle one.
+
+use crate::connection::{Connection, Going};
+use crate::{ConnectionError, ErrorCode, Event};
+use net::Output;
+use std::time::{Duration, Instant};
+
+/// How long a drain waits for the answer.
+const DRAIN_WAIT: Duration = Duration::from_secs(1);
+/// A stream that has sent this much since its window was too small has not stalled.
+const PROGRESS: u32 = 1 << 10;
+/// How long an idle connection keeps memory for streams.
+const SPARE_WAIT: Duration = Duration::from_secs(1);
+
+impl Connection {
+    /// Checks deadlines: call it a few times a second, or when [`Connection::deadline`] has passed. Stalled streams are reset
+    /// (`Event::Reset`). An idle connection gives back memory here.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`]: the client was too slow with a frame or an acknowledgement.
+    pub fn check(&mut self, now: Instant, events: &mut impl FnMut(Event<'_>)) -> Result<(), ConnectionError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.now = now;
+        let late = |since: Option<Instant>, most: Duration| {
+            since.is_some_and(|since| now.saturating_duration_since(since) >= most)
+        };
+        if late(self.waiting_since, self.limits.header_timeout) {
+            return Err(self.fail(ConnectionError {
+                code: ErrorCode::PROTOCOL_ERROR,
+                reason: "a frame, a header section or the preface took longer than header_timeout",
+                flood: None,
+            }));
+        }
+        if late(self.settings_sent, self.limits.settings_timeout) {
+            return Err(self.fail(ConnectionError {
+                code: ErrorCode::SETTINGS_TIMEOUT,
+                reason: "SETTINGS were not acknowledged in time",
+                flood: None,
+            }));
+        }
+        if let Going::Announced(since) = self.going
+            && late(Some(since), DRAIN_WAIT)
+        {
+            self.send_goaway(ErrorCode::NO_ERROR, "");
+        }
+        self.reset_stalled(events);
+        if self.has_spare_memory() {
+            self.shrink();
+        }
+        Ok(())
+    }
+
+    fn reset_stalled(&mut self, events: &mut impl FnMut(Event<'_>)) {
+        let (now, all_blocked) = (self.now, self.send_window <= 0);
+        let timeout = self.limits.stall_timeout;
+        let mut stalled = Vec::new();
+        for (name, stream) in self.streams.iter_mut() {
+            let blocked = stream.wants && (all_blocked || stream.send_window <= 0);
+            match stream.stalled {
+                _ if !stream.wants => stream.stalled = None,
+                None if blocked => (stream.stalled, stream.sent) = (Some(now), 0),
+                Some(_) if stream.sent >= PROGRESS => {
+                    (stream.stalled, stream.sent) = (blocked.then_some(now), 0);
+                }
+                Some(since) if blocked && now.saturating_duration_since(since) >= timeout => {
+                    stalled.push(name);
+                }
+                _ => {}
+            }
+        }
+        self.may_stall = self.streams.iter().any(|stream| stream.wants);
+        for stream in stalled {
+            self.reset(stream, ErrorCode::CANCEL);
+            let reason = Some("the client did not open its window in time");
+            events(Event::Reset { stream, code: ErrorCode::CANCEL, reason });
+        }
+    }
+
+    /// When [`Connection::check`] has something to do; `None` if nothing is awaited.
+    pub fn deadline(&self) -> Option<Instant> {
+        let going = if let Going::Announced(since) = self.going { Some(since + DRAIN_WAIT) } else { None };
+        [
+            self.waiting_since.map(|since| since + self.limits.header_timeout),
+            self.settings_sent.map(|since| since + self.limits.settings_timeout),
+            going,
+            self.may_stall.then(|| self.now + self.limits.stall_timeout / 4),
+            self.has_spare_memory().then(|| self.now + SPARE_WAIT),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Whether an idle connection keeps memory that was for many streams.
+    fn has_spare_memory(&self) -> bool {
+        self.is_idle() && (self.streams.has_spare_memory() || self.partial.capacity() > 0)
+    }
+
+    fn shrink(&mut self) {
+        self.streams.shrink();
+        self.schedule.shrink();
+        self.decoder.shrink();
+        self.early_priorities.shrink_to_fit();
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+        if self.output.is_empty() {
+            self.output = Output::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, frame};
+
+    /// An idle connection with TLS may hold 16 KiB; this is the engine's part, without the client's header table of up to 6 KiB.
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size_of::<Connection>() <= 1536, "{}", size_of::<Connection>());
+        let now = Instant::now();
+        let mut connection = Connection::new(Limits::default(), now);
+        let mut input = frame::PREFACE.to_vec();
+        frame::header(&mut input, 0, frame::SETTINGS, 0, 0);
+        frame::header(&mut input, 0, frame::SETTINGS, frame::ACK, 0);
+        for id in 0..100 {
+            // GET, https, /, and x as the authority.
+            frame::header(&mut input, 6, frame::HEADERS, 5, 2 * id + 1);
+            input.extend_from_slice(&[0x82, 0x87, 0x84, 0x41, 1, b'x']);
+        }
+        let mut streams = Vec::new();
+        let mut events = |event: Event<'_>| {
+            if let Event::Request { stream, .. } = event {
+                streams.push(stream);
+            }
+        };
+        assert_eq!(connection.receive(&input, now, &mut events), Ok(()));
+        assert_eq!((streams.len(), connection.deadline()), (100, None));
+        streams.into_iter().for_each(|stream| connection.reset(stream, ErrorCode::CANCEL));
+        connection.output.clear();
+        assert_eq!(connection.deadline(), Some(now + SPARE_WAIT));
+        assert_eq!(connection.check(now + SPARE_WAIT, &mut |_| {}), Ok(()));
+        assert!(connection.deadline().is_none() && connection.output.capacity() == 0);
+    }
+}
