@@ -47,16 +47,16 @@ class HttpsTest < Case
   def mode(path) = format("%o", File.stat(path).mode & 0o777)
 
   # Runs curl; returns what it printed and its exit code.
-  def curl(server, host, *options, ca:)
+  def curl(server, host, *options, trusting:)
     resolve = "#{host}:#{server.port}:127.0.0.1"
-    out, status = Open3.capture2e("curl", "-sS", "--max-time", "20", "--cacert", ca, "--resolve", resolve, *options, "https://#{host}:#{server.port}/")
+    out, status = Open3.capture2e("curl", "-sS", "--max-time", "20", "--cacert", trusting, "--resolve", resolve, *options, "https://#{host}:#{server.port}/")
     [out, status.exitstatus]
   end
 
   # The certificate of a verified connection.
-  def handshake(server, name, ca:)
+  def handshake(server, name, trusting:)
     context = OpenSSL::SSL::SSLContext.new
-    context.ca_file = ca
+    context.ca_file = trusting
     context.verify_mode = OpenSSL::SSL::VERIFY_PEER
     socket = TCPSocket.new("127.0.0.1", server.port)
     tls = OpenSSL::SSL::SSLSocket.new(socket, context)
@@ -87,14 +87,14 @@ class HttpsTest < Case
     assert_equal "https://localhost:#{server.port}", server.listeners.first
     assert_match(/after `firebrick trust`/, server.stdout)
     %w[localhost 127.0.0.1 app.localhost a.b.localhost shop.test Shop.Test].each do |host|
-      out, code = curl(server, host, ca: authority(dir))
+      out, code = curl(server, host, trusting: authority(dir))
       assert_equal [0, "<title>seen</title>https on #{server.port}"], [code, out], host
     end
   end
 
   it "sends neither HSTS nor Alt-Svc" do
     dir = home
-    out, = curl(serve(dir), "localhost", "-D", "-", "-o", "/dev/null", ca: authority(dir))
+    out, = curl(serve(dir), "localhost", "-D", "-", "-o", "/dev/null", trusting: authority(dir))
     assert_match(/\AHTTP\S+ 200/, out)
     refute_match(/strict-transport-security|alt-svc/i, out)
   end
@@ -110,22 +110,22 @@ class HttpsTest < Case
     second = serve(dir)
     assert_equal before, File.binread(authority(dir))
     refute_match(/made an authority/, second.stderr)
-    assert_equal 0, curl(second, "localhost", ca: authority(dir)).last
+    assert_equal 0, curl(second, "localhost", trusting: authority(dir)).last
   end
 
   it "follows XDG_DATA_HOME" do
     dir = home
     server = start(app: APP, args: ["--https"], env: environment(dir).merge("XDG_DATA_HOME" => File.join(dir, "data")))
     assert_path_exists File.join(dir, "data/firebrick/local-authority/authority.key")
-    assert_equal 0, curl(server, "localhost", ca: File.join(dir, "data/firebrick/local-authority/authority.crt")).last
+    assert_equal 0, curl(server, "localhost", trusting: File.join(dir, "data/firebrick/local-authority/authority.crt")).last
   end
 
   it "gives each name a certificate that every client verifies" do
     dir = home
     server = serve(dir)
-    plain = handshake(server, nil, ca: authority(dir))
+    plain = handshake(server, nil, trusting: authority(dir))
     assert_match(/DNS:localhost, IP Address:127.0.0.1, IP Address:0:0:0:0:0:0:0:1/, plain.extensions.find { |one| one.oid == "subjectAltName" }.value)
-    shop = handshake(server, "shop.test", ca: authority(dir))
+    shop = handshake(server, "shop.test", trusting: authority(dir))
     assert_equal "DNS:shop.test", shop.extensions.find { |one| one.oid == "subjectAltName" }.value
     assert_operator shop.not_after - shop.not_before, :<=, 397 * 86_400
     out, = Open3.capture2e("openssl", "s_client", "-connect", "127.0.0.1:#{server.port}", "-servername", "shop.test", "-CAfile", authority(dir),
@@ -137,7 +137,7 @@ class HttpsTest < Case
     dir = home
     serve(dir)
     text, = Open3.capture2e("openssl", "x509", "-in", authority(dir), "-noout", "-text")
-    assert_match(/Name Constraints: critical\s+Permitted:\s+DNS:localhost\s+DNS:test\s+IP:127\.0\.0\.0\/255\.0\.0\.0\s+IP:0:0:0:0:0:0:0:1/, text)
+    assert_match(%r{Name Constraints: critical\s+Permitted:\s+DNS:localhost\s+DNS:test\s+IP:127\.0\.0\.0/255\.0\.0\.0\s+IP:0:0:0:0:0:0:0:1}, text)
     assert_match(/CA:TRUE, pathlen:0/, text)
     forged = File.join(dir, "forged.pem")
     forge(File.read(File.join(folder(dir), "authority.key")), "example.com", forged)
@@ -166,10 +166,10 @@ class HttpsTest < Case
   it "refuses other names with a sentence" do
     dir = home
     server = serve(dir)
-    out, code = curl(server, "example.com", ca: authority(dir))
+    out, code = curl(server, "example.com", trusting: authority(dir))
     refute_equal 0, code, out
     assert_logged(/https: .*"example\.com".*localhost, \*\.localhost, \*\.test/, on: server)
-    assert_equal 0, curl(server, "localhost", ca: authority(dir)).last
+    assert_equal 0, curl(server, "localhost", trusting: authority(dir)).last
   end
 
   it "stops at an authority that cannot be used, and keeps the file" do
@@ -183,6 +183,18 @@ class HttpsTest < Case
     assert_equal 1, server.wait_exit
     assert_match(/authority\.key: has no certificate.*remove the file/, server.stderr)
     assert_equal "nothing", File.read(key)
+  end
+
+  it "is described by check, which makes nothing" do
+    dir = home
+    server = Server.new(app: APP, env: environment(dir))
+    out, err, code = server.command_line("check", "--https", server.dir)
+    assert_equal 0, code, err
+    assert_match(%r{^  listen +ssl://0\.0\.0\.0:9292$}, out)
+    assert_match(/for localhost, \*\.localhost, \*\.test, .*authority of development/, out)
+    assert_empty Dir.children(dir)
+  ensure
+    FileUtils.remove_entry(server.base)
   end
 
   it "leaves tcp:// alone beside ssl://, and can be set in the file" do

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use tls::{Certificate, Certificates, OnDemand, Source};
 
@@ -28,7 +28,11 @@ pub fn serve(
     let nameless = |leaves: &Leaves| leaves.leaf(None, SystemTime::now());
     certificates.set(Source::Local, nameless(&leaves)?.into_iter().collect());
     let log: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(log);
-    certificates.add_on_demand(Arc::new(Hook { leaves: leaves.clone(), log: log.clone() }));
+    certificates.add_on_demand(Arc::new(Hook {
+        leaves: leaves.clone(),
+        log: log.clone(),
+        refused: Mutex::default(),
+    }));
     let certificates = certificates.clone();
     Ok(Box::pin(async move {
         loop {
@@ -44,6 +48,22 @@ pub fn serve(
 struct Hook {
     leaves: Arc<Leaves>,
     log: Arc<dyn Fn(&str) + Send + Sync>,
+    /// When a name was last refused.
+    refused: Mutex<Option<Instant>>,
+}
+
+impl Hook {
+    /// Logs at most one name a second: clients try again and again.
+    fn refuse(&self, name: &str) {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let last = self.refused.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+        if last.is_none_or(|last| now.duration_since(last) >= second) {
+            (self.log)(&format!(
+                "https: a client asked for {name:?}, and the authority of development certificates can sign for {COVERED} \
+                 only: use such a name, or give a certificate for this one (tls.cert and tls.key)"
+            ));
+        }
+    }
 }
 
 impl OnDemand for Hook {
@@ -57,11 +77,7 @@ impl OnDemand for Hook {
             None
         });
         if made.is_none() {
-            let sentence = format!(
-                "https: a client asked for {name:?}, and the authority of development certificates can sign for {COVERED} \
-                 only: use such a name, or give a certificate for this one (tls.cert and tls.key)"
-            );
-            (self.log)(&sentence);
+            self.refuse(&name);
         }
         Box::pin(std::future::ready(made))
     }
@@ -71,7 +87,6 @@ impl OnDemand for Hook {
 mod tests {
     use super::*;
     use crate::local::Authority;
-    use std::sync::Mutex;
 
     #[test]
     fn names_are_served_on_demand_and_others_are_logged() {
@@ -89,12 +104,15 @@ mod tests {
         let hook = Hook {
             leaves: Arc::new(leaves),
             log: Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned())),
+            refused: Mutex::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let ask = |name: &str| runtime.block_on(hook.certificate(name.to_owned(), None));
         assert_eq!(ask("shop.test").unwrap().facts().names, ["shop.test"]);
         assert!(logged.lock().unwrap().is_empty());
         assert!(ask("example.com").is_none());
-        assert!(logged.lock().unwrap()[0].contains("example.com"));
+        (0..100).for_each(|_| assert!(ask("example.org").is_none()));
+        let logged = logged.lock().unwrap();
+        assert!(logged[0].contains("example.com") && logged.len() < 100, "{} lines", logged.len());
     }
 }

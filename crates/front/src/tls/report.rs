@@ -41,6 +41,12 @@ pub(crate) fn check(settings: &Settings) -> Result<Option<String>, String> {
         lines[0] = "TLS 1.3 with certificates:".to_owned();
     }
     lines.extend(encryption.all().iter().map(|(_, facts)| format!("  {}", line(facts))));
+    if settings.tls.development {
+        lines.push(format!(
+            "  for {}, by this user's authority of development, made as needed",
+            certs::local::COVERED
+        ));
+    }
     if lines.len() == 1 {
         lines[0] = "TLS: there is no certificate yet.".to_owned();
     }
