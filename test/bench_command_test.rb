@@ -350,6 +350,19 @@ class BenchAgainstNginxTest < BenchCase
     assert_equal 20, result(@nginx.tls_url, "-n", 20, "-c", 2, "--ca", @nginx.certificate).dig("summary", "requests")
   end
 
+  it "measures TLS handshakes" do
+    found = result(@nginx.tls_url, "-n", 40, "-c", 2, "-k", "--no-keep-alive").dig("summary", "handshakes")
+    assert_equal [40, 40, 0, 0], found.values_at("count", "full", "resumed", "failed")
+    assert_operator found.dig("time_ms", "p50"), :>, 0
+    assert_operator found["per_s"], :>, 0
+    found = result(@nginx.tls_url, "-n", 40, "-c", 2, "-k", "--no-keep-alive", "--resume").dig("summary", "handshakes")
+    assert_operator found["resumed"], :>=, 30
+    text, = bench(@nginx.tls_url, "-n", 40, "-c", 2, "-k", "--no-keep-alive")
+    assert_match(%r{^  TLS handshakes +40 +\S+/s, all full; p50 \S+ \S+, p95 \S+ \S+, max \S+ \S+$}, text)
+    assert_match(/^TLSv1\.[23] \S+/, text)
+    refute_includes result(@nginx.url, "-n", 10, "-c", 1)["summary"], "handshakes"
+  end
+
   it "multiplexes HTTP/2 requests on few connections" do
     [[@nginx.h2_url], [@nginx.tls_url, "-k"]].each do |target|
       found = result(*target, "--http", "2", "--streams", 50, "-c", 2, "-n", 2000)

@@ -35,8 +35,10 @@ class Browser
 
   attr_reader :pid
 
+  # The block prepares the browser's home directory, whose path it gets.
   def initialize
     @home = File.realpath(Dir.mktmpdir("browser"))
+    yield @home if block_given?
     @buffer = +"".b
     @answers = {}
     @pages = {}
@@ -108,7 +110,7 @@ class Browser
     @from, theirs_out = IO.pipe(binmode: true)
     [theirs_in, theirs_out].each { |io| io.nonblock = false } # Ruby's default is non-blocking; Chromium treats EAGAIN as end of file
     # A home directory of its own keeps it out of the user's; a process group of its own makes all its processes findable.
-    environment = { "HOME" => @home, "TMPDIR" => @home, "XDG_CONFIG_HOME" => nil, "XDG_CACHE_HOME" => nil, "XDG_RUNTIME_DIR" => @home,
+    environment = { "HOME" => @home, "TMPDIR" => @home, "XDG_CONFIG_HOME" => nil, "XDG_CACHE_HOME" => nil, "XDG_DATA_HOME" => nil, "XDG_RUNTIME_DIR" => @home,
                     "DBUS_SESSION_BUS_ADDRESS" => "unix:path=/dev/null" }
     @pid = Process.spawn(environment, PROGRAM, *FLAGS, "--user-data-dir=#{File.join(@home, 'profile')}", "about:blank",
                          3 => theirs_in, 4 => theirs_out, in: File::NULL, %i[out err] => log_path, pgroup: true, chdir: @home)

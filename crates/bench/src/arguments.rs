@@ -137,7 +137,7 @@ fn requests() -> [Arg; 8] {
     ]
 }
 
-fn transport() -> [Arg; 11] {
+fn transport() -> [Arg; 12] {
     const H: &str = "Transport";
     [
         valued(
@@ -152,6 +152,11 @@ fn transport() -> [Arg; 11] {
         valued("connect-to", "ADDRESS", H, "Connect to HOST:PORT or unix:PATH instead of the URL's host"),
         flag("insecure", H, "Trust every certificate").short('k'),
         path(valued("ca", "FILE", H, "Trust the certificates in FILE (PEM) besides the system's")),
+        flag(
+            "resume",
+            H,
+            "Resume TLS sessions, as browsers do; otherwise every connection begins with a full handshake",
+        ),
         valued("timeout", "TIME", H, "Time limit for a response [default: 30s]"),
         valued("connect-timeout", "TIME", H, "Time limit for connecting, including TLS [default: 5s]"),
         valued("grace", "TIME", H, "How long to wait for outstanding responses at the end [default: 5s]"),

@@ -66,6 +66,53 @@ pub(crate) struct Summary {
     /// Closed models: as users who do not wait for each other would have seen it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corrected_ms: Option<Figures>,
+    /// TLS handshakes; `None` without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshakes: Option<HandshakeFigures>,
+}
+
+/// TLS handshakes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HandshakeFigures {
+    /// Those that succeeded: `full` and `resumed`.
+    pub count: u64,
+    pub full: u64,
+    pub resumed: u64,
+    pub failed: u64,
+    /// Those of the counted part per second: the rate of new connections, not what the server could do.
+    pub per_s: f64,
+    pub time_ms: Figures,
+}
+
+impl HandshakeFigures {
+    pub fn of(outcome: &Outcome) -> Option<HandshakeFigures> {
+        let all = outcome.handshakes.as_ref()?;
+        Some(HandshakeFigures {
+            count: all.complete(),
+            full: all.full,
+            resumed: all.resumed,
+            failed: all.failures(),
+            per_s: per_second(all.counted, outcome.seconds),
+            time_ms: Figures::of(&all.took),
+        })
+    }
+
+    /// How many of which kind.
+    pub fn kinds(&self) -> String {
+        let show = |count: u64| report::Unit::Count.show(count as f64);
+        match (self.full, self.resumed) {
+            (_, 0) => "all full".to_owned(),
+            (0, _) => "all resumed".to_owned(),
+            (full, resumed) => format!("{} full, {} resumed", show(full), show(resumed)),
+        }
+    }
+
+    /// How long they took.
+    pub fn times(&self) -> String {
+        let time = |ms: f64| report::Unit::Milliseconds.show(ms);
+        let took = &self.time_ms;
+        format!("p50 {}, p95 {}, max {}", time(took.p50), time(took.p95), time(took.max))
+    }
 }
 
 impl Summary {
@@ -78,6 +125,7 @@ impl Summary {
             latency_ms: Figures::of(&outcome.latency),
             service_ms: Figures::of(&outcome.service),
             corrected_ms: outcome.corrected.as_ref().map(Figures::of),
+            handshakes: HandshakeFigures::of(outcome),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use load::outcome::{Band, Bytes, Errors, RequestOutcome, Second, ServerInfo, Stages};
+use load::outcome::{Band, Bytes, Errors, Handshakes, RequestOutcome, Second, ServerInfo, Stages};
 use load::{Histogram, Outcome};
 
 use crate::description::Description;
@@ -47,6 +47,7 @@ pub(crate) fn outcome() -> Outcome {
         latency,
         expected_interval_us: 20_000,
         connect: histogram([1_000; 10]),
+        handshakes: None,
         first_byte: histogram([500_000]),
         course: [(600, 3), (400, 0)]
             .map(|(ok, errors)| Second {
@@ -86,6 +87,18 @@ pub(crate) fn outcome() -> Outcome {
             tls: None,
             length: 1_048,
         },
+    }
+}
+
+/// TLS handshakes: three full, seven resumed, two that failed.
+pub(crate) fn handshakes() -> Handshakes {
+    Handshakes {
+        full: 3,
+        resumed: 7,
+        counted: 10,
+        took: histogram((1..=10).map(|ms| ms * 1_000)),
+        suites: BTreeMap::from([("TLSv1.3 TLS13_AES_256_GCM_SHA384".to_owned(), 10)]),
+        failed: BTreeMap::from([("received fatal alert: <HandshakeFailure>".to_owned(), 2)]),
     }
 }
 

@@ -13,6 +13,7 @@ use settings::{Environment, Errors, Loaded};
 
 use crate::arguments::arguments;
 use crate::grammar::grammar;
+use crate::trust::Trust;
 
 /// What the program is to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,8 @@ pub enum Command {
         /// What else was typed.
         given: ArgMatches,
     },
+    /// Make this machine trust the authority of development certificates.
+    Trust(Trust),
     /// Print a completion script.
     Completions(Shell),
     /// Print the manual page.
@@ -118,6 +121,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("bench", given)) => Ok(Command::Bench(given.clone())),
         Some(("tune", given)) => Ok(Command::Tune(given.clone())),
         Some(("plan", given)) => Ok(Command::Plan(given.clone())),
+        Some(("trust", given)) => Ok(Command::Trust(trust(given)?)),
         Some(("completions", given)) => Ok(Command::Completions(shell(given))),
         Some(("man", _)) => Ok(Command::Man),
         _ => Ok(Command::Serve(Box::new(load(2)?))),
@@ -138,6 +142,13 @@ fn running(loaded: Loaded) -> Result<(PathBuf, Client), Output> {
     };
     let address = loaded.settings.control.ask.clone().ok_or_else(off)?;
     Ok((loaded.settings.dir, Client::new(address, loaded.settings.control.token)))
+}
+
+fn trust(matches: &clap::ArgMatches) -> Result<Trust, Output> {
+    let names = matches.get_many::<String>("store").into_iter().flatten().map(String::as_str);
+    let kinds = Trust::kinds(names).map_err(|error| Output::Wrong { errors: vec![error], code: 2 })?;
+    let [undo, yes, dry_run] = ["undo", "yes", "dry-run"].map(|id| matches.get_flag(id));
+    Ok(Trust { undo, yes, dry_run, kinds })
 }
 
 fn question(matches: &clap::ArgMatches) -> Question {

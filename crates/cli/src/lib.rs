@@ -4,7 +4,8 @@
 //! 1. No option and no argument is written here: names, help and completions come from [`settings::table`], those of the
 //!    measuring commands from their crates.
 //! 2. [`parse`] prints help, the version or what is wrong, and returns the exit code; a command that it returns is valid.
-//! 3. Exit codes: 0 done, 1 `check` found a mistake, 2 the command line or configuration is wrong.
+//! 3. Exit codes: 0 done, 1 `check` found a mistake, 2 the command line or configuration is wrong. Commands may say more about
+//!    theirs.
 
 #![forbid(unsafe_code)]
 
@@ -15,10 +16,12 @@ mod check;
 mod command;
 mod grammar;
 mod print;
+mod trust;
 
 pub use check::{Trial, check, explain};
 pub use command::{Command, parse};
 pub use print::{completions, man};
+pub use trust::{Trust, trust};
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

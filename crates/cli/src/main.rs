@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Ok(Command::Tune(given)) => tuner::run(&given),
         Ok(Command::Plan(given)) => plan::run(&given),
         Ok(Command::Top { dir, client, given }) => top::run(&dir, &client, &given),
+        Ok(Command::Trust(given)) => cli::trust(&given, &ProcessEnvironment),
         Ok(Command::Completions(shell)) => cli::completions(shell),
         Ok(Command::Man) => cli::man(),
         Err(code) => code,

@@ -3,6 +3,7 @@
 use crate::admission::Admission;
 use crate::listen::{Address, Listener};
 use crate::pipeline::Pipeline;
+use crate::proxied;
 use crate::tls::Encryption;
 use crate::tls::handshakes::Handshakes;
 use crate::tls::shake::{Secured, shake};
@@ -61,10 +62,11 @@ async fn accept_tcp(
     acceptor: Rc<Acceptor>,
     listener: TcpListener,
     local: SocketAddr,
-    bind: &Bind,
+    bind: &Arc<Bind>,
     endpoint: Option<Endpoints>,
 ) -> io::Result<()> {
-    let http2 = matches!(bind, Bind::Tcp { http2: true, .. });
+    let http2 = matches!(**bind, Bind::Tcp { http2: true, .. });
+    let header = proxied::expected(bind);
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
@@ -75,12 +77,17 @@ async fn accept_tcp(
                     tls: endpoint.is_some(),
                     session: None,
                 };
-                match &endpoint {
-                    None => acceptor.clone().admit(stream, peer, http2),
-                    Some(endpoint) => {
-                        acceptor.clone().admit_encrypted(stream, peer, endpoint.borrow().clone())
+                let endpoint = endpoint.as_ref().map(|endpoint| endpoint.borrow().clone());
+                let Some(accepted) = header else {
+                    acceptor.clone().admit_tcp(stream, peer, http2, endpoint);
+                    continue;
+                };
+                let (acceptor, bind) = (acceptor.clone(), bind.clone());
+                spawn_local(async move {
+                    if let Some(peer) = proxied::introduce(&acceptor, &stream, peer, &bind, accepted).await {
+                        acceptor.admit_tcp(stream, peer, http2, endpoint);
                     }
-                }
+                });
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -106,6 +113,19 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
 }
 
 impl Acceptor {
+    fn admit_tcp(
+        self: Rc<Self>,
+        stream: TcpStream,
+        peer: Peer,
+        http2: bool,
+        endpoint: Option<Arc<Endpoint>>,
+    ) {
+        match endpoint {
+            None => self.admit(stream, peer, http2),
+            Some(endpoint) => self.admit_encrypted(stream, peer, endpoint),
+        }
+    }
+
     /// `http2`: the client may begin with the preface of HTTP/2.
     fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer, http2: bool) {
         let max = self.settings.get().limits.max_connections;
@@ -158,7 +178,7 @@ impl Acceptor {
                 return;
             }
             // Boxed: what a handshake needs is gone when the connection is idle.
-            let Some(secured) = Box::pin(shake(&self, socket, endpoint)).await else { return };
+            let Some(secured) = Box::pin(shake(&self, socket, &peer, endpoint)).await else { return };
             let Secured { stream, session, http2 } = secured;
             peer.session = Some(session);
             let (context, peer) = (self.context.clone(), Rc::new(peer));

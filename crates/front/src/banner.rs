@@ -3,6 +3,7 @@
 use crate::VERSION;
 use crate::listen::Address;
 use crate::sites::Sites;
+use crate::tls::development::Shown;
 use pool::supervisor::AppFacts;
 use settings::Settings;
 use std::io::{self, Write};
@@ -63,11 +64,15 @@ impl Banner {
             }
             None => writeln!(out, "* {process}")?,
         }
+        if settings.tls.development {
+            writeln!(out, "* https for development: browsers accept it after `firebrick trust`")?;
+        }
         for line in &self.control {
             writeln!(out, "* {line}")?;
         }
         for address in addresses {
-            writeln!(out, "* Listening on {address}")?;
+            let development = settings.tls.development;
+            writeln!(out, "* Listening on {}", Shown { address, development })?;
         }
         writeln!(out, "Use Ctrl-C to stop")?;
         out.flush()

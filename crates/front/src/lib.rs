@@ -25,6 +25,7 @@ mod leftovers;
 mod listen;
 mod log_file;
 mod pipeline;
+mod proxied;
 mod redirect;
 mod request_id;
 mod scripts;

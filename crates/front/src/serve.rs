@@ -16,7 +16,7 @@ mod threads;
 
 use crate::banner::Banner;
 use crate::signals::Signals;
-use crate::tls::Encryption;
+use crate::tls::{Encryption, development};
 use configuration::Configuration;
 use lifecycle::Lifecycle;
 use logs::Logs;
@@ -56,6 +56,7 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     let logs = Logs::open(&configuration)?;
     let encryption = Arc::new(Encryption::read(&configuration.settings())?);
     encryption.warnings.iter().for_each(|warning| logs.error.write(&format!("warning: {warning}")));
+    development::serve(&configuration.settings(), &encryption.certificates, &logs.error)?;
     let mut sockets = Sockets::bind(&configuration.settings(), &logs)?;
     encryption.bound(sockets.addresses());
     let Some(pool) = Pool::boot(&configuration, sockets.files(), &mut signals).await? else { return Ok(()) };

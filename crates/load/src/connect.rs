@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::{NEVER, micros, nanoseconds};
+use crate::endpoint::Handshake;
 use crate::job::Failure;
 use crate::lane::{Lane, Slot};
 use crate::stream::Stream;
@@ -38,13 +39,29 @@ impl Attempts {
             let target = &lane.run.endpoints[origin];
             let late = || format!("no connection to {} in time", target.name());
             // Boxed: a TLS handshake is large, and there may be 100,000 users.
-            let opened = match in_time(lane, slot, Box::pin(target.open())).await {
+            let handshake = Cell::default();
+            let opened = match in_time(lane, slot, Box::pin(target.open(&handshake))).await {
                 Ok(opened) => opened.map_err(|text| (Failure::Connect, text)),
                 Err(Failure::Timeout) => Err((Failure::ConnectTimeout, late())),
                 Err(failure) => Err((failure, CUT_OFF.to_owned())),
             };
+            let mut recorder = lane.recorder.borrow_mut();
             if opened.is_ok() {
-                lane.recorder.borrow_mut().connected(micros(begin, lane.now()));
+                recorder.connected(micros(begin, lane.now()));
+            }
+            match (&opened, handshake.get()) {
+                (Ok(stream), Handshake::Complete(took)) => {
+                    if let Some(tls) = stream.tls() {
+                        recorder.shook_hands(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), &tls);
+                    }
+                }
+                (Err((Failure::ConnectTimeout, _)), Handshake::Begun) => {
+                    recorder.handshake_failed("not complete in time (--connect-timeout)");
+                }
+                (Err((Failure::Connect, text)), Handshake::Begun) => {
+                    recorder.handshake_failed(target.reason(text));
+                }
+                _ => {}
             }
             opened
         })

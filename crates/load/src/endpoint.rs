@@ -1,11 +1,13 @@
 //! Where requests are sent. Names are resolved once, before the run, so that name servers are not part of the
 //! measurement.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
@@ -15,6 +17,18 @@ use tokio_rustls::TlsConnector;
 use crate::prepare::url;
 use crate::scenario::{ConnectTo, Origin, Transport};
 use crate::stream::{Socket, Stream};
+
+/// How far the TLS handshake of a new connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Handshake {
+    /// It has not begun, or there is none.
+    #[default]
+    None,
+    /// Not complete: in progress, or failed.
+    Begun,
+    /// Complete, after this time.
+    Complete(Duration),
+}
 
 /// An origin, ready to be connected to.
 #[derive(Debug)]
@@ -71,11 +85,11 @@ impl Endpoint {
         Ok(Endpoint { address, name, tls })
     }
 
-    /// Opens a connection.
+    /// Opens a connection. `handshake` says how far TLS has come, also when this is dropped because it takes too long.
     ///
     /// # Errors
     /// The reason, as text.
-    pub(crate) async fn open(&self) -> Result<Stream, String> {
+    pub(crate) async fn open(&self, handshake: &Cell<Handshake>) -> Result<Stream, String> {
         let opened = match &self.address {
             Address::Unix(path) => UnixStream::connect(path).await.map(Socket::Unix),
             Address::Tcp(addresses, good) => open_tcp(addresses, good).await.map(Socket::Tcp),
@@ -83,8 +97,15 @@ impl Endpoint {
         let refused = |error: io::Error| format!("cannot connect to {}: {}", self.name, describe(&error));
         let socket = opened.map_err(refused)?;
         let Some((tls, server)) = &self.tls else { return Ok(Stream::Plain(socket)) };
-        let stream = TlsConnector::from(tls.clone()).connect(server.clone(), socket).await;
-        stream.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| self.tls_failed(&error))
+        let begin = Instant::now();
+        handshake.set(Handshake::Begun);
+        match TlsConnector::from(tls.clone()).connect(server.clone(), socket).await {
+            Ok(stream) => {
+                handshake.set(Handshake::Complete(begin.elapsed()));
+                Ok(Stream::Tls(Box::new(stream)))
+            }
+            Err(error) => Err(self.tls_failed(&error)),
+        }
     }
 
     fn tls_failed(&self, error: &io::Error) -> String {
@@ -97,7 +118,18 @@ impl Endpoint {
             }
             Some(_) => "; name the file of a certificate to trust, or trust every certificate",
         };
-        format!("TLS with {} failed: {}{hint}", self.name, describe(error))
+        format!("{}{}{hint}", self.tls_failure(), describe(error))
+    }
+
+    /// What the text of a failed handshake begins with.
+    fn tls_failure(&self) -> String {
+        format!("TLS with {} failed: ", self.name)
+    }
+
+    /// The reason alone of a failed handshake.
+    pub(crate) fn reason<'a>(&self, text: &'a str) -> &'a str {
+        let text = text.strip_prefix(&self.tls_failure()).unwrap_or(text);
+        text.split("; ").next().unwrap_or(text)
     }
 
     /// The name for messages.

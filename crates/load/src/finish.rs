@@ -54,6 +54,7 @@ fn add(outcome: &mut Outcome, mut result: ThreadResult, names: &[String]) {
     outcome.latency = record.latency;
     outcome.service = record.service;
     outcome.connect = record.connect;
+    outcome.handshakes = record.handshakes;
     outcome.first_byte = record.first_byte;
     outcome.course = record.course;
     outcome.stages = record.stages;
@@ -103,6 +104,7 @@ fn empty(started_at: jiff::Timestamp, seconds: f64) -> Outcome {
         corrected: None,
         expected_interval_us: 0,
         connect: Histogram::default(),
+        handshakes: None,
         first_byte: Histogram::default(),
         course: Vec::new(),
         stages: None,

@@ -96,7 +96,7 @@ impl Lane {
     pub(crate) fn note_tls(&self, stream: &Stream) {
         let mut tls = self.tls.borrow_mut();
         if tls.is_none() {
-            *tls = stream.tls();
+            *tls = stream.tls().map(|tls| tls.suite);
         }
     }
 

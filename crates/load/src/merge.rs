@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::bands::quantile;
-use crate::outcome::{Band, Bytes, Errors, Outcome, RequestOutcome, Second, ServerInfo, Stages};
+use crate::outcome::{Band, Bytes, Errors, Handshakes, Outcome, RequestOutcome, Second, ServerInfo, Stages};
 use crate::recorder::COURSE;
 
 impl Outcome {
@@ -33,6 +33,10 @@ impl Outcome {
         };
         self.expected_interval_us = self.expected_interval_us.max(other.expected_interval_us);
         self.connect.take(&other.connect);
+        self.handshakes = match (self.handshakes.take(), other.handshakes) {
+            (Some(one), Some(two)) => Some(one.merge(two)),
+            (one, two) => one.or(two),
+        };
         self.first_byte.take(&other.first_byte);
         self.stages = match (self.stages.take(), other.stages) {
             (Some(one), Some(two)) => Some(one.merge(two)),
@@ -136,6 +140,21 @@ impl Bytes {
         self.sent += other.sent;
         self.received += other.received;
         self.bodies += other.bodies;
+    }
+}
+
+impl Handshakes {
+    fn merge(mut self, other: Handshakes) -> Handshakes {
+        self.full += other.full;
+        self.resumed += other.resumed;
+        self.counted += other.counted;
+        self.took.take(&other.took);
+        for (mine, theirs) in [(&mut self.suites, other.suites), (&mut self.failed, other.failed)] {
+            for (name, count) in theirs {
+                *mine.entry(name).or_default() += count;
+            }
+        }
+        self
     }
 }
 

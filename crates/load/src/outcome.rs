@@ -37,6 +37,9 @@ pub struct Outcome {
     pub expected_interval_us: u64,
     /// Time to open a connection, including TLS.
     pub connect: Histogram,
+    /// TLS handshakes; `None` without TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshakes: Option<Handshakes>,
     /// From the actual send time to the first byte of the response.
     pub first_byte: Histogram,
     /// One record per second.
@@ -51,6 +54,35 @@ pub struct Outcome {
     pub requests: Vec<RequestOutcome>,
     /// What the first successful response showed of the server.
     pub server: ServerInfo,
+}
+
+/// TLS handshakes of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Handshakes {
+    /// With a certificate.
+    pub full: u64,
+    /// By a ticket or session of an earlier connection.
+    pub resumed: u64,
+    /// Of both, those that ended in the counted part of the run: connections may be opened before it.
+    pub counted: u64,
+    /// From the client's first message until requests can be sent; microseconds; without the TCP connection.
+    pub took: Histogram,
+    /// Version and cipher suite, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`, with their counts.
+    pub suites: BTreeMap<String, u64>,
+    /// Handshakes that failed, by reason; the first distinct ones.
+    pub failed: BTreeMap<String, u64>,
+}
+
+impl Handshakes {
+    /// Those that succeeded.
+    pub fn complete(&self) -> u64 {
+        self.full + self.resumed
+    }
+
+    /// Those that failed.
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
 }
 
 /// Errors by cause.

@@ -7,7 +7,8 @@ use crate::bands;
 use crate::clock::{Moment, NEVER, micros};
 use crate::histogram::Histogram;
 use crate::job::{Failure, Job, Response};
-use crate::outcome::{Band, Bytes, Errors, RequestOutcome, Second, ServerInfo, Stages};
+use crate::outcome::{Band, Bytes, Errors, Handshakes, RequestOutcome, Second, ServerInfo, Stages};
+use crate::stream::Negotiated;
 use crate::timing::Timing;
 
 /// Most kinds of requests that are recorded separately; the rest are combined.
@@ -40,6 +41,7 @@ pub(crate) struct Recorder {
     service: Histogram,
     first_byte: Histogram,
     connect: Histogram,
+    handshakes: Handshakes,
     course: Course,
     kinds: Vec<KindRecord>,
     stages: BTreeMap<usize, Band>,
@@ -72,6 +74,7 @@ impl Recorder {
             service: Histogram::default(),
             first_byte: Histogram::default(),
             connect: Histogram::default(),
+            handshakes: Handshakes::default(),
             course: Course::default(),
             kinds: (0..kept).map(|_| KindRecord::default()).collect(),
             stages: BTreeMap::new(),
@@ -217,6 +220,30 @@ impl Recorder {
         self.connect.saturating_record(took_us);
     }
 
+    /// Records a TLS handshake: how long it took, and how the connection is encrypted.
+    pub(crate) fn shook_hands(&mut self, took_us: u64, tls: &Negotiated) {
+        let all = &mut self.handshakes;
+        *if tls.resumed { &mut all.resumed } else { &mut all.full } += 1;
+        all.counted += u64::from(self.began != NEVER);
+        all.took.saturating_record(took_us);
+        if let Some(known) = all.suites.get_mut(&tls.suite) {
+            *known += 1;
+        } else {
+            all.suites.insert(tls.suite.clone(), 1);
+        }
+    }
+
+    /// Counts a TLS handshake that failed.
+    pub(crate) fn handshake_failed(&mut self, why: &str) {
+        let failed = &mut self.handshakes.failed;
+        if let Some(known) = failed.get_mut(why) {
+            *known += 1;
+        } else {
+            let why = if failed.len() < MOST_TEXTS { why } else { "other reasons" };
+            *failed.entry(why.to_owned()).or_default() += 1;
+        }
+    }
+
     /// Adds the counts of successful responses by band since the last call to `spread`.
     pub(crate) fn sample(&mut self, spread: &mut Vec<u64>) {
         self.course.flush();
@@ -294,6 +321,7 @@ pub(crate) struct Record {
     pub service: Histogram,
     pub first_byte: Histogram,
     pub connect: Histogram,
+    pub handshakes: Option<Handshakes>,
     pub course: Vec<Second>,
     pub stages: Option<Stages>,
     pub requests: Vec<RequestOutcome>,
@@ -314,7 +342,10 @@ impl Recorder {
             errors: kind.errors,
             latency: kind.latency,
         });
+        let handshakes = std::mem::take(&mut self.handshakes);
+        let shaken = handshakes.complete() + handshakes.failures() > 0;
         Record {
+            handshakes: shaken.then_some(handshakes),
             statuses: statuses.map(|(count, status)| (status, *count)).collect(),
             latency: std::mem::take(&mut self.latency),
             service: std::mem::take(&mut self.service),

@@ -178,13 +178,15 @@ pub enum ConnectTo {
     Unix(PathBuf),
 }
 
-/// Which server certificates are trusted.
+/// Which server certificates are trusted, and whether sessions are resumed.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
     /// Trust every certificate.
     pub insecure: bool,
     /// Trust the certificates in this PEM file, besides the system's.
     pub ca: Option<PathBuf>,
+    /// Resume sessions where the server allows it. Otherwise every connection costs the server what a new visitor costs.
+    pub resume: bool,
 }
 
 /// Timeouts.

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustls::HandshakeKind;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
@@ -15,6 +16,15 @@ pub(crate) enum Socket {
     Unix(UnixStream),
 }
 
+/// What a handshake has settled.
+#[derive(Debug)]
+pub(crate) struct Negotiated {
+    /// Version and cipher suite, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
+    pub suite: String,
+    /// Whether an earlier session was resumed.
+    pub resumed: bool,
+}
+
 /// A connection that requests are written to.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -23,12 +33,13 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
-    pub(crate) fn tls(&self) -> Option<String> {
+    /// How it is encrypted.
+    pub(crate) fn tls(&self) -> Option<Negotiated> {
         let Stream::Tls(stream) = self else { return None };
         let connection = stream.get_ref().1;
         let version = format!("{:?}", connection.protocol_version()?).replacen('_', ".", 1);
-        Some(format!("{} {:?}", version, connection.negotiated_cipher_suite()?.suite()))
+        let suite = format!("{} {:?}", version, connection.negotiated_cipher_suite()?.suite());
+        Some(Negotiated { suite, resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed) })
     }
 
     /// The protocol selected by ALPN.

@@ -1,4 +1,4 @@
-//! TLS client configuration. Sessions are never resumed, so every connection costs the server what a new visitor costs.
+//! TLS client configuration.
 
 use std::sync::Arc;
 
@@ -7,6 +7,9 @@ use rustls::client::Resumption;
 use trust::{Error, Trusted};
 
 use crate::scenario::{Protocol, Tls, Transport};
+
+/// Servers whose sessions are kept.
+const SESSIONS: usize = 256;
 
 /// The configuration for all connections of a run.
 ///
@@ -19,7 +22,9 @@ pub(crate) fn config(transport: &Transport) -> Result<Arc<ClientConfig>, String>
         Tls { ca: None, .. } => Trusted::System,
     };
     let mut config = trust::client(trusted, None).map_err(message)?;
-    config.resumption = Resumption::disabled();
+    // All threads share the sessions, as all users share the tickets of a server.
+    config.resumption =
+        if transport.tls.resume { Resumption::in_memory_sessions(SESSIONS) } else { Resumption::disabled() };
     config.alpn_protocols = match transport.protocol {
         Protocol::Http1 { .. } => vec![b"http/1.1".to_vec()],
         Protocol::Http2 { .. } => vec![b"h2".to_vec()],

@@ -4,13 +4,14 @@
 //! implemented once, for both sides; protocols are implemented on top of [`Transport`].
 //!
 //! Contract:
-//! 1. Nothing here knows HTTP or any other protocol.
+//! 1. Nothing here knows HTTP or any other protocol that applications speak.
 //! 2. No call blocks. `WouldBlock` means: wait for `poll_readable` or `poll_writable`.
 //! 3. A stream and its [`Timer`] belong to one thread and its tokio runtime.
 #![forbid(unsafe_code)]
 
 mod connect;
 mod output;
+pub mod proxy_protocol;
 mod stream;
 mod timers;
 mod tls;

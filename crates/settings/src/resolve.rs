@@ -73,9 +73,10 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     // These two were read before the file could be; here they only join the choices.
     taker.take(&app::TARGET);
     taker.take(&app::CONFIG);
-    let binds = listen::binds(&taker);
+    let https = taker.take(&crate::table::tls::HTTPS).value;
+    let binds = listen::binds(&taker, https);
     let settings = Settings {
-        tls: tls::tls(&taker, facts, &binds),
+        tls: tls::tls(&taker, facts, &binds, https),
         https: Section::take(&taker),
         state_dir: facts.state_dir.clone(),
         dir: facts.dir.clone(),

@@ -83,6 +83,8 @@ impl Settings {
 /// Encryption of the addresses that begin with `ssl://`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
+    /// Whether the authority of development signs for the names of this machine.
+    pub development: bool,
     /// Certificates by name; the first is the default.
     pub certificates: Vec<CertificateFiles>,
     /// The authorities of client certificates, for addresses that name none.

@@ -103,6 +103,23 @@ fn origins_name_the_place() {
 }
 
 #[test]
+fn https_encrypts_tcp_ports_unless_one_is_said_to_be() {
+    let binds = |app: App| app.loaded().settings.binds.iter().map(Bind::to_string).collect::<Vec<_>>();
+    assert_eq!(binds(App::new().flag("--https", "true")), ["ssl://0.0.0.0:9292"]);
+    assert_eq!(binds(App::with("https = true\nport = 3000")), ["ssl://0.0.0.0:3000"]);
+    assert_eq!(
+        binds(App::with("https = true").flag("--bind", "tcp://h:3?h2c=true&backlog=7")),
+        ["ssl://h:3?backlog=7"]
+    );
+    let both = "https = true\nbind = [\"tcp://h:3\", \"ssl://h:4\", \"unix:///a\"]";
+    assert_eq!(binds(App::with(both)), ["tcp://h:3", "ssl://h:4", "unix:///a"]);
+    assert!(App::with("https = true").loaded().settings.tls.development);
+    assert!(!App::new().loaded().settings.tls.development);
+    let mistakes = App::with("https = true\nbind = \"unix:///a\"").mistakes();
+    assert!(mistakes.contains("only TCP ports speak TLS"), "{mistakes}");
+}
+
+#[test]
 fn binds_replace_the_default_and_a_port_beside_them_adds() {
     let binds = |app: App| app.loaded().settings.binds.iter().map(Bind::to_string).collect::<Vec<_>>();
     let file = || App::with("bind = 'tcp://127.0.0.1:1'");

@@ -108,7 +108,7 @@ impl Hello {
         endpoint.default_for(wanted).map(Choice::Certificate).ok_or(missing)
     }
 
-    /// Waits for the certificate that `hooks` make for `name`, or takes the default.
+    /// Waits for the certificate that `hooks` make for `name` and the client at `client`, or takes the default.
     ///
     /// # Errors
     /// There is neither; the client has been told.
@@ -116,9 +116,9 @@ impl Hello {
         self,
         endpoint: &Endpoint,
         name: &str,
+        client: Option<IpAddr>,
         hooks: &[Arc<dyn OnDemand>],
     ) -> Result<(Hello, Choice), Failed> {
-        let client: Option<IpAddr> = self.socket.peer_addr().ok().map(|address| address.ip().to_canonical());
         for hook in hooks {
             if let Some(certificate) = hook.certificate(name.to_owned(), client).await {
                 return Ok((self, Choice::Certificate(certificate)));

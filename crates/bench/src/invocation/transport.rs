@@ -19,7 +19,7 @@ pub(super) fn read(flags: &mut Flags<'_>, unix: Option<PathBuf>) -> Transport {
         std::fs::File::open(file).map(|_| PathBuf::from(file)).map_err(|why| format!("{file}: {why}"))
     });
     flags.not_with("insecure", &["ca"], "it trusts every certificate");
-    let tls = Tls { insecure: flags.is_set("insecure"), ca };
+    let tls = Tls { insecure: flags.is_set("insecure"), ca, resume: flags.is_set("resume") };
     Transport { protocol: protocol(flags), to: unix.map(ConnectTo::Unix).or(to), tls }
 }
 

@@ -8,7 +8,7 @@ use report::{Block, KeyFigure, Page, Section, Unit, Verdict};
 use crate::document::Document;
 use crate::figures::{Summary, per_second};
 use crate::validity;
-use parts::{by_request, errors, server, stages};
+use parts::{by_request, errors, handshakes, server, stages};
 use times::{over_time, spread};
 
 /// The page. `limits` are latency limits in milliseconds, with their texts.
@@ -22,6 +22,7 @@ pub(crate) fn page(
         Some(over_time(document, limits)),
         Some(spread(document, limits)),
         stages(&document.outcome),
+        handshakes(&document.outcome),
         errors(document),
         by_request(&document.outcome),
         server(document),
@@ -147,6 +148,17 @@ mod tests {
         }
         assert!(text.contains("GET http://h/&lt;b&gt;") && !text.contains("<input>"));
         assert!(text.contains("it is 990 ms"));
+    }
+
+    #[test]
+    fn handshakes_have_a_section() {
+        let mut document = document();
+        assert!(!page(&document, &[], &[], &[]).contains("TLS handshakes"));
+        document.outcome.handshakes = Some(crate::samples::handshakes());
+        let text = page(&document, &[], &[], &[]);
+        for part in ["TLS handshakes", "3 full, 7 resumed", "p95 10 ms", "&lt;HandshakeFailure&gt;"] {
+            assert!(text.contains(part), "{part}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use load::Outcome;
 use report::{Axis, Block, Column, Plot, Section, Stack, Stages, Table, Unit};
 
 use crate::document::Document;
-use crate::figures::{Figures, ms, percentile_ms};
+use crate::figures::{Figures, HandshakeFigures, ms, percentile_ms};
 use crate::stages::split;
 use crate::text::{SPLIT, kinds, server_lines};
 
@@ -47,6 +47,29 @@ pub(super) fn stages(outcome: &Outcome) -> Option<Section> {
     );
     let blocks = vec![Block::Plot(Plot::Stages(plot)), Block::Notes(sentences)];
     Some(Section { title: "Inside the server".to_owned(), text, blocks })
+}
+
+pub(super) fn handshakes(outcome: &Outcome) -> Option<Section> {
+    let (all, figures) = (outcome.handshakes.as_ref()?, HandshakeFigures::of(outcome)?);
+    let count = |count: u64| Unit::Count.show(count as f64);
+    let mut values = vec![
+        ("handshakes".to_owned(), format!("{}, {}", count(figures.count), figures.kinds())),
+        ("per second".to_owned(), Unit::PerSecond.show(figures.per_s)),
+        ("time".to_owned(), figures.times()),
+        ("failed".to_owned(), count(figures.failed)),
+    ];
+    values.extend(
+        all.suites.iter().map(|(suite, times)| (suite.clone(), format!("{} connections", count(*times)))),
+    );
+    let mut blocks = vec![Block::KeyValues(values)];
+    if !all.failed.is_empty() {
+        let rows = all.failed.iter().map(|(reason, times)| vec![reason.clone(), count(*times)]).collect();
+        let columns = vec![Column::text("why handshakes failed"), Column::number("count")];
+        blocks.push(Block::Table(Table { columns, rows, ..Table::default() }));
+    }
+    let text =
+        "From the client's first message until requests can be sent, without the TCP connection.".to_owned();
+    Some(Section { title: "TLS handshakes".to_owned(), text, blocks })
 }
 
 pub(super) fn errors(document: &Document) -> Option<Section> {

@@ -7,7 +7,7 @@ use load::{Histogram, Outcome};
 use report::Unit;
 
 use crate::document::{Document, Server};
-use crate::figures::{Figures, per_second, percentile_ms};
+use crate::figures::{Figures, HandshakeFigures, per_second, percentile_ms};
 use crate::stages::split;
 use crate::validity;
 
@@ -100,6 +100,18 @@ fn counts(out: &mut String, document: &Document) {
             false => format!("   each opened in {} (p50)", time(percentile_ms(connects, 50.0))),
         };
         let _ = writeln!(out, "  connections    {:>12}{took}", Unit::Count.show(outcome.connections as f64));
+    }
+    if let Some(handshakes) = HandshakeFigures::of(outcome).filter(|handshakes| handshakes.count > 0) {
+        let rate = Unit::PerSecond.show(handshakes.per_s);
+        // With keep-alive the rate says nothing about the server.
+        let rate = if document.description.keep_alive { String::new() } else { format!("{rate}, ") };
+        let _ = writeln!(
+            out,
+            "  TLS handshakes {:>12}   {rate}{}; {}",
+            Unit::Count.show(handshakes.count as f64),
+            handshakes.kinds(),
+            handshakes.times()
+        );
     }
 }
 
@@ -235,6 +247,13 @@ fn errors(out: &mut String, document: &Document) {
     }
     for (text, count) in &outcome.errors.texts {
         let _ = writeln!(out, "  {:>8} x {text}", Unit::Count.show(*count as f64));
+    }
+    let failed = outcome.handshakes.iter().flat_map(|handshakes| &handshakes.failed);
+    for (index, (reason, count)) in failed.enumerate() {
+        if index == 0 {
+            out.push_str("  TLS handshakes that failed:\n");
+        }
+        let _ = writeln!(out, "  {:>8} x {reason}", Unit::Count.show(*count as f64));
     }
 }
 

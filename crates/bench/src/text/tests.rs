@@ -131,3 +131,28 @@ fn a_run_without_responses() {
     }
     assert!(render(&document, Format::Human, &[]).unwrap().contains("No successful response"));
 }
+
+#[test]
+fn handshakes() {
+    let mut document = document();
+    document.outcome.handshakes = Some(crate::samples::handshakes());
+    document.outcome.server.tls = Some("TLSv1.3 TLS13_AES_256_GCM_SHA384".to_owned());
+    let document = Document::new(None, document.description, document.outcome, None);
+    let human = |document: &Document| render(document, Format::Human, &[]).unwrap();
+    for wanted in [
+        "TLSv1.3 TLS13_AES_256_GCM_SHA384",
+        "TLS handshakes           10   3 full, 7 resumed; p50 5 ms, p95 10 ms, max 10 ms",
+        "TLS handshakes that failed:\n         2 x received fatal alert",
+    ] {
+        assert!(human(&document).contains(wanted), "{wanted}\n{}", human(&document));
+    }
+    let mut each = document.clone();
+    each.description.keep_alive = false;
+    assert!(human(&each).contains("10   5/s, 3 full"), "{}", human(&each));
+    let json: serde_json::Value =
+        serde_json::from_str(&render(&document, Format::Json, &[]).unwrap()).unwrap();
+    let found = &json["summary"]["handshakes"];
+    assert_eq!((found["count"].as_u64(), found["failed"].as_u64()), (Some(10), Some(2)));
+    assert_eq!(found["per_s"].as_f64(), Some(5.0));
+    assert!(found["time_ms"]["max"].as_f64().is_some_and(|max| (max - 10.0).abs() < 0.1));
+}

@@ -5,6 +5,7 @@
 //! 1. Mistakes in files show before the app is loaded, each with the name of its file.
 //! 2. Files are read again while the server runs; what cannot be used changes nothing.
 
+pub(crate) mod development;
 pub(crate) mod handshakes;
 mod report;
 pub(crate) mod shake;

@@ -3,7 +3,7 @@
 use super::variables;
 use crate::accept::Acceptor;
 use ::tls::{Choice, Endpoint, Established, Failed, Hello, Refusal};
-use handler::Session;
+use handler::{Peer, PeerAddr, Session};
 use net::Tls;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ pub(crate) struct Secured {
 pub(crate) async fn shake(
     acceptor: &Rc<Acceptor>,
     socket: TcpStream,
+    peer: &Peer,
     endpoint: Arc<Endpoint>,
 ) -> Option<Secured> {
     let progress = acceptor.handshakes.begin();
-    let client = socket.peer_addr().ok();
     let outcome = tokio::select! {
         biased;
-        outcome = steps(acceptor, socket, &endpoint) => outcome,
+        outcome = steps(acceptor, socket, peer, &endpoint) => outcome,
         () = progress.displaced() => Err(Failed { refusal: Refusal::Displaced, remains: None, name: None }),
     };
     drop(progress);
@@ -52,9 +52,11 @@ pub(crate) async fn shake(
         Err(failed) => {
             acceptor.recorder.handshake_failed(failed.refusal.name());
             if failed.refusal.concerns_owner() {
-                let client = client.map(|client| client.ip().to_canonical().to_string()).unwrap_or_default();
                 let name = failed.name.as_ref().map(|name| format!(" for {name}")).unwrap_or_default();
-                acceptor.log(&format!("a TLS handshake with {client}{name} failed: {}", failed.refusal));
+                acceptor.log(&format!(
+                    "a TLS handshake with {}{name} failed: {}",
+                    peer.remote_text, failed.refusal
+                ));
             }
             refuse(failed).await;
             None
@@ -66,6 +68,7 @@ pub(crate) async fn shake(
 async fn steps(
     acceptor: &Rc<Acceptor>,
     socket: TcpStream,
+    peer: &Peer,
     endpoint: &Endpoint,
 ) -> Result<Option<Established>, Failed> {
     let limit = acceptor.settings.get().timeouts.handshake;
@@ -74,7 +77,13 @@ async fn steps(
     let left = limit.saturating_sub(begun.elapsed());
     let (hello, choice) = hello.choose(endpoint)?;
     let (hello, choice) = match choice {
-        Choice::OnDemand(name, hooks) => within(ON_DEMAND, hello.on_demand(endpoint, &name, &hooks)).await?,
+        Choice::OnDemand(name, hooks) => {
+            let client = match peer.remote {
+                PeerAddr::Inet(address) => Some(address.ip().to_canonical()),
+                PeerAddr::Unix => None,
+            };
+            within(ON_DEMAND, hello.on_demand(endpoint, &name, client, &hooks)).await?
+        }
         chosen => (hello, chosen),
     };
     acceptor.handshakes.turn().await;

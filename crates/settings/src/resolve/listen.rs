@@ -10,6 +10,7 @@ use crate::table::app;
 use crate::table::entry::{About, Category};
 use crate::table::listen::{BIND, CONTROL, HOST, PORT};
 use crate::table::logs;
+use crate::table::tls::HTTPS;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
@@ -17,8 +18,23 @@ use crate::value::log::{AccessLog, ErrorLog};
 /// The addresses to listen on.
 ///
 /// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
-/// replaces the file's binds, because flags win over the file. The variable counts only without binds.
-pub(super) fn binds(taker: &Taker<'_>) -> Vec<Bind> {
+/// replaces the file's binds, because flags win over the file. The variable counts only without binds. With `https` all
+/// TCP ports speak TLS, unless one of them is said to.
+pub(super) fn binds(taker: &Taker<'_>, https: bool) -> Vec<Bind> {
+    let binds = plain_binds(taker);
+    if !https || binds.iter().any(|bind| bind.tls().is_some()) {
+        return binds;
+    }
+    if binds.iter().all(|bind| matches!(bind, Bind::Unix { .. })) {
+        taker.conflict(
+            &HTTPS.about,
+            "only TCP ports speak TLS, and there is none: add -b tcp://127.0.0.1:9292",
+        );
+    }
+    binds.into_iter().map(Bind::encrypted).collect()
+}
+
+fn plain_binds(taker: &Taker<'_>) -> Vec<Bind> {
     let binds = taker.take(&BIND);
     let host = taker.take(&HOST);
     let any = !binds.value.is_empty();

@@ -87,7 +87,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "explain",
         doc: "Show which rule of the static site responds to a path, and why",
-        options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public"]),
+        options: Options::These(&["dir", "config", "site.root", "site.static_json", "files.public", "https"]),
         arguments: &[
             Own {
                 name: "path",
@@ -104,7 +104,6 @@ pub const COMMANDS: &[Command] = &[
                 form: Form::Value { value: "HOST", repeated: false },
                 doc: "The host that the request is for [default: localhost]",
             },
-            Own { name: "https", form: Form::Switch, doc: "The client uses https" },
         ],
     },
     Command {
@@ -136,6 +135,21 @@ pub const COMMANDS: &[Command] = &[
         doc: "Show a live screen of the server that runs in DIR",
         options: RUNNING,
         arguments: &[],
+    },
+    Command {
+        name: "trust",
+        doc: "Make this machine trust the certificates of --https; shows its commands and asks first",
+        options: NO_OPTIONS,
+        arguments: &[
+            Own { name: "undo", form: Form::Switch, doc: "Remove the authority from all stores" },
+            Own { name: "yes", form: Form::Switch, doc: "Run the commands without asking" },
+            Own { name: "dry-run", form: Form::Switch, doc: "Show the commands, change no store" },
+            Own {
+                name: "store",
+                form: Form::Value { value: "STORE", repeated: true },
+                doc: "Only this store: system, chromium or firefox; may be repeated",
+            },
+        ],
     },
     Command {
         name: "completions",

@@ -15,7 +15,8 @@ section! { Category::Timeouts;
         key: "timeouts.handshake",
         flags: &[long("handshake-timeout", "TIME")],
         default: "10s",
-        more: "Waiting for a certificate that is made on demand is not counted.",
+        more: "Waiting for a certificate that is made on demand is not counted. A PROXY header has the same time, before the \
+               handshake.",
         reloadable: true,
         known_as: &["handshake_timeout", "ssl_handshake_timeout"],
     }

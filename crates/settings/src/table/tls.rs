@@ -12,6 +12,16 @@ use crate::value::hsts::Hsts;
 use crate::value::tls::{TlsVersion, Verify};
 
 entries! { Category::Tls;
+    /// Speak https for development, with certificates that are made as needed
+    HTTPS: bool = Switch, {
+        key: "https",
+        flags: &[bare("https", "true"), bare("no-https", "false")],
+        default: "false",
+        more: "The addresses that begin with tcp:// then speak TLS, unless one begins with ssl://. localhost, names below \
+               localhost and test, and the loopback addresses have certificates, signed by an authority of this user's \
+               own in ~/.local/share/firebrick. `firebrick trust` makes browsers accept it. For a public site give \
+               certificates instead.",
+    }
     /// Certificates with their chains, PEM files; may be repeated
     CERT: Vec<PathBuf> = Paths, {
         key: "tls.cert",

@@ -100,6 +100,21 @@ impl Bind {
         Bind::Unix { path: path.into(), umask: None, mode: None, backlog: DEFAULT_BACKLOG }
     }
 
+    /// The same with TLS, if it is a TCP port.
+    pub(crate) fn encrypted(self) -> Bind {
+        match self {
+            Bind::Tcp { host, port, backlog, tls, proxy_protocol, .. } => Bind::Tcp {
+                host,
+                port,
+                backlog,
+                tls: Some(tls.unwrap_or_default()),
+                http2: false,
+                proxy_protocol,
+            },
+            unix => unix,
+        }
+    }
+
     /// Whether both ask for the same address. Ports that the kernel chooses never clash.
     pub fn clashes_with(&self, other: &Bind) -> bool {
         match (self, other) {

@@ -1,0 +1,100 @@
+//! What a server with `https` does: certificates for the names of this machine, made when a client asks.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tls::{Certificate, Certificates, OnDemand, Source};
+
+use super::leaves::Leaves;
+use super::{COVERED, Error};
+
+/// How often the certificate for clients that name no host is looked at. Sleep of the machine is not counted, so this is
+/// much less than its last month.
+const LOOK: Duration = Duration::from_secs(12 * 3600);
+
+/// Gives `certificates` what `leaves` sign, and keeps it fresh until the future that is returned is dropped. Sentences
+/// about names that cannot be signed for go to `log`.
+///
+/// # Errors
+/// The first certificate cannot be made.
+pub fn serve(
+    leaves: Leaves,
+    certificates: &Arc<Certificates>,
+    log: impl Fn(&str) + Send + Sync + 'static,
+) -> Result<Pin<Box<dyn Future<Output = ()> + Send>>, Error> {
+    let leaves = Arc::new(leaves);
+    let nameless = |leaves: &Leaves| leaves.leaf(None, SystemTime::now());
+    certificates.set(Source::Local, nameless(&leaves)?.into_iter().collect());
+    let log: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(log);
+    certificates.add_on_demand(Arc::new(Hook { leaves: leaves.clone(), log: log.clone() }));
+    let certificates = certificates.clone();
+    Ok(Box::pin(async move {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match nameless(&leaves) {
+                Ok(leaf) => certificates.set(Source::Local, leaf.into_iter().collect()),
+                Err(why) => log(&why.to_string()),
+            }
+        }
+    }))
+}
+
+struct Hook {
+    leaves: Arc<Leaves>,
+    log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl OnDemand for Hook {
+    fn certificate(
+        &self,
+        name: String,
+        _client: Option<IpAddr>,
+    ) -> Pin<Box<dyn Future<Output = Option<Arc<Certificate>>> + Send>> {
+        let made = self.leaves.leaf(Some(&name), SystemTime::now()).unwrap_or_else(|why| {
+            (self.log)(&why.to_string());
+            None
+        });
+        if made.is_none() {
+            let sentence = format!(
+                "https: a client asked for {name:?}, and the authority of development certificates can sign for {COVERED} \
+                 only: use such a name, or give a certificate for this one (tls.cert and tls.key)"
+            );
+            (self.log)(&sentence);
+        }
+        Box::pin(std::future::ready(made))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::Authority;
+    use std::sync::Mutex;
+
+    #[test]
+    fn names_are_served_on_demand_and_others_are_logged() {
+        let dir = tempfile::tempdir().unwrap();
+        let (authority, _) = Authority::open(dir.path(), SystemTime::now()).unwrap();
+        let certificates = Certificates::new();
+        let logged = Arc::new(Mutex::new(Vec::new()));
+        let lines = logged.clone();
+        let leaves = Leaves::new(authority).unwrap();
+        let fresh = serve(leaves, &certificates, move |line| lines.lock().unwrap().push(line.to_owned()));
+        drop(fresh.unwrap());
+        assert!(certificates.covers("localhost") && certificates.covers("127.0.0.1"));
+        let leaves = Leaves::new(Authority::find(dir.path()).unwrap().unwrap()).unwrap();
+        let log = logged.clone();
+        let hook = Hook {
+            leaves: Arc::new(leaves),
+            log: Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned())),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let ask = |name: &str| runtime.block_on(hook.certificate(name.to_owned(), None));
+        assert_eq!(ask("shop.test").unwrap().facts().names, ["shop.test"]);
+        assert!(logged.lock().unwrap().is_empty());
+        assert!(ask("example.com").is_none());
+        assert!(logged.lock().unwrap()[0].contains("example.com"));
+    }
+}

@@ -1,0 +1,31 @@
+//! The profiles of Firefox: each has a database of its own.
+
+use std::path::Path;
+
+use super::Machine;
+use super::nss::Database;
+
+/// Folders of profiles, below the home directory: those of Firefox itself (since 147 also the XDG one), of its packages
+/// for snap and flatpak, and of macOS.
+const PLACES: [&str; 6] = [
+    ".mozilla/firefox",
+    ".config/mozilla/firefox",
+    "snap/firefox/common/.mozilla/firefox",
+    ".var/app/org.mozilla.firefox/.mozilla/firefox",
+    ".var/app/org.mozilla.firefox/config/mozilla/firefox",
+    "Library/Application Support/Firefox/Profiles",
+];
+
+/// The databases of all profiles that have been used.
+pub(super) fn profiles(machine: &Machine) -> impl Iterator<Item = Database> {
+    let mut found: Vec<Database> =
+        PLACES.iter().flat_map(|place| inside(&machine.home.join(place))).collect();
+    found.sort_by(|a, b| a.folder.cmp(&b.folder));
+    found.into_iter()
+}
+
+fn inside(place: &Path) -> impl Iterator<Item = Database> + use<> {
+    let entries = std::fs::read_dir(place).into_iter().flatten().filter_map(Result::ok);
+    let used = entries.map(|entry| entry.path()).filter(|folder| folder.join("cert9.db").is_file());
+    used.map(|folder| Database { reader: "Firefox".to_owned(), folder })
+}

@@ -1,0 +1,74 @@
+//! A machine in a temporary folder.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use super::{Machine, Need, Step, Store};
+use crate::local::Authority;
+
+pub(super) struct Fake {
+    _dir: tempfile::TempDir,
+    pub(super) machine: Machine,
+    pub(super) authority: Authority,
+}
+
+impl Fake {
+    /// An empty home directory, no programs, a user who is not root.
+    pub(super) fn new() -> Fake {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        let data = home.join(".local/share");
+        let (authority, _) = Authority::open(&data.join("firebrick"), SystemTime::now()).unwrap();
+        let (root, path) = (dir.path().join("root"), vec![dir.path().join("bin")]);
+        let machine = Machine { home, data, root, path, uid: 1000, macos: false };
+        Fake { _dir: dir, machine, authority }
+    }
+
+    /// Makes a folder below the root.
+    pub(super) fn folder(&self, path: &str) -> PathBuf {
+        let folder = self.machine.at(path);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// Adds a program that does what this shell script says.
+    pub(super) fn program(&self, name: &str, script: &str) {
+        let folder = &self.machine.path[0];
+        std::fs::create_dir_all(folder).unwrap();
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// Runs what a store needs, with the fake programs first.
+    pub(super) fn run(&self, store: &Store) {
+        let Need::Run(steps) = &store.need else { panic!("{store:?}") };
+        let path = format!("{}:{}", self.machine.path[0].display(), std::env::var("PATH").unwrap());
+        for step in steps {
+            let status =
+                Command::new("sh").arg("-c").arg(step.to_string()).env("PATH", &path).status().unwrap();
+            assert!(status.success(), "{step}");
+        }
+    }
+}
+
+/// The lines of a store that has something to run.
+pub(super) fn lines(store: &Store) -> Vec<String> {
+    let Need::Run(steps) = &store.need else { panic!("{store:?}") };
+    steps.iter().map(Step::to_string).collect()
+}
+
+/// Where the real certutil is.
+pub(super) fn certutil() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).find(|folder| folder.join("certutil").is_file())
+}
+
+/// The certificates in a real database.
+pub(super) fn listed(folder: &Path) -> String {
+    let listed =
+        Command::new("certutil").args(["-L", "-d"]).arg(format!("sql:{}", folder.display())).output();
+    String::from_utf8_lossy(&listed.unwrap().stdout).into_owned()
+}

@@ -1,0 +1,210 @@
+//! `firebrick trust`: makes this machine trust the authority of development certificates, or no longer.
+//!
+//! Contract:
+//! 1. Every command that changes a store is printed before any of them runs, and nothing runs without a yes: typed at a
+//!    terminal, or `--yes`.
+//! 2. What cannot be done (a program that is missing, a command that fails) is said, and the other stores are still done.
+//! 3. Exit codes: 0 all stores are as they should be, 1 some are not, or the answer was no, 2 wrong usage, or nobody to ask.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, IsTerminal, Write as _};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::SystemTime;
+
+use certs::local::stores::{self, Kind, Machine, Need, Step, Store};
+use certs::local::{self, Authority};
+use settings::Environment;
+
+/// What was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// Remove the authority instead of adding it.
+    pub undo: bool,
+    /// Do not ask.
+    pub yes: bool,
+    /// Show the commands only.
+    pub dry_run: bool,
+    /// The stores that are meant.
+    pub kinds: Vec<Kind>,
+}
+
+impl Trust {
+    /// Reads the names of stores; none means all.
+    ///
+    /// # Errors
+    /// A name is not known.
+    pub(crate) fn kinds<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, String> {
+        let mut kinds = Vec::new();
+        for name in names {
+            let known = Kind::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+            let all = Kind::ALL.map(|(name, _)| name).join(", ");
+            kinds.push(known.ok_or_else(|| format!("--store {name}: expected one of {all}"))?);
+        }
+        kinds.dedup();
+        Ok(if kinds.is_empty() { Kind::ALL.map(|(_, kind)| kind).to_vec() } else { kinds })
+    }
+}
+
+/// Runs the command.
+pub fn trust(given: &Trust, environment: &dyn Environment) -> ExitCode {
+    let code = match wanted(given, environment) {
+        Ok((introduction, stores)) => proceed(given, &introduction, &stores),
+        Err(error) => {
+            eprintln!("error: {error}");
+            1
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// What to say first, and what each store needs.
+fn wanted(given: &Trust, environment: &dyn Environment) -> Result<(String, Vec<Store>), local::Error> {
+    let var = |name: &str| environment.var(name);
+    let (folder, machine) = (local::folder(var)?, Machine::here(var, environment.uid())?);
+    let mut text = String::new();
+    if let Some(user) = var("SUDO_USER").filter(|_| machine.uid == 0) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "Note: this is the authority of root. For that of {user}, run it as {user}: it calls sudo where that is needed."
+        );
+    }
+    if given.undo {
+        // A file that cannot be used is no reason to leave stores as they are.
+        let authority = Authority::find(&folder).ok().flatten();
+        let _ = writeln!(text, "Removing the authority of development certificates from:\n");
+        return Ok((text, stores::remove(&machine, authority.as_ref(), &given.kinds)));
+    }
+    let (authority, made) = Authority::open(&folder, SystemTime::now())?;
+    let _ = writeln!(text, "{}{}", authority.name(), if made { ", made just now" } else { "" });
+    let _ = writeln!(text, "  {}", authority.file().display());
+    let _ = writeln!(text, "  can sign for {} only\n", local::COVERED);
+    Ok((text, stores::install(&machine, &authority, &given.kinds)))
+}
+
+fn proceed(given: &Trust, introduction: &str, stores: &[Store]) -> u8 {
+    let nothing = if given.undo { "does not have it" } else { "trusts it already" };
+    let mut out = introduction.to_owned();
+    stores.iter().for_each(|store| describe(&mut out, store, nothing));
+    print(&out);
+    let impossible = stores.iter().any(|store| matches!(store.need, Need::Impossible(_)));
+    let code = u8::from(impossible);
+    if given.dry_run || !stores.iter().any(|store| matches!(store.need, Need::Run(_))) {
+        return code;
+    }
+    match agreed(given) {
+        Ok(true) => {}
+        Ok(false) => {
+            print("Nothing was changed.\n");
+            return 1;
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            return 2;
+        }
+    }
+    let failed = stores.iter().filter(|store| !run(store, given.yes)).count();
+    if stores.iter().any(|store| store.name.starts_with("Firefox") || store.name.starts_with("Chromium")) {
+        print("Browsers that are running notice it when they are started again.\n");
+    }
+    code.max(u8::from(failed > 0))
+}
+
+fn describe(out: &mut String, store: &Store, nothing: &str) {
+    // Writing to a String cannot fail.
+    let _ = match &store.need {
+        Need::Nothing => writeln!(out, "{}\n  {nothing}", store.name),
+        Need::Impossible(why) => writeln!(out, "{}\n  cannot be changed: {why}", store.name),
+        Need::Run(steps) => {
+            let lines: String = steps.iter().map(|step| format!("  {step}\n")).collect();
+            write!(out, "{}\n{lines}", store.name)
+        }
+    };
+}
+
+/// Whether the commands may run.
+fn agreed(given: &Trust) -> Result<bool, String> {
+    if given.yes {
+        return Ok(true);
+    }
+    if !io::stdin().is_terminal() {
+        return Err("there is no terminal to ask at; --yes runs the commands above without asking".to_owned());
+    }
+    print("\nRun these commands? [y/N] ");
+    let mut answer = String::new();
+    // The end of the input is no yes.
+    let _ = io::stdin().lock().read_line(&mut answer);
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Runs what a store needs; whether it succeeded.
+fn run(store: &Store, unattended: bool) -> bool {
+    let Need::Run(steps) = &store.need else { return true };
+    let failure = steps.iter().find_map(|step| execute(step, unattended).err().map(|why| (step, why)));
+    match failure {
+        None => print(&format!("done: {}\n", store.name)),
+        Some((step, ref why)) => eprintln!("error: {}: {step}: {why}", store.name),
+    }
+    failure.is_none()
+}
+
+fn execute(step: &Step, unattended: bool) -> Result<(), String> {
+    let Some((program, arguments)) = step.0.split_first() else { return Ok(()) };
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::null());
+    // The path of ordinary users often leaves out the folders of administrators' programs.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/local/sbin"));
+    // A password may be asked for at a terminal, but a script must not wait for one.
+    if unattended && !io::stdin().is_terminal() {
+        command.stdin(Stdio::null());
+    }
+    let status = command.status().map_err(|why| why.to_string())?;
+    if status.success() { Ok(()) } else { Err(status.to_string()) }
+}
+
+/// A closed standard output does not stop the command.
+fn print(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_named() {
+        assert_eq!(Trust::kinds(std::iter::empty()).unwrap().len(), 3);
+        assert_eq!(Trust::kinds(["firefox"].into_iter()), Ok(vec![Kind::Firefox]));
+        assert!(Trust::kinds(["safari"].into_iter()).unwrap_err().contains("system, chromium, firefox"));
+    }
+
+    #[test]
+    fn each_store_says_what_it_needs() {
+        let mut out = String::new();
+        let store = |name: &str, need| Store { name: name.to_owned(), need };
+        let steps = vec![Step(vec!["a".to_owned(), "b c".to_owned()]), Step(vec!["d".to_owned()])];
+        for store in [
+            store("one", Need::Nothing),
+            store("two", Need::Impossible("gone".to_owned())),
+            store("three", Need::Run(steps)),
+        ] {
+            describe(&mut out, &store, "is right");
+        }
+        assert_eq!(out, "one\n  is right\ntwo\n  cannot be changed: gone\nthree\n  a 'b c'\n  d\n");
+    }
+
+    #[test]
+    fn commands_run_until_one_fails() {
+        let step = |words: &[&str]| Step(words.iter().map(|word| (*word).to_owned()).collect());
+        let store = |steps| Store { name: "test".to_owned(), need: Need::Run(steps) };
+        assert!(run(&store(vec![step(&["true"])]), true));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("made");
+        let touch = step(&["touch", &file.display().to_string()]);
+        assert!(!run(&store(vec![step(&["false"]), touch]), true));
+        assert!(!file.exists());
+        assert!(!run(&store(vec![step(&["/nowhere/program"])]), true));
+    }
+}

@@ -1,0 +1,113 @@
+//! Connections of proxies that say who their clients are, by the PROXY protocol.
+//!
+//! Contract:
+//! 1. On an address with `proxy_protocol` only trusted proxies (`rack.trusted_proxies`) are served, and only with a header:
+//!    guessing whether one is there would let any client choose its address.
+//! 2. The header replaces both ends of the connection for everything that follows: logs, `REMOTE_ADDR`, limits, handlers.
+//! 3. It is read before TLS, within `timeouts.handshake`. Any other end of it is a line in the error log, and the
+//!    connection is closed without a response, because nothing is known about who would read it.
+
+use crate::accept::Acceptor;
+use handler::{Peer, PeerAddr};
+use net::proxy_protocol::{Accepted, Ends, Failure, Header, Socket, receive};
+use settings::{Bind, ProxyProtocol};
+use std::sync::Arc;
+use tokio::time::timeout;
+
+/// Which header the connections of an address begin with; `None`: with no header.
+pub(crate) fn expected(bind: &Bind) -> Option<Accepted> {
+    let Bind::Tcp { proxy_protocol: Some(version), .. } = bind else { return None };
+    Some(match version {
+        ProxyProtocol::V1 => Accepted::V1,
+        ProxyProtocol::V2 => Accepted::V2,
+        ProxyProtocol::Any => Accepted::Any,
+    })
+}
+
+/// Reads the header of a new connection; `None` if it is to be closed.
+pub(crate) async fn introduce<S: Socket>(
+    acceptor: &Acceptor,
+    socket: &S,
+    peer: Peer,
+    bind: &Arc<Bind>,
+    accepted: Accepted,
+) -> Option<Peer> {
+    let settings = acceptor.settings.get();
+    let closed = |why: &str| {
+        acceptor.log(&format!("a connection from {} to {bind} was closed: {why}", peer.remote_text));
+        None
+    };
+    let address = match peer.remote {
+        PeerAddr::Inet(address) => Some(address.ip()),
+        PeerAddr::Unix => None,
+    };
+    if !settings.rack.trusted_proxies.trusts(address) {
+        return closed(
+            "it is no trusted proxy (rack.trusted_proxies), and an address with proxy_protocol is for those only",
+        );
+    }
+    let limit = settings.timeouts.handshake;
+    match timeout(limit, receive(socket, accepted)).await {
+        Ok(Ok(header)) => Some(introduced(peer, header)),
+        // Load balancers see in this way whether a port is open.
+        Ok(Err(Failure::Ended(false))) => None,
+        Ok(Err(why @ Failure::Malformed(_))) => closed(&format!(
+            "{why}; let the proxy send one (haproxy: send-proxy-v2, nginx: proxy_protocol on), or remove proxy_protocol \
+             from this address"
+        )),
+        Ok(Err(why)) => closed(&why.to_string()),
+        Err(_) => closed(&format!("it sent no complete PROXY header within {} s", limit.as_secs_f64())),
+    }
+}
+
+/// The ends of the connection as the header has them.
+fn introduced(mut peer: Peer, header: Header) -> Peer {
+    match header.ends {
+        Ends::Own => {}
+        Ends::Inet { remote, local } => {
+            peer.remote_text = remote.ip().to_canonical().to_string();
+            (peer.remote, peer.local) = (PeerAddr::Inet(remote), PeerAddr::Inet(local));
+        }
+        Ends::Unix => {
+            peer.remote_text = String::new();
+            (peer.remote, peer.local) = (PeerAddr::Unix, PeerAddr::Unix);
+        }
+    }
+    peer.tls |= header.tls == Some(true);
+    peer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> Peer {
+        Peer {
+            remote: PeerAddr::Inet("127.0.0.1:1".parse().unwrap()),
+            remote_text: "127.0.0.1".to_owned(),
+            local: PeerAddr::Inet("127.0.0.1:80".parse().unwrap()),
+            tls: false,
+            session: None,
+        }
+    }
+
+    #[test]
+    fn the_header_says_who_the_client_is() {
+        let (remote, local) = ("[::ffff:192.0.2.1]:5".parse().unwrap(), "[2001:db8::1]:443".parse().unwrap());
+        let found = introduced(peer(), Header { ends: Ends::Inet { remote, local }, tls: Some(true) });
+        assert_eq!((found.remote, found.local), (PeerAddr::Inet(remote), PeerAddr::Inet(local)));
+        assert_eq!((found.remote_text.as_str(), found.tls), ("192.0.2.1", true));
+        let unix = introduced(peer(), Header { ends: Ends::Unix, tls: None });
+        assert_eq!((unix.remote, unix.remote_text.as_str()), (PeerAddr::Unix, ""));
+        let own = introduced(peer(), Header { ends: Ends::Own, tls: None });
+        assert_eq!((own.remote, own.remote_text.as_str(), own.tls), (peer().remote, "127.0.0.1", false));
+    }
+
+    #[test]
+    fn addresses_that_expect_a_header() {
+        assert_eq!(expected(&"tcp://h:1?proxy_protocol=v1".parse().unwrap()), Some(Accepted::V1));
+        assert_eq!(expected(&"ssl://h:1?proxy_protocol=any".parse().unwrap()), Some(Accepted::Any));
+        assert_eq!(expected(&"tcp://h:1".parse().unwrap()), None);
+        assert_eq!(expected(&"/a".parse().unwrap()), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! Reads a header from a socket, and nothing behind it.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+
+use rustix::net::{RecvFlags, recv};
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
+
+use super::parse::{Accepted, Header, Malformed, Parsed, parse};
+
+/// A connected socket of this thread's runtime.
+pub trait Socket: AsFd {
+    /// Waits until a read may succeed.
+    fn readable(&self) -> impl Future<Output = io::Result<()>>;
+    /// Reads by `read`; `WouldBlock` takes the readiness back.
+    ///
+    /// # Errors
+    /// Those of `read`, and `WouldBlock` when the socket is known not to be readable.
+    fn read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T>;
+}
+
+macro_rules! socket {
+    ($stream:ty) => {
+        impl Socket for $stream {
+            fn readable(&self) -> impl Future<Output = io::Result<()>> {
+                <$stream>::readable(self)
+            }
+
+            fn read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+                self.try_io(Interest::READABLE, read)
+            }
+        }
+    };
+}
+
+socket!(TcpStream);
+socket!(UnixStream);
+
+/// Why there is no header.
+#[derive(Debug)]
+pub enum Failure {
+    /// Other bytes were sent.
+    Malformed(Malformed),
+    /// The connection ended; the flag says whether anything had been sent.
+    Ended(bool),
+    /// The connection failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Malformed(why) => why.fmt(f),
+            Failure::Ended(true) => write!(f, "it ended within its PROXY header"),
+            Failure::Ended(false) => write!(f, "it ended before its PROXY header"),
+            Failure::Io(why) => write!(f, "it failed before its PROXY header: {why}"),
+        }
+    }
+}
+
+/// Takes the header from the socket.
+///
+/// # Errors
+/// There is none, or the connection ended before it was complete.
+pub async fn receive<S: Socket>(socket: &S, accepted: Accepted) -> Result<Header, Failure> {
+    let mut bytes = Vec::new();
+    loop {
+        socket.readable().await.map_err(Failure::Io)?;
+        match socket.read_with(|| advance(socket, accepted, &mut bytes)) {
+            Ok(header) => return header,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(Failure::Io(error)),
+        }
+    }
+}
+
+/// Looks at what has arrived and takes what belongs to the header. Looking comes first, because only then is it known
+/// where the header ends.
+fn advance<S: Socket>(
+    socket: &S,
+    accepted: Accepted,
+    bytes: &mut Vec<u8>,
+) -> io::Result<Result<Header, Failure>> {
+    let mut peeked = [0; 256];
+    loop {
+        let (_, count) = recv(socket.as_fd(), &mut peeked[..], RecvFlags::PEEK)?;
+        if count == 0 {
+            return Ok(Err(Failure::Ended(!bytes.is_empty())));
+        }
+        let known = bytes.len();
+        bytes.extend_from_slice(&peeked[..count]);
+        let (header, take) = match parse(bytes, accepted) {
+            Ok(Parsed::Incomplete) => (None, count),
+            Ok(Parsed::Complete(header, length)) => (Some(header), length.saturating_sub(known)),
+            Err(why) => return Ok(Err(Failure::Malformed(why))),
+        };
+        // The bytes are there, so this takes exactly as many.
+        let (_, taken) = recv(socket.as_fd(), &mut peeked[..take], RecvFlags::empty())?;
+        debug_assert_eq!(taken, take, "bytes that were seen are gone");
+        if let Some(header) = header {
+            return Ok(Ok(header));
+        }
+    }
+}
