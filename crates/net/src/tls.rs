@@ -47,7 +47,7 @@ pub struct Tls {
     unread: Cell<bool>,
     /// The other side has announced the end of its direction (`close_notify`).
     ended: Cell<bool>,
-    /// Dropping this is to be a reset.
+    /// Dropping it must look like what it is: the end in the middle.
     aborted: Cell<bool>,
     /// A part of a file that is being read into the kernel's cache.
     warming: RefCell<Option<JoinHandle<()>>>,
@@ -430,15 +430,6 @@ impl Transport for Tls {
         session.send_close_notify();
         if self.send(&mut session).is_ok() {
             self.socket.end_writing();
-        }
-    }
-
-    fn finish(&self) {
-        if !self.aborted.get() {
-            let mut session = self.session.borrow_mut();
-            session.send_close_notify();
-            // What does not fit now is lost: the other side may have gone.
-            let _ = self.send(&mut session);
         }
     }
 

@@ -239,11 +239,6 @@ impl<S: Transport> Link<S> {
         .await
     }
 
-    /// An orderly end without waiting for the client.
-    pub(super) fn finish(&self) {
-        self.stream.finish();
-    }
-
     /// Closes our direction and discards what still arrives, within bounds. Closing with unread bytes would reset the
     /// connection, and the client might lose the response.
     pub(super) async fn linger(&self, time: Duration) {

@@ -42,11 +42,10 @@ pub(crate) async fn serve_link<S: Transport, H: Handler>(
     while link.has_request(served).await {
         match Box::pin(exchange::serve_requests(&link, &peer, &context, &mut served)).await {
             Then::Idle => {}
-            Then::Close => break,
+            Then::Close => return,
             Then::Linger => return link.linger(LINGER).await,
         }
     }
-    link.finish();
 }
 
 /// Sends the response to a connection that is not served, and closes it.
