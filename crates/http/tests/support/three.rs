@@ -65,6 +65,7 @@ pub fn start(settings: impl Into<Settings>) -> QuicServer {
                     remote_text: remote.ip().to_string(),
                     local: PeerAddr::Inet(endpoint.local_addr().unwrap()),
                     tls: true,
+                    session: None,
                 };
                 tokio::task::spawn_local(three::serve(connection, Rc::new(peer), context.clone()));
             }
