@@ -55,6 +55,7 @@ bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/bench_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/shootout_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/mruby_test.rb
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/protocols_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploy_test.rb
 
 e2e: build

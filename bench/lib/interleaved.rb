@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "check"
 require_relative "loads"
 require_relative "peers"
 require_relative "redis_server"
@@ -19,38 +20,48 @@ module Bench
     # Work that a server put off until after its last response is its work too.
     SETTLE_SECONDS = 0.05
 
-    # commands: { name => command template }, two or more; the first is the one that ratios refer to.
-    def initialize(scenario, commands, dir:, seconds:, rounds:)
+    # peers: { name => Peer or command template }, two or more.
+    def initialize(scenario, peers, dir:, seconds:, rounds:)
       @scenario = scenario
-      @commands = commands
+      @peers = peers.transform_values { |peer| peer.is_a?(Peer) ? peer : Peer.new(command: peer) }
+      @check = Check.of(scenario)
       @dir = dir
       @setting = Loads::Setting.new(seconds: seconds, cpu: LOAD_CPU, dir: dir)
       @rounds = rounds
       @folder = scenario.folder(dir)
     end
 
-    # { name => Ratio of CPU per request to the first server's }.
+    # Measures; `ratio` and `cost` tell the figures.
     def run
       redis = RedisServer.new(@dir, cpu: LOAD_CPU) if @scenario.redis
-      servers = @commands.to_h { |name, command| [name, start(name, command, redis)] }
+      servers = @peers.to_h { |name, peer| [name, start(name, peer, redis)] }
       servers.each_value { |server| @scenario.load.warm_up(url(server), @setting) }
-      rounds = Array.new(@rounds) { |round| slices(round.even? ? servers : servers.to_a.reverse.to_h) }
-      @commands.keys.drop(1).to_h { |name| [name, ratio(rounds, name)] }
+      @costs = Array.new(@rounds) { |round| slices(round.even? ? servers : servers.to_a.reverse.to_h) }
+      self
     ensure
       servers&.each_value(&:stop)
       redis&.stop
     end
 
-    private
-
-    def start(name, command, redis)
-      env = redis ? { "REDIS_URL" => redis.url } : {}
-      home = File.join(@dir, "home-#{@scenario.name}-#{name}")
-      server = Server.new(command, log: File.join(@dir, "#{name}.log"), cpu: SERVER_CPU, env: env, home: home)
-      server.start(@folder, @scenario.shape) { |port| Net::HTTP.get_response("127.0.0.1", @scenario.path, port).code.to_i < 500 }
+    # CPU per request of one server in relation to another one's.
+    def ratio(name, base)
+      ratios = @costs.map { |costs| costs.fetch(name) / costs.fetch(base) }.sort
+      Ratio.new(median: quantile(ratios, 0.5), low: quantile(ratios, 0.25), high: quantile(ratios, 0.75), rounds: ratios.size)
     end
 
-    def url(server) = "http://127.0.0.1:#{server.port}#{@scenario.path}"
+    # CPU per request, microseconds: the median of the rounds.
+    def cost(name) = quantile(@costs.map { |costs| costs.fetch(name) * 1_000_000 }.sort, 0.5)
+
+    private
+
+    def start(name, peer, redis)
+      env = redis ? { "REDIS_URL" => redis.url } : {}
+      home = File.join(@dir, "home-#{@scenario.name}-#{name}")
+      server = Server.new(peer.command, log: File.join(@dir, "#{name}.log"), cpu: SERVER_CPU, env: env, home: home, config: peer.config)
+      server.start(@folder, @scenario.shape) { |port| @check.call(port) }
+    end
+
+    def url(server) = @check.url(server.port)
 
     # CPU seconds per request of each server, in one round.
     def slices(servers)
@@ -59,15 +70,10 @@ module Bench
         sample = @scenario.load.run(url(server), @setting)
         sleep SETTLE_SECONDS
         raise Failure, "#{sample.errors} requests failed" if sample.errors.positive?
+        raise Failure, "no request of the load got a response" if sample.requests.zero?
 
         (server.tree.cpu_seconds - before) / sample.requests
       end
-    end
-
-    def ratio(rounds, name)
-      base = @commands.keys.first
-      ratios = rounds.map { |costs| costs.fetch(name) / costs.fetch(base) }.sort
-      Ratio.new(median: quantile(ratios, 0.5), low: quantile(ratios, 0.25), high: quantile(ratios, 0.75), rounds: ratios.size)
     end
 
     def quantile(sorted, part)
