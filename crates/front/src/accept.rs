@@ -57,7 +57,9 @@ impl Accepting {
     fn now(&self) -> Way {
         match self {
             Accepting::Plain(protocol) => Way::Plain(*protocol),
-            Accepting::Encrypted { rules, alt_svc } => Way::Encrypted(rules.borrow().clone(), alt_svc.clone()),
+            Accepting::Encrypted { rules, alt_svc } => {
+                Way::Encrypted(rules.borrow().clone(), alt_svc.clone())
+            }
         }
     }
 }
@@ -205,7 +207,13 @@ impl Acceptor {
 
     /// Admits a connection, performs its handshake, and serves it. One for which there is no room is closed: telling the client
     /// why would take a handshake.
-    fn admit_encrypted(self: Rc<Self>, socket: TcpStream, mut peer: Peer, endpoint: Arc<Endpoint>, alt_svc: Option<Rc<[u8]>>) {
+    fn admit_encrypted(
+        self: Rc<Self>,
+        socket: TcpStream,
+        mut peer: Peer,
+        endpoint: Arc<Endpoint>,
+        alt_svc: Option<Rc<[u8]>>,
+    ) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
         let room = room || self.make_room();

@@ -199,7 +199,9 @@ impl Bound {
             return Ok(());
         }
         let bound = ::quic::Port::bind(address, self.sockets.len());
-        let bound = bound.map_err(|e| format!("HTTP/3 is off: cannot bind UDP {address}: {e}; --no-http3 ends this line"))?;
+        let bound = bound.map_err(|e| {
+            format!("HTTP/3 is off: cannot bind UDP {address}: {e}; --no-http3 ends this line")
+        })?;
         self.udp = Some(bound);
         Ok(())
     }

@@ -114,7 +114,10 @@ fn admit(
     spawn_local(async move {
         let max = acceptor.settings.get().limits.max_connections;
         let (admitted, room) = acceptor.admission.count(max);
-        if !room && !acceptor.make_room() && !Box::pin(acceptor.admission.close_elsewhere(acceptor.index)).await {
+        if !room
+            && !acceptor.make_room()
+            && !Box::pin(acceptor.admission.close_elsewhere(acceptor.index)).await
+        {
             handshakes.update(|count| count - 1);
             acceptor.recorder.handshake_failed(Refusal::Displaced.name());
             return incoming.refuse();
@@ -157,7 +160,8 @@ fn peer(
     rules: &::tls::Endpoint,
 ) -> Option<Peer> {
     let data = connection.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
-    let identity = connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
+    let identity =
+        connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
     let name = data.as_ref().and_then(|data| data.server_name.as_deref());
     let client = identity.as_ref().and_then(|chain| chain.first()).map(AsRef::as_ref);
     let Some(session) = ::tls::Session::over_quic(name, client) else {

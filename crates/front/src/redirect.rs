@@ -32,7 +32,8 @@ pub(crate) struct Redirects {
 impl Redirects {
     /// The redirects of these settings; `None` if there are none.
     pub(crate) fn new(settings: &Settings, encryption: &Arc<Encryption>) -> Option<Redirects> {
-        let Https { https_only, canonical_host, hsts, http_paths, https_port, http3: _ } = settings.https.clone();
+        let Https { https_only, canonical_host, hsts, http_paths, https_port, http3: _ } =
+            settings.https.clone();
         let automatic = https_only.is_none() && settings.acme.is_on() && encryption.is_used();
         let https_only = https_only.unwrap_or(automatic);
         (https_only || canonical_host.is_some() || hsts.is_some()).then(|| Redirects {

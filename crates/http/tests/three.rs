@@ -19,7 +19,9 @@ fn responses_of_all_kinds() {
         assert_eq!((hello.status, hello.text()), (200, "/hello?a=b"));
         assert_eq!(hello.field("content-length"), Some("10"));
         assert!(hello.field("date").is_some() && hello.field("connection").is_none());
-        for (path, len) in [("/big", 3 << 20), ("/file-big", 3 << 20), ("/kept", 3), ("/kept-large", 100_000), ("/file", 4)] {
+        for (path, len) in
+            [("/big", 3 << 20), ("/file-big", 3 << 20), ("/kept", 3), ("/kept-large", 100_000), ("/file", 4)]
+        {
             let answer = get(&mut requests, path).await;
             assert_eq!((answer.status, answer.body.len()), (200, len), "{path}");
             assert_eq!(answer.field("content-length"), Some(len.to_string().as_str()), "{path}");
@@ -111,7 +113,9 @@ fn streams_break_without_their_connection() {
         }
     });
     quic.server.eventually("reports", |server| {
-        ["finished /stream-broken 200 3 broken", "finished /panic 0 0 broken"].iter().all(|line| server.has_noted(line))
+        ["finished /stream-broken 200 3 broken", "finished /panic 0 0 broken"]
+            .iter()
+            .all(|line| server.has_noted(line))
     });
 }
 

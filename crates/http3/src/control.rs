@@ -74,7 +74,9 @@ impl UniStream {
             let Some((number, _)) = varint::decode(&self.held) else { continue };
             self.state = match number {
                 0x0 => State::Control(ControlStream::default()),
-                0x1 => return Err(Error::Connection(Code::StreamCreationError, "a push stream from a client")),
+                0x1 => {
+                    return Err(Error::Connection(Code::StreamCreationError, "a push stream from a client"));
+                }
                 0x2 => State::Encoder(Instructions::default()),
                 0x3 => State::Decoder(Instructions::default()),
                 _ => State::Unknown,
@@ -144,14 +146,22 @@ impl ControlStream {
     fn begin(&mut self, frame: u64, length: u64) -> Result<(), Error> {
         let unexpected = |why| Err(Error::Connection(Code::FrameUnexpected, why));
         if !self.has_settings && frame != kind::SETTINGS {
-            return Err(Error::Connection(Code::MissingSettings, "the control stream does not begin with SETTINGS"));
+            return Err(Error::Connection(
+                Code::MissingSettings,
+                "the control stream does not begin with SETTINGS",
+            ));
         }
         match frame {
             kind::SETTINGS if self.has_settings => return unexpected("a second SETTINGS frame"),
-            kind::DATA | kind::HEADERS | kind::PUSH_PROMISE => return unexpected("a frame of requests on the control stream"),
+            kind::DATA | kind::HEADERS | kind::PUSH_PROMISE => {
+                return unexpected("a frame of requests on the control stream");
+            }
             _ if frame::is_reserved(frame) => return unexpected("a frame type of HTTP/2"),
             _ if is_read(frame) && length > MAX_FRAME => {
-                return Err(Error::Connection(Code::ExcessiveLoad, "a control frame of more than 1024 bytes"));
+                return Err(Error::Connection(
+                    Code::ExcessiveLoad,
+                    "a control frame of more than 1024 bytes",
+                ));
             }
             _ => {}
         }
@@ -171,7 +181,10 @@ impl ControlStream {
             kind::GOAWAY => {
                 let id = only_number(payload)?;
                 if self.goaway.replace(id).is_some_and(|before| id > before) {
-                    return Err(Error::Connection(Code::IdError, "a GOAWAY with a greater identifier than before"));
+                    return Err(Error::Connection(
+                        Code::IdError,
+                        "a GOAWAY with a greater identifier than before",
+                    ));
                 }
                 Ok(())
             }
@@ -191,11 +204,16 @@ impl ControlStream {
                 let (id, _) = varint::decode(payload).ok_or(TRUNCATED)?;
                 // Client-initiated bidirectional streams (RFC 9218 section 7.2).
                 if id % 4 != 0 {
-                    return Err(Error::Connection(Code::IdError, "PRIORITY_UPDATE for what is not a request stream"));
+                    return Err(Error::Connection(
+                        Code::IdError,
+                        "PRIORITY_UPDATE for what is not a request stream",
+                    ));
                 }
                 Ok(())
             }
-            kind::PRIORITY_UPDATE_PUSH => Err(Error::Connection(Code::IdError, "PRIORITY_UPDATE of a push that was not promised")),
+            kind::PRIORITY_UPDATE_PUSH => {
+                Err(Error::Connection(Code::IdError, "PRIORITY_UPDATE of a push that was not promised"))
+            }
             _ => Ok(()),
         }
     }
@@ -276,7 +294,10 @@ impl Instructions {
     fn encoder(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match bytes.iter().all(|&byte| byte == 0x20) {
             true => Ok(()),
-            false => Err(Error::Connection(Code::QpackEncoderStreamError, "an insertion into a table without room")),
+            false => Err(Error::Connection(
+                Code::QpackEncoderStreamError,
+                "an insertion into a table without room",
+            )),
         }
     }
 
@@ -288,7 +309,10 @@ impl Instructions {
                 continue;
             }
             if byte & 0xc0 != 0x40 {
-                return Err(Error::Connection(Code::QpackDecoderStreamError, "an acknowledgement of nothing"));
+                return Err(Error::Connection(
+                    Code::QpackDecoderStreamError,
+                    "an acknowledgement of nothing",
+                ));
             }
             self.in_integer = byte & 0x3f == 0x3f;
             self.cancelled += 1;
@@ -355,7 +379,8 @@ mod tests {
         let settings: (u64, &[u8]) = (4, &[]);
         assert_eq!(code(&control(&[settings, (7, &[0; 2000])])), Some(Code::ExcessiveLoad));
         assert_eq!(code(&control(&[settings, (0x21, &[0; 200_000])])), None, "an unknown frame is skipped");
-        let many: Vec<(u64, &[u8])> = std::iter::once(settings).chain((0..20_000).map(|_| (0x21, &[][..]))).collect();
+        let many: Vec<(u64, &[u8])> =
+            std::iter::once(settings).chain((0..20_000).map(|_| (0x21, &[][..]))).collect();
         assert_eq!(code(&control(&many)), Some(Code::ExcessiveLoad));
     }
 

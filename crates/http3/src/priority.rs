@@ -22,9 +22,17 @@ mod tests {
 
     #[test]
     fn urgencies() {
-        for (value, expected) in
-            [("", 3), ("u=0", 0), ("i, u=7", 7), ("u=1;x, i", 1), ("u=9", 3), ("u=1,u=5", 5), ("x=u=1", 3), ("u", 3), ("u=-1", 3)]
-        {
+        for (value, expected) in [
+            ("", 3),
+            ("u=0", 0),
+            ("i, u=7", 7),
+            ("u=1;x, i", 1),
+            ("u=9", 3),
+            ("u=1,u=5", 5),
+            ("x=u=1", 3),
+            ("u", 3),
+            ("u=-1", 3),
+        ] {
             assert_eq!(urgency(value.as_bytes()), expected, "{value}");
         }
     }

@@ -292,7 +292,8 @@ mod tests {
             assert_eq!(code(frames), expected, "{frames:?}");
         }
         assert!(matches!(received(&[1, 4, 0, 0], 1).2, Err(Error::Connection(Code::FrameError, _))));
-        let many: Vec<(u64, &[u8])> = std::iter::once((1, GET)).chain((0..2000).map(|_| (0, &[][..]))).collect();
+        let many: Vec<(u64, &[u8])> =
+            std::iter::once((1, GET)).chain((0..2000).map(|_| (0, &[][..]))).collect();
         assert_eq!(code(&many), Some(Code::ExcessiveLoad));
     }
 

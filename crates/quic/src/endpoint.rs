@@ -4,7 +4,9 @@ use crate::socket::SteeredSocket;
 use crate::steering::Mailbox;
 use aws_lc_rs::{hkdf, hmac};
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use quinn::{
+    Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+};
 use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -60,7 +62,11 @@ const UNI_STREAMS: u32 = 16;
 ///
 /// # Errors
 /// `crypto` has no AES-128-GCM, which protects the first packets (RFC 9001 section 5.2).
-pub fn server_config(crypto: Arc<rustls::ServerConfig>, bounds: &Bounds, keys: &Keys) -> Result<ServerConfig, String> {
+pub fn server_config(
+    crypto: Arc<rustls::ServerConfig>,
+    bounds: &Bounds,
+    keys: &Keys,
+) -> Result<ServerConfig, String> {
     let crypto = QuicServerConfig::try_from(crypto).map_err(|why| why.to_string())?;
     let mut transport = TransportConfig::default();
     let idle = IdleTimeout::try_from(bounds.idle).map_err(|_| "an idle time that is too long".to_owned())?;
@@ -84,7 +90,12 @@ pub fn server_config(crypto: Arc<rustls::ServerConfig>, bounds: &Bounds, keys: &
 ///
 /// # Errors
 /// The socket cannot be used.
-pub fn endpoint(socket: UdpSocket, mailbox: Mailbox, config: ServerConfig, keys: &Keys) -> io::Result<Endpoint> {
+pub fn endpoint(
+    socket: UdpSocket,
+    mailbox: Mailbox,
+    config: ServerConfig,
+    keys: &Keys,
+) -> io::Result<Endpoint> {
     let runtime = Arc::new(TokioRuntime);
     let mut endpoint = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &keys.reset)));
     let ids = mailbox.ids();

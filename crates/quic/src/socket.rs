@@ -25,7 +25,9 @@ impl SteeredSocket {
     fn take_over(&self, cx: &mut Context<'_>, bufs: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
         let mut count = 0;
         while count < bufs.len().min(meta.len()) {
-            let Poll::Ready(Datagram { bytes, from, to, ecn }) = self.mailbox.poll_received(cx) else { break };
+            let Poll::Ready(Datagram { bytes, from, to, ecn }) = self.mailbox.poll_received(cx) else {
+                break;
+            };
             let len = bytes.len();
             // Buffers hold the largest datagram that the endpoint announces; a longer one cannot be for it.
             let Some(room) = bufs[count].get_mut(..len) else { continue };

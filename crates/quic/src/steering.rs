@@ -40,7 +40,8 @@ impl Steering {
     pub fn mailboxes(threads: u8) -> Vec<Mailbox> {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::channel(MAILBOX)).unzip();
         let steering = Steering { mailboxes: senders.into() };
-        let mailbox = |(index, received)| Mailbox { index, steering: steering.clone(), received: Mutex::new(received) };
+        let mailbox =
+            |(index, received)| Mailbox { index, steering: steering.clone(), received: Mutex::new(received) };
         (0..threads).zip(receivers).map(mailbox).collect()
     }
 }
@@ -131,14 +132,22 @@ mod tests {
         assert!(!boxes[0].is_own(&packet) && boxes[1].is_own(&packet));
         boxes[0].hand_over(datagram(&packet));
         assert!(boxes[0].poll_received(&mut cx).is_pending());
-        assert!(matches!(boxes[1].poll_received(&mut cx), Poll::Ready(received) if *received.bytes == *packet));
+        assert!(
+            matches!(boxes[1].poll_received(&mut cx), Poll::Ready(received) if *received.bytes == *packet)
+        );
         assert!(boxes[1].poll_received(&mut cx).is_pending());
     }
 
     #[test]
     fn other_packets_stay_where_they_are() {
         let boxes = Steering::mailboxes(2);
-        for packet in [&[][..], &[0x40], &[0x40, 1], &[0xc0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[0x40, 7, 2, 3, 4, 5, 6, 7, 8, 9, 10]] {
+        for packet in [
+            &[][..],
+            &[0x40],
+            &[0x40, 1],
+            &[0xc0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+            &[0x40, 7, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+        ] {
             assert!(boxes[0].is_own(packet) && boxes[1].is_own(packet), "{packet:?}");
         }
     }

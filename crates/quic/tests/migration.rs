@@ -77,7 +77,8 @@ fn serve(config: quinn::ServerConfig, keys: &Keys) -> (SocketAddr, Vec<Arc<Atomi
         let count = accepted.clone();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async { echo(endpoint(socket, mailbox, config, &keys).unwrap(), accepted).await });
+            runtime
+                .block_on(async { echo(endpoint(socket, mailbox, config, &keys).unwrap(), accepted).await });
         });
         count
     });
@@ -96,7 +97,8 @@ fn connections_survive_changes_of_their_address() {
         let config = quinn::ClientConfig::new(Arc::new(crypto));
         for round in 0..6 {
             let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-            let connection = endpoint.connect_with(config.clone(), address, "localhost").unwrap().await.unwrap();
+            let connection =
+                endpoint.connect_with(config.clone(), address, "localhost").unwrap().await.unwrap();
             // Each new port reaches either thread's socket: in 8 changes both are reached.
             for change in 0..8 {
                 let text = format!("{round} {change}");

@@ -62,7 +62,8 @@ struct ByName(Arc<Endpoint>);
 
 impl ResolvesServerCert for ByName {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let wanted = Wanted { name: hello.server_name(), address: None, signatures: hello.signature_schemes() };
+        let wanted =
+            Wanted { name: hello.server_name(), address: None, signatures: hello.signature_schemes() };
         let found = self.0.find(wanted).or_else(|| self.0.default_for(wanted))?;
         Some(found.certified_key().clone())
     }

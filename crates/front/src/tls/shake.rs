@@ -47,7 +47,11 @@ pub(crate) async fn shake(
             let variables = if endpoint.asks_clients() { variables::of(&session) } else { Vec::new() };
             let (version, cipher) = (session.version.name(), session.cipher);
             let http2 = session.http2;
-            Some(Secured { stream, session: Box::new(Session { version, cipher, variables, ..Session::default() }), http2 })
+            Some(Secured {
+                stream,
+                session: Box::new(Session { version, cipher, variables, ..Session::default() }),
+                http2,
+            })
         }
         Err(failed) => {
             acceptor.recorder.handshake_failed(failed.refusal.name());

@@ -64,7 +64,12 @@ impl Sender<'_> {
     }
 
     /// A body in memory, behind `head`.
-    pub(super) async fn bytes(&mut self, mut head: Vec<u8>, body: Bytes, sent: &mut Sent) -> Result<(), Unsendable> {
+    pub(super) async fn bytes(
+        &mut self,
+        mut head: Vec<u8>,
+        body: Bytes,
+        sent: &mut Sent,
+    ) -> Result<(), Unsendable> {
         data_header(&mut head, body.len() as u64);
         let len = body.len() as u64;
         if body.len() < SMALL {
@@ -79,7 +84,12 @@ impl Sender<'_> {
     }
 
     /// A part of a file, behind `head`, in one frame.
-    pub(super) async fn file(&mut self, mut head: Vec<u8>, region: &FileRegion, sent: &mut Sent) -> Result<(), Unsendable> {
+    pub(super) async fn file(
+        &mut self,
+        mut head: Vec<u8>,
+        region: &FileRegion,
+        sent: &mut Sent,
+    ) -> Result<(), Unsendable> {
         data_header(&mut head, region.len);
         let mut done = 0;
         while done < region.len {
@@ -123,7 +133,9 @@ impl Sender<'_> {
             promised.count(fits);
             match next {
                 // Nothing has come yet: the head goes out alone.
-                Next::Bytes(pieces) if pieces.is_empty() => self.write(std::mem::take(&mut head).into()).await?,
+                Next::Bytes(pieces) if pieces.is_empty() => {
+                    self.write(std::mem::take(&mut head).into()).await?
+                }
                 Next::Bytes(pieces) => {
                     data_header(&mut head, fits);
                     self.pieces(&mut head, pieces, fits).await?;

@@ -36,7 +36,11 @@ enum Ending {
 }
 
 /// Serves a connection until it is closed, by either side.
-pub(super) async fn serve<H: Handler + 'static>(connection: Connection, peer: Rc<Peer>, context: Rc<Context<H>>) {
+pub(super) async fn serve<H: Handler + 'static>(
+    connection: Connection,
+    peer: Rc<Peer>,
+    context: Rc<Context<H>>,
+) {
     let shared = context.shared.clone();
     let hub = Rc::new(Hub {
         connection: connection.clone(),
@@ -172,7 +176,9 @@ impl Task {
         poll_fn(|cx| {
             self.timer.wakes(cx.waker());
             let draining = self.shared.draining.get() && self.ending == Ending::No;
-            let chosen = self.active.is_none() && self.shared.idle.is_chosen(self.timer.key()) && self.ending == Ending::No;
+            let chosen = self.active.is_none()
+                && self.shared.idle.is_chosen(self.timer.key())
+                && self.ending == Ending::No;
             if self.timer.expired(Lane::Read) || draining || chosen { Poll::Ready(()) } else { Poll::Pending }
         })
     }

@@ -74,7 +74,9 @@ pub(super) async fn serve<H: Handler>(
     };
     let ends = response.as_ref().is_some_and(|response| response.after == After::EndConnection);
     let complete = match response {
-        Some(response) => respond(&hub.shared, &life, response, is_head, &mut send, &mut report.outcome.sent).await,
+        Some(response) => {
+            respond(&hub.shared, &life, response, is_head, &mut send, &mut report.outcome.sent).await
+        }
         None => Err(Unsendable),
     };
     match complete {
@@ -205,7 +207,11 @@ async fn respond(
     let date = shared.date.at(shared.wall(shared.timers.recent()));
     // What an informational response has left unsent comes first.
     let mut head = life.take_queued();
-    life.encode(&mut head, Head { status: response.status, date: Some(&date), content_length: length }, &response.fields);
+    life.encode(
+        &mut head,
+        Head { status: response.status, date: Some(&date), content_length: length },
+        &response.fields,
+    );
     let mut sender = Sender { stream: send, life, shared };
     match response.body {
         _ if !plan.has_body => sender.write(head.into()).await,

@@ -80,7 +80,11 @@ impl Life {
         receiving.look(&self.hub, cx);
         let len = receiving.data.iter().map(Bytes::len).sum::<usize>();
         let max = self.upload.borrow().max;
-        if !receiving.ended || receiving.stopped.is_some() || len > READY || max.is_some_and(|max| len as u64 > max) {
+        if !receiving.ended
+            || receiving.stopped.is_some()
+            || len > READY
+            || max.is_some_and(|max| len as u64 > max)
+        {
             return Incoming::Arriving(Box::new(Reader(self.clone())));
         }
         match receiving.data.len() {

@@ -60,7 +60,11 @@ impl Receiving {
 
     /// Takes what has arrived without waiting, up to a chunk.
     pub(super) fn look(&mut self, hub: &Hub, cx: &mut Context<'_>) {
-        while !self.ended && self.stopped.is_none() && self.data.is_empty() && self.poll_more(hub, cx).is_ready() {}
+        while !self.ended
+            && self.stopped.is_none()
+            && self.data.is_empty()
+            && self.poll_more(hub, cx).is_ready()
+        {}
         // A body that fits into what has arrived has its end behind it.
         if !self.ended && self.stopped.is_none() {
             let _ = self.poll_more(hub, cx);

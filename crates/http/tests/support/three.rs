@@ -37,7 +37,8 @@ pub fn start(settings: impl Into<Settings>) -> QuicServer {
     let (jobs, to_do) = mpsc::channel::<Job>();
     let answers = Answers { log: log.clone() };
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         runtime.unwrap().block_on(async {
             let timers = Timers::new();
             let context = Context::new(answers, settings, timers.clone());
@@ -102,9 +103,12 @@ impl Answer {
 impl QuicServer {
     /// Runs a client.
     pub fn with<R>(&self, client: impl AsyncFnOnce(&QuicServer) -> R) -> R {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default());
         runtime.unwrap().block_on(async {
-            tokio::time::timeout(Duration::from_secs(60), client(self)).await.unwrap_or_else(|_| panic!("it takes more than a minute: {:?}", self.server.log.lock().unwrap()))
+            tokio::time::timeout(Duration::from_secs(60), client(self)).await.unwrap_or_else(|_| {
+                panic!("it takes more than a minute: {:?}", self.server.log.lock().unwrap())
+            })
         })
     }
 
@@ -129,7 +133,8 @@ impl QuicServer {
     /// A connection of HTTP/3. The last part has to be kept.
     pub async fn requests(&self) -> (Requests, quinn::Connection, Endpoint) {
         let (endpoint, connection) = self.connect().await;
-        let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(connection.clone())).await.unwrap();
+        let (mut driver, requests) =
+            h3::client::new(h3_quinn::Connection::new(connection.clone())).await.unwrap();
         tokio::task::spawn_local(async move {
             let _ = driver.wait_idle().await;
         });

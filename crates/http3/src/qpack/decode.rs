@@ -4,7 +4,8 @@ use super::table::{self, STATIC};
 use crate::error::{Code, Error};
 use fieldcode::{HeadLimits, Name, Section, decode_integer, huffman_decode, is_field_value};
 
-const MALFORMED: Error = Error::Connection(Code::QpackDecompressionFailed, "a field section that cannot be decoded");
+const MALFORMED: Error =
+    Error::Connection(Code::QpackDecompressionFailed, "a field section that cannot be decoded");
 
 /// Decodes a complete encoded section into `section`.
 ///
@@ -16,7 +17,10 @@ pub(crate) fn decode(bytes: &[u8], section: &mut Section, limits: &HeadLimits) -
     let delta = decode_integer(bytes, &mut at, 7).map_err(|_| MALFORMED)?;
     // With nothing in the dynamic table both are 0 (section 4.5.1); the sign of a delta of 0 would make the base negative.
     if required != 0 || delta != 0 || bytes[1] & 0x80 != 0 {
-        return Err(Error::Connection(Code::QpackDecompressionFailed, "a reference to the dynamic table, which has no room"));
+        return Err(Error::Connection(
+            Code::QpackDecompressionFailed,
+            "a reference to the dynamic table, which has no room",
+        ));
     }
     while let Some(&first) = bytes.get(at) {
         let outcome = match first {
@@ -48,9 +52,15 @@ pub(crate) fn decode(bytes: &[u8], section: &mut Section, limits: &HeadLimits) -
                 section.decoded(kind, start, value - start, good, limits)
             }
             // The others refer to the dynamic table.
-            _ => return Err(Error::Connection(Code::QpackDecompressionFailed, "a reference to the dynamic table, which has no room")),
+            _ => {
+                return Err(Error::Connection(
+                    Code::QpackDecompressionFailed,
+                    "a reference to the dynamic table, which has no room",
+                ));
+            }
         };
-        outcome.map_err(|_| Error::Connection(Code::ExcessiveLoad, "a field section far beyond the limits"))?;
+        outcome
+            .map_err(|_| Error::Connection(Code::ExcessiveLoad, "a field section far beyond the limits"))?;
     }
     Ok(())
 }
@@ -106,15 +116,37 @@ mod tests {
 
     #[test]
     fn what_needs_the_dynamic_table_ends_the_connection() {
-        for bytes in [&[1, 0][..], &[0, 1], &[0, 0x80], &[0, 0, 0x80], &[0, 0, 0x10], &[0, 0, 0x40, 0], &[0, 0, 0x00, 0]] {
-            assert!(matches!(request(bytes), Err(Error::Connection(Code::QpackDecompressionFailed, _))), "{bytes:x?}");
+        for bytes in [
+            &[1, 0][..],
+            &[0, 1],
+            &[0, 0x80],
+            &[0, 0, 0x80],
+            &[0, 0, 0x10],
+            &[0, 0, 0x40, 0],
+            &[0, 0, 0x00, 0],
+        ] {
+            assert!(
+                matches!(request(bytes), Err(Error::Connection(Code::QpackDecompressionFailed, _))),
+                "{bytes:x?}"
+            );
         }
     }
 
     #[test]
     fn truncated_and_impossible_sections() {
-        for bytes in [&[][..], &[0], &[0, 0, 0xff], &[0, 0, 0xff, 0x40], &[0, 0, 0x50, 5, b'a'], &[0, 0, 0x23, b'a'], &[0, 0, 0x50, 0x81, 0]] {
-            assert!(matches!(request(bytes), Err(Error::Connection(Code::QpackDecompressionFailed, _))), "{bytes:x?}");
+        for bytes in [
+            &[][..],
+            &[0],
+            &[0, 0, 0xff],
+            &[0, 0, 0xff, 0x40],
+            &[0, 0, 0x50, 5, b'a'],
+            &[0, 0, 0x23, b'a'],
+            &[0, 0, 0x50, 0x81, 0],
+        ] {
+            assert!(
+                matches!(request(bytes), Err(Error::Connection(Code::QpackDecompressionFailed, _))),
+                "{bytes:x?}"
+            );
         }
     }
 

@@ -40,7 +40,8 @@ impl Encoder {
         match table::status(head.status) {
             Some(index) => indexed(section, index),
             None => {
-                let digits = [head.status / 100, head.status / 10 % 10, head.status % 10].map(|digit| b'0' + digit as u8);
+                let digits = [head.status / 100, head.status / 10 % 10, head.status % 10]
+                    .map(|digit| b'0' + digit as u8);
                 with_name(section, 24, &digits);
             }
         }
@@ -157,13 +158,18 @@ mod tests {
             let coded = &bytes[*at..*at + len];
             *at += len;
             let mut text = Vec::new();
-            if huffman { huffman_decode(coded, &mut text).unwrap() } else { text.extend_from_slice(coded) }
+            if huffman {
+                huffman_decode(coded, &mut text).unwrap()
+            } else {
+                text.extend_from_slice(coded)
+            }
             String::from_utf8(text).unwrap()
         };
         while at < bytes.len() {
             let (name, value) = match bytes[at] {
                 0xc0.. => {
-                    let (name, value) = super::table::STATIC[decode_integer(bytes, &mut at, 6).unwrap() as usize];
+                    let (name, value) =
+                        super::table::STATIC[decode_integer(bytes, &mut at, 6).unwrap() as usize];
                     (name.to_owned(), value.to_owned())
                 }
                 0x40.. => {
@@ -186,7 +192,13 @@ mod tests {
         let mut to = Vec::new();
         let head = Head { status: 404, date: Some(b"today"), content_length: Some(1203) };
         Encoder::default().head(&mut to, head, &fields);
-        let expected = [(":status", "404"), ("content-length", "1203"), ("content-type", "text/css"), ("x-long-name-that-no-table-has", "v"), ("date", "today")];
+        let expected = [
+            (":status", "404"),
+            ("content-length", "1203"),
+            ("content-type", "text/css"),
+            ("x-long-name-that-no-table-has", "v"),
+            ("date", "today"),
+        ];
         assert_eq!(fields_of(&to), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
@@ -200,7 +212,12 @@ mod tests {
         for _ in 0..2 {
             let mut to = Vec::new();
             Encoder::default().head(&mut to, head, &fields);
-            let expected = [(":status", "201"), ("content-length", "0"), ("etag", "\"x\""), ("cache-control", "no-store")];
+            let expected = [
+                (":status", "201"),
+                ("content-length", "0"),
+                ("etag", "\"x\""),
+                ("cache-control", "no-store"),
+            ];
             assert_eq!(fields_of(&to), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
     }

@@ -180,7 +180,11 @@ pub(super) fn name(name: &[u8]) -> Option<usize> {
 /// The entry with that name and value: entries of one name follow each other from `first` on, as far as responses use them.
 pub(super) fn entry(first: usize, value: &[u8]) -> Option<usize> {
     let name = STATIC[first].0;
-    STATIC[first..].iter().take(11).position(|(known, text)| *known == name && text.as_bytes() == value).map(|at| first + at)
+    STATIC[first..]
+        .iter()
+        .take(11)
+        .position(|(known, text)| *known == name && text.as_bytes() == value)
+        .map(|at| first + at)
 }
 
 #[cfg(test)]
@@ -203,6 +207,9 @@ mod tests {
                 assert_eq!(STATIC.iter().position(|(known, _)| known == field), Some(first), "{field}");
             }
         }
-        assert_eq!((status(201), name(b"x-none"), entry(44, b"text/css"), entry(44, b"text/none")), (None, None, Some(51), None));
+        assert_eq!(
+            (status(201), name(b"x-none"), entry(44, b"text/css"), entry(44, b"text/none")),
+            (None, None, Some(51), None)
+        );
     }
 }
