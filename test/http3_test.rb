@@ -66,7 +66,7 @@ class Http3Test < TlsCase
     taken.bind("127.0.0.1", 0)
     port = taken.addr[1]
     own = start(app: HELLO, files: pair("own", "127.0.0.1"), binds: ["ssl://127.0.0.1:#{port}?cert=own.pem&key=own.key"])
-    assert_logged(/HTTP\/3 is off: cannot bind UDP 127\.0\.0\.1:#{port}: .*in use/, on: own)
+    assert_logged(%r{HTTP/3 is off: cannot bind UDP 127\.0\.0\.1:#{port}: .*in use}, on: own)
     response = fetch(own)
     assert_equal [200, nil], [response.status, response["alt-svc"]]
   ensure
