@@ -1,4 +1,5 @@
 //! HTTP/3 over real sockets: the `h3` crate as the client, and clients that break rules.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod support;
 

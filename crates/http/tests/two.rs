@@ -1,4 +1,5 @@
 //! HTTP/2 over real sockets, with the `h2` crate as the client.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Clients that change their address, and threads that share a port, over real sockets.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use quic::quinn::{self, Endpoint};
 use quic::{Bounds, Keys, Steering, endpoint, server_config};

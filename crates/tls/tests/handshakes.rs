@@ -1,4 +1,5 @@
 //! Handshakes over real sockets with rustls' client: what is chosen and what is refused.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use net::Transport;
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519};
