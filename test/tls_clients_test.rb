@@ -64,9 +64,9 @@ class TlsClientsTest < TlsCase
   end
 
   it "believes no header" do
-    own = secure(app: ENV_APP, settings: { limits: { allow_underscore_headers: true } })
+    own = secure(app: ENV_APP, settings: { rack: { allow_underscore_headers: true } })
     refute_match(/^SSL_CLIENT/, fetch(own, "/", FORGED).body)
-    plain = start(app: ENV_APP, settings: { limits: { allow_underscore_headers: true } })
+    plain = start(app: ENV_APP, settings: { rack: { allow_underscore_headers: true } })
     refute_match(/^SSL_CLIENT/, get("/", to: plain, headers: FORGED).body)
   end
 

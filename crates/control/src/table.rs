@@ -1,6 +1,7 @@
 //! Statistics for people.
 
-use stats::{DurationSummary, HandlerThread, HandlersSnapshot, ServerSnapshot, WorkerSnapshot};
+use stats::{DurationSummary, HandlerThread, HandlersSnapshot, ServerSnapshot, TlsSnapshot, WorkerSnapshot};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::SystemTime;
 
@@ -17,8 +18,42 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
         text.push('\n');
     }
     text.push_str(&counters(server));
+    text.push_str(&server.tls.as_ref().map(|tls| encryption(tls, server.taken_at)).unwrap_or_default());
     text.push('\n');
     text.push_str(&grid(&times(server)));
+    text
+}
+
+/// Handshakes, why some failed, and the certificates in force.
+fn encryption(tls: &TlsSnapshot, now: SystemTime) -> String {
+    let listed = |counts: &BTreeMap<String, u64>| {
+        let all: Vec<String> =
+            counts.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+        all.join(", ")
+    };
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "TLS          {} handshakes, {} of them resumed",
+        grouped(tls.full + tls.resumed),
+        grouped(tls.resumed)
+    );
+    if !tls.versions.is_empty() {
+        let _ = write!(text, " ({}; {})", listed(&tls.versions), listed(&tls.ciphers));
+    }
+    if !tls.failed.is_empty() {
+        let _ = write!(text, "; {} failed ({})", grouped(tls.failures()), listed(&tls.failed));
+    }
+    text.push('\n');
+    for certificate in &tls.certificates {
+        let names = certificate.names.join(", ");
+        let until = match certificate.not_after.duration_since(now) {
+            Ok(left) => format!("{} days left", left.as_secs() / 86_400),
+            Err(_) => "EXPIRED".to_owned(),
+        };
+        let _ = writeln!(text, "certificate  {names} ({}), {until}", certificate.source);
+    }
     text
 }
 

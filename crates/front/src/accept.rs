@@ -66,6 +66,7 @@ async fn accept_tcp(
     endpoint: Option<Endpoints>,
 ) -> io::Result<()> {
     let header = proxied::expected(bind);
+    let http2 = matches!(**bind, Bind::Tcp { http2: true, .. });
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
@@ -78,13 +79,13 @@ async fn accept_tcp(
                 };
                 let endpoint = endpoint.as_ref().map(|endpoint| endpoint.borrow().clone());
                 let Some(accepted) = header else {
-                    acceptor.clone().admit_tcp(stream, peer, endpoint);
+                    acceptor.clone().admit_tcp(stream, peer, endpoint, http2);
                     continue;
                 };
                 let (acceptor, bind) = (acceptor.clone(), bind.clone());
                 spawn_local(async move {
                     if let Some(peer) = proxied::introduce(&acceptor, &stream, peer, &bind, accepted).await {
-                        acceptor.admit_tcp(stream, peer, endpoint);
+                        acceptor.admit_tcp(stream, peer, endpoint, http2);
                     }
                 });
             }
@@ -104,7 +105,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
                     tls: false,
                     session: None,
                 };
-                acceptor.clone().admit(stream, peer);
+                acceptor.clone().admit(stream, peer, false);
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -112,14 +113,22 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
 }
 
 impl Acceptor {
-    fn admit_tcp(self: Rc<Self>, stream: TcpStream, peer: Peer, endpoint: Option<Arc<Endpoint>>) {
+    /// `http2`: a client that is not encrypted may begin with the preface of HTTP/2.
+    fn admit_tcp(
+        self: Rc<Self>,
+        stream: TcpStream,
+        peer: Peer,
+        endpoint: Option<Arc<Endpoint>>,
+        http2: bool,
+    ) {
         match endpoint {
-            None => self.admit(stream, peer),
+            None => self.admit(stream, peer, http2),
             Some(endpoint) => self.admit_encrypted(stream, peer, endpoint),
         }
     }
 
-    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer) {
+    /// `http2`: the client may begin with the preface of HTTP/2.
+    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer, http2: bool) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
         let room = room || self.make_room();
@@ -128,14 +137,22 @@ impl Acceptor {
         if room {
             // An idle connection costs the size of this task: it holds nothing but what serving needs.
             spawn_local(async move {
-                http::one::serve(stream, peer, context).await;
+                if http2 {
+                    Box::pin(http::serve_either(stream, peer, context)).await;
+                } else {
+                    http::one::serve(stream, peer, context).await;
+                }
                 drop((admitted, counted));
             });
             return;
         }
         spawn_local(async move {
             if Box::pin(self.admission.close_elsewhere(self.index)).await {
-                http::one::serve(stream, peer, context).await;
+                if http2 {
+                    Box::pin(http::serve_either(stream, peer, context)).await;
+                } else {
+                    http::one::serve(stream, peer, context).await;
+                }
                 drop(admitted);
             } else {
                 drop(admitted);
@@ -163,11 +180,15 @@ impl Acceptor {
             }
             // Boxed: what a handshake needs is gone when the connection is idle.
             let Some(secured) = Box::pin(shake(&self, socket, &peer, endpoint)).await else { return };
-            let Secured { stream, session } = secured;
+            let Secured { stream, session, http2 } = secured;
             peer.session = Some(session);
             let (context, peer) = (self.context.clone(), Rc::new(peer));
             drop(self);
-            http::one::serve(stream, peer, context).await;
+            if http2 {
+                Box::pin(http::two::serve(stream, Vec::new(), peer, context)).await;
+            } else {
+                http::one::serve(stream, peer, context).await;
+            }
             drop((admitted, counted));
         });
     }

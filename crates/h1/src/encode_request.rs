@@ -31,7 +31,7 @@ pub fn upgrade_offer(request: &Request, framing: Option<Framing>) -> Option<&[u8
     let protocol = offered.next()?;
     let upgradable = match request.version {
         Version::Http11 => true,
-        Version::Http10 => false,
+        Version::Http10 | Version::Http2 => false,
     };
     let valid = upgradable
         && offered.next().is_none()

@@ -7,7 +7,7 @@ use handler::{Body, Fields, Frozen, Response, Version, reason_phrase};
 /// How the client finds the end of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delimiter {
-    /// No field: 204, 304 without a length, 101.
+    /// No field: 204, 304 without a length, 101; a version with a framing of its own.
     Nothing,
     /// Content-Length.
     Length(u64),
@@ -59,6 +59,7 @@ pub fn plan(response: &Response, version: Version, is_head: bool) -> Plan {
             let unknown = match version {
                 Version::Http11 => Delimiter::Chunked,
                 Version::Http10 => Delimiter::Close,
+                Version::Http2 => Delimiter::Nothing,
             };
             Plan {
                 delimiter: known.map_or(unknown, Delimiter::Length),

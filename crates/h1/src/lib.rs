@@ -23,7 +23,6 @@ mod request_head_tests;
 mod response_head;
 #[cfg(test)]
 mod response_head_tests;
-pub mod syntax;
 mod target;
 mod write;
 
@@ -32,9 +31,10 @@ pub use encode_response::{
     ConnectionField, Delimiter, Plan, declared_length, encode_head, encode_interim, fields_are_clean, plan,
 };
 pub use field::lists;
+pub use fieldcode::{Expect, HeadLimits, syntax};
 pub use framing::Framing;
 pub use precoded::decoded;
-pub use request_head::{Expect, HeadLimits, RequestHead, RequestParser, judge_request_head};
+pub use request_head::{RequestHead, RequestParser, judge_request_head};
 pub use response_head::{ResponseHead, ResponseParser, judge_response_head};
 pub use syntax::is_token;
 pub use target::RequestLine;

@@ -14,48 +14,13 @@ use crate::framing::{Framing, Judge, Mistake};
 use crate::lines::Lines;
 use crate::syntax;
 use crate::target::{self, RequestLine};
+use fieldcode::{Expect, HeadLimits};
 use handler::{Failure, Span, Version};
 
 /// Blank lines that are skipped before a request line (RFC 9112 section 2.2).
 const MAX_BLANK_LINES: usize = 8;
 /// Initial room for fields.
 const USUAL_FIELDS: usize = 16;
-
-/// Bounds on a request head.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeadLimits {
-    /// Request line and header fields together, in bytes (431 beyond).
-    pub max_header_bytes: usize,
-    /// Number of header fields (431 beyond).
-    pub max_headers: usize,
-    /// Request target, in bytes (414 beyond).
-    pub max_uri: usize,
-    /// Whether fields with `_` in their names are passed on instead of being dropped.
-    pub allow_underscore_headers: bool,
-}
-
-impl Default for HeadLimits {
-    fn default() -> HeadLimits {
-        HeadLimits {
-            max_header_bytes: 64 << 10,
-            max_headers: 100,
-            max_uri: 16 << 10,
-            allow_underscore_headers: false,
-        }
-    }
-}
-
-/// What a client expects before it sends its body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Expect {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// 100 (Continue).
-    Continue,
-    /// Something unknown.
-    Unknown,
-}
 
 /// A complete head. Spans count from its first byte.
 #[derive(Debug, Clone)]

@@ -12,6 +12,8 @@ pub enum Version {
     Http10,
     /// HTTP/1.1
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 impl Version {
@@ -20,6 +22,7 @@ impl Version {
         match self {
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2",
         }
     }
 }
@@ -65,7 +68,7 @@ pub type Variable = (Box<[u8]>, Box<[u8]>);
 /// Method, target, version and fields.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The version in the request line.
+    /// The version of the protocol that carried the request.
     pub version: Version,
     /// Method, a span of `fields.text()`.
     pub method: Span,

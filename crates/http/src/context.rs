@@ -2,9 +2,9 @@
 
 use crate::date::DateCache;
 use crate::idle::Idle;
-use crate::output::Output;
+use crate::uploads::Uploads;
 use h1::HeadLimits;
-use net::Timers;
+use net::{Output, Timers};
 use settings::{Current, Settings};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -52,6 +52,7 @@ impl<H> Context<H> {
             timers,
             date: DateCache::new(),
             idle: Idle::default(),
+            uploads: Uploads::default(),
             draining: Cell::new(false),
             open: Cell::new(0),
             active: Cell::new(0),
@@ -100,6 +101,8 @@ pub(crate) struct Shared {
     pub(crate) date: DateCache,
     /// Connections that wait for a request.
     pub(crate) idle: Idle,
+    /// Request bodies of HTTP/2 that have arrived.
+    pub(crate) uploads: Uploads,
     pub(crate) draining: Cell<bool>,
     open: Cell<usize>,
     active: Cell<usize>,

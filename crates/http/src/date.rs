@@ -21,12 +21,18 @@ impl DateCache {
     /// Appends the date at `now`.
     #[inline]
     pub(crate) fn append(&self, now: SystemTime, to: &mut Vec<u8>) {
+        to.extend_from_slice(&self.at(now));
+    }
+
+    /// The date at `now`.
+    #[inline]
+    pub(crate) fn at(&self, now: SystemTime) -> [u8; DATE_LEN] {
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if second != self.second.get() {
             self.second.set(second);
             *self.text.borrow_mut() = format(second);
         }
-        to.extend_from_slice(&*self.text.borrow());
+        *self.text.borrow()
     }
 }
 

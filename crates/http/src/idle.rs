@@ -26,13 +26,30 @@ pub(crate) struct Idle {
 impl Idle {
     /// The connection is idle until the guard is dropped.
     pub(crate) fn enter(&self, key: usize) -> Waiting<'_> {
+        self.begin(key);
+        Waiting { idle: self, key }
+    }
+
+    /// The connection is idle until [`Idle::end`].
+    pub(crate) fn begin(&self, key: usize) {
         let mut states = self.states.borrow_mut();
         if states.len() <= key {
             states.resize(key + 1, BUSY);
         }
         states[key] = self.next.get();
         self.next.update(|next| next + 1);
-        Waiting { idle: self, key }
+    }
+
+    /// The connection is not idle any more.
+    pub(crate) fn end(&self, key: usize) {
+        if let Some(state) = self.states.borrow_mut().get_mut(key) {
+            *state = BUSY;
+        }
+    }
+
+    /// Whether the connection was chosen to be closed.
+    pub(crate) fn is_chosen(&self, key: usize) -> bool {
+        self.states.borrow().get(key) == Some(&CLOSING)
     }
 
     /// Chooses the connection that has been idle for the longest time; its key.
@@ -56,13 +73,13 @@ pub(crate) struct Waiting<'a> {
 impl Waiting<'_> {
     /// Whether it was chosen to be closed.
     pub(crate) fn is_chosen(&self) -> bool {
-        self.idle.states.borrow()[self.key] == CLOSING
+        self.idle.is_chosen(self.key)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.idle.states.borrow_mut()[self.key] = BUSY;
+        self.idle.end(self.key);
     }
 }
 

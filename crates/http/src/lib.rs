@@ -4,7 +4,7 @@
 //! [`handler::Exchange`] need not know where a message ends or which version it used.
 //!
 //! Contract:
-//! 1. [`one::serve`] owns one connection until it ends; a handler sees it as one [`handler::Exchange`] at a time.
+//! 1. [`one::serve`] and [`two::serve`] own one connection until it ends; a handler sees it as one [`handler::Exchange`] at a time.
 //! 2. A refused message gets a response with its status where that is safe, and no later byte of its connection is parsed.
 //! 3. An idle connection owns no buffer.
 //! 4. Everything happens on the thread that polls; one [`Context`] per thread.
@@ -14,8 +14,12 @@ pub mod body;
 mod context;
 mod date;
 mod idle;
+mod message;
 pub mod one;
-mod output;
+mod preface;
+pub mod two;
+mod uploads;
 
 pub use context::{Connections, Context};
+pub use preface::serve_either;
 pub use settings::{Current, Limits, Timeouts};

@@ -3,4 +3,25 @@
 //! Contract:
 //! 1. Pure: bytes and times in, events and bytes out.
 //! 2. What a client can make the server keep or do is bounded, whatever frames it sends.
+//! 3. Any split of the same bytes gives the same events; only the data of a DATA frame may come in more pieces.
 #![forbid(unsafe_code)]
+
+mod budget;
+mod connection;
+mod control;
+mod error;
+mod event;
+mod frame;
+mod headers;
+mod hpack;
+mod limits;
+mod priority;
+mod receive;
+mod respond;
+mod schedule;
+mod streams;
+
+pub use connection::Connection;
+pub use error::{ConnectionError, ErrorCode, Flood};
+pub use event::{Event, StreamId};
+pub use limits::Limits;

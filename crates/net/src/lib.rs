@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod connect;
+mod output;
 pub mod proxy_protocol;
 mod stream;
 mod timers;
@@ -18,6 +19,7 @@ mod transport;
 mod tunnel;
 
 pub use connect::connect_tcp;
+pub use output::Output;
 pub use stream::Stream;
 pub use timers::{Lane, Timer, Timers};
 pub use tls::Tls;

@@ -47,10 +47,22 @@ pub struct Tls {
     unread: Cell<bool>,
     /// The other side has announced the end of its direction (`close_notify`).
     ended: Cell<bool>,
-    /// Dropping this is to be a reset.
+    /// Dropping it must look like what it is: the end in the middle.
     aborted: Cell<bool>,
     /// A part of a file that is being read into the kernel's cache.
     warming: RefCell<Option<JoinHandle<()>>>,
+}
+
+/// The end of the stream is announced, so that the other side can tell it from a cut (RFC 8446 section 6.1).
+impl Drop for Tls {
+    fn drop(&mut self) {
+        let session = self.session.get_mut();
+        if !self.aborted.get() && !session.is_handshaking() {
+            session.send_close_notify();
+            // A courtesy: what does not fit into the socket is lost.
+            let _ = session.write_tls(&mut Wire { socket: &self.socket, anyway: false });
+        }
+    }
 }
 
 /// What a read of several records has brought.
@@ -109,20 +121,25 @@ impl Tls {
         Tls::shake_hands(session.into(), socket).await
     }
 
-    /// Completes the handshake of a session that has read the client's first message. A failure gives the socket back; the
-    /// client has been sent an alert.
+    /// Completes the handshake of a session that has read the client's first message. A failure gives the stream back, to be
+    /// closed; the client has been sent an alert.
     ///
     /// # Errors
     /// The client gave up, or what it offers is not accepted; of TLS's errors, the inner one is rustls'.
     pub async fn accept_session(
         session: ServerConnection,
         socket: TcpStream,
-    ) -> Result<Tls, (io::Error, TcpStream)> {
+    ) -> Result<Tls, (io::Error, Tls)> {
         let tls = Tls::unshaken(session.into(), socket);
         match poll_fn(|cx| tls.poll_handshake(cx)).await {
             Ok(()) => Ok(tls),
-            Err(error) => Err((error, tls.socket)),
+            Err(error) => Err((error, tls)),
         }
+    }
+
+    /// The socket below.
+    pub fn socket(&self) -> &TcpStream {
+        &self.socket
     }
 
     /// What the server's session knows; `None` on the client's side.
@@ -134,10 +151,9 @@ impl Tls {
     }
 
     fn unshaken(session: Connection, socket: TcpStream) -> Tls {
-        let session = RefCell::new(session);
         Tls {
             socket,
-            session,
+            session: RefCell::new(session),
             unread: Cell::new(false),
             ended: Cell::new(false),
             aborted: Cell::new(false),
@@ -414,15 +430,6 @@ impl Transport for Tls {
         session.send_close_notify();
         if self.send(&mut session).is_ok() {
             self.socket.end_writing();
-        }
-    }
-
-    fn finish(&self) {
-        if !self.aborted.get() {
-            let mut session = self.session.borrow_mut();
-            session.send_close_notify();
-            // What does not fit now is lost: the other side may have gone.
-            let _ = self.send(&mut session);
         }
     }
 

@@ -75,9 +75,6 @@ pub trait Transport: 'static {
     fn failed(&self) -> impl Future<Output = ()>;
     /// Closes our direction: the other side reads the end after the last byte.
     fn end_writing(&self);
-    /// To be called before an orderly end by dropping this: tells the other side that nothing is missing, where the protocol
-    /// has a message for that (TLS: `close_notify`, RFC 8446 section 6.1). Does nothing after [`Transport::abort_on_drop`].
-    fn finish(&self) {}
     /// Makes dropping this a reset, so that the other side does not take what it has received for complete.
     fn abort_on_drop(&self);
 }

@@ -282,6 +282,7 @@ fn encode(request: &Request, body: &Collected, asked_us: u64, measure: bool, fra
         version: match request.version {
             Version::Http10 => 10,
             Version::Http11 => 11,
+            Version::Http2 => 20,
         },
         https: request.https,
         remote_port,

@@ -10,14 +10,31 @@ use std::time::{Duration, SystemTime};
 use tokio::net::TcpStream;
 
 /// A handshake that came to nothing.
-#[derive(Debug)]
 pub struct Failed {
     /// Why.
     pub refusal: Refusal,
-    /// The connection; see [`Failed::linger`].
-    pub socket: Option<TcpStream>,
+    /// The connection, if it is still there; see [`Failed::linger`].
+    pub remains: Option<Remains>,
     /// The host that the client asked for, if it came that far.
     pub name: Option<String>,
+}
+
+/// What remains of a connection whose handshake has failed.
+pub enum Remains {
+    /// Nothing has been agreed on.
+    Socket(TcpStream),
+    /// It failed in the middle.
+    Stream(Box<Tls>),
+}
+
+impl Remains {
+    /// The socket.
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Remains::Socket(socket) => socket,
+            Remains::Stream(stream) => stream.socket(),
+        }
+    }
 }
 
 /// A connection whose handshake is complete.
@@ -84,13 +101,15 @@ impl Hello {
             Ok(session) => session,
             Err((error, mut alert)) => {
                 let _ = alert.write_all(&mut Wire(&socket));
-                return Err(Failed { refusal: Refusal::of(&error), socket: Some(socket), name });
+                let remains = Some(Remains::Socket(socket));
+                return Err(Failed { refusal: Refusal::of(&error), remains, name });
             }
         };
         let stream = match Tls::accept_session(session, socket).await {
             Ok(stream) => stream,
-            Err((error, socket)) => {
-                return Err(Failed { refusal: Refusal::of_io(&error), socket: Some(socket), name });
+            Err((error, stream)) => {
+                let remains = Some(Remains::Stream(Box::new(stream)));
+                return Err(Failed { refusal: Refusal::of_io(&error), remains, name });
             }
         };
         if matches!(choice, Choice::Challenge(_)) {
@@ -102,7 +121,7 @@ impl Hello {
             Some(session) if session.is_current() => Ok(Some(Established { stream, session })),
             _ => {
                 stream.end_writing();
-                Err(Failed { refusal: Refusal::ClientCertificate, socket: None, name })
+                Err(Failed { refusal: Refusal::ClientCertificate, remains: None, name })
             }
         }
     }
@@ -148,8 +167,9 @@ impl Failed {
     /// Closes the connection so that the client can read what it was told: not before it has closed its side, for at most
     /// two seconds and 64 KiB.
     pub async fn linger(self) {
-        let Some(socket) = self.socket else { return };
-        Transport::end_writing(&socket);
+        let Some(remains) = self.remains else { return };
+        let socket = remains.socket();
+        Transport::end_writing(socket);
         let read = async {
             let (mut total, mut chunk) = (0, [0; 1024]);
             while total < 64 << 10 && socket.readable().await.is_ok() {

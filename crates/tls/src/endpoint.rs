@@ -13,7 +13,9 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ServerConfig, SupportedProtocolVersion};
 use settings::{TlsVersion, Verify};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The protocols that are announced (ALPN, RFC 7301), best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,6 @@ impl Default for Rules {
 }
 
 /// An address that speaks TLS.
-#[derive(Debug)]
 pub struct Endpoint {
     /// The certificates of this address alone, which come first.
     own: Option<Arc<Certificates>>,
@@ -65,7 +66,18 @@ pub struct Endpoint {
     chacha: ServerConfig,
     /// For those who validate the control of a name (TLS-ALPN-01): they have no certificate.
     challenge: ServerConfig,
+    /// Configurations with their certificates: connections that are served with the same share one.
+    made: RwLock<HashMap<(usize, bool), Arc<ServerConfig>>>,
 }
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("own", &self.own).field("asks_clients", &self.asks_clients).finish()
+    }
+}
+
+/// More configurations are not kept: certificates that are made on demand may be many.
+const KEPT: usize = 1024;
 
 impl Endpoint {
     /// An address with these rules. `own` are the certificates of this address alone.
@@ -116,6 +128,7 @@ impl Endpoint {
             usual: with_tickets(provider())?,
             chacha: with_tickets(chacha_first())?,
             challenge: configured(provider(), nobody, &[crate::hello::ACME])?,
+            made: RwLock::default(),
         })
     }
 
@@ -146,9 +159,21 @@ impl Endpoint {
 
     /// The configuration for a client that lists these suites and is served with `key`.
     pub(crate) fn config(&self, key: Arc<CertifiedKey>, suites: &[CipherSuite]) -> Arc<ServerConfig> {
-        let mut config = if prefers_chacha(suites) { self.chacha.clone() } else { self.usual.clone() };
+        let chacha = prefers_chacha(suites);
+        // A key in use is not freed, so that its address belongs to nothing else: the configuration keeps it.
+        let place = (Arc::as_ptr(&key) as usize, chacha);
+        if let Some(made) = self.made.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
+            return made.clone();
+        }
+        let mut config = if chacha { self.chacha.clone() } else { self.usual.clone() };
         config.cert_resolver = Arc::new(Chosen(Some(key)));
-        Arc::new(config)
+        let config = Arc::new(config);
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        if made.len() >= KEPT {
+            made.clear();
+        }
+        made.insert(place, config.clone());
+        config
     }
 
     /// The configuration that answers a challenge of TLS-ALPN-01 (RFC 8737) with `key`.

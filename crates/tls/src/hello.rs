@@ -3,7 +3,7 @@
 //! Contract: what is no TLS is recognized by its first bytes, before a buffer is filled.
 
 use crate::certificates::Wanted;
-use crate::{Certificate, Endpoint, Failed, OnDemand, Refusal};
+use crate::{Certificate, Endpoint, Failed, OnDemand, Refusal, Remains};
 use net::Transport;
 use rustls::server::{Accepted, Acceptor};
 use rustls::sign::CertifiedKey;
@@ -53,7 +53,9 @@ impl Hello {
             match outcome.await {
                 Ok(Some(accepted)) => return Ok(Hello { accepted, socket }),
                 Ok(None) => {}
-                Err(refusal) => return Err(Failed { refusal, socket: Some(socket), name: None }),
+                Err(refusal) => {
+                    return Err(Failed { refusal, remains: Some(Remains::Socket(socket)), name: None });
+                }
             }
         }
     }
@@ -134,7 +136,7 @@ impl Hello {
         let name = self.name();
         // A courtesy: whether it arrives does not matter any more.
         let _ = Wire(&self.socket).write(&ALERT);
-        Failed { refusal, socket: Some(self.socket), name }
+        Failed { refusal, remains: Some(Remains::Socket(self.socket)), name }
     }
 }
 

@@ -27,7 +27,7 @@ mod refusal;
 mod secret;
 mod tickets;
 
-pub use accept::{Established, Failed, Session, Version};
+pub use accept::{Established, Failed, Remains, Session, Version};
 pub use certificate::{Certificate, Facts};
 pub use certificates::{Certificates, OnDemand, Source};
 pub use client::ClientCertificate;

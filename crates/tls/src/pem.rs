@@ -124,7 +124,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(der in proptest::collection::vec(any::<u8>(), 1..200)) {
-            prop_assert_eq!(&**chain(encode(&der).as_bytes()).unwrap()[0], &der[..]);
+            prop_assert_eq!(&*chain(encode(&der).as_bytes()).unwrap()[0], &der[..]);
         }
 
         #[test]

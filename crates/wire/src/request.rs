@@ -48,7 +48,7 @@ impl<'a> Field<'a> {
 /// A request without its fields: what is encoded before them. The decoder gives the same with the fields behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// 10 or 11.
+    /// 10, 11 or 20.
     pub version: u8,
     /// Whether the scheme is `https`.
     pub https: bool,
@@ -205,7 +205,7 @@ pub fn head_of(payload: &[u8]) -> Result<Head<'_>, Malformed> {
 
 fn start<'a>(cursor: &mut Cursor<'a>) -> Result<Start<'a>, Malformed> {
     let (version, scheme, body, flags) = (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?);
-    if !matches!(version, 10 | 11) || scheme > 1 || flags & !MEASURE != 0 {
+    if !matches!(version, 10 | 11 | 20) || scheme > 1 || flags & !MEASURE != 0 {
         return Err(Malformed("version, scheme or flags of REQUEST"));
     }
     let (count, remote_port) = (cursor.u16()?, cursor.u16()?);

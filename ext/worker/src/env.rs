@@ -100,10 +100,19 @@ fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
     remember(gvl, memo.remote_addr, keys.remote_addr, peer);
     remember(gvl, memo.server_name, keys.server_name, head.server_name);
     remember(gvl, memo.server_port, keys.server_port, head.server_port);
-    if memo.version.replace(head.version) != head.version {
-        let version = if head.version == 10 { keys.http_1_0 } else { keys.http_1_1 };
+    let before = memo.version.replace(head.version);
+    if before != head.version {
+        let version = match head.version {
+            10 => keys.http_1_0,
+            20.. => keys.http_2,
+            _ => keys.http_1_1,
+        };
         ruby::hash_set(gvl, template, keys.server_protocol.get(), version.get());
         ruby::hash_set(gvl, template, keys.http_version.get(), version.get());
+        let multiplexed = |version| version >= 20;
+        if multiplexed(before) != multiplexed(head.version) {
+            offer_hijack(gvl, template, !multiplexed(head.version));
+        }
     }
     if memo.https.replace(head.https) != head.https {
         let scheme = if head.https { keys.scheme_https } else { keys.scheme_http };
@@ -116,6 +125,20 @@ fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
     }
     renew(gvl, task.after_reply, keys.after_reply, template);
     renew(gvl, task.response_finished, keys.response_finished, template);
+}
+
+/// Puts `rack.hijack` into the template, or takes it out: a request that shares its connection with others has none to hand
+/// over.
+fn offer_hijack(gvl: &mut Gvl, template: Value, offered: bool) {
+    let keys = names();
+    let base = BASE.get().expect("the base env has been set").get();
+    for key in [keys.can_hijack, keys.hijack] {
+        let value = if offered { ruby::hash_get(gvl, base, key.get()) } else { ruby::FALSE };
+        ruby::hash_set(gvl, template, key.get(), value);
+    }
+    if !offered {
+        ruby::hash_delete(gvl, template, keys.hijack.get());
+    }
 }
 
 /// Replaces a list that an app has put something into.

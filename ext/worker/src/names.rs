@@ -52,7 +52,8 @@ names! {
         https: "HTTPS", content_length: "CONTENT_LENGTH",
         rack_input: "rack.input", queue_time: "firebrick.queue_time", after_reply: "rack.after_reply",
         response_finished: "rack.response_finished",
-        http_1_0: "HTTP/1.0", http_1_1: "HTTP/1.1", scheme_http: "http", scheme_https: "https", on: "on",
+        http_1_0: "HTTP/1.0", http_1_1: "HTTP/1.1", http_2: "HTTP/2", scheme_http: "http", scheme_https: "https", on: "on",
+        hijack: "rack.hijack", can_hijack: "rack.hijack?",
         empty: "",
     }
     classes {

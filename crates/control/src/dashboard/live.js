@@ -113,6 +113,7 @@ function showNow(told, now) {
     tiles.splice(2, 0, tile("Queue", told.queue.length.toLocaleString("en"), waits, told.queue.length ? "warn" : ""), tile("Busy threads", `${busy} of ${most}`, many(told.workers.length, "worker", "workers")));
   }
   if (told.handlers) tiles.push(handlersTile(told.handlers, between));
+  if (told.tls) tiles.push(tlsTile(told.tls, between, Date.parse(told.taken_at)));
   id("tiles").replaceChildren(...tiles);
   id("version").textContent = told.version;
   id("dir").textContent = told.dir;
@@ -141,6 +142,17 @@ function workerRow(one, between, told) {
     element("td", {}, threads, `${one.busy_threads} of ${one.threads_max}`), cell(or(between.requests(one), significant), "number"),
     cell(or(between.cpu(one), percent), "number"), cell(bytes(one.pss_bytes), "number"), cell(String(one.waiting), one.waiting ? "number late" : "number"),
     cell(String(one.restarts), "number"), cell(span(Math.max(0, up)), "number"));
+}
+
+// --- TLS: handshakes, and the certificate that ends first
+
+function tlsTile(now, between, time) {
+  const complete = (all) => (all.tls?.full ?? 0) + (all.tls?.resumed ?? 0);
+  const failed = between.delta((all) => Object.values(all.tls?.failed ?? {}).reduce((sum, count) => sum + count, 0));
+  const days = Math.min(...now.certificates.map((one) => (Date.parse(one.not_after) - time) / 86_400_000));
+  const certificate = !Number.isFinite(days) ? "no certificate" : days < 0 ? "a certificate EXPIRED" : `certificates: ${many(Math.floor(days), "day", "days")} left`;
+  return tile("Handshakes", or(between.delta(complete), (rate) => `${significant(rate)} /s`),
+    failed > 0 ? `${significant(failed)} /s failed; ${certificate}` : certificate, days < 0 ? "bad" : failed > 0 || days < 7 ? "warn" : "");
 }
 
 // --- handlers on mruby: each front thread has a VM, and limits, of its own

@@ -107,6 +107,13 @@ impl Entry<'_> {
         if let Some(user) = self.user() {
             text(out, "remote_user", Some(user));
         }
+        if let Some(session) = &ending.peer.session {
+            text(out, "tls_version", Some(session.version.as_bytes()));
+            text(out, "tls_cipher", Some(session.cipher.as_bytes()));
+            if let Some(client) = request.and_then(|request| request.variable("SSL_CLIENT_S_DN")) {
+                text(out, "tls_client", Some(client));
+            }
+        }
         text(out, "request_id", request_id_header.and_then(|name| self.field(name)));
         text(out, "user_agent", self.field("user-agent"));
         text(out, "referer", self.field("referer"));
@@ -118,7 +125,9 @@ impl Entry<'_> {
     /// Variables that handlers have set, if any.
     fn json_env(&self, out: &mut Vec<u8>) {
         let variables = self.ending.request.map_or(&[][..], |request| &request.variables);
-        let mut others = variables.iter().filter(|(name, _)| **name != *b"REMOTE_USER").peekable();
+        // What the connection is known for has fields of its own.
+        let own = |name: &[u8]| name == b"REMOTE_USER" || name.starts_with(b"SSL_");
+        let mut others = variables.iter().filter(|(name, _)| !own(name)).peekable();
         if others.peek().is_none() {
             return;
         }

@@ -25,7 +25,7 @@ use tokio::sync::watch as channel;
 pub(crate) use report::{certificates, check};
 
 /// Whether HTTP/2 is announced to clients.
-const HTTP2: bool = false;
+const HTTP2: bool = true;
 
 /// What encrypts the connections of a server, shared by all threads.
 #[derive(Debug)]

@@ -18,6 +18,8 @@ const ON_DEMAND: Duration = Duration::from_secs(60);
 pub(crate) struct Secured {
     pub(crate) stream: Tls,
     pub(crate) session: Box<Session>,
+    /// Whether HTTP/2 was chosen.
+    pub(crate) http2: bool,
 }
 
 /// Performs the handshake; what came of it has been counted. `None`: the connection has ended.
@@ -31,7 +33,7 @@ pub(crate) async fn shake(
     let outcome = tokio::select! {
         biased;
         outcome = steps(acceptor, socket, peer, &endpoint) => outcome,
-        () = progress.displaced() => Err(Failed { refusal: Refusal::Displaced, socket: None, name: None }),
+        () = progress.displaced() => Err(Failed { refusal: Refusal::Displaced, remains: None, name: None }),
     };
     drop(progress);
     match outcome {
@@ -44,7 +46,8 @@ pub(crate) async fn shake(
             });
             let variables = if endpoint.asks_clients() { variables::of(&session) } else { Vec::new() };
             let (version, cipher) = (session.version.name(), session.cipher);
-            Some(Secured { stream, session: Box::new(Session { version, cipher, variables }) })
+            let http2 = session.http2;
+            Some(Secured { stream, session: Box::new(Session { version, cipher, variables }), http2 })
         }
         Err(failed) => {
             acceptor.recorder.handshake_failed(failed.refusal.name());
@@ -88,15 +91,14 @@ async fn steps(
 }
 
 async fn within<T>(limit: Duration, step: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
-    let late = Err(Failed { refusal: Refusal::Timeout, socket: None, name: None });
+    let late = Err(Failed { refusal: Refusal::Timeout, remains: None, name: None });
     timeout(limit, step).await.unwrap_or(late)
 }
 
 /// What a client that speaks HTTP without encryption is told, and the end of the connection.
 async fn refuse(failed: Failed) {
-    let Failed { refusal: Refusal::PlainHttp, socket: Some(socket), .. } = failed else {
-        return failed.linger().await;
-    };
+    let plain = failed.remains.as_ref().filter(|_| failed.refusal == Refusal::PlainHttp);
+    let Some(remains) = plain else { return failed.linger().await };
     const TEXT: &str = "400 Bad Request\nThis port speaks HTTPS: use https:// instead of http://\n";
     let response = format!(
         "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
@@ -104,6 +106,6 @@ async fn refuse(failed: Failed) {
         TEXT.len()
     );
     // It fits into the buffer of a new socket.
-    let _ = socket.try_write(response.as_bytes());
-    Failed { refusal: Refusal::PlainHttp, socket: Some(socket), name: None }.linger().await;
+    let _ = remains.socket().try_write(response.as_bytes());
+    failed.linger().await;
 }

@@ -1,25 +1,17 @@
-//! The state of the current request's body: framing, speed, and what went wrong. Pure: bytes and times go in.
+//! The state of the current request's body: framing, and what went wrong. Pure: bytes go in.
 
+use crate::message::Pace;
 use bytes::Bytes;
 use h1::chunked::{Bounds, Decoder};
 use h1::{Expect, Framing, RequestHead};
 use handler::BodyError;
 use settings::Limits;
-use std::time::{Duration, Instant};
 
 /// How the end of the body is found.
 #[derive(Debug)]
 enum Rest {
     Length(u64),
     Chunked(Box<Decoder>),
-}
-
-/// The client's speed over a window of time. Only the time spent waiting for the client counts.
-#[derive(Debug, Default)]
-pub(crate) struct Window {
-    bytes: u64,
-    waited: Duration,
-    waiting_since: Option<Instant>,
 }
 
 /// A request body that arrives.
@@ -29,12 +21,12 @@ pub(crate) struct BodyState {
     /// The client waits for 100 (Continue).
     continue_due: bool,
     pub(crate) error: Option<BodyError>,
-    pub(crate) window: Window,
+    pub(crate) pace: Pace,
 }
 
 impl Default for BodyState {
     fn default() -> BodyState {
-        BodyState { rest: Rest::Length(0), continue_due: false, error: None, window: Window::default() }
+        BodyState { rest: Rest::Length(0), continue_due: false, error: None, pace: Pace::default() }
     }
 }
 
@@ -50,12 +42,7 @@ impl BodyState {
                 max_trailers: limits.max_headers,
             }))),
         };
-        BodyState {
-            rest,
-            continue_due: head.expect == Expect::Continue,
-            error: None,
-            window: Window::default(),
-        }
+        BodyState { rest, continue_due: head.expect == Expect::Continue, error: None, pace: Pace::default() }
     }
 
     /// Whether the client waits for 100 (Continue); it is told once.
@@ -102,32 +89,5 @@ impl BodyState {
                 Ok((data.into(), used))
             }
         }
-    }
-}
-
-impl Window {
-    pub(crate) fn received(&mut self, n: usize, now: impl FnOnce() -> Instant) {
-        self.bytes += n as u64;
-        if let Some(since) = self.waiting_since.take() {
-            self.waited += now() - since;
-        }
-    }
-
-    /// Starts to wait; returns when to check the speed.
-    pub(crate) fn wait(&mut self, now: Instant, span: Duration) -> Instant {
-        let since = *self.waiting_since.get_or_insert(now);
-        since + span.saturating_sub(self.waited)
-    }
-
-    /// Whether the client was too slow over a window that has passed; starts a new window if not.
-    pub(crate) fn is_too_slow(&mut self, now: Instant, rate: u64, span: Duration) -> bool {
-        let waited = self.waited
-            + self.waiting_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        if waited < span {
-            return false;
-        }
-        let slow = (self.bytes as f64) < rate as f64 * span.as_secs_f64();
-        *self = Window { waiting_since: self.waiting_since.map(|_| now), ..Window::default() };
-        slow
     }
 }

@@ -5,13 +5,12 @@ use super::client::ClientView;
 use super::incoming::BodyReader;
 use super::link::{Link, forget};
 use super::receive::{self, NoHead, Received};
-use super::respond::{self, RequestFacts, Sent};
+use super::respond::{self, RequestFacts};
 use crate::context::Context;
-use crate::output::Output;
-use h1::{Expect, Framing, RequestHead};
-use handler::{Ending, Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
-use net::{Lane, Transport};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::message::{Outcome, Sent, inadmissible};
+use h1::{Framing, RequestHead};
+use handler::{Exchange, Failure, Handler, Incoming, Lent, Peer, Request, Trace, Version};
+use net::{Lane, Output, Transport};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -77,33 +76,12 @@ pub(super) async fn serve_requests<S: Transport, H: Handler>(
 struct Report<'a, H: Handler> {
     handler: &'a H,
     peer: &'a Peer,
-    trace: Rc<Trace>,
-    request: Option<Box<Request>>,
-    started: Instant,
-    sent: Sent,
+    outcome: Outcome,
 }
 
 impl<H: Handler> Drop for Report<'_, H> {
     fn drop(&mut self) {
-        let request = self.trace.take_request().or_else(|| self.request.take());
-        let ending = Ending {
-            request: request.as_deref(),
-            failure: self.sent.failure.as_deref(),
-            peer: self.peer,
-            trace: &self.trace,
-            status: self.sent.status,
-            body_bytes: self.sent.body_bytes,
-            started: self.started,
-            broken: self.sent.broken,
-            hijacked: self.sent.hijacked,
-        };
-        let finished = AssertUnwindSafe(|| self.handler.finished(&ending));
-        // A second panic while unwinding would end the process instead of the connection.
-        if std::thread::panicking() {
-            let _ = catch_unwind(finished);
-        } else {
-            finished();
-        }
+        self.outcome.report(self.handler, self.peer);
     }
 }
 
@@ -123,17 +101,11 @@ async fn refuse<S: Transport, H: Handler>(
 ) -> Then {
     let Refusal { failure, started, request } = refusal;
     let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
-    let mut report = Report {
-        handler: &context.handler,
-        peer,
-        trace: Rc::default(),
-        request,
-        started,
-        sent: Sent::nothing(),
-    };
+    let outcome = Outcome { trace: Rc::default(), request, started, sent: Sent::nothing() };
+    let mut report = Report { handler: &context.handler, peer, outcome };
     let facts = RequestFacts { version: Version::Http11, is_head, persistent: false };
-    report.sent = respond::respond(link, facts, failure.into_response(), output).await;
-    if report.sent.broken { Then::Close } else { Then::Linger }
+    report.outcome.sent = respond::respond(link, facts, failure.into_response(), output).await;
+    if report.outcome.sent.broken { Then::Close } else { Then::Linger }
 }
 
 /// Refuses a connection without reading from it.
@@ -161,7 +133,11 @@ async fn exchange<S: Transport, H: Handler>(
 ) -> Then {
     let request = Box::new(received.request(link, peer));
     let head = &received.head;
-    if let Some(failure) = inadmissible(head.expect, head.framing, link.shared.settings().limits.max_body) {
+    let declared = match head.framing {
+        Framing::Length(length) => Some(length),
+        Framing::Chunked | Framing::Close => None,
+    };
+    if let Some(failure) = inadmissible(head.expect, declared, link.shared.settings().limits.max_body) {
         let refusal = Refusal { failure, started: received.started, request: Some(request) };
         return Box::pin(refuse(link, peer, context, refusal, output)).await;
     }
@@ -169,14 +145,9 @@ async fn exchange<S: Transport, H: Handler>(
     let incoming = incoming(link, head, number);
     let (version, is_head) = (request.version, request.method() == b"HEAD");
     let trace: Rc<Trace> = Rc::default();
-    let mut report = Report {
-        handler: &context.handler,
-        peer,
-        trace: trace.clone(),
-        request: None,
-        started: received.started,
-        sent: Sent::nothing(),
-    };
+    let started = received.started;
+    let outcome = Outcome { trace: trace.clone(), request: None, started, sent: Sent::nothing() };
+    let mut report = Report { handler: &context.handler, peer, outcome };
     link.interim_allowed.set(version == Version::Http11);
     let exchange = Exchange {
         request: Lent::new(request, trace.clone()),
@@ -192,9 +163,9 @@ async fn exchange<S: Transport, H: Handler>(
         && !shared.settings().timeouts.keep_alive.is_zero()
         && is_drainable(&link.body.borrow());
     let facts = RequestFacts { version, is_head, persistent };
-    report.sent = respond::respond(link, facts, response, output).await;
+    report.outcome.sent = respond::respond(link, facts, response, output).await;
     link.exchange.set(number + 1);
-    let (reusable, hijacked, broken) = (report.sent.reusable, report.sent.hijacked, report.sent.broken);
+    let Sent { reusable, hijacked, broken, .. } = report.outcome.sent;
     drop(report);
     if reusable {
         let done = link.body.borrow().is_done() || Box::pin(drain(link)).await;
@@ -203,19 +174,6 @@ async fn exchange<S: Transport, H: Handler>(
     // A client that asked for the end and has sent nothing more is not made to wait.
     let expected = !head.persistent && link.input.borrow().is_empty() && link.body.borrow().is_done();
     if hijacked || broken || (expected && !link.unread.get()) { Then::Close } else { Then::Linger }
-}
-
-/// Why a well-formed request is refused.
-fn inadmissible(expect: Expect, framing: Framing, max_body: Option<u64>) -> Option<Failure> {
-    match framing {
-        _ if expect == Expect::Unknown => {
-            Some(Failure::client(417, "an expectation other than 100-continue"))
-        }
-        Framing::Length(length) if max_body.is_some_and(|max| length > max) => {
-            Some(Failure::client(413, "Content-Length is more than max_body"))
-        }
-        _ => None,
-    }
 }
 
 /// The request's body: all of it if it has been read ahead, else to be read.

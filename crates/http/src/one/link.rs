@@ -5,10 +5,9 @@
 
 use super::body_state::BodyState;
 use crate::context::{Counted, Shared};
-use crate::output::Output;
 use bytes::{Buf, Bytes, BytesMut};
 use handler::BodyError;
-use net::{Lane, Timer, Transport};
+use net::{Lane, Output, Timer, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
@@ -195,8 +194,16 @@ impl<S: Transport> Link<S> {
         }
     }
 
+    /// The stream, for another protocol.
+    pub(crate) fn into_stream(self) -> S {
+        self.stream
+    }
+
     /// Waits for the first byte of a request; `false` if the connection is to be closed instead.
-    pub(super) async fn has_request(&self, served: u64) -> bool {
+    pub(crate) async fn has_request(&self, served: u64) -> bool {
+        if !self.input.borrow().is_empty() {
+            return true;
+        }
         let settings = self.shared.settings();
         let timeout = if served == 0 { settings.timeouts.header } else { settings.timeouts.keep_alive };
         drop(settings);
@@ -230,11 +237,6 @@ impl<S: Transport> Link<S> {
             if self.timer.expired(Lane::Read) { Poll::Ready(false) } else { Poll::Pending }
         })
         .await
-    }
-
-    /// An orderly end without waiting for the client.
-    pub(super) fn finish(&self) {
-        self.stream.finish();
     }
 
     /// Closes our direction and discards what still arrives, within bounds. Closing with unread bytes would reset the
@@ -296,7 +298,7 @@ impl<S: Transport> Link<S> {
             if bytes.is_empty() {
                 return Err(BodyError::Gone);
             }
-            body.window.received(bytes.len(), Instant::now);
+            body.pace.received(bytes.len(), Instant::now);
             let (data, used) = body.take(bytes)?;
             input.extend_from_slice(&bytes[used..]);
             Ok(Some(data))
@@ -326,12 +328,10 @@ impl<S: Transport> Link<S> {
         }
         let timeouts = &self.shared.settings().timeouts;
         if let Some(rate) = timeouts.body_min_rate {
-            let span = timeouts.body_grace.max(Duration::from_secs(1));
-            let now = Instant::now();
-            if body.window.is_too_slow(now, rate, span) {
-                return Poll::Ready(Err(BodyError::TooSlow));
+            match body.pace.check(Instant::now(), rate, timeouts.body_grace) {
+                Ok(at) => self.timer.arm(Lane::Read, at),
+                Err(error) => return Poll::Ready(Err(error)),
             }
-            self.timer.arm(Lane::Read, body.window.wait(now, span));
         }
         Poll::Pending
     }

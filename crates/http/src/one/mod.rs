@@ -17,7 +17,7 @@ mod tunnel;
 use crate::context::Context;
 use exchange::Then;
 use handler::{Failure, Handler, Peer};
-use link::Link;
+pub(crate) use link::Link;
 use net::Transport;
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,16 +29,23 @@ const LINGER_REFUSED: Duration = Duration::from_secs(1);
 
 /// Serves one connection until it ends.
 pub async fn serve<S: Transport, H: Handler>(stream: S, peer: Rc<Peer>, context: Rc<Context<H>>) {
-    let link = Link::new(stream, context.shared.clone());
+    serve_link(Link::new(stream, context.shared.clone()), peer, context).await;
+}
+
+/// Serves a connection from which bytes may have been read already.
+pub(crate) async fn serve_link<S: Transport, H: Handler>(
+    link: Rc<Link<S>>,
+    peer: Rc<Peer>,
+    context: Rc<Context<H>>,
+) {
     let mut served = 0;
     while link.has_request(served).await {
         match Box::pin(exchange::serve_requests(&link, &peer, &context, &mut served)).await {
             Then::Idle => {}
-            Then::Close => break,
+            Then::Close => return,
             Then::Linger => return link.linger(LINGER).await,
         }
     }
-    link.finish();
 }
 
 /// Sends the response to a connection that is not served, and closes it.

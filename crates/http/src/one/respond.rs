@@ -8,13 +8,13 @@
 
 use super::client::ClientView;
 use super::link::{Link, Unsendable};
-use crate::output::Output;
+use crate::message::{Promised, READ_BELOW, Sent, append_file, mismatch, presentable};
 use bytes::Bytes;
 use h1::{ConnectionField, Delimiter, Plan};
 use handler::{
-    After, Body, BodyStream, Chunk, Client, Departure, Failure, FileRegion, Kept, Lender, Response, Version,
+    After, Body, BodyStream, Chunk, Client, Departure, FileRegion, Kept, Lender, Response, Version,
 };
-use net::Transport;
+use net::{Output, Transport};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -24,8 +24,6 @@ use std::time::UNIX_EPOCH;
 
 /// Bytes of a stream gathered for one write.
 const GATHER: usize = 64 << 10;
-/// Files up to this size are read behind the head and written with it: cheaper than a second system call.
-const READ_BELOW: u64 = 16 << 10;
 /// Most bytes of a file per call, so that other connections are served.
 const FILE_SLICE: u64 = 2 << 20;
 
@@ -36,32 +34,6 @@ pub(crate) struct RequestFacts {
     pub(crate) is_head: bool,
     /// The connection may be reused, as far as everything but the response is concerned.
     pub(crate) persistent: bool,
-}
-
-/// How sending went.
-#[derive(Debug, Default)]
-pub(crate) struct Sent {
-    pub(crate) status: u16,
-    pub(crate) body_bytes: u64,
-    /// The response was cut off.
-    pub(crate) broken: bool,
-    /// The connection may be used for another request.
-    pub(crate) reusable: bool,
-    pub(crate) hijacked: bool,
-    /// What went wrong, of the response or while it was sent.
-    pub(crate) failure: Option<Box<Failure>>,
-}
-
-impl Sent {
-    /// Nothing was sent (yet).
-    pub(crate) fn nothing() -> Sent {
-        Sent { broken: true, ..Sent::default() }
-    }
-
-    /// Notes what went wrong; the first failure counts.
-    fn fail(&mut self, failure: Failure) {
-        self.failure.get_or_insert_with(|| Box::new(failure));
-    }
 }
 
 /// The last message that a kept body was sent in, with its second since 1970: nothing but the date changes.
@@ -93,7 +65,7 @@ pub(crate) async fn respond<S: Transport>(
     {
         return send_again(link, kept.body().len(), message, output).await;
     }
-    let mut response = presentable(response);
+    let mut response = presentable(response, facts.version);
     if matches!(response.body, Body::Empty | Body::Bytes(_)) && link.input.borrow().is_empty() {
         link.shared.gather().await;
     }
@@ -174,39 +146,14 @@ async fn send_again<S: Transport>(link: &Link<S>, body: usize, message: Bytes, o
     Sent { status: 200, body_bytes, broken, reusable: !broken, ..Sent::default() }
 }
 
-/// The response, or the one that is sent instead because it is invalid.
-fn presentable(response: Response) -> Response {
-    let reason = match (response.status, &response.body) {
-        _ if !h1::fields_are_clean(&response.fields) => {
-            "a field name or value that is not allowed in a response"
-        }
-        (200..=999, _) | (101, Body::Tunnel { .. }) | (_, Body::Tunnel { raw: true, .. }) => {
-            return h1::decoded(response).unwrap_or_else(Failure::into_response);
-        }
-        _ => "a status that is not final",
-    };
-    Failure::server(500, reason).into_response()
-}
-
 /// Notes a body whose length is known and differs from the declared one. The response goes out with the actual length.
 fn check_length(response: &Response, plan: Plan, sent: &mut Sent) {
-    let Delimiter::Length(actual) = plan.delimiter else { return };
-    // The length of a stream shows when it has been sent.
-    if plan.is_whole
-        && !matches!(response.body, Body::Stream(_))
-        && let Some(declared) = h1::declared_length(&response.fields)
-        && declared != actual
+    if let Delimiter::Length(actual) = plan.delimiter
+        && plan.is_whole
+        && let Some(failure) = mismatch(response, actual)
     {
-        sent.fail(wrong_length(sent.status, declared, &actual.to_string()));
+        sent.fail(failure);
     }
-}
-
-/// The app's `Content-Length` disagrees with its body. The response has gone out, with `status`.
-fn wrong_length(status: u16, declared: u64, actual: &str) -> Failure {
-    Failure::app(
-        status,
-        format!("the response declares Content-Length {declared}, its body has {actual} bytes"),
-    )
 }
 
 fn wants_close(response: &Response) -> bool {
@@ -222,7 +169,7 @@ fn connection_field(response: &Response, facts: RequestFacts, reusable: bool) ->
         _ if response.status == 101 => ConnectionField::Upgrade,
         (false, _) => ConnectionField::Close,
         (true, Version::Http10) => ConnectionField::KeepAlive,
-        (true, Version::Http11) => ConnectionField::Default,
+        (true, Version::Http11 | Version::Http2) => ConnectionField::Default,
     }
 }
 
@@ -265,31 +212,12 @@ async fn send_body<S: Transport>(
         }
         Body::Stream(stream) => {
             // Boxed, like everything that not every response needs: the future of an exchange stays small.
-            let sender =
-                StreamSender { link, plan, output, declared: u64::MAX, left: u64::MAX, sent: &mut *sent };
+            let sender = StreamSender { link, plan, output, promised: promised(plan), sent: &mut *sent };
             let result = Box::pin(sender.run(stream)).await;
             sent.body_bytes = sent.body_bytes.saturating_sub(output.len() as u64);
             result
         }
     }
-}
-
-/// Appends as much of a region as exists; how many bytes.
-fn append_file(text: &mut Vec<u8>, region: &FileRegion) -> u64 {
-    let start = text.len();
-    let end = start + region.len as usize;
-    while text.len() < end {
-        let offset = region.offset + (text.len() - start) as u64;
-        text.reserve(end - text.len());
-        match rustix::io::pread(&*region.file, rustix::buffer::spare_capacity(text), offset) {
-            Ok(0) => break,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break,
-        }
-    }
-    // There was room for more than requested.
-    text.truncate(end);
-    (text.len() - start) as u64
 }
 
 /// Sends the first `len` bytes of a region.
@@ -339,21 +267,23 @@ fn poll_gone<S: Transport>(client: &ClientView<S>, cx: &mut Context<'_>) -> Poll
     }
 }
 
+fn promised(plan: Plan) -> Promised {
+    match plan.delimiter {
+        Delimiter::Length(length) => Promised::new(Some(length)),
+        _ => Promised::new(None),
+    }
+}
+
 struct StreamSender<'a, S> {
     link: &'a Rc<Link<S>>,
     plan: Plan,
     output: &'a mut Output,
-    /// The length in the head, and what is left of it.
-    declared: u64,
-    left: u64,
+    promised: Promised,
     sent: &'a mut Sent,
 }
 
 impl<S: Transport> StreamSender<'_, S> {
     async fn run(mut self, mut stream: Box<dyn BodyStream>) -> Result<(), Unsendable> {
-        if let Delimiter::Length(length) = self.plan.delimiter {
-            (self.declared, self.left) = (length, length);
-        }
         let client = ClientView::new(Rc::downgrade(self.link), self.link.exchange.get());
         let mut since_yield = 0;
         loop {
@@ -418,10 +348,10 @@ impl<S: Transport> StreamSender<'_, S> {
 
     /// Queues a chunk; `false` if it exceeds the declared length.
     fn queue(&mut self, mut bytes: bytes::Bytes) -> bool {
-        let whole = bytes.len() as u64 <= self.left;
+        let whole = bytes.len() as u64 <= self.promised.left();
         if !whole {
             self.too_long(bytes.len() as u64);
-            bytes.truncate(self.left as usize);
+            bytes.truncate(self.promised.left() as usize);
         }
         let len = bytes.len() as u64;
         self.open_chunk(len);
@@ -432,23 +362,22 @@ impl<S: Transport> StreamSender<'_, S> {
     }
 
     async fn file(&mut self, region: &FileRegion) -> Result<(), Unsendable> {
-        if region.len > self.left {
+        if region.len > self.promised.left() {
             self.too_long(region.len);
         }
-        let len = region.len.min(self.left);
+        let len = region.len.min(self.promised.left());
         self.open_chunk(len);
         self.link.send(self.output, len > 0).await?;
         send_file(self.link, region, len, &mut self.sent.body_bytes).await?;
         self.close_chunk();
-        if self.plan.delimiter != Delimiter::Chunked {
-            self.left -= len;
-        }
+        self.promised.count(len);
         if len < region.len { Err(Unsendable) } else { Ok(()) }
     }
 
     /// Lets the owner of the next bytes write them, if that is possible at once and in this framing.
     async fn lend(&mut self, mut lender: Box<dyn Lender>, client: &ClientView<S>) -> Result<(), Unsendable> {
-        let fits = matches!(self.plan.delimiter, Delimiter::Length(_)) && lender.offered() <= self.left;
+        let fits =
+            matches!(self.plan.delimiter, Delimiter::Length(_)) && lender.offered() <= self.promised.left();
         // If the client has no room for the bytes before, the offer is declined: its owner must not wait for the client.
         let socket = match self.link.stream.lendable() {
             Some(socket) if fits && self.link.try_send(self.output)? => Some(socket),
@@ -476,19 +405,18 @@ impl<S: Transport> StreamSender<'_, S> {
             self.output.text(|text| text.extend_from_slice(b"0\r\n\r\n"));
         }
         self.link.send(self.output, false).await?;
-        let short = matches!(self.plan.delimiter, Delimiter::Length(_)) && self.left > 0;
-        if short {
-            let actual = (self.declared - self.left).to_string();
-            self.sent.fail(wrong_length(self.sent.status, self.declared, &actual));
-            return Err(Unsendable);
+        match self.promised.missed(self.sent.status) {
+            Some(failure) => {
+                self.sent.fail(failure);
+                Err(Unsendable)
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The next piece, of `len` bytes, does not fit into the declared length.
     fn too_long(&mut self, len: u64) {
-        let actual = format!("at least {}", (self.declared - self.left).saturating_add(len));
-        self.sent.fail(wrong_length(self.sent.status, self.declared, &actual));
+        self.sent.fail(self.promised.exceeded(self.sent.status, len));
     }
 
     fn open_chunk(&mut self, len: u64) {
@@ -505,8 +433,6 @@ impl<S: Transport> StreamSender<'_, S> {
 
     fn count(&mut self, len: u64) {
         self.sent.body_bytes += len;
-        if matches!(self.plan.delimiter, Delimiter::Length(_)) {
-            self.left -= len;
-        }
+        self.promised.count(len);
     }
 }

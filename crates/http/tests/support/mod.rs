@@ -350,8 +350,11 @@ impl Handler for Answers {
 async fn send_all(stream: &tokio::net::UnixStream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         stream.writable().await.unwrap();
-        if let Ok(n) = stream.try_write(bytes) {
-            bytes = &bytes[n..];
+        match stream.try_write(bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            // The tunnel was not wanted.
+            Err(_) => return,
         }
     }
 }
@@ -364,13 +367,22 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server of HTTP/1.
     pub fn start(settings: impl Into<Settings>) -> Server {
-        let settings = settings.into();
+        Server::launch(settings.into(), false)
+    }
+
+    /// A server of HTTP/1 and of HTTP/2 by prior knowledge.
+    pub fn start_either(settings: impl Into<Settings>) -> Server {
+        Server::launch(settings.into(), true)
+    }
+
+    fn launch(settings: Settings, either: bool) -> Server {
         let log = Log::default();
         let (tell, told) = mpsc::channel();
         let (jobs, to_do) = mpsc::channel::<Job>();
         let answers = Answers { log: log.clone() };
-        std::thread::spawn(move || run(answers, settings, &tell, to_do));
+        std::thread::spawn(move || run(answers, settings, either, &tell, to_do));
         Server { address: told.recv().unwrap(), log, jobs }
     }
 
@@ -413,7 +425,13 @@ impl Server {
     }
 }
 
-fn run(answers: Answers, settings: Settings, tell: &mpsc::Sender<SocketAddr>, jobs: mpsc::Receiver<Job>) {
+fn run(
+    answers: Answers,
+    settings: Settings,
+    either: bool,
+    tell: &mpsc::Sender<SocketAddr>,
+    jobs: mpsc::Receiver<Job>,
+) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build_local(Default::default()).unwrap();
     runtime.block_on(async {
@@ -441,7 +459,12 @@ fn run(answers: Answers, settings: Settings, tell: &mpsc::Sender<SocketAddr>, jo
                 tls: false,
                 session: None,
             };
-            tokio::task::spawn_local(one::serve(stream, Rc::new(peer), context.clone()));
+            let (peer, context) = (Rc::new(peer), context.clone());
+            if either {
+                tokio::task::spawn_local(http::serve_either(stream, peer, context));
+            } else {
+                tokio::task::spawn_local(one::serve(stream, peer, context));
+            }
         }
     });
 }

@@ -57,6 +57,15 @@ section! { Category::Limits;
         reloadable: true,
         known_as: &["max_keep_alive", "max_fast_inline", "keepalive_requests"],
     }
+    /// Most requests at a time on one connection of HTTP/2
+    http2_streams: usize = Count { min: 1, max: 100_000 }, {
+        key: "limits.http2_streams",
+        flags: &[long("http2-streams", "N")],
+        default: "128",
+        more: "A client waits with further requests until one of them has been answered. New connections use a new value.",
+        reloadable: true,
+        known_as: &["max_concurrent_streams", "http2_max_concurrent_streams"],
+    }
     /// Most requests waiting for a worker (503)
     max_queue: usize = Count { min: 1, max: 10_000_000 }, {
         key: "limits.max_queue",

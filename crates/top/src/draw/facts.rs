@@ -1,4 +1,4 @@
-//! Queue and connections, CPU and memory, errors: one line each; two lines for handlers on mruby.
+//! Queue and connections, CPU and memory, errors, TLS: one line each; two lines for handlers on mruby.
 
 use super::{bar, line, rows as part};
 use crate::number::{bytes, grouped, percent, significant, time};
@@ -8,13 +8,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
-use stats::{HandlerThread, HandlersInterval, HandlersSnapshot};
+use stats::{HandlerThread, HandlersInterval, HandlersSnapshot, TlsSnapshot};
 
 /// Width of a bar on a screen of 80 columns.
 const BAR: usize = 10;
 
 pub(super) fn rows(view: &View) -> u16 {
-    if view.server().handlers.is_some() { 5 } else { 3 }
+    let handlers = if view.server().handlers.is_some() { 2 } else { 0 };
+    3 + handlers + u16::from(view.server().tls.is_some())
 }
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, theme: Theme) {
@@ -25,6 +26,34 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, theme: Theme) {
         line(buffer, part(area, 3, 1), handled(handlers, view, theme));
         line(buffer, part(area, 4, 1), heap(handlers, view, theme, area.width));
     }
+    if let Some(tls) = &view.server().tls {
+        let place = rows(view) - 1;
+        line(buffer, part(area, place, 1), encryption(tls, view, theme));
+    }
+}
+
+/// Handshakes, those that failed, and the certificate that ends first.
+fn encryption(tls: &TlsSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>> {
+    let mut spans = vec![name("TLS", theme)];
+    spans.push(Span::raw(format!(
+        "{} handshakes, {} of them resumed",
+        grouped(tls.full + tls.resumed),
+        grouped(tls.resumed)
+    )));
+    if tls.failures() > 0 {
+        spans.push(Span::styled(format!(", {} failed", grouped(tls.failures())), theme.warning()));
+    }
+    if let Some(first) = tls.certificates.iter().min_by_key(|certificate| certificate.not_after) {
+        let days = first.not_after.duration_since(view.server().taken_at).map(|left| left.as_secs() / 86_400);
+        let (text, style) = match days {
+            Ok(days) if days >= 7 => (format!("{days} days left"), Style::new()),
+            Ok(days) => (format!("{days} days left"), theme.warning()),
+            Err(_) => ("EXPIRED".to_owned(), theme.alarm()),
+        };
+        spans.push(name("   Certificate", theme));
+        spans.push(Span::styled(text, style));
+    }
+    spans
 }
 
 fn name(text: &str, theme: Theme) -> Span<'static> {

@@ -19,7 +19,7 @@ enum Part {
 
 /// A queue of bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub struct Output {
     text: Vec<u8>,
     /// Where the unsent text begins.
     sent_text: usize,
@@ -29,20 +29,22 @@ pub(crate) struct Output {
 
 impl Output {
     /// Bytes that are queued.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is queued.
+    pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Bytes of memory that it holds on to.
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.text.capacity()
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Forgets all that is queued.
+    pub fn clear(&mut self) {
         self.text.clear();
         self.parts.clear();
         (self.sent_text, self.len) = (0, 0);
@@ -50,7 +52,7 @@ impl Output {
 
     /// Queues what `write` appends.
     #[inline]
-    pub(crate) fn text<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    pub fn text<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let before = self.text.len();
         let result = write(&mut self.text);
         let added = self.text.len() - before;
@@ -64,7 +66,7 @@ impl Output {
     }
 
     /// Queues bytes.
-    pub(crate) fn bytes(&mut self, bytes: Bytes) {
+    pub fn bytes(&mut self, bytes: Bytes) {
         if bytes.len() < COPY_BELOW {
             self.text(|text| text.extend_from_slice(&bytes));
         } else {
@@ -74,18 +76,18 @@ impl Output {
     }
 
     /// Queues bytes without copying them, however few.
-    pub(crate) fn by_reference(&mut self, bytes: Bytes) {
+    pub fn by_reference(&mut self, bytes: Bytes) {
         self.len += bytes.len();
         self.parts.push_back(Part::Bytes(bytes));
     }
 
     /// All that is queued, as one piece.
-    pub(crate) fn copied(&self) -> Bytes {
+    pub fn copied(&self) -> Bytes {
         self.slices().iter().flat_map(|slice| slice.iter().copied()).collect()
     }
 
     /// What to write next.
-    pub(crate) fn slices(&self) -> SmallVec<[IoSlice<'_>; PARTS]> {
+    pub fn slices(&self) -> SmallVec<[IoSlice<'_>; PARTS]> {
         let mut from = self.sent_text;
         self.parts
             .iter()
@@ -101,7 +103,7 @@ impl Output {
     }
 
     /// Forgets the first `n` bytes: they have been written.
-    pub(crate) fn advance(&mut self, mut n: usize) {
+    pub fn advance(&mut self, mut n: usize) {
         self.len -= n;
         if self.len == 0 {
             self.clear();

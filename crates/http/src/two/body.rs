@@ -1,0 +1,254 @@
+//! The body of a response on its way to the client: pulled from its handler and handed to the engine as far as the windows let.
+//!
+//! Contract:
+//! 1. At most [`HOLD`] bytes of a stream are taken from its handler ahead of the window, and a whole chunk.
+//! 2. What a handler declares and what it sends are compared; a body that breaks off never looks complete.
+
+use super::file::{FileReader, FileStep};
+use crate::context::Shared;
+use crate::message::Promised;
+use bytes::Bytes;
+use handler::{BodyStream, Chunk, Failure, Lender};
+use http2::{Connection, StreamId};
+use std::collections::VecDeque;
+use std::task::{Context, Poll};
+
+/// Bytes of a stream gathered at a time.
+const HOLD: usize = 64 << 10;
+/// Chunks from this size are sent as they are, smaller ones are joined in a frame.
+const LARGE: usize = 8 << 10;
+
+/// A body that has not been sent whole.
+pub(super) enum Source {
+    /// The rest of a body in memory.
+    Bytes(Bytes),
+    /// A part of a file.
+    File(FileReader),
+    /// Pieces as they become available.
+    Stream(Box<Pieces>),
+}
+
+/// What a source can do now.
+pub(super) enum Pull {
+    /// Nothing until it is woken.
+    Waiting,
+    /// It has bytes to send.
+    Ready,
+    /// It has no more bytes: the end is to be sent, or has been.
+    Ended,
+    /// It cannot be completed.
+    Broken(Option<Failure>),
+}
+
+impl Source {
+    /// Finds out what there is to send. `room`: bytes that the client takes now. `status`: that of the response, for failures.
+    pub(super) fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16) -> Pull {
+        match self {
+            Source::Bytes(rest) if rest.is_empty() => Pull::Ended,
+            Source::Bytes(_) => Pull::Ready,
+            Source::File(file) if file.left() == 0 => Pull::Ended,
+            Source::File(file) => match file.poll(cx) {
+                Poll::Ready(true) => Pull::Ready,
+                Poll::Ready(false) => Pull::Broken(None),
+                Poll::Pending => Pull::Waiting,
+            },
+            Source::Stream(pieces) => pieces.pull(cx, room, status),
+        }
+    }
+
+    /// Sends at most `most` bytes; how many, or `None` if the body cannot be completed.
+    pub(super) fn send(
+        &mut self,
+        engine: &mut Connection,
+        stream: StreamId,
+        most: usize,
+        shared: &Shared,
+    ) -> Option<usize> {
+        match self {
+            Source::Bytes(rest) => {
+                let piece = rest.split_to(most.min(rest.len()));
+                let len = piece.len();
+                let unsent = engine.data(stream, piece, rest.is_empty());
+                debug_assert!(unsent.is_empty(), "the engine has asked for that much");
+                Some(len - unsent.len())
+            }
+            Source::File(file) => step(file.send(engine, stream, most, true, shared)),
+            Source::Stream(pieces) => pieces.send(engine, stream, most, shared),
+        }
+    }
+}
+
+fn step(step: FileStep) -> Option<usize> {
+    match step {
+        FileStep::Sent(n) => Some(n),
+        FileStep::Cold => Some(0),
+        FileStep::Broken => None,
+    }
+}
+
+impl Source {
+    /// Whether the end has been sent.
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Source::Bytes(_) | Source::File(_) => true,
+            Source::Stream(pieces) => pieces.closed,
+        }
+    }
+}
+
+/// A body that comes in pieces.
+pub(super) struct Pieces {
+    stream: Box<dyn BodyStream>,
+    held: VecDeque<Bytes>,
+    held_len: usize,
+    /// A part of a file, behind what is held.
+    file: Option<FileReader>,
+    /// An offer that is being declined.
+    offer: Option<Box<dyn Lender>>,
+    /// No more pieces come: the body is complete, or broke off.
+    end: Option<Result<(), Option<Failure>>>,
+    /// The end has been sent.
+    closed: bool,
+    promised: Promised,
+}
+
+impl Pieces {
+    pub(super) fn new(stream: Box<dyn BodyStream>, declared: Option<u64>) -> Box<Pieces> {
+        Box::new(Pieces {
+            stream,
+            held: VecDeque::new(),
+            held_len: 0,
+            file: None,
+            offer: None,
+            end: None,
+            closed: false,
+            promised: Promised::new(declared),
+        })
+    }
+
+    fn pull(&mut self, cx: &mut Context<'_>, room: usize, status: u16) -> Pull {
+        let bound = room.clamp(1, HOLD);
+        while self.end.is_none() && self.file.is_none() && self.held_len < bound {
+            if let Some(lender) = &mut self.offer {
+                // Its bytes come in the next chunks.
+                match lender.poll_lend(cx, None) {
+                    Poll::Ready(Ok(_)) => self.offer = None,
+                    Poll::Ready(Err(failure)) => self.end = Some(Err(Some(failure))),
+                    Poll::Pending => break,
+                }
+                continue;
+            }
+            match self.stream.poll_chunk(cx) {
+                Poll::Ready(None) => {
+                    self.end =
+                        Some(self.promised.missed(status).map_or(Ok(()), |failure| Err(Some(failure))));
+                }
+                Poll::Ready(Some(Err(failure))) => self.end = Some(Err(Some(failure))),
+                Poll::Ready(Some(Ok(chunk))) => self.take(chunk, status),
+                Poll::Pending => break,
+            }
+        }
+        if self.held_len > 0 {
+            return Pull::Ready;
+        }
+        if let Some(file) = &mut self.file {
+            return match file.poll(cx) {
+                Poll::Ready(true) => Pull::Ready,
+                Poll::Ready(false) => Pull::Broken(None),
+                Poll::Pending => Pull::Waiting,
+            };
+        }
+        match &mut self.end {
+            None => Pull::Waiting,
+            Some(Ok(())) => Pull::Ended,
+            Some(Err(failure)) => Pull::Broken(failure.take()),
+        }
+    }
+
+    fn take(&mut self, chunk: Chunk, status: u16) {
+        let len = chunk.len();
+        let left = self.promised.left();
+        match chunk {
+            _ if len == 0 => return,
+            Chunk::Offer(lender) => {
+                self.offer = Some(lender);
+                return;
+            }
+            _ if len > left => self.end = Some(Err(Some(self.promised.exceeded(status, len)))),
+            _ => {}
+        }
+        let fits = len.min(left);
+        self.promised.count(fits);
+        match chunk {
+            Chunk::Bytes(mut bytes) => {
+                bytes.truncate(fits as usize);
+                self.held_len += bytes.len();
+                self.held.push_back(bytes);
+            }
+            Chunk::File(mut region) => {
+                region.len = fits;
+                self.file = Some(FileReader::new(region));
+            }
+            Chunk::Offer(_) => {}
+        }
+    }
+
+    fn send(
+        &mut self,
+        engine: &mut Connection,
+        stream: StreamId,
+        most: usize,
+        shared: &Shared,
+    ) -> Option<usize> {
+        if self.held_len == 0 {
+            let Some(file) = &mut self.file else { return Some(0) };
+            let sent = step(file.send(engine, stream, most, false, shared))?;
+            if file.left() == 0 {
+                self.file = None;
+            }
+            return Some(sent);
+        }
+        let mut sent = 0;
+        while sent < most && self.held_len > 0 {
+            let n = match self.held.front_mut() {
+                Some(front) if front.len() >= LARGE => {
+                    let piece = front.split_to(front.len().min(most - sent));
+                    let len = piece.len();
+                    let last = self.end == Some(Ok(())) && self.held_len == len && self.file.is_none();
+                    self.closed |= last;
+                    len - engine.data(stream, piece, last).len()
+                }
+                _ => self.send_small(engine, stream, most - sent),
+            };
+            while self.held.front().is_some_and(Bytes::is_empty) {
+                self.held.pop_front();
+            }
+            self.held_len -= n;
+            sent += n;
+            if n == 0 {
+                break;
+            }
+        }
+        Some(sent)
+    }
+
+    /// Joins small chunks in one frame.
+    fn send_small(&mut self, engine: &mut Connection, stream: StreamId, most: usize) -> usize {
+        let (held, complete) = (&mut self.held, self.end == Some(Ok(())) && self.file.is_none());
+        let closed = &mut self.closed;
+        engine.data_with(stream, most, |text, room| {
+            let mut room = room;
+            while let Some(front) = held.front_mut() {
+                let piece = front.split_to(front.len().min(room));
+                text.extend_from_slice(&piece);
+                room -= piece.len();
+                if !front.is_empty() {
+                    break;
+                }
+                held.pop_front();
+            }
+            *closed |= complete && held.is_empty();
+            complete && held.is_empty()
+        })
+    }
+}

@@ -1,0 +1,441 @@
+//! The task of a connection: when it reads and writes, its deadlines, and how it ends.
+
+use super::exchange::{Fresh, Slot};
+use super::hub::Hub;
+use super::ready::{Places, ReadyList};
+use crate::context::{Context, Counted};
+use crate::message::{Outcome, Sent};
+use handler::{Failure, Handler, Peer};
+use http2::{ConnectionError, ErrorCode, Event, Limits};
+use net::{Lane, Transport};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Bytes of a turn: no body is added to more, and nothing is read while more is unsent.
+pub(super) const FILL: usize = 128 << 10;
+/// Reads and writes of a poll, so that other connections are served.
+const TURNS: usize = 8;
+/// Pieces of bodies in a turn.
+const PIECES: usize = 1024;
+/// Places that an idle connection keeps.
+const KEPT: usize = 2;
+/// While draining: how long a connection without requests is kept open for the client to answer.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long the client of a connection that has failed may take to read why.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+/// The clock reading in use may be that old: a deadline must not be early.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How a connection has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// There is nobody to send anything to.
+    Gone,
+    /// Everything was sent.
+    Linger,
+}
+
+/// A connection.
+pub(super) struct Conn<S: Transport, H: Handler> {
+    pub(super) stream: S,
+    pub(super) hub: Rc<Hub>,
+    pub(super) peer: Rc<Peer>,
+    pub(super) context: Rc<Context<H>>,
+    /// Open streams, by their places in the engine.
+    pub(super) slots: Vec<Option<Slot>>,
+    pub(super) open: usize,
+    pub(super) places: Places,
+    /// Requests that have just arrived.
+    pub(super) fresh: Vec<Fresh>,
+    /// Streams that were reset.
+    pub(super) departed: Vec<Slot>,
+    /// Exchanges that are over when so many bytes have been written.
+    pub(super) done: VecDeque<(u64, Outcome)>,
+    pub(super) served: u64,
+    written: u64,
+    woken: Vec<u32>,
+    active: Option<Counted>,
+    /// Since when there has been no stream.
+    idle_since: Instant,
+    armed: Option<Instant>,
+    /// The socket has no room.
+    blocked: bool,
+    draining: bool,
+    /// Nothing is read any more: the client has broken a rule, or a deadline.
+    failed: bool,
+    /// A byte has arrived.
+    begun: bool,
+    gone: bool,
+    _open: Counted,
+}
+
+impl<S: Transport, H: Handler + 'static> Conn<S, H> {
+    pub(super) fn new(stream: S, peer: Rc<Peer>, context: Rc<Context<H>>) -> Conn<S, H> {
+        let shared = context.shared.clone();
+        let now = shared.timers.now();
+        let settings = shared.settings();
+        let limits = Limits {
+            head: shared.head_limits(),
+            max_streams: u32::try_from(settings.limits.http2_streams).unwrap_or(u32::MAX),
+            header_timeout: settings.timeouts.header,
+            settings_timeout: settings.timeouts.header,
+            stall_timeout: settings.timeouts.send,
+            ..Limits::default()
+        };
+        let timer = shared.timers.register();
+        shared.idle.begin(timer.key());
+        let hub = Rc::new(Hub {
+            engine: RefCell::new(http2::Connection::new(limits, now)),
+            timer,
+            ready: Arc::new(ReadyList::default()),
+            held: Cell::new(0),
+            check_at: Cell::new(None),
+            shared: shared.clone(),
+        });
+        Conn {
+            stream,
+            hub,
+            peer,
+            slots: Vec::new(),
+            open: 0,
+            places: Places::default(),
+            fresh: Vec::new(),
+            departed: Vec::new(),
+            done: VecDeque::new(),
+            served: 0,
+            written: 0,
+            woken: Vec::new(),
+            active: None,
+            idle_since: now,
+            armed: None,
+            blocked: false,
+            draining: false,
+            failed: false,
+            begun: false,
+            gone: false,
+            _open: shared.count_open(),
+            context,
+        }
+    }
+
+    /// One poll of the connection's task: a few turns of reading, answering and writing.
+    pub(super) fn poll(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Over> {
+        self.hub.ready.attend(cx.waker());
+        self.hub.timer.wakes(cx.waker());
+        if self.hub.timer.expired(Lane::Read) {
+            self.armed = None;
+            self.hub.timer.disarm(Lane::Read);
+            self.check();
+        }
+        self.follow_draining();
+        for _ in 0..TURNS {
+            let mut busy = self.may_read() && self.stream.poll_readable(cx).is_ready() && self.read();
+            busy |= self.run();
+            busy |= self.send(cx);
+            self.settle();
+            if let Some(over) = self.is_over() {
+                return Poll::Ready(over);
+            }
+            if !busy {
+                self.arm();
+                if self.hub.ready.leave() {
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.arm();
+        self.hub.ready.leave();
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether what arrives is read: not while the client itself does not read, nor while too much of what has arrived is held.
+    fn may_read(&self) -> bool {
+        let shared = &self.hub.shared;
+        !self.failed
+            && self.hub.engine.borrow_mut().output().len() < FILL
+            && shared.uploads.may_read(self.hub.held.get(), self.hub.timer.key())
+    }
+
+    /// Reads once; whether there may be more to do.
+    fn read(&mut self) -> bool {
+        let shared = self.hub.shared.clone();
+        let mut scratch = shared.scratch.borrow_mut();
+        match self.stream.try_read(&mut scratch) {
+            Ok(0) => self.gone = true,
+            Ok(n) => self.receive(&scratch[..n]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => self.gone = true,
+        }
+        true
+    }
+
+    /// Takes bytes that have arrived.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.begun = true;
+        let hub = self.hub.clone();
+        let now = hub.shared.timers.now();
+        let result = hub.engine.borrow_mut().receive(bytes, now, &mut |event| self.take(event, now));
+        if let Err(error) = result {
+            self.fail(&error, 400, now);
+        }
+    }
+
+    fn take(&mut self, event: Event<'_>, now: Instant) {
+        match event {
+            Event::Request { stream, head, end } => self.arrive(stream, Ok((Box::new(head), end)), now),
+            Event::Refused { stream, failure } => self.arrive(stream, Err(failure), now),
+            Event::Data { stream, data, end } => self.data(stream, data, end),
+            Event::Trailers { stream } => self.data(stream, &[], true),
+            Event::Reset { stream, .. } => {
+                let slot = self.remove(stream);
+                self.departed.extend(slot);
+            }
+            Event::GoAway { .. } => {}
+        }
+    }
+
+    /// The client has broken a rule of the connection. The engine has said so.
+    fn fail(&mut self, error: &ConnectionError, status: u16, now: Instant) {
+        self.failed = true;
+        self.depart_all();
+        let failure = Failure::client(status, format!("HTTP/2: {error}"));
+        let sent = Sent { status, failure: Some(Box::new(failure)), ..Sent::default() };
+        let outcome = Outcome { trace: Rc::default(), request: None, started: now, sent };
+        self.done.push_back((0, outcome));
+        self.hub.timer.arm(Lane::Write, now + LAST_WORDS);
+    }
+
+    /// Serves the streams that have something to do; whether there may be more.
+    fn run(&mut self) -> bool {
+        let mut busy = !self.fresh.is_empty();
+        if busy && self.hub.engine.borrow_mut().output().capacity() == 0 {
+            let mut engine = self.hub.engine.borrow_mut();
+            if engine.output().is_empty() {
+                *engine.output() = self.hub.shared.take_output();
+            }
+        }
+        for fresh in std::mem::take(&mut self.fresh) {
+            self.start(fresh);
+        }
+        for slot in std::mem::take(&mut self.departed) {
+            self.depart(slot);
+        }
+        let mut woken = std::mem::take(&mut self.woken);
+        self.hub.ready.take(&mut woken);
+        busy |= !woken.is_empty();
+        for place in woken.drain(..) {
+            self.poll_slot(place);
+        }
+        self.woken = woken;
+        busy
+    }
+
+    /// Sends as much as client and socket take in this turn; whether there may be more.
+    fn send(&mut self, cx: &mut std::task::Context<'_>) -> bool {
+        let mut busy = false;
+        for _ in 0..PIECES {
+            if self.hub.engine.borrow_mut().output().len() >= FILL || !self.send_next() {
+                break;
+            }
+            busy = true;
+        }
+        self.write(cx);
+        busy && !self.blocked
+    }
+
+    /// Writes what is queued.
+    fn write(&mut self, cx: &mut std::task::Context<'_>) {
+        let mut engine = self.hub.engine.borrow_mut();
+        let output = engine.output();
+        let (timer, before) = (&self.hub.timer, self.written);
+        let was_blocked = std::mem::replace(&mut self.blocked, false);
+        while !output.is_empty() && !self.gone {
+            let written = self.stream.try_write(&output.slices(), false);
+            match written {
+                Ok(n) => {
+                    output.advance(n);
+                    self.written += n as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if self.stream.poll_writable(cx).is_pending() {
+                        self.blocked = true;
+                        break;
+                    }
+                }
+                Err(_) => self.gone = true,
+            }
+        }
+        if !self.blocked && !self.gone {
+            match self.stream.poll_flush(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => self.gone = true,
+                Poll::Pending => self.blocked = true,
+            }
+        }
+        if self.blocked && !self.failed {
+            let advanced = self.written > before;
+            if advanced || !was_blocked {
+                let time = self.hub.shared.settings().timeouts.send;
+                timer.arm(Lane::Write, Instant::now() + time);
+            }
+        } else if was_blocked && !self.blocked {
+            timer.disarm(Lane::Write);
+        }
+        if timer.expired(Lane::Write) {
+            self.gone = true;
+        }
+        if !self.blocked && self.open == 0 && output.capacity() > 0 {
+            // An idle connection keeps no buffer.
+            self.hub.shared.keep_output(std::mem::take(output));
+        }
+    }
+
+    /// Reports exchanges whose responses have been sent.
+    fn settle(&mut self) {
+        if self.gone {
+            self.depart_all();
+            for (end, mut outcome) in std::mem::take(&mut self.done) {
+                outcome.sent.broken |= end > self.written;
+                outcome.report(&self.context.handler, &self.peer);
+            }
+            return;
+        }
+        while self.done.front().is_some_and(|(end, _)| *end <= self.written)
+            && let Some((_, mut outcome)) = self.done.pop_front()
+        {
+            outcome.report(&self.context.handler, &self.peer);
+        }
+    }
+
+    fn is_over(&mut self) -> Option<Over> {
+        if self.gone {
+            return Some(Over::Gone);
+        }
+        let mut engine = self.hub.engine.borrow_mut();
+        let sent = !self.blocked && engine.output().is_empty();
+        let over = sent && self.open == 0 && (self.failed || engine.is_drained());
+        if over && !self.begun {
+            // Who said nothing is not waited for.
+            return Some(Over::Gone);
+        }
+        over.then_some(Over::Linger)
+    }
+
+    /// A stream has been opened.
+    pub(super) fn enter(&mut self) {
+        self.open += 1;
+        if self.open > 1 {
+            return;
+        }
+        let shared = &self.hub.shared;
+        self.active = Some(shared.count_active());
+        let key = self.hub.timer.key();
+        let chosen = shared.idle.is_chosen(key);
+        shared.idle.end(key);
+        if chosen {
+            // It is not idle any more: another one makes room in its place.
+            shared.close_longest_idle();
+        }
+    }
+
+    /// A stream has ended.
+    pub(super) fn leave(&mut self) {
+        self.open -= 1;
+        if self.open > 0 {
+            return;
+        }
+        self.active = None;
+        self.idle_since = self.hub.shared.timers.recent() + TICK;
+        self.hub.shared.idle.begin(self.hub.timer.key());
+        if self.slots.len() > KEPT {
+            self.slots = Vec::new();
+            self.places.clear();
+            self.woken = Vec::new();
+            self.hub.ready.shrink();
+        }
+    }
+
+    /// Bytes written so far, and those that are queued.
+    pub(super) fn position(&self) -> u64 {
+        self.written + self.hub.engine.borrow_mut().output().len() as u64
+    }
+
+    fn follow_draining(&mut self) {
+        let shared = &self.hub.shared;
+        if shared.draining.get() && !std::mem::replace(&mut self.draining, true) {
+            self.hub.engine.borrow_mut().drain(self.hub.shared.timers.recent());
+            self.idle_since = self.idle_since.max(shared.timers.now());
+        }
+        if self.open == 0 && shared.idle.is_chosen(self.hub.timer.key()) {
+            self.hub.engine.borrow_mut().goaway(ErrorCode::NO_ERROR);
+        }
+    }
+
+    /// When an idle connection is closed.
+    fn idle_deadline(&self) -> Option<Instant> {
+        let timeouts = &self.hub.shared.settings().timeouts;
+        let time = match self.served {
+            _ if self.draining => DRAIN_TIMEOUT,
+            0 => timeouts.header,
+            _ => timeouts.keep_alive,
+        };
+        (self.open == 0).then_some(self.idle_since + time)
+    }
+
+    /// Sets the next deadline.
+    fn arm(&mut self) {
+        let engine = self.hub.engine.borrow().deadline();
+        let next = [engine, self.hub.check_at.get(), self.idle_deadline()].into_iter().flatten().min();
+        if let Some(at) = next
+            && self.armed.is_none_or(|armed| at < armed)
+        {
+            self.hub.timer.arm(Lane::Read, at);
+            self.armed = Some(at);
+        }
+    }
+
+    /// A deadline has passed, perhaps one that does not matter any more.
+    fn check(&mut self) {
+        let hub = self.hub.clone();
+        let now = hub.shared.timers.now();
+        let result = hub.engine.borrow_mut().check(now, &mut |event| self.take(event, now));
+        if let Err(error) = result {
+            if self.begun {
+                self.fail(&error, 408, now);
+            } else {
+                self.gone = true;
+            }
+        }
+        if hub.check_at.get().is_some_and(|at| at <= now) {
+            let checks = self.slots.iter().flatten().filter_map(|slot| slot.life.check(now));
+            hub.check_at.set(checks.min());
+        }
+        if self.idle_deadline().is_some_and(|at| at <= now) {
+            hub.engine.borrow_mut().goaway(ErrorCode::NO_ERROR);
+        }
+    }
+}
+
+impl<S: Transport, H: Handler> Drop for Conn<S, H> {
+    fn drop(&mut self) {
+        self.hub.shared.idle.end(self.hub.timer.key());
+        let slots = std::mem::take(&mut self.slots).into_iter().flatten();
+        for slot in slots.chain(std::mem::take(&mut self.departed)) {
+            let mut outcome = slot.cut_off(&self.hub);
+            outcome.report(&self.context.handler, &self.peer);
+        }
+        for (end, mut outcome) in std::mem::take(&mut self.done) {
+            outcome.sent.broken |= end > self.written;
+            outcome.report(&self.context.handler, &self.peer);
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The exchanges of a connection: from a request to the end of its stream.
+
+use super::body::{Pieces, Pull, Source};
+use super::connection::{Conn, FILL};
+use super::file::FileReader;
+use super::hub::Hub;
+use super::life::Life;
+use crate::message::{Outcome, READ_BELOW, Sent, append_file, inadmissible, mismatch, presentable};
+use fieldcode::RequestHead;
+use h1::{Delimiter, Expect};
+use handler::{After, Body, Exchange, Failure, Handler, Lent, Request, Response, Trace, Version};
+use http2::{ErrorCode, StreamId};
+use net::Transport;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// Bodies up to this size follow their head at once, whatever else is to be sent.
+const SMALL: usize = 16 << 10;
+
+/// Most bytes of a body that are sent before it is decided again which one is the most urgent.
+const PIECE: usize = 64 << 10;
+
+/// A stream.
+pub(super) struct Slot {
+    id: StreamId,
+    pub(super) life: Rc<Life>,
+    outcome: Outcome,
+    is_head: bool,
+    state: State,
+}
+
+/// How far a stream is.
+enum State {
+    /// Its request has arrived in this turn.
+    New,
+    /// A handler works for it.
+    Handling(Pin<Box<dyn Future<Output = Response>>>),
+    /// Its response is being sent.
+    Sending(Source),
+}
+
+/// A request that has just arrived, or why it is refused.
+pub(super) struct Fresh {
+    id: StreamId,
+    request: Result<(Box<RequestHead>, bool), Failure>,
+    arrived: Instant,
+}
+
+impl Slot {
+    /// The stream ends without a word to its handler.
+    pub(super) fn cut_off(self, hub: &Hub) -> Outcome {
+        let Slot { life, mut outcome, state, .. } = self;
+        life.end(hub);
+        // The handler gives the request back.
+        drop(state);
+        outcome.sent.broken = true;
+        outcome
+    }
+}
+
+impl<S: Transport, H: Handler + 'static> Conn<S, H> {
+    /// A request has arrived. It is served when all that has arrived with it has been read.
+    pub(super) fn arrive(
+        &mut self,
+        id: StreamId,
+        request: Result<(Box<RequestHead>, bool), Failure>,
+        arrived: Instant,
+    ) {
+        let place = id.place() as usize;
+        if self.slots.len() <= place {
+            self.slots.resize_with(place + 1, || None);
+        }
+        let life = match &request {
+            Ok((head, end)) => {
+                let waits = head.expect == Expect::Continue;
+                Life::new(&self.hub, id, *end, head.content_length, waits)
+            }
+            Err(_) => Life::new(&self.hub, id, true, None, false),
+        };
+        let outcome =
+            Outcome { trace: Rc::default(), request: None, started: arrived, sent: Sent::nothing() };
+        self.slots[place] = Some(Slot { id, life, outcome, is_head: false, state: State::New });
+        self.fresh.push(Fresh { id, request, arrived });
+        self.enter();
+    }
+
+    /// A part of a body has arrived.
+    pub(super) fn data(&mut self, id: StreamId, data: &[u8], end: bool) {
+        if let Some(slot) = self.slot(id) {
+            let life = slot.life.clone();
+            life.receive(&self.hub, data, end);
+        }
+    }
+
+    fn slot(&mut self, id: StreamId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.place() as usize)?.as_mut().filter(|slot| slot.id == id)
+    }
+
+    /// Takes a stream out.
+    pub(super) fn remove(&mut self, id: StreamId) -> Option<Slot> {
+        let place = self.slots.get_mut(id.place() as usize)?;
+        let slot = place.take_if(|slot| slot.id == id)?;
+        self.leave();
+        Some(slot)
+    }
+
+    /// Hands a request to its handler, or refuses it.
+    pub(super) fn start(&mut self, fresh: Fresh) {
+        let Fresh { id, request, arrived } = fresh;
+        let (head, ended) = match request {
+            Ok(request) => request,
+            Err(failure) => return self.respond(id, failure.into_response()),
+        };
+        self.served += 1;
+        let limits = &self.hub.shared.settings().limits;
+        let last = limits.max_requests_per_connection.is_some_and(|max| max > 0 && self.served >= max);
+        if last {
+            self.hub.engine.borrow_mut().drain(self.hub.shared.timers.recent());
+        }
+        let length = if ended { None } else { head.content_length };
+        let refused = inadmissible(head.expect, length, limits.max_body);
+        let request = Box::new(self.request(*head, arrived));
+        let is_head = request.method() == b"HEAD";
+        let hub = self.hub.clone();
+        let context = self.context.clone();
+        let Some(slot) = self.slot(id) else {
+            // It was reset in the same turn.
+            if let Some(slot) = self.departed.iter_mut().find(|slot| slot.id == id) {
+                slot.outcome.request = Some(request);
+            }
+            return;
+        };
+        slot.is_head = is_head;
+        if let Some(failure) = refused {
+            slot.outcome.request = Some(request);
+            return self.respond(id, failure.into_response());
+        }
+        let trace: Rc<Trace> = slot.outcome.trace.clone();
+        let exchange = Exchange {
+            request: Lent::new(request, trace.clone()),
+            incoming: slot.life.incoming(&hub),
+            client: slot.life.clone(),
+            trace,
+        };
+        slot.state = State::Handling(Box::pin(async move { context.handler.handle(exchange).await }));
+        self.poll_slot(id.place());
+    }
+
+    /// The request that handlers see.
+    fn request(&self, head: RequestHead, arrived: Instant) -> Request {
+        Request {
+            version: Version::Http2,
+            method: head.method,
+            target: head.target,
+            path: head.path,
+            query: head.query,
+            authority: head.authority,
+            fields: head.fields,
+            variables: Vec::new(),
+            peer: self.peer.clone(),
+            https: self.peer.tls,
+            received: self.hub.shared.wall(arrived),
+            arrived,
+        }
+    }
+
+    /// Goes on with a stream that was woken.
+    pub(super) fn poll_slot(&mut self, place: u32) {
+        let Some(Some(slot)) = self.slots.get_mut(place as usize) else { return };
+        let id = slot.id;
+        let mut cx = Context::from_waker(self.places.waker(place, &self.hub.ready));
+        match &mut slot.state {
+            State::New => {}
+            State::Handling(future) => {
+                match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))) {
+                    Ok(Poll::Pending) => {}
+                    Ok(Poll::Ready(response)) => self.respond(id, response),
+                    // As HTTP/1 reports it: nothing was sent.
+                    Err(_) => self.abandon(id, None),
+                }
+            }
+            State::Sending(_) => self.advance(id),
+        }
+    }
+
+    /// Sends the head of a response, and its body if that is small.
+    fn respond(&mut self, id: StreamId, response: Response) {
+        let hub = self.hub.clone();
+        let Some(slot) = self.slot(id) else { return };
+        slot.life.interim_allowed.set(false);
+        let mut response = presentable(response, Version::Http2);
+        let plan = h1::plan(&response, Version::Http2, slot.is_head);
+        let length = match plan.delimiter {
+            Delimiter::Length(length) => Some(length),
+            _ => None,
+        };
+        let sent = &mut slot.outcome.sent;
+        *sent = Sent { status: response.status, failure: response.failure.take(), ..Sent::default() };
+        if let Some(actual) = length.filter(|_| plan.is_whole)
+            && let Some(failure) = mismatch(&response, actual)
+        {
+            sent.fail(failure);
+        }
+        let now = hub.shared.wall(hub.shared.timers.recent());
+        let mut engine = hub.engine.borrow_mut();
+        if response.after == After::EndConnection {
+            engine.drain(hub.shared.timers.recent());
+        }
+        let date = hub.shared.date.at(now);
+        if !engine.head(id, response.status, &response.fields, &date, length, !plan.has_body) {
+            sent.broken = true;
+            drop(engine);
+            return self.finish(id);
+        }
+        if !plan.has_body {
+            drop(engine);
+            return self.finish(id);
+        }
+        let has_room = engine.output().len() < FILL;
+        let source = match response.body {
+            Body::Empty | Body::Tunnel { .. } => Source::Bytes(bytes::Bytes::new()),
+            Body::Bytes(bytes) => Source::Bytes(bytes),
+            Body::Kept(kept) => Source::Bytes(kept.body().clone()),
+            Body::File(region) if region.len <= READ_BELOW && engine.room(id) as u64 >= region.len => {
+                let mut read = 0;
+                let count = engine.data_with(id, region.len as usize, |text, _| {
+                    read = append_file(text, &region);
+                    read == region.len
+                });
+                sent.body_bytes = count as u64;
+                drop(engine);
+                // Otherwise the file has become shorter.
+                return if read == region.len { self.finish(id) } else { self.abandon(id, None) };
+            }
+            Body::File(region) => Source::File(FileReader::new(region)),
+            Body::Stream(stream) => Source::Stream(Pieces::new(stream, length)),
+        };
+        let source = match source {
+            Source::Bytes(bytes) if bytes.len() <= SMALL && has_room => {
+                let len = bytes.len();
+                let rest = engine.data(id, bytes, true);
+                sent.body_bytes = (len - rest.len()) as u64;
+                if rest.is_empty() {
+                    drop(engine);
+                    return self.finish(id);
+                }
+                Source::Bytes(rest)
+            }
+            other => other,
+        };
+        slot.state = State::Sending(source);
+        drop(engine);
+        self.advance(id);
+    }
+
+    /// Finds out what a response has to send next.
+    fn advance(&mut self, id: StreamId) {
+        let place = id.place();
+        let Some(Some(slot)) = self.slots.get_mut(place as usize) else { return };
+        let State::Sending(source) = &mut slot.state else { return };
+        let mut cx = Context::from_waker(self.places.waker(place, &self.hub.ready));
+        let room = self.hub.engine.borrow().room(id);
+        let status = slot.outcome.sent.status;
+        let pulled = catch_unwind(AssertUnwindSafe(|| source.pull(&mut cx, room, status)));
+        match pulled {
+            Ok(Pull::Waiting) => {}
+            Ok(Pull::Ready) => self.hub.engine.borrow_mut().ready(id),
+            Ok(Pull::Ended) => {
+                if !source.is_closed() {
+                    let _ = self.hub.engine.borrow_mut().data(id, bytes::Bytes::new(), true);
+                }
+                self.finish(id);
+            }
+            Ok(Pull::Broken(failure)) => self.abandon(id, failure),
+            Err(_) => self.abandon(id, None),
+        }
+    }
+
+    /// Sends a piece of the most urgent body that can be sent; `false` if there is none.
+    pub(super) fn send_next(&mut self) -> bool {
+        let hub = self.hub.clone();
+        let mut engine = hub.engine.borrow_mut();
+        let Some((id, most)) = engine.next_sender() else { return false };
+        let Some(slot) = self.slot(id) else { return true };
+        let State::Sending(source) = &mut slot.state else { return true };
+        let sent = source.send(&mut engine, id, most.min(PIECE), &hub.shared);
+        drop(engine);
+        match sent {
+            Some(n) => {
+                slot.outcome.sent.body_bytes += n as u64;
+                self.advance(id);
+            }
+            None => self.abandon(id, None),
+        }
+        true
+    }
+
+    /// The response has been sent whole, as far as the engine is concerned.
+    fn finish(&mut self, id: StreamId) {
+        {
+            let mut engine = self.hub.engine.borrow_mut();
+            if engine.is_receiving(id) {
+                // RFC 9113 section 8.1: the rest of the request is not needed.
+                engine.reset(id, ErrorCode::NO_ERROR);
+            }
+        }
+        let Some(slot) = self.remove(id) else { return };
+        let Slot { life, outcome, state, .. } = slot;
+        life.end(&self.hub);
+        drop(state);
+        let position = self.position();
+        self.done.push_back((position, outcome));
+    }
+
+    /// The response breaks off.
+    fn abandon(&mut self, id: StreamId, failure: Option<Failure>) {
+        self.hub.engine.borrow_mut().reset(id, ErrorCode::INTERNAL_ERROR);
+        let Some(mut slot) = self.remove(id) else { return };
+        failure.into_iter().for_each(|failure| slot.outcome.sent.fail(failure));
+        let outcome = slot.cut_off(&self.hub);
+        let position = self.position();
+        self.done.push_back((position, outcome));
+    }
+
+    /// The client does not want the stream any more, or is gone. Its handler is told, and may say how it ends.
+    pub(super) fn depart(&mut self, mut slot: Slot) {
+        slot.life.end(&self.hub);
+        if let State::Handling(future) = &mut slot.state {
+            let mut cx = Context::from_waker(Waker::noop());
+            let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx)));
+            if let Ok(Poll::Ready(mut response)) = polled {
+                slot.outcome.sent.status = response.status;
+                slot.outcome.sent.failure = response.failure.take();
+            }
+        }
+        let outcome = slot.cut_off(&self.hub);
+        let position = self.position();
+        self.done.push_back((position, outcome));
+    }
+
+    /// All streams end.
+    pub(super) fn depart_all(&mut self) {
+        for place in 0..self.slots.len() {
+            let slot = self.slots.get_mut(place).and_then(Option::take);
+            if let Some(slot) = slot {
+                self.leave();
+                self.depart(slot);
+            }
+        }
+        for slot in std::mem::take(&mut self.departed) {
+            self.depart(slot);
+        }
+    }
+}

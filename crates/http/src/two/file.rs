@@ -1,0 +1,144 @@
+//! Bodies that are parts of files, as far as the client's windows let.
+//!
+//! Why: sendfile cannot put frames between its bytes, and reading from a disk would make all connections of the thread wait.
+//! What the system has in memory is read at once (`RWF_NOWAIT`), the rest by a blocking thread.
+
+use crate::context::Shared;
+use bytes::Bytes;
+use handler::FileRegion;
+use http2::{Connection, StreamId};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::task::JoinHandle;
+
+/// Bytes read from a file at a time.
+const SLICE: usize = 64 << 10;
+
+/// A part of a file on its way.
+pub(super) struct FileReader {
+    region: FileRegion,
+    /// Read by the blocking thread, not sent yet.
+    warm: Bytes,
+    job: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    /// The file for the blocking thread.
+    shared: Option<Arc<File>>,
+}
+
+/// What came of sending.
+pub(super) enum FileStep {
+    /// So many bytes were sent; the window or the turn is used up, or there is no more.
+    Sent(usize),
+    /// The disk is asked for more: poll it.
+    Cold,
+    /// The file is shorter than it was, or cannot be read.
+    Broken,
+}
+
+impl FileReader {
+    pub(super) fn new(region: FileRegion) -> FileReader {
+        FileReader { region, warm: Bytes::new(), job: None, shared: None }
+    }
+
+    /// Bytes that have not been sent.
+    pub(super) fn left(&self) -> u64 {
+        self.region.len + self.warm.len() as u64
+    }
+
+    /// Ready when there is something to send; `false` if the file cannot be read.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let Some(job) = &mut self.job else { return Poll::Ready(true) };
+        let Poll::Ready(read) = Pin::new(job).poll(cx) else { return Poll::Pending };
+        self.job = None;
+        let Ok(Ok(bytes)) = read else { return Poll::Ready(false) };
+        self.advance(bytes.len());
+        self.warm = bytes.into();
+        Poll::Ready(!self.warm.is_empty())
+    }
+
+    fn advance(&mut self, n: usize) {
+        self.region.offset += n as u64;
+        self.region.len -= n as u64;
+    }
+
+    /// Sends at most `most` bytes; `end`: the body ends with the file.
+    pub(super) fn send(
+        &mut self,
+        engine: &mut Connection,
+        stream: StreamId,
+        most: usize,
+        end: bool,
+        shared: &Shared,
+    ) -> FileStep {
+        if !self.warm.is_empty() {
+            let piece = self.warm.split_to(most.min(self.warm.len()));
+            let (len, last) = (piece.len(), end && self.left() == 0);
+            let rest = engine.data(stream, piece, last);
+            debug_assert!(rest.is_empty(), "the engine has asked for that much");
+            return FileStep::Sent(len - rest.len());
+        }
+        let mut scratch = shared.scratch.borrow_mut();
+        let want = most.min(SLICE).min(usize::try_from(self.region.len).unwrap_or(SLICE));
+        let mut parts = [IoSliceMut::new(&mut scratch[..want])];
+        let flags = ReadWriteFlags::NOWAIT;
+        let read = loop {
+            match rustix::io::preadv2(&*self.region.file, &mut parts, self.region.offset, flags) {
+                Err(Errno::INTR) => {}
+                other => break other,
+            }
+        };
+        let read = match read {
+            Ok(0) => return FileStep::Broken,
+            Ok(read) => read,
+            // Not in memory, or a file system that cannot tell.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return self.ask(),
+            Err(_) => return FileStep::Broken,
+        };
+        self.advance(read);
+        let last = end && self.region.len == 0;
+        let mut sent = 0;
+        while sent < read {
+            let n = engine.data_with(stream, read - sent, |text, room| {
+                let n = room.min(read - sent);
+                text.extend_from_slice(&scratch[sent..sent + n]);
+                last && sent + n == read
+            });
+            if n == 0 {
+                // The stream is gone, or the window is smaller than the engine said.
+                self.region.offset -= (read - sent) as u64;
+                self.region.len += (read - sent) as u64;
+                break;
+            }
+            sent += n;
+        }
+        FileStep::Sent(sent)
+    }
+
+    /// Lets a blocking thread read the next slice.
+    fn ask(&mut self) -> FileStep {
+        if self.shared.is_none() {
+            self.shared = self.region.file.try_clone().ok().map(Arc::new);
+        }
+        let Some(file) = self.shared.clone() else { return FileStep::Broken };
+        let offset = self.region.offset;
+        let len = usize::try_from(self.region.len).unwrap_or(SLICE).min(SLICE);
+        self.job = Some(tokio::task::spawn_blocking(move || {
+            let mut bytes = vec![0; len];
+            loop {
+                match file.read_at(&mut bytes, offset) {
+                    Ok(n) => {
+                        bytes.truncate(n);
+                        return Ok(bytes);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }));
+        FileStep::Cold
+    }
+}

@@ -1,0 +1,206 @@
+//! A stream as its handler sees it: the client of an exchange, and the request's body.
+//!
+//! Contract:
+//! 1. The client gets its window back as the handler takes the bytes, not before: a slow handler slows its client down.
+//! 2. When the stream has ended, whichever way, the client is gone and the rest of the body is [`BodyError::Gone`].
+
+use super::hub::Hub;
+use bytes::{Bytes, BytesMut};
+use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
+use http2::StreamId;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use crate::message::Pace;
+
+/// The state that a stream shares with its handler.
+pub(super) struct Life {
+    hub: Weak<Hub>,
+    stream: StreamId,
+    gone: Cell<bool>,
+    /// Whether an informational response may be sent now.
+    pub(super) interim_allowed: Cell<bool>,
+    /// Who waits for the client's departure.
+    waiting: RefCell<Option<Waker>>,
+    upload: RefCell<Upload>,
+}
+
+/// A request body that arrives.
+#[derive(Default)]
+struct Upload {
+    held: BytesMut,
+    ended: bool,
+    error: Option<BodyError>,
+    received: u64,
+    max: Option<u64>,
+    length: Option<u64>,
+    /// The client waits for 100 (Continue).
+    continue_due: bool,
+    pace: Pace,
+    /// Who waits for more, and when the speed is to be checked.
+    reader: Option<Waker>,
+    check_at: Option<Instant>,
+}
+
+/// Keeps `waker` in `place` without cloning it again.
+fn keep(place: &mut Option<Waker>, waker: &Waker) {
+    if place.as_ref().is_none_or(|known| !known.will_wake(waker)) {
+        *place = Some(waker.clone());
+    }
+}
+
+impl Life {
+    /// A stream whose request has arrived; `ended`: it has no body.
+    pub(super) fn new(
+        hub: &Rc<Hub>,
+        stream: StreamId,
+        ended: bool,
+        length: Option<u64>,
+        continue_due: bool,
+    ) -> Rc<Life> {
+        let max = if ended { None } else { hub.shared.settings().limits.max_body };
+        let upload = Upload { ended, length, continue_due, max, ..Upload::default() };
+        Rc::new(Life {
+            hub: Rc::downgrade(hub),
+            stream,
+            gone: Cell::new(false),
+            interim_allowed: Cell::new(true),
+            waiting: RefCell::default(),
+            upload: RefCell::new(upload),
+        })
+    }
+
+    /// Body bytes have arrived; `end`: they are the last ones.
+    pub(super) fn receive(&self, hub: &Hub, data: &[u8], end: bool) {
+        let mut upload = self.upload.borrow_mut();
+        upload.continue_due = false;
+        upload.ended |= end;
+        upload.received += data.len() as u64;
+        if upload.max.is_some_and(|max| upload.received > max) && upload.error.is_none() {
+            upload.error = Some(BodyError::TooLarge);
+            hub.release(upload.held.len());
+            upload.held = BytesMut::new();
+        }
+        if upload.error.is_none() {
+            hub.hold(data.len());
+            upload.held.extend_from_slice(data);
+            upload.pace.received(data.len(), || hub.shared.timers.recent());
+        }
+        upload.check_at = None;
+        upload.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// The body as its handler gets it: all of it if it has arrived.
+    pub(super) fn incoming(self: &Rc<Life>, hub: &Hub) -> Incoming {
+        let mut upload = self.upload.borrow_mut();
+        if !upload.ended || upload.error.is_some() {
+            drop(upload);
+            return Incoming::Arriving(Box::new(Reader(self.clone())));
+        }
+        if upload.held.is_empty() {
+            return Incoming::Empty;
+        }
+        Incoming::Ready(upload.take(hub, self.stream))
+    }
+
+    /// The stream has ended: who waits is told, and what has arrived is dropped.
+    pub(super) fn end(&self, hub: &Hub) {
+        self.gone.set(true);
+        self.interim_allowed.set(false);
+        let mut upload = self.upload.borrow_mut();
+        hub.release(upload.held.len());
+        upload.held = BytesMut::new();
+        let reader = upload.reader.take();
+        drop(upload);
+        reader.into_iter().chain(self.waiting.take()).for_each(Waker::wake);
+    }
+
+    /// Wakes the reader if its speed is to be checked now; when to check again.
+    pub(super) fn check(&self, now: Instant) -> Option<Instant> {
+        let mut upload = self.upload.borrow_mut();
+        if upload.check_at.is_some_and(|at| at <= now) {
+            upload.check_at = None;
+            upload.reader.take().into_iter().for_each(Waker::wake);
+        }
+        upload.check_at
+    }
+}
+
+impl Upload {
+    /// Takes what has arrived, and gives the client its window back.
+    fn take(&mut self, hub: &Hub, stream: StreamId) -> Bytes {
+        let data = std::mem::take(&mut self.held).freeze();
+        hub.release(data.len());
+        hub.engine.borrow_mut().credit(stream, data.len());
+        hub.touch();
+        data
+    }
+}
+
+impl Client for Life {
+    fn poll_departure(&self, cx: &mut Context<'_>) -> Poll<Departure> {
+        if self.gone.get() {
+            return Poll::Ready(Departure::Gone);
+        }
+        keep(&mut self.waiting.borrow_mut(), cx.waker());
+        Poll::Pending
+    }
+
+    fn interim(&self, status: u16, fields: &Fields) {
+        if let Some(hub) = self.hub.upgrade()
+            && self.interim_allowed.get()
+            && (100..200).contains(&status)
+            && status != 101
+        {
+            hub.engine.borrow_mut().interim(self.stream, status, fields);
+            hub.touch();
+        }
+    }
+}
+
+/// The body as a handler reads it.
+struct Reader(Rc<Life>);
+
+impl IncomingBody for Reader {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let life = &self.0;
+        let mut upload = life.upload.borrow_mut();
+        if let Some(error) = &upload.error {
+            return Poll::Ready(Some(Err(error.clone())));
+        }
+        let Some(hub) = life.hub.upgrade().filter(|_| !life.gone.get()) else {
+            return Poll::Ready(Some(Err(BodyError::Gone)));
+        };
+        if !upload.held.is_empty() {
+            return Poll::Ready(Some(Ok(upload.take(&hub, life.stream))));
+        }
+        if upload.ended {
+            return Poll::Ready(None);
+        }
+        if std::mem::take(&mut upload.continue_due) && life.interim_allowed.get() {
+            hub.engine.borrow_mut().interim(life.stream, 100, &Fields::default());
+            hub.touch();
+        }
+        let timeouts = &hub.shared.settings().timeouts;
+        if let Some(rate) = timeouts.body_min_rate {
+            match upload.pace.check(hub.shared.timers.now(), rate, timeouts.body_grace) {
+                Ok(at) => {
+                    upload.check_at = Some(at);
+                    hub.check_at(at);
+                }
+                Err(error) => {
+                    upload.error = Some(error.clone());
+                    return Poll::Ready(Some(Err(error)));
+                }
+            }
+        }
+        keep(&mut upload.reader, cx.waker());
+        Poll::Pending
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.0.upload.borrow().length
+    }
+}

@@ -1,0 +1,77 @@
+//! HTTP/2 connections (RFC 9113): many exchanges at a time, in one task.
+//!
+//! Why one task: what arrives together is answered together and leaves in one write; nothing is handed between tasks.
+//!
+//! Contract:
+//! 1. A turn reads once, polls the streams that were woken, and writes everything in one call.
+//! 2. A handler that panics ends its stream only. Every stream is reported to [`Handler::finished`] once.
+//! 3. Memory is bounded: by the windows for uploads, by what a turn writes for downloads. While the client does not read, the
+//!    connection does not read either.
+//! 4. An idle connection keeps no buffer.
+
+mod body;
+mod connection;
+mod exchange;
+mod file;
+mod hub;
+mod life;
+mod ready;
+
+use crate::context::{Context, Shared};
+use connection::{Conn, Over};
+use handler::{Handler, Peer};
+use net::{Lane, Transport};
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How long a client may take to read the last bytes before the connection is closed.
+const LINGER: Duration = Duration::from_secs(2);
+/// The same while the server drains.
+const LINGER_DRAINING: Duration = Duration::from_millis(500);
+/// How many bytes are read and discarded meanwhile.
+const LINGER_BYTES: usize = 8 << 20;
+
+/// Serves one connection until it ends. `first`: bytes that were read from it already.
+pub async fn serve<S: Transport, H: Handler + 'static>(
+    stream: S,
+    first: Vec<u8>,
+    peer: Rc<Peer>,
+    context: Rc<Context<H>>,
+) {
+    // Boxed: the future of a connection that is not HTTP/2 stays small where the caller chooses between versions.
+    let mut connection = Box::new(Conn::new(stream, peer, context));
+    connection.receive(&first);
+    drop(first);
+    if poll_fn(|cx| connection.poll(cx)).await == Over::Linger {
+        linger(&connection).await;
+    }
+}
+
+/// Closes our direction and discards what still arrives, within bounds. Closing with unread bytes would reset the
+/// connection, and the client might lose the last responses.
+async fn linger<S: Transport, H: Handler>(connection: &Conn<S, H>) {
+    let (stream, timer) = (&connection.stream, &connection.hub.timer);
+    let shared: &Shared = &connection.hub.shared;
+    stream.end_writing();
+    let time = if shared.draining.get() { LINGER_DRAINING } else { LINGER };
+    timer.arm(Lane::Read, Instant::now() + time);
+    let mut left = LINGER_BYTES;
+    while left > 0 && !timer.expired(Lane::Read) {
+        match stream.try_read(&mut shared.scratch.borrow_mut()) {
+            Ok(0) => return,
+            Ok(n) => left = left.saturating_sub(n),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+        let readable = poll_fn(|cx| match stream.poll_readable(cx) {
+            ready if ready.is_ready() => ready.map(|()| true),
+            _ if timer.expired(Lane::Read) => std::task::Poll::Ready(false),
+            _ => std::task::Poll::Pending,
+        });
+        if !readable.await {
+            return;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Body bytes that have arrived and that no handler has taken: how many of them a thread holds.
+//!
+//! Why: each connection's windows bound what its client may send ahead, but not the sum over thousands of connections.
+//!
+//! Contract: while a thread holds more than [`CEILING`], connections that hold more than [`SMALL`] themselves do not read. Each of
+//! them is woken when there is room again.
+
+use net::Timers;
+use std::cell::{Cell, RefCell};
+
+/// Most bytes that the connections of a thread hold together before the larger ones wait.
+const CEILING: usize = 64 << 20;
+/// A connection that holds no more than this reads on.
+const SMALL: usize = 64 << 10;
+
+/// The bytes of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Uploads {
+    held: Cell<usize>,
+    /// Keys of the timers of connections that wait for room.
+    waiting: RefCell<Vec<usize>>,
+}
+
+impl Uploads {
+    pub(crate) fn hold(&self, bytes: usize) {
+        self.held.update(|held| held + bytes);
+    }
+
+    pub(crate) fn release(&self, bytes: usize, timers: &Timers) {
+        self.held.update(|held| held - bytes);
+        if self.held.get() <= CEILING && !self.waiting.borrow().is_empty() {
+            self.waiting.take().into_iter().for_each(|key| timers.wake(key));
+        }
+    }
+
+    /// Whether a connection that holds so many bytes may read; if not it is woken later.
+    pub(crate) fn may_read(&self, own: usize, key: usize) -> bool {
+        if self.held.get() <= CEILING || own <= SMALL {
+            return true;
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.contains(&key) {
+            waiting.push(key);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_large_ones_wait_while_there_is_too_much() {
+        let (uploads, timers) = (Uploads::default(), Timers::new());
+        uploads.hold(CEILING);
+        assert!(uploads.may_read(CEILING, 1));
+        uploads.hold(1);
+        assert!(
+            !uploads.may_read(CEILING, 1) && !uploads.may_read(SMALL + 1, 2) && !uploads.may_read(CEILING, 1)
+        );
+        assert!(uploads.may_read(SMALL, 3));
+        assert_eq!(*uploads.waiting.borrow(), [1, 2]);
+        uploads.release(1, &timers);
+        assert!(uploads.waiting.borrow().is_empty() && uploads.may_read(CEILING, 1));
+    }
+}

@@ -1,0 +1,158 @@
+//! Error codes (RFC 9113 section 7), why a connection ends, and the floods that end one.
+
+use std::fmt;
+
+/// An error code of RST_STREAM and GOAWAY frames. Unknown codes are possible.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ErrorCode(pub u32);
+
+impl ErrorCode {
+    /// Graceful shutdown, or a stream that is not needed any more.
+    pub const NO_ERROR: ErrorCode = ErrorCode(0);
+    /// A violation of the protocol.
+    pub const PROTOCOL_ERROR: ErrorCode = ErrorCode(1);
+    /// The server failed.
+    pub const INTERNAL_ERROR: ErrorCode = ErrorCode(2);
+    /// More bytes than the window allowed.
+    pub const FLOW_CONTROL_ERROR: ErrorCode = ErrorCode(3);
+    /// SETTINGS were not acknowledged in time.
+    pub const SETTINGS_TIMEOUT: ErrorCode = ErrorCode(4);
+    /// A frame on a stream that has ended.
+    pub const STREAM_CLOSED: ErrorCode = ErrorCode(5);
+    /// A frame of a wrong size.
+    pub const FRAME_SIZE_ERROR: ErrorCode = ErrorCode(6);
+    /// Nothing was done for the request: the client may send it again.
+    pub const REFUSED_STREAM: ErrorCode = ErrorCode(7);
+    /// The stream is not needed any more.
+    pub const CANCEL: ErrorCode = ErrorCode(8);
+    /// The header compression's state is lost.
+    pub const COMPRESSION_ERROR: ErrorCode = ErrorCode(9);
+    /// The connection of a CONNECT failed.
+    pub const CONNECT_ERROR: ErrorCode = ErrorCode(10);
+    /// The peer's behaviour might exhaust the server.
+    pub const ENHANCE_YOUR_CALM: ErrorCode = ErrorCode(11);
+    /// The transport is not secure enough.
+    pub const INADEQUATE_SECURITY: ErrorCode = ErrorCode(12);
+    /// The request needs HTTP/1.1.
+    pub const HTTP_1_1_REQUIRED: ErrorCode = ErrorCode(13);
+
+    /// The name in RFC 9113 section 7; empty for unknown codes.
+    pub fn name(self) -> &'static str {
+        const NAMES: [&str; 14] = [
+            "NO_ERROR",
+            "PROTOCOL_ERROR",
+            "INTERNAL_ERROR",
+            "FLOW_CONTROL_ERROR",
+            "SETTINGS_TIMEOUT",
+            "STREAM_CLOSED",
+            "FRAME_SIZE_ERROR",
+            "REFUSED_STREAM",
+            "CANCEL",
+            "COMPRESSION_ERROR",
+            "CONNECT_ERROR",
+            "ENHANCE_YOUR_CALM",
+            "INADEQUATE_SECURITY",
+            "HTTP_1_1_REQUIRED",
+        ];
+        NAMES.get(self.0 as usize).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            "" => write!(f, "error code {:#x}", self.0),
+            name => f.write_str(name),
+        }
+    }
+}
+
+/// What a client did too often. Each kind has a budget of its own, which refills with time and with useful work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Flood {
+    /// RST_STREAM before the response was complete (CVE-2023-44487).
+    Resets,
+    /// Mistakes that made the server reset streams (CVE-2025-8671).
+    StreamErrors,
+    /// A header section in too many frames or bytes (CONTINUATION).
+    Continuations,
+    /// A header section far beyond the limits when decoded (HPACK bomb).
+    Headers,
+    /// SETTINGS frames.
+    Settings,
+    /// PING frames.
+    Pings,
+    /// PRIORITY and PRIORITY_UPDATE frames.
+    Priorities,
+    /// WINDOW_UPDATE frames.
+    WindowUpdates,
+    /// DATA frames with little or no data, and no end.
+    SmallData,
+    /// HEADERS and CONTINUATION frames with nothing in them.
+    EmptyHeaders,
+    /// Frames of unknown types, and frames on closed streams.
+    Ignored,
+    /// Control frames that the client has not read (acknowledgements and resets).
+    Unread,
+}
+
+impl Flood {
+    /// All kinds, in the order of their numbers (`flood as usize`).
+    pub const ALL: [Flood; 12] = [
+        Flood::Resets,
+        Flood::StreamErrors,
+        Flood::Continuations,
+        Flood::Headers,
+        Flood::Settings,
+        Flood::Pings,
+        Flood::Priorities,
+        Flood::WindowUpdates,
+        Flood::SmallData,
+        Flood::EmptyHeaders,
+        Flood::Ignored,
+        Flood::Unread,
+    ];
+
+    /// For logs: what there was too much of.
+    pub fn name(self) -> &'static str {
+        match self {
+            Flood::Resets => "too many requests were cancelled by the client",
+            Flood::StreamErrors => "too many streams with errors",
+            Flood::Continuations => "a header section in too many frames or bytes",
+            Flood::Headers => "a header section far beyond max_header_bytes or max_headers",
+            Flood::Settings => "too many SETTINGS frames",
+            Flood::Pings => "too many PING frames",
+            Flood::Priorities => "too many PRIORITY or PRIORITY_UPDATE frames",
+            Flood::WindowUpdates => "too many WINDOW_UPDATE frames",
+            Flood::SmallData => "too many DATA frames with little or no data",
+            Flood::EmptyHeaders => "too many empty HEADERS or CONTINUATION frames",
+            Flood::Ignored => "too many frames of unknown types or on closed streams",
+            Flood::Unread => "too many answers to control frames that the client does not read",
+        }
+    }
+}
+
+/// Why a connection ends. The GOAWAY frame that says so is in the output already: write it, then close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionError {
+    /// The code of the GOAWAY frame.
+    pub code: ErrorCode,
+    /// For the log.
+    pub reason: &'static str,
+    /// The flood that it was, with [`ErrorCode::ENHANCE_YOUR_CALM`].
+    pub flood: Option<Flood>,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.reason)
+    }
+}
+
+impl std::error::Error for ConnectionError {}

@@ -1,0 +1,37 @@
+//! Bounds on what a client may do.
+
+use fieldcode::HeadLimits;
+use std::time::Duration;
+
+/// Bounds for one connection. All of them are announced in SETTINGS where HTTP/2 has a parameter for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bounds on each request head.
+    pub head: HeadLimits,
+    /// Streams open at the same time; more are refused with REFUSED_STREAM, which clients repeat by themselves.
+    pub max_streams: u32,
+    /// Bytes of a body that a client may send before they are consumed; 65,535 to 2^31-1 (clamped).
+    pub stream_window: u32,
+    /// The same for all streams together; 65,535 to 2^31-1 (clamped).
+    pub connection_window: u32,
+    /// How long the bytes of one frame, one header section, or the connection preface may take.
+    pub header_timeout: Duration,
+    /// How long the acknowledgement of SETTINGS may take.
+    pub settings_timeout: Duration,
+    /// How long a stream with data to send may wait for a window before it is reset.
+    pub stall_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            head: HeadLimits::default(),
+            max_streams: 128,
+            stream_window: 1 << 20,
+            connection_window: 4 << 20,
+            header_timeout: Duration::from_secs(30),
+            settings_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(60),
+        }
+    }
+}

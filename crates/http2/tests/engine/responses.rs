@@ -1,0 +1,216 @@
+//! Responses: heads, bodies under flow control, priorities.
+
+use crate::support::*;
+use bytes::Bytes;
+use handler::Fields;
+use http2::{ErrorCode, Limits};
+use std::time::Duration;
+
+fn kinds(frames: &[Frame]) -> Vec<(u8, u8, usize)> {
+    frames.iter().map(|frame| (frame.kind, frame.flags, frame.payload.len())).collect()
+}
+
+fn head(client: &mut Client, stream: http2::StreamId) {
+    assert!(client.server.head(stream, 200, &Fields::default(), DATE, None, false));
+    client.frames();
+}
+
+#[test]
+fn small_and_empty_ones() {
+    let mut client = Client::new();
+    let stream = client.get(1);
+    client.server.interim(stream, 103, &Fields::default());
+    client.respond(stream, b"hello");
+    let frames = client.frames();
+    assert_eq!(frames.iter().map(|f| (f.kind, f.flags)).collect::<Vec<_>>(), [(1, 4), (1, 4), (0, 1)]);
+    assert_eq!(
+        (&frames[0].payload[..], &frames[2].payload[..]),
+        (&[8, 3, b'1', b'0', b'3'][..], &b"hello"[..])
+    );
+    assert!(client.server.is_idle());
+    // Once it is gone, nothing happens.
+    assert!(!client.server.head(stream, 200, &Fields::default(), DATE, None, true));
+    client.server.interim(stream, 103, &Fields::default());
+    client.server.reset(stream, ErrorCode::CANCEL);
+    client.server.ready(stream);
+    client.server.credit(stream, 10);
+    client.server.trailers(stream, &Fields::default());
+    assert!(client.server.data(stream, Bytes::from_static(b"x"), true).is_empty());
+    assert!(client.frames().is_empty() && client.server.next_sender().is_none());
+    let stream = client.get(3);
+    client.respond(stream, b"");
+    assert_eq!(client.frames()[0].flags, 5);
+}
+
+#[test]
+fn long_heads_are_continued() {
+    let mut client = Client::new();
+    let stream = client.get(1);
+    let mut fields = Fields::default();
+    fields.push(b"x-long", &[b'x'; 40_000]);
+    assert!(client.server.head(stream, 200, &fields, DATE, None, true));
+    let frames = client.frames();
+    let kinds: Vec<(u8, u8)> = frames.iter().map(|frame| (frame.kind, frame.flags)).collect();
+    assert_eq!(kinds, [(1, 1), (9, 0), (9, 4)]);
+    assert_eq!(frames.iter().map(|frame| frame.payload.len()).sum::<usize>(), 1 + 8 + 4 + 40_000 + 31);
+}
+
+#[test]
+fn bodies_stop_at_windows() {
+    let mut client = Client::new();
+    let stream = client.get(1);
+    head(&mut client, stream);
+    let body = Bytes::from(vec![7; 100_000]);
+    let rest = client.server.data(stream, body, true);
+    assert_eq!(rest.len(), 100_000 - 65_535);
+    assert_eq!(kinds(&client.frames()), [(0, 0, 16_384), (0, 0, 16_384), (0, 0, 16_384), (0, 0, 16_383)]);
+    client.server.ready(stream);
+    assert_eq!((client.server.next_sender(), client.server.room(stream)), (None, 0));
+    client.window(1, 10_000);
+    assert_eq!(client.server.next_sender(), None, "the connection's window");
+    client.window(0, 8_000);
+    assert_eq!(client.server.next_sender(), Some((stream, 8_000)));
+    assert_eq!(client.server.next_sender(), None, "once");
+    let rest = client.server.data(stream, rest, true);
+    client.server.ready(stream);
+    client.window(0, 1 << 20);
+    assert_eq!(client.server.next_sender(), Some((stream, 2_000)));
+    let rest = client.server.data(stream, rest, true);
+    client.window(1, 1 << 20);
+    assert!(client.server.data(stream, rest, true).is_empty());
+    // 100,000 bytes without 65,535, 8,000, 2,000 and a whole frame.
+    assert_eq!(kinds(&client.frames()).last(), Some(&(0, 1, 8_081)));
+    assert!(client.server.is_idle());
+}
+
+#[test]
+fn s6_9_2_windows_become_negative() {
+    let mut client = Client::new();
+    let stream = client.get(1);
+    head(&mut client, stream);
+    assert!(client.server.data(stream, vec![1; 100].into(), false).is_empty());
+    client.setting(4, 10);
+    client.server.ready(stream);
+    assert_eq!((client.server.next_sender(), client.server.room(stream)), (None, 0));
+    client.window(1, 90);
+    assert_eq!(client.server.next_sender(), None, "0");
+    client.window(1, 1);
+    assert_eq!(client.server.next_sender(), Some((stream, 1)));
+    client.server.ready(stream);
+    // A queued stream whose window closes waits, and comes back.
+    client.setting(4, 0);
+    assert_eq!(client.server.next_sender(), None);
+    client.setting(4, 1000);
+    assert_eq!(client.server.next_sender(), Some((stream, 991)));
+    // The end needs no window.
+    client.setting(4, 0);
+    assert!(client.server.data(stream, Bytes::new(), true).is_empty() && client.server.is_idle());
+}
+
+#[test]
+fn data_is_written_in_place() {
+    let mut client = Client::new();
+    let stream = client.get(1);
+    head(&mut client, stream);
+    let sent = client.server.data_with(stream, usize::MAX, |text, most| {
+        assert_eq!(most, 16_384);
+        text.extend_from_slice(b"some");
+        false
+    });
+    assert_eq!(sent, 4);
+    assert_eq!(client.server.data_with(stream, 10, |_, _| false), 0);
+    assert_eq!(
+        client.server.data_with(stream, 3, |text, _| {
+            text.extend_from_slice(b"too long");
+            false
+        }),
+        3
+    );
+    assert_eq!(client.server.data_with(stream, 3, |_, _| true), 0);
+    assert_eq!(kinds(&client.frames()), [(0, 0, 4), (0, 0, 3), (0, 1, 0)]);
+    assert!(client.server.is_idle());
+    assert_eq!(client.server.data_with(stream, 3, |_, _| panic!("gone")), 0);
+}
+
+#[test]
+fn trailers_end_a_response() {
+    let mut client = Client::new();
+    let stream = client.get(1);
+    head(&mut client, stream);
+    let mut fields = Fields::default();
+    fields.push(b"X-Sum", b"1");
+    client.server.trailers(stream, &fields);
+    assert_eq!(client.frames(), [Frame { kind: 1, flags: 5, stream: 1, payload: block(&[("x-sum", "1")]) }]);
+    assert!(client.server.is_idle());
+}
+
+#[test]
+fn a_response_may_come_before_the_end_of_the_request() {
+    let mut client = Client::new();
+    let stream = client.post(1);
+    client.respond(stream, b"done");
+    assert!(client.server.is_open(stream) && client.server.is_receiving(stream));
+    client.data(1, true, b"late");
+    assert!(!client.server.is_open(stream));
+    let stream = client.post(3);
+    client.respond(stream, b"done");
+    client.server.reset(stream, ErrorCode::NO_ERROR);
+    assert_eq!(client.resets(), [(3, ErrorCode::NO_ERROR)]);
+}
+
+#[test]
+fn rfc_9218_order() {
+    let mut client = Client::new();
+    let update =
+        |stream: u32, value: &str| frame(16, 0, 0, &[&stream.to_be_bytes()[..], value.as_bytes()].concat());
+    // Before the stream opens, it counts more than the field.
+    client.send(&update(9, "u=0"));
+    let priorities = ["", "u=1", "u=5, i", "u=5, i", "u=6"];
+    let mut streams = Vec::new();
+    for (at, priority) in priorities.iter().enumerate() {
+        let fields: Vec<(&str, &str)> = GET.into_iter().chain([("priority", *priority)]).collect();
+        client.headers(at as u32 * 2 + 1, 5, &fields);
+        streams.push(*client.streams.last().unwrap());
+    }
+    streams.iter().for_each(|&stream| head(&mut client, stream));
+    streams.iter().for_each(|&stream| client.server.ready(stream));
+    client.send(&update(1, "u=4"));
+    client.send(&update(1, "u=4"));
+    let mut order = Vec::new();
+    for _ in 0..7 {
+        let (stream, room) = client.server.next_sender().unwrap();
+        assert_eq!(room, if matches!(stream.number(), 5 | 7) { 16_384 } else { 65_535 });
+        order.push(stream.number());
+        if order.len() > 3 && order.len() < 6 {
+            client.server.ready(stream);
+        }
+    }
+    assert_eq!(order, [9, 3, 1, 5, 7, 5, 7]);
+    assert_eq!(client.server.next_sender(), None);
+}
+
+#[test]
+fn stalled_streams_are_reset() {
+    let limits = Limits::default();
+    let mut client = Client::with(limits.clone());
+    client.setting(4, 0);
+    let stream = client.get(1);
+    let idle = client.get(3);
+    head(&mut client, stream);
+    head(&mut client, idle);
+    client.server.ready(stream);
+    client.take();
+    client.check(Duration::from_secs(1));
+    // A byte now and then is no progress.
+    for _ in 0..10 {
+        client.check(limits.stall_timeout / 10);
+        client.window(1, 1);
+        if let Some((stream, 1)) = client.server.next_sender() {
+            assert!(client.server.data(stream, Bytes::from_static(b"x"), false).is_empty());
+            client.server.ready(stream);
+        }
+    }
+    client.check(limits.stall_timeout / 10);
+    assert_eq!(client.take(), [Seen::Reset { stream: 1, code: ErrorCode::CANCEL, by_client: false }]);
+    assert_eq!((client.resets(), client.server.streams()), (vec![(1, ErrorCode::CANCEL)], 1));
+}

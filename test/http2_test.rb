@@ -1,0 +1,246 @@
+# frozen_string_literal: true
+
+# HTTP/2 in front of everything that serves: a Rack app, a static site, handlers on mruby and a proxy. Handlers cannot tell how a
+# request arrived, apart from its version.
+
+require "support/http2_case"
+require "support/site_server"
+require "support/backend"
+require "open3"
+
+class Http2Test < Http2Case
+  parallel!
+
+  APP = <<~'RUBY'
+    require "json"
+
+    class Ticks
+      def each
+        5.times { |i| yield "tick #{i}\n"; sleep 0.02 }
+      end
+    end
+
+    text = { "content-type" => "text/plain" }
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/env"
+        plain = env.select { |_, value| value.is_a?(String) || value == true || value == false }
+        [200, { "content-type" => "application/json" }, [JSON.generate(plain.merge("hijack" => env.key?("rack.hijack")))]]
+      when "/echo" then [200, text, [env["rack.input"] ? env["rack.input"].read : ""]]
+      when "/hints"
+        env["rack.early_hints"].call("link" => "</a.css>; rel=preload; as=style")
+        [200, text, ["hinted"]]
+      when "/ticks" then [200, text, Ticks.new]
+      when "/large" then [200, text, ["0123456789" * 300_000]]
+      when "/fields"
+        [200, { "content-type" => "text/plain", "set-cookie" => "a=1\nb=2", "X-Upper" => "Yes", "connection" => "close", "keep-alive" => "timeout=1" }, ["x"]]
+      when "/raise" then raise "boom"
+      when "/no-content" then [204, {}, []]
+      when "/not-modified" then [304, { "etag" => '"1"' }, []]
+      when "/partial-hijack"
+        [200, text.merge("rack.hijack" => ->(io) { io.write("streamed"); io.close }), nil]
+      when "/sleep" then sleep 0.3; [200, text, ["slept"]]
+      when "/gate" then File.write("entered.log", ""); sleep 0.01 until File.exist?("gate.log"); [200, text, ["opened"]]
+      else [200, text, ["#{env['REQUEST_METHOD']} #{env['PATH_INFO']}"]]
+      end
+    }
+  RUBY
+
+  shared_server app: APP, threads: "8:8", args: ["-v", "--log-format", "json"]
+
+  it "serves an app" do
+    answer = fetch("/hello?x=1")
+    assert_equal [200, "GET /hello", "10"], [answer.status, answer.body, answer["content-length"]]
+    assert_match(/GMT\z/, answer["date"])
+  end
+
+  it "builds the env of Rack" do
+    headers = { "cookie" => "a=1", "user-agent" => "test", "x-mine" => "1" }
+    env = JSON.parse(fetch("/env?q=1%20", headers: headers).body)
+    assert_equal ["HTTP/2", "HTTP/2", "example.test", "GET", "/env", "q=1%20", "/env?q=1%20", "http"],
+                 env.values_at("SERVER_PROTOCOL", "HTTP_VERSION", "HTTP_HOST", "REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "REQUEST_URI", "rack.url_scheme")
+    assert_equal ["example.test", "80", "127.0.0.1", "a=1", "test", "1"],
+                 env.values_at("SERVER_NAME", "SERVER_PORT", "REMOTE_ADDR", "HTTP_COOKIE", "HTTP_USER_AGENT", "HTTP_X_MINE")
+    assert_empty env.keys.grep(/:|AUTHORITY|METHOD\z|SCHEME/) - %w[REQUEST_METHOD rack.url_scheme]
+  end
+
+  it "joins cookies that come in pieces" do
+    cookies = [%w[cookie a=1], %w[cookie b=2], %w[x-mine 1], %w[cookie c=3]]
+    assert_equal "a=1; b=2; c=3", JSON.parse(fetch("/env", headers: cookies).body)["HTTP_COOKIE"]
+  end
+
+  it "offers no hijack, and offers it again over HTTP/1" do
+    4.times do
+      env = JSON.parse(fetch("/env").body)
+      assert_equal [false, false], env.values_at("rack.hijack?", "hijack")
+      env = JSON.parse(get("/env").body)
+      assert_equal ["HTTP/1.1", true, true], env.values_at("SERVER_PROTOCOL", "rack.hijack?", "hijack")
+    end
+    assert_equal "streamed", fetch("/partial-hijack").body
+  end
+
+  it "serves HTTP/1 on the same address" do
+    assert_equal "GET /plain", get("/plain").body
+  end
+
+  it "passes bodies on, with and without a declared length" do
+    body = Random.bytes(300_000)
+    client = http2
+    [{}, { "content-length" => body.bytesize }].each do |headers|
+      assert_equal body, client.get("/echo", method: "POST", body: body, headers: headers).body
+    end
+    assert_equal "", client.get("/echo", method: "POST", body: "").body
+  end
+
+  it "continues a client that expects it" do
+    client = http2
+    stream = client.request("/echo", method: "POST", headers: { "expect" => "100-continue" }, body: :open)
+    client.read_until("100") { client.answers[stream].interim.any? }
+    assert_equal [[":status", "100"]], client.answers[stream].interim.first
+    client.write(client.data(stream, "body"))
+    assert_equal "body", client.answer(stream).body
+    assert_equal 417, fetch("/echo", headers: { "expect" => "tea" }).status
+  end
+
+  it "sends early hints" do
+    answer = fetch("/hints")
+    assert_equal [[":status", "103"], ["link", "</a.css>; rel=preload; as=style"]], answer.interim.first
+    assert_equal "hinted", answer.body
+  end
+
+  it "streams as the app produces" do
+    assert_equal (0..4).map { |i| "tick #{i}\n" }.join, fetch("/ticks").body
+    assert_equal "0123456789" * 300_000, fetch("/large").body
+  end
+
+  it "writes field names in lower case and leaves out those of the connection" do
+    answer = fetch("/fields")
+    assert_equal %w[a=1 b=2], answer.fields.select { |name, _| name == "set-cookie" }.map(&:last)
+    assert_equal "Yes", answer["x-upper"]
+    assert_empty answer.fields.map(&:first) & %w[connection keep-alive transfer-encoding]
+    assert(answer.fields.all? { |name, _| name == name.downcase })
+  end
+
+  it "sends no body where there is none" do
+    assert_equal [204, "", nil], fetch("/no-content").then { |answer| [answer.status, answer.body, answer["content-length"]] }
+    assert_equal [304, ""], fetch("/not-modified").then { |answer| [answer.status, answer.body] }
+    assert_equal [200, ""], fetch("/large", method: "HEAD").then { |answer| [answer.status, answer.body] }
+  end
+
+  it "answers while others wait" do
+    client = http2
+    slow = client.request("/sleep")
+    fast = Array.new(20) { |i| client.request("/#{i}") }
+    fast.each_with_index { |stream, i| assert_equal "GET /#{i}", client.answer(stream).body }
+    refute client.answers[slow].over?, "the slow one comes last"
+    assert_equal "slept", client.answer(slow).body
+  end
+
+  it "answers hundreds of requests at a time" do
+    client = http2
+    streams = Array.new(100) { |i| client.request("/n#{i}") }
+    streams.each_with_index { |stream, i| assert_equal "GET /n#{i}", client.answer(stream).body }
+  end
+
+  it "turns an exception into a response" do
+    assert_equal 500, fetch("/raise").status
+  end
+
+  it "writes the version to the access log, and counts requests and connections" do
+    own = start(app: APP, args: ["-v", "--log-format", "json"])
+    client = http2(own)
+    assert_equal 200, client.get("/logged?x=1", headers: { "user-agent" => "me" }).status
+    line = wait_until("the log line") { access_log(own).find { |entry| entry["path"] == "/logged" } }
+    assert_equal ["HTTP/2", "GET", "x=1", "example.test", 200, "me", false], line.values_at("protocol", "method", "query", "host", "status", "user_agent", "broken")
+    assert_equal 1, own.stats.dig("connections", "open")
+    wait_until("a request is counted") { own.stats.dig("requests", "total").to_i >= 1 }
+  end
+
+  it "takes a request back when the client resets it" do
+    own = start(app: APP, threads: "1:1", args: ["-v", "--log-format", "json"])
+    client = http2(own)
+    held = client.request("/gate")
+    wait_until("the app has it") { File.exist?(own.path("entered.log")) }
+    waiting = client.request("/waits")
+    wait_for_requests(2, on: own)
+    client.write(client.rst_stream(waiting))
+    wait_for_requests(1, on: own)
+    line = wait_until("the log line") { access_log(own).find { |entry| entry["path"] == "/waits" } }
+    assert_equal 499, line["status"]
+    File.write(own.path("gate.log"), "open")
+    assert_equal "opened", client.answer(held).body
+  end
+
+  it "finishes requests at the end and tells the client to go" do
+    own = start(app: APP)
+    client = http2(own)
+    assert_equal 200, client.get("/a").status
+    stream = client.request("/sleep")
+    wait_for_requests(1, on: own)
+    own.signal("TERM")
+    assert_equal "slept", client.answer(stream).body
+    assert client.ends?
+    assert_equal :no_error, client.goaway.code
+    assert_equal 0, own.wait_exit
+  end
+
+  it "serves a static site" do
+    own = site({ root: "public_html/" }, "public_html/index.html" => "home", "public_html/large.bin" => "x" * 2_000_000)
+    client = http2(own)
+    assert_equal ["home", "text/html; charset=utf-8"], client.get("/").then { |answer| [answer.body, answer["content-type"]] }
+    large = client.get("/large.bin")
+    assert_equal "x" * 2_000_000, large.body
+    assert_equal [206, "x" * 10], client.get("/large.bin", headers: { "range" => "bytes=5-14" }).then { |answer| [answer.status, answer.body] }
+    assert_equal 304, client.get("/large.bin", headers: { "if-none-match" => large["etag"] }).status
+    assert_equal 404, client.get("/missing").status
+    assert_equal ["", "2000000"], client.get("/large.bin", method: "HEAD").then { |answer| [answer.body, answer["content-length"]] }
+  end
+
+  it "passes requests on to an origin by HTTP/1" do
+    behind = Backend.new
+    own = site({ proxies: { "/api": { origin: behind.origin } } }, "public_html/index.html" => "home")
+    headers = [%w[cookie a=1], %w[cookie b=2], %w[x-mine 1], %w[te trailers]]
+    answer = http2(own).get("/api/x?y=1", method: "POST", body: "sent", headers: headers)
+    seen = JSON.parse(answer.body)
+    assert_equal ["POST", "/x?y=1", "sent"], seen.values_at("method", "target", "body")
+    fields = seen["headers"].map { |name, value| [name.downcase, value] }
+    assert_equal ["a=1; b=2"], fields.select { |name, _| name == "cookie" }.map(&:last)
+    assert_equal ["127.0.0.1:#{behind.port}"], fields.select { |name, _| name == "host" }.map(&:last)
+    assert_equal "1", fields.assoc("x-mine")&.last
+    assert_empty(fields.map(&:first).grep(/:|http2/))
+  ensure
+    behind&.close
+  end
+
+  it "serves handlers on mruby" do
+    mruby_only
+    handler = 'lambda { |env| [200, {}, ["#{env["SERVER_PROTOCOL"]} #{env["HTTP_HOST"]} #{env["rack.hijack?"]} #{env["rack.input"] ? env["rack.input"].read : "-"}"]] }'
+    own = start(app: nil, files: { "x.rb" => handler }, args: ["x.rb", "--mruby"])
+    client = http2(own)
+    assert_equal "HTTP/2 example.test false -", client.get("/").body
+    assert_equal "HTTP/2 example.test false abc", client.get("/", method: "POST", body: "abc").body
+  end
+
+  it "serves curl and nghttp" do
+    body, status = Open3.capture2("curl", "-s", "--http2-prior-knowledge", "-w", " %{http_version} %{http_code}", server.url("/curl"))
+    assert status.success?
+    assert_equal "GET /curl 2 200", body
+    skip "needs nghttp" unless system("command -v nghttp > #{File::NULL}")
+    assert_equal "0123456789" * 300_000, Open3.capture2("nghttp", server.url("/large")).first
+  end
+
+  it "serves h2load" do
+    skip "needs h2load" unless system("command -v h2load > #{File::NULL}")
+    out, = Open3.capture2e("h2load", "-n", "400", "-c", "4", "-m", "20", server.url("/load"))
+    assert_match(/400 succeeded, 0 failed, 0 errored/, out)
+  end
+
+  private
+
+  # A static site or proxy for this test alone.
+  def site(rules, files)
+    own = SiteServer.new(rules: rules, files: files, binds: [BIND])
+    @own_servers << own
+    own.start
+  end
+end
