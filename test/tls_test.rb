@@ -40,6 +40,11 @@ class TlsTest < TlsCase
     own = secure
     connection = dial(own, context: ->(context) { context.alpn_protocols = %w[http/1.1] })
     assert_equal "http/1.1", connection.socket.alpn_protocol
+    connection = dial(own, context: ->(context) { context.alpn_protocols = %w[http/1.1 h2] })
+    assert_equal "h2", connection.socket.alpn_protocol
+    assert_nil dial(own).socket.alpn_protocol
+    out, = Open3.capture2e("curl", "-sk", "--http2", "-w", " %{http_version}", "https://127.0.0.1:#{own.port}/")
+    assert_equal "hello 2", out
     connection = dial(own, context: lambda { |context|
       only("1.2").call(context)
       context.ciphers = "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-RSA-AES128-GCM-SHA256"
