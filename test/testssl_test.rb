@@ -21,7 +21,7 @@ class TestsslTest < TlsCase
     findings = JSON.parse(File.read(report))
     assert_operator findings.size, :>, 40, "testssl.sh has not finished"
     bad = findings.select { |finding| BAD.include?(finding["severity"]) && !finding["id"].match?(NOT_JUDGED) }
-    assert_empty bad.map { |finding| finding.values_at("id", "severity", "finding").join(": ") }
+    assert_empty(bad.map { |finding| finding.values_at("id", "severity", "finding").join(": ") })
     versions = findings.to_h { |finding| finding.values_at("id", "finding") }
     assert_match(/not offered/, versions["TLS1_1"])
     assert_match(/offered/, versions["TLS1_3"])

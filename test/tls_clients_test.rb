@@ -50,7 +50,7 @@ class TlsClientsTest < TlsCase
         refute_match(/succeeded/, refusal(own, context: client ? as(client, *changes) : changes.first))
       end
     end
-    assert wait_until { own.stats.dig("tls", "failed", "client_certificate") == 6 }, own.stats["tls"].inspect
+    assert(wait_until { own.stats.dig("tls", "failed", "client_certificate") == 6 }, own.stats["tls"].inspect)
     assert_logged(/failed: it has no certificate, or one that does not verify/, on: own)
   end
 

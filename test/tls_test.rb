@@ -40,6 +40,11 @@ class TlsTest < TlsCase
     own = secure
     connection = dial(own, context: ->(context) { context.alpn_protocols = %w[http/1.1] })
     assert_equal "http/1.1", connection.socket.alpn_protocol
+    connection = dial(own, context: ->(context) { context.alpn_protocols = %w[http/1.1 h2] })
+    assert_equal "h2", connection.socket.alpn_protocol
+    assert_nil dial(own).socket.alpn_protocol
+    out, = Open3.capture2e("curl", "-sk", "--http2", "-w", " %{http_version}", "https://127.0.0.1:#{own.port}/")
+    assert_equal "hello 2", out
     connection = dial(own, context: lambda { |context|
       only("1.2").call(context)
       context.ciphers = "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-RSA-AES128-GCM-SHA256"
@@ -89,7 +94,7 @@ class TlsTest < TlsCase
     sleep 1.2
     assert_equal "own", dial(own).served, "the key is still the old one"
     put(own, "own.key", new["new.key"])
-    assert wait_until { dial(own).served == "new" }, "the new certificate is not served"
+    assert(wait_until { dial(own).served == "new" }, "the new certificate is not served")
     assert_logged(/certificate .*own\.pem has been read again: for localhost/, on: own)
     kept.write(request("GET", "/"))
     assert_status 200, kept.read_response, "a connection that was there before"
@@ -100,7 +105,7 @@ class TlsTest < TlsCase
     assert_equal "new", dial(own).served
     File.binwrite(own.path("own.key"), last["last.key"])
     File.binwrite(own.path("own.pem"), last["last.pem"])
-    assert wait_until { dial(own).served == "last" }
+    assert(wait_until { dial(own).served == "last" })
   end
 
   it "explains files that cannot be used" do
@@ -151,14 +156,14 @@ class TlsTest < TlsCase
     half = connect(own).write("\x16\x03\x01\x02\x00\x01\x00".b)
     assert silent.ended?(within: 10)
     assert half.ended?(within: 10)
-    assert wait_until { own.stats.dig("tls", "failed", "timeout") == 2 }
+    assert(wait_until { own.stats.dig("tls", "failed", "timeout") == 2 })
     assert_status 200, fetch(own)
   end
 
   it "refuses TLS 1.0 and 1.1, and 1.2 if told to" do
     own = secure
     # ClientHello of TLS 1.0 with two suites.
-    hello = ["010000370301", "00" * 32, "00", "0004", "c013002f", "0100", "000a", "000a000400020017" "0000"].join
+    hello = ["010000370301", "00" * 32, "00", "0004", "c013002f", "0100", "000a", "000a0004000200170000"].join
     body = [hello].pack("H*")
     body[1, 3] = [body.bytesize - 4].pack("N")[1, 3]
     connection = connect(own).write("\x16\x03\x01".b + [body.bytesize].pack("n") + body)
@@ -207,7 +212,7 @@ class TlsTest < TlsCase
     2.times { fetch(own) }
     tls = own.stats["tls"]
     assert_equal [2, 2], [tls["full"], tls["versions"]["TLSv1.3"]]
-    assert_equal [%w[localhost 127.0.0.1]], tls["certificates"].map { |one| one["names"] }
+    assert_equal([%w[localhost 127.0.0.1]], tls["certificates"].map { |one| one["names"] })
     out, = own.command_line("check", "-b", "ssl://127.0.0.1:0?cert=own.pem&key=own.key")
     assert_match(/for localhost, 127\.0\.0\.1, self-signed, until/, out)
   end

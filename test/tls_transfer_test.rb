@@ -127,7 +127,7 @@ class TlsTransferTest < TlsCase
     idle.read_response
     busy = dial(own)
     busy.write(request("GET", "/slow"))
-    assert wait_until { File.exist?(own.path("entered.log")) }
+    assert(wait_until { File.exist?(own.path("entered.log")) })
     silent = connect(own)
     own.signal("TERM")
     assert idle.ended?
@@ -143,7 +143,7 @@ class TlsTransferTest < TlsCase
     served = dial(own)
     stop = false
     clients = Array.new(3) { Thread.new { dial(own).close until stop } }
-    assert wait_until { own.stats.dig("tls", "full") > 50 }
+    assert(wait_until { own.stats.dig("tls", "full") > 50 })
     waits = Array.new(50) do
       begun = now
       served.write(request("GET", "/"))
@@ -158,7 +158,7 @@ class TlsTransferTest < TlsCase
   it "makes room for new clients while others never finish their handshakes" do
     own = secure(app: APP, settings: { front_threads: 1, limits: { max_connections: 8 }, timeouts: { handshake: 60 } })
     stuck = Array.new(8) { connect(own).write("\x16\x03\x01".b) }
-    assert wait_until { own.stats.dig("connections", "open") == 8 }
+    assert(wait_until { own.stats.dig("connections", "open") == 8 })
     assert_status 200, fetch(own)
     assert stuck.first.ended?
     assert_equal 1, own.stats.dig("tls", "failed", "displaced")

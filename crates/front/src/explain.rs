@@ -1,5 +1,6 @@
 //! `firebrick explain`: which rule responds to a request, without a server.
 
+use crate::redirect;
 use crate::sites::{load, of_host};
 use handler::Fields;
 use settings::Settings;
@@ -32,7 +33,9 @@ pub fn explain(settings: &Settings, question: &Question) -> Result<String, Strin
             .ok_or_else(|| format!("--header {header:?}: expected \"Name: value\""))?;
         fields.push(name.trim().as_bytes(), value.trim().as_bytes());
     }
-    Ok(first(settings, &question.target) + &behind(settings, question, &fields)?)
+    let host = host(question, &fields);
+    let redirects = redirect::explain(settings, question.https, &host, &question.target);
+    Ok(redirects + &first(settings, &question.target) + &behind(settings, question, &fields, &host)?)
 }
 
 /// What comes before all else: the handlers of a route, if there are any.
@@ -48,11 +51,15 @@ fn first(settings: &Settings, target: &str) -> String {
     }
 }
 
-/// What responds after all handlers.
-fn behind(settings: &Settings, question: &Question, fields: &Fields) -> Result<String, String> {
-    let (sites, _) = load::load(settings)?;
+/// The host that is asked for.
+fn host(question: &Question, fields: &Fields) -> String {
     let of_field = fields.get("host").map(|host| String::from_utf8_lossy(host).into_owned());
-    let host = question.host.clone().or(of_field).unwrap_or_else(|| "localhost".to_owned());
+    question.host.clone().or(of_field).unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// What responds after all handlers.
+fn behind(settings: &Settings, question: &Question, fields: &Fields, host: &str) -> Result<String, String> {
+    let (sites, _) = load::load(settings)?;
     let plan = match of_host(&sites.hosts, host.as_bytes()) {
         Some(index) => &sites.hosts[index].1,
         None => match &sites.main {
@@ -63,6 +70,6 @@ fn behind(settings: &Settings, question: &Question, fields: &Fields) -> Result<S
             None => return Ok(format!("There is no site for the host {host}: 404.\n")),
         },
     };
-    let input = ExplainRequest { target: &question.target, host: &host, https: question.https, fields };
+    let input = ExplainRequest { target: &question.target, host, https: question.https, fields };
     site::explain(&plan.plan, &input)
 }

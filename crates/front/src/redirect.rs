@@ -115,6 +115,32 @@ impl Redirects {
     }
 }
 
+/// What `explain` says about the redirects of the settings: nothing if none of them is meant for the request.
+pub(crate) fn explain(settings: &Settings, https: bool, host: &str, target: &str) -> String {
+    let rules = &settings.https;
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    if rules.http_paths.iter().any(|pattern| covers(pattern, path.as_bytes())) {
+        return String::new();
+    }
+    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let name = name.map_or(host, |(name, _)| name);
+    let upgrade = rules.https_only == Some(true) && !https;
+    let other = rules.canonical_host.as_ref().filter(|own| !own.eq_ignore_ascii_case(name));
+    let rule = match (upgrade, other) {
+        (false, None) => return String::new(),
+        (true, None) => "https_only",
+        (false, Some(_)) => "canonical_host",
+        (true, Some(_)) => "https_only and canonical_host",
+    };
+    let scheme = if upgrade || https { "https" } else { "http" };
+    let to = other.map_or(name, |own| own.as_str());
+    let port = rules.https_port.filter(|port| upgrade && *port != 443).map(|port| format!(":{port}"));
+    let port = port.unwrap_or_default();
+    format!(
+        "First {rule} of the settings: 308 to {scheme}://{to}{port}{target}; a client that follows it gets:\n\n"
+    )
+}
+
 /// Whether a host may be the target of a redirect.
 enum Known {
     /// It may.
@@ -290,6 +316,24 @@ mod tests {
         redirects.mark(true, &mut fields);
         redirects.mark(true, &mut fields);
         assert_eq!(fields.get("strict-transport-security"), Some(&b"max-age=86400"[..]));
+    }
+
+    #[test]
+    fn explained() {
+        let mut settings = Settings::defaults(Path::new("/"));
+        assert_eq!(explain(&settings, false, "a.test", "/x"), "");
+        settings.https.https_only = Some(true);
+        assert!(
+            explain(&settings, false, "a.test:80", "/x?y")
+                .contains("https_only of the settings: 308 to https://a.test/x?y")
+        );
+        assert_eq!(explain(&settings, true, "a.test", "/x"), "");
+        assert_eq!(explain(&settings, false, "a.test", "/.well-known/x"), "");
+        settings.https.canonical_host = Some("www.a.test".to_owned());
+        assert!(
+            explain(&settings, true, "a.test", "/x")
+                .contains("canonical_host of the settings: 308 to https://www.a.test/x")
+        );
     }
 
     proptest! {

@@ -15,7 +15,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("quiet", "'yes'", "expected true or false"),
     ("bind", "3000", "expected \"tcp://HOST:PORT\", \"unix://PATH\""),
     ("bind", "['3000']", "expected HOST:PORT; did you mean \"tcp://0.0.0.0:3000\"?"),
-    ("bind", "'ssl://0.0.0.0:1'", "TLS is not part of this version"),
+    ("bind", "'ssl://0.0.0.0:1'", "there is no certificate for ssl://0.0.0.0:1"),
     ("bind", "'unix:///a?mod=1'", "did you mean \"mode\"?"),
     ("port", "65536", "expected a whole number from 0 to 65535"),
     ("port", "'80'", "expected a whole number from 0 to 65535"),

@@ -35,7 +35,6 @@ pub(crate) async fn shake(
         outcome = steps(acceptor, socket, peer, &endpoint) => outcome,
         () = progress.displaced() => Err(Failed { refusal: Refusal::Displaced, remains: None, name: None }),
     };
-    drop(progress);
     match outcome {
         Ok(established) => {
             let Established { stream, session } = established?;
@@ -62,7 +61,11 @@ pub(crate) async fn shake(
                     peer.remote_text, failed.refusal
                 ));
             }
-            refuse(failed).await;
+            // It makes room for others to its very end.
+            tokio::select! {
+                () = refuse(failed) => {}
+                () = progress.displaced() => {}
+            }
             None
         }
     }
