@@ -7,7 +7,7 @@ use std::path::Path;
 use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::error::Error;
-use crate::given::{Given, Route, Written};
+use crate::given::{Certificate, Given, Route, Written};
 use crate::nearest::{nearest, nearest_within};
 use crate::origin::Origin;
 use crate::raw::Raw;
@@ -30,6 +30,8 @@ pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
 pub(crate) const SITES: &str = "sites";
 /// The table of handlers by path.
 pub(crate) const ROUTES: &str = "routes";
+/// The tables of certificates.
+pub(crate) const CERTIFICATES: &str = "acme.certificates";
 
 struct Reader<'a> {
     path: &'a Path,
@@ -50,6 +52,7 @@ impl Reader<'_> {
             match (entry, item.as_table_like()) {
                 (None, Some(sites)) if key == SITES => self.sites(sites),
                 (None, Some(routes)) if key == ROUTES => self.routes(routes),
+                (None, _) if key == CERTIFICATES && is_tables(item) => self.certificates(item),
                 (Some(about), _) => self.given.add(about.key, Written { raw: raw(item), origin }),
                 (None, Some(inner)) if is_section(&key) => self.table(inner, &format!("{key}.")),
                 (None, _) => self.unknown(&key, item, origin),
@@ -68,6 +71,21 @@ impl Reader<'_> {
                 None => vec![("mruby".to_owned(), written.clone())],
             };
             self.given.routes.push(Route { path: path.to_owned(), written, keys });
+        }
+    }
+
+    /// Reads the tables of certificates.
+    fn certificates(&mut self, item: &Item) {
+        let tables = item.as_array_of_tables().into_iter().flat_map(|tables| tables.iter());
+        let tables = tables.map(|table| (table as &dyn TableLike, table.span()));
+        let inline = item.as_array().into_iter().flatten().filter_map(Value::as_inline_table);
+        let inline = inline.map(|table| (table as &dyn TableLike, table.span()));
+        for (table, span) in tables.chain(inline) {
+            let origin = self.origin(span.map_or(0, |span| span.start));
+            let written = Written { raw: Raw::Other("a table"), origin };
+            let keys =
+                table.iter().map(|(key, item)| (key.to_owned(), self.written(table, key, item))).collect();
+            self.given.certificates.push(Certificate { written, keys });
         }
     }
 
@@ -115,6 +133,12 @@ impl Reader<'_> {
     fn origin(&self, offset: usize) -> Origin {
         Origin::File { path: self.path.to_owned(), line: line_at(self.text, offset) }
     }
+}
+
+/// Whether it is a list of tables.
+fn is_tables(item: &Item) -> bool {
+    item.is_array_of_tables()
+        || item.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(Value::is_inline_table))
 }
 
 /// The line of a byte, counted from 1.

@@ -43,6 +43,15 @@ pub struct Route {
     pub(crate) keys: Vec<(String, Written)>,
 }
 
+/// One table of `[[acme.certificates]]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Certificate {
+    /// The table as a whole, for messages.
+    pub(crate) written: Written,
+    /// Its keys.
+    pub(crate) keys: Vec<(String, Written)>,
+}
+
 /// All that was written, by key, strongest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Given {
@@ -51,6 +60,8 @@ pub struct Given {
     pub(crate) sites: Vec<(String, Written)>,
     /// The `[routes]` table.
     pub(crate) routes: Vec<Route>,
+    /// The tables `[[acme.certificates]]`.
+    pub(crate) certificates: Vec<Certificate>,
 }
 
 impl Given {

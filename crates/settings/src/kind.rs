@@ -3,6 +3,7 @@
 //! Contract: [`Kind::read`] accepts exactly what [`Kind::expected`] says, and never panics.
 
 pub(crate) mod lists;
+pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod texts;
 pub(crate) mod wrappers;

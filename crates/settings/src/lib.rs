@@ -51,6 +51,7 @@ pub use settings::{
     Control, FileCache, Files, HandlerLimits, HostSite, Https, Limits, Logs, Mruby, NothingToServe, Process,
     Rack, Route, Settings, Site, Sites, Timeouts, Tls,
 };
+pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
 pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};
 pub use value::control::ControlAddress;
 pub use value::hsts::Hsts;

@@ -2,6 +2,7 @@
 //!
 //! Contract: pure. What the outside contributes is in [`Facts`].
 
+mod acme;
 mod bounds;
 mod control;
 mod listen;
@@ -73,10 +74,12 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     // These two were read before the file could be; here they only join the choices.
     taker.take(&app::TARGET);
     taker.take(&app::CONFIG);
-    let binds = listen::binds(&taker);
+    let acme = acme::acme(&taker, given, facts);
+    let binds = listen::binds(&taker, acme.is_on());
     let settings = Settings {
-        tls: tls::tls(&taker, facts, &binds),
+        tls: tls::tls(&taker, facts, &binds, acme.is_on()),
         https: Section::take(&taker),
+        acme,
         state_dir: facts.state_dir.clone(),
         dir: facts.dir.clone(),
         app: facts.app.clone(),

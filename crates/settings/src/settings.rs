@@ -16,6 +16,7 @@ pub use crate::table::rack::Rack;
 pub use crate::table::site::FileCache;
 pub use crate::table::timeouts::Timeouts;
 pub use crate::table::tls::Https;
+use crate::value::acme::Acme;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::threads::Threads;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub tls: Tls,
     /// Redirects to https and to the right host.
     pub https: Https,
+    /// Certificates that are obtained.
+    pub acme: Acme,
     /// Worker processes, `auto` already resolved; at least 1.
     pub workers: u32,
     /// Threads of each worker.

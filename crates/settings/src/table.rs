@@ -8,6 +8,7 @@
 //!    `worker_memory_estimate`) are declared by `entries!` and put together in [`crate::resolve`].
 //! 4. Defaults are written as a user would write them, and the tests read each of them.
 
+pub(crate) mod acme;
 pub(crate) mod app;
 pub mod commands;
 pub(crate) mod entry;
@@ -34,6 +35,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         listen::ALL,
         tls::ALL,
         tls::Https::OPTIONS,
+        acme::ALL,
         workers::ALL,
         rack::Rack::OPTIONS,
         files::ALL,

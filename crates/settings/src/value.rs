@@ -1,5 +1,6 @@
 //! The types that settings have beyond numbers and text, one file each.
 
+pub(crate) mod acme;
 pub(crate) mod bind;
 pub(crate) mod control;
 pub(crate) mod hsts;

@@ -13,16 +13,23 @@ use crate::table::logs;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::log::{AccessLog, ErrorLog};
+use crate::value::tls::BindTls;
 
 /// The addresses to listen on.
 ///
 /// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
-/// replaces the file's binds, because flags win over the file. The variable counts only without binds.
-pub(super) fn binds(taker: &Taker<'_>) -> Vec<Bind> {
+/// replaces the file's binds, because flags win over the file. The variable counts only without binds. A server that
+/// obtains certificates listens on 80 and 443 instead of the default address; a port replaces 80.
+pub(super) fn binds(taker: &Taker<'_>, obtains_certificates: bool) -> Vec<Bind> {
     let binds = taker.take(&BIND);
     let host = taker.take(&HOST);
     let any = !binds.value.is_empty();
     let port = taker.take_where(&PORT, |origin| !(any && matches!(origin, Origin::Env(_))));
+    let by_variable = matches!(port.origin, Origin::Env(_));
+    if !any && obtains_certificates {
+        let http = if port.origin == Origin::Default || by_variable { 80 } else { port.value };
+        return vec![Bind::tcp(host.value.clone(), http), Bind::ssl(host.value, 443, BindTls::default())];
+    }
     let address = Bind::tcp(host.value.clone(), port.value);
     let by_flag = |origin: &Origin| matches!(origin, Origin::Flag(_));
     let adds_port = port.origin != Origin::Default && by_flag(&port.origin) == by_flag(&binds.origin);

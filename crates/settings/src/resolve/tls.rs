@@ -10,7 +10,7 @@ use crate::value::bind::Bind;
 use crate::value::tls::{CertificateFiles, Verify};
 
 /// What `[tls]` says, judged together with the addresses.
-pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind]) -> Tls {
+pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind], obtains_certificates: bool) -> Tls {
     let (certs, keys) = (taker.take(&CERT).value, taker.take(&KEY).value);
     if certs.len() != keys.len() {
         let problem = format!(
@@ -28,10 +28,13 @@ pub(super) fn tls(taker: &Taker<'_>, facts: &Facts, binds: &[Bind]) -> Tls {
     }
     for bind in binds {
         let Some(tls) = bind.tls() else { continue };
-        if tls.files.is_none() && certificates.is_empty() {
+        if tls.files.is_none() && certificates.is_empty() && !obtains_certificates {
             taker.conflict(
                 &BIND.about,
-                format!("there is no certificate for {bind}: add ?cert=FILE&key=FILE, or give tls.cert and tls.key"),
+                format!(
+                    "there is no certificate for {bind}: add ?cert=FILE&key=FILE, give tls.cert and tls.key, or name a domain \
+                     with --domain to obtain one"
+                ),
             );
         }
         match tls.verify.unwrap_or(verify) {

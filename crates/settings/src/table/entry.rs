@@ -13,6 +13,8 @@ pub enum Category {
     Listen,
     /// Encryption and redirects to it.
     Tls,
+    /// Certificates that are obtained.
+    Acme,
     /// Processes and threads.
     Workers,
     /// How Ruby and Rack are run.
@@ -38,6 +40,7 @@ impl Category {
             Category::App => "The app",
             Category::Listen => "Listening",
             Category::Tls => "TLS and redirects",
+            Category::Acme => "Certificates obtained automatically (ACME)",
             Category::Workers => "Workers and threads",
             Category::Rack => "Ruby and Rack",
             Category::Files => "Public files of an app",

@@ -90,7 +90,7 @@ section! { Category::Tls;
         key: "https_only",
         flags: &[bare("https-only", "true"), bare("no-https-only", "false")],
         default: "auto",
-        default_shown: Some("false"),
+        default_shown: Some("true for names that [acme] has obtained a certificate for, else false"),
         more: "Behind a trusted proxy X-Forwarded-Proto counts. The same key in static.json is for one site.",
         known_as: &["force_ssl", "ssl_redirect", "force_https"],
     }
