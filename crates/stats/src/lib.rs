@@ -11,6 +11,7 @@
 //! 4. Nothing here knows HTTP, workers or sockets beyond plain numbers.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod durations;
 mod gauge;
 mod handlers;
@@ -25,6 +26,7 @@ mod snapshot;
 mod tls;
 mod when;
 
+pub use certificates::CertificateSnapshot;
 pub use durations::{Bucket, DurationSummary, Durations};
 pub use gauge::{Gauge, Held};
 pub use handlers::{HandlerCounts, HandlerThread, HandlersSnapshot};

@@ -14,6 +14,28 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     text.parse::<Timestamp>().map(SystemTime::from).map_err(D::Error::custom)
 }
 
+/// The same for a time that may be unknown: `null`.
+pub(crate) mod maybe {
+    use super::{Deserialize, Deserializer, Error, Serializer, SystemTime, Timestamp, timestamp};
+
+    pub(crate) fn serialize<S: Serializer>(
+        time: &Option<SystemTime>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => serializer.collect_str(&format_args!("{:.3}", timestamp(*time))),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SystemTime>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse::<Timestamp>().map(SystemTime::from).map_err(D::Error::custom)).transpose()
+    }
+}
+
 /// To the second, as Puma writes it: `2026-01-31T12:00:00Z`.
 pub(crate) fn seconds(time: SystemTime) -> String {
     format!("{:.0}", timestamp(time))

@@ -1,0 +1,115 @@
+//! Who decides about names on demand: the user's `ask` address. [`Asked`].
+//!
+//! Contract:
+//! 1. Status 200 is a yes; every other status, and no response, is a no.
+//! 2. Answers are kept: a yes for an hour, a no for ten minutes, no response for half a minute. There are at most
+//!    [`KEPT`] of them.
+//! 3. At most [`AT_ONCE`] names are asked about at a time; the others wait.
+
+use crate::client::Client;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// Answers that are kept.
+pub const KEPT: usize = 10_000;
+/// Questions at a time.
+pub const AT_ONCE: usize = 16;
+/// How long a yes counts.
+const YES: Duration = Duration::from_secs(3_600);
+/// How long a no counts.
+const NO: Duration = Duration::from_secs(600);
+/// How long no response counts as a no.
+const NOTHING: Duration = Duration::from_secs(30);
+/// Between lines of the log about an address that does not respond.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Answers by name.
+pub struct Asked {
+    url: String,
+    client: Client,
+    kept: RefCell<HashMap<String, (bool, Instant)>>,
+    asking: Semaphore,
+    said: Cell<Option<Instant>>,
+}
+
+impl Asked {
+    /// Asks at `url`.
+    pub fn new(url: &str, client: Client) -> Asked {
+        let (kept, said) = (RefCell::default(), Cell::default());
+        Asked { url: url.to_owned(), client, kept, asking: Semaphore::new(AT_ONCE), said }
+    }
+
+    /// Whether `name`, a host name, is welcome.
+    pub async fn is_welcome(&self, name: &str, log: &dyn Fn(&str)) -> bool {
+        if let Some(known) = self.known(name) {
+            return known;
+        }
+        let Ok(_permit) = self.asking.acquire().await else { return false };
+        if let Some(known) = self.known(name) {
+            return known;
+        }
+        let (answer, keep) = match self.client.get(&address(&self.url, name)).await {
+            Ok((200, _)) => (true, YES),
+            Ok(_) => (false, NO),
+            Err(why) => {
+                if self.said.get().is_none_or(|at| at.elapsed() > QUIET) {
+                    self.said.set(Some(Instant::now()));
+                    log(&format!("acme.ask does not respond, so that no name is welcome: {why}"));
+                }
+                (false, NOTHING)
+            }
+        };
+        self.keep(name, answer, keep);
+        answer
+    }
+
+    fn known(&self, name: &str) -> Option<bool> {
+        let kept = self.kept.borrow();
+        kept.get(name).filter(|(_, until)| *until > Instant::now()).map(|(answer, _)| *answer)
+    }
+
+    fn keep(&self, name: &str, answer: bool, time: Duration) {
+        let mut kept = self.kept.borrow_mut();
+        let now = Instant::now();
+        if kept.len() >= KEPT {
+            kept.retain(|_, (_, until)| *until > now);
+        }
+        if kept.len() >= KEPT {
+            // Only with thousands of new names within minutes: then all are asked about again.
+            kept.clear();
+        }
+        kept.insert(name.to_owned(), (answer, now + time));
+    }
+}
+
+/// The address with the name, which has only characters that need no escape.
+fn address(url: &str, name: &str) -> String {
+    let joint = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joint}domain={name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        assert_eq!(address("http://app.test/ask", "a.test"), "http://app.test/ask?domain=a.test");
+        assert_eq!(address("http://app.test/ask?x=1", "a.test"), "http://app.test/ask?x=1&domain=a.test");
+    }
+
+    #[test]
+    fn answers_are_kept_and_bounded() {
+        let asked = Asked::new("http://app.test", Client::new(Err("none".to_owned()), true));
+        asked.keep("a.test", true, YES);
+        assert_eq!(asked.known("a.test"), Some(true));
+        asked.keep("b.test", false, Duration::ZERO);
+        assert_eq!(asked.known("b.test"), None, "too old");
+        for number in 0..KEPT + 5 {
+            asked.keep(&format!("{number}.test"), false, NO);
+        }
+        assert!(asked.kept.borrow().len() <= KEPT);
+    }
+}

@@ -1,0 +1,134 @@
+//! How a CA is shown that a name is ours: which challenge is taken, and the answers that front threads give.
+//!
+//! Contract:
+//! 1. HTTP-01 is answered from the account's thumbprint alone, for any token: nothing is shared between threads or machines.
+//! 2. TLS-ALPN-01 needs the token: its certificates are kept by name while an order runs.
+//! 3. Answers take no lock that an order holds for longer than it takes to copy a pointer.
+
+use instant_acme::ChallengeType;
+use settings::{AcmeChallenge, DomainKind};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The path of HTTP-01 (RFC 8555 section 8.3), up to the token.
+pub const HTTP_PATH: &str = "/.well-known/acme-challenge/";
+/// The longest token that is answered; CAs use 43 characters.
+const MAX_TOKEN: usize = 256;
+
+/// What this server can do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Means {
+    /// It listens without TLS.
+    pub http: bool,
+    /// It listens with TLS.
+    pub tls: bool,
+    /// There is a command for the DNS.
+    pub dns: bool,
+}
+
+/// The challenge for a name at the `attempt`th try (from 0), of those that the CA offers.
+pub fn choose(
+    wanted: AcmeChallenge,
+    name: &str,
+    means: Means,
+    attempt: u32,
+    offered: impl Fn(&ChallengeType) -> bool,
+) -> Option<ChallengeType> {
+    use ChallengeType::{Dns01, Http01, TlsAlpn01};
+    let kind = DomainKind::of(name)?;
+    let possible: Vec<ChallengeType> = match wanted {
+        AcmeChallenge::Http01 => vec![Http01],
+        AcmeChallenge::TlsAlpn01 => vec![TlsAlpn01],
+        AcmeChallenge::Dns01 => vec![Dns01],
+        AcmeChallenge::Auto => [(means.http, Http01), (means.tls, TlsAlpn01), (means.dns, Dns01)]
+            .into_iter()
+            .filter_map(|(can, challenge)| can.then_some(challenge))
+            .collect(),
+    };
+    // RFC 8555 section 8.4, RFC 8738 section 7.
+    let fits = |challenge: &ChallengeType| match kind {
+        DomainKind::Host => true,
+        DomainKind::Wildcard => *challenge == Dns01,
+        DomainKind::Address => *challenge != Dns01,
+    };
+    let usable: Vec<ChallengeType> =
+        possible.into_iter().filter(|challenge| fits(challenge) && offered(challenge)).collect();
+    let at = (attempt as usize).checked_rem(usable.len())?;
+    usable.into_iter().nth(at)
+}
+
+/// What answers HTTP-01; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct HttpAnswers(Arc<RwLock<Option<Arc<str>>>>);
+
+impl HttpAnswers {
+    /// Sets the thumbprint of the account's key (RFC 7638).
+    pub fn set_thumbprint(&self, thumbprint: &str) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(thumbprint.into());
+    }
+
+    /// The body of the response to a request for `path`; `None` when it is no challenge of ours.
+    pub fn answer(&self, path: &str) -> Option<String> {
+        let token = path.strip_prefix(HTTP_PATH)?;
+        let valid = (1..=MAX_TOKEN).contains(&token.len())
+            && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        let thumbprint = self.0.read().unwrap_or_else(PoisonError::into_inner).clone()?;
+        valid.then(|| format!("{token}.{thumbprint}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ChallengeType::{Dns01, Http01, TlsAlpn01};
+
+    const ALL: Means = Means { http: true, tls: true, dns: true };
+
+    fn chosen(wanted: AcmeChallenge, name: &str, means: Means, attempt: u32) -> Option<ChallengeType> {
+        choose(wanted, name, means, attempt, |_| true)
+    }
+
+    #[test]
+    fn auto_changes_after_failures() {
+        let attempts: Vec<_> =
+            (0..4).map(|attempt| chosen(AcmeChallenge::Auto, "a.test", ALL, attempt)).collect();
+        assert_eq!(attempts, [Some(Http01), Some(TlsAlpn01), Some(Dns01), Some(Http01)]);
+        let tls = Means { tls: true, ..Means::default() };
+        assert_eq!(chosen(AcmeChallenge::Auto, "a.test", tls, 1), Some(TlsAlpn01));
+        assert_eq!(chosen(AcmeChallenge::Auto, "a.test", Means::default(), 0), None);
+    }
+
+    #[test]
+    fn wildcards_need_the_dns_and_addresses_cannot_use_it() {
+        assert_eq!(chosen(AcmeChallenge::Auto, "*.a.test", ALL, 1), Some(Dns01));
+        assert_eq!(chosen(AcmeChallenge::Http01, "*.a.test", ALL, 0), None);
+        assert_eq!(chosen(AcmeChallenge::Dns01, "192.0.2.1", ALL, 0), None);
+        assert_eq!(chosen(AcmeChallenge::Auto, "192.0.2.1", ALL, 1), Some(TlsAlpn01));
+    }
+
+    #[test]
+    fn only_what_the_ca_offers() {
+        assert_eq!(
+            choose(AcmeChallenge::Auto, "a.test", ALL, 0, |offered| *offered == TlsAlpn01),
+            Some(TlsAlpn01)
+        );
+    }
+
+    #[test]
+    fn tokens_are_answered_when_there_is_an_account() {
+        let answers = HttpAnswers::default();
+        let path = format!("{HTTP_PATH}abc-_1");
+        assert_eq!(answers.answer(&path), None);
+        answers.set_thumbprint("print");
+        assert_eq!(answers.answer(&path).as_deref(), Some("abc-_1.print"));
+        for wrong in [
+            "/",
+            HTTP_PATH,
+            "/.well-known/acme-challenge/a/b",
+            "/.well-known/acme-challenge/a.b",
+            "/.well-known/acme-challenge/a%20",
+        ] {
+            assert_eq!(answers.answer(wrong), None, "{wrong}");
+        }
+        assert_eq!(answers.answer(&format!("{HTTP_PATH}{}", "a".repeat(300))), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! What `firebrick certs` shows: the state of all certificates, from a running server or from the folder.
+
+use crate::record::Note;
+use crate::shared::{span, time, when};
+use crate::store::{Folder, Item, id_of};
+use settings::Acme;
+use stats::CertificateSnapshot;
+use std::fmt::Write;
+use std::time::SystemTime;
+use tls::Certificate;
+
+/// The certificates that are stored in the folder, and those that are wanted and not stored.
+///
+/// # Errors
+/// They are in Redis, or the folder cannot be read; a sentence.
+pub fn stored(acme: &Acme) -> Result<Vec<CertificateSnapshot>, String> {
+    if acme.storage.is_some() {
+        return Err("certificates are in Redis (acme.storage): only a running server shows them".to_owned());
+    }
+    let folder = Folder::new(&acme.dir, &acme.directory);
+    let mut ids = folder.ids();
+    for order in &acme.certificates {
+        let id = id_of(&order.domains);
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids.iter().map(|id| read(acme, &folder, id)).collect()
+}
+
+fn read(acme: &Acme, folder: &Folder, id: &str) -> Result<CertificateSnapshot, String> {
+    use crate::store::Store;
+    let note = folder.read(&Item::Note(id.to_owned())).ok().flatten().and_then(|bytes| Note::parse(&bytes));
+    let wanted = acme.certificates.iter().find(|order| id_of(&order.domains) == id);
+    let mut state = CertificateSnapshot {
+        names: wanted.map(|order| order.domains.clone()).unwrap_or_default(),
+        directory: acme.directory.clone(),
+        storage: folder.describe(),
+        on_demand: wanted.is_none(),
+        ..CertificateSnapshot::default()
+    };
+    if let Some(note) = note {
+        state.names = note.names;
+        state.next_order = Some(time(note.next_order));
+        (state.failures, state.error) = (note.failures, note.error);
+    }
+    let Some(bytes) = folder.read(&Item::Certificate(id.to_owned())).map_err(|error| error.0)? else {
+        return Ok(state);
+    };
+    match Certificate::from_pem(&bytes, &bytes) {
+        Ok(certificate) => {
+            let facts = certificate.facts();
+            state.names.clone_from(&facts.names);
+            state.issuer = Some(facts.issuer.clone());
+            (state.not_before, state.not_after) = (Some(facts.not_before), Some(facts.not_after));
+        }
+        Err(why) => {
+            state.error = Some(format!("the stored certificate is broken ({why}): it will be ordered anew"))
+        }
+    }
+    Ok(state)
+}
+
+/// The certificates for people.
+pub fn table(certificates: &[CertificateSnapshot], now: SystemTime) -> String {
+    let mut text = String::new();
+    for (place, one) in certificates.iter().enumerate() {
+        if place > 0 {
+            text.push('\n');
+        }
+        let names = if one.names.is_empty() { "(unknown names)".to_owned() } else { one.names.join(", ") };
+        line(&mut text, 0, &names, one.state(now));
+        let until = |at: Option<SystemTime>| at.map(|at| when(crate::shared::moment(at)));
+        line(&mut text, 2, "issuer", one.issuer.as_deref().unwrap_or("none yet"));
+        if let (Some(from), Some(to)) = (until(one.not_before), until(one.not_after)) {
+            line(&mut text, 2, "from", &from);
+            line(&mut text, 2, "until", &to);
+        }
+        line(&mut text, 2, "next order", &next(one, now));
+        if let Some(error) = &one.error {
+            line(&mut text, 2, "last error", error);
+            line(&mut text, 2, "failures", &one.failures.to_string());
+        }
+        line(&mut text, 2, "CA", &one.directory);
+        line(&mut text, 2, "storage", &one.storage);
+        if one.on_demand {
+            line(&mut text, 2, "ordered", "on demand");
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, indent: usize, name: &str, value: &str) {
+    // Writing to a String cannot fail.
+    let _ =
+        if indent == 0 { writeln!(text, "{name}: {value}") } else { writeln!(text, "  {name:<10}  {value}") };
+}
+
+fn next(one: &CertificateSnapshot, now: SystemTime) -> String {
+    match one.next_order.map(|at| (at, at.duration_since(now))) {
+        None => "when the server runs".to_owned(),
+        Some((at, Ok(left))) => {
+            let left = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+            format!("{} (in {})", when(crate::shared::moment(at)), span(left))
+        }
+        Some((_, Err(_))) => "now".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn people_see_what_is_wrong() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let one = CertificateSnapshot {
+            names: vec!["a.test".to_owned(), "www.a.test".to_owned()],
+            error: Some("the CA is away".to_owned()),
+            failures: 2,
+            next_order: Some(at(7_200)),
+            directory: "https://ca.test/dir".to_owned(),
+            ..CertificateSnapshot::default()
+        };
+        let text = table(&[one], at(0));
+        for part in
+            ["a.test, www.a.test: missing", "none yet", "1970-01-01 02:00 UTC (in 2 h)", "the CA is away"]
+        {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Certificates for names that clients ask for: [`Door`] on the thread that orders, [`Demand`] for handshakes.
+//!
+//! Contract:
+//! 1. Only host names are served, never IP addresses, and only after `ask` said yes.
+//! 2. A name is ordered once, however many clients wait for it. While its order fails and waits, clients are refused at once.
+//! 3. Bounded: names that are kept ([`KEPT`]), orders in an hour, handshakes that wait for this thread ([`WAITING`]).
+
+use crate::keeper::{Keeper, Progress};
+use crate::schedule::Moment;
+use crate::shared::Shared;
+use settings::{DomainKind, OnDemand, Order};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tls::{Certificate, Certificates};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::spawn_local;
+
+/// Names that are kept.
+pub const KEPT: usize = 10_000;
+/// Handshakes that wait to be heard.
+pub const WAITING: usize = 256;
+/// How long a handshake waits at most; it may give up before.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A name, and where to say that it has a certificate.
+pub type Question = (String, oneshot::Sender<bool>);
+
+/// For handshakes, on any thread.
+pub struct Demand {
+    questions: mpsc::Sender<Question>,
+    certificates: Arc<Certificates>,
+}
+
+impl Demand {
+    /// Asks the thread behind `questions`.
+    pub fn new(questions: mpsc::Sender<Question>, certificates: Arc<Certificates>) -> Demand {
+        Demand { questions, certificates }
+    }
+}
+
+impl tls::OnDemand for Demand {
+    fn certificate(
+        &self,
+        name: String,
+        _client: Option<IpAddr>,
+    ) -> Pin<Box<dyn Future<Output = Option<Arc<Certificate>>> + Send>> {
+        let (reply, answer) = oneshot::channel();
+        let asked = DomainKind::of(&name) == Some(DomainKind::Host)
+            && self.questions.try_send((name.clone(), reply)).is_ok();
+        let certificates = self.certificates.clone();
+        Box::pin(async move {
+            if !asked || !answer.await.unwrap_or(false) {
+                return None;
+            }
+            let all = certificates.of(tls::Source::Acme);
+            all.into_iter().find(|one| one.facts().names.contains(&name))
+        })
+    }
+}
+
+/// On the thread that orders.
+pub struct Door {
+    shared: Rc<Shared>,
+    settings: OnDemand,
+    names: RefCell<HashMap<String, watch::Receiver<Progress>>>,
+}
+
+impl Door {
+    /// One that has let nobody in.
+    pub fn new(shared: Rc<Shared>, settings: OnDemand) -> Rc<Door> {
+        Rc::new(Door { shared, settings, names: RefCell::default() })
+    }
+
+    /// Answers handshakes until there are none.
+    pub async fn serve(self: Rc<Self>, mut questions: mpsc::Receiver<Question>) {
+        while let Some((name, reply)) = questions.recv().await {
+            let door = self.clone();
+            spawn_local(async move {
+                let answered = tokio::time::timeout(PATIENCE, door.is_there(&name)).await;
+                // The client may have gone.
+                let _ = reply.send(answered.unwrap_or(false));
+            });
+        }
+    }
+
+    /// Whether there is a certificate for `name`, after waiting for its first order.
+    async fn is_there(&self, name: &str) -> bool {
+        if let Some(progress) = self.progress(name) {
+            return outcome(progress).await;
+        }
+        if !self.shared.ask(name).await {
+            return false;
+        }
+        // Others may have come while it was asked.
+        if let Some(progress) = self.progress(name) {
+            return outcome(progress).await;
+        }
+        match self.begin(name) {
+            Some(progress) => outcome(progress).await,
+            None => false,
+        }
+    }
+
+    /// The progress of a name that is kept; the tasks of others have ended.
+    fn progress(&self, name: &str) -> Option<watch::Receiver<Progress>> {
+        let names = self.names.borrow();
+        names.get(name).filter(|progress| progress.has_changed().is_ok()).cloned()
+    }
+
+    fn begin(&self, name: &str) -> Option<watch::Receiver<Progress>> {
+        let mut names = self.names.borrow_mut();
+        if names.len() >= KEPT {
+            names.retain(|_, progress| progress.has_changed().is_ok());
+        }
+        if names.len() >= KEPT {
+            return None;
+        }
+        let (sender, progress) = watch::channel(Progress::Ordering);
+        let order = Order {
+            domains: vec![name.to_owned()],
+            profile: self.settings.profile.clone(),
+            challenge: self.settings.challenge,
+        };
+        let mut keeper = Keeper::new(self.shared.clone(), order, Some(sender));
+        spawn_local(async move {
+            keeper.begin().await;
+            keeper.run().await;
+        });
+        names.insert(name.to_owned(), progress.clone());
+        Some(progress)
+    }
+}
+
+/// Waits for the first outcome.
+async fn outcome(mut progress: watch::Receiver<Progress>) -> bool {
+    let ended = progress.wait_for(|progress| *progress != Progress::Ordering).await;
+    ended.is_ok_and(|progress| *progress == Progress::Installed)
+}
+
+/// Orders that are left: as many as in an hour, and then as fast as they come back.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    per_hour: f64,
+    left: f64,
+    at: Moment,
+}
+
+impl Budget {
+    /// A full one.
+    pub fn new(per_hour: u32, now: Moment) -> Budget {
+        Budget { per_hour: f64::from(per_hour), left: f64::from(per_hour), at: now }
+    }
+
+    /// Takes one; `false` when none is left.
+    pub fn take(&mut self, now: Moment) -> bool {
+        let passed = now.saturating_sub(self.at).max(0) as f64;
+        self.left = (self.left + passed / 3_600.0 * self.per_hour).min(self.per_hour);
+        self.at = now;
+        let taken = self.left >= 1.0;
+        if taken {
+            self.left -= 1.0;
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_budget_is_used_up_and_comes_back() {
+        let mut budget = Budget::new(2, 0);
+        assert_eq!(
+            [0, 0, 0, 1_799, 1_800, 1_801].map(|now| budget.take(now)),
+            [true, true, false, false, true, false]
+        );
+        assert_eq!(
+            [90_000, 90_000, 90_000].map(|now| budget.take(now)),
+            [true, true, false],
+            "not more than one hour's"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_two_hours_worth_in_an_hour(times in proptest::collection::vec(0_i64..3_600, 1..300)) {
+            let mut times = times;
+            times.sort_unstable();
+            let mut budget = Budget::new(10, 0);
+            let taken = times.iter().filter(|now| budget.take(**now)).count();
+            prop_assert!(taken <= 20, "{taken}");
+        }
+    }
+}

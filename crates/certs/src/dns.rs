@@ -1,0 +1,167 @@
+//! DNS-01 by a command of the user's, which knows how the records of a zone are changed.
+//!
+//! Contract:
+//! 1. `COMMAND add NAME VALUE` makes a TXT record `_acme-challenge.…` and returns when it can be resolved;
+//!    `COMMAND remove NAME VALUE` removes it. Other records of the name stay: a wildcard and its host need two at once.
+//! 2. The command is not run by a shell. It has [`TIMEOUT`]; then, or when the order is given up, it and its children are
+//!    killed.
+//! 3. Whatever it prints is quoted when it fails, and dropped otherwise.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the command may take; DNS servers take their time.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// How often it is looked whether the command has ended.
+const TURN: Duration = Duration::from_millis(20);
+/// Bytes of its output that are quoted.
+const QUOTED: usize = 500;
+
+/// What the command is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Make a record.
+    Add,
+    /// Remove it.
+    Remove,
+}
+
+/// The name of the record for a host name or wildcard (RFC 8555 section 8.4).
+pub fn record_name(name: &str) -> String {
+    format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name))
+}
+
+/// Runs the command on a thread of its own, until it ends, the future is dropped, or `ending` is set.
+///
+/// # Errors
+/// It cannot be started, fails, or takes too long: a sentence with its output.
+pub async fn change(
+    command: &str,
+    change: Change,
+    name: &str,
+    value: &str,
+    ending: &Arc<AtomicBool>,
+) -> Result<(), String> {
+    let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let action = if change == Change::Add { "add" } else { "remove" };
+    let arguments = [action.to_owned(), name.to_owned(), value.to_owned()];
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let cancel = Cancel(cancelled.clone());
+    let ending = ending.clone();
+    let stopped = move || cancelled.load(Ordering::Acquire) || ending.load(Ordering::Acquire);
+    let ran = tokio::task::spawn_blocking(move || run(&words, &arguments, TIMEOUT, &stopped)).await;
+    drop(cancel);
+    let ran = ran.unwrap_or_else(|_| Err("ended unexpectedly".to_owned()));
+    ran.map_err(|why| format!("the command `{command} {action} {name}` {why}"))
+}
+
+/// Ends the command when the order is given up.
+struct Cancel(Arc<AtomicBool>);
+
+impl Drop for Cancel {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn run(
+    words: &[String],
+    arguments: &[String],
+    timeout: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> Result<(), String> {
+    let (program, options) = words.split_first().ok_or("is empty")?;
+    let child = Command::new(program)
+        .args(options)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn();
+    let mut child = child.map_err(|error| format!("cannot be started: {error}"))?;
+    let output = child.stderr.take();
+    // Read on the side, so that a command that prints much is not held up.
+    let reader = std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        let mut piece = [0; 1024];
+        let mut output = output;
+        while let Some(read) =
+            output.as_mut().and_then(|output| output.read(&mut piece).ok()).filter(|read| *read > 0)
+        {
+            kept.extend_from_slice(&piece[..read]);
+            let excess = kept.len().saturating_sub(QUOTED);
+            kept.drain(..excess);
+        }
+        kept
+    });
+    let status = match wait(&mut child, timeout, stopped) {
+        Some(status) => status,
+        None => {
+            kill(&mut child);
+            return Err(format!("has not ended after {} s", timeout.as_secs()));
+        }
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let said = reader.join().unwrap_or_default();
+    let said = String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(if said.is_empty() { format!("failed ({status})") } else { format!("failed ({status}): {said}") })
+}
+
+fn wait(
+    child: &mut Child,
+    timeout: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> Option<std::process::ExitStatus> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline && !stopped() => std::thread::sleep(TURN),
+            _ => return None,
+        }
+    }
+}
+
+/// Kills the command and what it started.
+fn kill(child: &mut Child) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        // It may just have ended.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, timeout: Duration) -> Result<(), String> {
+        let words = ["sh", "-c", script, "name"].map(str::to_owned);
+        run(&words, &["add", "_acme-challenge.a.test", "value"].map(str::to_owned), timeout, &|| false)
+    }
+
+    #[test]
+    fn the_command_gets_action_name_and_value() {
+        let plenty = Duration::from_secs(30);
+        assert_eq!(shell(r#"[ "$1 $2 $3" = "add _acme-challenge.a.test value" ]"#, plenty), Ok(()));
+        let failed = shell("echo no such zone >&2; exit 3", plenty).unwrap_err();
+        assert!(failed.contains("exit status: 3") && failed.ends_with("no such zone"), "{failed}");
+        let missing = run(&["/nonexistent/command".to_owned()], &[], plenty, &|| false).unwrap_err();
+        assert!(missing.contains("cannot be started"), "{missing}");
+        let late = shell("sleep 60", Duration::from_millis(50)).unwrap_err();
+        assert!(late.contains("has not ended"), "{late}");
+    }
+
+    #[test]
+    fn records_of_wildcards_are_those_of_their_host() {
+        assert_eq!(record_name("*.a.test"), "_acme-challenge.a.test");
+        assert_eq!(record_name("a.test"), "_acme-challenge.a.test");
+    }
+}

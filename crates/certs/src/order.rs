@@ -1,0 +1,312 @@
+//! One order, from the first request to the chain: [`obtain`].
+//!
+//! Contract:
+//! 1. An order that the CA refuses because of `replaces` is repeated without it.
+//! 2. Challenges are taken down however the order ends, but for a future that is dropped: their answers are harmless then.
+//! 3. The whole order has [`TIMEOUT`]. Nothing of a failed order is kept.
+
+use crate::challenge::{Means, choose};
+use crate::client::Client;
+use crate::dns::{self, Change};
+use crate::names;
+use crate::record::Announced;
+use crate::schedule::Fault;
+use crate::store::Pending;
+use crate::trouble::Trouble;
+use instant_acme::{
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Error, Identifier, NewOrder, Order,
+    OrderStatus, RetryPolicy,
+};
+use rustls::pki_types::CertificateDer;
+use settings::{AcmeChallenge, DomainKind};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// How long an order may take. A command for the DNS may need minutes for each name.
+const TIMEOUT: Duration = Duration::from_secs(1_800);
+/// How the CA is asked whether it has finished.
+const POLL: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(200))
+    .backoff(1.5)
+    .timeout(Duration::from_secs(180));
+
+/// What is ordered.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Its names, valid for [`DomainKind::of`].
+    pub names: Vec<String>,
+    /// The profile of the CA.
+    pub profile: Option<String>,
+    /// How names are verified.
+    pub challenge: AcmeChallenge,
+    /// The command for the DNS.
+    pub dns_command: Option<String>,
+    /// What this server can do.
+    pub means: Means,
+    /// Failures so far.
+    pub attempt: u32,
+    /// Set when the server ends.
+    pub ending: Arc<AtomicBool>,
+    /// The certificate that is replaced.
+    pub replaces: Option<CertificateDer<'static>>,
+}
+
+/// Key and chain, PEM.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// The private key.
+    pub key: String,
+    /// The certificate and its intermediates.
+    pub chain: String,
+}
+
+/// What makes TLS-ALPN-01 challenges known to handshakes, here and on other machines.
+pub trait Announcer {
+    /// These names are being verified; an empty list takes all down.
+    fn announce<'a>(&'a self, challenges: &'a [Announced]) -> Pending<'a, Result<(), String>>;
+}
+
+/// Obtains a certificate.
+///
+/// # Errors
+/// Why there is none.
+pub async fn obtain(
+    client: &Client,
+    account: &Account,
+    wish: &Wish,
+    announcer: &dyn Announcer,
+) -> Result<Issued, Trouble> {
+    let mut posted = Posted { announced: Vec::new(), records: Vec::new(), announcer, wish };
+    let result = tokio::time::timeout(TIMEOUT, run(client, account, wish, &mut posted)).await;
+    posted.take_down().await;
+    result.unwrap_or_else(|_| {
+        let text =
+            format!("{}: the order has not ended after {} minutes", wish.title(), TIMEOUT.as_secs() / 60);
+        Err(Trouble::new(Fault::Unreachable, text))
+    })
+}
+
+impl Wish {
+    /// Its names, for people.
+    pub fn title(&self) -> String {
+        match self.names.as_slice() {
+            [first, _, _, .., _] => format!("{first} and {} more names", self.names.len() - 1),
+            names => names.join(", "),
+        }
+    }
+}
+
+async fn run(
+    client: &Client,
+    account: &Account,
+    wish: &Wish,
+    posted: &mut Posted<'_>,
+) -> Result<Issued, Trouble> {
+    let failed = |error: &Error| Trouble::of(&wish.title(), error, &client.last());
+    let identifiers: Vec<Identifier> = wish.names.iter().map(|name| names::identifier(name)).collect();
+    let mut order = place(account, wish, &identifiers).await.map_err(|error| failed(&error))?;
+    let ready = prove(client, wish, &mut order, posted).await?;
+    if ready {
+        let status = order.poll_ready(&POLL).await;
+        if !matches!(status, Ok(OrderStatus::Ready)) {
+            // What each name's verification says is more than what the order says.
+            if let Some(trouble) = verdict(client, &mut order).await {
+                return Err(trouble);
+            }
+            status.map_err(|error| failed(&error))?;
+            return Err(Trouble::new(
+                Fault::Refused,
+                format!("{}: the CA calls the order invalid", wish.title()),
+            ));
+        }
+    }
+    let key = order.finalize().await.map_err(|error| failed(&error))?;
+    let chain = order.poll_certificate(&POLL).await.map_err(|error| failed(&error))?;
+    Ok(Issued { key, chain })
+}
+
+/// Places the order; without `replaces` if that is what the CA minds.
+async fn place(account: &Account, wish: &Wish, identifiers: &[Identifier]) -> Result<Order, Error> {
+    let order = |replaces| {
+        let mut order = NewOrder::new(identifiers);
+        if let Some(profile) = &wish.profile {
+            order = order.profile(profile);
+        }
+        if let Some(replaces) = replaces {
+            order = order.replaces(replaces);
+        }
+        order
+    };
+    let replaces = wish.replaces.as_ref().and_then(|old| CertificateIdentifier::try_from(old).ok());
+    if let Some(replaces) = replaces {
+        match account.new_order(&order(Some(replaces))).await {
+            Ok(placed) => return Ok(placed),
+            Err(error) if is_about_replaces(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    account.new_order(&order(None)).await
+}
+
+/// Whether an order without `replaces` may succeed where this one failed (RFC 9773 section 5).
+fn is_about_replaces(error: &Error) -> bool {
+    match error {
+        Error::Api(problem) => {
+            let kind = problem.r#type.as_deref().unwrap_or_default();
+            let limited = kind.ends_with(":rateLimited") || kind.ends_with(":accountDoesNotExist");
+            !limited && problem.status.is_none_or(|status| (400..500).contains(&status))
+        }
+        // No renewal information, or an order that does not repeat the field.
+        Error::Unsupported(_) | Error::Other(_) | Error::Str(_) => true,
+        _ => false,
+    }
+}
+
+/// Puts up a challenge for each name and tells the CA; whether there was any to put up.
+async fn prove(
+    client: &Client,
+    wish: &Wish,
+    order: &mut Order,
+    posted: &mut Posted<'_>,
+) -> Result<bool, Trouble> {
+    let failed = |error: &Error| Trouble::of(&wish.title(), error, &client.last());
+    let mut chosen = Vec::new();
+    let mut all = order.authorizations();
+    while let Some(authorization) = all.next().await {
+        let mut authorization = authorization.map_err(|error| failed(&error))?;
+        let name = authorization.identifier().to_string();
+        match authorization.status {
+            AuthorizationStatus::Valid => {
+                chosen.push(None);
+                continue;
+            }
+            AuthorizationStatus::Pending => {}
+            status => {
+                let text =
+                    format!("{name}: the CA calls its authorization {status:?}; the order is repeated");
+                return Err(Trouble::new(Fault::Refused, text));
+            }
+        }
+        let kind = {
+            let offered =
+                |kind: &ChallengeType| authorization.challenges.iter().any(|one| one.r#type == *kind);
+            choose(wish.challenge, &name, wish.means, wish.attempt, offered)
+        };
+        let Some(kind) = kind else { return Err(impossible(&name, wish)) };
+        let Some(challenge) = authorization.challenge(kind.clone()) else {
+            return Err(impossible(&name, wish));
+        };
+        posted.put_up(&kind, &name, &challenge.key_authorization()).await?;
+        chosen.push(Some(kind));
+    }
+    posted.announce().await?;
+    let mut any = false;
+    let mut chosen = chosen.into_iter();
+    let mut all = order.authorizations();
+    while let Some(authorization) = all.next().await {
+        let mut authorization = authorization.map_err(|error| failed(&error))?;
+        let Some(Some(kind)) = chosen.next() else { continue };
+        if let Some(mut challenge) = authorization.challenge(kind) {
+            challenge.set_ready().await.map_err(|error| failed(&error))?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+/// There is no way to show that a name is ours.
+fn impossible(name: &str, wish: &Wish) -> Trouble {
+    let text = match DomainKind::of(name) {
+        Some(DomainKind::Wildcard) => format!(
+            "{name}: a wildcard is verified by a record of the DNS only; set acme.dns_command to a command that changes records"
+        ),
+        _ if wish.challenge == AcmeChallenge::Auto => format!(
+            "{name}: the CA offers no challenge that this server can answer; it needs an address without TLS (port 80), \
+             one with TLS (port 443), or acme.dns_command"
+        ),
+        _ => {
+            format!("{name}: the CA does not offer the challenge that acme.challenge names; leave it at auto")
+        }
+    };
+    Trouble::new(Fault::Refused, text)
+}
+
+/// What the CA says about the name that it could not verify.
+async fn verdict(client: &Client, order: &mut Order) -> Option<Trouble> {
+    let mut all = order.authorizations();
+    while let Some(authorization) = all.next().await {
+        let mut authorization = authorization.ok()?;
+        authorization.refresh().await.ok()?;
+        let name = authorization.identifier().to_string();
+        if let Some(problem) = authorization.challenges.iter().find_map(|challenge| challenge.error.as_ref())
+        {
+            let how = authorization.challenges.iter().find(|challenge| challenge.error.is_some());
+            let how = how.map(|challenge| match challenge.r#type {
+                ChallengeType::Http01 => "http-01",
+                ChallengeType::TlsAlpn01 => "tls-alpn-01",
+                ChallengeType::Dns01 => "dns-01",
+                _ => "challenge",
+            });
+            let what = format!("{name} ({})", how.unwrap_or_default());
+            return Some(Trouble::problem(&what, problem, &client.last()));
+        }
+    }
+    None
+}
+
+/// What was put up for the CA to see.
+struct Posted<'a> {
+    announced: Vec<Announced>,
+    /// Records of the DNS.
+    records: Vec<(String, String)>,
+    announcer: &'a dyn Announcer,
+    wish: &'a Wish,
+}
+
+impl Posted<'_> {
+    async fn put_up(
+        &mut self,
+        kind: &ChallengeType,
+        name: &str,
+        authorization: &instant_acme::KeyAuthorization,
+    ) -> Result<(), Trouble> {
+        match kind {
+            ChallengeType::TlsAlpn01 => self
+                .announced
+                .push(Announced { name: name.to_owned(), digest: authorization.digest().as_ref().to_vec() }),
+            ChallengeType::Dns01 => {
+                let Some(command) = &self.wish.dns_command else { return Err(impossible(name, self.wish)) };
+                let record = (dns::record_name(name), authorization.dns_value());
+                // Before it runs: what a failed command has made is removed, too.
+                self.records.push(record.clone());
+                let added = dns::change(command, Change::Add, &record.0, &record.1, &self.wish.ending).await;
+                added.map_err(|why| Trouble::new(Fault::Unreachable, format!("{name}: {why}")))?;
+            }
+            // HTTP-01 is answered without knowing the token.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn announce(&self) -> Result<(), Trouble> {
+        if self.announced.is_empty() {
+            return Ok(());
+        }
+        let announced = self.announcer.announce(&self.announced).await;
+        announced.map_err(|why| Trouble::new(Fault::Unreachable, format!("{}: {why}", self.wish.title())))
+    }
+
+    async fn take_down(self) {
+        if !self.announced.is_empty() {
+            // They are of no use to anybody, and do no harm.
+            let _ = self.announcer.announce(&[]).await;
+        }
+        for (name, value) in &self.records {
+            if let Some(command) = &self.wish.dns_command {
+                // A record that stays does no harm either; the next order makes another one.
+                let _ = dns::change(command, Change::Remove, name, value, &self.wish.ending).await;
+            }
+        }
+    }
+}

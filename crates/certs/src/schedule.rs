@@ -1,0 +1,225 @@
+//! When a certificate is renewed, and when a failed order is repeated. Pure: clock and random numbers are passed in.
+//!
+//! Contract:
+//! 1. With a renewal window of the CA (ARI, RFC 9773) a certificate is renewed at a random moment in it; at once when the
+//!    window has begun to pass and the moment lies behind. The moment is chosen anew only when the window changes.
+//!    Where windows are always over, renewals come after the first pause, then each time twice as late.
+//! 2. Without a window: at two thirds of the lifetime, at half of it for lifetimes under ten days, each later by up to a
+//!    twentieth of the lifetime, so that many servers do not come at once.
+//! 3. After a failure the pause doubles from the first pause (default one minute) to a day. Between half and all of it is
+//!    waited. A `Retry-After` of the CA lengthens a pause, up to a week, and never shortens it.
+//! 4. A pause is never longer than a quarter of the time that the certificate is still valid, unless the CA says so.
+//! 5. After the CA has refused an order the next attempt goes to the CA's staging directory, if one is known. Production
+//!    follows at once when staging has issued.
+
+use std::time::Duration;
+
+/// A moment in seconds since 1970.
+pub type Moment = i64;
+
+/// Lifetimes shorter than this are renewed at half of them.
+const SHORT_LIVED: i64 = 10 * 86_400;
+/// The longest pause of our own.
+const LONGEST_PAUSE: f64 = 86_400.0;
+/// The longest pause that a CA can ask for.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
+/// The CA's window is asked for again after this time, unless the CA says another one.
+const WINDOW_AGE: i64 = 6 * 3_600;
+/// Bounds on the time that a CA can ask for until its window is read again.
+const WINDOW_AGES: (i64, i64) = (600, 86_400);
+
+/// How long a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime {
+    /// First moment.
+    pub from: Moment,
+    /// Last moment.
+    pub until: Moment,
+}
+
+/// The CA's suggestion for a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// First moment.
+    pub from: Moment,
+    /// Last moment.
+    pub until: Moment,
+}
+
+/// What to do next for one certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing before this moment.
+    Wait(Moment),
+    /// Ask the CA for its renewal window.
+    AskWindow,
+    /// Order a certificate.
+    Order {
+        /// From the staging directory, to see whether an order would succeed.
+        staging: bool,
+    },
+}
+
+/// Whose fault a failure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The CA refused the order or could not verify a name: trying again costs part of a rate limit.
+    Refused,
+    /// The CA could not be reached or did not behave: trying again costs nothing.
+    Unreachable,
+}
+
+/// The state of one certificate.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// Whether the CA has a staging directory.
+    has_staging: bool,
+    /// The first pause after a failure, in seconds.
+    first_pause: f64,
+    have: Option<Lifetime>,
+    renew_at: Moment,
+    /// Renewals in a row that came before their time, and when the next may come.
+    early: u32,
+    earliest: Moment,
+    window: Option<Window>,
+    /// When the window is asked for next; `None` when the CA has none.
+    ask_at: Option<Moment>,
+    failures: u32,
+    retry_at: Option<Moment>,
+    staging: bool,
+}
+
+impl Schedule {
+    /// The state before anything is known: an order is due at once.
+    pub fn new(has_staging: bool, first_pause: Duration) -> Schedule {
+        Schedule {
+            has_staging,
+            first_pause: first_pause.as_secs_f64().max(1.0),
+            have: None,
+            renew_at: 0,
+            early: 0,
+            earliest: Moment::MIN,
+            window: None,
+            ask_at: None,
+            failures: 0,
+            retry_at: None,
+            staging: false,
+        }
+    }
+
+    /// There is a certificate: stored, issued now, or made by another machine.
+    pub fn have(&mut self, lifetime: Lifetime, now: Moment, random: f64) {
+        let early = self.have.is_some_and(|before| now < by_lifetime(before, 0.0));
+        self.early = if early { self.early.saturating_add(1) } else { 0 };
+        let spacing = self.first_pause * 2_f64.powi(self.early.min(32) as i32);
+        self.earliest = now.saturating_add(spacing.min(LONGEST_PAUSE) as i64);
+        self.have = Some(lifetime);
+        self.window = None;
+        self.ask_at = Some(Moment::MIN);
+        self.renew_at = by_lifetime(lifetime, random);
+        (self.failures, self.retry_at, self.staging) = (0, None, false);
+    }
+
+    /// The certificate is of no use: another one is due at once, as far as no failure stands against it.
+    pub fn lost(&mut self) {
+        (self.have, self.window, self.ask_at) = (None, None, None);
+    }
+
+    /// The CA's window; `None` when there is none or it could not be read. `again`: when the CA wants to be asked next.
+    pub fn window(&mut self, window: Option<Window>, again: Option<Duration>, now: Moment, random: f64) {
+        let age = again.map_or(WINDOW_AGE, |again| {
+            i64::try_from(again.as_secs()).unwrap_or(WINDOW_AGES.1).clamp(WINDOW_AGES.0, WINDOW_AGES.1)
+        });
+        self.ask_at = Some(now.saturating_add(age));
+        let usable = window.filter(|window| window.from < window.until);
+        if let Some(window) = usable
+            && self.window != usable
+        {
+            let length = (window.until - window.from) as f64;
+            let moment = window.from.saturating_add((length * unit(random)) as i64);
+            self.renew_at = moment.max(self.earliest);
+            self.window = usable;
+        }
+    }
+
+    /// The CA publishes no windows: it is not asked again for this certificate.
+    pub fn no_windows(&mut self) {
+        self.ask_at = None;
+    }
+
+    /// An order succeeded at the staging directory: production is due at once.
+    pub fn staging_succeeded(&mut self) {
+        (self.staging, self.retry_at) = (false, None);
+    }
+
+    /// An order failed. Returns when it is repeated.
+    pub fn failed(
+        &mut self,
+        fault: Fault,
+        retry_after: Option<Duration>,
+        now: Moment,
+        random: f64,
+    ) -> Moment {
+        self.failures = self.failures.saturating_add(1);
+        if fault == Fault::Refused {
+            self.staging = self.has_staging;
+        }
+        let pause = self.pause(random, now).ceil();
+        let asked = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER).as_secs_f64().ceil();
+        let at = now.saturating_add(pause.max(asked) as i64);
+        self.retry_at = Some(at);
+        at
+    }
+
+    /// The pause after the failures so far, in seconds.
+    fn pause(&self, random: f64, now: Moment) -> f64 {
+        let doublings = self.failures.saturating_sub(1).min(32);
+        let whole =
+            (self.first_pause * 2_f64.powi(doublings as i32)).min(LONGEST_PAUSE.max(self.first_pause));
+        let left = self.have.map_or(0, |have| have.until.saturating_sub(now));
+        let whole = if left > 0 { whole.min(left as f64 / 4.0) } else { whole };
+        (whole / 2.0 + whole / 2.0 * unit(random)).max(self.first_pause / 2.0)
+    }
+
+    /// What to do at `now`.
+    pub fn next(&self, now: Moment) -> Action {
+        let due = self.have.map_or(Moment::MIN, |_| self.renew_at);
+        let order = self.retry_at.map_or(due, |retry| due.max(retry));
+        if order <= now {
+            return Action::Order { staging: self.staging };
+        }
+        match self.ask_at {
+            Some(ask) if ask <= now => Action::AskWindow,
+            Some(ask) => Action::Wait(ask.min(order)),
+            None => Action::Wait(order),
+        }
+    }
+
+    /// When the next order is due; in the past when it is due now.
+    pub fn next_order(&self) -> Moment {
+        let due = self.have.map_or(Moment::MIN, |_| self.renew_at);
+        self.retry_at.map_or(due, |retry| due.max(retry))
+    }
+
+    /// Failures since the last success.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+/// The moment of a renewal that follows from the lifetime alone.
+fn by_lifetime(lifetime: Lifetime, random: f64) -> Moment {
+    let length = lifetime.until.saturating_sub(lifetime.from).max(0);
+    let part = if length < SHORT_LIVED { 0.5 } else { 2.0 / 3.0 };
+    let later = length as f64 / 20.0 * unit(random);
+    lifetime.from.saturating_add((length as f64 * part + later) as i64)
+}
+
+/// A random number as one from 0 to 1, whatever it was.
+fn unit(random: f64) -> f64 {
+    if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.5 }
+}
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

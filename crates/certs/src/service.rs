@@ -1,0 +1,227 @@
+//! The thread that orders certificates: [`Service`].
+//!
+//! Contract:
+//! 1. Starting waits for the store, at most [`PATIENCE`], and never for the CA.
+//! 2. Nothing runs on a thread that serves requests. Stopping takes at most [`END`], whatever is under way.
+
+use crate::ask::Asked;
+use crate::board::Board;
+use crate::ca::{Ca, staging_of};
+use crate::challenge::{HttpAnswers, Means};
+use crate::client::Client;
+use crate::demand::{Budget, Demand, Door, Question, WAITING};
+use crate::keeper::Keeper;
+use crate::shared::{ORDERS, Shared, now};
+use crate::store::{Folder, Redis, Store};
+use settings::Acme;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tls::Certificates;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::spawn_local;
+use trust::Trusted;
+
+/// How long starting waits for the store.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long what runs on the side may take to end.
+const LAST: Duration = Duration::from_millis(500);
+/// How long stopping waits for the thread.
+const END: Duration = Duration::from_secs(1);
+
+/// Orders certificates from [`Service::open`] until it is stopped or dropped.
+pub struct Service {
+    /// What answers HTTP-01.
+    pub http: HttpAnswers,
+    /// What people see.
+    pub board: Board,
+    open: watch::Sender<bool>,
+    ending: Arc<AtomicBool>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("board", &self.board).finish_non_exhaustive()
+    }
+}
+
+/// What the thread is given.
+struct Seed {
+    acme: Acme,
+    means: Means,
+    certificates: Arc<Certificates>,
+    http: HttpAnswers,
+    board: Board,
+    questions: mpsc::Receiver<Question>,
+    opened: watch::Receiver<bool>,
+    ending: Arc<AtomicBool>,
+    log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Service {
+    /// Starts the thread, and waits until it serves what is stored. Orders wait for [`Service::open`].
+    ///
+    /// # Errors
+    /// The system refuses a thread, or an option names something that cannot be used.
+    pub fn start(
+        acme: &Acme,
+        means: Means,
+        certificates: Arc<Certificates>,
+        log: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Service, String> {
+        // What is wrong with options shows at once.
+        if let Some(ca) = &acme.ca {
+            trust::client(Trusted::File(ca), None)
+                .map_err(|error| format!("acme.ca: {}", untrusted(&error)))?;
+        }
+        if let Some(url) = &acme.storage {
+            Redis::new(url, &acme.directory).map_err(|error| error.0)?;
+        }
+        let (http, board) = (HttpAnswers::default(), Board::default());
+        let (stop, stopped) = oneshot::channel();
+        let (sender, questions) = mpsc::channel(WAITING);
+        let (ready, begun) = std::sync::mpsc::channel();
+        let (open, opened) = watch::channel(false);
+        let ending = Arc::new(AtomicBool::new(false));
+        if acme.on_demand.is_some() {
+            certificates.add_on_demand(Arc::new(Demand::new(sender, certificates.clone())));
+        }
+        let seed = Seed {
+            acme: acme.clone(),
+            means,
+            certificates,
+            http: http.clone(),
+            board: board.clone(),
+            questions,
+            opened,
+            ending: ending.clone(),
+            log,
+        };
+        let thread = std::thread::Builder::new().name("certificates".to_owned()).spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+            match runtime {
+                Ok(runtime) => {
+                    runtime.block_on(async {
+                        tokio::select! {
+                            () = run(seed, ready) => {}
+                            // Dropped without a word at the end of the process.
+                            _ = stopped => {}
+                        }
+                    });
+                    // A command for the DNS is ended; a name that is being resolved cannot be.
+                    runtime.shutdown_timeout(LAST);
+                }
+                Err(error) => (seed.log)(&format!("certificates are not obtained: no event loop: {error}")),
+            }
+        });
+        let thread = thread.map_err(|error| format!("cannot start the thread for certificates: {error}"))?;
+        // It may take longer: then certificates come later.
+        let _ = begun.recv_timeout(PATIENCE);
+        let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
+        Ok(Service { http, board, open, ending, stop, thread })
+    }
+
+    /// From now on a CA can reach this server: orders begin.
+    pub fn open(&self) {
+        self.open.send_replace(true);
+    }
+
+    /// Ends it.
+    pub fn stop(&self) {
+        self.ending.store(true, Ordering::Release);
+        drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let deadline = Instant::now() + END;
+        while !thread.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
+    let Seed { acme, means, certificates, http, board, questions, mut opened, ending, log } = seed;
+    let log: Rc<dyn Fn(&str)> = Rc::new(move |line: &str| log(line));
+    let store = match open(&acme, &acme.directory) {
+        Ok(store) => store,
+        Err(why) => return log(&why),
+    };
+    let trusted = acme.ca.as_deref().map_or(Trusted::System, Trusted::File);
+    let tls = trust::client(trusted, None).map_err(|error| untrusted(&error));
+    let client = Client::new(tls, false);
+    let production = Ca::new(&acme.directory, client, store.clone(), &acme, http, log.clone());
+    let staging = staging_of(&acme.directory).and_then(|directory| open(&acme, directory).ok());
+    let staging = staging.and_then(|store| production.staging(store)).map(Rc::new);
+    let asked = acme.on_demand.as_ref().map(|on_demand| {
+        let trusted = acme.ca.as_deref().map_or(Trusted::System, Trusted::SystemAndFile);
+        let tls = trust::client(trusted, None).map_err(|error| untrusted(&error));
+        Asked::new(&on_demand.ask, Client::new(tls, true))
+    });
+    let per_hour = acme.on_demand.as_ref().map_or(0, |on_demand| on_demand.per_hour);
+    let shared = Rc::new(Shared {
+        means,
+        production: Rc::new(production),
+        staging,
+        store,
+        board,
+        orders: Semaphore::new(ORDERS),
+        asked,
+        budget: Budget::new(per_hour, now()).into(),
+        certificates,
+        installed: Default::default(),
+        answering: Default::default(),
+        ending,
+        log,
+        acme,
+    });
+    let mut keepers = Vec::new();
+    for order in &shared.acme.certificates {
+        let mut keeper = Keeper::new(shared.clone(), order.clone(), None);
+        keeper.begin().await;
+        keepers.push(keeper);
+    }
+    shared.production.learn_thumbprint().await;
+    // Nobody may wait for it any more.
+    let _ = ready.send(());
+    if opened.wait_for(|opened| *opened).await.is_err() {
+        return;
+    }
+    for keeper in keepers {
+        spawn_local(keeper.run());
+    }
+    if let Some(on_demand) = shared.acme.on_demand.clone() {
+        spawn_local(Door::new(shared.clone(), on_demand).serve(questions));
+    }
+    // Another machine may make the account: its challenges are answered here, too.
+    while shared.store.is_shared() {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        shared.production.learn_thumbprint().await;
+    }
+    std::future::pending::<()>().await;
+}
+
+fn open(acme: &Acme, directory: &str) -> Result<Rc<dyn Store>, String> {
+    match &acme.storage {
+        Some(url) => Ok(Rc::new(Redis::new(url, directory).map_err(|error| error.0)?)),
+        None => {
+            let folder = Folder::new(&acme.dir, directory);
+            folder.tidy();
+            Ok(Rc::new(folder))
+        }
+    }
+}
+
+/// Why the CA cannot be trusted.
+fn untrusted(error: &trust::Error) -> String {
+    match error {
+        trust::Error::File { path, why, .. } => format!("{}: {why}", path.display()),
+        trust::Error::NoTrustedCertificates(why) => format!(
+            "this system trusts no authority, so that the CA cannot be believed: install the package ca-certificates, or \
+             name the CA's own authority with --acme-ca {why}"
+        ),
+        trust::Error::Tls(why) => why.clone(),
+    }
+}

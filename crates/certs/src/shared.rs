@@ -1,0 +1,177 @@
+//! What all certificates of a server share, on the thread that orders them: [`Shared`].
+
+use crate::ask::Asked;
+use crate::board::Board;
+use crate::ca::Ca;
+use crate::challenge::Means;
+use crate::order::Announcer;
+use crate::record::{Announced, announce};
+use crate::schedule::Moment;
+use crate::store::{Item, Pending, Store};
+use crate::{alpn, demand::Budget};
+use settings::Acme;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tls::{Certificate, Certificates, Source};
+use tokio::sync::Semaphore;
+
+/// Orders at a time.
+pub const ORDERS: usize = 4;
+/// How long other machines may need to see a challenge; they look every five seconds.
+const SPREAD: Duration = Duration::from_secs(7);
+
+/// See the module.
+pub struct Shared {
+    /// What is wanted.
+    pub acme: Acme,
+    /// How names can be verified.
+    pub means: Means,
+    /// The CA.
+    pub production: Rc<Ca>,
+    /// Its staging directory.
+    pub staging: Option<Rc<Ca>>,
+    /// Where certificates are kept.
+    pub store: Rc<dyn Store>,
+    /// What people see.
+    pub board: Board,
+    /// Limits orders at a time.
+    pub orders: Semaphore,
+    /// Who decides about names on demand.
+    pub asked: Option<Asked>,
+    /// How many orders on demand are left.
+    pub budget: RefCell<Budget>,
+    /// Handshakes take certificates from here.
+    pub certificates: Arc<Certificates>,
+    /// By id.
+    pub installed: RefCell<BTreeMap<String, Arc<Certificate>>>,
+    /// Names of challenges that are answered, by id.
+    pub answering: RefCell<BTreeMap<String, Vec<String>>>,
+    /// Set when the server ends.
+    pub ending: Arc<AtomicBool>,
+    /// Writes a line to the log.
+    pub log: Rc<dyn Fn(&str)>,
+}
+
+impl Shared {
+    /// Writes a line to the log.
+    pub fn say(&self, line: &str) {
+        (self.log)(line);
+    }
+
+    /// Serves a certificate in place of the one with the same id.
+    pub fn install(&self, id: &str, certificate: Arc<Certificate>) {
+        self.installed.borrow_mut().insert(id.to_owned(), certificate);
+        self.set();
+    }
+
+    /// Forgets a certificate.
+    pub fn remove(&self, id: &str) {
+        self.board.remove(id);
+        if self.installed.borrow_mut().remove(id).is_some() {
+            self.set();
+        }
+    }
+
+    fn set(&self) {
+        self.certificates.set(Source::Acme, self.installed.borrow().values().cloned().collect());
+    }
+
+    /// Answers these challenges (TLS-ALPN-01) in place of those before.
+    pub fn answer(&self, id: &str, challenges: &[Announced]) {
+        let names: Vec<String> = challenges.iter().map(|one| alpn::handshake_name(&one.name)).collect();
+        for one in challenges {
+            match alpn::certificate(&one.name, &one.digest) {
+                Ok(key) => self.certificates.set_challenge(&alpn::handshake_name(&one.name), Arc::new(key)),
+                Err(why) => self.say(&why),
+            }
+        }
+        let before = self.answering.borrow_mut().insert(id.to_owned(), names.clone()).unwrap_or_default();
+        before
+            .iter()
+            .filter(|name| !names.contains(name))
+            .for_each(|name| self.certificates.remove_challenge(name));
+    }
+
+    /// What makes the challenges of an order known.
+    pub fn announcer<'a>(&'a self, id: &'a str) -> impl Announcer + 'a {
+        Announces { shared: self, id }
+    }
+
+    /// Whether a name on demand is welcome.
+    pub async fn ask(&self, name: &str) -> bool {
+        match &self.asked {
+            Some(asked) => asked.is_welcome(name, &*self.log).await,
+            None => false,
+        }
+    }
+
+    /// Takes one of the orders on demand that are left in this hour.
+    pub fn may_order_on_demand(&self) -> bool {
+        self.budget.borrow_mut().take(now())
+    }
+}
+
+struct Announces<'a> {
+    shared: &'a Shared,
+    id: &'a str,
+}
+
+impl Announcer for Announces<'_> {
+    fn announce<'a>(&'a self, challenges: &'a [Announced]) -> Pending<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.shared.answer(self.id, challenges);
+            if self.shared.store.is_shared() {
+                let item = Item::Challenges(self.id.to_owned());
+                self.shared.store.save(&item, &announce(challenges)).await.map_err(|why| why.0)?;
+                if !challenges.is_empty() {
+                    tokio::time::sleep(SPREAD).await;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> Moment {
+    moment(SystemTime::now())
+}
+
+/// A time as seconds since 1970.
+pub fn moment(time: SystemTime) -> Moment {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_secs()).unwrap_or(Moment::MAX),
+        Err(_) => 0,
+    }
+}
+
+/// Seconds since 1970 as a time.
+pub fn time(moment: Moment) -> SystemTime {
+    let since = Duration::from_secs(u64::try_from(moment).unwrap_or(0));
+    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+}
+
+/// A moment for people: `2026-01-31 12:00 UTC`.
+pub fn when(moment: Moment) -> String {
+    let timestamp = jiff::Timestamp::from_second(moment).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{} UTC", timestamp.strftime("%Y-%m-%d %H:%M"))
+}
+
+/// Seconds for people.
+pub fn span(seconds: i64) -> String {
+    match seconds.max(0) {
+        seconds if seconds >= 2 * 86_400 => format!("{} days", seconds / 86_400),
+        seconds if seconds >= 2 * 3_600 => format!("{} h", seconds / 3_600),
+        seconds if seconds >= 120 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+/// From 0 to 1.
+pub fn random() -> f64 {
+    fastrand::f64()
+}

@@ -1,0 +1,129 @@
+//! Redis, for several machines: [`Redis`].
+//!
+//! Contract:
+//! 1. Keys are `firebrick:certs:PLACE:NAME`, where PLACE stands for the CA's directory.
+//! 2. A lease is a key with a random value that expires; only the machine that knows the value renews or deletes it.
+//! 3. Redis must be as private as a folder of keys: it holds them as they are. TLS (`rediss://`) and a password are its user's.
+
+use super::{Error, Item, LEASE, Lease, MAX_ITEM, Pending, Store, place_of};
+use ::redis::{Client, Config, Value, ValueSink, command};
+use std::rc::Rc;
+
+/// What deletes a lease that is still ours.
+const RELEASE: &[u8] =
+    b"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+/// What prolongs a lease that is still ours.
+const RENEW: &[u8] =
+    b"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) else return 0 end";
+/// How long challenges are of use, in milliseconds.
+const CHALLENGES: &[u8] = b"900000";
+
+/// A database of a Redis server, for one directory of a CA.
+#[derive(Clone)]
+pub struct Redis {
+    client: Rc<Client<ValueSink>>,
+    prefix: String,
+}
+
+impl Redis {
+    /// The store of `directory` at `url`; it connects when it is used.
+    ///
+    /// # Errors
+    /// The URL is wrong; the text says how.
+    pub fn new(url: &str, directory: &str) -> Result<Redis, Error> {
+        let mut config = Config::default();
+        config.set_url(url).map_err(|why| Error(format!("acme.storage: {why}")))?;
+        let prefix = format!("firebrick:certs:{}", place_of(directory));
+        Ok(Redis { client: Rc::new(Client::new(config)), prefix })
+    }
+
+    fn key(&self, name: &str) -> Vec<u8> {
+        format!("{}:{name}", self.prefix).into_bytes()
+    }
+
+    async fn run(&self, words: &[&[u8]]) -> Result<Value, Error> {
+        run(&self.client, words).await
+    }
+}
+
+async fn run(client: &Client<ValueSink>, words: &[&[u8]]) -> Result<Value, Error> {
+    let failed = |why: String| Error(format!("Redis on {}: {why}", client.config().address));
+    let timeout = client.config().command_timeout + client.config().connect_timeout;
+    let reply = client.shared().send(1, false, Some(timeout), |out| {
+        command::words(out, words);
+        Ok::<(), ::redis::Error>(())
+    });
+    match reply.map_err(|error| failed(error.to_string()))?.await.into_value() {
+        Some(Value::Error(error)) => Err(failed(error.to_string())),
+        Some(value) => Ok(value),
+        None => Err(failed("an incomplete reply".to_owned())),
+    }
+}
+
+impl Store for Redis {
+    fn describe(&self) -> String {
+        format!("Redis on {}", self.client.config().address)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn load<'a>(&'a self, item: &'a Item) -> Pending<'a, Result<Option<Vec<u8>>, Error>> {
+        Box::pin(async move {
+            match self.run(&[b"GET", &self.key(&item.name())]).await? {
+                Value::Text(bytes) if bytes.len() <= MAX_ITEM => Ok(Some(bytes)),
+                Value::Null => Ok(None),
+                _ => Err(Error(format!("{}: {} is not ours", self.describe(), item.name()))),
+            }
+        })
+    }
+
+    fn save<'a>(&'a self, item: &'a Item, bytes: &'a [u8]) -> Pending<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let key = self.key(&item.name());
+            let saved = match item {
+                Item::Challenges(_) => self.run(&[b"SET", &key, bytes, b"PX", CHALLENGES]).await,
+                _ => self.run(&[b"SET", &key, bytes]).await,
+            };
+            saved.map(drop)
+        })
+    }
+
+    fn lease<'a>(&'a self, id: &'a str) -> Pending<'a, Result<Option<Box<dyn Lease>>, Error>> {
+        Box::pin(async move {
+            let key = self.key(&format!("{id}.lease"));
+            let owner = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into_bytes();
+            let expires = LEASE.as_millis().to_string().into_bytes();
+            match self.run(&[b"SET", &key, &owner, b"NX", b"PX", &expires]).await? {
+                Value::Null => Ok(None),
+                _ => Ok(Some(Box::new(Leased { client: self.client.clone(), key, owner }) as Box<dyn Lease>)),
+            }
+        })
+    }
+}
+
+/// A key that is ours until it expires.
+struct Leased {
+    client: Rc<Client<ValueSink>>,
+    key: Vec<u8>,
+    owner: Vec<u8>,
+}
+
+impl Lease for Leased {
+    fn renew(&self) -> Pending<'_, Result<bool, Error>> {
+        Box::pin(async move {
+            let expires = LEASE.as_millis().to_string().into_bytes();
+            let renewed =
+                run(&self.client, &[b"EVAL", RENEW, b"1", &self.key, &self.owner, &expires]).await?;
+            Ok(renewed == Value::Integer(1))
+        })
+    }
+
+    fn release(self: Box<Self>) -> Pending<'static, ()> {
+        Box::pin(async move {
+            // Otherwise it expires.
+            let _ = run(&self.client, &[b"EVAL", RELEASE, b"1", &self.key, &self.owner]).await;
+        })
+    }
+}
