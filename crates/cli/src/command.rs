@@ -32,6 +32,15 @@ pub enum Command {
         /// As JSON rather than for people.
         json: bool,
     },
+    /// Show the certificates of a server.
+    Certs {
+        /// What the server would do.
+        loaded: Box<Loaded>,
+        /// The connection to the server; `None` when its control socket is off.
+        client: Option<Client>,
+        /// As JSON rather than for people.
+        json: bool,
+    },
     /// Load a server.
     Bench(ArgMatches),
     /// Find the configuration.
@@ -110,6 +119,12 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("stats", given)) => {
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Stats { dir, client, json: given.get_flag("json") })
+        }
+        Some(("certs", given)) => {
+            let loaded = load(2)?;
+            let control = &loaded.settings.control;
+            let client = control.ask.clone().map(|address| Client::new(address, control.token.clone()));
+            Ok(Command::Certs { loaded: Box::new(loaded), client, json: given.get_flag("json") })
         }
         Some(("top", given)) => {
             let (dir, client) = running(load(2)?)?;

@@ -11,11 +11,13 @@
 use std::sync::LazyLock;
 
 mod arguments;
+mod certs;
 mod check;
 mod command;
 mod grammar;
 mod print;
 
+pub use certs::certs;
 pub use check::{Trial, check, explain};
 pub use command::{Command, parse};
 pub use print::{completions, man};

@@ -18,6 +18,7 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
         text.push('\n');
     }
     text.push_str(&counters(server));
+    text.push_str(&certificates(server));
     text.push_str(&server.tls.as_ref().map(|tls| encryption(tls, server.taken_at)).unwrap_or_default());
     text.push('\n');
     text.push_str(&grid(&times(server)));
@@ -188,6 +189,28 @@ fn counters(server: &ServerSnapshot) -> String {
     text
 }
 
+/// A line for each certificate that the server obtains, and one for what is wrong with it. More says `firebrick certs`.
+fn certificates(server: &ServerSnapshot) -> String {
+    let mut text = String::new();
+    for (place, one) in server.acme.iter().enumerate() {
+        let title = if place == 0 { "certificates" } else { "" };
+        let now = server.taken_at;
+        let left = |at: Option<SystemTime>| at.and_then(|at| at.duration_since(now).ok());
+        let state = match (one.state(now), left(one.not_after)) {
+            ("valid", Some(left)) => format!("valid for {}", span(left.as_secs_f64())),
+            (state, _) => state.to_owned(),
+        };
+        let next =
+            left(one.next_order).map_or("now".to_owned(), |left| format!("in {}", span(left.as_secs_f64())));
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{title:<12} {}: {state}, next order {next}", one.names.join(", "));
+        if let Some(error) = &one.error {
+            let _ = writeln!(text, "{:<12} failed {} times: {error}", "", one.failures);
+        }
+    }
+    text
+}
+
 fn times(server: &ServerSnapshot) -> Vec<Vec<String>> {
     let titles = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max".split('|').map(str::to_owned).collect();
     let front = &server.front;
@@ -306,6 +329,32 @@ mod tests {
             "{text}"
         );
         assert!(lines.iter().any(|line| line.first() == Some(&"total") && line.len() == 10), "{text}");
+    }
+
+    #[test]
+    fn certificates_say_what_is_wrong() {
+        let mut server = serde_json::json!({
+            "version": "0.1.0", "ruby": {"engine": "", "version": "", "patchlevel": null}, "rack": "", "environment": "",
+            "dir": "", "pid": 1, "phase": 0, "clustered": false, "started_at": "2026-01-31T12:00:00.000Z",
+            "taken_at": "2026-01-31T12:00:00.000Z", "pss_bytes": 0, "workers": [],
+            "queue": {"length": 0, "oldest_wait_ms": 0.0, "longest": 0, "max": 0},
+            "acme": [{
+                "names": ["a.test", "b.test"], "issuer": "CN=X", "not_before": "2026-01-01T00:00:00.000Z",
+                "not_after": "2026-02-01T12:00:00.000Z", "next_order": "2026-01-31T13:00:00.000Z", "failures": 2,
+                "error": "the CA is away", "directory": "https://ca.test", "storage": "/certs",
+            }],
+        });
+        let front = serde_json::to_value(::stats::Snapshot::default()).unwrap();
+        server.as_object_mut().unwrap().extend(front.as_object().unwrap().clone());
+        let mut server: ServerSnapshot = serde_json::from_value(server).unwrap();
+        let text = stats(&server);
+        assert!(
+            text.contains("certificates a.test, b.test: valid for 1d 0h, next order in 1h 0m\n"),
+            "{text}"
+        );
+        assert!(text.contains("failed 2 times: the CA is away\n"), "{text}");
+        server.acme[0].not_after = None;
+        assert!(stats(&server).contains("a.test, b.test: missing"));
     }
 
     #[test]

@@ -114,6 +114,7 @@ fn snapshot() -> ServerSnapshot {
         queue: QueueSnapshot { length: 7, oldest_wait_ms: 1.5, longest: 8, max: 10_000 },
         handlers: None,
         tls: None,
+        acme: Vec::new(),
         front: Snapshot::of([&recorder]),
     }
 }

@@ -15,6 +15,7 @@ pub fn check(settings: &Settings) -> Result<String, String> {
     let site = sites::check(settings)?;
     let mut lines: Vec<String> = site.into_iter().collect();
     lines.extend(tls::check(settings)?);
+    lines.extend(tls::obtain::plan(settings));
     if !settings.mruby.routes.is_empty() {
         lines.push(handlers(settings)?);
     }

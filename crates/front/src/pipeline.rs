@@ -33,6 +33,8 @@ pub(crate) struct App {
 pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
+    /// What answers CAs that verify names of this server.
+    pub(crate) challenges: Option<certs::HttpAnswers>,
     /// Redirects to https and to the canonical host, if there are any.
     pub(crate) redirects: Option<Redirects>,
     pub(crate) timing: Timing,
@@ -63,6 +65,12 @@ impl Handler for Pipeline {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         let proxied = self.forwarded.apply(&mut exchange.request);
         of_connection(&mut exchange.request);
+        if let Some(challenges) = &self.challenges
+            && let Some(answer) =
+                std::str::from_utf8(exchange.request.path()).ok().and_then(|path| challenges.answer(path))
+        {
+            return Response::text(200, "application/octet-stream", answer);
+        }
         let timed = self.timing.is_due(&exchange.request);
         let trace = exchange.trace.clone();
         if timed {

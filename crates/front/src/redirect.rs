@@ -6,6 +6,8 @@
 //!    (a proxy in front) and nothing is canonical, it is the request's, if it is a host name at all.
 //! 3. Paths of `http_paths` are served as they are requested.
 //! 4. A host whose first certificate is still to come is served without encryption until then.
+//! 5. Where certificates are obtained (`acme`) and `https_only` is not given, hosts that have one are redirected to https, and
+//!    all others are served as they are: health checks by address, names of other servers.
 
 use crate::tls::Encryption;
 use handler::{Failure, Fields, Request, Response};
@@ -15,6 +17,8 @@ use std::sync::Arc;
 /// What every request passes before it is served.
 pub(crate) struct Redirects {
     https_only: bool,
+    /// Only hosts that have a certificate are redirected to https; the others are not refused.
+    automatic: bool,
     canonical_host: Option<String>,
     /// The value of `Strict-Transport-Security`.
     hsts: Option<String>,
@@ -29,9 +33,11 @@ impl Redirects {
     /// The redirects of these settings; `None` if there are none.
     pub(crate) fn new(settings: &Settings, encryption: &Arc<Encryption>) -> Option<Redirects> {
         let Https { https_only, canonical_host, hsts, http_paths, https_port } = settings.https.clone();
-        let https_only = https_only.unwrap_or(false);
+        let automatic = https_only.is_none() && settings.acme.is_on() && encryption.is_used();
+        let https_only = https_only.unwrap_or(automatic);
         (https_only || canonical_host.is_some() || hsts.is_some()).then(|| Redirects {
             https_only,
+            automatic,
             canonical_host: canonical_host.map(|host| host.to_ascii_lowercase()),
             hsts: hsts.map(|hsts| hsts.to_string()),
             exempt: http_paths,
@@ -45,9 +51,10 @@ impl Redirects {
         if self.is_exempt(request.path()) {
             return None;
         }
-        let upgrade = self.https_only && !request.https;
         let (name, port) = request.server();
         let own = self.canonical_host.as_deref();
+        let upgrade = self.https_only && !request.https;
+        let upgrade = upgrade && (!self.automatic || self.has_certificate(own.map_or(name, str::as_bytes)));
         let elsewhere = own.is_some_and(|own| !bare(name).eq_ignore_ascii_case(bare(own.as_bytes())));
         if !upgrade && !elsewhere {
             return None;
@@ -72,6 +79,10 @@ impl Redirects {
         {
             fields.push(b"Strict-Transport-Security", hsts.as_bytes());
         }
+    }
+
+    fn has_certificate(&self, name: &[u8]) -> bool {
+        matches!(self.known(name), Known::Yes(_))
     }
 
     fn is_exempt(&self, path: &[u8]) -> bool {
@@ -230,6 +241,22 @@ mod tests {
         );
         assert_eq!(ask("a/b", "/", false), "421");
         assert_eq!(ask("", "/", false), "421");
+    }
+
+    #[test]
+    fn where_certificates_are_obtained_hosts_without_one_are_served_as_they_are() {
+        let redirects = redirects(|settings| {
+            settings.binds = vec![settings::Bind::ssl("127.0.0.1", 0, settings::BindTls::default())];
+            let order = settings::Order {
+                domains: vec!["a.test".to_owned()],
+                profile: None,
+                challenge: settings::AcmeChallenge::Auto,
+            };
+            settings.acme.certificates = vec![order];
+            settings.tls.ticket_secret_file = None;
+        });
+        assert_eq!(ask(&redirects, "a.test", "/", false), "served");
+        assert_eq!(ask(&redirects, "192.0.2.1", "/up", false), "served");
     }
 
     #[test]

@@ -57,6 +57,7 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     let encryption = Arc::new(Encryption::read(&configuration.settings())?);
     encryption.warnings.iter().for_each(|warning| logs.error.write(&format!("warning: {warning}")));
     let mut sockets = Sockets::bind(&configuration.settings(), &logs)?;
+    encryption.obtain(&configuration.settings(), &logs.error)?;
     encryption.bound(sockets.addresses());
     let Some(pool) = Pool::boot(&configuration, sockets.files(), &mut signals).await? else { return Ok(()) };
     let threads = Threads::start(&configuration, pool.shared(), &encryption, &logs).await?;
@@ -65,8 +66,10 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     let pool = pool.run();
     let banner = Banner::new(&configuration.settings(), pool.facts(), sockets.control_lines(), begun);
     sockets.serve_control(Snapshotter::new(&configuration.settings(), &pool, &threads, &encryption, started));
-    let outcome =
-        Lifecycle::new(&configuration, &logs, sockets.ports(), pool, threads, banner).run(signals).await;
+    let outcome = Lifecycle::new(&configuration, &logs, &encryption, sockets.ports(), pool, threads, banner)
+        .run(signals)
+        .await;
+    encryption.stop_obtaining();
     logs.close();
     outcome
 }

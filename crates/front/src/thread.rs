@@ -124,7 +124,7 @@ async fn run(seed: Seed) {
     let scripts = scripts.and_then(|scripts| local_scripts(scripts, handlers, &error_log));
     let redirects = Redirects::new(&settings, &encryption);
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
-    let pipeline = Pipeline { redirects, ..pipeline };
+    let pipeline = Pipeline { redirects, challenges: encryption.challenges(), ..pipeline };
     let context = Context::new(pipeline, current.clone(), timers);
     let handshakes = Handshakes::new();
     if encryption.is_used() {
@@ -226,6 +226,7 @@ fn pipeline(
         ids,
         timing: Timing::new(settings.logs.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+        challenges: None,
         redirects: None,
         content: Rc::new(Content { scripts, sites, app, log: log_to(log) }),
         recorder,

@@ -2,6 +2,7 @@
 //!
 //! [`ServerSnapshot::to_json`] is the native shape that docs/stats.md specifies; names of fields carry their units.
 
+use crate::certificates::CertificateSnapshot;
 use crate::handlers::HandlersSnapshot;
 use crate::snapshot::Snapshot;
 use crate::tls::TlsSnapshot;
@@ -55,6 +56,9 @@ pub struct ServerSnapshot {
     /// Handlers on mruby; `None` when there are no routes to any.
     #[serde(default)]
     pub handlers: Option<HandlersSnapshot>,
+    /// Certificates that the server obtains by itself; empty when there are none to obtain.
+    #[serde(default)]
+    pub acme: Vec<CertificateSnapshot>,
     /// Handshakes and certificates; `None` when no address speaks TLS.
     #[serde(default)]
     pub tls: Option<TlsSnapshot>,
@@ -244,6 +248,7 @@ pub(crate) mod tests {
             workers: (0..workers).map(worker).collect(),
             queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
             handlers: None,
+            acme: Vec::new(),
             tls: None,
             front: Snapshot::default(),
         }
@@ -269,9 +274,17 @@ pub(crate) mod tests {
     fn what_an_older_server_does_not_say_is_zero() {
         let mut json: serde_json::Value = serde_json::from_str(&server(1).to_json().unwrap()).unwrap();
         assert!(json["handlers"].is_null());
-        for name in
-            ["rss_bytes", "cpu_ms", "cores", "memory_limit_bytes", "app_cpu_ms", "gvl_ms", "handlers", "tls"]
-        {
+        for name in [
+            "rss_bytes",
+            "cpu_ms",
+            "cores",
+            "memory_limit_bytes",
+            "app_cpu_ms",
+            "gvl_ms",
+            "handlers",
+            "acme",
+            "tls",
+        ] {
             assert!(json.as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }
         for name in ["rss_bytes", "cpu_ms", "waiting"] {

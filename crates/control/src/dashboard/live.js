@@ -124,6 +124,18 @@ function showNow(told, now) {
   id("workers").replaceChildren(...told.workers.map((one) => workerRow(one, between, told)));
   id("handlers").hidden = !told.handlers;
   id("vms").replaceChildren(...(told.handlers?.threads ?? []).map((one) => vmRow(one, between)));
+  id("certificates").hidden = !told.acme?.length;
+  id("orders").replaceChildren(...(told.acme ?? []).map((one) => certificateRow(one, Date.parse(told.taken_at))));
+}
+
+// --- certificates that the server obtains by itself
+
+function certificateRow(one, now) {
+  const [from, until, next] = [one.not_before, one.not_after, one.next_order].map((at) => at === null ? null : Date.parse(at));
+  const state = until === null ? "missing" : now > until ? "expired" : now < from ? "not yet valid" : `valid for ${span((until - now) / 1000)}`;
+  const day = (at) => at === null ? "–" : new Date(at).toISOString().slice(0, 16).replace("T", " ");
+  return element("tr", {}, cell(one.names.join(", ")), cell(state, state.startsWith("valid") ? "" : "late"), cell(one.issuer ?? "–"), cell(day(until)),
+    cell(next === null ? "–" : next <= now ? "now" : `in ${span((next - now) / 1000)}`), cell(one.error ?? "", one.error ? "late" : ""));
 }
 
 function cell(text, style = "") {

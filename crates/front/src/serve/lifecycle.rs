@@ -12,12 +12,14 @@ use super::threads::Threads;
 use crate::banner::Banner;
 use crate::listen::{Address, Bound};
 use crate::signals::{SignalAction, Signals};
+use crate::tls::Encryption;
 use ::pool::supervisor::{Command, Notice};
 
 /// A server at work.
 pub(super) struct Lifecycle<'a> {
     configuration: &'a Configuration,
     logs: &'a Logs,
+    encryption: &'a Encryption,
     /// Bound ports, until they listen.
     ports: Vec<Bound>,
     pool: RunningPool,
@@ -32,13 +34,14 @@ impl<'a> Lifecycle<'a> {
     pub(super) fn new(
         configuration: &'a Configuration,
         logs: &'a Logs,
+        encryption: &'a Encryption,
         ports: Vec<Bound>,
         pool: RunningPool,
         threads: Threads,
         banner: Banner,
     ) -> Lifecycle<'a> {
         let (threads, interrupted, outcome) = (Some(threads), false, Ok(()));
-        Lifecycle { configuration, logs, ports, pool, threads, banner, interrupted, outcome }
+        Lifecycle { configuration, logs, encryption, ports, pool, threads, banner, interrupted, outcome }
     }
 
     /// Runs until the pool has ended.
@@ -68,7 +71,10 @@ impl<'a> Lifecycle<'a> {
         match notice {
             Notice::Log(text) => self.logs.error.write(&text),
             Notice::Settled => match self.open_ports() {
-                Ok(addresses) => self.banner.print(&self.configuration.watch_sites().borrow(), &addresses),
+                Ok(addresses) => {
+                    self.banner.print(&self.configuration.watch_sites().borrow(), &addresses);
+                    self.encryption.opened();
+                }
                 Err(error) => self.fail(error).await,
             },
             Notice::Hopeless => {

@@ -168,6 +168,7 @@ impl Snapshotter {
             workers: rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect(),
             queue: self.queue(now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
+            acme: self.encryption.obtained(),
             tls: self
                 .encryption
                 .is_used()

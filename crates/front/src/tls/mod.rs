@@ -6,6 +6,7 @@
 //! 2. Files are read again while the server runs; what cannot be used changes nothing.
 
 pub(crate) mod handshakes;
+pub(crate) mod obtain;
 mod report;
 pub(crate) mod shake;
 mod variables;
@@ -31,6 +32,8 @@ const HTTP2: bool = true;
 pub(crate) struct Encryption {
     /// The certificates of all addresses; `certs` and others add theirs.
     pub(crate) certificates: Arc<Certificates>,
+    /// What obtains certificates, if any are to be obtained.
+    pub(crate) obtaining: OnceLock<certs::Service>,
     addresses: Vec<EncryptedAddress>,
     /// The files of `[tls]`.
     pairs: Mutex<Vec<Pair>>,
@@ -103,6 +106,7 @@ impl Encryption {
         }
         Ok(Encryption {
             certificates,
+            obtaining: OnceLock::new(),
             addresses,
             pairs: Mutex::new(pairs),
             secret,

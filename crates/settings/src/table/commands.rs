@@ -114,6 +114,20 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },
     Command {
+        name: "certs",
+        doc: "Show the certificates of the server that runs in DIR, and what is planned for them",
+        options: Options::These(&[
+            "dir",
+            "config",
+            "control",
+            "control_token",
+            "acme.domains",
+            "acme.directory",
+            "acme.dir",
+        ]),
+        arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
+    },
+    Command {
         name: "bench",
         doc: "Load a server and report rates and response times",
         options: NO_OPTIONS,

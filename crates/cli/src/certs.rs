@@ -1,0 +1,38 @@
+//! `firebrick certs`: certificates of a running server, or those in its folder.
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use control::client::{Client, Error, explain};
+use settings::Settings;
+use stats::CertificateSnapshot;
+
+use crate::print::print;
+
+/// Prints the certificates that the server obtains. Without a running server: those that are stored.
+pub fn certs(settings: &Settings, client: Option<&Client>, json: bool) -> ExitCode {
+    match found(settings, client) {
+        Ok(certificates) if json => match serde_json::to_string_pretty(&certificates) {
+            Ok(text) => print(format!("{text}\n").as_bytes()),
+            Err(error) => failed(&error.to_string()),
+        },
+        Ok(certificates) if certificates.is_empty() => print(
+            b"No certificates are obtained here: name a domain with --domain, or in firebrick.toml under [acme].\n",
+        ),
+        Ok(certificates) => print(::certs::table(&certificates, SystemTime::now()).as_bytes()),
+        Err(why) => failed(&why),
+    }
+}
+
+fn found(settings: &Settings, client: Option<&Client>) -> Result<Vec<CertificateSnapshot>, String> {
+    match client.map(Client::stats) {
+        Some(Ok(server)) => Ok(server.acme),
+        None | Some(Err(Error::NotRunning(_))) => ::certs::stored(&settings.acme),
+        Some(Err(error)) => Err(explain(&error, &settings.dir)),
+    }
+}
+
+fn failed(why: &str) -> ExitCode {
+    eprintln!("firebrick: {why}");
+    ExitCode::FAILURE
+}
