@@ -1,0 +1,195 @@
+# frozen_string_literal: true
+
+# A CA for tests: Let's Encrypt's Pebble with its DNS server, both from Debian's package `pebble`. It connects to the ports
+# that it is given, resolves every name to 127.0.0.1, and issues certificates of its own root.
+
+require "fileutils"
+require "json"
+require "net/http"
+require "openssl"
+require "socket"
+require "support/certificates"
+require "support/clock"
+require "tmpdir"
+
+class Pebble
+  include Certificates
+  include Clock
+
+  EAB = { kid: "kid-1", hmac: "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W" }.freeze
+
+  def self.installed?
+    %w[pebble pebble-challtestsrv].all? { |name| system("which #{name}", out: File::NULL) }
+  end
+
+  PORTS = Mutex.new
+  private_constant :PORTS
+
+  # Ports of 127.0.0.1 that nothing listens on. They are below those that the system gives to outgoing connections, and none
+  # is given twice.
+  def self.free_ports(count)
+    PORTS.synchronize do
+      @given ||= []
+      Array.new(count) { free_port.tap { |port| @given << port } }
+    end
+  end
+
+  def self.free_port
+    loop do
+      port = rand(16_000..32_000)
+      next if @given.include?(port)
+
+      TCPServer.new("127.0.0.1", port).close
+      return port
+    rescue Errno::EADDRINUSE
+      next
+    end
+  end
+  private_class_method :free_port
+
+  attr_reader :http_port, :tls_port
+
+  # validity:: how long certificates are valid, in seconds
+  # eab::      whether accounts need a binding
+  def initialize(validity: nil, eab: false)
+    @dir = Dir.mktmpdir("pebble")
+    @http_port, @tls_port, @port, @management, @dns, @dns_management = Pebble.free_ports(6)
+    write_files(validity, eab)
+    @pids = {}
+    start_dns
+  end
+
+  # Starts the CA; without it only its DNS server runs.
+  def start
+    environment = { "PEBBLE_VA_NOSLEEP" => "1", "PEBBLE_AUTHZREUSE" => "0" }
+    @pids[:ca] = Process.spawn(environment, "pebble", "-config", path("config.json"), "-dnsserver", "127.0.0.1:#{@dns}",
+                               out: [log_path, "a"], err: %i[child out])
+    wait_until("Pebble to listen", within: 30) { listens?(@port) }
+    self
+  end
+
+  def stop
+    end_process(:ca)
+  end
+
+  def finish
+    stop
+    end_process(:dns)
+    FileUtils.remove_entry(@dir)
+  end
+
+  def directory
+    "https://127.0.0.1:#{@port}/dir"
+  end
+
+  # The authority of its own certificate, for --acme-ca.
+  def ca_file
+    path("ca.pem")
+  end
+
+  def log
+    File.exist?(log_path) ? File.read(log_path) : ""
+  end
+
+  # What it answers to a request for its directory.
+  def directory_text
+    https(@port, "/dir")
+  end
+
+  # Certificates that it has issued.
+  def issued
+    log.scan("Issued certificate serial").size
+  end
+
+  # Accounts that it has made.
+  def accounts
+    log.scan(/There are now \d+ accounts in memory/).size
+  end
+
+  # The root of the certificates that it issues.
+  def root
+    OpenSSL::X509::Certificate.new(https(@management, "/roots/0"))
+  end
+
+  # What names resolve to from now on.
+  def resolve_to(address)
+    dns_request("/set-default-ipv4", ip: address)
+  end
+
+  # A command for records of its DNS.
+  def dns_command
+    path("dns")
+  end
+
+  # What the command was called with, a line each.
+  def dns_changes
+    File.exist?(path("changes")) ? File.readlines(path("changes"), chomp: true) : []
+  end
+
+  private
+
+  def path(name)
+    File.join(@dir, name)
+  end
+
+  def log_path
+    path("pebble.log")
+  end
+
+  def write_files(validity, eab)
+    cert, key = certificate(subject_alt_name: "IP:127.0.0.1,DNS:localhost")
+    File.write(path("ca.pem"), cert.to_pem)
+    File.write(path("key.pem"), key.to_pem)
+    config = { listenAddress: "127.0.0.1:#{@port}", managementListenAddress: "127.0.0.1:#{@management}",
+               certificate: path("ca.pem"), privateKey: path("key.pem"), httpPort: @http_port, tlsPort: @tls_port,
+               ocspResponderURL: "", externalAccountBindingRequired: eab }
+    config[:certificateValidityPeriod] = validity if validity
+    config[:externalAccountMACKeys] = { EAB[:kid] => EAB[:hmac] } if eab
+    File.write(path("config.json"), JSON.generate(pebble: config))
+    write_dns_command
+  end
+
+  def write_dns_command
+    File.write(path("dns"), <<~SH)
+      #!/bin/sh
+      echo "$@" >> #{path('changes')}
+      case $1 in
+        add) body="{\\"host\\":\\"$2.\\",\\"value\\":\\"$3\\"}" to=set-txt ;;
+        remove) body="{\\"host\\":\\"$2.\\"}" to=clear-txt ;;
+      esac
+      exec curl -sf -d "$body" http://127.0.0.1:#{@dns_management}/$to
+    SH
+    File.chmod(0o755, path("dns"))
+  end
+
+  def start_dns
+    @pids[:dns] = Process.spawn("pebble-challtestsrv", "-dns01", "127.0.0.1:#{@dns}", "-management", "127.0.0.1:#{@dns_management}",
+                                "-http01", "", "-https01", "", "-tlsalpn01", "", "-defaultIPv4", "127.0.0.1", "-defaultIPv6", "",
+                                out: [path("dns.log"), "a"], err: %i[child out])
+    wait_until("the DNS server", within: 30) { listens?(@dns_management) }
+  end
+
+  def dns_request(target, body)
+    response = Net::HTTP.post(URI("http://127.0.0.1:#{@dns_management}#{target}"), JSON.generate(body))
+    raise "the DNS server answered #{response.code}" unless response.is_a?(Net::HTTPSuccess)
+  end
+
+  def https(port, target)
+    http = Net::HTTP.new("127.0.0.1", port)
+    http.use_ssl = true
+    http.verify_mode = OpenSSL::SSL::VERIFY_NONE
+    http.get(target).body
+  end
+
+  def listens?(port)
+    Socket.tcp("127.0.0.1", port, connect_timeout: 1).close || true
+  rescue SystemCallError
+    false
+  end
+
+  def end_process(name)
+    pid = @pids.delete(name) or return
+    Process.kill("TERM", pid)
+    Process.wait(pid)
+  end
+end
