@@ -30,13 +30,6 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("acme.domains", "['bücher.example']", "in its ASCII form, which begins with xn--"),
     ("acme.domains", "['*.a.test']", "set acme.dns_command to a command that changes records"),
     ("acme.domains", "['192.0.2.1']", "Let's Encrypt wants acme.profile = \"shortlived\""),
-    ("acme.certificates", "[{ domains = [] }]", "expected the names of the certificate"),
-    ("acme.certificates", "[{ domain = ['a.test'] }]", "did you mean \"domains\"?"),
-    (
-        "acme.certificates",
-        "[{ domains = ['a.test'], challenge = 'http' }]",
-        "expected one of \"auto\", \"http-01\"",
-    ),
     ("acme.directory", "'http://ca.test/dir'", "http:// is for this machine only"),
     ("acme.directory", "'ca.test'", "expected the URL of a CA's directory"),
     ("acme.challenge", "'dns'", "expected one of \"auto\", \"http-01\""),
