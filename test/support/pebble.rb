@@ -22,13 +22,30 @@ class Pebble
     %w[pebble pebble-challtestsrv].all? { |name| system("which #{name}", out: File::NULL) }
   end
 
-  # Ports of 127.0.0.1 that nothing listens on.
+  PORTS = Mutex.new
+  private_constant :PORTS
+
+  # Ports of 127.0.0.1 that nothing listens on. They are below those that the system gives to outgoing connections, and none
+  # is given twice.
   def self.free_ports(count)
-    servers = Array.new(count) { TCPServer.new("127.0.0.1", 0) }
-    servers.map { |server| server.local_address.ip_port }
-  ensure
-    servers.each(&:close)
+    PORTS.synchronize do
+      @given ||= []
+      Array.new(count) { free_port.tap { |port| @given << port } }
+    end
   end
+
+  def self.free_port
+    loop do
+      port = rand(16_000..32_000)
+      next if @given.include?(port)
+
+      TCPServer.new("127.0.0.1", port).close
+      return port
+    rescue Errno::EADDRINUSE
+      next
+    end
+  end
+  private_class_method :free_port
 
   attr_reader :http_port, :tls_port
 

@@ -165,7 +165,7 @@ impl Keeper {
 
     /// Serves a certificate.
     fn have(&mut self, certificate: Arc<Certificate>) {
-        self.schedule.have(lifetime(&certificate), random());
+        self.schedule.have(lifetime(&certificate), now(), random());
         self.error = None;
         self.shared.install(&self.id, certificate.clone());
         self.current = Some(certificate);

@@ -3,6 +3,7 @@
 //! Contract:
 //! 1. With a renewal window of the CA (ARI, RFC 9773) a certificate is renewed at a random moment in it; at once when the
 //!    window has begun to pass and the moment lies behind. The moment is chosen anew only when the window changes.
+//!    Where windows are always over, renewals come after the first pause, then each time twice as late.
 //! 2. Without a window: at two thirds of the lifetime, at half of it for lifetimes under ten days, each later by up to a
 //!    twentieth of the lifetime, so that many servers do not come at once.
 //! 3. After a failure the pause doubles from the first pause (default one minute) to a day. Between half and all of it is
@@ -77,6 +78,9 @@ pub struct Schedule {
     first_pause: f64,
     have: Option<Lifetime>,
     renew_at: Moment,
+    /// Renewals in a row that came before their time, and when the next may come.
+    early: u32,
+    earliest: Moment,
     window: Option<Window>,
     /// When the window is asked for next; `None` when the CA has none.
     ask_at: Option<Moment>,
@@ -93,6 +97,8 @@ impl Schedule {
             first_pause: first_pause.as_secs_f64().max(1.0),
             have: None,
             renew_at: 0,
+            early: 0,
+            earliest: Moment::MIN,
             window: None,
             ask_at: None,
             failures: 0,
@@ -102,13 +108,15 @@ impl Schedule {
     }
 
     /// There is a certificate: stored, issued now, or made by another machine.
-    pub fn have(&mut self, lifetime: Lifetime, random: f64) {
-        if self.have != Some(lifetime) {
-            self.have = Some(lifetime);
-            self.window = None;
-            self.ask_at = Some(Moment::MIN);
-            self.renew_at = by_lifetime(lifetime, random);
-        }
+    pub fn have(&mut self, lifetime: Lifetime, now: Moment, random: f64) {
+        let early = self.have.is_some_and(|before| now < by_lifetime(before, 0.0));
+        self.early = if early { self.early.saturating_add(1) } else { 0 };
+        let spacing = self.first_pause * 2_f64.powi(self.early.min(32) as i32);
+        self.earliest = now.saturating_add(spacing.min(LONGEST_PAUSE) as i64);
+        self.have = Some(lifetime);
+        self.window = None;
+        self.ask_at = Some(Moment::MIN);
+        self.renew_at = by_lifetime(lifetime, random);
         (self.failures, self.retry_at, self.staging) = (0, None, false);
     }
 
@@ -128,7 +136,8 @@ impl Schedule {
             && self.window != usable
         {
             let length = (window.until - window.from) as f64;
-            self.renew_at = window.from.saturating_add((length * unit(random)) as i64);
+            let moment = window.from.saturating_add((length * unit(random)) as i64);
+            self.renew_at = moment.max(self.earliest);
             self.window = usable;
         }
     }

@@ -18,7 +18,7 @@ fn long_lifetimes_are_renewed_at_two_thirds_and_short_ones_at_half() {
     for (days, earliest, latest) in [(90, 60.0, 64.5), (6, 3.0, 3.3)] {
         for random in [0.0, 0.5, 1.0] {
             let mut schedule = fresh();
-            schedule.have(Lifetime { from: 0, until: days * DAY }, random);
+            schedule.have(Lifetime { from: 0, until: days * DAY }, 0, random);
             let due = schedule.next_order() as f64 / DAY as f64;
             assert!((earliest..=latest).contains(&due), "{days} days: {due}");
         }
@@ -28,7 +28,7 @@ fn long_lifetimes_are_renewed_at_two_thirds_and_short_ones_at_half() {
 #[test]
 fn the_cas_window_counts_and_its_moment_stays() {
     let mut schedule = fresh();
-    schedule.have(Lifetime { from: 0, until: 90 * DAY }, 0.0);
+    schedule.have(Lifetime { from: 0, until: 90 * DAY }, 0, 0.0);
     assert_eq!(schedule.next(DAY), Action::AskWindow);
     let window = Window { from: 30 * DAY, until: 32 * DAY };
     schedule.window(Some(window), None, DAY, 0.5);
@@ -44,7 +44,7 @@ fn the_cas_window_counts_and_its_moment_stays() {
 #[test]
 fn a_window_that_ends_before_it_begins_is_ignored() {
     let mut schedule = fresh();
-    schedule.have(Lifetime { from: 0, until: 90 * DAY }, 0.0);
+    schedule.have(Lifetime { from: 0, until: 90 * DAY }, 0, 0.0);
     let due = schedule.next_order();
     schedule.window(Some(Window { from: 9, until: 3 }), None, 0, 0.5);
     assert_eq!(schedule.next_order(), due);
@@ -77,7 +77,7 @@ fn pauses_double_up_to_a_day() {
 #[test]
 fn a_valid_certificate_that_soon_ends_shortens_pauses() {
     let mut schedule = fresh();
-    schedule.have(Lifetime { from: 0, until: 4 * 3_600 }, 0.0);
+    schedule.have(Lifetime { from: 0, until: 4 * 3_600 }, 0, 0.0);
     for _ in 0..20 {
         schedule.failed(Fault::Unreachable, None, 0, 1.0);
     }
@@ -89,10 +89,29 @@ fn a_valid_certificate_that_soon_ends_shortens_pauses() {
 fn success_clears_failures() {
     let mut schedule = fresh();
     schedule.failed(Fault::Refused, None, 0, 1.0);
-    schedule.have(Lifetime { from: 0, until: 90 * DAY }, 0.0);
+    schedule.have(Lifetime { from: 0, until: 90 * DAY }, 0, 0.0);
     assert_eq!(schedule.failures(), 0);
     schedule.lost();
     assert_eq!(schedule.next(0), Action::Order { staging: false });
+}
+
+#[test]
+fn windows_that_are_always_over_do_not_make_a_storm() {
+    let mut schedule = fresh();
+    let (mut now, mut orders) = (1_000, 0);
+    schedule.have(Lifetime { from: 0, until: 90 * DAY }, now, 0.0);
+    while now < DAY {
+        match schedule.next(now) {
+            Action::Wait(until) => now = until,
+            Action::AskWindow => schedule.window(Some(Window { from: 0, until: 60 }), None, now, 0.5),
+            Action::Order { .. } => {
+                orders += 1;
+                // The same lifetime: it was issued within the same second.
+                schedule.have(Lifetime { from: 0, until: 90 * DAY }, now, 0.0);
+            }
+        }
+    }
+    assert!((5..=12).contains(&orders), "{orders} orders in a day");
 }
 
 proptest! {
@@ -105,7 +124,7 @@ proptest! {
         let mut now = 0;
         for (step, length, random, seconds) in steps {
             match step {
-                0 => schedule.have(Lifetime { from: now, until: now + length }, random),
+                0 => schedule.have(Lifetime { from: now, until: now + length }, now, random),
                 1 => {
                     let asked = Duration::from_secs(seconds);
                     let at = schedule.failed(Fault::Refused, Some(asked), now, random);
@@ -132,7 +151,7 @@ proptest! {
     #[test]
     fn renewals_are_within_the_lifetime(from in 0_i64..4_000_000_000, length in 60_i64..400 * DAY, random in any::<f64>()) {
         let mut schedule = fresh();
-        schedule.have(Lifetime { from, until: from + length }, random);
+        schedule.have(Lifetime { from, until: from + length }, from, random);
         let due = schedule.next_order();
         prop_assert!(due >= from + length / 2 && due < from + length, "{due}");
     }
