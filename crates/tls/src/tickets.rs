@@ -99,8 +99,7 @@ impl Key {
         let mut bytes = [0; NAME + 32];
         let info = [b"firebrick session tickets 1".as_slice(), &epoch];
         let okm = prk.expand(&info, Bytes(NAME + 32)).and_then(|okm| okm.fill(&mut bytes));
-        let [name @ ..] = bytes;
-        let (name, key) = name.split_at(NAME);
+        let (name, key) = bytes.split_at(NAME);
         let key = okm.and_then(|()| UnboundKey::new(&AES_256_GCM, key));
         let mut short = [0; NAME];
         short.copy_from_slice(name);
