@@ -129,7 +129,11 @@ mod tests {
             let parts: Vec<&str> = about.key.split('.').collect();
             assert!(parts.len() <= 2 && parts.iter().all(|part| part.chars().all(snake)), "{}", about.key);
             for flag in about.flags {
-                assert!(flag.long.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "--{}", flag.long);
+                assert!(
+                    flag.long.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+                    "--{}",
+                    flag.long
+                );
                 // Completion scripts of zsh separate their fields with colons.
                 assert!(!matches!(flag.takes, Takes::Value(name) if name.contains(':')), "--{}", flag.long);
             }

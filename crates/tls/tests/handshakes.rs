@@ -86,7 +86,9 @@ fn shake(
 async fn serve(endpoint: &Endpoint, socket: TcpStream) -> Result<Option<Session>, Failed> {
     let (hello, choice) = Hello::read(socket).await?.choose(endpoint)?;
     let (hello, choice) = match choice {
-        Choice::OnDemand(name, hooks) => hello.on_demand(endpoint, &name, Some(IpAddr::from([127, 0, 0, 1])), &hooks).await?,
+        Choice::OnDemand(name, hooks) => {
+            hello.on_demand(endpoint, &name, Some(IpAddr::from([127, 0, 0, 1])), &hooks).await?
+        }
         chosen => (hello, chosen),
     };
     let Some(established) = hello.answer(endpoint, &choice).await? else { return Ok(None) };

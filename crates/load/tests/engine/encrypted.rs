@@ -147,8 +147,8 @@ fn handshakes_that_fail_are_counted_with_their_reason() {
     scenario.transport.protocol = load::scenario::Protocol::Http1 { keep_alive: false, pipeline: 1 };
     let outcome = run(&scenario);
     let handshakes = outcome.handshakes.expect("it was encrypted");
-    assert_eq!((handshakes.complete(), handshakes.failures()), (3, 3), "{:?}", outcome.errors);
-    assert_eq!(outcome.errors.connect, 3);
+    assert_eq!((handshakes.complete(), handshakes.failures()), (10, 10), "{:?}", outcome.errors);
+    assert_eq!(outcome.errors.connect, 10);
     let reason = handshakes.failed.keys().next().expect("a reason");
     assert!(reason.contains("corrupt message") && !reason.contains("TLS with"), "{reason}");
     std::fs::remove_file(path).expect("the file");
