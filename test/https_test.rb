@@ -253,6 +253,12 @@ class HttpsTest < Case
     assert_match(/expected one of system, chromium, firefox/, err)
   end
 
+  it "is not for domains of the internet" do
+    _, err, code = Server.new(app: APP).command_line("check", "--https", "--domain", "a.example")
+    assert_equal 2, code
+    assert_match(/https.*it is for development, and domains are for the internet/, err)
+  end
+
   it "opens in a real Chromium without a certificate error after trust" do
     certutil!
     skip "needs Chromium" unless Browser.installed?

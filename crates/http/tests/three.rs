@@ -263,3 +263,55 @@ fn broken_rules_close_the_connection() {
         assert_eq!(get(&mut requests, "/alive").await.status, 200);
     });
 }
+
+#[test]
+fn clients_that_leave_no_room_are_not_waited_for() {
+    let quic = start(Timeouts { send: Duration::from_millis(200), ..Timeouts::default() });
+    quic.with(async |quic| {
+        let mut narrow = quic::quinn::TransportConfig::default();
+        narrow.stream_receive_window(1000u32.into());
+        let (_endpoint, connection) = quic.connect_with(narrow).await;
+        let mut control = connection.open_uni().await.unwrap();
+        control.write_all(&[0, 4, 0]).await.unwrap();
+        // GET https://x/big and /kept-large: more than the server keeps for a client, and less.
+        let mut unread = Vec::new();
+        for path in [&b"/big"[..], b"/kept-large"] {
+            let (mut send, receive) = connection.open_bi().await.unwrap();
+            let mut section = vec![0, 0, 0xd1, 0xd7, 0x50, 1, b'x', 0x51, path.len() as u8];
+            section.extend_from_slice(path);
+            send.write_all(&[1, section.len() as u8]).await.unwrap();
+            send.write_all(&section).await.unwrap();
+            send.finish().unwrap();
+            unread.push((send, receive));
+            // The first one is given up; what was kept for it makes room for the second.
+            let finished = format!("finished {}", String::from_utf8_lossy(path));
+            while !quic.server.log.lock().unwrap().iter().any(|line| line.starts_with(&finished)) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+        assert!(quic.server.has_noted("finished /kept-large 200 100000"));
+        quic.server.drain();
+        connection.closed().await;
+    });
+    let log = quic.server.log.lock().unwrap();
+    assert!(
+        log.iter().any(|line| line.starts_with("finished /big 200") && line.ends_with("broken")),
+        "{log:?}"
+    );
+}
+
+#[test]
+fn a_client_without_room_for_the_control_stream_is_refused() {
+    let quic = server();
+    quic.with(async |quic| {
+        let mut none = quic::quinn::TransportConfig::default();
+        none.max_concurrent_uni_streams(0u32.into());
+        let (_endpoint, connection) = quic.connect_with(none).await;
+        match connection.closed().await {
+            quic::quinn::ConnectionError::ApplicationClosed(close) => {
+                assert_eq!(u64::from(close.error_code), 0x103)
+            }
+            other => panic!("{other}"),
+        }
+    });
+}

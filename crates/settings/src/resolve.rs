@@ -76,6 +76,12 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     taker.take(&app::CONFIG);
     let acme = acme::acme(&taker, given, facts);
     let https = taker.take(&crate::table::tls::HTTPS).value;
+    if https && acme.is_on() {
+        taker.conflict(
+            &crate::table::tls::HTTPS.about,
+            "it is for development, and domains are for the internet: leave one of them out",
+        );
+    }
     let binds = listen::binds(&taker, https, acme.is_on());
     let settings = Settings {
         tls: tls::tls(&taker, facts, &binds, https, acme.is_on()),

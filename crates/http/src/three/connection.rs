@@ -16,11 +16,14 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
+use tokio::time::timeout;
 
 /// The greatest identifier of a request stream: the first step of a drain refuses nothing yet.
 const LAST_STREAM: u64 = (1 << 62) - 4;
 /// Between the two steps of a drain: requests that are on their way are still served.
 const GRACE: Duration = Duration::from_millis(200);
+/// How long a client may leave no room for a few bytes on the server's control stream.
+const CONTROL: Duration = Duration::from_secs(5);
 /// Most bytes taken from a unidirectional stream at a time.
 const CHUNK: usize = 4 << 10;
 
@@ -94,13 +97,15 @@ struct Task {
 impl Task {
     async fn run<H: Handler + 'static>(&mut self, peer: &Rc<Peer>, context: &Rc<Context<H>>) {
         let connection = self.hub.connection.clone();
-        // Without room for the stream the client is told as soon as it gives some.
-        if let Ok(mut control) = connection.open_uni().await {
-            let opening = opening(self.shared.head_limits().max_header_bytes as u64);
-            if control.write_all(&opening).await.is_ok() {
-                self.control = Some(control);
+        let opening = opening(self.shared.head_limits().max_header_bytes as u64);
+        match timeout(CONTROL, connection.open_uni()).await {
+            Ok(Ok(control)) => self.control = Some(control),
+            Ok(Err(_)) => return,
+            Err(_) => {
+                return self.hub.fail(Code::StreamCreationError, "no room for the server's control stream");
             }
         }
+        self.tell(&opening).await;
         self.become_idle();
         loop {
             let hub = self.hub.clone();
@@ -210,9 +215,17 @@ impl Task {
     }
 
     async fn say(&mut self, stream: u64) {
-        if let Some(control) = &mut self.control {
-            // It fails when the connection is gone.
-            let _ = control.write_all(&goaway(stream)).await;
+        self.tell(&goaway(stream)).await;
+    }
+
+    /// Writes to the control stream. A client that leaves no room there does not learn more; it is not waited for.
+    async fn tell(&mut self, bytes: &[u8]) {
+        if let Some(control) = &mut self.control
+            && !matches!(timeout(CONTROL, control.write_all(bytes)).await, Ok(Ok(())))
+        {
+            // Half a frame may have gone out: nothing may follow it.
+            self.control = None;
+            self.hub.fail(Code::ClosedCriticalStream, "no room on the server's control stream");
         }
     }
 }

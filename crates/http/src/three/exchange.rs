@@ -93,8 +93,22 @@ pub(super) async fn serve<H: Handler>(
     if ends {
         hub.drain.notify_one();
     }
-    // Until the client has all of it, or is gone: closing the connection would discard the rest.
-    let _ = send.stopped().await;
+    acknowledged(&hub, &mut send).await;
+}
+
+/// Waits until the client has all of the response, or is gone: closing the connection would discard the rest. A client that makes no
+/// room for it within `timeouts.send` does not get it.
+async fn acknowledged(hub: &Hub, send: &mut SendStream) {
+    let sent = || hub.connection.stats().frame_tx.stream;
+    let mut before = sent();
+    while tokio::time::timeout(hub.shared.settings().timeouts.send, send.stopped()).await.is_err() {
+        let now = sent();
+        if now == before {
+            let _ = send.reset(number(Code::RequestCancelled));
+            return;
+        }
+        before = now;
+    }
 }
 
 /// Receives the head; the failure to respond with if there is none.

@@ -114,6 +114,11 @@ impl QuicServer {
 
     /// A connection of QUIC.
     pub async fn connect(&self) -> (Endpoint, quinn::Connection) {
+        self.connect_with(quinn::TransportConfig::default()).await
+    }
+
+    /// A connection of QUIC with limits of the client's own.
+    pub async fn connect_with(&self, transport: quinn::TransportConfig) -> (Endpoint, quinn::Connection) {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
         let mut crypto = rustls::ClientConfig::builder_with_provider(provider())
@@ -124,7 +129,8 @@ impl QuicServer {
         crypto.alpn_protocols = vec![b"h3".to_vec()];
         let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(crypto).unwrap();
         let endpoint = Endpoint::client((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let config = quinn::ClientConfig::new(Arc::new(crypto));
+        let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(transport));
         let connecting = endpoint.connect_with(config, self.server.address, "localhost").unwrap();
         let connection = connecting.await.unwrap();
         (endpoint, connection)
