@@ -99,9 +99,8 @@ module Bench
     RUBY
 
     def handlers
-      route = "--mruby /={home}/handler.rb"
       { "h2o" => h2o(paths: '{ "/": { mruby.handler-file: "{home}/handler.rb" } }', files: { "handler.rb" => MRUBY }),
-        "firebrick" => Peer.new(command: "#{FIREBRICK} #{PLAIN_BIND} #{route}", config: { "handler.rb" => MRUBY }) }
+        "firebrick" => Peer.new(command: "#{FIREBRICK.sub('{home}', '{home}/handler.rb --mruby')} #{PLAIN_BIND}", config: { "handler.rb" => MRUBY }) }
     end
 
     RACK = "{firebrick} {dir} -w 1 -t 1:5 -e production --control off --front-threads 1 -q"
