@@ -255,7 +255,7 @@ class HttpsTest < Case
 
   it "is not for domains of the internet" do
     _, err, code = Server.new(app: APP).command_line("check", "--https", "--domain", "a.example")
-    assert_equal 2, code
+    assert_equal 1, code
     assert_match(/https.*it is for development, and domains are for the internet/, err)
   end
 
