@@ -12,6 +12,7 @@ mod huffman;
 mod integer;
 mod limits;
 mod name;
+mod priority;
 mod request;
 mod section;
 #[cfg(test)]
@@ -22,5 +23,6 @@ pub use huffman::{huffman_decode, huffman_encode, huffman_len};
 pub use integer::{IntegerError, decode_integer, encode_integer};
 pub use limits::{Expect, HeadLimits};
 pub use name::{Name, is_field_value};
+pub use priority::Priority;
 pub use request::{Refusal, RequestHead};
 pub use section::{Bomb, Section};

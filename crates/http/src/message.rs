@@ -7,7 +7,9 @@
 //! 1. Nothing here knows how a message is framed on the wire.
 //! 2. An exchange is reported once, however it ended ([`Outcome::report`]).
 
-use h1::Expect;
+use crate::context::Shared;
+use fieldcode::RequestHead;
+use h1::{Delimiter, Expect};
 use handler::{
     Body, BodyError, Ending, Failure, FileRegion, Handler, Peer, Request, Response, Trace, Version,
 };
@@ -45,6 +47,57 @@ pub(crate) fn presentable(response: Response, version: Version) -> Response {
         _ => "a status that is not final",
     };
     Failure::server(500, reason).into_response()
+}
+
+/// The request that handlers see, where heads are judged as field sections (HTTP/2 and HTTP/3).
+pub(crate) fn request(
+    head: RequestHead,
+    version: Version,
+    peer: &Rc<Peer>,
+    shared: &Shared,
+    arrived: Instant,
+) -> Request {
+    Request {
+        version,
+        method: head.method,
+        target: head.target,
+        path: head.path,
+        query: head.query,
+        authority: head.authority,
+        fields: head.fields,
+        variables: Vec::new(),
+        peer: peer.clone(),
+        https: peer.tls,
+        received: shared.wall(arrived),
+        arrived,
+    }
+}
+
+/// A response that is about to be sent in frames (HTTP/2 and HTTP/3).
+pub(crate) struct Framed {
+    pub(crate) response: Response,
+    /// The length of the body, if it is known.
+    pub(crate) length: Option<u64>,
+    pub(crate) has_body: bool,
+}
+
+impl Framed {
+    /// Judges a response; what is wrong with it is noted in `sent`.
+    pub(crate) fn new(response: Response, version: Version, is_head: bool, sent: &mut Sent) -> Framed {
+        let mut response = presentable(response, version);
+        let plan = h1::plan(&response, version, is_head);
+        let length = match plan.delimiter {
+            Delimiter::Length(length) => Some(length),
+            _ => None,
+        };
+        *sent = Sent { status: response.status, failure: response.failure.take(), ..Sent::default() };
+        if let Some(actual) = length.filter(|_| plan.is_whole)
+            && let Some(failure) = mismatch(&response, actual)
+        {
+            sent.fail(failure);
+        }
+        Framed { response, length, has_body: plan.has_body }
+    }
 }
 
 /// How sending went.

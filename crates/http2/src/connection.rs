@@ -3,11 +3,11 @@
 use crate::budget::Budget;
 use crate::frame::{self, MAX_WINDOW};
 use crate::hpack::{Decoder, Encoder};
-use crate::priority::Priority;
 use crate::receive::{Block, Reading};
 use crate::schedule::Schedule;
 use crate::streams::{Closed, Streams};
 use crate::{ConnectionError, ErrorCode, Event, Limits, StreamId};
+use fieldcode::Priority;
 use net::Output;
 use std::time::Instant;
 

@@ -3,10 +3,10 @@
 use crate::connection::{Connection, DRAIN_PING};
 use crate::error::Flood;
 use crate::frame::{self, Header, MAX_PAYLOAD, MAX_WINDOW, number};
-use crate::priority::Priority;
 use crate::receive::{error, frame_size, protocol};
 use crate::streams::Closed;
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
+use fieldcode::Priority;
 
 /// PRIORITY_UPDATE frames that are kept for streams which are not open yet.
 const EARLY_PRIORITIES: usize = 32;

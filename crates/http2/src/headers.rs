@@ -5,10 +5,10 @@ use crate::connection::{Connection, Going};
 use crate::error::Flood;
 use crate::frame::{self, Header, MAX_WINDOW, number, unpadded};
 use crate::hpack::DecodeError;
-use crate::priority::Priority;
 use crate::receive::{Block, error, frame_size, protocol};
 use crate::streams::{Closed, NO_LENGTH, Sending, Stream};
 use crate::{ConnectionError, ErrorCode, Event, StreamId};
+use fieldcode::Priority;
 use fieldcode::{Refusal, RequestHead, Section};
 
 /// CONTINUATION frames that any section may have.

@@ -16,7 +16,6 @@ mod frame;
 mod headers;
 mod hpack;
 mod limits;
-mod priority;
 mod receive;
 mod respond;
 mod schedule;

@@ -2,7 +2,7 @@
 //! incremental ones in turns. Where an urgency has both, they alternate.
 
 use crate::StreamId;
-use crate::priority::Priority;
+use fieldcode::Priority;
 use std::collections::VecDeque;
 
 const LEVELS: usize = 8;

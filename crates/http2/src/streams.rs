@@ -1,7 +1,7 @@
 //! The streams of a connection: their states (RFC 9113 section 5.1), and finding them by number.
 
-use crate::priority::Priority;
 use crate::{ErrorCode, StreamId};
+use fieldcode::Priority;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::time::Instant;

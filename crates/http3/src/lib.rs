@@ -14,7 +14,6 @@
 pub mod control;
 mod error;
 mod frame;
-mod priority;
 pub mod qpack;
 mod request;
 mod varint;
@@ -22,6 +21,5 @@ mod varint;
 pub use control::{ControlStream, UniStream};
 pub use error::{Code, Error};
 pub use frame::{data_header, encode_frame};
-pub use priority::urgency;
 pub use request::{Event, RequestStream};
 pub use varint::encode as encode_varint;

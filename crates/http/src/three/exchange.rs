@@ -5,10 +5,9 @@ use super::hub::{Hub, number};
 use super::life::{Life, refusal};
 use super::receiving::Receiving;
 use crate::context::{Context, Shared};
-use crate::message::{Outcome, Sent, inadmissible, mismatch, presentable};
-use fieldcode::{Expect, RequestHead};
-use h1::Delimiter;
-use handler::{After, Body, Exchange, Failure, Handler, Lent, Peer, Request, Response, Trace, Version};
+use crate::message::{self, Framed, Outcome, Sent, inadmissible};
+use fieldcode::{Expect, Priority, RequestHead};
+use handler::{After, Body, Exchange, Failure, Handler, Lent, Peer, Response, Trace, Version};
 use http3::Code;
 use http3::qpack::Head;
 use net::{Lane, Timer};
@@ -96,8 +95,8 @@ pub(super) async fn serve<H: Handler>(
     acknowledged(&hub, &mut send).await;
 }
 
-/// Waits until the client has all of the response, or is gone: closing the connection would discard the rest. A client that makes no
-/// room for it within `timeouts.send` does not get it.
+/// Waits until the client has acknowledged all of the response, or is gone: closing the connection would discard the rest. When
+/// nothing more can be sent for `timeouts.send`, it is given up.
 async fn acknowledged(hub: &Hub, send: &mut SendStream) {
     let sent = || hub.connection.stats().frame_tx.stream;
     let mut before = sent();
@@ -138,7 +137,7 @@ async fn head(
 
 /// Tells QUIC how urgent the response is.
 fn prioritize(send: &SendStream, head: &RequestHead) {
-    let urgency = http3::urgency(head.priority.slice(head.fields.text()));
+    let urgency = Priority::parse(head.priority.slice(head.fields.text())).urgency;
     if i32::from(urgency) != DEFAULT_URGENCY {
         // Greater numbers go first there; a stream that is gone needs none.
         let _ = send.set_priority(DEFAULT_URGENCY - i32::from(urgency));
@@ -156,7 +155,7 @@ async fn answer<H: Handler>(
 ) -> Option<Response> {
     let arrived = hub.shared.timers.now();
     let (expect, length) = (head.expect, head.content_length);
-    let request = Box::new(request(head, &report.peer, &hub.shared, arrived));
+    let request = Box::new(message::request(head, Version::Http3, &report.peer, &hub.shared, arrived));
     if let Some(failure) = inadmissible(expect, length, hub.shared.settings().limits.max_body) {
         report.outcome.request = Some(request);
         return Some(failure.into_response());
@@ -178,24 +177,6 @@ async fn answer<H: Handler>(
     .await
 }
 
-/// The request that handlers see.
-fn request(head: RequestHead, peer: &Rc<Peer>, shared: &Shared, arrived: Instant) -> Request {
-    Request {
-        version: Version::Http3,
-        method: head.method,
-        target: head.target,
-        path: head.path,
-        query: head.query,
-        authority: head.authority,
-        fields: head.fields,
-        variables: Vec::new(),
-        peer: peer.clone(),
-        https: true,
-        received: shared.wall(arrived),
-        arrived,
-    }
-}
-
 /// Sends the response.
 async fn respond(
     shared: &Rc<Shared>,
@@ -206,18 +187,7 @@ async fn respond(
     sent: &mut Sent,
 ) -> Result<(), Unsendable> {
     life.interim_allowed.set(false);
-    let mut response = presentable(response, Version::Http3);
-    let plan = h1::plan(&response, Version::Http3, is_head);
-    let length = match plan.delimiter {
-        Delimiter::Length(length) => Some(length),
-        _ => None,
-    };
-    *sent = Sent { status: response.status, failure: response.failure.take(), ..Sent::default() };
-    if let Some(actual) = length.filter(|_| plan.is_whole)
-        && let Some(failure) = mismatch(&response, actual)
-    {
-        sent.fail(failure);
-    }
+    let Framed { response, length, has_body } = Framed::new(response, Version::Http3, is_head, sent);
     let date = shared.date.at(shared.wall(shared.timers.recent()));
     // What an informational response has left unsent comes first.
     let mut head = life.take_queued();
@@ -228,7 +198,7 @@ async fn respond(
     );
     let mut sender = Sender { stream: send, life, shared };
     match response.body {
-        _ if !plan.has_body => sender.write(head.into()).await,
+        _ if !has_body => sender.write(head.into()).await,
         Body::Empty | Body::Tunnel { .. } => sender.write(head.into()).await,
         Body::Bytes(body) => sender.bytes(head, body, sent).await,
         Body::Kept(kept) => sender.bytes(head, kept.body().clone(), sent).await,

@@ -5,10 +5,10 @@ use super::connection::{Conn, FILL};
 use super::file::FileReader;
 use super::hub::Hub;
 use super::life::Life;
-use crate::message::{Outcome, READ_BELOW, Sent, append_file, inadmissible, mismatch, presentable};
+use crate::message::{self, Framed, Outcome, READ_BELOW, Sent, append_file, inadmissible};
 use fieldcode::RequestHead;
-use h1::{Delimiter, Expect};
-use handler::{After, Body, Exchange, Failure, Handler, Lent, Request, Response, Trace, Version};
+use h1::Expect;
+use handler::{After, Body, Exchange, Failure, Handler, Lent, Response, Trace, Version};
 use http2::{ErrorCode, StreamId};
 use net::Transport;
 use std::future::Future;
@@ -123,7 +123,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         let length = if ended { None } else { head.content_length };
         let refused = inadmissible(head.expect, length, limits.max_body);
-        let request = Box::new(self.request(*head, arrived));
+        let request = message::request(*head, Version::Http2, &self.peer, &self.hub.shared, arrived);
+        let request = Box::new(request);
         let is_head = request.method() == b"HEAD";
         let hub = self.hub.clone();
         let context = self.context.clone();
@@ -150,24 +151,6 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.poll_slot(id.place());
     }
 
-    /// The request that handlers see.
-    fn request(&self, head: RequestHead, arrived: Instant) -> Request {
-        Request {
-            version: Version::Http2,
-            method: head.method,
-            target: head.target,
-            path: head.path,
-            query: head.query,
-            authority: head.authority,
-            fields: head.fields,
-            variables: Vec::new(),
-            peer: self.peer.clone(),
-            https: self.peer.tls,
-            received: self.hub.shared.wall(arrived),
-            arrived,
-        }
-    }
-
     /// Goes on with a stream that was woken.
     pub(super) fn poll_slot(&mut self, place: u32) {
         let Some(Some(slot)) = self.slots.get_mut(place as usize) else { return };
@@ -192,31 +175,20 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let hub = self.hub.clone();
         let Some(slot) = self.slot(id) else { return };
         slot.life.interim_allowed.set(false);
-        let mut response = presentable(response, Version::Http2);
-        let plan = h1::plan(&response, Version::Http2, slot.is_head);
-        let length = match plan.delimiter {
-            Delimiter::Length(length) => Some(length),
-            _ => None,
-        };
         let sent = &mut slot.outcome.sent;
-        *sent = Sent { status: response.status, failure: response.failure.take(), ..Sent::default() };
-        if let Some(actual) = length.filter(|_| plan.is_whole)
-            && let Some(failure) = mismatch(&response, actual)
-        {
-            sent.fail(failure);
-        }
+        let Framed { response, length, has_body } = Framed::new(response, Version::Http2, slot.is_head, sent);
         let now = hub.shared.wall(hub.shared.timers.recent());
         let mut engine = hub.engine.borrow_mut();
         if response.after == After::EndConnection {
             engine.drain(hub.shared.timers.recent());
         }
         let date = hub.shared.date.at(now);
-        if !engine.head(id, response.status, &response.fields, &date, length, !plan.has_body) {
+        if !engine.head(id, response.status, &response.fields, &date, length, !has_body) {
             sent.broken = true;
             drop(engine);
             return self.finish(id);
         }
-        if !plan.has_body {
+        if !has_body {
             drop(engine);
             return self.finish(id);
         }

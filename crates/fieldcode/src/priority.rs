@@ -2,11 +2,11 @@
 
 /// Urgency and how a response is sent beside others of the same urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Priority {
+pub struct Priority {
     /// 0 is the most urgent, 7 the least.
-    pub(crate) urgency: u8,
+    pub urgency: u8,
     /// Whether a part of the response is of use: such responses are sent in turns.
-    pub(crate) incremental: bool,
+    pub incremental: bool,
 }
 
 impl Default for Priority {
@@ -17,7 +17,7 @@ impl Default for Priority {
 
 impl Priority {
     /// The value of a `priority` field or a PRIORITY_UPDATE frame. What is unknown or malformed counts as absent (section 5).
-    pub(crate) fn parse(value: &[u8]) -> Priority {
+    pub fn parse(value: &[u8]) -> Priority {
         let mut priority = Priority::default();
         for member in value.split(|&byte| byte == b',') {
             // Parameters of a member have no meaning.
@@ -52,6 +52,12 @@ mod tests {
             ("u=1;x=y, z=\"a\", i;q", 1, true),
             ("U=1", 3, false),
             (",,,", 3, false),
+            ("i, u=7", 7, true),
+            ("u=1;x, i", 1, true),
+            ("u=9", 3, false),
+            ("u=1,u=5", 5, false),
+            ("x=u=1", 3, false),
+            ("u", 3, false),
         ] {
             assert_eq!(Priority::parse(value.as_bytes()), Priority { urgency, incremental }, "{value}");
         }
