@@ -16,8 +16,12 @@ const PROBE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    identity: (u64, u64),
+    created: Created,
 }
+
+/// When a socket's file was made: seconds and nanoseconds. Connections do not change it. It tells files apart better than an inode
+/// number, which a file system may reuse at once, or (overlayfs over several file systems) give anew under memory pressure.
+type Created = (i64, i64);
 
 impl SocketFile {
     pub(crate) fn path(&self) -> &Path {
@@ -27,9 +31,11 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Nothing is left to do about a file that cannot be removed; the next server replaces it.
-            let _ = std::fs::remove_file(&self.path);
+        if created(&self.path).is_ok_and(|found| found == self.created)
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            // The next server replaces it.
+            eprintln!("cannot remove the control socket {}: {error}", self.path.display());
         }
     }
 }
@@ -49,8 +55,8 @@ fn take(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let _ = rustix::fs::flock(&lock, FlockOperation::LockExclusive);
     clear(path)?;
     let listener = listen_on(path)?;
-    let identity = identity(path)?;
-    Ok((listener, SocketFile { path: path.to_owned(), identity }))
+    let created = created(path)?;
+    Ok((listener, SocketFile { path: path.to_owned(), created }))
 }
 
 /// Removes a socket file on which no server listens.
@@ -78,8 +84,8 @@ fn alive() -> io::Error {
     io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+fn created(path: &Path) -> io::Result<Created> {
+    std::fs::symlink_metadata(path).map(|found| (found.mtime(), found.mtime_nsec()))
 }
 
 #[cfg(test)]
@@ -141,9 +147,26 @@ mod tests {
         let path = dir.path().join("control.sock");
         let ours = bind(&path).unwrap();
         std::fs::rename(&path, dir.path().join("old.sock")).unwrap();
+        // File times advance with the kernel's tick.
+        std::thread::sleep(Duration::from_millis(50));
         let _theirs = UnixListener::bind(&path).unwrap();
         drop(ours);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn it_goes_although_its_inode_number_has_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let ours = bind(&path).unwrap();
+        let before = std::fs::symlink_metadata(&path).unwrap();
+        let times =
+            std::process::Command::new("cp").arg("-a").arg(&path).arg(dir.path().join("copy")).status();
+        assert!(times.unwrap().success());
+        std::fs::rename(dir.path().join("copy"), &path).unwrap();
+        assert_ne!(std::fs::symlink_metadata(&path).unwrap().ino(), before.ino());
+        drop(ours);
+        assert!(!path.exists());
     }
 
     #[test]
