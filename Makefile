@@ -59,7 +59,7 @@ bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploy_test.rb
 
 e2e: build
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run
+	TEST_AGAIN=1 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run
 
 # Packs the gem, installs the package into an empty folder and serves an app with it.
 gem-test: setup-test
