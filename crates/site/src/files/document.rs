@@ -9,6 +9,9 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// The clock of file timestamps is behind by less than this.
+const TICK: Duration = Duration::from_millis(20);
+
 /// One version of one file. When the file changes, another document replaces it.
 ///
 /// Fields are in order of use: those that each request reads come first, because with many files every cache line that is
@@ -26,8 +29,10 @@ pub(crate) struct Document {
     pub id: u64,
     pub file: Rc<File>,
     pub version: Version,
-    /// It had not changed for a while when it was opened, so the next change will show in its timestamps.
-    pub settled: bool,
+    /// It has not changed for a while, so the next change will show in its timestamps.
+    pub settled: Cell<bool>,
+    /// When that will be so, unless it changes before; `None` when its timestamps lie in the future.
+    pub settles_at: Option<Instant>,
     /// One hard link and no symbolic link on its path: inotify can watch it.
     pub coverable: bool,
     /// Its path below the root.
@@ -48,6 +53,7 @@ impl Document {
         let version = Version::of(metadata);
         let (seconds, _) = version.modified();
         let changed = UNIX_EPOCH + Duration::new(u64::try_from(seconds).unwrap_or(0), 0);
+        let age = wall.duration_since(changed).ok();
         Document {
             id,
             path: path.into(),
@@ -58,7 +64,8 @@ impl Document {
             coverable: false,
             checked: Cell::new(now),
             last_requested: Cell::new(now.checked_sub(Duration::from_secs(1)).unwrap_or(now)),
-            settled: wall.duration_since(changed).is_ok_and(|age| age > SETTLED),
+            settled: Cell::new(age.is_some_and(|age| age > SETTLED)),
+            settles_at: age.map(|age| now + (SETTLED + TICK).saturating_sub(age)),
         }
     }
 

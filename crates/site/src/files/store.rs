@@ -168,6 +168,14 @@ impl Store {
         id
     }
 
+    /// Whether the document's next change must show in its timestamps.
+    fn has_settled(&self, document: &Document, now: Instant) -> bool {
+        if !document.settled.get() && document.settles_at.is_some_and(|at| at <= now) {
+            document.settled.set(self.root.stat(&document.path) == Stat::File(document.version));
+        }
+        document.settled.get()
+    }
+
     /// All bytes of a document of at most [`MAX_IN_MEMORY`], cached under `id`, if they are in memory or requested often
     /// enough to be. Other files are better sent from the file, which costs no memory.
     ///
@@ -178,11 +186,50 @@ impl Store {
         if let Some(kept) = self.kept.borrow().get(&id) {
             return Ok(Some(kept.clone()));
         }
-        if !document.settled || now.saturating_duration_since(before) >= HOT_WITHIN {
+        if now.saturating_duration_since(before) >= HOT_WITHIN || !self.has_settled(document, now) {
             return Ok(None);
         }
         let kept = Rc::new(Kept::new(document.read()?.into()));
         self.kept.borrow_mut().insert(id, kept.clone());
         Ok(Some(kept))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::root::SETTLED;
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_kept_in_memory_once_it_has_not_changed_for_a_while() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(dir.path().join("new"), text).unwrap();
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let store = Store::new(Root::new(dir.path().to_owned()), Bounds { files: 8, bytes: 1 << 20 });
+        write("first");
+        store.refresh(now);
+        let Lookup::File(document) = store.find("new", now, wall) else { panic!("it is there") };
+        let hot = |at: Instant| {
+            let _ = store.hot(0, &document, at).unwrap();
+            store.hot(0, &document, at).unwrap().map(|kept| kept.body().to_vec())
+        };
+        assert_eq!(hot(now), None, "it may change again without a new timestamp");
+        let later = now + 2 * SETTLED;
+        assert_eq!(hot(later).as_deref(), Some(&b"first"[..]));
+    }
+
+    #[test]
+    fn a_new_file_that_has_changed_is_not_kept_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(dir.path().join("new"), text).unwrap();
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let store = Store::new(Root::new(dir.path().to_owned()), Bounds { files: 8, bytes: 1 << 20 });
+        write("first");
+        store.refresh(now);
+        let Lookup::File(document) = store.find("new", now, wall) else { panic!("it is there") };
+        write("another one");
+        let later = now + 2 * SETTLED;
+        let _ = store.hot(0, &document, later).unwrap();
+        assert!(store.hot(0, &document, later).unwrap().is_none());
     }
 }
