@@ -19,7 +19,6 @@ use stats::Finished;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Instant;
 
 /// The app and what is tried before it.
 pub(crate) struct App {
@@ -124,7 +123,7 @@ impl Handler for Pipeline {
             app_us: worker.then(|| ending.trace.app_us.get()),
             cpu_us: ending.trace.cpu_us.get(),
             gvl_us: ending.trace.gvl_us.get(),
-            total_us: u64::try_from(Instant::now().saturating_duration_since(ending.started).as_micros())
+            total_us: u64::try_from(ending.ended.saturating_duration_since(ending.started).as_micros())
                 .unwrap_or(u64::MAX),
             hijacked: ending.hijacked,
         });

@@ -120,7 +120,8 @@ impl Fields {
     /// The value of the first field of that name, in any case.
     #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+        let frozen = self.frozen.as_ref().and_then(|frozen| find(&frozen.text, &frozen.slots, name));
+        frozen.or_else(|| find(&self.text, &self.slots, name))
     }
 
     /// The values of all fields of that name, in any case.
@@ -167,6 +168,16 @@ impl Fields {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// The value of the first field of that name.
+#[inline]
+fn find<'a>(text: &'a [u8], slots: &[(Span, Span)], name: &str) -> Option<&'a [u8]> {
+    // Lengths first: most names differ in them, and no text is read.
+    let is = |span: Span| {
+        span.len as usize == name.len() && span.slice(text).eq_ignore_ascii_case(name.as_bytes())
+    };
+    slots.iter().find(|(found, _)| is(*found)).map(|(_, value)| value.slice(text))
 }
 
 /// Whether a field may be written unchanged in every response.

@@ -141,6 +141,8 @@ pub struct Ending<'a> {
     pub body_bytes: u64,
     /// When the first byte of the request was seen.
     pub started: Instant,
+    /// When the exchange was over.
+    pub ended: Instant,
     /// The response was cut off, by either side.
     pub broken: bool,
     /// The connection was taken over by the app or upgraded.

@@ -137,7 +137,7 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Tells the handler.
-    pub(crate) fn report<H: Handler>(&mut self, handler: &H, peer: &Peer) {
+    pub(crate) fn report<H: Handler>(&mut self, handler: &H, peer: &Peer, ended: Instant) {
         let request = self.trace.take_request().or_else(|| self.request.take());
         let ending = Ending {
             request: request.as_deref(),
@@ -147,6 +147,7 @@ impl Outcome {
             status: self.sent.status,
             body_bytes: self.sent.body_bytes,
             started: self.started,
+            ended,
             broken: self.sent.broken,
             hijacked: self.sent.hijacked,
         };

@@ -15,6 +15,7 @@ mod event;
 mod frame;
 mod headers;
 mod hpack;
+mod kept;
 mod limits;
 mod receive;
 mod respond;

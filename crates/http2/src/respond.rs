@@ -5,9 +5,10 @@ use crate::connection::Connection;
 use crate::error::{ErrorCode, Flood};
 use crate::frame::{self, END_HEADERS, END_STREAM, HEADER, MAX_PAYLOAD};
 use crate::hpack::Encoder;
-use crate::streams::{Closed, Sending};
+use crate::kept;
+use crate::streams::{Closed, Sending, Stream};
 use bytes::Bytes;
-use handler::Fields;
+use handler::{Fields, Kept};
 
 /// Pieces of bodies below this are copied next to their frame's header.
 const COPY_BELOW: usize = 8 << 10;
@@ -88,6 +89,27 @@ impl Connection {
         if end {
             self.finish(stream);
         }
+        true
+    }
+
+    /// Sends a response of a kept body in one copy. `false`: it has to be sent by [`Connection::head`] and [`Connection::data`],
+    /// because the fields are not all frozen, the date is new, the body is empty or large, or there is no room for it.
+    #[inline]
+    pub fn kept(&mut self, stream: StreamId, status: u16, fields: &Fields, body: &Kept, date: &[u8]) -> bool {
+        let len = body.body().len();
+        let may = len < COPY_BELOW && len <= self.send_window.max(0) as usize;
+        let Some(date) = self.encoder.short_date(date).filter(|_| may) else { return false };
+        let fits = |found: &&mut Stream| {
+            found.sending == Sending::Nothing
+                && found.refused.is_none()
+                && len <= found.send_window.max(0) as usize
+        };
+        let Some(found) = self.streams.get_mut(stream).filter(fits) else { return false };
+        let Some(message) = kept::Message::of(body, status, fields) else { return false };
+        found.sending = Sending::Body;
+        self.output.text(|text| message.write(text, stream.id, date));
+        self.sent(stream, len);
+        self.finish(stream);
         true
     }
 

@@ -42,6 +42,8 @@ pub struct Timers {
     /// The last clock reading.
     recent: Cell<Instant>,
     wall: Cell<SystemTime>,
+    /// The last result of [`Timers::wall`]: requests that arrive together share it.
+    shown: Cell<(Instant, SystemTime)>,
     slots: RefCell<Slab<Slot>>,
     populated: Notify,
 }
@@ -49,10 +51,12 @@ pub struct Timers {
 impl Timers {
     /// Timers for the connections of this thread; [`Timers::run`] must be polled on it.
     pub fn new() -> Rc<Timers> {
+        let (base, wall) = (Instant::now(), SystemTime::now());
         Rc::new(Timers {
-            base: Instant::now(),
-            recent: Cell::new(Instant::now()),
-            wall: Cell::new(SystemTime::now()),
+            base,
+            recent: Cell::new(base),
+            wall: Cell::new(wall),
+            shown: Cell::new((base, wall)),
             slots: RefCell::default(),
             populated: Notify::new(),
         })
@@ -73,6 +77,7 @@ impl Timers {
     fn sweep(&self, now: Instant) {
         if let Some(wall) = SystemTime::now().checked_sub(now.duration_since(self.base)) {
             self.wall.set(wall);
+            self.shown.set((self.base, wall));
         }
         let now = self.millis(now);
         for (_, slot) in self.slots.borrow().iter() {
@@ -126,7 +131,13 @@ impl Timers {
     /// Wall-clock time at `now`; one clock is read for both.
     #[inline]
     pub fn wall(&self, now: Instant) -> SystemTime {
-        self.wall.get() + now.duration_since(self.base)
+        let (at, wall) = self.shown.get();
+        if at == now {
+            return wall;
+        }
+        let wall = self.wall.get() + now.duration_since(self.base);
+        self.shown.set((now, wall));
+        wall
     }
 
     fn millis(&self, at: Instant) -> u64 {

@@ -221,6 +221,7 @@ mod tests {
             status: 200,
             body_bytes: 2_326,
             started: Instant::now(),
+            ended: Instant::now(),
             broken: false,
             hijacked: false,
         };

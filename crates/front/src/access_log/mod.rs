@@ -27,7 +27,7 @@ use line::{Entry, Layout};
 use output::Buffer;
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 /// The access log of one front thread.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl AccessLog {
 
     /// Writes the line of a finished exchange. Never blocks.
     pub fn record(&self, ending: &Ending<'_>) {
-        let total = Instant::now().saturating_duration_since(ending.started);
+        let total = ending.ended.saturating_duration_since(ending.started);
         let received = match ending.request {
             Some(request) => request.received,
             None => SystemTime::now().checked_sub(total).unwrap_or(SystemTime::UNIX_EPOCH),

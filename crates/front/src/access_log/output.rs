@@ -305,6 +305,7 @@ mod tests {
             status: 200,
             body_bytes: 1,
             started: Instant::now(),
+            ended: Instant::now(),
             broken: false,
             hijacked: false,
         });

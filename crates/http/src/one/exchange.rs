@@ -81,7 +81,7 @@ struct Report<'a, H: Handler> {
 
 impl<H: Handler> Drop for Report<'_, H> {
     fn drop(&mut self) {
-        self.outcome.report(self.handler, self.peer);
+        self.outcome.report(self.handler, self.peer, Instant::now());
     }
 }
 

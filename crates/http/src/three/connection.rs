@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -74,7 +74,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         let failure = Failure::client(400, format!("HTTP/3: {why}"));
         let sent = Sent { status: 400, failure: Some(Box::new(failure)), broken: true, ..Sent::default() };
         let mut outcome = Outcome { trace: Rc::default(), request: None, started, sent };
-        outcome.report(&context.handler, &peer);
+        outcome.report(&context.handler, &peer, Instant::now());
     }
 }
 

@@ -31,7 +31,7 @@ struct Report<H: Handler> {
 
 impl<H: Handler> Drop for Report<H> {
     fn drop(&mut self) {
-        self.outcome.report(&self.context.handler, &self.peer);
+        self.outcome.report(&self.context.handler, &self.peer, Instant::now());
     }
 }
 

@@ -1,12 +1,12 @@
 //! The task of a connection: when it reads and writes, its deadlines, and how it ends.
 
-use super::exchange::{Fresh, Slot};
+use super::exchange::Slot;
 use super::hub::Hub;
 use super::ready::{Places, ReadyList};
 use crate::context::{Context, Counted};
 use crate::message::{Outcome, Sent};
 use handler::{Failure, Handler, Peer};
-use http2::{ConnectionError, ErrorCode, Event, Limits};
+use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
 use net::{Lane, Transport};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,8 +22,10 @@ pub(super) const FILL: usize = 128 << 10;
 const TURNS: usize = 8;
 /// Pieces of bodies in a turn.
 const PIECES: usize = 1024;
-/// Places that an idle connection keeps.
+/// Places that an idle connection keeps; what more it has is freed [`SPARE_WAIT`] after its last stream.
 const KEPT: usize = 2;
+/// How long an idle connection keeps memory for streams.
+const SPARE_WAIT: Duration = Duration::from_secs(1);
 /// While draining: how long a connection without requests is kept open for the client to answer.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the client of a connection that has failed may take to read why.
@@ -51,7 +53,7 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     pub(super) open: usize,
     pub(super) places: Places,
     /// Requests that have just arrived.
-    pub(super) fresh: Vec<Fresh>,
+    pub(super) fresh: Vec<StreamId>,
     /// Streams that were reset.
     pub(super) departed: Vec<Slot>,
     /// Exchanges that are over when so many bytes have been written.
@@ -194,7 +196,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     fn take(&mut self, event: Event<'_>, now: Instant) {
         match event {
-            Event::Request { stream, head, end } => self.arrive(stream, Ok((Box::new(head), end)), now),
+            Event::Request { stream, head, end } => self.arrive(stream, Ok((head, end)), now),
             Event::Refused { stream, failure } => self.arrive(stream, Err(failure), now),
             Event::Data { stream, data, end } => self.data(stream, data, end),
             Event::Trailers { stream } => self.data(stream, &[], true),
@@ -226,9 +228,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 *engine.output() = self.hub.shared.take_output();
             }
         }
-        for fresh in std::mem::take(&mut self.fresh) {
-            self.start(fresh);
-        }
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.drain(..).for_each(|id| self.start(id));
+        self.fresh = fresh;
         for slot in std::mem::take(&mut self.departed) {
             self.depart(slot);
         }
@@ -306,19 +308,17 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     fn settle(&mut self) {
         if self.gone {
             self.depart_all();
-            for (end, mut outcome) in std::mem::take(&mut self.done) {
-                outcome.sent.broken |= end > self.written;
-                outcome.report(&self.context.handler, &self.peer);
-            }
+        }
+        if self.done.is_empty() {
             return;
         }
-        while self.done.front().is_some_and(|(end, _)| *end <= self.written)
-            && let Some((_, mut outcome)) = self.done.pop_front()
+        // They end together: what they share was written in one call.
+        let now = self.hub.shared.timers.now();
+        while self.done.front().is_some_and(|(end, _)| *end <= self.written || self.gone)
+            && let Some((end, mut outcome)) = self.done.pop_front()
         {
-            outcome.report(&self.context.handler, &self.peer);
-        }
-        if self.done.is_empty() && self.open == 0 && self.done.capacity() > KEPT {
-            self.done = VecDeque::new();
+            outcome.sent.broken |= end > self.written;
+            outcome.report(&self.context.handler, &self.peer, now);
         }
     }
 
@@ -362,12 +362,20 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.active = None;
         self.idle_since = self.hub.shared.timers.recent() + TICK;
         self.hub.shared.idle.begin(self.hub.timer.key());
-        if self.slots.len() > KEPT {
-            self.slots = Vec::new();
-            self.places.clear();
-            self.woken = Vec::new();
-            self.hub.ready.shrink();
-        }
+    }
+
+    /// When an idle connection gives back memory that was for many streams.
+    fn spare_deadline(&self) -> Option<Instant> {
+        (self.open == 0 && self.slots.len() > KEPT).then(|| self.idle_since + SPARE_WAIT)
+    }
+
+    fn shrink(&mut self) {
+        self.slots = Vec::new();
+        self.fresh = Vec::new();
+        self.done.shrink_to_fit();
+        self.places.clear();
+        self.woken = Vec::new();
+        self.hub.ready.shrink();
     }
 
     /// Bytes written so far, and those that are queued.
@@ -407,7 +415,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     /// Sets the next deadline.
     fn arm(&mut self) {
         let engine = self.hub.engine.borrow().deadline();
-        let next = [engine, self.hub.check_at.get(), self.idle_deadline()].into_iter().flatten().min();
+        let next = [engine, self.hub.check_at.get(), self.idle_deadline(), self.spare_deadline()];
+        let next = next.into_iter().flatten().min();
         if let Some(at) = next
             && self.armed.is_none_or(|armed| at < armed)
         {
@@ -432,6 +441,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             let checks = self.slots.iter().flatten().filter_map(|slot| slot.life.check(now));
             hub.check_at.set(checks.min());
         }
+        if self.spare_deadline().is_some_and(|at| at <= now) {
+            self.shrink();
+        }
         if self.idle_deadline().is_some_and(|at| at <= now) {
             self.end();
         }
@@ -441,14 +453,15 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 impl<S: Transport, H: Handler> Drop for Conn<S, H> {
     fn drop(&mut self) {
         self.hub.shared.idle.end(self.hub.timer.key());
+        let now = Instant::now();
         let slots = std::mem::take(&mut self.slots).into_iter().flatten();
         for slot in slots.chain(std::mem::take(&mut self.departed)) {
             let mut outcome = slot.cut_off(&self.hub);
-            outcome.report(&self.context.handler, &self.peer);
+            outcome.report(&self.context.handler, &self.peer, now);
         }
         for (end, mut outcome) in std::mem::take(&mut self.done) {
             outcome.sent.broken |= end > self.written;
-            outcome.report(&self.context.handler, &self.peer);
+            outcome.report(&self.context.handler, &self.peer, now);
         }
     }
 }

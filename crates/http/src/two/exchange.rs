@@ -36,18 +36,18 @@ pub(super) struct Slot {
 /// How far a stream is.
 enum State {
     /// Its request has arrived in this turn.
-    New,
+    New(Result<Expected, Failure>),
     /// A handler works for it.
     Handling(Pin<Box<dyn Future<Output = Response>>>),
     /// Its response is being sent.
     Sending(Source),
 }
 
-/// A request that has just arrived, or why it is refused.
-pub(super) struct Fresh {
-    id: StreamId,
-    request: Result<(Box<RequestHead>, bool), Failure>,
-    arrived: Instant,
+/// What a head says about the body behind it.
+struct Expected {
+    /// The declared length; `None` if there is no body.
+    length: Option<u64>,
+    expect: Expect,
 }
 
 impl Slot {
@@ -67,24 +67,28 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     pub(super) fn arrive(
         &mut self,
         id: StreamId,
-        request: Result<(Box<RequestHead>, bool), Failure>,
+        head: Result<(RequestHead, bool), Failure>,
         arrived: Instant,
     ) {
         let place = id.place() as usize;
         if self.slots.len() <= place {
             self.slots.resize_with(place + 1, || None);
         }
-        let life = match &request {
+        let (life, request, expected) = match head {
             Ok((head, end)) => {
-                let waits = head.expect == Expect::Continue;
-                Life::new(&self.hub, id, *end, head.content_length, waits)
+                let (length, expect) = (head.content_length.filter(|_| !end), head.expect);
+                let life = Life::new(&self.hub, id, end, length, expect == Expect::Continue);
+                let shared = &self.hub.shared;
+                let request = Box::new(message::request(head, Version::Http2, &self.peer, shared, arrived));
+                self.served += 1;
+                (life, Some(request), Ok(Expected { length, expect }))
             }
-            Err(_) => Life::new(&self.hub, id, true, None, false),
+            Err(failure) => (Life::new(&self.hub, id, true, None, false), None, Err(failure)),
         };
-        let outcome =
-            Outcome { trace: Rc::default(), request: None, started: arrived, sent: Sent::nothing() };
-        self.slots[place] = Some(Slot { id, life, outcome, is_head: false, state: State::New });
-        self.fresh.push(Fresh { id, request, arrived });
+        let is_head = request.as_ref().is_some_and(|request| request.method() == b"HEAD");
+        let outcome = Outcome { trace: Rc::default(), request, started: arrived, sent: Sent::nothing() };
+        self.slots[place] = Some(Slot { id, life, outcome, is_head, state: State::New(expected) });
+        self.fresh.push(id);
         self.enter();
     }
 
@@ -109,37 +113,25 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     }
 
     /// Hands a request to its handler, or refuses it.
-    pub(super) fn start(&mut self, fresh: Fresh) {
-        let Fresh { id, request, arrived } = fresh;
-        let (head, ended) = match request {
-            Ok(request) => request,
-            Err(failure) => return self.respond(id, failure.into_response()),
-        };
-        self.served += 1;
-        let limits = &self.hub.shared.settings().limits;
-        let last = limits.max_requests_per_connection.is_some_and(|max| max > 0 && self.served >= max);
-        if last {
-            self.hub.engine.borrow_mut().drain(self.hub.shared.timers.recent());
-        }
-        let length = if ended { None } else { head.content_length };
-        let refused = inadmissible(head.expect, length, limits.max_body);
-        let request = message::request(*head, Version::Http2, &self.peer, &self.hub.shared, arrived);
-        let request = Box::new(request);
-        let is_head = request.method() == b"HEAD";
+    pub(super) fn start(&mut self, id: StreamId) {
         let hub = self.hub.clone();
         let context = self.context.clone();
-        let Some(slot) = self.slot(id) else {
-            // It was reset in the same turn.
-            if let Some(slot) = self.departed.iter_mut().find(|slot| slot.id == id) {
-                slot.outcome.request = Some(request);
-            }
-            return;
+        let settings = hub.shared.settings();
+        let limits = &settings.limits;
+        if limits.max_requests_per_connection.is_some_and(|max| max > 0 && self.served >= max) {
+            hub.engine.borrow_mut().drain(hub.shared.timers.recent());
+        }
+        // Otherwise it was reset in the same turn.
+        let Some(slot) = self.slot(id) else { return };
+        let State::New(expected) = &mut slot.state else { return };
+        let refused = match expected {
+            Ok(Expected { length, expect }) => inadmissible(*expect, *length, limits.max_body),
+            Err(failure) => Some(failure.clone()),
         };
-        slot.is_head = is_head;
         if let Some(failure) = refused {
-            slot.outcome.request = Some(request);
             return self.respond(id, failure.into_response());
         }
+        let Some(request) = slot.outcome.request.take() else { return };
         let trace: Rc<Trace> = slot.outcome.trace.clone();
         let exchange = Exchange {
             request: Lent::new(request, trace.clone()),
@@ -157,7 +149,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let id = slot.id;
         let mut cx = Context::from_waker(self.places.waker(place, &self.hub.ready));
         match &mut slot.state {
-            State::New => {}
+            State::New(_) => {}
             State::Handling(future) => {
                 match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))) {
                     Ok(Poll::Pending) => {}
@@ -176,13 +168,20 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let Some(slot) = self.slot(id) else { return };
         slot.life.interim_allowed.set(false);
         let sent = &mut slot.outcome.sent;
-        let Framed { response, length, has_body } = Framed::new(response, Version::Http2, slot.is_head, sent);
         let now = hub.shared.wall(hub.shared.timers.recent());
+        let date = hub.shared.date.at(now);
+        if let Body::Kept(kept) = &response.body
+            && !slot.is_head
+            && hub.engine.borrow_mut().kept(id, response.status, &response.fields, kept, &date)
+        {
+            *sent = Sent { status: response.status, body_bytes: kept.body().len() as u64, ..Sent::default() };
+            return self.finish(id);
+        }
+        let Framed { response, length, has_body } = Framed::new(response, Version::Http2, slot.is_head, sent);
         let mut engine = hub.engine.borrow_mut();
         if response.after == After::EndConnection {
             engine.drain(hub.shared.timers.recent());
         }
-        let date = hub.shared.date.at(now);
         if !engine.head(id, response.status, &response.fields, &date, length, !has_body) {
             sent.broken = true;
             drop(engine);

@@ -86,6 +86,13 @@ impl Encoder {
         to.push(0x80 | index);
     }
 
+    /// The date as one byte, if the client's table has it and nothing is to be said before it.
+    #[inline]
+    pub(crate) fn short_date(&self, date: &[u8]) -> Option<u8> {
+        let known = !self.announce && self.date.as_ref().is_some_and(|known| known[..] == *date);
+        known.then_some(NEWEST)
+    }
+
     /// Appends a date.
     #[inline]
     pub(crate) fn date(&mut self, to: &mut Vec<u8>, date: &[u8]) {

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use bytes::Bytes;
-use handler::Fields;
+use handler::{Fields, Kept};
 use http2::{ErrorCode, Limits};
 use std::time::Duration;
 
@@ -224,4 +224,56 @@ fn stalled_streams_are_reset() {
     client.check(limits.stall_timeout / 10);
     assert_eq!(client.take(), [Seen::Reset { stream: 1, code: ErrorCode::CANCEL, by_client: false }]);
     assert_eq!((client.resets(), client.server.streams()), (vec![(1, ErrorCode::CANCEL)], 1));
+}
+
+/// What a client gets for a kept body, by one call or by two.
+fn kept_twice(by_one: bool, table_size: Option<u32>) -> (Vec<Frame>, bool) {
+    let mut fields = Fields::default();
+    fields.push(b"Content-Type", b"text/plain");
+    fields.push(b"X-Long", &[b'x'; 300]);
+    let (fields, kept) = (fields.freeze(), Kept::new(Bytes::from_static(b"Hello, World")));
+    let mut client = Client::new();
+    table_size.into_iter().for_each(|size| client.setting(1, size));
+    client.frames();
+    let mut short = false;
+    for id in [1, 3, 5] {
+        let stream = client.get(id);
+        if by_one && client.server.kept(stream, 200, &fields, &kept, DATE) {
+            short = true;
+            continue;
+        }
+        assert!(client.server.head(stream, 200, &fields, DATE, Some(12), false));
+        assert!(client.server.data(stream, kept.body().clone(), true).is_empty());
+    }
+    assert!(client.server.is_idle());
+    (client.frames(), short)
+}
+
+#[test]
+fn a_kept_body_is_sent_as_any_other() {
+    let (frames, short) = kept_twice(true, None);
+    assert!(short);
+    assert_eq!(frames, kept_twice(false, None).0);
+    // Without a table the date is a literal each time.
+    let (frames, short) = kept_twice(true, Some(0));
+    assert!(!short);
+    assert_eq!(frames, kept_twice(false, Some(0)).0);
+}
+
+#[test]
+fn a_kept_body_waits_for_its_window_and_is_sent_once() {
+    let mut client = Client::new();
+    let (none, kept) = (Fields::default().freeze(), Kept::new(Bytes::from_static(b"Hello, World")));
+    client.setting(4, 11);
+    let first = client.get(1);
+    assert!(client.server.head(first, 200, &none, DATE, None, true));
+    let second = client.get(3);
+    assert!(!client.server.kept(second, 200, &none, &kept, DATE), "12 bytes do not fit into a window of 11");
+    client.setting(4, 12);
+    assert!(client.server.kept(second, 200, &none, &kept, DATE));
+    assert!(!client.server.kept(second, 200, &none, &kept, DATE), "it is gone");
+    let mut more = Fields::default();
+    more.push(b"X-Request-Id", b"1");
+    let third = client.get(5);
+    assert!(!client.server.kept(third, 200, &more, &kept, DATE), "fields of this response alone");
 }

@@ -59,9 +59,9 @@ pub(crate) struct Store {
 struct ByLength;
 
 impl Weighter<u64, Rc<Kept>> for ByLength {
-    /// The body, and the encoded message that holds a copy of it.
+    /// The body, and the messages of HTTP/1.1 and HTTP/2 that hold copies of it.
     fn weight(&self, _: &u64, kept: &Rc<Kept>) -> u64 {
-        2 * kept.body().len() as u64 + 512
+        3 * kept.body().len() as u64 + 768
     }
 }
 
