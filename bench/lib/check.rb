@@ -17,11 +17,11 @@ module Bench
       @upload = upload
     end
 
-    # That of a scenario or of a case of bench/protocols.
-    def self.of(scenario)
+    # That of a scenario or of a case of bench/protocols; `curl`: other flags than the case's.
+    def self.of(scenario, curl: nil)
       if scenario.respond_to?(:scheme)
         return new(path: scenario.path, bytes: scenario.body.bytesize, sha256: Digest::SHA256.hexdigest(scenario.body),
-                   scheme: scenario.scheme, curl: scenario.curl)
+                   scheme: scenario.scheme, curl: curl || scenario.curl)
       end
 
       new(path: scenario.path, bytes: scenario.bytes, sha256: scenario.sha256, upload: scenario.upload)

@@ -35,7 +35,7 @@ module Bench
     def run
       redis = RedisServer.new(@dir, cpu: LOAD_CPU) if @scenario.redis
       servers = @peers.to_h { |name, peer| [name, start(name, peer, redis)] }
-      servers.each_value { |server| @scenario.load.warm_up(url(server), @setting) }
+      servers.each { |name, server| load_of(name).warm_up(url(server), @setting) }
       @costs = Array.new(@rounds) { |round| slices(round.even? ? servers : servers.to_a.reverse.to_h) }
       self
     ensure
@@ -58,21 +58,24 @@ module Bench
       env = redis ? { "REDIS_URL" => redis.url } : {}
       home = File.join(@dir, "home-#{@scenario.name}-#{name}")
       server = Server.new(peer.command, log: File.join(@dir, "#{name}.log"), cpu: SERVER_CPU, env: env, home: home, config: peer.config)
-      server.start(@folder, @scenario.shape) { |port| @check.call(port) }
+      check = peer.curl ? Check.of(@scenario, curl: peer.curl) : @check
+      server.start(@folder, @scenario.shape) { |port| check.call(port) }
     end
+
+    def load_of(name) = @peers.fetch(name).load || @scenario.load
 
     def url(server) = @check.url(server.port)
 
     # CPU seconds per request of each server, in one round.
     def slices(servers)
-      servers.transform_values do |server|
+      servers.to_h do |name, server|
         before = server.tree.cpu_seconds
-        sample = @scenario.load.run(url(server), @setting)
+        sample = load_of(name).run(url(server), @setting)
         sleep SETTLE_SECONDS
         raise Failure, "#{sample.errors} requests failed" if sample.errors.positive?
         raise Failure, "no request of the load got a response" if sample.requests.zero?
 
-        (server.tree.cpu_seconds - before) / sample.requests
+        [name, (server.tree.cpu_seconds - before) / sample.requests]
       end
     end
 

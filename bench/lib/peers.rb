@@ -4,8 +4,9 @@ require "etc"
 
 module Bench
   # How a server is started: its command line, and configuration files (name => text) that are first written into its own
-  # directory `{home}`. Both have placeholders, see Server.command.
-  Peer = Struct.new(:command, :config, keyword_init: true) do
+  # directory `{home}`. Both have placeholders, see Server.command. `load` and `curl`: where a server is measured in another protocol
+  # than the other ones of its scenario.
+  Peer = Struct.new(:command, :config, :load, :curl, keyword_init: true) do
     def initialize(config: {}, **rest) = super
   end
 

@@ -104,8 +104,26 @@ module Bench
     end
 
     RACK = "{firebrick} {dir} -w 1 -t 1:5 -e production --control off --front-threads 1 -q"
+    # Both end with the shell.
+    BOTH = <<~'SH'
+      trap 'kill $puma $nginx' TERM
+      puma -q -e production -t 5:5 -b "unix://{home}/puma.sock?backlog=4096" {dir}/config.ru & puma=$!
+      until [ -S {home}/puma.sock ]; do sleep 0.1; done
+      nginx -c {home}/nginx.conf & nginx=$!
+      wait; wait
+    SH
 
-    # HTTP/2 to an app: beside itself over HTTP/1.1 (see `versus`), and nginx in front of Puma.
+    # HTTP/2 to an app: beside itself over HTTP/1.1, and nginx in front of Puma.
+    def apps
+      puma = nginx("http2", location: 'location / { proxy_pass http://puma; proxy_http_version 1.1; proxy_set_header Connection ""; }')
+      config = puma.config.merge("both.sh" => BOTH)
+      config["nginx.conf"] = config["nginx.conf"].sub("server {", "upstream puma { server unix:{home}/puma.sock; keepalive 64; } server {")
+                                                 .sub("worker_connections 2048", "worker_connections 8192")
+      { "http1.1" => Peer.new(command: "#{RACK} -b tcp://127.0.0.1:{port}", load: Loads::Wrk.new(connections: 64), curl: CURL["http1"]),
+        "nginx+puma" => Peer.new(command: "sh {home}/both.sh", config: config),
+        "firebrick" => Peer.new(command: "#{RACK} #{PLAIN_BIND}") }
+    end
+
     def all
       [
         Case.new(name: "https-hello", scheme: "https", curl: CURL["http1"], load: Loads::Wrk.new(connections: 64), body: FILES["hello.txt"],
@@ -120,6 +138,8 @@ module Bench
                  body: FILES["page.html"], peers: encrypted_files("ssl http2"), wanted: { "h2o" => 0.9, "nginx" => 0.25 }),
         Case.new(name: "mruby-h2c", scheme: "http", curl: CURL["h2c"], load: Loads::H2load.new(connections: 64, streams: 32),
                  body: FILES["hello.txt"], peers: handlers, wanted: { "h2o" => 0.9 }),
+        Case.new(name: "rack-h2c", scheme: "http", curl: CURL["h2c"], load: Loads::H2load.new(connections: 64, streams: 32), path: "/",
+                 body: "Hello, World!", app: "hello", peers: apps, wanted: { "http1.1" => 0.6, "nginx+puma" => 0.15 }),
         Case.new(name: "handshakes", scheme: "https", curl: CURL["http1"], load: Loads::Handshakes.new(requests: 1_500, concurrency: 16),
                  body: FILES["hello.txt"], peers: encrypted_files("ssl"), wanted: { "nginx" => 0.77 }),
         *%w[tls1_2 tls1_3].map do |version|

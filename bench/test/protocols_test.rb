@@ -69,8 +69,8 @@ class CasesTest < Minitest::Test
   Bench::Protocols.all.each do |one|
     define_method("test_#{one.name}") do
       skip "#{one.load.program} is not installed" unless Bench::Machine.there?(one.load.program)
-      peers = one.peers.select { |name, peer| name == "firebrick" || Bench::Machine.there?(peer.command.shellsplit.first) }
-      peers = peers.transform_values { |peer| Bench::Peer.new(command: peer.command.sub("{firebrick}", FIREBRICK.shellescape), config: peer.config) }
+      peers = one.peers.select { |_name, peer| peer.command.start_with?("{firebrick}") || Bench::Machine.there?(peer.command.shellsplit.first) }
+      peers = peers.transform_values { |peer| peer.dup.tap { |copy| copy.command = copy.command.sub("{firebrick}", FIREBRICK.shellescape) } }
       run = Dir.mktmpdir { |dir| Bench::Interleaved.new(one, peers, dir: dir, seconds: 1, rounds: 1).run }
       peers.each_key { |name| assert_predicate run.cost(name), :positive?, name }
     end
