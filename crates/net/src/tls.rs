@@ -42,7 +42,8 @@ thread_local! {
 /// A TLS connection.
 pub struct Tls {
     socket: TcpStream,
-    session: RefCell<Connection>,
+    /// Boxed: the futures that a connection passes through each have room for a value of this type, and a session has 1.1 KB.
+    session: Box<RefCell<Connection>>,
     /// Plain bytes may be buffered although the socket is empty.
     unread: Cell<bool>,
     /// The other side has announced the end of its direction (`close_notify`).
@@ -153,7 +154,7 @@ impl Tls {
     fn unshaken(session: Connection, socket: TcpStream) -> Tls {
         Tls {
             socket,
-            session: RefCell::new(session),
+            session: Box::new(RefCell::new(session)),
             unread: Cell::new(false),
             ended: Cell::new(false),
             aborted: Cell::new(false),
