@@ -23,7 +23,7 @@ pub(super) enum Source {
     /// The rest of a body in memory.
     Bytes(Bytes),
     /// A part of a file.
-    File(FileReader),
+    File(Box<FileReader>),
     /// Pieces as they become available.
     Stream(Box<Pieces>),
 }

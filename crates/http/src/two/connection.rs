@@ -22,8 +22,10 @@ pub(super) const FILL: usize = 128 << 10;
 const TURNS: usize = 8;
 /// Pieces of bodies in a turn.
 const PIECES: usize = 1024;
-/// Places that an idle connection keeps; what more it has is freed [`SPARE_WAIT`] after its last stream.
+/// Places that an idle connection keeps; what more it has is freed [`SPARE_WAIT`] after its last stream,
 const KEPT: usize = 2;
+/// and with more than these at once.
+const KEPT_A_WHILE: usize = 32;
 /// How long an idle connection keeps memory for streams.
 const SPARE_WAIT: Duration = Duration::from_secs(1);
 /// While draining: how long a connection without requests is kept open for the client to answer.
@@ -312,6 +314,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         if self.done.is_empty() {
             return;
         }
+        let many = self.done.len() > KEPT_A_WHILE;
         // They end together: what they share was written in one call.
         let now = self.hub.shared.timers.now();
         while self.done.front().is_some_and(|(end, _)| *end <= self.written || self.gone)
@@ -319,6 +322,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         {
             outcome.sent.broken |= end > self.written;
             outcome.report(&self.context.handler, &self.peer, now);
+        }
+        if many && self.open == 0 {
+            self.done.shrink_to_fit();
         }
     }
 
@@ -362,6 +368,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         self.active = None;
         self.idle_since = self.hub.shared.timers.recent() + TICK;
         self.hub.shared.idle.begin(self.hub.timer.key());
+        if self.slots.len() > KEPT_A_WHILE {
+            self.shrink();
+        }
     }
 
     /// When an idle connection gives back memory that was for many streams.

@@ -207,7 +207,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
                 // Otherwise the file has become shorter.
                 return if read == region.len { self.finish(id) } else { self.abandon(id, None) };
             }
-            Body::File(region) => Source::File(FileReader::new(region)),
+            Body::File(region) => Source::File(Box::new(FileReader::new(region))),
             Body::Stream(stream) => Source::Stream(Pieces::new(stream, length)),
         };
         let source = match source {

@@ -24,7 +24,8 @@ pub(super) struct Life {
     pub(super) interim_allowed: Cell<bool>,
     /// Who waits for the client's departure.
     waiting: RefCell<Option<Waker>>,
-    upload: RefCell<Upload>,
+    /// The request's body, if it has one: most have none, and thousands of streams may be open.
+    upload: Option<Box<RefCell<Upload>>>,
 }
 
 /// A request body that arrives.
@@ -60,21 +61,24 @@ impl Life {
         length: Option<u64>,
         continue_due: bool,
     ) -> Rc<Life> {
-        let max = if ended { None } else { hub.shared.settings().limits.max_body };
-        let upload = Upload { ended, length, continue_due, max, ..Upload::default() };
+        let upload = || {
+            let max = hub.shared.settings().limits.max_body;
+            Box::new(RefCell::new(Upload { length, continue_due, max, ..Upload::default() }))
+        };
         Rc::new(Life {
             hub: Rc::downgrade(hub),
             stream,
             gone: Cell::new(false),
             interim_allowed: Cell::new(true),
             waiting: RefCell::default(),
-            upload: RefCell::new(upload),
+            upload: (!ended).then(upload),
         })
     }
 
     /// Body bytes have arrived; `end`: they are the last ones.
     pub(super) fn receive(&self, hub: &Hub, data: &[u8], end: bool) {
-        let mut upload = self.upload.borrow_mut();
+        let Some(upload) = &self.upload else { return };
+        let mut upload = upload.borrow_mut();
         upload.continue_due = false;
         upload.ended |= end;
         upload.received += data.len() as u64;
@@ -94,7 +98,8 @@ impl Life {
 
     /// The body as its handler gets it: all of it if it has arrived.
     pub(super) fn incoming(self: &Rc<Life>, hub: &Hub) -> Incoming {
-        let mut upload = self.upload.borrow_mut();
+        let Some(upload) = &self.upload else { return Incoming::Empty };
+        let mut upload = upload.borrow_mut();
         if !upload.ended || upload.error.is_some() {
             drop(upload);
             return Incoming::Arriving(Box::new(Reader(self.clone())));
@@ -109,17 +114,18 @@ impl Life {
     pub(super) fn end(&self, hub: &Hub) {
         self.gone.set(true);
         self.interim_allowed.set(false);
-        let mut upload = self.upload.borrow_mut();
-        hub.release(upload.held.len());
-        upload.held = BytesMut::new();
-        let reader = upload.reader.take();
-        drop(upload);
+        let reader = self.upload.as_ref().and_then(|upload| {
+            let mut upload = upload.borrow_mut();
+            hub.release(upload.held.len());
+            upload.held = BytesMut::new();
+            upload.reader.take()
+        });
         reader.into_iter().chain(self.waiting.take()).for_each(Waker::wake);
     }
 
     /// Wakes the reader if its speed is to be checked now; when to check again.
     pub(super) fn check(&self, now: Instant) -> Option<Instant> {
-        let mut upload = self.upload.borrow_mut();
+        let mut upload = self.upload.as_ref()?.borrow_mut();
         if upload.check_at.is_some_and(|at| at <= now) {
             upload.check_at = None;
             upload.reader.take().into_iter().for_each(Waker::wake);
@@ -166,7 +172,8 @@ struct Reader(Rc<Life>);
 impl IncomingBody for Reader {
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let life = &self.0;
-        let mut upload = life.upload.borrow_mut();
+        let Some(upload) = &life.upload else { return Poll::Ready(None) };
+        let mut upload = upload.borrow_mut();
         if let Some(error) = &upload.error {
             return Poll::Ready(Some(Err(error.clone())));
         }
@@ -201,6 +208,6 @@ impl IncomingBody for Reader {
     }
 
     fn length(&self) -> Option<u64> {
-        self.0.upload.borrow().length
+        self.0.upload.as_ref()?.borrow().length
     }
 }
