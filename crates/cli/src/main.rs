@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use cli::Command;
 use settings::ProcessEnvironment;
 
-/// A request is a dozen small allocations that live and die on one thread: with this allocator they cost half.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {

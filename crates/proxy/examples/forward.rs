@@ -9,7 +9,7 @@ use std::rc::Rc;
 use tokio::net::TcpListener;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 struct Forward(Proxy);
 
