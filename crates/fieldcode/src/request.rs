@@ -1,6 +1,7 @@
 //! A request's head: the result of judging a field section.
 
 use crate::Expect;
+use crate::section::SPARE_TEXT;
 use handler::{Failure, Fields, Span};
 
 /// A judged request head. All spans are into `fields.text()`, which has room to spare for fields that filters add.
@@ -26,6 +27,13 @@ pub struct RequestHead {
     pub expect: Expect,
     /// The fields, with names in lower case. `host` is there exactly once: it is supplied from `:authority`. Cookies are joined.
     pub fields: Fields,
+}
+
+impl RequestHead {
+    /// A copy with the same room to spare.
+    pub fn repeated(&self) -> RequestHead {
+        RequestHead { fields: self.fields.with_room(SPARE_TEXT), ..*self }
+    }
 }
 
 /// Why a field section is no request that can be served.

@@ -14,7 +14,7 @@ use crate::{Expect, HeadLimits, Name};
 use handler::{Failure, Span};
 
 /// Room in a request's text for fields that filters add: an id and a time.
-const SPARE_TEXT: usize = 160;
+pub(crate) const SPARE_TEXT: usize = 160;
 /// What a field counts beside its name and value (RFC 9113 section 6.5.2).
 const OVERHEAD: usize = 32;
 /// A section of this many times a limit is an attack.

@@ -74,6 +74,13 @@ impl Fields {
         Fields { text, slots, frozen: None }
     }
 
+    /// A copy with room for so many bytes of further fields.
+    pub fn with_room(&self, spare: usize) -> Fields {
+        let mut text = Vec::with_capacity(self.text.len() + spare);
+        text.extend_from_slice(&self.text);
+        Fields { text, slots: self.slots.clone(), frozen: self.frozen.clone() }
+    }
+
     /// The same fields in a form that is cheap to clone and that protocols encode only once: for responses that are sent often.
     /// Fields that the protocol must judge in each response (framing, connection, date, anything malformed) are not frozen.
     pub fn freeze(self) -> Fields {

@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::frame::{self, MAX_WINDOW};
 use crate::hpack::{Decoder, Encoder};
 use crate::receive::{Block, Reading};
+use crate::repeat::Repeat;
 use crate::schedule::Schedule;
 use crate::streams::{Closed, Streams};
 use crate::{ConnectionError, ErrorCode, Event, Limits, StreamId};
@@ -47,6 +48,7 @@ pub struct Connection {
     pub(crate) heads: usize,
     pub(crate) schedule: Schedule,
     pub(crate) decoder: Decoder,
+    pub(crate) repeat: Repeat,
     pub(crate) encoder: Encoder,
     pub(crate) budget: Budget,
     pub(crate) reading: Reading,
@@ -93,6 +95,7 @@ impl Connection {
             heads: 0,
             schedule: Schedule::default(),
             decoder: Decoder::new(),
+            repeat: Repeat::default(),
             encoder: Encoder::new(),
             budget: Budget::new(now),
             reading: Reading::Preface,

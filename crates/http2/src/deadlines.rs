@@ -95,13 +95,15 @@ impl Connection {
 
     /// Whether an idle connection keeps memory that was for many streams.
     fn has_spare_memory(&self) -> bool {
-        self.is_idle() && (self.streams.has_spare_memory() || self.partial.capacity() > 0)
+        self.is_idle()
+            && (self.streams.has_spare_memory() || self.partial.capacity() > 0 || self.repeat.holds_memory())
     }
 
     fn shrink(&mut self) {
         self.streams.shrink();
         self.schedule.shrink();
         self.decoder.shrink();
+        self.repeat.shrink();
         self.early_priorities.shrink_to_fit();
         if self.partial.is_empty() {
             self.partial = Vec::new();

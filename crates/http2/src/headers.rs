@@ -180,6 +180,10 @@ impl Connection {
             return self.refuse(id);
         }
         self.streams.last = id;
+        let changes = self.decoder.changes();
+        if !self_dependent && let Some(head) = self.repeat.find(block, end, changes) {
+            return self.opened(id, end, head, events);
+        }
         let mut section = Section::request(self.usual.0, self.usual.1);
         self.decode(block, &mut section)?;
         if self_dependent {
@@ -189,13 +193,30 @@ impl Connection {
             return self.budget.spend(Flood::StreamErrors, 1);
         }
         match section.finish_request(end) {
-            Ok(head) if !self.has_room_for(&head) => self.refuse(id),
             Ok(head) => {
-                self.request(id, end, head, events);
-                Ok(())
+                if self.decoder.changes() == changes {
+                    self.repeat.remember(block, end, changes, &head);
+                }
+                self.opened(id, end, head, events)
             }
             Err(refusal) => self.refused(id, end, refusal, events),
         }
+    }
+
+    /// A stream with a request that can be served.
+    #[inline]
+    fn opened(
+        &mut self,
+        id: u32,
+        end: bool,
+        head: RequestHead,
+        events: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), ConnectionError> {
+        if !self.has_room_for(&head) {
+            return self.refuse(id);
+        }
+        self.request(id, end, head, events);
+        Ok(())
     }
 
     /// Whether the heads of all open streams stay within bounds. References to one field in the client's table make a head of 64 KiB

@@ -18,6 +18,7 @@ mod hpack;
 mod kept;
 mod limits;
 mod receive;
+mod repeat;
 mod respond;
 mod schedule;
 mod streams;

@@ -37,21 +37,28 @@ impl From<IntegerError> for DecodeError {
 #[derive(Debug)]
 pub(crate) struct Decoder {
     table: Table,
+    changes: u64,
 }
 
 impl Decoder {
     pub(crate) fn new() -> Decoder {
-        Decoder { table: Table::new(TABLE_SIZE) }
+        Decoder { table: Table::new(TABLE_SIZE), changes: 0 }
     }
 
     #[cfg(test)]
     pub(super) fn with_table_size(size: u16) -> Decoder {
-        Decoder { table: Table::new(size) }
+        Decoder { table: Table::new(size), changes: 0 }
     }
 
     #[cfg(test)]
     pub(super) fn facts(&self) -> (usize, Vec<String>) {
         self.table.facts()
+    }
+
+    /// How often the table has been changed: while it has not, the same block means the same.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Gives back memory that is not in use.
@@ -77,6 +84,7 @@ impl Decoder {
                 let found = self.find(index)?;
                 section.known(found.kind, found.text, found.name_len, found.good, limits)?;
             } else if first & 0xe0 == 0x20 {
+                self.changes += 1;
                 let size = decode_integer(block, &mut at, 5)?;
                 let size = u16::try_from(size).ok().filter(|&size| size <= TABLE_SIZE && !begun);
                 self.table.resize(size.ok_or(DecodeError::Malformed(
@@ -136,6 +144,7 @@ impl Decoder {
         string(block, at, text)?;
         let good = is_field_value(&text[start + name_len..]);
         if indexed {
+            self.changes += 1;
             self.table.insert(&text[start..], name_len, kind, good);
         }
         section.decoded(kind, start, name_len, good, limits)?;
