@@ -14,8 +14,10 @@ use std::time::{Instant, SystemTime};
 
 /// Bytes taken from a socket at a time.
 const SCRATCH: usize = 64 << 10;
-/// A write buffer that has grown beyond this is not kept.
+/// Of the write buffers that have grown beyond this, one is kept.
 const KEPT_OUTPUT: usize = 32 << 10;
+/// A write buffer that has grown beyond this is not kept.
+const LARGEST_OUTPUT: usize = 512 << 10;
 /// Most write buffers that are kept: as many as responses are sent together.
 const KEPT_OUTPUTS: usize = 64;
 /// While requests arrive one by one, probe for others once per 16 responses.
@@ -59,6 +61,7 @@ impl<H> Context<H> {
             tunnels: Cell::new(0),
             scratch: RefCell::new(vec![0; SCRATCH]),
             outputs: RefCell::default(),
+            large_output: Cell::default(),
             answered: Cell::new(0),
             yielding: Cell::new(0),
         };
@@ -111,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// Write buffers for reuse.
     outputs: RefCell<Vec<Output>>,
+    /// One for many responses.
+    large_output: Cell<Option<Output>>,
     /// Responses so far; see [`Shared::gather`].
     answered: Cell<u32>,
     /// How many more responses yield to others.
@@ -147,12 +152,22 @@ impl Shared {
         self.outputs.borrow_mut().pop().unwrap_or_default()
     }
 
+    /// A write buffer for the responses to many requests: the large one, if it is not in use. Connections use it in turn, so it
+    /// stays in the processor's caches.
+    pub(crate) fn take_large_output(&self) -> Output {
+        self.large_output.take().unwrap_or_else(|| self.take_output())
+    }
+
     /// Gives a write buffer back.
     pub(crate) fn keep_output(&self, mut output: Output) {
-        let mut outputs = self.outputs.borrow_mut();
-        if output.capacity() <= KEPT_OUTPUT && outputs.len() < KEPT_OUTPUTS {
-            output.clear();
-            outputs.push(output);
+        output.clear();
+        if output.capacity() <= KEPT_OUTPUT {
+            let mut outputs = self.outputs.borrow_mut();
+            if outputs.len() < KEPT_OUTPUTS {
+                outputs.push(output);
+            }
+        } else if output.capacity() <= LARGEST_OUTPUT {
+            self.large_output.set(Some(output));
         }
     }
 
