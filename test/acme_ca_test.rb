@@ -81,7 +81,7 @@ class AcmeCaTest < AcmeCase
   it "says what is wrong about an external account" do
     ca = pebble(eab: true)
     { "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ13X" => /no certificate: #{NAME}: the account: the CA says: .*acme\.eab_hmac/,
-      "not base64!" => /acme\.eab_hmac is not base64url: copy it as the CA shows it/ }.each do |key, said|
+      "not-base64!" => /acme\.eab_hmac is not base64url: copy it as the CA shows it/ }.each do |key, said|
       own = obtain(ca, env: { "EAB_KID" => Pebble::EAB[:kid], "EAB_HMAC_KEY" => key })
       assert_logged(said, on: own)
       refute_includes own.stderr, key, "a key is no part of a message"
