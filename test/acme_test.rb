@@ -1,122 +1,12 @@
 # frozen_string_literal: true
 
 # Certificates that are obtained and renewed by themselves, from a real CA (Pebble): the three challenges, storage, renewal,
-# failures, several machines, names on demand.
+# failures, names on demand.
 
-require "support/case"
-require "support/pebble"
-require "support/redis_server"
-require "time"
+require "support/acme_case"
 
-class AcmeTest < Case
-  include RedisServer
-
+class AcmeTest < AcmeCase
   parallel!
-
-  NAME = "www.a.test"
-  # A slow machine needs time for an order.
-  PATIENCE = 60
-
-  def setup
-    firebrick_only
-    skip "Pebble is not installed (Debian's package pebble)" unless Pebble.installed?
-    @pebbles = []
-    @certs = Dir.mktmpdir("certs")
-  end
-
-  def teardown
-    # Servers first: they would complain about a CA that has gone.
-    @own_servers.each { |server| server.signal("TERM") if server.running? }
-    @own_servers.each { |server| wait_until(within: 10) { !server.running? } }
-    @answering&.each(&:call)
-    @pebbles&.each(&:finish)
-    FileUtils.remove_entry(@certs) if @certs
-  end
-
-  def pebble(started: true, **options)
-    ca = Pebble.new(**options)
-    @pebbles << ca
-    started ? ca.start : ca
-  end
-
-  # A server of the CA's ports that obtains a certificate for +domains+.
-  def obtain(pebble, *args, domains: [NAME], binds: nil, certs: @certs, env: {}, directory: pebble.directory)
-    binds ||= ["tcp://127.0.0.1:#{pebble.http_port}", "ssl://127.0.0.1:#{pebble.tls_port}"]
-    words = domains.flat_map { |domain| ["--domain", domain] }
-    words += ["--acme-directory", directory, "--acme-ca", pebble.ca_file, "--acme-retry", "1s"]
-    words += ["--certs-dir", certs] if certs
-    start(binds:, args: words + args, env: { "XDG_STATE_HOME" => File.join(@certs, "state") }.merge(env),
-          files: { "index.html" => "hello" })
-  end
-
-  # The certificate that the server has for +name+; nil when the handshake fails.
-  def certificate(port, name = NAME)
-    handshake(port, name)&.peer_cert
-  end
-
-  # An open connection for +name+; it is closed after the test.
-  def handshake(port, name)
-    socket = Socket.tcp("127.0.0.1", port, connect_timeout: 5)
-    context = OpenSSL::SSL::SSLContext.new
-    context.verify_mode = OpenSSL::SSL::VERIFY_NONE
-    tls = OpenSSL::SSL::SSLSocket.new(socket, context)
-    tls.hostname = name if name
-    tls.sync_close = true
-    tls.connect
-    @connections << tls
-    tls
-  rescue OpenSSL::SSL::SSLError, Errno::ECONNRESET
-    socket.close
-    nil
-  end
-
-  def wait_for_certificate(port, name = NAME)
-    wait_until("a certificate for #{name}", within: PATIENCE) { certificate(port, name) }
-  end
-
-  def names(certificate)
-    certificate.extensions.find { |one| one.oid == "subjectAltName" }.value.split(", ").map { |name| name.split(":", 2).last }
-  end
-
-  # The response to a request by https.
-  def get_https(port, name = NAME, path = "/")
-    tls = handshake(port, name)
-    tls.write("GET #{path} HTTP/1.1\r\nHost: #{name}\r\n\r\n")
-    wait_until("a response") { (@text ||= +"") << tls.readpartial(10_000) and @text.include?("hello") }
-    @text
-  end
-
-  # A server of HTTP on this machine that answers each request with what the block returns for its target and its own URL.
-  def answering
-    server = TCPServer.new("127.0.0.1", 0)
-    url = "http://127.0.0.1:#{server.local_address.ip_port}"
-    thread = Thread.new do
-      loop do
-        client = server.accept
-        answer = yield client.gets.split[1], url
-        answer += "\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" unless answer.include?("\r\n\r\n")
-        nil until client.gets.strip.empty?
-        client.write(answer)
-        client.close
-      end
-    end
-    (@answering ||= []) << -> { thread.kill && server.close }
-    url
-  end
-
-  def json(body, status = "200 OK", retry_after: 600)
-    text = JSON.generate(body)
-    "HTTP/1.1 #{status}\r\nContent-Type: application/json\r\nRetry-After: #{retry_after}\r\n" \
-      "Connection: close\r\nContent-Length: #{text.bytesize}\r\n\r\n#{text}"
-  end
-
-  def stored(pattern)
-    Dir[File.join(@certs, "*", pattern)]
-  end
-
-  def entry(server)
-    server.stats.fetch("acme").first
-  end
 
   it "obtains a certificate by http-01 and serves it" do
     ca = pebble

@@ -69,6 +69,20 @@ class TlsTest < TlsCase
     assert_equal "first", served.call(nil)
   end
 
+  it "chooses among certificates in tables of their own" do
+    tables = %w[one two].map { |name| "[[tls.certificates]]\ncert = \"#{name}.pem\"\nkey = \"#{name}.key\"\n" }.join
+    files = pair("one", "one.test").merge(pair("two", "two.test", "*.two.test"), "firebrick.toml" => tables)
+    own = start(app: HELLO, files:, binds: ["ssl://127.0.0.1:0"])
+    assert_equal(%w[one two two one], ["one.test", "two.test", "x.two.test", "other.test"].map { |name| dial(own, name:).served })
+    put(own, "two.pem", "")
+    assert_logged(/two\.pem cannot be used: it is empty: write the certificate into it.*\n.*stays in force/, on: own)
+    assert_equal "two", dial(own, name: "two.test").served
+    File.write(own.path("firebrick.toml"), "[[tls.certificates]]\ncert = \"one.pem\"\n")
+    _, err, code = own.command_line("check", own.dir)
+    refute_equal 0, code
+    assert_match(/firebrick\.toml:1: tls\.certificates\.key = a table: expected key, the path of a file/, err)
+  end
+
   it "serves an address's own certificate, and those of [tls] for other names" do
     files, settings = named(%w[shared shared.test])
     own = secure(files:, settings:)
@@ -114,9 +128,10 @@ class TlsTest < TlsCase
     good = pair("own")
     {
       "no such file" => [good.merge("own.pem" => nil), /own\.pem cannot be read: No such file/],
-      "empty" => [good.merge("own.pem" => ""), /own\.pem cannot be used: it is empty/],
+      "empty" => [good.merge("own.pem" => ""), /own\.pem cannot be used: it is empty: write the certificate into it/],
+      "empty key" => [good.merge("own.key" => ""), /own\.key cannot be used: it is empty: write the certificate's private key/],
       "swapped" => [good.merge("own.pem" => good["own.key"], "own.key" => good["own.pem"]), /are the two files swapped/],
-      "misfit" => [good.merge("own.key" => other["other.key"]), /the private key does not belong to the certificate/],
+      "misfit" => [good.merge("own.key" => other["other.key"]), /the private key does not belong to the certificate \(CN=own\): give the key/],
       "order" => [good.merge("own.pem" => other["other.pem"] + good["own.pem"]), /wrong order: the key belongs to certificate 2/],
       "encrypted" => [good.merge("own.key" => encrypted), /encrypted with a password: decrypt it/],
       "no PEM" => [good.merge("own.pem" => "hello"), /there is no certificate/]
@@ -134,7 +149,7 @@ class TlsTest < TlsCase
     past = { from: Time.now - 7200, to: Time.now - 3600 }
     own = secure(pem: pair("own", "localhost", issuer: authority, **past))
     assert_equal "own", dial(own).served
-    assert_logged(/warning: .*own\.pem: it EXPIRED 60 minutes ago/, on: own)
+    assert_logged(/warning: .*own\.pem: it EXPIRED 60 minutes ago: .*; replace the file/, on: own)
     assert_logged(/without an intermediate certificate/, on: own)
     assert own.stats.dig("tls", "certificates", 0, "expired")
   end

@@ -1,11 +1,12 @@
 # frozen_string_literal: true
 
-# A CA for tests: Let's Encrypt's Pebble with its DNS server, both from Debian's package `pebble`. It connects to the ports
-# that it is given, resolves every name to 127.0.0.1, and issues certificates of its own root.
+# A CA for tests: Let's Encrypt's Pebble with its DNS server, from Debian's package `pebble` or as `script/setup test` builds
+# them. It connects to the ports that it is given, resolves every name to 127.0.0.1, and issues certificates of its own root.
 
 require "fileutils"
 require "json"
 require "net/http"
+require "open3"
 require "openssl"
 require "socket"
 require "support/certificates"
@@ -18,8 +19,44 @@ class Pebble
 
   EAB = { kid: "kid-1", hmac: "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W" }.freeze
 
-  def self.installed?
-    %w[pebble pebble-challtestsrv].all? { |name| system("which #{name}", out: File::NULL) }
+  class << self
+    def installed?
+      !!(usual && dns_server)
+    end
+
+    # Whether there is one that knows profiles and renewal windows; Debian's of 2023 does not.
+    def new?
+      !newest.nil?
+    end
+
+    # The path of Debian's, or of a new one where there is no other.
+    def usual
+      @usual ||= programs("pebble").find { |path| path != newest } || newest
+    end
+
+    # The path of a Pebble of 2025 or later.
+    def newest
+      return @newest if defined?(@newest)
+
+      # Older ones do not know the flag.
+      @newest = programs("pebble").find { |path| system(path, "-version", out: File::NULL, err: File::NULL) }
+    end
+
+    def dns_server
+      programs("pebble-challtestsrv").first
+    end
+
+    # Its flags for an address of its DNS; later ones serve DNS over HTTPS, too.
+    def dns_flags(address)
+      later = Open3.capture2e(dns_server, "-h").first.include?("-doh")
+      later ? ["-dnsserver", address, "-doh", ""] : ["-dns01", address]
+    end
+
+    private
+
+    def programs(name)
+      [*ENV.fetch("PATH", "").split(":"), File.expand_path("~/go/bin")].map { |dir| File.join(dir, name) }.select { |path| File.executable?(path) }
+    end
   end
 
   PORTS = Mutex.new
@@ -47,22 +84,28 @@ class Pebble
   end
   private_class_method :free_port
 
-  attr_reader :http_port, :tls_port
+  attr_reader :http_port, :tls_port, :port
 
   # validity:: how long certificates are valid, in seconds
   # eab::      whether accounts need a binding
-  def initialize(validity: nil, eab: false)
+  # profiles:: by name, how long their certificates are valid, in seconds; for a new Pebble
+  # ports::    another CA, whose ports for validation this one has, too
+  # env::      added to its environment
+  def initialize(validity: nil, eab: false, profiles: nil, ports: nil, env: {})
     @dir = Dir.mktmpdir("pebble")
-    @http_port, @tls_port, @port, @management, @dns, @dns_management = Pebble.free_ports(6)
-    write_files(validity, eab)
+    @port, @management, @dns, @dns_management = Pebble.free_ports(4)
+    @http_port, @tls_port = ports ? [ports.http_port, ports.tls_port] : Pebble.free_ports(2)
+    @program = profiles ? Pebble.newest : Pebble.usual
+    profiles ||= { "default" => validity } if validity && @program == Pebble.newest
+    @env = { "PEBBLE_VA_NOSLEEP" => "1", "PEBBLE_AUTHZREUSE" => "0" }.merge(env)
+    write_files(validity, eab, profiles)
     @pids = {}
     start_dns
   end
 
   # Starts the CA; without it only its DNS server runs.
   def start
-    environment = { "PEBBLE_VA_NOSLEEP" => "1", "PEBBLE_AUTHZREUSE" => "0" }
-    @pids[:ca] = Process.spawn(environment, "pebble", "-config", path("config.json"), "-dnsserver", "127.0.0.1:#{@dns}",
+    @pids[:ca] = Process.spawn(@env, @program, "-config", path("config.json"), "-dnsserver", "127.0.0.1:#{@dns}",
                                out: [log_path, "a"], err: %i[child out])
     wait_until("Pebble to listen", within: 30) { listens?(@port) }
     self
@@ -89,6 +132,24 @@ class Pebble
 
   def log
     File.exist?(log_path) ? File.read(log_path) : ""
+  end
+
+  # Certificate and key of its own.
+  def identity
+    [OpenSSL::X509::Certificate.new(File.read(ca_file)), OpenSSL::PKey.read(File.read(path("key.pem")))]
+  end
+
+  # Its lines about orders that it has accepted.
+  def orders
+    log.scan(/There are now \d+ orders in the db/).size
+  end
+
+  # From now on says that +certificate+ should be renewed between two moments. For a new Pebble.
+  def suggest_window(certificate, from, to)
+    window = JSON.generate(suggestedWindow: { start: from.utc.iso8601, end: to.utc.iso8601 })
+    body = JSON.generate(Certificate: certificate.to_pem, ARIResponse: window)
+    response = http(@management).post("/set-renewal-info/", body)
+    raise "Pebble answered #{response.code} #{response.body}" unless response.is_a?(Net::HTTPSuccess)
   end
 
   # What it answers to a request for its directory.
@@ -136,14 +197,16 @@ class Pebble
     path("pebble.log")
   end
 
-  def write_files(validity, eab)
-    cert, key = certificate(subject_alt_name: "IP:127.0.0.1,DNS:localhost")
+  def write_files(validity, eab, profiles)
+    # For decades: some tests set clocks.
+    cert, key = certificate(subject_alt_name: "IP:127.0.0.1,DNS:localhost", to: Time.now + (7_000 * 86_400))
     File.write(path("ca.pem"), cert.to_pem)
     File.write(path("key.pem"), key.to_pem)
     config = { listenAddress: "127.0.0.1:#{@port}", managementListenAddress: "127.0.0.1:#{@management}",
                certificate: path("ca.pem"), privateKey: path("key.pem"), httpPort: @http_port, tlsPort: @tls_port,
                ocspResponderURL: "", externalAccountBindingRequired: eab }
     config[:certificateValidityPeriod] = validity if validity
+    config[:profiles] = profiles.transform_values { |seconds| { description: "for tests", validityPeriod: seconds } } if profiles
     config[:externalAccountMACKeys] = { EAB[:kid] => EAB[:hmac] } if eab
     File.write(path("config.json"), JSON.generate(pebble: config))
     write_dns_command
@@ -163,7 +226,7 @@ class Pebble
   end
 
   def start_dns
-    @pids[:dns] = Process.spawn("pebble-challtestsrv", "-dns01", "127.0.0.1:#{@dns}", "-management", "127.0.0.1:#{@dns_management}",
+    @pids[:dns] = Process.spawn(Pebble.dns_server, *Pebble.dns_flags("127.0.0.1:#{@dns}"), "-management", "127.0.0.1:#{@dns_management}",
                                 "-http01", "", "-https01", "", "-tlsalpn01", "", "-defaultIPv4", "127.0.0.1", "-defaultIPv6", "",
                                 out: [path("dns.log"), "a"], err: %i[child out])
     wait_until("the DNS server", within: 30) { listens?(@dns_management) }
@@ -175,10 +238,14 @@ class Pebble
   end
 
   def https(port, target)
+    http(port).get(target).body
+  end
+
+  def http(port)
     http = Net::HTTP.new("127.0.0.1", port)
     http.use_ssl = true
     http.verify_mode = OpenSSL::SSL::VERIFY_NONE
-    http.get(target).body
+    http
   end
 
   def listens?(port)

@@ -4,13 +4,17 @@
 //! 1. Status 200 is a yes; every other status, and no response, is a no.
 //! 2. Answers are kept: a yes for an hour, a no for ten minutes, no response for half a minute. There are at most
 //!    [`KEPT`] of them.
-//! 3. At most [`AT_ONCE`] names are asked about at a time; the others wait.
+//! 3. At most [`AT_ONCE`] names are asked about at a time; the others wait. A question that has been asked is answered, and its
+//!    answer kept, also when nobody waits for it any more.
 
 use crate::client::Client;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
+use tokio::task::spawn_local;
 
 /// Answers that are kept.
 pub const KEPT: usize = 10_000;
@@ -30,7 +34,7 @@ pub struct Asked {
     url: String,
     client: Client,
     kept: RefCell<HashMap<String, (bool, Instant)>>,
-    asking: Semaphore,
+    asking: Arc<Semaphore>,
     said: Cell<Option<Instant>>,
 }
 
@@ -38,18 +42,28 @@ impl Asked {
     /// Asks at `url`.
     pub fn new(url: &str, client: Client) -> Asked {
         let (kept, said) = (RefCell::default(), Cell::default());
-        Asked { url: url.to_owned(), client, kept, asking: Semaphore::new(AT_ONCE), said }
+        Asked { url: url.to_owned(), client, kept, asking: Arc::new(Semaphore::new(AT_ONCE)), said }
     }
 
     /// Whether `name`, a host name, is welcome.
-    pub async fn is_welcome(&self, name: &str, log: &dyn Fn(&str)) -> bool {
+    pub async fn is_welcome(self: &Rc<Asked>, name: &str, log: &Rc<dyn Fn(&str)>) -> bool {
         if let Some(known) = self.known(name) {
             return known;
         }
-        let Ok(_permit) = self.asking.acquire().await else { return false };
+        let Ok(permit) = self.asking.clone().acquire_owned().await else { return false };
         if let Some(known) = self.known(name) {
             return known;
         }
+        let (asked, name, log) = (self.clone(), name.to_owned(), log.clone());
+        let answer = spawn_local(async move {
+            let answer = asked.ask(&name, &*log).await;
+            drop(permit);
+            answer
+        });
+        answer.await.unwrap_or(false)
+    }
+
+    async fn ask(&self, name: &str, log: &dyn Fn(&str)) -> bool {
         let (answer, keep) = match self.client.get(&address(&self.url, name)).await {
             Ok((200, _)) => (true, YES),
             Ok(_) => (false, NO),

@@ -12,7 +12,7 @@ use crate::schedule::Fault;
 use crate::store::{Item, Store};
 use crate::trouble::Trouble;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE, BASE64_URL_SAFE_NO_PAD, Engine};
-use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, LetsEncrypt, NewAccount};
+use instant_acme::{Account, AccountCredentials, ExternalAccountKey, Key, NewAccount};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
 use settings::ExternalAccount;
@@ -26,11 +26,6 @@ const ACCOUNT: &str = "account";
 const SPREAD: Duration = Duration::from_secs(5);
 /// How often it is looked whether another machine has made the account, with a second between.
 const PATIENCE: u32 = 60;
-
-/// The staging directory that belongs to `directory`, if it is known.
-pub fn staging_of(directory: &str) -> Option<&'static str> {
-    (directory == LetsEncrypt::Production.url()).then(|| LetsEncrypt::Staging.url())
-}
 
 /// What is stored of an account.
 #[derive(Serialize, Deserialize)]
@@ -79,9 +74,8 @@ impl Ca {
     }
 
     /// The staging directory of this CA, with its own store.
-    pub fn staging(&self, store: Rc<dyn Store>) -> Option<Ca> {
-        let directory = staging_of(&self.directory)?;
-        Some(Ca {
+    pub fn staging(&self, directory: &str, store: Rc<dyn Store>) -> Ca {
+        Ca {
             directory: directory.to_owned(),
             client: self.client.clone(),
             store,
@@ -91,7 +85,7 @@ impl Ca {
             production: Some(self.store.clone()),
             account: Mutex::default(),
             log: self.log.clone(),
-        })
+        }
     }
 
     /// Its client.
@@ -246,7 +240,7 @@ impl Ca {
     }
 
     fn trouble(&self, error: &instant_acme::Error) -> Trouble {
-        Trouble::of("the account", error, &self.client.last())
+        Trouble::of_account(error, self.eab.is_some(), &self.client.last())
     }
 }
 

@@ -11,9 +11,9 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::http::uri::Scheme;
-use hyper::{Request, Response, Uri};
+use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, HttpClient};
 use rustls::ClientConfig;
@@ -30,6 +30,10 @@ use tokio_rustls::TlsConnector;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The most bytes of a response: chains and directories are a few KiB.
 const MAX_BODY: usize = 1 << 20;
+/// The longest `Retry-After` that reaches `instant-acme`, which adds it to the time of day.
+const LONGEST_WAIT: Duration = Duration::from_secs(30 * 86_400);
+/// When a renewal window is asked for again, where the CA does not say it.
+const WINDOW_AGE: HeaderValue = HeaderValue::from_static("21600");
 /// Characters of a page that is quoted in a message.
 const QUOTED: usize = 120;
 
@@ -193,14 +197,34 @@ impl HttpClient for Client {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, instant_acme::Error>> + Send>> {
         let client = self.clone();
         Box::pin(async move {
+            let get = request.method() == Method::GET;
             match client.exchange(request).await {
                 Ok(response) => {
-                    let (parts, body) = response.into_parts();
+                    let (mut parts, body) = response.into_parts();
+                    bound(&mut parts.headers, get);
                     Ok(BytesResponse { parts, body: Box::new(body) })
                 }
                 Err(error) => Err(instant_acme::Error::Other(Box::new(error))),
             }
         })
+    }
+}
+
+/// Makes `Retry-After` a time that can be waited for. Renewal windows, the only thing that is asked for by GET besides the directory,
+/// are of no use without it.
+fn bound(headers: &mut HeaderMap, get: bool) {
+    match headers.get(RETRY_AFTER).map(retry_after) {
+        Some(Some(wait)) if wait > LONGEST_WAIT => {
+            headers.insert(RETRY_AFTER, HeaderValue::from(LONGEST_WAIT.as_secs()));
+        }
+        Some(Some(_)) => {}
+        // A moment that has passed, or nonsense.
+        Some(None) | None if get => {
+            headers.insert(RETRY_AFTER, WINDOW_AGE);
+        }
+        Some(None) | None => {
+            headers.remove(RETRY_AFTER);
+        }
     }
 }
 
@@ -317,6 +341,22 @@ mod tests {
         assert!(read("Thu, 31 Dec 2099 23:59:59 GMT").unwrap() > Duration::from_secs(86_400 * 365));
         assert_eq!(read("Fri, 31 Dec 1999 23:59:59 GMT"), None, "in the past");
         assert_eq!(read("soon"), None);
+    }
+
+    #[test]
+    fn waits_are_bounded() {
+        let bounded = |value: Option<&'static str>, get| {
+            let mut headers = HeaderMap::new();
+            value.map(|value| headers.insert(RETRY_AFTER, HeaderValue::from_static(value)));
+            bound(&mut headers, get);
+            headers.get(RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(bounded(Some("120"), true).as_deref(), Some("120"));
+        assert_eq!(bounded(Some("18446744073709551615"), false).as_deref(), Some("2592000"));
+        assert_eq!(bounded(Some("Thu, 31 Dec 2099 23:59:59 GMT"), false).as_deref(), Some("2592000"));
+        assert_eq!(bounded(Some("99999999999999999999999"), false), None);
+        assert_eq!(bounded(None, true).as_deref(), Some("21600"));
+        assert_eq!(bounded(None, false), None);
     }
 
     #[test]

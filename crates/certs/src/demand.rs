@@ -3,13 +3,14 @@
 //! Contract:
 //! 1. Only host names are served, never IP addresses, and only after `ask` said yes.
 //! 2. A name is ordered once, however many clients wait for it. While its order fails and waits, clients are refused at once.
-//! 3. Bounded: names that are kept ([`KEPT`]), orders in an hour, handshakes that wait for this thread ([`WAITING`]).
+//! 3. Bounded: names that are kept ([`KEPT`]), orders in an hour, handshakes that wait for this thread ([`WAITING`]) or for an
+//!    answer ([`UNDER_WAY`]). Beyond that clients are refused at once. A client that has gone is no longer waited for.
 
 use crate::keeper::{Keeper, Progress};
 use crate::schedule::Moment;
 use crate::shared::Shared;
 use settings::{DomainKind, OnDemand, Order};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -24,6 +25,8 @@ use tokio::task::spawn_local;
 pub const KEPT: usize = 10_000;
 /// Handshakes that wait to be heard.
 pub const WAITING: usize = 256;
+/// Handshakes that wait for an answer or an order.
+pub const UNDER_WAY: usize = 1_000;
 /// How long a handshake waits at most; it may give up before.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -68,22 +71,32 @@ pub struct Door {
     shared: Rc<Shared>,
     settings: OnDemand,
     names: RefCell<HashMap<String, watch::Receiver<Progress>>>,
+    under_way: Cell<usize>,
 }
 
 impl Door {
     /// One that has let nobody in.
     pub fn new(shared: Rc<Shared>, settings: OnDemand) -> Rc<Door> {
-        Rc::new(Door { shared, settings, names: RefCell::default() })
+        Rc::new(Door { shared, settings, names: RefCell::default(), under_way: Cell::new(0) })
     }
 
     /// Answers handshakes until there are none.
     pub async fn serve(self: Rc<Self>, mut questions: mpsc::Receiver<Question>) {
-        while let Some((name, reply)) = questions.recv().await {
+        while let Some((name, mut reply)) = questions.recv().await {
+            if self.under_way.get() >= UNDER_WAY {
+                // Dropped: a no.
+                continue;
+            }
             let door = self.clone();
+            self.under_way.update(|count| count + 1);
             spawn_local(async move {
-                let answered = tokio::time::timeout(PATIENCE, door.is_there(&name)).await;
-                // The client may have gone.
-                let _ = reply.send(answered.unwrap_or(false));
+                let answered = tokio::select! {
+                    answered = tokio::time::timeout(PATIENCE, door.is_there(&name)) => answered.unwrap_or(false),
+                    // The client has gone; what it has begun goes on.
+                    () = reply.closed() => false,
+                };
+                let _ = reply.send(answered);
+                door.under_way.update(|count| count - 1);
             });
         }
     }

@@ -153,7 +153,8 @@ impl Keeper {
         } else if !start {
             self.shared.say(&format!("the certificate for {title} is there: another server has obtained it"));
         }
-        self.have(certificate);
+        self.schedule.have(lifetime(&certificate), now(), random());
+        self.serve(certificate);
         let note = self.shared.store.load(&Item::Note(self.id.clone())).await.ok().flatten();
         let note = note.and_then(|note| Note::parse(&note));
         if note.is_some_and(|note| note.profile != self.order.profile) {
@@ -164,8 +165,7 @@ impl Keeper {
     }
 
     /// Serves a certificate.
-    fn have(&mut self, certificate: Arc<Certificate>) {
-        self.schedule.have(lifetime(&certificate), now(), random());
+    fn serve(&mut self, certificate: Arc<Certificate>) {
         self.error = None;
         self.shared.install(&self.id, certificate.clone());
         self.current = Some(certificate);
@@ -327,7 +327,8 @@ impl Keeper {
         let text = bundle(&issued.key, &issued.chain).into_bytes();
         // Not to be taken for another server's.
         self.seen = Some(text.clone());
-        self.have(certificate.clone());
+        self.schedule.issued(lifetime(&certificate), now(), random());
+        self.serve(certificate.clone());
         let from = now();
         self.shared.say(&format!(
             "certificate for {} obtained from {}, valid until {}; it is renewed on {}",

@@ -3,14 +3,18 @@
 //! Contract:
 //! 1. With a renewal window of the CA (ARI, RFC 9773) a certificate is renewed at a random moment in it; at once when the
 //!    window has begun to pass and the moment lies behind. The moment is chosen anew only when the window changes.
-//!    Where windows are always over, renewals come after the first pause, then each time twice as late.
+//!    A window that ends with the certificate, or later, is cut: a twentieth of the lifetime before its end it is renewed.
 //! 2. Without a window: at two thirds of the lifetime, at half of it for lifetimes under ten days, each later by up to a
 //!    twentieth of the lifetime, so that many servers do not come at once.
+//!    Where every certificate is due when it is issued (windows that are always over, a clock that is ahead), renewals come
+//!    after the first pause, then each time twice as late.
 //! 3. After a failure the pause doubles from the first pause (default one minute) to a day. Between half and all of it is
 //!    waited. A `Retry-After` of the CA lengthens a pause, up to a week, and never shortens it.
 //! 4. A pause is never longer than a quarter of the time that the certificate is still valid, unless the CA says so.
 //! 5. After the CA has refused an order the next attempt goes to the CA's staging directory, if one is known. Production
-//!    follows at once when staging has issued.
+//!    follows at once when staging has issued, after a pause when staging is away, and after [`STAGING_REFUSALS`] of them in
+//!    any case: what staging says is not the last word.
+//! 6. A clock that is set changes moments, not pauses: when it is set back, what waited for a moment is looked at anew.
 
 use std::time::Duration;
 
@@ -25,6 +29,10 @@ const LONGEST_PAUSE: f64 = 86_400.0;
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 /// The CA's window is asked for again after this time, unless the CA says another one.
 const WINDOW_AGE: i64 = 6 * 3_600;
+/// Refusals of the staging directory in a row, after which production is asked.
+const STAGING_REFUSALS: u32 = 3;
+/// A clock that was set back by more than this; less is what keeps clocks right.
+const SET_BACK: i64 = 60;
 /// Bounds on the time that a CA can ask for until its window is read again.
 const WINDOW_AGES: (i64, i64) = (600, 86_400);
 
@@ -87,6 +95,10 @@ pub struct Schedule {
     failures: u32,
     retry_at: Option<Moment>,
     staging: bool,
+    /// Refusals of the staging directory in a row.
+    staging_refusals: u32,
+    /// The latest moment at which something was decided.
+    decided: Moment,
 }
 
 impl Schedule {
@@ -104,12 +116,28 @@ impl Schedule {
             failures: 0,
             retry_at: None,
             staging: false,
+            staging_refusals: 0,
+            decided: Moment::MIN,
         }
     }
 
-    /// There is a certificate: stored, issued now, or made by another machine.
+    /// There is a certificate that was stored, or that another machine has obtained.
     pub fn have(&mut self, lifetime: Lifetime, now: Moment, random: f64) {
         let early = self.have.is_some_and(|before| now < by_lifetime(before, 0.0));
+        self.begin(lifetime, early, now, random);
+    }
+
+    /// The CA has issued a certificate.
+    pub fn issued(&mut self, lifetime: Lifetime, now: Moment, random: f64) {
+        let before = self.have.is_some_and(|before| now < by_lifetime(before, 0.0));
+        let due_already = by_lifetime(lifetime, 0.0) <= now;
+        self.begin(lifetime, before || due_already, now, random);
+        if due_already {
+            self.renew_at = self.earliest;
+        }
+    }
+
+    fn begin(&mut self, lifetime: Lifetime, early: bool, now: Moment, random: f64) {
         self.early = if early { self.early.saturating_add(1) } else { 0 };
         let spacing = self.first_pause * 2_f64.powi(self.early.min(32) as i32);
         self.earliest = now.saturating_add(spacing.min(LONGEST_PAUSE) as i64);
@@ -117,7 +145,9 @@ impl Schedule {
         self.window = None;
         self.ask_at = Some(Moment::MIN);
         self.renew_at = by_lifetime(lifetime, random);
-        (self.failures, self.retry_at, self.staging) = (0, None, false);
+        (self.failures, self.retry_at) = (0, None);
+        (self.staging, self.staging_refusals) = (false, 0);
+        self.decided = now;
     }
 
     /// The certificate is of no use: another one is due at once, as far as no failure stands against it.
@@ -131,13 +161,15 @@ impl Schedule {
             i64::try_from(again.as_secs()).unwrap_or(WINDOW_AGES.1).clamp(WINDOW_AGES.0, WINDOW_AGES.1)
         });
         self.ask_at = Some(now.saturating_add(age));
+        self.decided = now;
         let usable = window.filter(|window| window.from < window.until);
         if let Some(window) = usable
             && self.window != usable
         {
             let length = (window.until - window.from) as f64;
             let moment = window.from.saturating_add((length * unit(random)) as i64);
-            self.renew_at = moment.max(self.earliest);
+            let last = self.have.map_or(Moment::MAX, last_moment);
+            self.renew_at = moment.min(last).max(self.earliest);
             self.window = usable;
         }
     }
@@ -149,7 +181,7 @@ impl Schedule {
 
     /// An order succeeded at the staging directory: production is due at once.
     pub fn staging_succeeded(&mut self) {
-        (self.staging, self.retry_at) = (false, None);
+        (self.staging, self.staging_refusals, self.retry_at) = (false, 0, None);
     }
 
     /// An order failed. Returns when it is repeated.
@@ -161,8 +193,17 @@ impl Schedule {
         random: f64,
     ) -> Moment {
         self.failures = self.failures.saturating_add(1);
-        if fault == Fault::Refused {
-            self.staging = self.has_staging;
+        self.decided = now;
+        match fault {
+            Fault::Refused if self.staging && self.staging_refusals + 1 >= STAGING_REFUSALS => {
+                (self.staging, self.staging_refusals) = (false, 0);
+            }
+            Fault::Refused => {
+                self.staging_refusals += u32::from(self.staging);
+                self.staging = self.has_staging;
+            }
+            // It is the staging directory that is away.
+            Fault::Unreachable => self.staging = false,
         }
         let pause = self.pause(random, now).ceil();
         let asked = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER).as_secs_f64().ceil();
@@ -182,9 +223,11 @@ impl Schedule {
     }
 
     /// What to do at `now`.
-    pub fn next(&self, now: Moment) -> Action {
-        let due = self.have.map_or(Moment::MIN, |_| self.renew_at);
-        let order = self.retry_at.map_or(due, |retry| due.max(retry));
+    pub fn next(&mut self, now: Moment) -> Action {
+        if now.saturating_add(SET_BACK) < self.decided {
+            self.clock_was_set_back(now);
+        }
+        let order = self.next_order();
         if order <= now {
             return Action::Order { staging: self.staging };
         }
@@ -192,6 +235,20 @@ impl Schedule {
             Some(ask) if ask <= now => Action::AskWindow,
             Some(ask) => Action::Wait(ask.min(order)),
             None => Action::Wait(order),
+        }
+    }
+
+    /// Pauses stay as long as they were; what follows from the certificate is computed again.
+    fn clock_was_set_back(&mut self, now: Moment) {
+        let by = self.decided.saturating_sub(now);
+        self.decided = now;
+        self.retry_at = self.retry_at.map(|at| at.saturating_sub(by));
+        self.earliest = self.earliest.saturating_sub(by);
+        self.window = None;
+        self.ask_at = self.ask_at.map(|_| Moment::MIN);
+        if let Some(have) = self.have {
+            let due = by_lifetime(have, 0.0);
+            self.renew_at = if due <= now { due.max(self.earliest) } else { due };
         }
     }
 
@@ -213,6 +270,12 @@ fn by_lifetime(lifetime: Lifetime, random: f64) -> Moment {
     let part = if length < SHORT_LIVED { 0.5 } else { 2.0 / 3.0 };
     let later = length as f64 / 20.0 * unit(random);
     lifetime.from.saturating_add((length as f64 * part + later) as i64)
+}
+
+/// The moment after which no window counts.
+fn last_moment(lifetime: Lifetime) -> Moment {
+    let length = lifetime.until.saturating_sub(lifetime.from).max(0);
+    lifetime.until.saturating_sub(length / 20)
 }
 
 /// A random number as one from 0 to 1, whatever it was.

@@ -107,18 +107,83 @@ fn windows_that_are_always_over_do_not_make_a_storm() {
             Action::Order { .. } => {
                 orders += 1;
                 // The same lifetime: it was issued within the same second.
-                schedule.have(Lifetime { from: 0, until: 90 * DAY }, now, 0.0);
+                schedule.issued(Lifetime { from: 0, until: 90 * DAY }, now, 0.0);
             }
         }
     }
     assert!((5..=12).contains(&orders), "{orders} orders in a day");
 }
 
+#[test]
+fn certificates_that_are_due_when_they_are_issued_do_not_make_a_storm() {
+    // The clock is ahead by more than a lifetime.
+    let mut schedule = fresh();
+    let (mut now, mut orders) = (400 * DAY, 0);
+    while now < 401 * DAY {
+        match schedule.next(now) {
+            Action::Wait(until) => now = until,
+            Action::AskWindow => schedule.no_windows(),
+            Action::Order { .. } => {
+                orders += 1;
+                schedule.issued(Lifetime { from: 0, until: 6 * DAY }, now, 0.0);
+            }
+        }
+    }
+    assert!((5..=12).contains(&orders), "{orders} orders in a day");
+    // Set right, the certificate is a good one.
+    assert_eq!(schedule.next(DAY), Action::Wait(3 * DAY));
+}
+
+#[test]
+fn an_expired_certificate_that_was_stored_is_replaced_at_once() {
+    let mut schedule = fresh();
+    schedule.have(Lifetime { from: 0, until: 90 * DAY }, 100 * DAY, 0.0);
+    assert_eq!(schedule.next(100 * DAY), Action::Order { staging: false });
+}
+
+#[test]
+fn a_window_beyond_the_lifetime_is_cut() {
+    let mut schedule = fresh();
+    schedule.have(Lifetime { from: 0, until: 100 * DAY }, 0, 0.0);
+    schedule.window(Some(Window { from: 99 * DAY, until: 300 * DAY }), None, 0, 0.9);
+    assert_eq!(schedule.next_order(), 95 * DAY);
+}
+
+#[test]
+fn a_clock_that_is_set_back_prolongs_no_pause() {
+    let mut schedule = fresh();
+    // It was ten years ahead.
+    let at = schedule.failed(Fault::Unreachable, Some(Duration::from_secs(600)), 3_650 * DAY, 1.0);
+    assert_eq!(at, 3_650 * DAY + 600);
+    assert_eq!(schedule.next(100), Action::Wait(700), "Retry-After counts on");
+    assert_eq!(schedule.next(700), Action::Order { staging: false });
+    // A second more or less is no jump.
+    schedule.failed(Fault::Unreachable, None, 1_000, 1.0);
+    assert_eq!(schedule.next(990), Action::Wait(1_120));
+}
+
+#[test]
+fn staging_is_not_the_last_word() {
+    let mut schedule = fresh();
+    let mut now = 0;
+    let asked: Vec<bool> = (0..9)
+        .map(|_| {
+            now = schedule.failed(Fault::Refused, None, now, 1.0);
+            schedule.next(now) == Action::Order { staging: true }
+        })
+        .collect();
+    assert_eq!(asked, [true, true, true, false, true, true, true, false, true]);
+    let mut away = fresh();
+    away.failed(Fault::Refused, None, 0, 1.0);
+    away.failed(Fault::Unreachable, None, 60, 1.0);
+    assert_eq!(away.next(DAY), Action::Order { staging: false }, "staging is away");
+}
+
 proptest! {
     /// However the numbers fall: no order before it is due, none before a pause has passed, and always another one.
     #[test]
     fn orders_come_when_due_and_never_stop(
-        steps in proptest::collection::vec((0..4_u8, 0_i64..100 * DAY, any::<f64>(), 0_u64..1_000_000), 1..60),
+        steps in proptest::collection::vec((0..6_u8, 0_i64..100 * DAY, any::<f64>(), 0_u64..1_000_000), 1..60),
     ) {
         let mut schedule = fresh();
         let mut now = 0;
@@ -134,6 +199,8 @@ proptest! {
                     prop_assert!(!due, "an order before the pause has passed");
                 }
                 2 => schedule.window(Some(Window { from: now, until: now + length }), None, now, random),
+                3 => schedule.issued(Lifetime { from: now, until: now + length }, now, random),
+                4 => now -= length,
                 _ => schedule.lost(),
             }
             match schedule.next(now) {

@@ -6,14 +6,15 @@
 
 use crate::ask::Asked;
 use crate::board::Board;
-use crate::ca::{Ca, staging_of};
+use crate::ca::Ca;
 use crate::challenge::{HttpAnswers, Means};
 use crate::client::Client;
 use crate::demand::{Budget, Demand, Door, Question, WAITING};
 use crate::keeper::Keeper;
 use crate::shared::{ORDERS, Shared, now};
 use crate::store::{Folder, Redis, Store};
-use settings::Acme;
+use settings::{Acme, Order};
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +29,8 @@ use trust::Trusted;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long what runs on the side may take to end.
 const LAST: Duration = Duration::from_millis(500);
+/// How soon a certificate begins anew after a fault of ours.
+const AGAIN: Duration = Duration::from_secs(60);
 /// How long stopping waits for the thread.
 const END: Duration = Duration::from_secs(1);
 
@@ -153,12 +156,14 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     let tls = trust::client(trusted, None).map_err(|error| untrusted(&error));
     let client = Client::new(tls, false);
     let production = Ca::new(&acme.directory, client, store.clone(), &acme, http, log.clone());
-    let staging = staging_of(&acme.directory).and_then(|directory| open(&acme, directory).ok());
-    let staging = staging.and_then(|store| production.staging(store)).map(Rc::new);
+    let staging = acme.staging.as_deref().and_then(|directory| {
+        let store = open(&acme, directory).ok()?;
+        Some(Rc::new(production.staging(directory, store)))
+    });
     let asked = acme.on_demand.as_ref().map(|on_demand| {
         let trusted = acme.ca.as_deref().map_or(Trusted::System, Trusted::SystemAndFile);
         let tls = trust::client(trusted, None).map_err(|error| untrusted(&error));
-        Asked::new(&on_demand.ask, Client::new(tls, true))
+        Rc::new(Asked::new(&on_demand.ask, Client::new(tls, true)))
     });
     let per_hour = acme.on_demand.as_ref().map_or(0, |on_demand| on_demand.per_hour);
     let shared = Rc::new(Shared {
@@ -189,8 +194,8 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
     if opened.wait_for(|opened| *opened).await.is_err() {
         return;
     }
-    for keeper in keepers {
-        spawn_local(keeper.run());
+    for (order, keeper) in shared.acme.certificates.clone().into_iter().zip(keepers) {
+        spawn_local(kept(shared.clone(), order, keeper));
     }
     if let Some(on_demand) = shared.acme.on_demand.clone() {
         spawn_local(Door::new(shared.clone(), on_demand).serve(questions));
@@ -201,6 +206,44 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
         shared.production.learn_thumbprint().await;
     }
     std::future::pending::<()>().await;
+}
+
+/// Keeps a certificate for as long as the server runs, whatever happens: a fault of ours that ends its task is said, and it begins
+/// anew after a pause.
+async fn kept(shared: Rc<Shared>, order: Order, keeper: Keeper) {
+    let mut next = Some(keeper);
+    let title = order.domains.join(", ");
+    let log = shared.log.clone();
+    unending(AGAIN, &title, &*log, || {
+        let keeper = next.take();
+        let (shared, order) = (shared.clone(), order.clone());
+        async move {
+            match keeper {
+                Some(keeper) => keeper.run().await,
+                None => {
+                    let mut keeper = Keeper::new(shared, order, None);
+                    keeper.begin().await;
+                    keeper.run().await;
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// Runs a task, and again when it panics.
+async fn unending<F>(pause: Duration, title: &str, log: &dyn Fn(&str), mut begin: impl FnMut() -> F)
+where
+    F: Future<Output = ()> + 'static,
+{
+    while spawn_local(begin()).await.is_err_and(|error| error.is_panic()) {
+        log(&format!(
+            "the certificate for {title}: its order ended with a fault of Firebrick, please report it; what there is is served, and it \
+             begins anew in {} s",
+            pause.as_secs()
+        ));
+        tokio::time::sleep(pause).await;
+    }
 }
 
 fn open(acme: &Acme, directory: &str) -> Result<Rc<dyn Store>, String> {
@@ -223,5 +266,26 @@ fn untrusted(error: &trust::Error) -> String {
              name the CA's own authority with --acme-ca {why}"
         ),
         trust::Error::Tls(why) => why.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn a_task_that_panics_is_said_and_begins_anew() {
+        let runtime =
+            Builder::new_current_thread().enable_all().build_local(LocalOptions::default()).unwrap();
+        let (begun, said) = (Cell::new(0), RefCell::new(Vec::new()));
+        let log = |line: &str| said.borrow_mut().push(line.to_owned());
+        runtime.block_on(unending(Duration::ZERO, "a.test", &log, || {
+            begun.set(begun.get() + 1);
+            let round = begun.get();
+            async move { assert!(round > 2, "a fault, on purpose") }
+        }));
+        assert_eq!((begun.get(), said.borrow().len()), (3, 2));
+        assert!(said.borrow()[0].starts_with("the certificate for a.test: "), "{said:?}");
     }
 }

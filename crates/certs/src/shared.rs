@@ -41,7 +41,7 @@ pub struct Shared {
     /// Limits orders at a time.
     pub orders: Semaphore,
     /// Who decides about names on demand.
-    pub asked: Option<Asked>,
+    pub asked: Option<Rc<Asked>>,
     /// How many orders on demand are left.
     pub budget: RefCell<Budget>,
     /// Handshakes take certificates from here.
@@ -104,7 +104,7 @@ impl Shared {
     /// Whether a name on demand is welcome.
     pub async fn ask(&self, name: &str) -> bool {
         match &self.asked {
-            Some(asked) => asked.is_welcome(name, &*self.log).await,
+            Some(asked) => asked.is_welcome(name, &self.log).await,
             None => false,
         }
     }

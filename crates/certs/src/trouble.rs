@@ -72,8 +72,27 @@ impl Trouble {
         }
     }
 
+    /// What `error` means while an account is opened or made; `bound`: one that the CA has given.
+    pub fn of_account(error: &Error, bound: bool, last: &Last) -> Trouble {
+        match error {
+            Error::Api(problem) => {
+                Trouble::advised("the account", problem, last, |kind| account_advice(kind, bound))
+            }
+            _ => Trouble::of("the account", error, last),
+        }
+    }
+
     /// What a problem document means.
     pub fn problem(what: &str, problem: &Problem, last: &Last) -> Trouble {
+        Trouble::advised(what, problem, last, advice)
+    }
+
+    fn advised(
+        what: &str,
+        problem: &Problem,
+        last: &Last,
+        advice: impl FnOnce(&str) -> &'static str,
+    ) -> Trouble {
         let kind = problem.r#type.as_deref().unwrap_or_default();
         let kind = kind.strip_prefix(ACME).unwrap_or(kind).to_owned();
         let detail = said(problem);
@@ -127,6 +146,19 @@ fn advice(kind: &str) -> &'static str {
     }
 }
 
+/// The same for an account: no name is verified there.
+fn account_advice(kind: &str, bound: bool) -> &'static str {
+    match kind {
+        "unauthorized" | "malformed" if bound => {
+            "check acme.eab_kid and acme.eab_hmac (EAB_KID, EAB_HMAC_KEY): both have to be what the CA gave, for this directory"
+        }
+        "unauthorized" => {
+            "the CA does not accept the stored account's key: remove account.json to get another account"
+        }
+        kind => advice(kind),
+    }
+}
+
 /// On one line, and not too long.
 fn line(text: &str) -> String {
     let text = text.split(|c: char| c.is_control() || c == ' ').filter(|word| !word.is_empty());
@@ -165,6 +197,18 @@ mod tests {
             problem(r#"{"type":"urn:ietf:params:acme:error:rateLimited","status":429}"#).fault,
             Fault::Refused
         );
+    }
+
+    #[test]
+    fn accounts_are_not_about_names() {
+        let refused = |bound| {
+            let json =
+                r#"{"type":"urn:ietf:params:acme:error:unauthorized","detail":"bad MAC","status":401}"#;
+            let error = Error::Api(serde_json::from_str(json).unwrap());
+            Trouble::of_account(&error, bound, &Last::default()).text
+        };
+        assert!(refused(true).contains("bad MAC; check acme.eab_kid and acme.eab_hmac"), "{}", refused(true));
+        assert!(!refused(false).contains("records"), "{}", refused(false));
     }
 
     #[test]

@@ -53,7 +53,14 @@ impl Environment for Shelf {
     }
 
     fn machine(&self) -> Machine {
-        Machine { cores: 4, cpu_quota: Some(2.0), memory_limit: None, memory_total: None, open_files: None }
+        Machine {
+            cores: 4,
+            cpu_quota: Some(2.0),
+            memory_limit: None,
+            memory_total: None,
+            open_files: None,
+            ipv6: true,
+        }
     }
 }
 

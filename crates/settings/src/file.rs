@@ -7,7 +7,7 @@ use std::path::Path;
 use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::error::Error;
-use crate::given::{Certificate, Given, Route, Written};
+use crate::given::{Given, Route, Table, Written};
 use crate::nearest::{nearest, nearest_within};
 use crate::origin::Origin;
 use crate::raw::Raw;
@@ -30,8 +30,10 @@ pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
 pub(crate) const SITES: &str = "sites";
 /// The table of handlers by path.
 pub(crate) const ROUTES: &str = "routes";
-/// The tables of certificates.
-pub(crate) const CERTIFICATES: &str = "acme.certificates";
+/// The tables of certificates that are obtained.
+pub(crate) const ORDERS: &str = "acme.certificates";
+/// The tables of certificates in files.
+pub(crate) const FILES: &str = "tls.certificates";
 
 struct Reader<'a> {
     path: &'a Path,
@@ -52,7 +54,8 @@ impl Reader<'_> {
             match (entry, item.as_table_like()) {
                 (None, Some(sites)) if key == SITES => self.sites(sites),
                 (None, Some(routes)) if key == ROUTES => self.routes(routes),
-                (None, _) if key == CERTIFICATES && is_tables(item) => self.certificates(item),
+                (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item),
+                (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item),
                 (Some(about), _) => self.given.add(about.key, Written { raw: raw(item), origin }),
                 (None, Some(inner)) if is_section(&key) => self.table(inner, &format!("{key}.")),
                 (None, _) => self.unknown(&key, item, origin),
@@ -74,19 +77,19 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the tables of certificates.
-    fn certificates(&mut self, item: &Item) {
+    /// Reads a list of tables.
+    fn tables(&self, item: &Item) -> Vec<Table> {
         let tables = item.as_array_of_tables().into_iter().flat_map(|tables| tables.iter());
         let tables = tables.map(|table| (table as &dyn TableLike, table.span()));
         let inline = item.as_array().into_iter().flatten().filter_map(Value::as_inline_table);
         let inline = inline.map(|table| (table as &dyn TableLike, table.span()));
-        for (table, span) in tables.chain(inline) {
+        let read = |(table, span): (&dyn TableLike, Option<std::ops::Range<usize>>)| {
             let origin = self.origin(span.map_or(0, |span| span.start));
             let written = Written { raw: Raw::Other("a table"), origin };
-            let keys =
-                table.iter().map(|(key, item)| (key.to_owned(), self.written(table, key, item))).collect();
-            self.given.certificates.push(Certificate { written, keys });
-        }
+            let keys = table.iter().map(|(key, item)| (key.to_owned(), self.written(table, key, item)));
+            Table { written, keys: keys.collect() }
+        };
+        tables.chain(inline).map(read).collect()
     }
 
     fn written(&self, table: &dyn TableLike, key: &str, item: &Item) -> Written {
@@ -105,6 +108,12 @@ impl Reader<'_> {
     fn unknown(&mut self, key: &str, item: &Item, origin: Origin) {
         let (written, problem, nearest) = if is_section(key) {
             (format!("{key} = {}", raw(item)), format!("expected a table: [{key}]"), None)
+        } else if [ORDERS, FILES].contains(&key) {
+            (format!("{key} = {}", raw(item)), format!("expected tables: [[{key}]], one for each"), None)
+        } else if let Some(tables) =
+            [ORDERS, FILES].into_iter().find(|tables| tables.strip_suffix('s') == Some(key))
+        {
+            (key.to_owned(), "unknown key".to_owned(), Some(tables.to_owned()))
         } else if item.is_table_like() && !key.contains('.') {
             (format!("[{key}]"), "unknown table".to_owned(), nearest(key, sections()).map(str::to_owned))
         } else if let Some(about) = command_line_only(key) {

@@ -43,9 +43,9 @@ pub struct Route {
     pub(crate) keys: Vec<(String, Written)>,
 }
 
-/// One table of `[[acme.certificates]]`.
+/// One table of `[[acme.certificates]]` or `[[tls.certificates]]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Certificate {
+pub struct Table {
     /// The table as a whole, for messages.
     pub(crate) written: Written,
     /// Its keys.
@@ -61,7 +61,9 @@ pub struct Given {
     /// The `[routes]` table.
     pub(crate) routes: Vec<Route>,
     /// The tables `[[acme.certificates]]`.
-    pub(crate) certificates: Vec<Certificate>,
+    pub(crate) orders: Vec<Table>,
+    /// The tables `[[tls.certificates]]`.
+    pub(crate) files: Vec<Table>,
 }
 
 impl Given {

@@ -21,6 +21,8 @@ pub struct Machine {
     pub memory_total: Option<u64>,
     /// Files that the process may have open (`RLIMIT_NOFILE`, the hard limit); `None` when unlimited.
     pub open_files: Option<u64>,
+    /// Whether it speaks IPv6.
+    pub ipv6: bool,
 }
 
 impl Machine {
@@ -35,6 +37,8 @@ impl Machine {
             memory_limit: granted.memory,
             memory_total: memory_total(&meminfo),
             open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
+            // A kernel without it has no such address, nor has one that was told to leave it alone.
+            ipv6: std::net::UdpSocket::bind((std::net::Ipv6Addr::LOCALHOST, 0)).is_ok(),
         }
     }
 
@@ -143,7 +147,14 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn machine(cores: u32) -> Machine {
-        Machine { cores, cpu_quota: None, memory_limit: None, memory_total: Some(64 << 30), open_files: None }
+        Machine {
+            cores,
+            cpu_quota: None,
+            memory_limit: None,
+            memory_total: Some(64 << 30),
+            open_files: None,
+            ipv6: true,
+        }
     }
 
     #[test]

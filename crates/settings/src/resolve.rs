@@ -82,9 +82,9 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
             "it is for development, and domains are for the internet: leave one of them out",
         );
     }
-    let binds = listen::binds(&taker, https, acme.is_on());
+    let binds = listen::binds(&taker, https, acme.is_on(), facts.machine.ipv6);
     let settings = Settings {
-        tls: tls::tls(&taker, facts, &binds, https, acme.is_on()),
+        tls: tls::tls(&taker, given, facts, &binds, https, acme.is_on()),
         https: Section::take(&taker),
         acme,
         state_dir: facts.state_dir.clone(),
@@ -187,8 +187,14 @@ fn name_of(dir: &Path) -> String {
 impl Settings {
     /// Settings in which every option has its default, with one worker and one front thread.
     pub fn defaults(dir: &Path) -> Settings {
-        let machine =
-            Machine { cores: 1, cpu_quota: None, memory_limit: None, memory_total: None, open_files: None };
+        let machine = Machine {
+            cores: 1,
+            cpu_quota: None,
+            memory_limit: None,
+            memory_total: None,
+            open_files: None,
+            ipv6: true,
+        };
         let facts = Facts {
             typed_in: dir.to_owned(),
             dir: dir.to_owned(),

@@ -32,6 +32,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("acme.domains", "['192.0.2.1']", "Let's Encrypt wants acme.profile = \"shortlived\""),
     ("acme.directory", "'http://ca.test/dir'", "http:// is for this machine only"),
     ("acme.directory", "'ca.test'", "expected the URL of a CA's directory"),
+    (
+        "acme.staging",
+        "'https://acme-v02.api.letsencrypt.org/directory'",
+        "it is acme.directory: give the CA's other",
+    ),
+    ("acme.staging", "'nowhere'", "expected the URL of a CA's directory"),
     ("acme.challenge", "'dns'", "expected one of \"auto\", \"http-01\""),
     ("acme.challenge", "'http01'", "did you mean \"http-01\"?"),
     ("acme.eab_kid", "'kid'", "acme.eab_hmac is missing"),
@@ -125,6 +131,48 @@ fn every_key_refuses_a_value_of_no_type_and_names_what_it_takes() {
         let mistakes = App::with(&format!("{key} = 1979-05-27\n")).mistakes();
         let message = format!("firebrick.toml:1: {key} = a date: expected {}", entry.expected());
         assert_eq!(mistakes, message);
+    }
+}
+
+#[test]
+fn tables_of_certificates_are_named_with_their_line_and_key() {
+    for (text, expected) in [
+        (
+            "[[tls.certificates]]\ncert = 'a.pem'\nkey = 'a.key'\n[[tls.certificates]]\ncert = 'b.pem'\n",
+            "firebrick.toml:4: tls.certificates.key = a table: expected key, the path of a file",
+        ),
+        (
+            "[[tls.certificates]]\ncert = 'a.pem'\nkey = 3\n",
+            "firebrick.toml:3: tls.certificates.key = 3: expected the path of a file",
+        ),
+        (
+            "[[tls.certificates]]\ncert = 'a.pem'\nkey = 'a.key'\nkeys = 'b'\n",
+            "firebrick.toml:4: tls.certificates.keys = \"b\": unknown key; did you mean \"key\"?",
+        ),
+        (
+            "[tls.certificates]\ncert = 'a.pem'\n",
+            "firebrick.toml:1: tls.certificates = a table: expected tables: [[tls.certificates]]",
+        ),
+        (
+            "[[tls.certificate]]\ncert = 'a.pem'\n",
+            "firebrick.toml:1: tls.certificate: unknown key; did you mean \"tls.certificates\"?",
+        ),
+        (
+            "[[acme.certificates]]\ndomains = ['a.test', '*.b.test']\n",
+            "firebrick.toml:2: acme.certificates.domains = [\"a.test\", \"*.b.test\"]: *.b.test is verified by a record",
+        ),
+        (
+            "[[acme.certificates]]\ndomains = ['a.test']\n[[acme.certificates]]\ndomains = ['a.test']\n",
+            "firebrick.toml:4: acme.certificates.domains = [\"a.test\"]: a.test is in two certificates",
+        ),
+        (
+            "[[acme.certificates]]\nchallenge = 'dns-01'\ndomains = ['a.test']\n",
+            "firebrick.toml:2: acme.certificates.challenge = \"dns-01\": acme.dns_command has to be a command",
+        ),
+    ] {
+        let mistakes = App::with(text).mistakes();
+        assert!(mistakes.starts_with(expected), "{mistakes}\n{text}");
+        assert_eq!(mistakes.lines().count(), 1, "{mistakes}");
     }
 }
 

@@ -47,6 +47,48 @@ fn nothing_written_gives_the_defaults() {
 }
 
 #[test]
+fn certificates_are_listed_and_have_tables_of_their_own() {
+    let app = App::with(
+        "[tls]\ncert = ['a.pem']\nkey = ['a.key']\n[[tls.certificates]]\ncert = 'b.pem'\nkey = '/etc/b.key'\n",
+    );
+    let found = app.loaded().settings.tls.certificates;
+    let found: Vec<_> = found.iter().map(|files| (files.cert.clone(), files.key.clone())).collect();
+    assert_eq!(
+        found,
+        [(below(&app, "a.pem"), below(&app, "a.key")), (below(&app, "b.pem"), "/etc/b.key".into())],
+        "relative to the file"
+    );
+}
+
+#[test]
+fn who_obtains_certificates_listens_on_both_families() {
+    let binds = |app: &App| app.loaded().settings.binds.iter().map(Bind::to_string).collect::<Vec<_>>();
+    let mut app = App::new().flag("--domain", "a.test");
+    let both = ["tcp://0.0.0.0:80", "tcp://[::]:80", "ssl://0.0.0.0:443", "ssl://[::]:443"];
+    assert_eq!(binds(&app), both);
+    app.machine.ipv6 = false;
+    assert_eq!(binds(&app), ["tcp://0.0.0.0:80", "ssl://0.0.0.0:443"]);
+    assert!(app.loaded().warnings[0].starts_with("this machine has no IPv6"), "{:?}", app.loaded().warnings);
+    let named = App::new().flag("--domain", "a.test").flag("--host", "192.0.2.1");
+    assert_eq!(binds(&named), ["tcp://192.0.2.1:80", "ssl://192.0.2.1:443"]);
+    let given = App::new().flag("--domain", "a.test").flag("--bind", "ssl://127.0.0.1:5001");
+    assert_eq!(binds(&given), ["ssl://127.0.0.1:5001"]);
+    assert_eq!(given.loaded().warnings, Vec::<String>::new());
+}
+
+#[test]
+fn staging_belongs_to_lets_encrypt_unless_it_is_named() {
+    let staging = |app: App| app.loaded().settings.acme.staging;
+    let own = || App::new().flag("--domain", "a.test").flag("--acme-directory", "https://ca.test/dir");
+    let lets_encrypt = staging(App::new().flag("--domain", "a.test"));
+    assert_eq!(lets_encrypt.as_deref(), Some("https://acme-staging-v02.api.letsencrypt.org/directory"));
+    assert_eq!(staging(App::new().flag("--domain", "a.test").flag("--acme-staging", "off")), None);
+    assert_eq!(staging(own()), None);
+    let named = staging(own().flag("--acme-staging", "https://ca.test/staging"));
+    assert_eq!(named.as_deref(), Some("https://ca.test/staging"));
+}
+
+#[test]
 fn defaults_without_loading_are_the_same() {
     let app = App::new();
     let loaded = app.loaded().settings;

@@ -102,7 +102,7 @@ impl Certificate {
         let mut warnings = Vec::new();
         if now > facts.not_after {
             warnings.push(format!(
-                "it EXPIRED {} ago: clients refuse it; it is served until a new one is there",
+                "it EXPIRED {} ago: clients refuse it; replace the file by a renewed one, until then it is served",
                 ago(now.duration_since(facts.not_after).unwrap_or_default())
             ));
         }
@@ -136,7 +136,10 @@ fn misfit(certified: &CertifiedKey, all: &[Facts]) -> String {
             place + 1,
             all[place].subject
         ),
-        None => format!("the private key does not belong to the certificate ({})", all[0].subject),
+        None => format!(
+            "the private key does not belong to the certificate ({}): give the key that it was requested with",
+            all[0].subject
+        ),
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Who gave a certificate. Earlier ones win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +44,8 @@ pub trait OnDemand: Send + Sync {
 #[derive(Default)]
 pub struct Certificates {
     current: RwLock<Arc<Current>>,
+    /// Held while the next version is made: with thousands of names that takes a while.
+    changing: Mutex<()>,
     hooks: RwLock<Arc<[Arc<dyn OnDemand>]>>,
     challenges: RwLock<HashMap<Box<str>, Arc<CertifiedKey>>>,
     expected: RwLock<HashSet<Box<str>>>,
@@ -81,14 +83,18 @@ impl Certificates {
 
     /// Replaces what `source` gave before.
     pub fn set(&self, source: Source, certificates: Vec<Arc<Certificate>>) {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let mut sources = current.sources.clone();
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.current().sources.clone();
         sources.insert(source, certificates);
         let mut names = Names::default();
         for certificate in sources.values().flatten() {
             certificate.facts().names.iter().for_each(|name| names.add(name, certificate.clone()));
         }
-        *current = Arc::new(Current { sources, names });
+        let next = Arc::new(Current { sources, names });
+        let before =
+            std::mem::replace(&mut *self.current.write().unwrap_or_else(PoisonError::into_inner), next);
+        // Freed when nobody waits for the lock.
+        drop(before);
     }
 
     /// What `source` has given.

@@ -14,7 +14,9 @@ const LONGEST_CHAIN: usize = 20;
 /// The certificates of a chain, in the order in which they stand there.
 pub(crate) fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     if text.trim_ascii().is_empty() {
-        return Err(Error::Chain("it is empty".to_owned()));
+        return Err(Error::Chain(
+            "it is empty: write the certificate into it, then the intermediate ones, as PEM".to_owned(),
+        ));
     }
     let mut certificates = Vec::new();
     let mut key = false;
@@ -44,7 +46,9 @@ pub(crate) fn chain(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> 
 /// The first private key.
 pub(crate) fn key(text: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
     if text.trim_ascii().is_empty() {
-        return Err(Error::Key("it is empty".to_owned()));
+        return Err(Error::Key(
+            "it is empty: write the certificate's private key into it, as PEM".to_owned(),
+        ));
     }
     let contains = |word: &[u8]| text.windows(word.len()).any(|window| window == word);
     if contains(b"BEGIN ENCRYPTED PRIVATE KEY") || contains(b"Proc-Type: 4,ENCRYPTED") {

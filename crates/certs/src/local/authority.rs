@@ -90,14 +90,15 @@ impl Authority {
     /// # Errors
     /// The folder or its files cannot be used.
     pub fn open(folder: &Path, now: SystemTime) -> Result<(Authority, bool), Error> {
-        if let Some(found) = Authority::find(folder)?.filter(|found| found.lasts(now)) {
+        let found = Authority::find(folder)?;
+        let outdated = found.is_some();
+        if let Some(found) = found.filter(|found| found.lasts(now)) {
             found.publish()?;
             return Ok((found, false));
         }
         private::make_folder(folder).map_err(|why| Error::Io(folder.to_owned(), why))?;
         let path = key_file(folder);
         let text = make(now)?;
-        let outdated = path.exists();
         let written = if outdated {
             private::replace(&path, &text, 0o600)
         } else {

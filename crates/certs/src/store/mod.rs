@@ -22,9 +22,9 @@ use std::time::Duration;
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// How often a lease is renewed while an order runs.
-pub const RENEW_EVERY: Duration = Duration::from_secs(15);
+pub const RENEW_EVERY: Duration = Duration::from_secs(8);
 /// When a lease expires that is not renewed.
-pub const LEASE: Duration = Duration::from_secs(60);
+pub const LEASE: Duration = Duration::from_secs(30);
 /// The largest item; a chain and its key are a few KiB.
 pub const MAX_ITEM: usize = 1 << 20;
 

@@ -2,7 +2,7 @@
 
 use super::{Facts, Taker};
 use crate::error::Error;
-use crate::given::{Certificate, Given, Written};
+use crate::given::{Given, Table, Written};
 use crate::kind::Kind;
 use crate::kind::names::Domains;
 use crate::kind::texts::{Choice, Text};
@@ -10,11 +10,12 @@ use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::table::acme::{
     ASK, CA, CHALLENGE, DIR, DIRECTORY, DNS_COMMAND, DOMAINS, EAB_HMAC, EAB_KID, EMAIL, ON_DEMAND, PER_HOUR,
-    PROFILE, RETRY, STORAGE,
+    PROFILE, RETRY, STAGING, STORAGE,
 };
-use crate::table::entry::About;
 use crate::table::listen::PORT;
-use crate::value::acme::{Acme, Challenge, DomainKind, ExternalAccount, LETS_ENCRYPT, OnDemand, Order};
+use crate::value::acme::{
+    Acme, Challenge, DomainKind, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, OnDemand, Order,
+};
 
 /// The keys of `[[acme.certificates]]`.
 const KEYS: [&str; 3] = ["domains", "profile", "challenge"];
@@ -23,12 +24,16 @@ const KEYS: [&str; 3] = ["domains", "profile", "challenge"];
 pub(super) fn acme(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Acme {
     let (profile, challenge) = (taker.take(&PROFILE).value, taker.take(&CHALLENGE).value);
     let domains = domains(taker);
-    let mut certificates = Vec::new();
+    let (mut certificates, mut places) = (Vec::new(), Vec::new());
     if !domains.is_empty() {
         certificates.push(Order { domains, profile: profile.clone(), challenge });
+        places.push(None);
     }
-    for one in &given.certificates {
-        certificates.extend(certificate(taker, one, profile.as_deref(), challenge));
+    for table in &given.orders {
+        if let Some(order) = certificate(taker, table, profile.as_deref(), challenge) {
+            certificates.push(order);
+            places.push(Some(table));
+        }
     }
     let (kid, hmac) = (taker.take(&EAB_KID).value, taker.take(&EAB_HMAC).value);
     let eab = match (kid, hmac) {
@@ -56,10 +61,12 @@ pub(super) fn acme(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Acme {
     }
     let on_demand =
         ask.value.filter(|_| on).map(|ask| OnDemand { ask, per_hour, profile: profile.clone(), challenge });
+    let directory = taker.take(&DIRECTORY).value;
     let acme = Acme {
         certificates,
         on_demand,
-        directory: taker.take(&DIRECTORY).value,
+        staging: staging(taker, &directory),
+        directory,
         ca: taker.take(&CA).value,
         dir: taker.take(&DIR).value.unwrap_or_else(|| facts.state_dir.join("certs")),
         storage: taker.take(&STORAGE).value,
@@ -68,8 +75,19 @@ pub(super) fn acme(taker: &Taker<'_>, given: &Given, facts: &Facts) -> Acme {
         dns_command: taker.take(&DNS_COMMAND).value,
         retry: taker.take(&RETRY).value,
     };
-    judge(taker, &acme);
+    judge(taker, &acme, &places);
     acme
+}
+
+/// Where an order that was refused is tried first.
+fn staging(taker: &Taker<'_>, directory: &str) -> Option<String> {
+    let Some(given) = taker.take(&STAGING).value else {
+        return (directory == LETS_ENCRYPT).then(|| LETS_ENCRYPT_STAGING.to_owned());
+    };
+    if given.as_deref() == Some(directory) {
+        taker.conflict(&STAGING.about, "it is acme.directory: give the CA's other directory, or off");
+    }
+    given
 }
 
 /// The domains, unless they are meant for a proxy in front.
@@ -89,7 +107,7 @@ fn domains(taker: &Taker<'_>) -> Vec<String> {
 /// One table of `[[acme.certificates]]`.
 fn certificate(
     taker: &Taker<'_>,
-    given: &Certificate,
+    given: &Table,
     profile: Option<&str>,
     challenge: Challenge,
 ) -> Option<Order> {
@@ -132,15 +150,28 @@ fn certificate(
     Some(order)
 }
 
-/// What cannot be obtained.
-fn judge(taker: &Taker<'_>, acme: &Acme) {
-    let about: &About = &DOMAINS.about;
-    for order in &acme.certificates {
+/// What cannot be obtained. Each certificate is of a table, or of `acme.domains`.
+fn judge(taker: &Taker<'_>, acme: &Acme, places: &[Option<&Table>]) {
+    let mut seen: Vec<&str> = Vec::new();
+    for (order, table) in acme.certificates.iter().zip(places) {
+        let refuse = |key: &str, problem: String| {
+            let about = if key == "challenge" { &CHALLENGE.about } else { &DOMAINS.about };
+            let Some(table) = table else { return taker.conflict(about, problem) };
+            // What the table does not say itself is said above it.
+            let written = table.keys.iter().find(|(known, _)| known == key).map(|(_, written)| written);
+            let Some(written) = written else { return taker.conflict(about, problem) };
+            taker.refuse(Error {
+                origin: written.origin.clone(),
+                written: format!("acme.certificates.{key} = {}", written.raw),
+                problem,
+                nearest: None,
+            });
+        };
         for domain in &order.domains {
             let kind = DomainKind::of(domain);
             if kind == Some(DomainKind::Wildcard) && acme.dns_command.is_none() {
-                taker.conflict(
-                    about,
+                refuse(
+                    "domains",
                     format!(
                         "{domain} is verified by a record of the DNS only (dns-01): set acme.dns_command to a command \
                          that changes records"
@@ -150,30 +181,27 @@ fn judge(taker: &Taker<'_>, acme: &Acme) {
             if kind == Some(DomainKind::Wildcard)
                 && !matches!(order.challenge, Challenge::Auto | Challenge::Dns01)
             {
-                taker.conflict(about, format!("{domain} needs the challenge dns-01, or auto"));
+                refuse("domains", format!("{domain} needs the challenge dns-01, or auto"));
             }
             if kind == Some(DomainKind::Address) && acme.directory == LETS_ENCRYPT && order.profile.is_none()
             {
-                taker.conflict(
-                    about,
+                refuse(
+                    "domains",
                     format!(
                         "{domain} is an IP address: Let's Encrypt wants acme.profile = \"shortlived\" for it"
                     ),
                 );
             }
             if kind == Some(DomainKind::Address) && order.challenge == Challenge::Dns01 {
-                taker.conflict(about, format!("{domain} is an IP address, which dns-01 cannot verify"));
+                refuse("domains", format!("{domain} is an IP address, which dns-01 cannot verify"));
             }
+            if seen.contains(&domain.as_str()) {
+                refuse("domains", format!("{domain} is in two certificates"));
+            }
+            seen.push(domain);
         }
         if order.challenge == Challenge::Dns01 && acme.dns_command.is_none() {
-            taker.conflict(&CHALLENGE.about, "acme.dns_command has to be a command that changes records");
+            refuse("challenge", "acme.dns_command has to be a command that changes records".to_owned());
         }
-    }
-    let mut seen: Vec<&str> = Vec::new();
-    for domain in acme.domains() {
-        if seen.contains(&domain) {
-            taker.conflict(about, format!("{domain} is in two certificates"));
-        }
-        seen.push(domain);
     }
 }

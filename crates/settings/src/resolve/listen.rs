@@ -21,8 +21,8 @@ use crate::value::tls::BindTls;
 /// Binds replace the default address. A port written in the same place as the binds adds its own; a port flag
 /// replaces the file's binds, because flags win over the file. The variable counts only without binds. With `https` all
 /// TCP ports speak TLS, unless one of them is said to.
-pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool) -> Vec<Bind> {
-    let binds = plain_binds(taker, obtains_certificates);
+pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool, ipv6: bool) -> Vec<Bind> {
+    let binds = plain_binds(taker, obtains_certificates.then_some(ipv6));
     if !https || binds.iter().any(|bind| bind.tls().is_some()) {
         return binds;
     }
@@ -35,16 +35,28 @@ pub(super) fn binds(taker: &Taker<'_>, https: bool, obtains_certificates: bool) 
     binds.into_iter().map(Bind::encrypted).collect()
 }
 
-/// A server that obtains certificates listens on 80 and 443 instead of the default address; a port replaces 80.
-fn plain_binds(taker: &Taker<'_>, obtains_certificates: bool) -> Vec<Bind> {
+/// A server that `obtains` certificates, on a machine with or without IPv6, listens on 80 and 443 instead of the default address;
+/// a port replaces 80.
+fn plain_binds(taker: &Taker<'_>, obtains: Option<bool>) -> Vec<Bind> {
     let binds = taker.take(&BIND);
     let host = taker.take(&HOST);
     let any = !binds.value.is_empty();
     let port = taker.take_where(&PORT, |origin| !(any && matches!(origin, Origin::Env(_))));
     let by_variable = matches!(port.origin, Origin::Env(_));
-    if !any && obtains_certificates {
+    if let Some(ipv6) = obtains.filter(|_| !any) {
         let http = if port.origin == Origin::Default || by_variable { 80 } else { port.value };
-        return vec![Bind::tcp(host.value.clone(), http), Bind::ssl(host.value, 443, BindTls::default())];
+        let mut hosts = vec![host.value];
+        // A name with an AAAA record is verified, and visited, by IPv6. The kernel would choose another port than for IPv4.
+        match host.origin {
+            Origin::Default if ipv6 && http != 0 => hosts.push("::".to_owned()),
+            Origin::Default if !ipv6 => taker.warn(
+                "this machine has no IPv6: names that are verified here must have no AAAA record".to_owned(),
+            ),
+            _ => {}
+        }
+        let plain = hosts.iter().map(|host| Bind::tcp(host.as_str(), http));
+        let encrypted = hosts.iter().map(|host| Bind::ssl(host.as_str(), 443, BindTls::default()));
+        return plain.chain(encrypted).collect();
     }
     let address = Bind::tcp(host.value.clone(), port.value);
     let by_flag = |origin: &Origin| matches!(origin, Origin::Flag(_));

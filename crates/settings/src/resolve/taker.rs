@@ -89,6 +89,11 @@ impl<'a> Taker<'a> {
         }
     }
 
+    /// A value with its relative paths taken from where it was written.
+    pub(super) fn anchor<T>(&self, kind: &dyn Kind<T>, value: T, origin: &Origin) -> T {
+        kind.anchor(value, origin.base(self.typed_in, self.dir))
+    }
+
     /// Notes that a value counts.
     pub(super) fn choose<T>(&self, entry: &Entry<T>, written: &Written) {
         let value = if entry.about.secret { "(not shown)".to_owned() } else { written.raw.to_string() };

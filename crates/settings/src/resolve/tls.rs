@@ -1,6 +1,13 @@
 //! Encryption: files that belong together, and client certificates that can be checked.
 
+use std::path::PathBuf;
+
 use super::{Facts, Taker};
+use crate::error::Error;
+use crate::given::{Given, Table, Written};
+use crate::kind::texts::Path;
+use crate::kind::{Completion, Kind};
+use crate::nearest::nearest;
 use crate::settings::Tls;
 use crate::table::listen::BIND;
 use crate::table::tls::{
@@ -12,6 +19,7 @@ use crate::value::tls::{CertificateFiles, Verify};
 /// What `[tls]` says, judged together with the addresses.
 pub(super) fn tls(
     taker: &Taker<'_>,
+    given: &Given,
     facts: &Facts,
     binds: &[Bind],
     development: bool,
@@ -26,8 +34,11 @@ pub(super) fn tls(
         );
         taker.conflict(if certs.is_empty() { &KEY.about } else { &CERT.about }, problem);
     }
-    let certificates: Vec<CertificateFiles> =
+    let mut certificates: Vec<CertificateFiles> =
         certs.into_iter().zip(keys).map(|(cert, key)| CertificateFiles { cert, key }).collect();
+    for table in &given.files {
+        certificates.extend(files(taker, table));
+    }
     let (client_ca, verify) = (taker.take(&CLIENT_CA).value, taker.take(&VERIFY).value);
     if verify != Verify::Off && client_ca.is_none() {
         taker.conflict(&VERIFY.about, "tls.client_ca has to name the authorities that are accepted");
@@ -71,5 +82,44 @@ pub(super) fn tls(
         min_version: taker.take(&MIN_VERSION).value,
         ticket_secret,
         ticket_secret_file,
+    }
+}
+
+/// One table of `[[tls.certificates]]`.
+fn files(taker: &Taker<'_>, table: &Table) -> Option<CertificateFiles> {
+    const KEYS: [&str; 2] = ["cert", "key"];
+    let refuse = |key: &str, written: &Written, problem: String, near: Option<&str>| {
+        let shown = format!("tls.certificates.{key} = {}", written.raw);
+        let (origin, nearest) = (written.origin.clone(), near.map(str::to_owned));
+        taker.refuse(Error { origin, written: shown, problem, nearest });
+    };
+    let mut found: [Option<PathBuf>; 2] = [None, None];
+    let mut wrong = false;
+    for (key, written) in &table.keys {
+        let Some(place) = KEYS.iter().position(|known| known == key) else {
+            refuse(key, written, "unknown key".to_owned(), nearest(key, KEYS));
+            continue;
+        };
+        let kind = Path(Completion::File);
+        match kind.read(&written.raw) {
+            Ok(path) => found[place] = Some(taker.anchor(&kind, path, &written.origin)),
+            Err(mistake) => {
+                wrong = true;
+                let expected = mistake.expected.unwrap_or_else(|| kind.expected());
+                refuse(key, written, format!("expected {expected}"), mistake.nearest.as_deref());
+            }
+        }
+    }
+    match found {
+        [Some(cert), Some(key)] => Some(CertificateFiles { cert, key }),
+        [cert, _] => {
+            let missing = if cert.is_none() { "cert" } else { "key" };
+            if !wrong {
+                let problem =
+                    format!("expected {missing}, the path of a file: certificate and key belong together");
+                refuse(missing, &table.written, problem, None);
+            }
+            None
+        }
     }
 }

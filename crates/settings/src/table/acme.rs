@@ -8,7 +8,7 @@ use crate::kind::Completion;
 use crate::kind::names::{DirectoryUrl, Domains, Url};
 use crate::kind::numbers::{Count, Period};
 use crate::kind::texts::{Choice, Path, Secret, Switch, Text};
-use crate::kind::wrappers::Maybe;
+use crate::kind::wrappers::{Auto, Maybe, OrOff};
 use crate::value::acme::Challenge;
 
 entries! { Category::Acme;
@@ -32,6 +32,16 @@ entries! { Category::Acme;
         default: "https://acme-v02.api.letsencrypt.org/directory",
         more: "The default is Let's Encrypt, whose terms of service you accept by naming a domain.",
         known_as: &["acme_directory", "ca_directory", "acme_ca"],
+    }
+    /// Directory that is asked first after the CA has refused an order
+    STAGING: Option<Option<String>> = Auto(OrOff(DirectoryUrl)), {
+        key: "acme.staging",
+        flags: &[long("acme-staging", "URL|off")],
+        default: "auto",
+        default_shown: Some("Let's Encrypt's staging directory where that is the CA, else off"),
+        more: "So failures do not use up limits. Its certificates are not used, its account has the same key. acme.ca counts \
+               for it, too.",
+        known_as: &["acme_staging", "staging_directory"],
     }
     /// Authority of the CA's own certificate, a PEM file
     CA: Option<PathBuf> = Maybe(Path(Completion::File)), {

@@ -28,7 +28,8 @@ entries! { Category::Tls;
         flags: &[long("tls-cert", "FILE")],
         default_shown: Some("none"),
         more: "For the addresses that begin with ssl://. Which one a client gets depends on the name that it asks for; \
-               the first is for clients that name none, or another. Files are read again when they change.",
+               the first is for clients that name none, or another. Files are read again when they change. In the file \
+               each may be a table [[tls.certificates]] with cert and key.",
         known_as: &["ssl_certificate", "cert", "certificate", "ssl_cert", "tls_cert"],
     }
     /// Private keys of the certificates, in the same order

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// The CA that is asked when none is named: Let's Encrypt.
 pub(crate) const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+/// Where it lets clients fail without consequences.
+pub(crate) const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
 /// Certificates that the server obtains and renews by itself (ACME).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct Acme {
     pub on_demand: Option<OnDemand>,
     /// The address of the CA's directory.
     pub directory: String,
+    /// The directory that is asked first after a refusal.
+    pub staging: Option<String>,
     /// The authority of the CA's own certificate, a PEM file; `None`: those of the system.
     pub ca: Option<PathBuf>,
     /// The folder for the account and the certificates, absolute.

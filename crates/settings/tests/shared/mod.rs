@@ -21,8 +21,14 @@ impl App {
         let folder = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(folder.path().join("config.ru"), "run ->(env) { [200, {}, []] }\n")
             .expect("config.ru");
-        let machine =
-            Machine { cores: 2, cpu_quota: None, memory_limit: None, memory_total: None, open_files: None };
+        let machine = Machine {
+            cores: 2,
+            cpu_quota: None,
+            memory_limit: None,
+            memory_total: None,
+            open_files: None,
+            ipv6: true,
+        };
         App { folder, vars: Vec::new(), arguments: Vec::new(), machine }
     }
 
