@@ -4,7 +4,7 @@ use super::exchange::Slot;
 use super::hub::Hub;
 use super::ready::{Places, ReadyList};
 use crate::context::{Context, Counted};
-use crate::message::{Outcome, Sent};
+use crate::message::{DISCARD_BYTES, DISCARD_TIME, Outcome, Sent};
 use handler::{Failure, Handler, Peer};
 use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
 use net::{Lane, Transport};
@@ -91,6 +91,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             header_timeout: settings.timeouts.header,
             settings_timeout: settings.timeouts.header,
             stall_timeout: settings.timeouts.send,
+            discard_bytes: DISCARD_BYTES,
+            discard_timeout: DISCARD_TIME,
             ..Limits::default()
         };
         let timer = shared.timers.register();

@@ -272,13 +272,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// The response has been sent whole, as far as the engine is concerned.
     fn finish(&mut self, id: StreamId) {
-        {
-            let mut engine = self.hub.engine.borrow_mut();
-            if engine.is_receiving(id) {
-                // RFC 9113 section 8.1: the rest of the request is not needed.
-                engine.reset(id, ErrorCode::NO_ERROR);
-            }
-        }
+        // The rest of the request is not needed.
+        self.hub.engine.borrow_mut().discard(id);
         let Some(slot) = self.remove(id) else { return };
         let Slot { life, outcome, state, .. } = slot;
         life.end(&self.hub);
