@@ -121,10 +121,12 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         if limits.max_requests_per_connection.is_some_and(|max| max > 0 && self.served >= max) {
             hub.engine.borrow_mut().drain(hub.shared.timers.recent());
         }
+        let refusal = self.refusal.as_deref().cloned();
         // Otherwise it was reset in the same turn.
         let Some(slot) = self.slot(id) else { return };
         let State::New(expected) = &mut slot.state else { return };
         let refused = match expected {
+            Ok(_) if refusal.is_some() => refusal,
             Ok(Expected { length, expect }) => inadmissible(*expect, *length, limits.max_body),
             Err(failure) => Some(failure.clone()),
         };
