@@ -123,7 +123,7 @@ fn one_redirect_leads_to_https_and_the_canonical_host_and_none_follows_it() {
         for from in ["site.example", "site.example:8080", "", "www.example.", "www.example:1"] {
             let first = site.ask("/x", |request| request.host = from.as_bytes());
             let same = host_of(from) == canonical.to_ascii_lowercase();
-            let to = if same { host_of(from) } else { canonical };
+            let to = if same { host_of(from).to_owned() } else { canonical.to_ascii_lowercase() };
             assert_eq!(first, format!("gate 301 https://{to}/x"), "{canonical} from {from}");
         }
         let followed = site.ask("/", |request| (request.https, request.host) = (true, host.as_bytes()));
