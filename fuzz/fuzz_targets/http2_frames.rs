@@ -57,7 +57,7 @@ fuzz_target!(|input: &[u8]| {
             7 => server.trailers(stream, &Fields::default()),
             8 => drop(server.check(now, &mut |_| {})),
             9 if call & 16 != 0 => server.drain(now),
-            10 => server.discard(stream),
+            10 => server.discard(stream, now),
             _ => server.output().clear(),
         }
     }

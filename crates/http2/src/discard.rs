@@ -23,7 +23,10 @@ pub(crate) struct Discard {
 impl Connection {
     /// The response has been sent and nobody wants the rest of the request: drops it as it comes, within bounds, and closes the
     /// stream. No event follows. Does nothing if the request has ended.
-    pub fn discard(&mut self, name: StreamId) {
+    pub fn discard(&mut self, name: StreamId, now: Instant) {
+        if self.discards.iter().any(|discard| discard.stream == name) {
+            return;
+        }
         let bound = self.limits.discard_bytes;
         let Some(stream) = self.streams.get_mut(name).filter(|stream| stream.receiving) else { return };
         if matches!(self.reading, Reading::Over) {
@@ -39,7 +42,8 @@ impl Connection {
             self.window_update_frame(name.number(), more);
         }
         self.credit_connection(unconsumed);
-        let until = self.now + self.limits.discard_timeout;
+        // The last bytes may have come long ago.
+        let until = self.now.max(now) + self.limits.discard_timeout;
         self.discards.push_back(Discard { stream: name, left: bound, until });
     }
 

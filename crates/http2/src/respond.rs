@@ -273,7 +273,7 @@ impl Connection {
         stream.wants = false;
         let receiving = stream.receiving;
         match stream.refused {
-            Some(ErrorCode::NO_ERROR) if receiving => self.discard(name),
+            Some(ErrorCode::NO_ERROR) if receiving => self.discard(name, self.now),
             Some(code) if code != ErrorCode::NO_ERROR => self.reset(name, code),
             Some(_) => self.close(name, Closed::Ended),
             None => {

@@ -275,7 +275,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
     /// The response has been sent whole, as far as the engine is concerned.
     fn finish(&mut self, id: StreamId) {
         // The rest of the request is not needed.
-        self.hub.engine.borrow_mut().discard(id);
+        self.hub.engine.borrow_mut().discard(id, self.hub.shared.timers.recent());
         let Some(slot) = self.remove(id) else { return };
         let Slot { life, outcome, state, .. } = slot;
         life.end(&self.hub);

@@ -176,7 +176,7 @@ fn responded(client: &mut Client, number: u32, before: usize) -> StreamId {
     client.respond(stream, b"done");
     client.frames();
     client.take();
-    client.server.discard(stream);
+    client.server.discard(stream, client.now);
     stream
 }
 
@@ -207,9 +207,21 @@ fn s8_1_the_rest_of_a_request_is_dropped_within_bounds() {
     client.check(Duration::from_secs(1));
     assert_eq!(client.resets(), [(5, ErrorCode::NO_ERROR)]);
     assert!(!client.server.is_open(first) && !client.server.is_drained());
+    // The time counts from the response, not from the last bytes; once, however often it is called.
+    let late = client.post(9);
+    client.now += Duration::from_secs(10);
+    client.respond(late, b"done");
+    client.frames();
+    client.server.discard(late, client.now);
+    client.server.discard(late, client.now + Duration::from_secs(1));
+    client.check(Duration::from_millis(1900));
+    assert_eq!(client.resets(), [(7, ErrorCode::NO_ERROR)]);
+    client.check(Duration::from_millis(100));
+    assert_eq!(client.resets(), [(9, ErrorCode::NO_ERROR)]);
+    responded(&mut client, 11, 0);
     // Nothing is read after GOAWAY.
     client.server.goaway(ErrorCode::NO_ERROR);
-    assert_eq!(client.resets(), [(7, ErrorCode::NO_ERROR)]);
+    assert_eq!(client.resets(), [(11, ErrorCode::NO_ERROR)]);
     assert!(client.server.is_drained() && client.result.is_ok());
 }
 
@@ -224,7 +236,7 @@ fn what_is_dropped_opens_the_windows() {
     assert!(client.frames().is_empty());
     client.respond(stream, b"done");
     client.frames();
-    client.server.discard(stream);
+    client.server.discard(stream, client.now);
     let updates: Vec<_> =
         client.only(8).iter().map(|update| (update.stream, code(&update.payload).0)).collect();
     assert_eq!(updates, [(1, 256 << 10), (0, 65_535)]);
@@ -241,7 +253,7 @@ fn what_is_dropped_opens_the_windows() {
     (0..3).for_each(|_| client.data(1, false, &[1; 16 << 10]));
     client.data(1, false, &[1; 16_383]);
     client.respond(stream, b"done");
-    client.server.discard(stream);
+    client.server.discard(stream, client.now);
     let updates = client.only(8);
     assert_eq!(
         updates.iter().map(|update| (update.stream, code(&update.payload).0)).collect::<Vec<_>>(),

@@ -95,7 +95,7 @@ proptest! {
                     },
                     9 => client.server.reset(stream, ErrorCode::CANCEL),
                     10 => client.server.trailers(stream, &Fields::default()),
-                    11 => client.server.discard(stream),
+                    11 => client.server.discard(stream, client.now),
                     _ => client.server.interim(stream, 103, &Fields::default()),
                 }
             }
