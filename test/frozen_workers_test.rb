@@ -44,6 +44,28 @@ class FrozenWorkersTest < Case
     assert_logged(/worker \d+ \(pid #{victim}\) took up no requests and was killed/, on: own)
   end
 
+  it "does not let those wait whose requests a stopped worker has begun" do
+    firebrick_only
+    app = <<~'RUBY'
+      run lambda { |env|
+        if env["PATH_INFO"] == "/wait"
+          File.write("entered#{env["QUERY_STRING"]}.log", "")
+          sleep 60
+        end
+        [200, {}, [Process.pid.to_s]]
+      }
+    RUBY
+    own = start(workers: 2, threads: "1:3", app:)
+    clients = Array.new(2) { |i| connect(own).write(request("GET", "/wait?#{i}")) }
+    wait_until("both are being served") { Dir[own.path("entered*.log")].size == 2 }
+    workers_of(own).each { |pid| Process.kill("STOP", pid) }
+    started = now
+    clients.each { |client| assert_includes [500, 502, 503, 504], client.read_response.status }
+    assert_operator now - started, :<, 12, "not until their time-out"
+    assert_status 200, get("/pid", to: own)
+    assert_logged(/was killed/, on: own)
+  end
+
   it "recovers by itself when its only worker is stopped" do
     firebrick_only
     own = start(workers: 1, threads: "1:1", app: FROZEN_APP)

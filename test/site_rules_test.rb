@@ -269,8 +269,21 @@ class SiteRulesTest < SiteCase
     assert_page "home", "/", own, headers: https("Host" => "canon.test")
   end
 
-  always "redirects to https first, then to the canonical host" do |extra|
-    own = served(extra.merge(https_only: true, canonical_host: "www.example.test"))
+  it "redirects to https and the canonical host at once" do
+    own = served(https_only: true, canonical_host: "www.example.test")
+    assert_equal "https://www.example.test/x?y", get("/x?y", to: own)["location"]
+    assert_equal "https://www.example.test/", get("/", to: own, headers: https)["location"]
+    assert_page "home", "/", own, headers: https("Host" => "www.example.test")
+  end
+
+  it "does not redirect for ever where the canonical host names the port of https" do
+    own = served(https_only: true, canonical_host: "www.example.test:443")
+    assert_equal "https://www.example.test:443/", get("/", to: own)["location"]
+    assert_page "home", "/", own, headers: https("Host" => "www.example.test")
+  end
+
+  it "redirects to https first, then to the canonical host, with compat" do
+    own = served(COMPAT.merge(https_only: true, canonical_host: "www.example.test"))
     assert_equal "https://example.test/", get("/", to: own)["location"]
     assert_equal "https://www.example.test/", get("/", to: own, headers: https)["location"]
     assert_page "home", "/", own, headers: https("Host" => "www.example.test")
@@ -585,7 +598,7 @@ class SiteRulesTest < SiteCase
               redirects: { "/old": { url: "https://new.test/" }, "/api/old": { url: "https://new.test/" }, "/page": { url: "https://new.test/" } }, routes: { "/assets/*": "/assets/", "/app/**": "index.html", "/old": "index.html" },
               headers: { "/**": { "X-Every" => "1" } } }
     own = served(extra.merge(rules), "error.html" => "sorry", "page.html" => "page", "api/file.txt" => "file", "/.htpasswd" => "u:#{SHA}\n")
-    assert_equal "https://example.test/x", get("/x", to: own)["location"]
+    assert_equal "https://#{'www.' if extra.empty?}example.test/x", get("/x", to: own)["location"]
     assert_equal "https://www.example.test/x", get("/x", to: own, headers: https)["location"]
     assert_status 401, get("/x", to: own, headers: https("Host" => "www.example.test"))
     headers = https("Host" => "www.example.test").merge(basic("u", "password"))

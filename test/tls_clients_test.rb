@@ -2,7 +2,9 @@
 
 # Client certificates: none, optional, required; what the app learns, and that nobody can pretend.
 
+require "open3"
 require "support/tls_case"
+require "support/http2_client"
 
 class TlsClientsTest < TlsCase
   FORGED = { "SSL-Client-Verify" => "SUCCESS", "SSL_CLIENT_VERIFY" => "SUCCESS", "SSL-Client-S-DN" => "CN=admin" }.freeze
@@ -40,6 +42,40 @@ class TlsClientsTest < TlsCase
       cert = body[/SSL_CLIENT_CERT="(.*)"$/, 1].gsub('\n', "\n")
       assert_equal @ann[0].to_der, OpenSSL::X509::Certificate.new(cert).to_der
     end
+  end
+
+  PEER_APP = <<~'RUBY'
+    seen = []
+    run lambda { |env|
+      peer = env["puma.peercert"]
+      seen << peer.object_id
+      text = [peer.class, env.key?("puma.peercert"), peer && [peer.to_der].pack("m0"), env["SERVER_PROTOCOL"], seen.uniq.size].join(" ")
+      [200, { "content-type" => "text/plain" }, [text]]
+    }
+  RUBY
+
+  it "gives apps the certificate as Puma does, over HTTP/1.1 and HTTP/2" do
+    own = secure(app: PEER_APP, options: "&ca=ca.pem&verify_mode=peer", files: { "ca.pem" => @authority[0].to_pem }, workers: 1)
+    expected = "OpenSSL::X509::Certificate true #{[@ann[0].to_der].pack('m0')}"
+    assert_equal "#{expected} HTTP/1.1 1", fetch(own, context: as(@ann)).body
+    assert_equal "#{expected} HTTP/1.1 1", fetch(own, context: as(@ann)).body, "the requests of a client share one object"
+    h2 = dial(own, context: as(@ann, ->(context) { context.alpn_protocols = ["h2"] }))
+    client = Http2Client.new(own.address, connection: h2)
+    assert_equal "#{expected} HTTP/2 1", client.get("/", scheme: "https").body
+    bob = certificate(issuer: @authority, name: "bob")
+    assert_equal "#{expected.sub([@ann[0].to_der].pack('m0'), [bob[0].to_der].pack('m0'))} HTTP/1.1 2", fetch(own, context: as(bob)).body
+    # Nobody without a certificate has one, whatever he sends.
+    forged = { "puma.peercert" => "1", "SSL_CLIENT_CERT" => @ann[0].to_pem.tr("\n", " "), "SSL-Client-Cert" => "x" }
+    assert_match(/\ANilClass false  HTTP/, fetch(own, "/", forged).body)
+    assert_match(/\ANilClass false  HTTP/, fetch(own).body)
+    assert_empty own.stderr.lines.grep(/peercert/)
+  end
+
+  it "gives apps the certificate over HTTP/3" do
+    skip "needs a curl with HTTP/3" unless `curl --version`.include?("HTTP3")
+    own = secure(app: PEER_APP, options: "&ca=ca.pem&verify_mode=force_peer", files: { "ca.pem" => @authority[0].to_pem, "ann.pem" => @ann[0].to_pem, "ann.key" => @ann[1].to_pem })
+    out, = Open3.capture2("curl", "-sk", "--http3-only", "--cert", own.path("ann.pem"), "--key", own.path("ann.key"), "https://127.0.0.1:#{own.port}/")
+    assert_match(%r{\AOpenSSL::X509::Certificate true \S+ HTTP/3}, out)
   end
 
   it "requires one, of the right authority, in time" do

@@ -35,7 +35,7 @@ fuzz_target!(|input: &[u8]| {
         now += Duration::from_millis(u64::from(call));
         at += 1;
         let Some(&stream) = streams.get(at % streams.len().max(1)) else { continue };
-        match call % 11 {
+        match call % 12 {
             0 => server.credit(stream, size),
             1 | 2 => drop(server.head(stream, 200, &Fields::default(), b"date", Some(1), call & 16 != 0)),
             3 => {
@@ -57,6 +57,7 @@ fuzz_target!(|input: &[u8]| {
             7 => server.trailers(stream, &Fields::default()),
             8 => drop(server.check(now, &mut |_| {})),
             9 if call & 16 != 0 => server.drain(now),
+            10 => server.discard(stream, now),
             _ => server.output().clear(),
         }
     }

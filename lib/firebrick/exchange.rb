@@ -2,12 +2,15 @@
 
 require "stringio"
 require "firebrick/error_page"
+require "firebrick/peer_certificates"
 require "firebrick/report"
 
 module Firebrick
   # The rare parts of serving a request, in Ruby. The native worker calls them on the thread that serves the request
   # and treats what they raise as an exception of the app.
   module Exchange
+    PEER_CERTIFICATES = PeerCertificates.new
+
     class << self
       # Whether responses show exceptions.
       attr_accessor :detailed_errors
@@ -19,6 +22,11 @@ module Firebrick
         return StringIO.new(body) if body.is_a?(String)
 
         File.for_fd(body, "rb").binmode
+      end
+
+      # `puma.peercert`, given the certificate in PEM.
+      def peer_certificate(pem)
+        PEER_CERTIFICATES.of(pem)
       end
 
       # The app has raised: logs it and returns the response. `error` is nil when the thread was killed.

@@ -68,9 +68,10 @@ class Http2Client
 
   attr_reader :socket, :goaway, :settings, :answers, :frames, :acknowledged
 
-  # settings:: of this client, id => value. preface:: what is sent first instead of the preface and SETTINGS.
-  def initialize(address, settings: {}, preface: nil, receive_buffer: nil, deadline: 20)
-    @connection = Connection.new(address, deadline: deadline, receive_buffer: receive_buffer)
+  # settings:: of this client, id => value. preface:: what is sent first instead of the preface and SETTINGS. connection:: one that is
+  # open, such as a TlsConnection.
+  def initialize(address, settings: {}, preface: nil, receive_buffer: nil, deadline: 20, connection: nil)
+    @connection = connection || Connection.new(address, deadline: deadline, receive_buffer: receive_buffer)
     @socket = @connection.socket
     @deadline = deadline
     @decoder = Hpack::Decoder.new
@@ -208,7 +209,8 @@ class Http2Client
   private
 
   def wait(within)
-    return true if @socket.wait_readable([within, 0.001].max)
+    return true if @socket.respond_to?(:pending) && @socket.pending.positive?
+    return true if @socket.to_io.wait_readable([within, 0.001].max)
 
     false
   end

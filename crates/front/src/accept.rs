@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::watch;
 use tokio::task::spawn_local;
+use tokio::time::timeout;
 
 /// What all acceptors share.
 pub(crate) struct Acceptor {
@@ -38,6 +39,8 @@ pub(crate) struct Acceptor {
     pub(crate) logged: Cell<Option<std::time::Instant>>,
 }
 
+/// How long a client for which there is no room may take for its handshake, and for its requests over HTTP/2.
+const REFUSAL: Duration = Duration::from_secs(3);
 /// Pause after accept(2) failed: descriptors may be short for a while.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -205,8 +208,7 @@ impl Acceptor {
         });
     }
 
-    /// Admits a connection, performs its handshake, and serves it. One for which there is no room is closed: telling the client
-    /// why would take a handshake.
+    /// Admits a connection, performs its handshake, and serves it.
     fn admit_encrypted(
         self: Rc<Self>,
         socket: TcpStream,
@@ -220,15 +222,16 @@ impl Acceptor {
         let counted = self.recorder.connection();
         spawn_local(async move {
             if !room && !Box::pin(self.admission.close_elsewhere(self.index)).await {
-                self.recorder.handshake_failed(Refusal::Displaced.name());
-                self.log(&format!(
-                    "503 for a TLS connection: max_connections ({max}) are open, and none of them is idle"
-                ));
+                drop(admitted);
+                let why = format!("max_connections ({max}) are open, and none of them is idle");
+                Box::pin(self.refuse_encrypted(socket, peer, endpoint, why)).await;
+                drop(counted);
                 return;
             }
+            let progress = Some(self.handshakes.begin());
             // Boxed: what a handshake needs is gone when the connection is idle.
-            let Some(secured) = Box::pin(shake(&self, socket, &peer, endpoint)).await else { return };
-            let Secured { stream, session, http2 } = secured;
+            let shaken = Box::pin(shake(&self, socket, &peer, endpoint, progress)).await;
+            let Some(Secured { stream, session, http2 }) = shaken else { return };
             session.alt_svc.replace(alt_svc);
             peer.session = Some(session);
             let (context, peer) = (self.context.clone(), Rc::new(peer));
@@ -237,6 +240,36 @@ impl Acceptor {
             serve(stream, peer, context, protocol).await;
             drop((admitted, counted));
         });
+    }
+
+    /// Tells a client in its own protocol that there is no room. While many are told, others are only closed: their handshakes
+    /// would cost more than the requests of those who are served.
+    async fn refuse_encrypted(
+        self: Rc<Self>,
+        socket: TcpStream,
+        mut peer: Peer,
+        endpoint: Arc<Endpoint>,
+        why: String,
+    ) {
+        let Some(_refused) = self.handshakes.refuse() else {
+            self.recorder.handshake_failed(Refusal::Displaced.name());
+            return self.log(&format!("a TLS connection was closed before its handshake: {why}"));
+        };
+        let shaken = timeout(REFUSAL, shake(&self, socket, &peer, endpoint, None)).await;
+        let secured = match shaken {
+            Ok(Some(secured)) => secured,
+            Ok(None) => return,
+            Err(_) => return self.recorder.handshake_failed(Refusal::Timeout.name()),
+        };
+        let Secured { stream, session, http2 } = secured;
+        peer.session = Some(session);
+        let (context, peer, failure) = (self.context.clone(), Rc::new(peer), Failure::busy(why));
+        if http2 {
+            // What is left when the time is over is cut off.
+            let _ = timeout(REFUSAL, http::two::refuse(stream, peer, context, failure)).await;
+        } else {
+            http::one::refuse(stream, peer, context, failure).await;
+        }
     }
 
     /// Closes the connection that has been idle for the longest time, or else the oldest that is not even established.

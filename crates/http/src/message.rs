@@ -20,6 +20,12 @@ use std::time::{Duration, Instant};
 /// Files up to this size are read behind the head and written with it: cheaper than a second system call.
 pub(crate) const READ_BELOW: u64 = 16 << 10;
 
+/// Bytes of a request that are read and dropped when its response has been sent before its end (HTTP/2 and HTTP/3). A client whose
+/// upload is stopped at once may not look at the response.
+pub(crate) const DISCARD_BYTES: u32 = 256 << 10;
+/// For how long they are.
+pub(crate) const DISCARD_TIME: Duration = Duration::from_secs(2);
+
 /// Why a well-formed request is refused. `length`: the declared length of its body.
 pub(crate) fn inadmissible(expect: Expect, length: Option<u64>, max_body: Option<u64>) -> Option<Failure> {
     if expect == Expect::Unknown {

@@ -4,7 +4,7 @@
 mod support;
 
 use settings::{Limits, Timeouts};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::three::{exchange, get, request, start};
 
 fn server() -> support::three::QuicServer {
@@ -84,6 +84,46 @@ fn bodies_of_requests() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         stream.send_data("late".into()).await.unwrap();
         stream.finish().await.unwrap();
+    });
+}
+
+#[test]
+fn the_rest_of_an_upload_is_dropped_within_bounds() {
+    let quic = start(Limits { max_body: Some(1000), ..Limits::default() });
+    quic.with(async |quic| {
+        let (mut requests, _connection, _endpoint) = quic.requests().await;
+        let declared = || {
+            let request = http_types::Request::builder().method("POST").uri("https://localhost/echo");
+            request.header("content-length", "3000000").body(()).unwrap()
+        };
+        for silent in [false, true] {
+            let mut stream = requests.send_request(declared()).await.unwrap();
+            assert_eq!(stream.recv_response().await.unwrap().status(), 413);
+            while stream.recv_data().await.unwrap().is_some() {}
+            // The response has arrived whole, and the client is in the middle of its upload: it is not stopped at once.
+            let begun = Instant::now();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            if silent {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+            } else {
+                stream.send_data(vec![b'x'; 200_000].into()).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                stream.send_data(vec![b'x'; 1000].into()).await.unwrap();
+            }
+            // More than the bound, or nothing for too long.
+            let stopped = loop {
+                if let Err(error) = stream.send_data(vec![b'x'; 20_000].into()).await {
+                    break error;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                assert!(begun.elapsed() < Duration::from_secs(10), "it is never stopped");
+            };
+            assert!(format!("{stopped:?}").contains("NO_ERROR"), "{stopped:?}");
+            if !silent {
+                assert!(begun.elapsed() < Duration::from_secs(2), "bytes are bounded as well as time");
+            }
+            assert_eq!(exchange(&mut requests, request("POST", "/echo"), b"next").await.text(), "next");
+        }
     });
 }
 

@@ -1,6 +1,7 @@
 //! One connection: what it keeps, and its end.
 
 use crate::budget::Budget;
+use crate::discard::Discard;
 use crate::frame::{self, MAX_WINDOW};
 use crate::hpack::{Decoder, Encoder};
 use crate::receive::{Block, Reading};
@@ -10,6 +11,7 @@ use crate::streams::{Closed, Streams};
 use crate::{ConnectionError, ErrorCode, Event, Limits, StreamId};
 use fieldcode::Priority;
 use net::Output;
+use std::collections::VecDeque;
 use std::time::Instant;
 
 /// The size of all windows before SETTINGS and WINDOW_UPDATE (RFC 9113 section 6.9.2).
@@ -47,6 +49,8 @@ pub struct Connection {
     /// Bytes of the heads of open streams.
     pub(crate) heads: usize,
     pub(crate) schedule: Schedule,
+    /// Streams whose response has been sent and whose body is dropped, in order of their deadlines.
+    pub(crate) discards: VecDeque<Discard>,
     pub(crate) decoder: Decoder,
     pub(crate) repeat: Repeat,
     pub(crate) encoder: Encoder,
@@ -94,6 +98,7 @@ impl Connection {
             streams: Streams::default(),
             heads: 0,
             schedule: Schedule::default(),
+            discards: VecDeque::new(),
             decoder: Decoder::new(),
             repeat: Repeat::default(),
             encoder: Encoder::new(),
@@ -137,7 +142,7 @@ impl Connection {
         });
         let more = connection_window - DEFAULT_WINDOW;
         if more > 0 {
-            self.control(frame::WINDOW_UPDATE, 0, 0, &more.to_be_bytes());
+            self.window_update_frame(0, more);
         }
     }
 
@@ -189,6 +194,7 @@ impl Connection {
             self.reading = Reading::Over;
             self.waiting_since = None;
             self.settings_sent = None;
+            self.reset_all_discards();
         }
     }
 
@@ -264,12 +270,12 @@ impl Connection {
         if stream.queued {
             self.schedule.remove(name, stream.priority);
         }
+        self.end_discard(name);
         self.heads -= stream.head as usize;
         self.credit_connection(stream.unconsumed);
     }
 
-    /// Resets the stream. After a complete response to a request whose body is not wanted, the code is `NO_ERROR`
-    /// (RFC 9113 section 8.1). No event follows.
+    /// Resets the stream. No event follows.
     pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
         if self.is_open(stream) {
             self.control(frame::RST_STREAM, 0, stream.id, &code.0.to_be_bytes());
@@ -288,7 +294,7 @@ impl Connection {
         if found.receiving && found.credit >= half {
             let credit = std::mem::take(&mut found.credit);
             found.receive_window += credit;
-            self.control(frame::WINDOW_UPDATE, 0, stream.id, &credit.to_be_bytes());
+            self.window_update_frame(stream.id, credit);
         }
         self.credit_connection(n);
     }
@@ -298,8 +304,12 @@ impl Connection {
         if self.credit >= self.limits.connection_window / 2 {
             let credit = std::mem::take(&mut self.credit);
             self.receive_window += credit;
-            self.control(frame::WINDOW_UPDATE, 0, 0, &credit.to_be_bytes());
+            self.window_update_frame(0, credit);
         }
+    }
+
+    pub(crate) fn window_update_frame(&mut self, stream: u32, more: u32) {
+        self.control(frame::WINDOW_UPDATE, 0, stream, &more.to_be_bytes());
     }
 
     /// Keeps a buffer for partial frames if it is small.

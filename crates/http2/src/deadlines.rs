@@ -46,6 +46,7 @@ impl Connection {
             self.send_goaway(ErrorCode::NO_ERROR, "");
         }
         self.reset_stalled(events);
+        self.reset_discards(now);
         if self.has_spare_memory() {
             self.shrink();
         }
@@ -85,6 +86,7 @@ impl Connection {
             self.waiting_since.map(|since| since + self.limits.header_timeout),
             self.settings_sent.map(|since| since + self.limits.settings_timeout),
             going,
+            self.discard_deadline(),
             self.may_stall.then(|| self.now + self.limits.stall_timeout / 4),
             self.has_spare_memory().then(|| self.now + SPARE_WAIT),
         ]
@@ -102,6 +104,7 @@ impl Connection {
     fn shrink(&mut self) {
         self.streams.shrink();
         self.schedule.shrink();
+        self.discards.shrink_to_fit();
         self.decoder.shrink();
         self.repeat.shrink();
         self.early_priorities.shrink_to_fit();

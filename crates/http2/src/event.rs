@@ -36,7 +36,7 @@ pub enum Event<'a> {
         end: bool,
     },
     /// A request that is malformed or beyond a limit, and may get a response (400, 414, 431, 501). Nothing but
-    /// `Reset` comes from its stream after that, whatever the client sends. When the response has been sent the engine resets the stream as the RFC requires; a
+    /// `Reset` comes from its stream after that, whatever the client sends. When the response has been sent the engine closes the stream as the RFC requires; a
     /// caller that sends none calls [`crate::Connection::reset`].
     Refused {
         /// Its stream.

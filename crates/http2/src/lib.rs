@@ -10,6 +10,7 @@ mod budget;
 mod connection;
 mod control;
 mod deadlines;
+mod discard;
 mod error;
 mod event;
 mod frame;

@@ -21,6 +21,10 @@ pub struct Limits {
     pub settings_timeout: Duration,
     /// How long a stream with data to send may wait for a window before it is reset.
     pub stall_timeout: Duration,
+    /// Bytes of a request that are read and dropped when its response has been sent before its end. After that its stream is reset.
+    pub discard_bytes: u32,
+    /// For how long.
+    pub discard_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -33,6 +37,8 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(30),
             settings_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
+            discard_bytes: 256 << 10,
+            discard_timeout: Duration::from_secs(2),
         }
     }
 }

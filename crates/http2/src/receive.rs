@@ -250,6 +250,8 @@ impl Connection {
             self.credit_connection(size);
             if end {
                 self.end_of_body(name);
+            } else {
+                self.discarded(name, size);
             }
             return Ok(None);
         }

@@ -273,7 +273,8 @@ impl Connection {
         stream.wants = false;
         let receiving = stream.receiving;
         match stream.refused {
-            Some(code) if receiving || code != ErrorCode::NO_ERROR => self.reset(name, code),
+            Some(ErrorCode::NO_ERROR) if receiving => self.discard(name, self.now),
+            Some(code) if code != ErrorCode::NO_ERROR => self.reset(name, code),
             Some(_) => self.close(name, Closed::Ended),
             None => {
                 self.budget.earn_response();

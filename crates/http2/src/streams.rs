@@ -47,7 +47,8 @@ pub(crate) struct Stream {
     pub(crate) wants: bool,
     /// It is in the schedule.
     pub(crate) queued: bool,
-    /// The request was refused: nothing of it is reported, and after the response the stream is reset with this code.
+    /// The request was refused, or its response has been sent: nothing more of it is reported. After a response the stream is reset with
+    /// this code; with `NO_ERROR` the rest is dropped first.
     pub(crate) refused: Option<ErrorCode>,
     /// Bytes of the request's head, which its handler holds.
     pub(crate) head: u32,

@@ -9,6 +9,7 @@
 //! 3. A stream and its [`Timer`] belong to one thread and its tokio runtime.
 #![forbid(unsafe_code)]
 
+mod cached;
 mod connect;
 mod output;
 pub mod proxy_protocol;
@@ -18,6 +19,7 @@ mod tls;
 mod transport;
 mod tunnel;
 
+pub use cached::read_cached;
 pub use connect::connect_tcp;
 pub use output::Output;
 pub use stream::Stream;

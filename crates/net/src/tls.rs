@@ -8,8 +8,7 @@
 //! 2. A read that does not fill its buffer has drained the session and the socket.
 //! 3. Bytes that [`Transport::try_write`] has accepted may be buffered here until [`Transport::poll_flush`].
 
-use crate::Transport;
-use rustix::io::{Errno, ReadWriteFlags};
+use crate::{Transport, read_cached};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::cell::{Cell, RefCell};
@@ -316,16 +315,6 @@ impl Tls {
     }
 }
 
-/// Reads what is in the kernel's cache; `WouldBlock` if nothing of it is.
-fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-    let parts = &mut [io::IoSliceMut::new(buffer)];
-    match rustix::io::preadv2(file, parts, offset, ReadWriteFlags::NOWAIT) {
-        // The file system cannot tell.
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => file.read_at(buffer, offset),
-        read => Ok(read?),
-    }
-}
-
 impl Transport for Tls {
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.unread.get() { Poll::Ready(()) } else { Transport::poll_readable(&self.socket, cx) }
@@ -403,6 +392,7 @@ impl Transport for Tls {
                         self.warm(file, offset, plain.len())?;
                         return Err(error);
                     }
+                    Err(error) if error.kind() == ErrorKind::Unsupported => file.read_at(plain, offset)?,
                     read => read?,
                 };
                 if read == 0 { Ok(0) } else { session.writer().write(&plain[..read]) }

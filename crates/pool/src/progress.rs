@@ -10,6 +10,7 @@
 //! 2. It resumes as soon as it takes a request up or finishes one, or when it turns out that none waited in it.
 //! 3. One whose process is stopped is frozen [`FROZEN_AFTER`] after it last made progress; one that runs, but does not use an idle
 //!    thread, after `worker_timeout`: native code that keeps the GVL may take that long.
+//! 4. So is one that is stopped while it serves all that it was handed: those requests would otherwise wait for their time-out.
 
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,8 @@ pub struct Progress {
     work: u64,
     /// When it last made progress, or had nothing to make progress with.
     since: Instant,
+    /// When it last made progress, or had no request.
+    worked: Instant,
     suspended: Option<Suspension>,
 }
 
@@ -76,7 +79,7 @@ impl Suspension {
 impl Progress {
     /// A worker that gets ready at `now`.
     pub fn new(now: Instant) -> Progress {
-        Progress { work: 0, since: now, suspended: None }
+        Progress { work: 0, since: now, worked: now, suspended: None }
     }
 
     /// Whether it is suspended.
@@ -84,7 +87,8 @@ impl Progress {
         self.suspended.is_some()
     }
 
-    /// Judges what is seen at `now`. `stopped` is asked only about a suspended worker: whether its process is stopped.
+    /// Judges what is seen at `now`. `stopped`: whether its process is stopped; it is asked only about a worker that has had requests
+    /// for a while and has made no progress.
     pub fn observe(
         &mut self,
         seen: Observation,
@@ -98,11 +102,15 @@ impl Progress {
         if worked {
             self.since = now;
         }
+        if worked || seen.handed == 0 {
+            self.worked = now;
+        }
         let age = now.saturating_duration_since(self.since);
         match self.suspended {
             None if worked || (seen.handed <= seen.busy && !seen.stalled) => {
                 self.since = now;
-                Decision::None
+                let long = now.saturating_duration_since(self.worked) >= FROZEN_AFTER;
+                if long && stopped() { Decision::Freeze } else { Decision::None }
             }
             None if age >= SUSPEND_AFTER => {
                 let idle_thread = seen.busy < seen.threads;
@@ -222,6 +230,19 @@ mod tests {
         scene.stopped = true;
         assert_eq!(scene.after(3900, 0, 0, 0), Decision::None);
         assert_eq!(scene.after(100, 0, 0, 0), Decision::Freeze);
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_while_it_serves_is_frozen_soon() {
+        let mut scene = Scene::new();
+        scene.stopped = true;
+        assert_eq!(scene.after(60_000, 0, 0, 0), Decision::None, "it has nothing to do");
+        assert_eq!(scene.after(1000, 2, 2, 1), Decision::None);
+        assert_eq!(scene.after(4900, 2, 2, 1), Decision::None);
+        assert_eq!(scene.after(100, 2, 2, 1), Decision::Freeze);
+        // Slow, and not stopped.
+        scene.stopped = false;
+        assert_eq!(scene.after(60_000, 2, 2, 1), Decision::None);
     }
 
     #[test]

@@ -53,6 +53,8 @@ impl Memo {
 const TRANSFER_ENCODING: u8 = 29;
 const COOKIE: u8 = 8;
 const CONTENT_LENGTH: u8 = 10;
+/// The variable with the client's certificate. No field of a request can have this name.
+const CLIENT_CERT: &[u8] = b"SSL_CLIENT_CERT";
 
 const _: () = {
     assert!(matches!(codes::KNOWN[TRANSFER_ENCODING as usize - 1].as_bytes(), b"transfer-encoding"));
@@ -175,7 +177,11 @@ fn put_field(gvl: &mut Gvl, env: Value, task: &'static Task, field: &Field<'_>) 
     let value = ruby::string(gvl, field.value);
     if let Some(name) = field.variable() {
         let key = ruby::interned(gvl, name);
-        return ruby::hash_set(gvl, env, key, value);
+        ruby::hash_set(gvl, env, key, value);
+        if name == CLIENT_CERT {
+            put_peer_certificate(gvl, env, value);
+        }
+        return;
     }
     let key = match field.code {
         0 => {
@@ -202,6 +208,16 @@ fn put_field(gvl: &mut Gvl, env: Value, task: &'static Task, field: &Field<'_>) 
     }
     ruby::append(gvl, joined, if field.code == COOKIE { b"; " } else { b", " });
     ruby::append(gvl, joined, field.value);
+}
+
+/// The client's certificate as Puma's apps find it.
+#[cold]
+fn put_peer_certificate(gvl: &mut Gvl, env: Value, pem: Value) {
+    let keys = names();
+    let certificate = ruby::call(gvl, keys.exchange.get(), keys.peer_certificate, &[pem]);
+    if !certificate.is_nil() {
+        ruby::hash_set(gvl, env, keys.peercert.get(), certificate);
+    }
 }
 
 fn put_body(

@@ -42,7 +42,7 @@ names! {
     ids {
         call: "call", each: "each", close: "close", to_path: "to_path", to_ary: "to_ary", to_i: "to_i",
         failed: "failed", finished: "finished", reply_sent: "reply_sent",
-        stream: "stream", input: "input", interrupted: "interrupted",
+        stream: "stream", input: "input", interrupted: "interrupted", peer_certificate: "peer_certificate",
     }
     keys {
         request_method: "REQUEST_METHOD", path_info: "PATH_INFO", request_path: "REQUEST_PATH",
@@ -53,7 +53,7 @@ names! {
         rack_input: "rack.input", queue_time: "firebrick.queue_time", after_reply: "rack.after_reply",
         response_finished: "rack.response_finished",
         http_1_0: "HTTP/1.0", http_1_1: "HTTP/1.1", http_2: "HTTP/2", http_3: "HTTP/3", scheme_http: "http", scheme_https: "https", on: "on",
-        hijack: "rack.hijack", can_hijack: "rack.hijack?",
+        hijack: "rack.hijack", can_hijack: "rack.hijack?", peercert: "puma.peercert",
         empty: "",
     }
     classes {

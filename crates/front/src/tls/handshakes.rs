@@ -7,6 +7,7 @@
 //! 1. In a turn of the event loop at most [`PER_TURN`] handshakes compute; the others wait in order. Between two turns
 //!    everything else that is ready runs.
 //! 2. When the server is full, the oldest handshake makes room.
+//! 3. Clients for which there is no room at all are told so after a handshake, [`REFUSED`] of them at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +17,8 @@ use tokio::sync::{Notify, oneshot};
 
 /// Handshakes that compute in one turn: about a millisecond.
 const PER_TURN: u32 = 4;
+/// Clients at a time that get a handshake only to be refused: each has a socket beyond `max_connections`.
+const REFUSED: usize = 64;
 /// While the server ends: how long those in progress are waited for.
 const DRAIN_TIME: Duration = Duration::from_millis(500);
 
@@ -28,6 +31,8 @@ pub(crate) struct Handshakes {
     /// How many may still compute in this turn.
     left: Cell<u32>,
     waiting: RefCell<VecDeque<oneshot::Sender<()>>>,
+    /// Clients that are being refused.
+    refused: Cell<usize>,
     /// There is someone in `waiting`, or the turn has to be renewed.
     pump: Notify,
 }
@@ -38,6 +43,9 @@ pub(crate) struct InProgress {
     number: u64,
     displaced: Rc<Notify>,
 }
+
+/// A client that is being refused, until this is dropped.
+pub(crate) struct Refused(Rc<Handshakes>);
 
 impl Handshakes {
     /// None yet; [`Handshakes::run`] must be polled on the same thread.
@@ -91,6 +99,15 @@ impl Handshakes {
         InProgress { of: self.clone(), number, displaced }
     }
 
+    /// Counts a client for which there is no room; `None` if there are too many of them to tell each.
+    pub(crate) fn refuse(self: &Rc<Handshakes>) -> Option<Refused> {
+        let refused = self.refused.get();
+        (refused < REFUSED).then(|| {
+            self.refused.set(refused + 1);
+            Refused(self.clone())
+        })
+    }
+
     /// Ends the oldest; `false` if there is none.
     pub(crate) fn displace_oldest(&self) -> bool {
         let oldest = self.open.borrow_mut().pop_first();
@@ -125,6 +142,12 @@ impl InProgress {
 impl Drop for InProgress {
     fn drop(&mut self) {
         self.of.open.borrow_mut().remove(&self.number);
+    }
+}
+
+impl Drop for Refused {
+    fn drop(&mut self) {
+        self.0.refused.update(|refused| refused - 1);
     }
 }
 
@@ -183,6 +206,17 @@ mod tests {
             let last = waits(handshakes.clone());
             tokio::time::timeout(std::time::Duration::from_secs(10), last).await.unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn few_are_refused_at_a_time() {
+        let handshakes = Handshakes::new();
+        let mut refused: Vec<_> = (0..REFUSED).map(|_| handshakes.refuse()).collect();
+        assert!(refused.iter().all(Option::is_some) && handshakes.refuse().is_none());
+        // They make no room when they are ended.
+        assert!(!handshakes.displace_oldest());
+        refused.pop();
+        assert!(handshakes.refuse().is_some());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! From an accepted socket to an encrypted stream, or to the reason why there is none.
 
+use super::handshakes::InProgress;
 use super::variables;
 use crate::accept::Acceptor;
 use ::tls::{Choice, Endpoint, Established, Failed, Hello, Refusal};
@@ -22,18 +23,23 @@ pub(crate) struct Secured {
     pub(crate) http2: bool,
 }
 
-/// Performs the handshake; what came of it has been counted. `None`: the connection has ended.
+/// Performs the handshake; what came of it has been counted. `None`: the connection has ended. `progress`: it may have to make room
+/// for others.
 pub(crate) async fn shake(
     acceptor: &Rc<Acceptor>,
     socket: TcpStream,
     peer: &Peer,
     endpoint: Arc<Endpoint>,
+    progress: Option<InProgress>,
 ) -> Option<Secured> {
-    let progress = acceptor.handshakes.begin();
+    let displaced = async || match &progress {
+        Some(progress) => progress.displaced().await,
+        None => std::future::pending().await,
+    };
     let outcome = tokio::select! {
         biased;
         outcome = steps(acceptor, socket, peer, &endpoint) => outcome,
-        () = progress.displaced() => Err(Failed { refusal: Refusal::Displaced, remains: None, name: None }),
+        () = displaced() => Err(Failed { refusal: Refusal::Displaced, remains: None, name: None }),
     };
     match outcome {
         Ok(established) => {
@@ -64,7 +70,7 @@ pub(crate) async fn shake(
             // It makes room for others to its very end.
             tokio::select! {
                 () = refuse(failed) => {}
-                () = progress.displaced() => {}
+                () = displaced() => {}
             }
             None
         }

@@ -88,11 +88,14 @@ pub(super) async fn serve<H: Handler>(
         }
     }
     life.end();
+    if complete.is_err() {
+        life.stop();
+    }
     drop((report, active));
     if ends {
         hub.drain.notify_one();
     }
-    acknowledged(&hub, &mut send).await;
+    tokio::join!(acknowledged(&hub, &mut send), life.discard());
 }
 
 /// Waits until the client has acknowledged all of the response, or is gone: closing the connection would discard the rest. When

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use handler::FileRegion;
-use rustix::io::{Errno, ReadWriteFlags};
-use std::io::{self, IoSliceMut};
+use net::read_cached;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 /// Bytes read at a time.
@@ -17,18 +17,13 @@ pub(super) async fn read(region: &FileRegion, done: u64) -> io::Result<Bytes> {
     let len = usize::try_from(region.len - done).unwrap_or(SLICE).min(SLICE);
     let offset = region.offset + done;
     let mut bytes = vec![0; len];
-    loop {
-        let flags = ReadWriteFlags::NOWAIT;
-        match rustix::io::preadv2(&*region.file, &mut [IoSliceMut::new(&mut bytes)], offset, flags) {
-            Ok(read) => {
-                bytes.truncate(read);
-                return Ok(bytes.into());
-            }
-            Err(Errno::INTR) => {}
-            // Not in memory, or a file system that cannot tell.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => break,
-            Err(error) => return Err(error.into()),
+    match read_cached(&region.file, offset, &mut bytes) {
+        Ok(read) => {
+            bytes.truncate(read);
+            return Ok(bytes.into());
         }
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported) => {}
+        Err(error) => return Err(error),
     }
     let file = region.file.try_clone()?;
     let reading = tokio::task::spawn_blocking(move || {

@@ -6,13 +6,15 @@
 
 use super::hub::Hub;
 use super::receiving::{Receiving, Stopped};
-use crate::message::Pace;
+use crate::message::{DISCARD_BYTES, DISCARD_TIME, Pace};
 use bytes::{Bytes, BytesMut};
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
+use http3::Code;
 use http3::qpack::Head;
 use net::{Lane, Timer};
 use quic::quinn::SendStream;
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -126,13 +128,36 @@ impl Life {
         self.hub.encoder.borrow_mut().head(to, head, fields);
     }
 
-    /// The exchange is over. The rest of the request is not wanted.
+    /// The exchange is over. The rest of the request is not wanted: [`Life::discard`] or [`Life::stop`] it.
     pub(super) fn end(&self) {
         self.gone.set(true);
         self.interim_allowed.set(false);
-        let mut receiving = self.receiving.borrow_mut();
-        receiving.stop(http3::Code::NoError);
-        receiving.data.clear();
+        self.receiving.borrow_mut().data.clear();
+    }
+
+    /// Asks the client not to send the rest of the request.
+    pub(super) fn stop(&self) {
+        self.receiving.borrow_mut().stop(Code::NoError);
+    }
+
+    /// Reads and drops what the client still sends, within bounds, and asks it then not to send the rest (RFC 9114 section 4.1).
+    pub(super) async fn discard(&self) {
+        self.timer.arm_in(Lane::Read, DISCARD_TIME);
+        let mut left = DISCARD_BYTES as usize;
+        poll_fn(|cx| {
+            self.timer.wakes(cx.waker());
+            while left > 0 && !self.timer.expired(Lane::Read) {
+                match self.receiving.borrow_mut().poll_discard(cx) {
+                    Poll::Ready(0) => break,
+                    Poll::Ready(n) => left = left.saturating_sub(n),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        self.timer.disarm(Lane::Read);
+        self.stop();
     }
 
     fn queue_interim(&self, status: u16, fields: &Fields) {

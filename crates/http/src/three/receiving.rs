@@ -111,6 +111,20 @@ impl Receiving {
         Poll::Ready(())
     }
 
+    /// Takes bytes that nobody wants; how many, 0 at the end.
+    pub(super) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        if self.ended {
+            return Poll::Ready(0);
+        }
+        pin!(self.stream.read_chunk(CHUNK, true)).poll(cx).map(|read| match read {
+            Ok(Some(chunk)) => chunk.bytes.len(),
+            Ok(None) | Err(_) => {
+                self.ended = true;
+                0
+            }
+        })
+    }
+
     /// Asks the client not to send the rest.
     pub(super) fn stop(&mut self, code: Code) {
         if !self.ended {

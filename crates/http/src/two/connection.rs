@@ -4,7 +4,7 @@ use super::exchange::Slot;
 use super::hub::Hub;
 use super::ready::{Places, ReadyList};
 use crate::context::{Context, Counted};
-use crate::message::{Outcome, Sent};
+use crate::message::{DISCARD_BYTES, DISCARD_TIME, Outcome, Sent};
 use handler::{Failure, Handler, Peer};
 use http2::{ConnectionError, ErrorCode, Event, Limits, StreamId};
 use net::{Lane, Transport};
@@ -32,6 +32,8 @@ const KEPT_A_WHILE: usize = 32;
 const SPARE_WAIT: Duration = Duration::from_secs(1);
 /// While draining: how long a connection without requests is kept open for the client to answer.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a client for which there is no room may take for its first request.
+const REFUSED_WAIT: Duration = Duration::from_secs(1);
 /// How long the client of a connection that has failed may take to read why.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// The clock reading in use may be that old: a deadline must not be early.
@@ -78,6 +80,8 @@ pub(super) struct Conn<S: Transport, H: Handler> {
     failed: bool,
     /// A byte has arrived.
     begun: bool,
+    /// What every request is responded with: there is no room for the connection.
+    pub(super) refusal: Option<Box<Failure>>,
     gone: bool,
     _open: Counted,
 }
@@ -93,6 +97,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             header_timeout: settings.timeouts.header,
             settings_timeout: settings.timeouts.header,
             stall_timeout: settings.timeouts.send,
+            discard_bytes: DISCARD_BYTES,
+            discard_timeout: DISCARD_TIME,
             ..Limits::default()
         };
         let timer = shared.timers.register();
@@ -126,10 +132,18 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             ending: false,
             failed: false,
             begun: false,
+            refusal: None,
             gone: false,
             _open: shared.count_open(),
             context,
         }
+    }
+
+    /// Every request gets this response, and the connection ends.
+    pub(super) fn refuse(&mut self, failure: Failure) {
+        self.refusal = Some(Box::new(failure));
+        // It makes no room: it does not count.
+        self.hub.shared.idle.end(self.hub.timer.key());
     }
 
     /// One poll of the connection's task: a few turns of reading, answering and writing.
@@ -369,7 +383,9 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         }
         self.active = None;
         self.idle_since = self.hub.shared.timers.recent() + TICK;
-        self.hub.shared.idle.begin(self.hub.timer.key());
+        if self.refusal.is_none() {
+            self.hub.shared.idle.begin(self.hub.timer.key());
+        }
         if self.slots.len() > KEPT_A_WHILE {
             self.shrink();
         }
@@ -417,6 +433,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let timeouts = &self.hub.shared.settings().timeouts;
         let time = match self.served {
             _ if self.draining => DRAIN_TIMEOUT,
+            0 if self.refusal.is_some() => REFUSED_WAIT,
+            _ if self.refusal.is_some() => Duration::ZERO,
             0 => timeouts.header,
             _ => timeouts.keep_alive,
         };

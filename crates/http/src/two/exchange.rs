@@ -121,10 +121,12 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         if limits.max_requests_per_connection.is_some_and(|max| max > 0 && self.served >= max) {
             hub.engine.borrow_mut().drain(hub.shared.timers.recent());
         }
+        let refusal = self.refusal.as_deref().cloned();
         // Otherwise it was reset in the same turn.
         let Some(slot) = self.slot(id) else { return };
         let State::New(expected) = &mut slot.state else { return };
         let refused = match expected {
+            Ok(_) if refusal.is_some() => refusal,
             Ok(Expected { length, expect }) => inadmissible(*expect, *length, limits.max_body),
             Err(failure) => Some(failure.clone()),
         };
@@ -272,13 +274,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// The response has been sent whole, as far as the engine is concerned.
     fn finish(&mut self, id: StreamId) {
-        {
-            let mut engine = self.hub.engine.borrow_mut();
-            if engine.is_receiving(id) {
-                // RFC 9113 section 8.1: the rest of the request is not needed.
-                engine.reset(id, ErrorCode::NO_ERROR);
-            }
-        }
+        // The rest of the request is not needed.
+        self.hub.engine.borrow_mut().discard(id, self.hub.shared.timers.recent());
         let Some(slot) = self.remove(id) else { return };
         let Slot { life, outcome, state, .. } = slot;
         life.end(&self.hub);

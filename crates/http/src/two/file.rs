@@ -1,15 +1,15 @@
 //! Bodies that are parts of files, as far as the client's windows let.
 //!
 //! Why: sendfile cannot put frames between its bytes, and reading from a disk would make all connections of the thread wait.
-//! What the system has in memory is read at once (`RWF_NOWAIT`), the rest by a blocking thread.
+//! What the system has in memory is read at once, the rest by a blocking thread.
 
 use crate::context::Shared;
 use bytes::Bytes;
 use handler::FileRegion;
 use http2::{Connection, StreamId};
-use rustix::io::{Errno, ReadWriteFlags};
+use net::read_cached;
 use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -83,19 +83,12 @@ impl FileReader {
         }
         let mut scratch = shared.scratch.borrow_mut();
         let want = most.min(SLICE).min(usize::try_from(self.region.len).unwrap_or(SLICE));
-        let mut parts = [IoSliceMut::new(&mut scratch[..want])];
-        let flags = ReadWriteFlags::NOWAIT;
-        let read = loop {
-            match rustix::io::preadv2(&*self.region.file, &mut parts, self.region.offset, flags) {
-                Err(Errno::INTR) => {}
-                other => break other,
-            }
-        };
-        let read = match read {
+        let read = match read_cached(&self.region.file, self.region.offset, &mut scratch[..want]) {
             Ok(0) => return FileStep::Broken,
             Ok(read) => read,
-            // Not in memory, or a file system that cannot tell.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return self.ask(),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Unsupported) => {
+                return self.ask();
+            }
             Err(_) => return FileStep::Broken,
         };
         self.advance(read);

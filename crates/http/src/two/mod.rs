@@ -19,7 +19,7 @@ mod ready;
 
 use crate::context::{Context, Shared};
 use connection::{Conn, Over};
-use handler::{Handler, Peer};
+use handler::{Failure, Handler, Peer};
 use net::{Lane, Transport};
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -44,6 +44,20 @@ pub async fn serve<S: Transport, H: Handler + 'static>(
     let mut connection = Box::new(Conn::new(stream, peer, context));
     connection.receive(&first);
     drop(first);
+    if poll_fn(|cx| connection.poll(cx)).await == Over::Linger {
+        linger(&connection).await;
+    }
+}
+
+/// Responds to what a client asks for at first with `failure`, and ends the connection: there is no room for it.
+pub async fn refuse<S: Transport, H: Handler + 'static>(
+    stream: S,
+    peer: Rc<Peer>,
+    context: Rc<Context<H>>,
+    failure: Failure,
+) {
+    let mut connection = Box::new(Conn::new(stream, peer, context));
+    connection.refuse(failure);
     if poll_fn(|cx| connection.poll(cx)).await == Over::Linger {
         linger(&connection).await;
     }

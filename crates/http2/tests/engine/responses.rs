@@ -3,7 +3,7 @@
 use crate::support::*;
 use bytes::Bytes;
 use handler::{Fields, Kept};
-use http2::{ErrorCode, Limits};
+use http2::{ErrorCode, Limits, StreamId};
 use std::time::Duration;
 
 fn kinds(frames: &[Frame]) -> Vec<(u8, u8, usize)> {
@@ -167,6 +167,100 @@ fn a_response_may_come_before_the_end_of_the_request() {
     client.respond(stream, b"done");
     client.server.reset(stream, ErrorCode::NO_ERROR);
     assert_eq!(client.resets(), [(3, ErrorCode::NO_ERROR)]);
+}
+
+/// The server has responded to a request whose body is not wanted; what it has sent so far is taken.
+fn responded(client: &mut Client, number: u32, before: usize) -> StreamId {
+    let stream = client.post(number);
+    (0..before).for_each(|_| client.data(number, false, &[1; 16 << 10]));
+    client.respond(stream, b"done");
+    client.frames();
+    client.take();
+    client.server.discard(stream, client.now);
+    stream
+}
+
+#[test]
+fn s8_1_the_rest_of_a_request_is_dropped_within_bounds() {
+    // It comes to its end: the stream has ended as any other.
+    let mut client = Client::new();
+    let stream = responded(&mut client, 1, 0);
+    client.data(1, false, &[1; 16 << 10]);
+    client.data(1, true, &[1; 100]);
+    assert!(!client.server.is_open(stream) && client.frames().is_empty() && client.take().is_empty());
+    assert_eq!(client.server.deadline(), None);
+
+    // It is longer than that. What is on its way then is ignored.
+    let stream = responded(&mut client, 3, 0);
+    (0..16).for_each(|_| client.data(3, false, &[1; 16 << 10]));
+    assert!(client.server.is_open(stream) && client.resets().is_empty());
+    client.data(3, false, b"one more");
+    assert_eq!(client.resets(), [(3, ErrorCode::NO_ERROR)]);
+    client.data(3, true, b"late");
+    assert!(client.server.is_idle() && client.take().is_empty() && client.result.is_ok());
+
+    // It does not come.
+    let first = responded(&mut client, 5, 0);
+    client.check(Duration::from_secs(1));
+    responded(&mut client, 7, 0);
+    assert_eq!(client.server.deadline(), Some(client.now + Duration::from_secs(1)));
+    client.check(Duration::from_secs(1));
+    assert_eq!(client.resets(), [(5, ErrorCode::NO_ERROR)]);
+    assert!(!client.server.is_open(first) && !client.server.is_drained());
+    // The time counts from the response, not from the last bytes; once, however often it is called.
+    let late = client.post(9);
+    client.now += Duration::from_secs(10);
+    client.respond(late, b"done");
+    client.frames();
+    client.server.discard(late, client.now);
+    client.server.discard(late, client.now + Duration::from_secs(1));
+    client.check(Duration::from_millis(1900));
+    assert_eq!(client.resets(), [(7, ErrorCode::NO_ERROR)]);
+    client.check(Duration::from_millis(100));
+    assert_eq!(client.resets(), [(9, ErrorCode::NO_ERROR)]);
+    responded(&mut client, 11, 0);
+    // Nothing is read after GOAWAY.
+    client.server.goaway(ErrorCode::NO_ERROR);
+    assert_eq!(client.resets(), [(11, ErrorCode::NO_ERROR)]);
+    assert!(client.server.is_drained() && client.result.is_ok());
+}
+
+#[test]
+fn what_is_dropped_opens_the_windows() {
+    // Nobody took what the client has sent, and its window is closed.
+    let limits = Limits { stream_window: 65_535, connection_window: 100_000, ..Limits::default() };
+    let mut client = Client::with(limits);
+    let stream = client.post(1);
+    (0..3).for_each(|_| client.data(1, false, &[1; 16 << 10]));
+    client.data(1, false, &[1; 16_383]);
+    assert!(client.frames().is_empty());
+    client.respond(stream, b"done");
+    client.frames();
+    client.server.discard(stream, client.now);
+    let updates: Vec<_> =
+        client.only(8).iter().map(|update| (update.stream, code(&update.payload).0)).collect();
+    assert_eq!(updates, [(1, 256 << 10), (0, 65_535)]);
+    // Another stream has all of the connection's window while the rest is dropped.
+    (0..10).for_each(|_| client.data(1, false, &[1; 16 << 10]));
+    let given: u32 = client.only(8).iter().map(|update| code(&update.payload).0).sum();
+    assert!(given >= 100_000, "{given}");
+    assert_eq!((client.result, client.resets()), (Ok(()), vec![]));
+
+    // No more than a declared length needs.
+    let mut client = Client::with(Limits { stream_window: 65_535, ..Limits::default() });
+    client.headers(1, 4, &[&POST[..], &[("content-length", "70000")]].concat());
+    let stream = client.streams[0];
+    (0..3).for_each(|_| client.data(1, false, &[1; 16 << 10]));
+    client.data(1, false, &[1; 16_383]);
+    client.respond(stream, b"done");
+    client.server.discard(stream, client.now);
+    let updates = client.only(8);
+    assert_eq!(
+        updates.iter().map(|update| (update.stream, code(&update.payload).0)).collect::<Vec<_>>(),
+        [(1, 4465)]
+    );
+    client.data(1, true, &[1; 4465]);
+    assert!(client.server.is_idle() && client.result.is_ok());
 }
 
 #[test]

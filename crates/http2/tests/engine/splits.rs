@@ -68,7 +68,7 @@ proptest! {
 
     #[test]
     fn random_frames_and_calls_keep_all_bounds(
-        steps in prop::collection::vec((any_frame(), 0u8..12, any::<prop::sample::Index>(), 0usize..40_000), 0..40),
+        steps in prop::collection::vec((any_frame(), 0u8..13, any::<prop::sample::Index>(), 0usize..40_000), 0..40),
     ) {
         let limits = Limits { max_streams: 4, ..Limits::default() };
         let mut client = Client::with(limits);
@@ -95,6 +95,7 @@ proptest! {
                     },
                     9 => client.server.reset(stream, ErrorCode::CANCEL),
                     10 => client.server.trailers(stream, &Fields::default()),
+                    11 => client.server.discard(stream, client.now),
                     _ => client.server.interim(stream, 103, &Fields::default()),
                 }
             }

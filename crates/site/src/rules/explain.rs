@@ -151,6 +151,10 @@ impl Explanation {
             if is_https {
                 request.https = true;
                 request.forwarded_proto = Some(b"https");
+                if !rules.compat && !host.is_empty() {
+                    // The same redirect leads there.
+                    request.host = host.as_bytes();
+                }
             } else {
                 request.host = host.as_bytes();
             }

@@ -1,4 +1,7 @@
-//! The rules that come before all others: `https_only`, then `canonical_host`.
+//! The rules that come before all others: `https_only` and `canonical_host`.
+//!
+//! Contract: one redirect leads to the final address, and a client that follows it is not redirected again. With `compat` it is two,
+//! as in the buildpack.
 
 use super::location::{host, request_uri, scheme};
 use super::{Redirect, RequestView, RuleKind, RuleRef, Rules};
@@ -7,16 +10,21 @@ use super::{Redirect, RequestView, RuleKind, RuleRef, Rules};
 pub(super) fn gate(rules: &Rules, request: &RequestView<'_>) -> Option<(Redirect, RuleRef)> {
     if rules.https_only && !is_https(rules, request) {
         let from = RuleRef { kind: RuleKind::HttpsOnly, line: Some(rules.spans.https_only.line) };
-        return Some((to(b"https", &host(request.host), request), from));
+        let canonical = rules.canonical_host.as_deref().filter(|_| !rules.compat);
+        let host = match canonical {
+            Some(canonical) if !is_host(canonical, request.host, true) => visible(canonical),
+            _ => host(request.host),
+        };
+        return Some((to(b"https", &host, request), from));
     }
     let canonical = rules.canonical_host.as_deref()?;
-    if is_host(canonical, request.host) {
+    if is_host(canonical, request.host, is_https(rules, request)) {
         return None;
     }
     let scheme =
         if rules.compat { forwarded_proto(request) } else { scheme(is_https(rules, request)).to_vec() };
     let from = RuleRef { kind: RuleKind::CanonicalHost, line: Some(rules.spans.canonical_host.line) };
-    Some((to(&scheme, &super::escape::visible(canonical.as_bytes()), request), from))
+    Some((to(&scheme, &visible(canonical), request), from))
 }
 
 /// Whether the client used `https`. A client that forges `X-Forwarded-Proto: https` only avoids a redirect for itself.
@@ -36,14 +44,23 @@ fn forwarded_proto(request: &RequestView<'_>) -> Vec<u8> {
     if value.iter().all(u8::is_ascii_alphanumeric) { value.to_vec() } else { Vec::new() }
 }
 
-/// Compares without the port, as nginx's `$host` does, unless the rule names one.
-fn is_host(canonical: &str, request: &[u8]) -> bool {
-    let name = host(canonical.as_bytes());
-    if name.len() < canonical.len() {
-        request.eq_ignore_ascii_case(canonical.as_bytes())
-    } else {
-        !request.is_empty() && host(request) == name
+/// Compares without the port, as nginx's `$host` does, unless the rule names one. Clients leave out the scheme's own port.
+fn is_host(canonical: &str, request: &[u8], https: bool) -> bool {
+    if request.is_empty() {
+        return false;
     }
+    let name = host(canonical.as_bytes());
+    let Some(port) = canonical.as_bytes().get(name.len()..).filter(|port| !port.is_empty()) else {
+        return host(request) == name;
+    };
+    let usual: &[u8] = if https { b":443" } else { b":80" };
+    let own = host(request);
+    let given = request.get(own.len()..).filter(|port| !port.is_empty()).unwrap_or(usual);
+    own == name && given == port
+}
+
+fn visible(canonical: &str) -> Vec<u8> {
+    super::escape::visible(canonical.as_bytes())
 }
 
 fn to(scheme: &[u8], host: &[u8], request: &RequestView<'_>) -> Redirect {

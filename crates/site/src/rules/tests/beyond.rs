@@ -107,6 +107,36 @@ fn root_and_canonical_host_take_defaults() {
 }
 
 #[test]
+fn one_redirect_leads_to_https_and_the_canonical_host_and_none_follows_it() {
+    for (canonical, host) in [
+        ("www.example", "www.example"),
+        ("WWW.example", "www.example"),
+        // What a browser asks for when it follows: without the scheme's own port.
+        ("www.example:443", "www.example"),
+        ("www.example:443", "www.example:443"),
+        ("www.example:8443", "www.example:8443"),
+        ("[::1]:443", "[::1]"),
+    ] {
+        let site =
+            Site::new(&format!(r#"{{"https_only": true, "canonical_host": "{canonical}"}}"#), "/index.html");
+        let host_of = |from: &'static str| from.split(':').next().unwrap_or_default();
+        for from in ["site.example", "site.example:8080", "", "www.example.", "www.example:1"] {
+            let first = site.ask("/x", |request| request.host = from.as_bytes());
+            let same = host_of(from) == canonical.to_ascii_lowercase();
+            let to = if same { host_of(from).to_owned() } else { canonical.to_ascii_lowercase() };
+            assert_eq!(first, format!("gate 301 https://{to}/x"), "{canonical} from {from}");
+        }
+        let followed = site.ask("/", |request| (request.https, request.host) = (true, host.as_bytes()));
+        assert_eq!(followed, "file /index.html", "{canonical} as {host}");
+    }
+    // Over http, with its own port.
+    let site = Site::new(r#"{"canonical_host": "www.example:80"}"#, "/index.html");
+    assert_eq!(site.ask("/", |request| request.host = b"www.example"), "file /index.html");
+    let secure = site.ask("/", |request| (request.https, request.host) = (true, b"www.example"));
+    assert_eq!(secure, "gate 301 https://www.example:80/");
+}
+
+#[test]
 fn https_behind_several_proxies() {
     let site = Site::new(r#"{"https_only": true}"#, "");
     assert_eq!(site.ask("/", |request| request.forwarded_proto = Some(b"HTTPS, http")), "404");
@@ -248,14 +278,14 @@ fn explanations_name_rules_and_lines() {
     assert_eq!(
         shown.steps(),
         [
-            "https_only (static.json:1): the request uses http: 301 to https://site.example/u/x",
-            "canonical_host (static.json:1): the request is not for www.example: 301 to https://www.example/u/x",
+            "https_only (static.json:1): the request uses http: 301 to https://www.example/u/x",
+            "canonical_host (static.json:1): passes, the request is for www.example",
             "the file /u/x: not found",
             "the directory /u/x: not found",
             "proxies \"/u\" (static.json:1): the path is below the prefix",
         ]
     );
-    assert_eq!(shown.response(), "301 to https://site.example/u/x; then: from http://u.example, target /x");
+    assert_eq!(shown.response(), "301 to https://www.example/u/x; then: from http://u.example, target /x");
     request.https = true;
     let shown = explain(gated.rules(), &request, &gated);
     assert_eq!(shown.steps()[0], "https_only (static.json:1): passes, the request uses https");

@@ -1,0 +1,84 @@
+//! What a client still sends of a request whose response has been sent (RFC 9113 section 8.1).
+//!
+//! Why: a client that is in the middle of an upload may drop the response when its stream is reset. So a part of the rest is read
+//! and dropped first; most clients see the response and stop, or come to an end.
+//!
+//! Contract:
+//! 1. At most `discard_bytes` of a stream are dropped, for at most `discard_timeout`; then it is reset with `NO_ERROR`.
+//! 2. The connection's window is given back at once: other streams do not wait for this one.
+
+use crate::connection::Connection;
+use crate::receive::Reading;
+use crate::{ErrorCode, StreamId};
+use std::time::Instant;
+
+/// A stream whose body is dropped.
+#[derive(Debug)]
+pub(crate) struct Discard {
+    stream: StreamId,
+    left: u32,
+    until: Instant,
+}
+
+impl Connection {
+    /// The response has been sent and nobody wants the rest of the request: drops it as it comes, within bounds, and closes the
+    /// stream. No event follows. Does nothing if the request has ended.
+    pub fn discard(&mut self, name: StreamId, now: Instant) {
+        if self.discards.iter().any(|discard| discard.stream == name) {
+            return;
+        }
+        let bound = self.limits.discard_bytes;
+        let Some(stream) = self.streams.get_mut(name).filter(|stream| stream.receiving) else { return };
+        if matches!(self.reading, Reading::Over) {
+            return self.reset(name, ErrorCode::NO_ERROR);
+        }
+        stream.refused = Some(ErrorCode::NO_ERROR);
+        let unconsumed = std::mem::take(&mut stream.unconsumed);
+        // Its window may be closed because no handler took what is there: it would never come to its end.
+        let useful = u32::try_from(stream.left).unwrap_or(bound).min(bound);
+        let more = useful.saturating_sub(stream.receive_window);
+        if more > 0 {
+            stream.receive_window += more;
+            self.window_update_frame(name.number(), more);
+        }
+        self.credit_connection(unconsumed);
+        // The last bytes may have come long ago.
+        let until = self.now.max(now) + self.limits.discard_timeout;
+        self.discards.push_back(Discard { stream: name, left: bound, until });
+    }
+
+    /// `size` bytes of a refused request have been dropped, and more are to come.
+    pub(crate) fn discarded(&mut self, name: StreamId, size: u32) {
+        let Some(discard) = self.discards.iter_mut().find(|discard| discard.stream == name) else { return };
+        match discard.left.checked_sub(size) {
+            Some(left) => discard.left = left,
+            None => self.reset(name, ErrorCode::NO_ERROR),
+        }
+    }
+
+    /// The stream has closed.
+    #[inline]
+    pub(crate) fn end_discard(&mut self, name: StreamId) {
+        if !self.discards.is_empty() {
+            self.discards.retain(|discard| discard.stream != name);
+        }
+    }
+
+    /// Resets the streams whose time is over.
+    pub(crate) fn reset_discards(&mut self, now: Instant) {
+        while let Some(first) = self.discards.front().filter(|first| first.until <= now) {
+            self.reset(first.stream, ErrorCode::NO_ERROR);
+        }
+    }
+
+    /// Resets all of them: nothing is read any more.
+    pub(crate) fn reset_all_discards(&mut self) {
+        while let Some(first) = self.discards.front() {
+            self.reset(first.stream, ErrorCode::NO_ERROR);
+        }
+    }
+
+    pub(crate) fn discard_deadline(&self) -> Option<Instant> {
+        self.discards.front().map(|first| first.until)
+    }
+}

@@ -1,0 +1,47 @@
+//! Reading files without waiting for the disk.
+
+use rustix::io::{Errno, ReadWriteFlags};
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSliceMut};
+
+/// Reads what the kernel has in memory of a file, as read_at(2); fewer bytes than `buffer` has room for, if only a part is there. 0 at
+/// the end of the file. Never waits for a disk (`RWF_NOWAIT`).
+///
+/// # Errors
+/// `WouldBlock`: nothing at `offset` is in memory; let a blocking thread read it. `Unsupported`: the file system cannot tell.
+/// Others as read(2).
+pub fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut parts = [IoSliceMut::new(buffer)];
+    loop {
+        return match rustix::io::preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+            Err(Errno::INTR) => continue,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(ErrorKind::Unsupported.into()),
+            read => Ok(read?),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_has_just_been_written_is_in_memory() {
+        let path = std::env::temp_dir().join(format!("firebrick-cached-{}", std::process::id()));
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let mut buffer = [0; 4];
+        // A file system that cannot tell is allowed to say so.
+        match read_cached(&file, 8, &mut buffer) {
+            Ok(read) => assert_eq!((read, &buffer[..2]), (2, &b"89"[..])),
+            Err(error) => return assert_eq!(error.kind(), ErrorKind::Unsupported),
+        }
+        assert_eq!(read_cached(&file, 3, &mut buffer).unwrap(), 4);
+        assert_eq!(&buffer, b"3456");
+        assert_eq!(read_cached(&file, 10, &mut buffer).unwrap(), 0);
+        let folder = File::open(std::env::temp_dir()).unwrap();
+        assert!(read_cached(&folder, 0, &mut buffer).is_err());
+    }
+}
