@@ -73,9 +73,10 @@ mod tests {
             let blocks: Vec<(Layout, *mut u8)> = sizes
                 .map(|size| {
                     let layout = Layout::from_size_align(size, align).unwrap();
-                    // SAFETY: the size is not zero, and all of the block is written.
+                    // SAFETY: the size is not zero.
                     let block = unsafe { Allocator.alloc(layout) };
                     assert!(!block.is_null() && (block as usize).is_multiple_of(align), "{layout:?}");
+                    // SAFETY: it has that size.
                     unsafe { block.write_bytes(size as u8, size) };
                     (layout, block)
                 })

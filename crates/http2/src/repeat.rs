@@ -107,10 +107,11 @@ mod tests {
         Some(section.finish_request(true).ok())
     }
 
-    fn facts(head: &RequestHead) -> (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>) {
+    fn facts(head: &RequestHead) -> Vec<Vec<u8>> {
         let text = head.fields.text();
-        let target = [head.target, head.authority, head.method].map(|span| span.slice(text)).join(&b' ');
-        (target, head.fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+        let line = [head.method, head.authority, head.target].map(|span| span.slice(text).to_vec());
+        let fields = head.fields.iter().map(|(name, value)| [name, value].join(&b':'));
+        line.into_iter().chain(fields).collect()
     }
 
     proptest! {
