@@ -2,6 +2,8 @@
 
 # HTTP/3 in the real Chromium, and what leads clients to it.
 
+require "json"
+require "open3"
 require "socket"
 require "support/browser"
 require "support/tls_case"
@@ -43,6 +45,20 @@ class Http3Test < TlsCase
     end
     assert wait_until { own.stdout.include?(%("POST /up HTTP/3" 200)) }, own.stdout
     assert_operator own.stats.dig("tls", "full"), :>=, 1
+  end
+
+  it "names the cipher suite in the app's env, the log and the statistics, as over TCP" do
+    authority = certificate(name: "clients' authority")[0].to_pem
+    own = secure(app: ENV_APP, files: { "ca.pem" => authority }, options: "&ca=ca.pem&verify_mode=peer",
+                 settings: { log: { access: "access.log", format: "json" } })
+    expected = 'SSL_CIPHER="TLS_AES_128_GCM_SHA256"'
+    out, status = Open3.capture2e(Server.ruby_files, Server.binary, "bench", "https://127.0.0.1:#{own.port}/", *%w[-k --http 3 -c 1 -n 1 --expect-body], expected)
+    assert status.success?, out
+    assert_includes fetch(own).body, expected
+    lines = -> { File.readlines(own.path("access.log")).map { |line| JSON.parse(line) } }
+    assert(wait_until { lines.call.size == 2 })
+    assert_equal ["TLS_AES_128_GCM_SHA256"], lines.call.map { |line| line["tls_cipher"] }.uniq
+    assert_equal({ "TLS_AES_128_GCM_SHA256" => 2 }, own.stats.dig("tls", "ciphers"))
   end
 
   it "announces itself once on each connection over TCP" do

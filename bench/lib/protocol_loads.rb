@@ -37,6 +37,40 @@ module Bench
       end
     end
 
+    # Load over HTTP/3 for a fixed time: `firebrick bench`, on one thread. Its parser is not the server's.
+    class Http3
+      WARM_UP_SECONDS = 1
+
+      def initialize(connections:, streams:)
+        @connections = connections
+        @streams = streams
+      end
+
+      def program = File.expand_path(ENV.fetch("FIREBRICK") { File.join(__dir__, "../../target/dist/firebrick") })
+
+      def to_s = "firebrick bench --http 3 -t1 -c#{@connections} --streams #{@streams}"
+
+      def warm_up(url, setting)
+        run(url, setting, seconds: [WARM_UP_SECONDS, setting.seconds].min)
+      end
+
+      def run(url, setting, seconds: setting.seconds)
+        words = %W[#{program} bench #{url} -k --http 3 -t 1 -c #{@connections} --streams #{@streams} -d #{seconds}s --no-stages --format json --no-progress]
+        self.class.parse(Loads.capture(words, setting, limit: seconds + 30))
+      end
+
+      def self.parse(text)
+        line = text.lines.find { |candidate| candidate.start_with?("{") }
+        raise Failure, "firebrick bench gave no result:\n#{text}" unless line
+
+        outcome = JSON.parse(line).fetch("outcome")
+        raise Failure, "firebrick bench did not speak HTTP/3" unless outcome.dig("server", "protocol") == "HTTP/3"
+
+        errors = outcome.fetch("errors").sum { |_name, count| count.is_a?(Integer) ? count : 0 }
+        Sample.new(requests: outcome.fetch("ok"), seconds: outcome.fetch("seconds"), errors: errors)
+      end
+    end
+
     # Full TLS handshakes, each with one request: ab without keep-alive, which resumes no session.
     class Handshakes < Ab
       def run(url, setting)

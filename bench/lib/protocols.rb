@@ -29,7 +29,7 @@ module Bench
       end
     end
 
-    FILES = { "hello.txt" => "Hello, World", "page.html" => Sites::PAGE }.freeze
+    FILES = { "hello.txt" => "Hello, World", "page.html" => Sites::PAGE, "kib.txt" => "0123456789abcdef" * 64 }.freeze
 
     # A certificate of P-256, signed by itself, and its key, as PEM.
     def self.pair
@@ -77,6 +77,26 @@ module Bench
             listen: #{listen}
             paths: #{paths}
       YAML
+    end
+
+    def caddy
+      Peer.new(command: "caddy run --config {home}/Caddyfile --adapter caddyfile", config: { "Caddyfile" => <<~CADDY, **pair })
+        {
+          admin off
+          auto_https off
+          default_sni localhost
+          storage file_system {home}/caddy
+          log {
+            level ERROR
+          }
+        }
+        https://127.0.0.1:{port} {
+          bind 127.0.0.1
+          tls {home}/cert.pem {home}/key.pem
+          root * {dir}
+          file_server
+        }
+      CADDY
     end
 
     def firebrick(bind, content, **config)
@@ -140,6 +160,9 @@ module Bench
                  body: FILES["hello.txt"], peers: handlers, wanted: { "h2o" => 0.9 }),
         Case.new(name: "rack-h2c", scheme: "http", curl: CURL["h2c"], load: Loads::H2load.new(connections: 64, streams: 32), path: "/",
                  body: "Hello, World!", app: "hello", peers: apps, wanted: { "http1.1" => 0.6, "nginx+puma" => 0.15 }),
+        # curl asks over TCP before the load, which counts only responses over QUIC.
+        Case.new(name: "h3-1k", scheme: "https", curl: CURL["http1"], load: Loads::Http3.new(connections: 16, streams: 8), path: "/kib.txt",
+                 body: FILES["kib.txt"], peers: { "caddy" => caddy, "firebrick" => firebrick(TLS_BIND, ROOT, **pair) }, wanted: { "caddy" => 0.5 }),
         Case.new(name: "handshakes", scheme: "https", curl: CURL["http1"], load: Loads::Handshakes.new(requests: 1_500, concurrency: 16),
                  body: FILES["hello.txt"], peers: encrypted_files("ssl"), wanted: { "nginx" => 0.77 }),
         *%w[tls1_2 tls1_3].map do |version|

@@ -25,6 +25,22 @@ class H2loadTest < Minitest::Test
   end
 end
 
+class Http3Test < Minitest::Test
+  def text(protocol, **errors)
+    "{\"outcome\":#{JSON.generate(ok: 2000, seconds: 2.0, server: { protocol: protocol }, errors: { read: 0, texts: { 'a' => 3 } }.merge(errors))}}\n"
+  end
+
+  def test_responses_and_failures_are_counted
+    sample = Bench::Loads::Http3.parse(text("HTTP/3", timeout: 2, status: 1))
+    assert_equal [2000, 2.0, 3], [sample.requests, sample.seconds, sample.errors]
+  end
+
+  def test_another_protocol_and_text_without_a_result_are_failures
+    assert_raises(Bench::Failure) { Bench::Loads::Http3.parse(text("HTTP/2")) }
+    assert_raises(Bench::Failure) { Bench::Loads::Http3.parse("firebrick bench: no connection") }
+  end
+end
+
 class ResumptionsTest < Minitest::Test
   def test_only_the_connections_with_a_reused_session_count
     text = "starting\n7 connections in 1 real seconds, 3 bytes read per connection\nNow timing\n" \

@@ -9,6 +9,7 @@ Examples:
   firebrick bench http://localhost:9292/ -c 200 -n 10000       until 10,000 requests are done
   firebrick bench http://localhost:9292/ --rate 500/s -d 1m    500 requests per second, whatever the server does
   firebrick bench http://localhost:9292/ --rate 100..2000/s:30s   from 100 to 2,000 per second in 30 s
+  firebrick bench https://localhost:9293/ -k --http 3 --streams 8   HTTP/3, 8 requests at once on each connection
   firebrick bench -f urls.txt -c 20 --think 0..2s              URLs from a file (siege's format), with pauses
   firebrick bench http://localhost:9292 --replay access.log --speed 2x
   firebrick bench http://localhost:9292/ --html report.html --fail-if 'p99>200ms' --fail-if 'errors>0'
@@ -144,9 +145,14 @@ fn transport() -> [Arg; 12] {
             "http",
             "VERSION",
             H,
-            "HTTP version: 1, or 2 (by ALPN over TLS, otherwise with prior knowledge) [default: 1]",
+            "HTTP version: 1, 2 (by ALPN over TLS, otherwise with prior knowledge), or 3 (over QUIC, https only) [default: 1]",
         ),
-        valued("streams", "N", H, "Concurrent requests per HTTP/2 connection; implies --http 2 [default: 1]"),
+        valued(
+            "streams",
+            "N",
+            H,
+            "Concurrent requests per connection of HTTP/2 or 3; implies --http 2 [default: 1]",
+        ),
         valued("pipeline", "N", H, "Pipelined requests per HTTP/1.1 connection [default: 1]"),
         flag("no-keep-alive", H, "Open a new connection for each request"),
         valued("connect-to", "ADDRESS", H, "Connect to HOST:PORT or unix:PATH instead of the URL's host"),

@@ -117,6 +117,7 @@ impl Description {
         (self.protocol, self.keep_alive, self.depth) = match transport.protocol {
             Protocol::Http1 { keep_alive, pipeline } => ("HTTP/1.1".to_owned(), keep_alive, pipeline),
             Protocol::Http2 { streams } => ("HTTP/2".to_owned(), true, streams),
+            Protocol::Http3 { streams } => ("HTTP/3".to_owned(), true, streams),
         };
         self.connect_to = transport.to.as_ref().map(|to| match to {
             ConnectTo::Tcp(address) => address.to_string(),

@@ -8,9 +8,8 @@
 
 use crate::accept::Acceptor;
 use crate::tls::variables;
-use ::quic::quinn::crypto::rustls::HandshakeData;
 use ::quic::quinn::{self, Connection, Endpoint, Incoming};
-use ::quic::{Bounds, Keys, PortSocket, endpoint, server_config};
+use ::quic::{Bounds, Keys, PortSocket, Settled, endpoint, server_config};
 use ::tls::Refusal;
 use handler::{Peer, PeerAddr, Session};
 use rustls::pki_types::CertificateDer;
@@ -159,17 +158,18 @@ fn peer(
     local: SocketAddr,
     rules: &::tls::Endpoint,
 ) -> Option<Peer> {
-    let data = connection.handshake_data().and_then(|data| data.downcast::<HandshakeData>().ok());
+    let settled = connection.handshake_data().and_then(|data| data.downcast::<Settled>().ok())?;
     let identity =
         connection.peer_identity().and_then(|any| any.downcast::<Vec<CertificateDer<'static>>>().ok());
-    let name = data.as_ref().and_then(|data| data.server_name.as_deref());
     let client = identity.as_ref().and_then(|chain| chain.first()).map(AsRef::as_ref);
-    let Some(session) = ::tls::Session::over_quic(name, client) else {
+    let name = settled.server_name.as_deref();
+    let session = ::tls::Session::over_quic(name, client, settled.suite, settled.resumed);
+    let Some(session) = session else {
         acceptor.recorder.handshake_failed(Refusal::ClientCertificate.name());
         return None;
     };
-    let version = session.version.name();
-    acceptor.recorder.handshake(&stats::Handshake { version, cipher: "QUIC", resumed: false });
+    let (version, cipher) = (session.version.name(), session.cipher);
+    acceptor.recorder.handshake(&stats::Handshake { version, cipher, resumed: session.resumed });
     let variables = if rules.asks_clients() { variables::of(&session) } else { Vec::new() };
     let remote = connection.remote_address();
     Some(Peer {
@@ -177,6 +177,6 @@ fn peer(
         remote_text: remote.ip().to_canonical().to_string(),
         local: PeerAddr::Inet(local),
         tls: true,
-        session: Some(Box::new(Session { version, variables, ..Session::default() })),
+        session: Some(Box::new(Session { version, cipher, variables, ..Session::default() })),
     })
 }

@@ -265,6 +265,38 @@ fn broken_rules_close_the_connection() {
             (false, &[0, 1, b'x'], 0x105),
             (false, &[4, 0], 0x105),
             (false, &[2, 0], 0x105),
+            // Streams that may not exist, a second one of a kind, instructions that cannot be.
+            (true, &[2, 0x80], 0x201),
+            (true, &[2, 0x40], 0x201),
+            (true, &[2, 0x00], 0x201),
+            (true, &[3, 0x00], 0x202),
+            (true, &[3, 0x01], 0x202),
+            // Frames of control streams and of HTTP/2 in a request, in every form of their type.
+            (false, &[3, 1, 0], 0x105),
+            (false, &[5, 1, 0], 0x105),
+            (false, &[6, 0], 0x105),
+            (false, &[7, 1, 0], 0x105),
+            (false, &[8, 0], 0x105),
+            (false, &[9, 0], 0x105),
+            (false, &[0x0d, 1, 0], 0x105),
+            (false, &[0x40, 0x04, 0], 0x105),
+            (false, &[0x80, 0x0f, 0x07, 0x00, 1, 0], 0x105),
+            (false, &[0x80, 0x0f, 0x07, 0x01, 1, 0], 0x105),
+            // DATA behind trailers, and a third section.
+            (false, &[1, 8, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'x', 1, 2, 0, 0, 0, 0], 0x105),
+            (false, &[1, 8, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'x', 1, 2, 0, 0, 1, 2, 0, 0], 0x105),
+            // References to a table without room: required insert count, base, indexed, names, post-base.
+            (false, &[1, 2, 0, 1], 0x200),
+            (false, &[1, 2, 0, 0x80], 0x200),
+            (false, &[1, 3, 0, 0, 0x80], 0x200),
+            (false, &[1, 3, 0, 0, 0x10], 0x200),
+            (false, &[1, 4, 0, 0, 0x40, 0], 0x200),
+            (false, &[1, 4, 0, 0, 0x00, 0], 0x200),
+            // A string longer than its section, an integer that never ends, an index beyond the static table, nothing.
+            (false, &[1, 4, 0, 0, 0x50, 9], 0x200),
+            (false, &[1, 14, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], 0x200),
+            (false, &[1, 4, 0, 0, 0xff, 0x24], 0x200),
+            (false, &[1, 0], 0x200),
             (false, &[1, 2, 5, 0], 0x200),
             (false, &[1, 4, 0, 0, 0xff, 0x7f], 0x200),
         ];
@@ -285,7 +317,35 @@ fn broken_rules_close_the_connection() {
             }
         }
         // The control stream itself.
-        for (bytes, code) in [(&[0, 7, 1, 0][..], 0x10a), (&[0, 4, 2, 2, 0], 0x109), (&[0, 4, 0, 4, 0], 0x105)] {
+        for (bytes, code) in [
+            (&[0, 7, 1, 0][..], 0x10a),
+            (&[0, 0x21, 0], 0x10a),
+            (&[0, 4, 2, 2, 0], 0x109),
+            (&[0, 4, 4, 6, 0, 6, 0], 0x109),
+            (&[0, 4, 1, 6], 0x106),
+            (&[0, 4, 0, 4, 0], 0x105),
+            (&[0, 4, 0, 0, 1, 0], 0x105),
+            (&[0, 4, 0, 1, 1, 0], 0x105),
+            (&[0, 4, 0, 5, 1, 0], 0x105),
+            (&[0, 4, 0, 2, 0], 0x105),
+            (&[0, 4, 0, 6, 0], 0x105),
+            (&[0, 4, 0, 8, 0], 0x105),
+            (&[0, 4, 0, 9, 0], 0x105),
+            // GOAWAY and MAX_PUSH_ID of a wrong size, and in the wrong direction; pushes that were not promised.
+            (&[0, 4, 0, 7, 0], 0x106),
+            (&[0, 4, 0, 7, 2, 0, 0], 0x106),
+            (&[0, 4, 0, 7, 1, 4, 7, 1, 8], 0x108),
+            (&[0, 4, 0, 0x0d, 1, 9, 0x0d, 1, 8], 0x108),
+            (&[0, 4, 0, 3, 1, 0], 0x108),
+            // PRIORITY_UPDATE: no stream, not a request's, beyond the limit, of a push.
+            (&[0, 4, 0, 0x80, 0x0f, 0x07, 0x00, 0], 0x106),
+            (&[0, 4, 0, 0x80, 0x0f, 0x07, 0x00, 1, 3], 0x108),
+            (&[0, 4, 0, 0x80, 0x0f, 0x07, 0x00, 4, 0x80, 0x10, 0, 0], 0x108),
+            (&[0, 4, 0, 0x80, 0x0f, 0x07, 0x01, 1, 0], 0x108),
+            // A length that nobody has memory for.
+            (&[0, 4, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], 0x107),
+            (&[0, 4, 0, 7, 0xbf, 0xff, 0xff, 0xff], 0x107),
+        ] {
             let (_endpoint, connection) = quic.connect().await;
             let mut control = connection.open_uni().await.unwrap();
             control.write_all(bytes).await.unwrap();
@@ -299,8 +359,114 @@ fn broken_rules_close_the_connection() {
         let (_endpoint, connection, mut control) = quic.raw().await;
         control.finish().unwrap();
         assert!(matches!(connection.closed().await, quic::quinn::ConnectionError::ApplicationClosed(close) if u64::from(close.error_code) == 0x104));
-        let (mut requests, _connection, _endpoint) = quic.requests().await;
+        // The other critical streams, ended and reset.
+        for kind in [2, 3] {
+            for ends in [true, false] {
+                let (_endpoint, connection, _control) = quic.raw().await;
+                let mut stream = connection.open_uni().await.unwrap();
+                stream.write_all(&[kind]).await.unwrap();
+                if ends {
+                    stream.finish().unwrap();
+                } else {
+                    // Its type has to arrive before the reset, which discards what is on its way.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    stream.reset(0u32.into()).unwrap();
+                }
+                assert!(matches!(connection.closed().await, quic::quinn::ConnectionError::ApplicationClosed(close) if u64::from(close.error_code) == 0x104));
+            }
+        }
+        for kind in [0, 2, 3] {
+            let (_endpoint, connection, _control) = quic.raw().await;
+            let mut streams = Vec::new();
+            for _ in 0..2 {
+                let mut stream = connection.open_uni().await.unwrap();
+                let text: &[u8] = if kind == 0 { &[0, 4, 0] } else { &[kind] };
+                stream.write_all(text).await.unwrap();
+                streams.push(stream);
+            }
+            assert!(matches!(connection.closed().await, quic::quinn::ConnectionError::ApplicationClosed(close) if u64::from(close.error_code) == 0x103));
+        }
+        let (mut requests, connection, endpoint) = quic.requests().await;
         assert_eq!(get(&mut requests, "/alive").await.status, 200);
+        connection.close(0x100u32.into(), b"");
+        endpoint.wait_idle().await;
+    });
+    quic.server.eventually("no connection", |server| server.connections().open == 0);
+}
+
+/// What breaks the rules of a request resets its stream, or gets a response; the connection goes on.
+#[test]
+fn broken_requests_end_their_stream_only() {
+    let quic = server();
+    quic.with(async |quic| {
+        let (_endpoint, connection, _control) = quic.raw().await;
+        let get: &[u8] = &[1, 8, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'x'];
+        for (bytes, code) in [
+            (vec![], 0x10d),
+            (vec![0x21, 3, 1, 2, 3], 0x10d),
+            // No :scheme, :path and :authority.
+            (vec![1, 3, 0, 0, 0xd1], 0x10e),
+            // A pseudo-field behind a field.
+            ([&[1, 14, 0, 0, 0xd1, 0xd7, 0xc1][..], b"\x23x-a\x01b", &[0x50, 1, b'x']].concat(), 0x10e),
+            // A name in upper case.
+            ([&[1, 14, 0, 0, 0xd1, 0xd7, 0xc1, 0x50, 1, b'x'][..], b"\x23X-A\x01b"].concat(), 0x10e),
+        ] {
+            let (mut send, mut receive) = connection.open_bi().await.unwrap();
+            send.write_all(&bytes).await.unwrap();
+            send.finish().unwrap();
+            match receive.read_to_end(1000).await {
+                Err(quic::quinn::ReadToEndError::Read(quic::quinn::ReadError::Reset(reset))) => {
+                    assert_eq!(u64::from(reset), code, "{bytes:x?}");
+                }
+                other => panic!("{bytes:x?}: {other:?}"),
+            }
+        }
+        let (mut send, mut receive) = connection.open_bi().await.unwrap();
+        send.write_all(get).await.unwrap();
+        send.finish().unwrap();
+        assert!(!receive.read_to_end(10_000).await.unwrap().is_empty(), "the connection goes on");
+        // A stream that ends inside a frame is an error of the connection (RFC 9114 section 7.1).
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        send.write_all(&[1, 8, 0, 0]).await.unwrap();
+        send.finish().unwrap();
+        assert!(matches!(connection.closed().await, quic::quinn::ConnectionError::ApplicationClosed(close) if u64::from(close.error_code) == 0x106));
+    });
+    quic.server.eventually("no connection", |server| server.connections().open == 0);
+}
+
+/// Of several large responses the one comes first whose priority the client has raised before, by a frame, and those of one
+/// urgency come in the order of their requests.
+#[test]
+fn updates_of_priorities_order_responses() {
+    let quic = server();
+    quic.with(async |quic| {
+        let (_endpoint, connection, mut control) = quic.raw().await;
+        // u=1 for the third stream, which is not open yet; u=6 for the first one.
+        control.write_all(&[0x80, 0x0f, 0x07, 0x00, 4, 8, b'u', b'=', b'1']).await.unwrap();
+        control.write_all(&[0x80, 0x0f, 0x07, 0x00, 4, 0, b'u', b'=', b'6']).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            let (mut send, receive) = connection.open_bi().await.unwrap();
+            // GET https://x/kept-large
+            let mut section = vec![0, 0, 0xd1, 0xd7, 0x50, 1, b'x', 0x51, 11];
+            section.extend_from_slice(b"/kept-large");
+            send.write_all(&[&[1, section.len() as u8][..], &section].concat()).await.unwrap();
+            send.finish().unwrap();
+            streams.push(receive);
+        }
+        let order = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let reading = streams.into_iter().enumerate().map(|(number, mut receive)| {
+            let order = order.clone();
+            tokio::task::spawn_local(async move {
+                assert!(receive.read_to_end(1 << 20).await.unwrap().len() > 100_000);
+                order.borrow_mut().push(number);
+            })
+        });
+        for read in reading.collect::<Vec<_>>() {
+            read.await.unwrap();
+        }
+        assert_eq!(*order.borrow(), [2, 1, 0]);
     });
 }
 

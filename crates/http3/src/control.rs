@@ -7,12 +7,23 @@
 use crate::error::{Code, Error};
 use crate::frame::{self, HeaderParser, kind};
 use crate::varint;
+use fieldcode::Priority;
 
 /// Most bytes of a frame on the control stream whose payload is read.
 pub const MAX_FRAME: u64 = 1024;
-/// Most frames of a control stream that mean nothing for the server (unknown types, PRIORITY_UPDATE, MAX_PUSH_ID): a client
-/// that sends more does nothing else.
+/// Most frames of a control stream besides requests: a client that sends more does nothing else.
 const MAX_IDLE_FRAMES: u32 = 10_000;
+/// How many of them a request makes up for: priorities change while a page is loaded.
+const FRAMES_OF_A_REQUEST: u32 = 10;
+
+/// A PRIORITY_UPDATE frame (RFC 9218 section 7.2): what the client wants of a response from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PriorityUpdate {
+    /// The request's stream, which may not be open yet. Whether it may ever be is the connection's to know.
+    pub stream: u64,
+    /// Its new priority.
+    pub priority: Priority,
+}
 
 /// The kinds of unidirectional streams that a client may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +101,22 @@ impl UniStream {
         }
     }
 
+    /// The client has sent that many requests since this was last called.
+    pub fn earn(&mut self, requests: u64) {
+        if let State::Control(control) = &mut self.state {
+            let frames = u32::try_from(requests).unwrap_or(u32::MAX).saturating_mul(FRAMES_OF_A_REQUEST);
+            control.idle_frames = control.idle_frames.saturating_sub(frames);
+        }
+    }
+
+    /// What the bytes taken so far have changed, in order; each update is given once.
+    pub fn take_updates(&mut self) -> Vec<PriorityUpdate> {
+        match &mut self.state {
+            State::Control(control) => std::mem::take(&mut control.updates),
+            _ => Vec::new(),
+        }
+    }
+
     /// The client has ended or reset the stream.
     ///
     /// # Errors
@@ -114,6 +141,7 @@ pub struct ControlStream {
     goaway: Option<u64>,
     max_push: Option<u64>,
     idle_frames: u32,
+    updates: Vec<PriorityUpdate>,
 }
 
 impl ControlStream {
@@ -201,7 +229,7 @@ impl ControlStream {
                 Err(Error::Connection(Code::IdError, "CANCEL_PUSH of a push that was not promised"))
             }
             kind::PRIORITY_UPDATE => {
-                let (id, _) = varint::decode(payload).ok_or(TRUNCATED)?;
+                let (id, len) = varint::decode(payload).ok_or(TRUNCATED)?;
                 // Client-initiated bidirectional streams (RFC 9218 section 7.2).
                 if id % 4 != 0 {
                     return Err(Error::Connection(
@@ -209,6 +237,8 @@ impl ControlStream {
                         "PRIORITY_UPDATE for what is not a request stream",
                     ));
                 }
+                let priority = Priority::parse(&payload[len..]);
+                self.updates.push(PriorityUpdate { stream: id, priority });
                 Ok(())
             }
             kind::PRIORITY_UPDATE_PUSH => {
@@ -365,7 +395,23 @@ mod tests {
             (&[settings, (3, &[0])], Some(Code::IdError)),
             (&[settings, (0x21, &[0; 40])], None),
             (&[settings, (0xf_0700, b"\x04u=1")], None),
+            (&[settings, (0xf_0700, b"\x04")], None),
             (&[settings, (0xf_0700, b"\x03u=1")], Some(Code::IdError)),
+            (&[settings, (0xf_0700, b"")], Some(Code::FrameError)),
+            (&[settings, (0xf_0700, b"\x40")], Some(Code::FrameError)),
+            (&[settings, (0xf_0701, b"\x00u=1")], Some(Code::IdError)),
+            (&[settings, (0x6, b"")], Some(Code::FrameUnexpected)),
+            (&[settings, (0x8, b"")], Some(Code::FrameUnexpected)),
+            (&[settings, (7, &[])], Some(Code::FrameError)),
+            (&[settings, (7, &[0, 0])], Some(Code::FrameError)),
+            (&[settings, (3, &[])], Some(Code::FrameError)),
+            (&[(0x21, b"")], Some(Code::MissingSettings)),
+            (&[(0xf_0700, b"\x04u=1")], Some(Code::MissingSettings)),
+            (&[(4, &[0x0, 0])], Some(Code::SettingsError)),
+            (&[(4, &[0x3, 0])], Some(Code::SettingsError)),
+            (&[(4, &[0x4, 0])], Some(Code::SettingsError)),
+            (&[(4, &[0x5, 0])], Some(Code::SettingsError)),
+            (&[(4, &[0x6, 0x40])], Some(Code::FrameError)),
             (&[(4, &[0x2, 0])], Some(Code::SettingsError)),
             (&[(4, &[0x6, 0, 0x6, 0])], Some(Code::SettingsError)),
             (&[(4, &[0x6])], Some(Code::FrameError)),
@@ -400,7 +446,45 @@ mod tests {
         assert!(known.ended().is_err());
     }
 
+    #[test]
+    fn requests_make_up_for_control_frames() {
+        let mut stream = UniStream::default();
+        stream.receive(&control(&[(4, &[])])).unwrap();
+        let mut frames = Vec::new();
+        (0..9_000).for_each(|_| frame::encode_frame(&mut frames, 0xf_0700, b"\x00u=1"));
+        stream.receive(&frames).unwrap();
+        assert_eq!(stream.take_updates().len(), 9_000);
+        stream.earn(900);
+        stream.receive(&frames).unwrap();
+        assert!(matches!(stream.receive(&frames), Err(Error::Connection(Code::ExcessiveLoad, _))));
+    }
+
     proptest! {
+        #[test]
+        fn updates_are_given_once_in_order(updates in prop::collection::vec((0u64..1 << 60, 0u8..8, any::<bool>()), 0..20), cut in 0usize..200) {
+            let mut text = control(&[(4, &[])]);
+            for (index, urgency, incremental) in &updates {
+                let mut payload = Vec::new();
+                varint::encode(&mut payload, index * 4);
+                payload.extend_from_slice(format!("u={urgency}{}", if *incremental { ", i" } else { "" }).as_bytes());
+                frame::encode_frame(&mut text, 0xf_0700, &payload);
+            }
+            let (mut stream, cut) = (UniStream::default(), cut.min(text.len()));
+            stream.receive(&text[..cut]).unwrap();
+            let mut taken = stream.take_updates();
+            stream.receive(&text[cut..]).unwrap();
+            taken.extend(stream.take_updates());
+            let expected: Vec<_> = updates
+                .iter()
+                .map(|&(index, urgency, incremental)| PriorityUpdate {
+                    stream: index * 4,
+                    priority: Priority { urgency, incremental },
+                })
+                .collect();
+            prop_assert_eq!(taken, expected);
+            prop_assert!(stream.take_updates().is_empty());
+        }
+
         #[test]
         fn any_bytes_in_any_pieces(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 0usize..300) {
             let (mut whole, mut split) = (UniStream::default(), UniStream::default());

@@ -8,10 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::clock::{NEVER, micros, nanoseconds};
-use crate::endpoint::Handshake;
+use crate::endpoint::{Endpoint, Handshake};
 use crate::job::Failure;
 use crate::lane::{Lane, Slot};
-use crate::stream::Stream;
+use crate::quic::{self, Quic};
+use crate::stream::{Negotiated, Stream};
 
 /// Back-off after failures: doubles each time.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
@@ -26,46 +27,14 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Opens a connection, or fails within the connect timeout.
+    /// Opens a connection of a user's own, or fails within the connect timeout.
     pub(crate) async fn open(
         &self,
         lane: &Lane,
         slot: &Slot,
         origin: usize,
     ) -> Result<Stream, (Failure, String)> {
-        self.settle(lane, async {
-            let begin = lane.now();
-            slot.deadline.set(begin.saturating_add(nanoseconds(lane.run.scenario.timeouts.connect)));
-            let target = &lane.run.endpoints[origin];
-            let late = || format!("no connection to {} in time", target.name());
-            // Boxed: a TLS handshake is large, and there may be 100,000 users.
-            let handshake = Cell::default();
-            let opened = match in_time(lane, slot, Box::pin(target.open(&handshake))).await {
-                Ok(opened) => opened.map_err(|text| (Failure::Connect, text)),
-                Err(Failure::Timeout) => Err((Failure::ConnectTimeout, late())),
-                Err(failure) => Err((failure, CUT_OFF.to_owned())),
-            };
-            let mut recorder = lane.recorder.borrow_mut();
-            if opened.is_ok() {
-                recorder.connected(micros(begin, lane.now()));
-            }
-            match (&opened, handshake.get()) {
-                (Ok(stream), Handshake::Complete(took)) => {
-                    if let Some(tls) = stream.tls() {
-                        recorder.shook_hands(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), &tls);
-                    }
-                }
-                (Err((Failure::ConnectTimeout, _)), Handshake::Begun) => {
-                    recorder.handshake_failed("not complete in time (--connect-timeout)");
-                }
-                (Err((Failure::Connect, text)), Handshake::Begun) => {
-                    recorder.handshake_failed(target.reason(text));
-                }
-                _ => {}
-            }
-            opened
-        })
-        .await
+        self.settle(lane, open(lane, slot, origin)).await
     }
 
     /// Records how a user's first attempt went. If all first attempts fail, the run is aborted.
@@ -112,6 +81,58 @@ impl Attempts {
         })
         .await;
     }
+}
+
+/// Opens a connection, or fails within the connect timeout.
+pub(crate) async fn open(lane: &Lane, slot: &Slot, origin: usize) -> Result<Stream, (Failure, String)> {
+    let handshake = Cell::default();
+    let target = &lane.run.endpoints[origin];
+    timed(lane, slot, target, &handshake, target.open(&handshake), Stream::tls).await
+}
+
+/// The same for a connection of QUIC.
+pub(crate) async fn open_quic(lane: &Lane, slot: &Slot, origin: usize) -> Result<Quic, (Failure, String)> {
+    let handshake = Cell::default();
+    let target = &lane.run.endpoints[origin];
+    timed(lane, slot, target, &handshake, quic::open(target, &handshake), Quic::tls).await
+}
+
+async fn timed<T>(
+    lane: &Lane,
+    slot: &Slot,
+    target: &Endpoint,
+    handshake: &Cell<Handshake>,
+    open: impl Future<Output = Result<T, String>>,
+    tls: impl Fn(&T) -> Option<Negotiated>,
+) -> Result<T, (Failure, String)> {
+    let begin = lane.now();
+    slot.deadline.set(begin.saturating_add(nanoseconds(lane.run.scenario.timeouts.connect)));
+    let late = || format!("no connection to {} in time", target.name());
+    // Boxed: a TLS handshake is large, and there may be 100,000 users.
+    let opened = match in_time(lane, slot, Box::pin(open)).await {
+        Ok(opened) => opened.map_err(|text| (Failure::Connect, text)),
+        Err(Failure::Timeout) => Err((Failure::ConnectTimeout, late())),
+        Err(failure) => Err((failure, CUT_OFF.to_owned())),
+    };
+    let mut recorder = lane.recorder.borrow_mut();
+    if opened.is_ok() {
+        recorder.connected(micros(begin, lane.now()));
+    }
+    match (&opened, handshake.get()) {
+        (Ok(opened), Handshake::Complete(took)) => {
+            if let Some(tls) = tls(opened) {
+                recorder.shook_hands(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), &tls);
+            }
+        }
+        (Err((Failure::ConnectTimeout, _)), Handshake::Begun) => {
+            recorder.handshake_failed("not complete in time (--connect-timeout)");
+        }
+        (Err((Failure::Connect, text)), Handshake::Begun) => {
+            recorder.handshake_failed(target.reason(text));
+        }
+        _ => {}
+    }
+    opened
 }
 
 /// Error text for requests that the end of the run cut off.

@@ -33,13 +33,13 @@ pub(crate) enum Handshake {
 /// An origin, ready to be connected to.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    address: Address,
+    pub(crate) address: Address,
     name: String,
-    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
 #[derive(Debug)]
-enum Address {
+pub(crate) enum Address {
     /// Tried in turn, starting with the one that worked last.
     Tcp(Vec<SocketAddr>, AtomicUsize),
     Unix(PathBuf),
@@ -108,7 +108,8 @@ impl Endpoint {
         }
     }
 
-    fn tls_failed(&self, error: &io::Error) -> String {
+    /// The sentence about a failed handshake.
+    pub(crate) fn tls_failed(&self, error: &io::Error) -> String {
         use CertificateError::{Expired, ExpiredContext, NotValidForName, NotValidForNameContext};
         let hint = match trust::certificate_error(error) {
             None => "",

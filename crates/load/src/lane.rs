@@ -11,7 +11,7 @@ use crate::h1::reader::LastHead;
 use crate::job::Job;
 use crate::recorder::Recorder;
 use crate::shared::Shared;
-use crate::stream::Stream;
+use crate::stream::Negotiated;
 
 /// Size of the read buffer in bytes.
 const BUFFER: usize = 64 * 1024;
@@ -36,6 +36,8 @@ pub(crate) struct Lane {
     pub empty: tokio::sync::Notify,
     /// TLS version and cipher of the first connection.
     tls: RefCell<Option<String>>,
+    /// Connections of QUIC, which have to be told when they are over.
+    pub quic: RefCell<Vec<quic::quinn::Connection>>,
 }
 
 /// The handle of a user's (or stream's) task: one coarse timer for all instead of a timer per request.
@@ -85,6 +87,7 @@ impl Lane {
             ended: tokio::sync::Notify::new(),
             empty: tokio::sync::Notify::new(),
             tls: RefCell::default(),
+            quic: RefCell::default(),
         }
     }
 
@@ -93,10 +96,10 @@ impl Lane {
     }
 
     /// Records how a connection is encrypted.
-    pub(crate) fn note_tls(&self, stream: &Stream) {
-        let mut tls = self.tls.borrow_mut();
-        if tls.is_none() {
-            *tls = stream.tls().map(|tls| tls.suite);
+    pub(crate) fn note_tls(&self, tls: impl FnOnce() -> Option<Negotiated>) {
+        let mut known = self.tls.borrow_mut();
+        if known.is_none() {
+            *known = tls().map(|tls| tls.suite);
         }
     }
 

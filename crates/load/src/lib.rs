@@ -14,6 +14,7 @@ mod feed;
 mod finish;
 mod h1;
 mod h2;
+mod h3;
 pub mod histogram;
 pub mod inputs;
 mod job;
@@ -22,16 +23,19 @@ mod merge;
 mod order;
 pub mod outcome;
 mod prepare;
+mod quic;
 mod recorder;
 mod run;
 pub mod scenario;
 mod schedule;
 mod shared;
 mod stream;
+mod streams;
 mod thread;
 mod timer;
 mod timing;
 mod tls;
+mod udp;
 mod user;
 mod validate;
 
@@ -84,7 +88,7 @@ pub enum Flow {
 /// (`Outcome::busy`). Latency counts from the intended time, so delays in sending are included. Timeouts are checked
 /// ten times within their length, at least every 100 ms.
 ///
-/// Users of the closed model open their connections (keep-alive, HTTP/2) before the counted part begins, unless there
+/// Users of the closed model open their connections (keep-alive, HTTP/2, HTTP/3) before the counted part begins, unless there
 /// is a warm-up. Connections opened later count in the latency of the request that needed them.
 ///
 /// # Errors

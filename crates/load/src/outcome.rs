@@ -112,7 +112,7 @@ pub struct Errors {
     pub texts: BTreeMap<String, u64>,
 }
 
-/// Bytes on the wire (inside TLS).
+/// Bytes on the wire: inside TLS; with HTTP/3 the payload of UDP.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bytes {
     /// Sent.
@@ -195,7 +195,7 @@ pub struct Band {
 pub struct ServerInfo {
     /// Its `Server` field.
     pub software: Option<String>,
-    /// `HTTP/1.1`, `HTTP/2`.
+    /// `HTTP/1.1`, `HTTP/2`, `HTTP/3`.
     pub protocol: String,
     /// Cipher and version, such as `TLSv1.3 TLS13_AES_256_GCM_SHA384`.
     pub tls: Option<String>,

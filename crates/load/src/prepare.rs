@@ -21,9 +21,9 @@ pub(crate) struct Kind {
     pub path: String,
     /// The request's own `Cookie`, which is left out of `message` and `request` if cookies are kept.
     pub cookie: Option<String>,
-    /// For HTTP/2: the request without its body.
+    /// For HTTP/2 and HTTP/3: the request without its body.
     pub request: Option<http_types::Request<()>>,
-    /// For HTTP/2: the body.
+    /// For HTTP/2 and HTTP/3: the body.
     pub body: bytes::Bytes,
 }
 
@@ -58,7 +58,7 @@ fn kind(request: &Request, origin: usize, scenario: &Scenario) -> Result<Kind, S
     check(request).map_err(|why| format!("{name}: {why}"))?;
     let fields = fields(request, scenario);
     let cookie = scenario.cookies.then(|| request.headers.iter().find(|(name, _)| is_cookie(name))).flatten();
-    let http2 = matches!(scenario.transport.protocol, Protocol::Http2 { .. });
+    let streams = scenario.transport.protocol.streams().is_some();
     let mut message = format!("{} {} HTTP/1.1\r\n", request.method, request.target).into_bytes();
     for (name, value) in &fields {
         message.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
@@ -66,12 +66,12 @@ fn kind(request: &Request, origin: usize, scenario: &Scenario) -> Result<Kind, S
     let fields_end = message.len();
     message.extend_from_slice(b"\r\n");
     message.extend_from_slice(&request.body);
-    let over_http2 =
-        http2.then(|| http2_request(request, &fields).map_err(|why| format!("{name}: {why}"))).transpose()?;
+    let on_streams =
+        streams.then(|| on_stream(request, &fields).map_err(|why| format!("{name}: {why}"))).transpose()?;
     Ok(Kind {
         name,
         cookie: cookie.map(|(_, value)| value.clone()),
-        request: over_http2,
+        request: on_streams,
         body: request.body.clone(),
         origin,
         message: message.into_boxed_slice(),
@@ -112,12 +112,12 @@ fn is_cookie(name: &str) -> bool {
     name.eq_ignore_ascii_case("cookie")
 }
 
-/// Connection-specific fields, which are not allowed in HTTP/2 (RFC 9113, 8.2.2), and `Host`, which becomes
+/// Connection-specific fields, which are not allowed in HTTP/2 and HTTP/3 (RFC 9113, 8.2.2; RFC 9114, 4.2), and `Host`, which becomes
 /// `:authority`.
 const OF_CONNECTIONS: [&str; 6] =
     ["connection", "host", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
-fn http2_request(request: &Request, fields: &[(String, String)]) -> Result<http_types::Request<()>, String> {
+fn on_stream(request: &Request, fields: &[(String, String)]) -> Result<http_types::Request<()>, String> {
     let host = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
     let uri = http_types::Uri::builder()
         .scheme(if request.origin.tls { "https" } else { "http" })
@@ -127,13 +127,13 @@ fn http2_request(request: &Request, fields: &[(String, String)]) -> Result<http_
     let mut built = http_types::Request::builder()
         .version(http_types::Version::HTTP_2)
         .method(request.method.as_str())
-        .uri(uri.map_err(|error| format!("it cannot be sent over HTTP/2: {error}"))?);
+        .uri(uri.map_err(|error| format!("it cannot be sent over HTTP/2 or HTTP/3: {error}"))?);
     for (name, value) in fields {
         if !OF_CONNECTIONS.iter().any(|skipped| name.eq_ignore_ascii_case(skipped)) {
             built = built.header(name.to_ascii_lowercase(), value);
         }
     }
-    built.body(()).map_err(|error| format!("it cannot be sent over HTTP/2: {error}"))
+    built.body(()).map_err(|error| format!("it cannot be sent over HTTP/2 or HTTP/3: {error}"))
 }
 
 /// Host and port as in the `Host` field: the scheme's default port is left out.

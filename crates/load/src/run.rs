@@ -130,10 +130,7 @@ impl Running<'_> {
     fn wait_for_connections(&mut self) -> Result<(), String> {
         use std::sync::atomic::Ordering::Relaxed;
         let tries = &self.shared.first_tries;
-        let streams = match self.shared.scenario.transport.protocol {
-            Protocol::Http2 { streams } => streams,
-            Protocol::Http1 { .. } => 1,
-        };
+        let streams = self.shared.scenario.transport.protocol.streams().unwrap_or(1);
         let users = thread::connections(&self.shared.scenario.traffic).saturating_mul(streams);
         let (mut settled, mut at) = (0, Instant::now());
         let mut reported = at;

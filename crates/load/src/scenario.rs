@@ -167,6 +167,21 @@ pub enum Protocol {
         /// Most requests in flight per connection; at least 1.
         streams: usize,
     },
+    /// HTTP/3, to `https` origins.
+    Http3 {
+        /// Most requests in flight per connection; at least 1.
+        streams: usize,
+    },
+}
+
+impl Protocol {
+    /// Most requests in flight per connection where streams carry them.
+    pub(crate) fn streams(self) -> Option<usize> {
+        match self {
+            Protocol::Http1 { .. } => None,
+            Protocol::Http2 { streams } | Protocol::Http3 { streams } => Some(streams),
+        }
+    }
 }
 
 /// Where connections go.

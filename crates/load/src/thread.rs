@@ -12,11 +12,13 @@ use tokio::task::spawn_local;
 
 use crate::arrivals::Arrivals;
 use crate::clock::{Moment, NEVER, nanoseconds};
-use crate::h2::{self, SharedConnections};
+use crate::h2::Http2;
+use crate::h3::{self, Http3};
 use crate::lane::Lane;
 use crate::recorder::Recorder;
 use crate::scenario::{Protocol, Traffic};
 use crate::shared::Shared;
+use crate::streams::{Connection, SharedConnections, stream};
 use crate::timer::Timer;
 use crate::user::user;
 
@@ -58,6 +60,7 @@ pub(crate) fn run(shared: Arc<Shared>, thread: usize) -> io::Result<ThreadResult
         if let Some(paced) = paced {
             paced.abort();
         }
+        h3::close(&lane).await;
         let waiting = lane.queue.borrow().iter().filter(|job| job.counted).count();
         let mut recorder = lane.recorder.replace(Recorder::new(0));
         recorder.unsent(waiting as u64);
@@ -78,28 +81,34 @@ fn share(all: usize, thread: usize, threads: usize) -> usize {
     all / threads + usize::from(thread < all % threads)
 }
 
-/// Starts users (with HTTP/2: streams) as needed, up to the limit.
+/// Starts users (with HTTP/2 and HTTP/3: streams) as needed, up to the limit.
 struct Starter {
     lane: Rc<Lane>,
     started: Cell<usize>,
     most: usize,
-    /// With HTTP/2: streams per connection; `shared` is the latest connection.
-    streams: Option<usize>,
-    shared: RefCell<Rc<SharedConnections>>,
+    kind: Kind,
+}
+
+/// What carries the requests: a connection of a user's own, or a stream of a shared one. `shared` is the latest connection.
+enum Kind {
+    Http1,
+    Http2 { streams: usize, shared: RefCell<Rc<SharedConnections<Http2>>> },
+    Http3 { streams: usize, shared: RefCell<Rc<SharedConnections<Http3>>> },
 }
 
 impl Starter {
     fn new(lane: &Rc<Lane>, connections: usize) -> Starter {
-        let streams = match lane.run.scenario.transport.protocol {
-            Protocol::Http2 { streams } => Some(streams.max(1)),
-            Protocol::Http1 { .. } => None,
-        };
+        let protocol = lane.run.scenario.transport.protocol;
+        let streams = protocol.streams().unwrap_or(1).max(1);
         Starter {
             lane: lane.clone(),
             started: Cell::new(0),
-            most: connections.saturating_mul(streams.unwrap_or(1)),
-            streams,
-            shared: RefCell::default(),
+            most: connections.saturating_mul(streams),
+            kind: match protocol {
+                Protocol::Http1 { .. } => Kind::Http1,
+                Protocol::Http2 { .. } => Kind::Http2 { streams, shared: RefCell::default() },
+                Protocol::Http3 { .. } => Kind::Http3 { streams, shared: RefCell::default() },
+            },
         }
     }
 
@@ -110,16 +119,25 @@ impl Starter {
             return false;
         }
         self.started.set(started + 1);
-        match self.streams {
-            None => spawn_local(user(self.lane.clone())),
-            Some(streams) => {
-                if started.is_multiple_of(streams) {
-                    *self.shared.borrow_mut() = Rc::default();
-                }
-                spawn_local(h2::stream(self.lane.clone(), self.shared.borrow().clone()))
-            }
-        };
+        match &self.kind {
+            Kind::Http1 => drop(spawn_local(user(self.lane.clone()))),
+            Kind::Http2 { streams, shared } => self.stream(started, *streams, shared),
+            Kind::Http3 { streams, shared } => self.stream(started, *streams, shared),
+        }
         true
+    }
+
+    /// Starts a stream, on a connection of its own or on the latest one.
+    fn stream<C: Connection>(
+        &self,
+        started: usize,
+        streams: usize,
+        shared: &RefCell<Rc<SharedConnections<C>>>,
+    ) {
+        if started.is_multiple_of(streams) {
+            *shared.borrow_mut() = Rc::default();
+        }
+        spawn_local(stream(self.lane.clone(), shared.borrow().clone()));
     }
 }
 

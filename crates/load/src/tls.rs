@@ -28,6 +28,7 @@ pub(crate) fn config(transport: &Transport) -> Result<Arc<ClientConfig>, String>
     config.alpn_protocols = match transport.protocol {
         Protocol::Http1 { .. } => vec![b"http/1.1".to_vec()],
         Protocol::Http2 { .. } => vec![b"h2".to_vec()],
+        Protocol::Http3 { .. } => vec![b"h3".to_vec()],
     };
     Ok(Arc::new(config))
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::scenario::{Protocol, Scenario, Stage, Traffic};
+use crate::prepare::url;
+use crate::scenario::{ConnectTo, Protocol, Scenario, Stage, Traffic};
 
 /// # Errors
 /// What is invalid, and what would be valid.
@@ -25,13 +26,30 @@ pub(crate) fn validate(scenario: &Scenario) -> Result<(), String> {
                 "pipelining requires keep-alive: without it, each connection carries one request".to_owned()
             );
         }
-        Protocol::Http2 { streams: 0 } => return Err("streams must be at least 1".to_owned()),
+        Protocol::Http2 { streams: 0 } | Protocol::Http3 { streams: 0 } => {
+            return Err("streams must be at least 1".to_owned());
+        }
         _ => {}
+    }
+    if matches!(scenario.transport.protocol, Protocol::Http3 { .. }) {
+        http3(scenario)?;
     }
     if scenario.stop.requests == Some(0) || scenario.stop.rounds == Some(0) {
         return Err("the number of requests must be at least 1".to_owned());
     }
     traffic(scenario)
+}
+
+fn http3(scenario: &Scenario) -> Result<(), String> {
+    if let Some(plain) = scenario.requests.iter().find(|request| !request.origin.tls) {
+        return Err(format!("{}: HTTP/3 is always encrypted: use https://", url(&plain.origin)));
+    }
+    match &scenario.transport.to {
+        Some(ConnectTo::Unix(path)) => {
+            Err(format!("unix:{}: HTTP/3 needs UDP, which Unix sockets do not carry", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn traffic(scenario: &Scenario) -> Result<(), String> {

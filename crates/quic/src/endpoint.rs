@@ -1,9 +1,9 @@
 //! Endpoints and what they allow.
 
+use crate::session;
 use crate::socket::SteeredSocket;
 use crate::steering::Mailbox;
 use aws_lc_rs::{hkdf, hmac};
-use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{
     Endpoint, EndpointConfig, IdleTimeout, Runtime, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
@@ -67,7 +67,7 @@ pub fn server_config(
     bounds: &Bounds,
     keys: &Keys,
 ) -> Result<ServerConfig, String> {
-    let crypto = QuicServerConfig::try_from(crypto).map_err(|why| why.to_string())?;
+    let crypto = session::Server::new(crypto)?;
     let mut transport = TransportConfig::default();
     let idle = IdleTimeout::try_from(bounds.idle).map_err(|_| "an idle time that is too long".to_owned())?;
     transport
@@ -99,6 +99,7 @@ pub fn endpoint(
     let runtime = Arc::new(TokioRuntime);
     let mut endpoint = EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &keys.reset)));
     let ids = mailbox.ids();
+    endpoint.supported_versions(session::VERSIONS.to_vec());
     endpoint.cid_generator(move || Box::new(ids.clone()));
     let socket = SteeredSocket::new(runtime.wrap_udp_socket(socket)?, mailbox);
     Endpoint::new_with_abstract_socket(endpoint, Some(config), Arc::new(socket), runtime)

@@ -13,10 +13,12 @@
 
 mod endpoint;
 mod port;
+mod session;
 mod socket;
 mod steering;
 
 pub use endpoint::{Bounds, Keys, endpoint, server_config};
 pub use port::{Port, PortSocket};
 pub use quinn;
+pub use session::{Settled, TlsError, client_config};
 pub use steering::{Mailbox, Steering};

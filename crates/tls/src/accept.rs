@@ -154,7 +154,7 @@ impl Session {
 }
 
 /// The suite as IANA names it: TLS 1.3's have a different prefix in rustls.
-fn iana(suite: CipherSuite) -> &'static str {
+pub(crate) fn iana(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
         CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",

@@ -2,15 +2,15 @@
 //!
 //! What differs: the certificate is chosen while the handshake runs, so no client waits for one that is made on demand.
 
-use crate::accept::{Session, Version};
+use crate::accept::{Session, Version, iana};
 use crate::certificates::Wanted;
 use crate::client::ClientCertificate;
 use crate::endpoint::Endpoint;
 use crate::provider::provider;
-use rustls::ServerConfig;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
+use rustls::{CipherSuite, ServerConfig};
 use std::sync::Arc;
 
 /// What is announced (RFC 9114 section 3.1).
@@ -36,7 +36,12 @@ impl Endpoint {
 
 impl Session {
     /// What a handshake of QUIC has settled; `None` if the client's certificate cannot be read or has expired.
-    pub fn over_quic(name: Option<&str>, client: Option<&[u8]>) -> Option<Session> {
+    pub fn over_quic(
+        name: Option<&str>,
+        client: Option<&[u8]>,
+        suite: Option<CipherSuite>,
+        resumed: bool,
+    ) -> Option<Session> {
         let client = client.map(ClientCertificate::read).map(|read| read.map(Box::new));
         let client = match client {
             Some(None) => return None,
@@ -45,10 +50,9 @@ impl Session {
         };
         let session = Session {
             version: Version::V1_3,
-            // quinn does not tell.
-            cipher: "",
+            cipher: suite.map_or("", iana),
             http2: false,
-            resumed: false,
+            resumed,
             name: name.map(|name| crate::names::normal(name).into_owned()),
             client,
         };

@@ -83,6 +83,9 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Invocation, Vec<String>> {
 fn run(flags: &mut Flags<'_>, output: &Output) -> Option<(Scenario, Description, Vec<String>)> {
     let requests = requests::read(flags);
     let transport = transport::read(flags, requests.as_ref().and_then(|requests| requests.unix.clone()));
+    if let Some(requests) = &requests {
+        transport::http3(flags, &transport, &requests.requests);
+    }
     let timeouts = transport::timeouts(flags);
     let checks = transport::checks(flags, output.format);
     let traffic = traffic::read(flags, requests.as_ref());

@@ -107,6 +107,8 @@ fn transports() {
     assert_eq!(transport("h --pipeline 8").protocol, Protocol::Http1 { keep_alive: true, pipeline: 8 });
     assert_eq!(transport("h --http 2").protocol, Protocol::Http2 { streams: 1 });
     assert_eq!(transport("h --streams 100").protocol, Protocol::Http2 { streams: 100 });
+    assert_eq!(transport("https://h --http 3").protocol, Protocol::Http3 { streams: 1 });
+    assert_eq!(transport("https://h --http 3 --streams 8").protocol, Protocol::Http3 { streams: 8 });
     assert_eq!(transport("unix:/run/a.sock:/x").to, Some(ConnectTo::Unix("/run/a.sock".into())));
     assert_eq!(
         transport("h --connect-to 127.0.0.1:80").to,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use load::inputs;
-use load::scenario::{Checks, ConnectTo, Length, Protocol, Timeouts, Tls, Transport};
+use load::scenario::{Checks, ConnectTo, Length, Protocol, Request, Timeouts, Tls, Transport};
 
 use super::flags::Flags;
 use super::output::Format;
@@ -27,24 +27,48 @@ fn protocol(flags: &mut Flags<'_>) -> Protocol {
     let version = flags.value("http", |text| match text {
         "1" | "1.1" => Ok(1),
         "2" => Ok(2),
-        _ => Err(format!("{text:?} is not a supported HTTP version: expected 1 or 2")),
+        "3" => Ok(3),
+        _ => Err(format!("{text:?} is not a supported HTTP version: expected 1, 2 or 3")),
     });
     let streams = flags.count("streams");
     let pipeline = flags.count("pipeline").unwrap_or(1);
     if version == Some(1) && streams.is_some() {
-        flags.mistake("--streams requires --http 2; for HTTP/1.1 use --pipeline");
+        flags.mistake("--streams requires --http 2 or 3; for HTTP/1.1 use --pipeline");
     }
     flags.not_with("no-keep-alive", &["pipeline", "streams"], "each request has its own connection");
-    if version != Some(2) && streams.is_none() {
-        return Protocol::Http1 { keep_alive: !flags.is_set("no-keep-alive"), pipeline };
-    }
+    let version = match version {
+        Some(version @ 2..) => version,
+        _ if streams.is_some() => 2,
+        _ => return Protocol::Http1 { keep_alive: !flags.is_set("no-keep-alive"), pipeline },
+    };
     if flags.given("pipeline") {
-        flags.mistake("--pipeline cannot be used with HTTP/2: use --streams");
+        flags.mistake(format!("--pipeline cannot be used with HTTP/{version}: use --streams"));
     }
     if flags.is_set("no-keep-alive") && streams.is_none() {
-        flags.mistake("--no-keep-alive cannot be used with HTTP/2, whose connections are persistent");
+        flags.mistake(format!(
+            "--no-keep-alive cannot be used with HTTP/{version}, whose connections are persistent"
+        ));
     }
-    Protocol::Http2 { streams: streams.unwrap_or(1) }
+    match (version, streams.unwrap_or(1)) {
+        (3, streams) => Protocol::Http3 { streams },
+        (_, streams) => Protocol::Http2 { streams },
+    }
+}
+
+/// HTTP/3 is always encrypted, and needs UDP.
+pub(super) fn http3(flags: &mut Flags<'_>, transport: &Transport, requests: &[Request]) {
+    if !matches!(transport.protocol, Protocol::Http3 { .. }) {
+        return;
+    }
+    if let Some(ConnectTo::Unix(path)) = &transport.to {
+        flags
+            .mistake(format!("--http 3 needs UDP, which Unix sockets do not carry: unix:{}", path.display()));
+    } else if let Some(request) = requests.iter().find(|request| !request.origin.tls) {
+        flags.mistake(format!(
+            "--http 3 is always encrypted: use https:// for {}:{}",
+            request.origin.host, request.origin.port
+        ));
+    }
 }
 
 fn connect_to(text: &str) -> Result<ConnectTo, String> {

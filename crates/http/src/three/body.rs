@@ -20,7 +20,7 @@ use std::task::Poll;
 /// Bytes of a stream gathered for one frame.
 const GATHER: usize = 64 << 10;
 /// Chunks below this are joined.
-const SMALL: usize = 8 << 10;
+pub(super) const SMALL: usize = 8 << 10;
 
 /// Why the rest cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,13 +48,17 @@ impl Sender<'_> {
         while !left[0].is_empty() {
             self.life.timer.arm_in(Lane::Write, self.shared.settings().timeouts.send);
             let timer = &self.life.timer;
-            let mut writing = pin!(self.stream.write_chunks(&mut left));
+            let (stream, life) = (&mut *self.stream, self.life);
             let written = poll_fn(|cx| {
                 timer.wakes(cx.waker());
-                match writing.as_mut().poll(cx) {
+                life.reprioritize(stream);
+                match pin!(stream.write_chunks(&mut left)).poll(cx) {
                     Poll::Ready(written) => Poll::Ready(written.map(|_| ()).map_err(|_| Unsendable)),
                     Poll::Pending if timer.expired(Lane::Write) => Poll::Ready(Err(Unsendable)),
-                    Poll::Pending => Poll::Pending,
+                    Poll::Pending => {
+                        life.wait_for_update(cx);
+                        Poll::Pending
+                    }
                 }
             });
             written.await?;

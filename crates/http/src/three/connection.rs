@@ -2,6 +2,7 @@
 
 use super::exchange;
 use super::hub::{Hub, number};
+use super::priorities::Priorities;
 use crate::context::{Context, Counted, Shared};
 use crate::message::{Outcome, Sent};
 use handler::{Failure, Handler, Peer};
@@ -53,6 +54,8 @@ pub(super) async fn serve<H: Handler + 'static>(
         open: Cell::new(0),
         settled: Notify::new(),
         drain: Notify::new(),
+        priorities: Priorities::default(),
+        accepted: Cell::new(0),
         failure: RefCell::default(),
     });
     let started = shared.timers.now();
@@ -141,6 +144,8 @@ impl Task {
         peer: &Rc<Peer>,
         context: &Rc<Context<H>>,
     ) {
+        let stream = u64::from(VarInt::from(send.id()));
+        self.hub.accepted.set(stream / 4 + 1);
         if self.ending == Ending::Refusing {
             // RFC 9114 section 5.2: the client may send it again elsewhere.
             let _ = send.reset(number(Code::RequestRejected));
@@ -148,7 +153,7 @@ impl Task {
             return;
         }
         self.served += 1;
-        self.next = u64::from(VarInt::from(send.id())) + 4;
+        self.next = stream + 4;
         if self.active.is_none() {
             self.active = Some(self.shared.count_active());
             self.timer.disarm(Lane::Read);
@@ -239,15 +244,21 @@ impl Drop for Task {
 /// Reads a stream that only the client writes to.
 async fn unidirectional(hub: Rc<Hub>, seen: Rc<RefCell<Vec<Kind>>>, mut stream: RecvStream) {
     let (mut codec, mut known) = (UniStream::default(), false);
+    let mut accepted = 0;
     loop {
         let (result, ended) = match stream.read_chunk(CHUNK, true).await {
-            Ok(Some(chunk)) => (codec.receive(&chunk.bytes), false),
+            Ok(Some(chunk)) => {
+                let before = std::mem::replace(&mut accepted, hub.accepted.get());
+                codec.earn(accepted - before);
+                (codec.receive(&chunk.bytes), false)
+            }
             Ok(None) | Err(ReadError::Reset(_)) => (codec.ended(), true),
             Err(_) => return,
         };
         if let Err(Error::Connection(code, why)) = result {
             return hub.fail(code, why);
         }
+        codec.take_updates().into_iter().for_each(|update| hub.reprioritize(update));
         if let Some(kind) = codec.kind()
             && !std::mem::replace(&mut known, true)
         {

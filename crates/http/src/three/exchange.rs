@@ -1,9 +1,9 @@
 //! One request: from its head to the acknowledgement of its response's last byte.
 
-use super::body::{Sender, Unsendable};
+use super::body::{SMALL, Sender, Unsendable};
 use super::hub::{Hub, number};
 use super::life::{Life, refusal};
-use super::receiving::Receiving;
+use super::receiving::{Receiving, Stopped};
 use crate::context::{Context, Shared};
 use crate::message::{self, Framed, Outcome, Sent, inadmissible};
 use fieldcode::{Expect, Priority, RequestHead};
@@ -18,9 +18,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
-
-/// Urgency of requests that say nothing (RFC 9218 section 4.1).
-const DEFAULT_URGENCY: i32 = 3;
 
 /// Reports the exchange, also when its task is dropped.
 struct Report<H: Handler> {
@@ -51,7 +48,11 @@ pub(super) async fn serve<H: Handler>(
     let head = head(&hub, &timer, &mut receiving, started).await;
     if let Err(None) = head {
         // Nobody waits for a response, and there is no request to report.
-        let _ = send.reset(number(Code::RequestIncomplete));
+        let code = match receiving.stopped {
+            Some(Stopped::Broken(code)) => code,
+            _ => Code::RequestIncomplete,
+        };
+        let _ = send.reset(number(code));
         return;
     }
     let outcome = Outcome { trace: Rc::default(), request: None, started, sent: Sent::nothing() };
@@ -62,10 +63,11 @@ pub(super) async fn serve<H: Handler>(
     };
     let length = head.as_ref().and_then(|head| head.content_length);
     let waits = head.as_ref().is_some_and(|head| head.expect == Expect::Continue);
-    let life = Life::new(hub.clone(), timer, receiving, &send, length, waits);
+    let asked = head.as_ref().map(|head| Priority::parse(head.priority.slice(head.fields.text())));
+    let life = Life::new(hub.clone(), timer, receiving, &send, length, waits, asked.unwrap_or_default());
     let (response, is_head) = match (head, failure) {
         (Some(head), _) => {
-            prioritize(&send, &head);
+            life.prioritize(&send, false);
             let is_head = head.method.slice(head.fields.text()) == b"HEAD";
             (answer(&hub, &life, *head, &context, &mut report, &mut send).await, is_head)
         }
@@ -95,15 +97,26 @@ pub(super) async fn serve<H: Handler>(
     if ends {
         hub.drain.notify_one();
     }
-    tokio::join!(acknowledged(&hub, &mut send), life.discard());
+    if complete.is_ok() {
+        tokio::join!(acknowledged(&hub, &life, &mut send), life.discard());
+    }
 }
 
 /// Waits until the client has acknowledged all of the response, or is gone: closing the connection would discard the rest. When
 /// nothing more can be sent for `timeouts.send`, it is given up.
-async fn acknowledged(hub: &Hub, send: &mut SendStream) {
+async fn acknowledged(hub: &Hub, life: &Life, send: &mut SendStream) {
     let sent = || hub.connection.stats().frame_tx.stream;
     let mut before = sent();
-    while tokio::time::timeout(hub.shared.settings().timeouts.send, send.stopped()).await.is_err() {
+    loop {
+        let mut stopped = pin!(send.stopped());
+        let over = poll_fn(|cx| {
+            life.reprioritize(send);
+            life.wait_for_update(cx);
+            stopped.as_mut().poll(cx)
+        });
+        if tokio::time::timeout(hub.shared.settings().timeouts.send, over).await.is_ok() {
+            return;
+        }
         let now = sent();
         if now == before {
             let _ = send.reset(number(Code::RequestCancelled));
@@ -133,17 +146,8 @@ async fn head(
     timer.disarm(Lane::Read);
     match head {
         Ok(Some(head)) => Ok(head),
-        Ok(None) => Err(refusal(receiving.stopped.take())),
+        Ok(None) => Err(refusal(receiving.stopped.as_ref())),
         Err(()) => Err(Some(Failure::client(408, "the head took longer than header_timeout"))),
-    }
-}
-
-/// Tells QUIC how urgent the response is.
-fn prioritize(send: &SendStream, head: &RequestHead) {
-    let urgency = Priority::parse(head.priority.slice(head.fields.text())).urgency;
-    if i32::from(urgency) != DEFAULT_URGENCY {
-        // Greater numbers go first there; a stream that is gone needs none.
-        let _ = send.set_priority(DEFAULT_URGENCY - i32::from(urgency));
     }
 }
 
@@ -199,6 +203,7 @@ async fn respond(
         Head { status: response.status, date: Some(&date), content_length: length },
         &response.fields,
     );
+    life.prioritize(send, has_body && is_large(&response.body));
     let mut sender = Sender { stream: send, life, shared };
     match response.body {
         _ if !has_body => sender.write(head.into()).await,
@@ -207,5 +212,16 @@ async fn respond(
         Body::Kept(kept) => sender.bytes(head, kept.body().clone(), sent).await,
         Body::File(region) => sender.file(head, &region, sent).await,
         Body::Stream(stream) => sender.stream(head, stream, length, sent).await,
+    }
+}
+
+/// Whether a body does not fit into a few packets.
+fn is_large(body: &Body) -> bool {
+    match body {
+        Body::Empty | Body::Tunnel { .. } => false,
+        Body::Bytes(body) => body.len() > SMALL,
+        Body::Kept(kept) => kept.body().len() > SMALL,
+        Body::File(region) => region.len > SMALL as u64,
+        Body::Stream(_) => true,
     }
 }

@@ -1,7 +1,9 @@
 //! What the tasks of a connection share.
 
+use super::priorities::Priorities;
 use crate::context::Shared;
 use http3::Code;
+use http3::control::PriorityUpdate;
 use http3::qpack::Encoder;
 use quic::quinn::{Connection, VarInt};
 use std::cell::{Cell, RefCell};
@@ -21,6 +23,10 @@ pub(super) struct Hub {
     pub(super) settled: Notify,
     /// A response asks for the end of the connection.
     pub(super) drain: Notify,
+    /// What the client has changed of the order of responses.
+    pub(super) priorities: Priorities,
+    /// Request streams that the client has opened.
+    pub(super) accepted: Cell<u64>,
     /// Why the connection was closed, once it was.
     pub(super) failure: RefCell<Option<&'static str>>,
 }
@@ -35,6 +41,16 @@ impl Hub {
     pub(super) fn count(self: &Rc<Hub>, of: fn(&Hub) -> &Cell<usize>) -> Counted {
         of(self).update(|n| n + 1);
         Counted { hub: self.clone(), of }
+    }
+
+    /// Takes an update of a priority, for a stream that is open or may be opened.
+    pub(super) fn reprioritize(&self, update: PriorityUpdate) {
+        // Streams are allowed as others end; those have been accepted.
+        let limit = self.accepted.get().saturating_add(self.shared.settings().limits.http2_streams as u64);
+        match update.stream / 4 < limit {
+            true => self.priorities.update(update),
+            false => self.fail(Code::IdError, "PRIORITY_UPDATE for a stream beyond the limit"),
+        }
     }
 
     /// Closes the connection because its client has broken a rule.

@@ -5,14 +5,16 @@
 //! 2. When the exchange is over, the client is gone and the rest of the body is [`BodyError::Gone`].
 
 use super::hub::Hub;
+use super::priorities::rank;
 use super::receiving::{Receiving, Stopped};
 use crate::message::{DISCARD_BYTES, DISCARD_TIME, Pace};
 use bytes::{Bytes, BytesMut};
+use fieldcode::Priority;
 use handler::{BodyError, Client, Departure, Fields, Incoming, IncomingBody};
 use http3::Code;
 use http3::qpack::Head;
 use net::{Lane, Timer};
-use quic::quinn::SendStream;
+use quic::quinn::{SendStream, VarInt};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -25,6 +27,14 @@ const READY: usize = 256 << 10;
 /// The state that a stream shares with its handler.
 pub(super) struct Life {
     hub: Rc<Hub>,
+    /// The stream's identifier.
+    stream: u64,
+    /// What the request says of its priority, whether the response is large, and what QUIC was told.
+    asked: Priority,
+    large: Cell<bool>,
+    rank: Cell<i32>,
+    /// The updates of priorities that have been looked at.
+    changes: Cell<u32>,
     pub(super) timer: Rc<Timer>,
     receiving: RefCell<Receiving>,
     upload: RefCell<Upload>,
@@ -57,12 +67,18 @@ impl Life {
         send: &SendStream,
         length: Option<u64>,
         continue_due: bool,
+        asked: Priority,
     ) -> Rc<Life> {
         let stopped = send.stopped();
         let max = hub.shared.settings().limits.max_body;
         Rc::new(Life {
             upload: RefCell::new(Upload { max, length, continue_due, ..Upload::default() }),
             hub,
+            stream: u64::from(VarInt::from(send.id())),
+            asked,
+            large: Cell::new(false),
+            rank: Cell::new(0),
+            changes: Cell::new(0),
             timer,
             receiving: RefCell::new(receiving),
             gone: Cell::new(false),
@@ -115,6 +131,32 @@ impl Life {
                 Poll::Ready(Err(_)) => queued.clear(),
                 Poll::Pending => break,
             }
+        }
+    }
+
+    /// Tells QUIC how urgent the response is; `large`: it does not fit into a few packets.
+    pub(super) fn prioritize(&self, send: &SendStream, large: bool) {
+        self.large.set(large);
+        let priorities = &self.hub.priorities;
+        self.changes.set(priorities.changes());
+        let rank = rank(priorities.of(self.stream, self.asked), self.stream, large);
+        if rank != self.rank.replace(rank) {
+            // A stream that is gone needs none.
+            let _ = send.set_priority(rank);
+        }
+    }
+
+    /// Tells it what the client has changed since.
+    pub(super) fn reprioritize(&self, send: &SendStream) {
+        if self.changes.get() != self.hub.priorities.changes() {
+            self.prioritize(send, self.large.get());
+        }
+    }
+
+    /// Wakes the task when the client changes the priority of a large response.
+    pub(super) fn wait_for_update(&self, cx: &Context<'_>) {
+        if self.large.get() {
+            self.hub.priorities.wait(self.stream, cx.waker());
         }
     }
 
@@ -184,6 +226,12 @@ impl Client for Life {
     }
 }
 
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.hub.priorities.forget(self.stream);
+    }
+}
+
 /// The body as a handler reads it.
 struct Reader(Rc<Life>);
 
@@ -241,9 +289,9 @@ fn fail(upload: &mut Upload, error: BodyError) -> Poll<Option<Result<Bytes, Body
 }
 
 /// Why a request has no head, as a failure to respond with; `None` if nobody waits for a response.
-pub(super) fn refusal(stopped: Option<Stopped>) -> Option<handler::Failure> {
+pub(super) fn refusal(stopped: Option<&Stopped>) -> Option<handler::Failure> {
     match stopped {
-        Some(Stopped::Refused(failure)) => Some(*failure),
+        Some(Stopped::Refused(failure)) => Some((**failure).clone()),
         _ => None,
     }
 }

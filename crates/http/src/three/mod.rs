@@ -16,6 +16,7 @@ mod exchange;
 mod file;
 mod hub;
 mod life;
+mod priorities;
 mod receiving;
 
 use crate::context::Context;

@@ -15,8 +15,10 @@ const CHUNK: usize = 64 << 10;
 /// Why nothing more comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// The stream was reset, by either side, or the connection is gone.
+    /// The stream was reset by the client, or the connection is gone.
     Gone,
+    /// The message is malformed or incomplete: both sides of the stream are reset.
+    Broken(Code),
     /// The request is refused with a response.
     Refused(Box<handler::Failure>),
 }
@@ -104,7 +106,7 @@ impl Receiving {
             }
             Err(Error::Stream(code, _)) => {
                 self.stop(code);
-                self.stopped = Some(Stopped::Gone);
+                self.stopped = Some(Stopped::Broken(code));
             }
             Err(Error::Refused(failure)) => self.stopped = Some(Stopped::Refused(failure)),
         }

@@ -74,7 +74,7 @@ impl Connection {
             Protocol::Http1 { pipeline, keep_alive: true } => pipeline.max(1),
             _ => 1,
         };
-        lane.note_tls(&stream);
+        lane.note_tls(|| stream.tls());
         Connection {
             stream,
             origin,

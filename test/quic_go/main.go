@@ -1,0 +1,99 @@
+// A client of quic-go for test/quic_go_test.rb: sends requests at once on one connection, and prints what came back as JSON.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go/http3"
+)
+
+type answer struct {
+	Status   int                 `json:"status"`
+	Protocol string              `json:"protocol"`
+	Length   int64               `json:"length"`
+	Sha256   string              `json:"sha256"`
+	Fields   map[string][]string `json:"fields"`
+	Error    string              `json:"error,omitempty"`
+}
+
+// A body whose length is not declared, if that is wanted.
+type zeros struct{ left int }
+
+func (z *zeros) Read(to []byte) (int, error) {
+	if z.left == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(to), z.left)
+	clear(to[:n])
+	z.left -= n
+	return n, nil
+}
+
+func main() {
+	method := flag.String("method", "GET", "the method")
+	body := flag.Int("body", 0, "length of the body")
+	declared := flag.Bool("declared", true, "send Content-Length")
+	trailer := flag.Bool("trailer", false, "send a trailer field behind the body")
+	count := flag.Int("count", 1, "requests at once")
+	flag.Parse()
+	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	context, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	defer cancel()
+	answers := make([]answer, *count)
+	one := func(at int) {
+		found := &answers[at]
+		request, err := http.NewRequestWithContext(context, *method, flag.Arg(0), nil)
+		if err != nil {
+			found.Error = err.Error()
+			return
+		}
+		if *body > 0 {
+			request.Body = io.NopCloser(&zeros{*body})
+			request.ContentLength = -1
+			if *declared {
+				request.ContentLength = int64(*body)
+			}
+			if *trailer {
+				request.Trailer = http.Header{"X-Checked": {"yes"}}
+			}
+		}
+		response, err := transport.RoundTrip(request)
+		if err != nil {
+			found.Error = err.Error()
+			return
+		}
+		defer response.Body.Close()
+		hash := sha256.New()
+		length, err := io.Copy(hash, response.Body)
+		if err != nil {
+			found.Error = err.Error()
+		}
+		*found = answer{response.StatusCode, response.Proto, length, hex.EncodeToString(hash.Sum(nil)), response.Header, found.Error}
+	}
+	// The first one opens the connection, which the others share.
+	one(0)
+	var all sync.WaitGroup
+	for at := 1; at < *count; at++ {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			one(at)
+		}()
+	}
+	all.Wait()
+	if err := transport.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(answers)
+}
