@@ -211,6 +211,23 @@ fn flags_and_variables_are_named_as_typed() {
 }
 
 #[test]
+fn secrets_are_not_shown() {
+    for (file, flag, variable) in [
+        ("control_token = 'not for you'", "--control-token", "FIREBRICK_CONTROL_TOKEN"),
+        ("acme.storage = 'not for you'", "--acme-storage", "FIREBRICK_ACME_STORAGE"),
+    ] {
+        let mistakes = [
+            App::with(file).mistakes(),
+            App::new().flag(flag, "not for you").mistakes(),
+            App::new().var(variable, "not for you").mistakes(),
+        ];
+        for mistake in mistakes {
+            assert!(mistake.contains("(not shown)") && !mistake.contains("for you"), "{mistake}");
+        }
+    }
+}
+
+#[test]
 fn unknown_names_are_answered_with_the_nearest() {
     for (text, mistake) in [
         ("worker = 1", "worker: unknown key; did you mean \"workers\"?"),

@@ -1,5 +1,6 @@
 //! Takes values out of [`Given`], remembering what was wrong and what was chosen.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
 
@@ -19,6 +20,15 @@ pub struct Choice {
     pub value: String,
     /// Where it was written.
     pub origin: Origin,
+}
+
+/// In the place of a secret.
+const NOT_SHOWN: &str = "(not shown)";
+
+/// A value as messages may quote it: logs are read by many.
+fn shown<'r>(about: &About, raw: &'r Raw) -> Cow<'r, Raw> {
+    let is_text = matches!(raw, Raw::Word(text) | Raw::Text(text) if !text.is_empty());
+    if about.secret && is_text { Cow::Owned(Raw::Word(NOT_SHOWN.to_owned())) } else { Cow::Borrowed(raw) }
 }
 
 /// A checked value and where it comes from.
@@ -81,8 +91,9 @@ impl<'a> Taker<'a> {
         match kind.read(&written.raw) {
             Ok(value) => Some(value),
             Err(mistake) => {
+                let (about, expected) = (&entry.about, kind.expected());
                 let error =
-                    Error::value(entry.about.key, &written.raw, &written.origin, mistake, &kind.expected());
+                    Error::value(about.key, &shown(about, &written.raw), &written.origin, mistake, &expected);
                 self.errors.borrow_mut().push(error);
                 None
             }
@@ -96,7 +107,7 @@ impl<'a> Taker<'a> {
 
     /// Notes that a value counts.
     pub(super) fn choose<T>(&self, entry: &Entry<T>, written: &Written) {
-        let value = if entry.about.secret { "(not shown)".to_owned() } else { written.raw.to_string() };
+        let value = if entry.about.secret { NOT_SHOWN.to_owned() } else { written.raw.to_string() };
         let choice = Choice { key: entry.about.key, value, origin: written.origin.clone() };
         self.choices.borrow_mut().push(choice);
     }
@@ -114,7 +125,9 @@ impl<'a> Taker<'a> {
     /// Notes that the option's strongest value cannot be together with another.
     pub(super) fn conflict(&self, about: &About, problem: impl Into<String>) {
         let error = match self.given.written(about.key).first() {
-            Some(written) => Error::conflict(about.key, &written.raw, &written.origin, problem),
+            Some(written) => {
+                Error::conflict(about.key, &shown(about, &written.raw), &written.origin, problem)
+            }
             None => {
                 Error::conflict(about.key, &Raw::Word(about.default.to_owned()), &Origin::Default, problem)
             }
