@@ -52,9 +52,9 @@ impl Repeat {
         self.head = None;
     }
 
-    /// Whether it holds memory.
+    /// Whether it holds memory worth freeing.
     pub(crate) fn holds_memory(&self) -> bool {
-        self.block.capacity() > 0
+        self.head.is_some()
     }
 
     /// Gives the memory back.
