@@ -314,6 +314,8 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
             timer.disarm(Lane::Write);
         }
         if timer.expired(Lane::Write) {
+            // The end of the connection would wait behind what the client does not read.
+            self.stream.abort_on_drop();
             self.gone = true;
         }
         if !self.blocked && self.open == 0 && output.capacity() > 0 {
