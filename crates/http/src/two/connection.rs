@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a turn: no body is added to more, and nothing is read while more is unsent.
 pub(super) const FILL: usize = 128 << 10;
-/// Bytes of a write. Larger ones cost more: one of 132 KiB took twice the system time of two of half the size (Linux 6.18, loopback).
-const WRITE: usize = 72 << 10;
 /// Reads and writes of a poll, so that other connections are served.
 const TURNS: usize = 8;
 /// Pieces of bodies in a turn.
@@ -282,7 +280,7 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
         let (timer, before) = (&self.hub.timer, self.written);
         let was_blocked = std::mem::replace(&mut self.blocked, false);
         while !output.is_empty() && !self.gone {
-            let written = self.stream.try_write(&output.slices_within(WRITE), false);
+            let written = self.stream.try_write(&output.slices(), false);
             match written {
                 Ok(n) => {
                     output.advance(n);
