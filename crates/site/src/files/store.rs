@@ -200,15 +200,20 @@ mod tests {
     use super::super::root::SETTLED;
     use super::*;
 
+    /// A folder with the file `new`, just written, and a store that has looked it up.
+    fn with_a_new_file(now: Instant) -> (tempfile::TempDir, Store, Rc<Document>) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(Root::new(dir.path().to_owned()), Bounds { files: 8, bytes: 1 << 20 });
+        std::fs::write(dir.path().join("new"), "first").unwrap();
+        store.refresh(now);
+        let Lookup::File(document) = store.find("new", now, SystemTime::now()) else { panic!("it is there") };
+        (dir, store, document)
+    }
+
     #[test]
     fn a_new_file_is_kept_in_memory_once_it_has_not_changed_for_a_while() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |text: &str| std::fs::write(dir.path().join("new"), text).unwrap();
-        let (now, wall) = (Instant::now(), SystemTime::now());
-        let store = Store::new(Root::new(dir.path().to_owned()), Bounds { files: 8, bytes: 1 << 20 });
-        write("first");
-        store.refresh(now);
-        let Lookup::File(document) = store.find("new", now, wall) else { panic!("it is there") };
+        let now = Instant::now();
+        let (_dir, store, document) = with_a_new_file(now);
         let hot = |at: Instant| {
             let _ = store.hot(0, &document, at).unwrap();
             store.hot(0, &document, at).unwrap().map(|kept| kept.body().to_vec())
@@ -220,14 +225,9 @@ mod tests {
 
     #[test]
     fn a_new_file_that_has_changed_is_not_kept_in_memory() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |text: &str| std::fs::write(dir.path().join("new"), text).unwrap();
-        let (now, wall) = (Instant::now(), SystemTime::now());
-        let store = Store::new(Root::new(dir.path().to_owned()), Bounds { files: 8, bytes: 1 << 20 });
-        write("first");
-        store.refresh(now);
-        let Lookup::File(document) = store.find("new", now, wall) else { panic!("it is there") };
-        write("another one");
+        let now = Instant::now();
+        let (dir, store, document) = with_a_new_file(now);
+        std::fs::write(dir.path().join("new"), "another one").unwrap();
         let later = now + 2 * SETTLED;
         let _ = store.hot(0, &document, later).unwrap();
         assert!(store.hot(0, &document, later).unwrap().is_none());
