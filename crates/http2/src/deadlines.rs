@@ -79,8 +79,11 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::check`] has something to do; `None` if nothing is awaited.
+    /// When [`Connection::check`] has something to do; `None` if nothing is awaited, as after a failure.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.failed.is_some() {
+            return None;
+        }
         let going = if let Going::Announced(since) = self.going { Some(since + DRAIN_WAIT) } else { None };
         [
             self.waiting_since.map(|since| since + self.limits.header_timeout),
@@ -121,6 +124,18 @@ impl Connection {
 mod tests {
     use super::*;
     use crate::{Limits, frame};
+
+    #[test]
+    fn a_failed_connection_has_no_deadline() {
+        let now = Instant::now();
+        let mut connection = Connection::new(Limits::default(), now);
+        assert_eq!(connection.receive(&frame::PREFACE[..9], now, &mut |_| {}), Ok(()));
+        assert!(connection.deadline().is_some(), "the rest of the preface is awaited");
+        let late = now + connection.limits.header_timeout;
+        let error = connection.check(late, &mut |_| {}).expect_err("it has not come");
+        assert_eq!(connection.deadline(), None);
+        assert_eq!(connection.check(late, &mut |_| {}), Err(error));
+    }
 
     /// An idle connection with TLS may hold 16 KiB; this is the engine's part, without the client's header table of up to 6 KiB.
     #[test]

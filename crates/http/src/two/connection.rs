@@ -456,6 +456,10 @@ impl<S: Transport, H: Handler + 'static> Conn<S, H> {
 
     /// A deadline has passed, perhaps one that does not matter any more.
     fn check(&mut self) {
+        if self.failed {
+            // The time for its last words is running, and must not begin again.
+            return;
+        }
         let hub = self.hub.clone();
         let now = hub.shared.timers.now();
         let result = hub.engine.borrow_mut().check(now, &mut |event| self.take(event, now));
