@@ -64,6 +64,8 @@ pub(crate) struct Seed {
     pub(crate) phase: watch::Receiver<Phase>,
     /// Dropped when the thread has drained.
     pub(crate) drained: mpsc::Sender<()>,
+    /// Dropped when its tunnels have ended, too.
+    pub(crate) ended: mpsc::Sender<()>,
 }
 
 /// Handlers on mruby, for a front thread.
@@ -107,6 +109,7 @@ async fn run(seed: Seed) {
         mut listeners,
         mut phase,
         drained,
+        ended,
     } = seed;
     let current = follow(settings);
     let settings = current.get();
@@ -189,6 +192,10 @@ async fn run(seed: Seed) {
         let _ = tokio::time::timeout(LAST_PACKETS, endpoint.wait_idle()).await;
     }
     drop(drained);
+    while context.connections().tunnels > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(ended);
     // Links to the workers stay until the process ends.
     std::future::pending::<()>().await;
 }

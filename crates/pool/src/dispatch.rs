@@ -291,6 +291,11 @@ impl Dispatch {
         self.queue.iter().find(|entry| entry.ticket.is_some()).map(|entry| entry.since)
     }
 
+    /// Whether a worker takes new requests, now or when its own are done; false when it is leaving or gone.
+    pub fn is_open(&self, serial: Serial) -> bool {
+        self.workers.iter().any(|worker| worker.serial == serial && worker.open)
+    }
+
     /// Whether a worker has returned requests and not resumed.
     pub fn is_stalled(&self, serial: Serial) -> bool {
         self.workers.iter().any(|w| w.serial == serial && w.stalled > 0)

@@ -32,6 +32,7 @@ mod spool;
 pub mod supervisor;
 pub mod table;
 mod tunnel;
+mod websocket;
 
 pub use in_flight::{InFlight, Sent};
 pub use local::Local;

@@ -5,6 +5,7 @@ use crate::loan::Offer;
 use crate::local::Local;
 use crate::reply::{Head, Next, ReplyEvent};
 use crate::tunnel::{self, SocketBody};
+use crate::websocket::Follower;
 use h1::is_token;
 use handler::{
     After, Body, BodyStream, Chunk, Client, Departure, Exchange, Failure, Handler, PeerAddr, Request,
@@ -142,7 +143,14 @@ impl Rack {
         status: u16,
         fields: handler::Fields,
     ) -> Result<Response, Failure> {
-        let io = tunnel::open(fd, &self.local, call.serial()).map_err(socket_error)?;
+        let frames = if raw {
+            Follower::handshake()
+        } else if fields.get("upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket")) {
+            Follower::frames()
+        } else {
+            Follower::Over
+        };
+        let io = tunnel::open(fd, frames, &self.local, call.serial()).map_err(socket_error)?;
         let body = Body::Tunnel { io, raw };
         Ok(Response { after: After::EndStream, ..Response::new(status, fields, body) })
     }

@@ -1,18 +1,25 @@
 //! Connections that an app has taken over (hijacks, WebSockets, streaming bodies): the app's socket, counted for its worker.
 //!
 //! Why: they hold no seat, but they cost their worker time, so new ones should go to workers that have few ([`crate::dispatch`]).
+//! WebSockets whose worker leaves are closed here with status 1012 ([`crate::websocket`]).
 
 use crate::dispatch::Serial;
 use crate::local::Local;
+use crate::websocket::{Follower, SERVICE_RESTART};
 use handler::{BodyStream, Chunk, Failure};
 use net::TunnelEnd;
-use std::io;
+use std::cell::{Cell, RefCell};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
+
+/// How long a client may take to answer a Close frame.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Counts a connection for as long as it lives.
 struct Counted {
@@ -25,6 +32,11 @@ impl Counted {
         local.shared().dispatch().tunnel_opened(serial);
         Counted { local: local.clone(), serial }
     }
+
+    /// Whether the worker gets no more requests, or is gone.
+    fn is_leaving(&self) -> bool {
+        !self.local.shared().dispatch().is_open(self.serial)
+    }
 }
 
 impl Drop for Counted {
@@ -36,16 +48,53 @@ impl Drop for Counted {
 /// The app's end of a connection, as the far end of a tunnel.
 struct AppEnd {
     io: Box<dyn TunnelEnd>,
-    _counted: Counted,
+    frames: RefCell<Follower>,
+    /// When the Close frame was sent in the app's place: what the client sends is of no interest any more.
+    closed: Cell<Option<Instant>>,
+    counted: Counted,
 }
 
-/// Makes the app's socket the far end of a tunnel.
+impl AppEnd {
+    /// The app's socket has ended, or has failed. A worker that leaves closes its WebSockets so; others are closed by their app,
+    /// and what it did or did not send stands.
+    fn ended(&self, buffer: &mut [u8]) -> Option<usize> {
+        if self.closed.get().is_some() || !self.may_close() {
+            return None;
+        }
+        buffer.get_mut(..SERVICE_RESTART.len())?.copy_from_slice(&SERVICE_RESTART);
+        self.closed.set(Some(Instant::now()));
+        Some(SERVICE_RESTART.len())
+    }
+
+    fn may_close(&self) -> bool {
+        self.frames.borrow().may_close() && self.counted.is_leaving()
+    }
+
+    /// Whether the client may still be about to answer its Close frame: closing now, with unread bytes, would reset the
+    /// connection, and the frame might be lost.
+    fn awaits_answer(&self) -> bool {
+        self.closed.get().map_or_else(|| self.may_close(), |since| since.elapsed() < ANSWER)
+    }
+}
+
+/// Makes the app's socket the far end of a tunnel; `frames` follows what the app sends on it.
 ///
 /// # Errors
 /// The descriptor is no stream socket.
-pub(crate) fn open(fd: OwnedFd, local: &Rc<Local>, serial: Serial) -> io::Result<Box<dyn TunnelEnd>> {
+pub(crate) fn open(
+    fd: OwnedFd,
+    frames: Follower,
+    local: &Rc<Local>,
+    serial: Serial,
+) -> io::Result<Box<dyn TunnelEnd>> {
     let io = net::tunnel_end(socket(fd)?);
-    Ok(Box::new(AppEnd { io, _counted: Counted::new(local, serial) }))
+    let (frames, closed) = (RefCell::new(frames), Cell::new(None));
+    Ok(Box::new(AppEnd { io, frames, closed, counted: Counted::new(local, serial) }))
+}
+
+/// Whether the app's side of a socket is gone.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
 impl TunnelEnd for AppEnd {
@@ -58,11 +107,23 @@ impl TunnelEnd for AppEnd {
     }
 
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.io.try_read(buffer)
+        match self.io.try_read(buffer) {
+            Ok(0) => Ok(self.ended(buffer).unwrap_or(0)),
+            // The worker has not read everything that the client sent.
+            Err(error) if is_gone(&error) => self.ended(buffer).or(self.closed.get().map(|_| 0)).ok_or(error),
+            Ok(n) => {
+                self.frames.borrow_mut().follow(&buffer[..n]);
+                Ok(n)
+            }
+            error => error,
+        }
     }
 
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.io.try_write(bytes)
+        match self.io.try_write(bytes) {
+            Err(error) if is_gone(&error) && self.awaits_answer() => Ok(bytes.len()),
+            result => result,
+        }
     }
 
     fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

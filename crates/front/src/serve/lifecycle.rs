@@ -14,6 +14,11 @@ use crate::listen::{Address, Bound};
 use crate::signals::{SignalAction, Signals};
 use crate::tls::Encryption;
 use ::pool::supervisor::{Command, Notice};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How long tunnels may take to end when the workers are gone: WebSockets still get a Close frame.
+const LAST_TUNNELS: Duration = Duration::from_millis(500);
 
 /// A server at work.
 pub(super) struct Lifecycle<'a> {
@@ -25,6 +30,8 @@ pub(super) struct Lifecycle<'a> {
     pool: RunningPool,
     /// Front threads, until they have drained.
     threads: Option<Threads>,
+    /// As [`Threads::ended`].
+    tunnels: Option<mpsc::Receiver<()>>,
     banner: Banner,
     interrupted: bool,
     outcome: Result<(), String>,
@@ -37,11 +44,23 @@ impl<'a> Lifecycle<'a> {
         encryption: &'a Encryption,
         ports: Vec<Bound>,
         pool: RunningPool,
-        threads: Threads,
+        mut threads: Threads,
         banner: Banner,
     ) -> Lifecycle<'a> {
+        let tunnels = threads.ended.take();
         let (threads, interrupted, outcome) = (Some(threads), false, Ok(()));
-        Lifecycle { configuration, logs, encryption, ports, pool, threads, banner, interrupted, outcome }
+        Lifecycle {
+            configuration,
+            logs,
+            encryption,
+            ports,
+            pool,
+            threads,
+            tunnels,
+            banner,
+            interrupted,
+            outcome,
+        }
     }
 
     /// Runs until the pool has ended.
@@ -63,6 +82,10 @@ impl<'a> Lifecycle<'a> {
         }
         while let Ok(Notice::Log(text)) = self.pool.notices.try_recv() {
             self.logs.error.write(&text);
+        }
+        if let (None, Some(mut tunnels)) = (self.threads, self.tunnels) {
+            // The workers' exit has ended their tunnels; the last bytes are on their way to the clients.
+            let _ = tokio::time::timeout(LAST_TUNNELS, tunnels.recv()).await;
         }
         self.outcome
     }

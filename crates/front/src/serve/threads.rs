@@ -20,6 +20,8 @@ pub(crate) struct Threads {
     pub(crate) handlers: Vec<stats::HandlerCounts>,
     phase: watch::Sender<Phase>,
     drained: mpsc::Receiver<()>,
+    /// Ends when all tunnels of all threads have ended after the drain. Taken by who waits for it.
+    pub(super) ended: Option<mpsc::Receiver<()>>,
 }
 
 impl Threads {
@@ -38,9 +40,10 @@ impl Threads {
         let scripts = configuration.watch_handlers().map(|plan| Scripts { plan, evaluated: sender });
         let (phase, in_phase) = watch::channel(Phase::Serve);
         let (last, drained) = mpsc::channel(1);
+        let (last_tunnel, ended) = mpsc::channel(1);
         let admission = Arc::new(Admission::default());
         let (listeners, recorders, handlers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut threads = Threads { listeners, recorders, handlers, phase, drained };
+        let mut threads = Threads { listeners, recorders, handlers, phase, drained, ended: Some(ended) };
         for index in 0..settings.front_threads as u16 {
             let (sender, listeners) = mpsc::unbounded_channel();
             let recorder = stats::Recorder::new();
@@ -63,6 +66,7 @@ impl Threads {
                 listeners,
                 phase: in_phase.clone(),
                 drained: last.clone(),
+                ended: last_tunnel.clone(),
             };
             thread::start(seed).map_err(|e| format!("cannot start a front thread: {e}"))?;
         }
