@@ -5,7 +5,7 @@
 require "support/acme_case"
 
 class AcmeMachinesTest < AcmeCase
-  parallel!
+  parallel! slow: true
 
   # How long a lease lasts that nobody renews (crates/certs/src/store).
   LEASE = 30
