@@ -6,7 +6,7 @@
 require "support/acme_case"
 
 class AcmeAttacksTest < AcmeCase
-  parallel!
+  parallel! slow: true
 
   FAKETIME = Dir["/usr/lib/{*/,}faketime/libfaketime.so.1"].first
 

@@ -6,7 +6,7 @@
 require "support/acme_case"
 
 class AcmeCaTest < AcmeCase
-  parallel!
+  parallel! slow: true
 
   SHORTLIVED = 6 * 86_400
 

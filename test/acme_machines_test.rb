@@ -5,7 +5,7 @@
 require "support/acme_case"
 
 class AcmeMachinesTest < AcmeCase
-  parallel!
+  parallel! slow: true
 
   # How long a lease lasts that nobody renews (crates/certs/src/store).
   LEASE = 30
@@ -17,12 +17,18 @@ class AcmeMachinesTest < AcmeCase
     [obtain(pebble, "--acme-storage", url, *args, certs: nil, binds:, **options), tls]
   end
 
+  # A machine that orders, and whose CA does not answer in the middle of it: [the machine, the CA, what is between them].
+  def stuck_in_the_middle(url)
+    ca = pebble(env: { "PEBBLE_VA_ALWAYS_VALID" => "1" })
+    between = proxy(ca) { |kind| sleep 600 if kind == :finalize && between.count(:finalize) == 1 }
+    first, = machine(ca, url, directory: between.directory)
+    wait_until("the middle of the order", within: PATIENCE) { between.count(:finalize) == 1 }
+    [first, ca, between]
+  end
+
   it "finishes what a machine began that has died in the middle of an order" do
     with_redis do |url|
-      ca = pebble(env: { "PEBBLE_VA_ALWAYS_VALID" => "1" })
-      between = proxy(ca) { |kind| sleep 600 if kind == :finalize && between.count(:finalize) == 1 }
-      first, = machine(ca, url, directory: between.directory)
-      wait_until("the middle of the order", within: PATIENCE) { between.count(:finalize) == 1 }
+      first, ca, between = stuck_in_the_middle(url)
       second, port = machine(ca, url, directory: between.directory)
       sleep 3
       assert_equal [1, 0], [between.count(:new_order), ca.issued], "one orders, the other waits"
@@ -39,10 +45,7 @@ class AcmeMachinesTest < AcmeCase
 
   it "lets another machine order when the one that would has ended" do
     with_redis do |url|
-      ca = pebble(env: { "PEBBLE_VA_ALWAYS_VALID" => "1" })
-      between = proxy(ca) { |kind| sleep 600 if kind == :finalize && between.count(:finalize) == 1 }
-      first, = machine(ca, url, directory: between.directory)
-      wait_until("the middle of the order", within: PATIENCE) { between.count(:finalize) == 1 }
+      first, ca, between = stuck_in_the_middle(url)
       _, port = machine(ca, url, directory: between.directory)
       stop(first)
       wait_for_certificate(port)

@@ -6,7 +6,7 @@
 require "support/acme_case"
 
 class AcmeTest < AcmeCase
-  parallel!
+  parallel! slow: true
 
   it "obtains a certificate by http-01 and serves it" do
     ca = pebble

@@ -101,6 +101,7 @@ class BenchCase < Case
   end
 end
 
+# Alone: rates and durations are those of the machine.
 class BenchAgainstFirebrickTest < BenchCase
   shared_server app: BENCH_APP, workers: 2, threads: "2:2", settings: { log: { access: "access.log", format: "json" } }
 
@@ -330,6 +331,8 @@ class BenchAgainstFirebrickTest < BenchCase
 end
 
 class BenchAgainstNginxTest < BenchCase
+  parallel!
+
   def setup
     firebrick_only
     skip "nginx is not installed" unless File.executable?("/usr/sbin/nginx")
@@ -472,6 +475,8 @@ class BenchUsageTest < BenchCase
 end
 
 class BenchAgainstPumaTest < BenchCase
+  parallel!
+
   it "loads Puma, without figures from inside the server" do
     skip "puma is not installed" unless system("which puma >/dev/null")
     in_folder do |dir|

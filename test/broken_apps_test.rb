@@ -125,6 +125,8 @@ BROKEN_APP = <<~'RUBY'
 RUBY
 
 class BrokenAppsTest < Case
+  in_turn!
+
   ERROR = [500, 502].freeze
   FINE = [200].freeze
 

@@ -5,6 +5,8 @@
 require "support/case"
 
 class ContentLengthTest < Case
+  in_turn!
+
   APP = <<~'RUBY'
     class Pieces
       def initialize(*pieces) = @pieces = pieces

@@ -6,6 +6,7 @@ require "json"
 require "socket"
 require "support/case"
 
+# Alone: beside other tests a client may be so slow to send its request that it is one of those that give way.
 class ControlClientsTest < Case
   APP = 'run ->(_) { [200, { "content-type" => "text/plain" }, ["hello"]] }'
 

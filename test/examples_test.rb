@@ -7,6 +7,8 @@ require "support/redis_server"
 require "securerandom"
 
 class ExamplesTest < Case
+  parallel!
+
   include RedisServer
 
   ROOT = File.join(Server::ROOT, "examples")

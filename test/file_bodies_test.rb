@@ -29,6 +29,8 @@ FILE_BODIES_APP = <<~'RUBY'
 RUBY
 
 class FileBodiesTest < Case
+  in_turn!
+
   shared_server threads: "1:1", app: FILE_BODIES_APP
 
   { "/pipe" => "from a pipe", "/unlinked" => "unlinked", "/missing" => "by each", "/nil" => "by each", "/folder" => "by each",

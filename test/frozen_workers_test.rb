@@ -29,6 +29,8 @@ FROZEN_APP = <<~'RUBY'
 RUBY
 
 class FrozenWorkersTest < Case
+  parallel! slow: true
+
   it "serves the requests of a stopped worker by another one, each once" do
     firebrick_only
     own = start(workers: 2, threads: "1:3", app: FROZEN_APP)

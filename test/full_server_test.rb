@@ -3,18 +3,14 @@
 # A server at max_connections: which connections make room for new ones, and when a new one is refused.
 
 require "support/case"
+require "support/gate"
 
 class FullServerTest < Case
+  include Gate
+
+  parallel!
+
   MAX = 8
-  APP = <<~'RUBY'
-    run lambda { |env|
-      if env["PATH_INFO"] == "/gate"
-        File.write("entered#{env["QUERY_STRING"]}.log", "")
-        sleep 0.02 until File.exist?("gate.log")
-      end
-      [200, { "content-type" => "text/plain" }, [env["PATH_INFO"]]]
-    }
-  RUBY
 
   def setup
     firebrick_only
@@ -34,13 +30,7 @@ class FullServerTest < Case
   end
 
   def active(own, count = MAX)
-    Array.new(count) { |i| connect(own).tap { |connection| connection.write(request("GET", "/gate?#{i}")) } }.tap do
-      wait_until("all requests are in progress") { Dir[own.path("entered*.log")].size == count }
-    end
-  end
-
-  def open_gate(own)
-    File.write(own.path("gate.log"), "open")
+    hold(own, Array.new(count) { connect(own) })
   end
 
   def served(own, within: 2)
@@ -82,8 +72,7 @@ class FullServerTest < Case
     used = idle(own, 1)
     3.times { served(own).close }
     assert_closed used.first
-    open_gate(own)
-    held.each { |connection| assert_status 200, connection.read_response }
+    open_gate(own, held)
   end
 
   it "closes connections that have never sent a byte" do
@@ -116,8 +105,7 @@ class FullServerTest < Case
     assert response["date"]
     assert_closed extra
     wait_until("it is logged") { own.stderr.match?(/503 .*max_connections \(8\)/) }
-    open_gate(own)
-    held.each { |connection| assert_status 200, connection.read_response }
+    open_gate(own, held)
     served(own)
   end
 

@@ -2,21 +2,17 @@
 
 # A server at max_connections whose connections are all in use, over TLS: who comes then is told so, in its own protocol.
 
+require "support/gate"
 require "support/tls_case"
 require "support/http2_client"
 require "open3"
 
 class FullTlsServerTest < TlsCase
+  include Gate
+
+  parallel!
+
   MAX = 4
-  APP = <<~'RUBY'
-    run lambda { |env|
-      if env["PATH_INFO"] == "/gate"
-        File.write("entered#{env["QUERY_STRING"]}.log", "")
-        sleep 0.02 until File.exist?("gate.log")
-      end
-      [200, { "content-type" => "text/plain" }, [env["PATH_INFO"]]]
-    }
-  RUBY
 
   def http2(own)
     tls = dial(own, context: ->(context) { context.alpn_protocols = ["h2"] })
@@ -25,14 +21,8 @@ class FullTlsServerTest < TlsCase
 
   def full(**settings)
     own = secure(app: APP, threads: "16:16", args: ["--log-requests"], settings: { front_threads: 1, limits: { max_connections: MAX } }.merge(settings))
-    @held = Array.new(MAX) { |i| dial(own).tap { |connection| connection.write(request("GET", "/gate?#{i}")) } }
-    wait_until("all requests are in progress") { Dir[own.path("entered*.log")].size == MAX }
+    @held = hold(own, Array.new(MAX) { dial(own) })
     own
-  end
-
-  def open_gate(own)
-    File.write(own.path("gate.log"), "open")
-    @held.each { |connection| assert_status 200, connection.read_response }
   end
 
   def curl(own, *options)
@@ -50,7 +40,7 @@ class FullTlsServerTest < TlsCase
     assert_match(/503.* 2 503\z/m, curl(own, "--http2"))
     assert wait_until { own.stdout.include?(%("GET /new HTTP/2" 503)) }, own.stdout
     assert_logged(/max_connections \(4\) are open, and none of them is idle/, on: own)
-    open_gate(own)
+    open_gate(own, @held)
     assert(wait_until { curl(own, "--http2") == "/new 2 200" })
   end
 
@@ -66,7 +56,7 @@ class FullTlsServerTest < TlsCase
     assert silent.ends?(within: 5)
     @connections.last(2).each(&:close)
     assert(wait_until { own.stats.dig("connections", "open") == MAX })
-    open_gate(own)
+    open_gate(own, @held)
   end
 
   it "does not wait for those that stop in their handshake, nor tell too many" do
@@ -78,7 +68,7 @@ class FullTlsServerTest < TlsCase
     stopped.each { |socket| assert socket.wait_readable(5), "it was closed" }
     # They made no room for anybody, and took none.
     assert_status 503, fetch(own)
-    open_gate(own)
+    open_gate(own, @held)
     assert_status 200, fetch(own)
   ensure
     stopped&.each(&:close)

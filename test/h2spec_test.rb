@@ -9,6 +9,8 @@ require "support/tls_case"
 require "open3"
 
 class H2specTest < TlsCase
+  parallel!
+
   H2SPEC = [*ENV.fetch("PATH", "").split(":"), File.expand_path("~/go/bin")].map { |dir| File.join(dir, "h2spec") }.find { |file| File.executable?(file) }
   CASES = 145
   APP = 'run lambda { |env| env["rack.input"]&.read; [200, { "content-type" => "text/plain" }, ["hello"]] }'

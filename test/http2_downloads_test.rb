@@ -6,6 +6,7 @@ require "support/http2_case"
 require "support/site_server"
 require "digest"
 
+# Alone: gibibytes pass through this process; beside it the clients of other tests would be too slow for their servers.
 class Http2DownloadsTest < Http2Case
   # As large as the issue of the day is: a test of 1 GiB takes a while on a slow machine.
   SIZE = Integer(ENV.fetch("TEST_DOWNLOAD_MIB", "1024")) << 20

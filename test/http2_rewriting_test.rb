@@ -8,6 +8,8 @@ require "support/site_server"
 require "support/backend"
 
 class Http2RewritingTest < Http2Case
+  in_turn!
+
   APP = <<~'RUBY'
     require "json"
     run lambda { |env|

@@ -9,6 +9,8 @@ require "support/browser"
 require "support/tls_case"
 
 class Http3Test < TlsCase
+  parallel!
+
   APP = <<~'RUBY'
     run lambda { |env|
       said = "#{env['SERVER_PROTOCOL']} #{env['rack.url_scheme']} #{env['rack.input']&.read.to_s.bytesize} #{env['rack.hijack?'].inspect}"

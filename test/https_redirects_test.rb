@@ -5,6 +5,8 @@
 require "support/tls_case"
 
 class HttpsRedirectsTest < TlsCase
+  parallel!
+
   def both(settings: {}, hosts: %w[localhost www.a.test a.test], **rest)
     start(app: ENV_APP, files: pair("own", *hosts), settings:, binds: ["tcp://127.0.0.1:0", "ssl://127.0.0.1:0?cert=own.pem&key=own.key"], **rest)
   end

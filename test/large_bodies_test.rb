@@ -7,9 +7,9 @@ require "support/case"
 require "support/other_clients"
 
 LARGE_BODIES_APP = <<~'RUBY'
-  numbers = ->(bytes) { Array.new(bytes / 8) { |i| [i].pack("Q<") }.join }
   sizes = { "small" => 100_000, "edge" => 131_072, "above" => 131_080, "one" => 1 << 20, "twenty" => 20 << 20 }
-  bodies = sizes.transform_values { |size| numbers.call(size).freeze }
+  numbers = (0...(sizes.values.max / 8)).to_a.pack("Q<*")
+  bodies = sizes.transform_values { |size| numbers.byteslice(0, size).freeze }
   text = { "content-type" => "application/octet-stream" }
 
   run lambda { |env|
@@ -33,7 +33,7 @@ module LargeBodies
   SIZES = { "small" => 100_000, "edge" => 131_072, "above" => 131_080, "one" => 1 << 20, "twenty" => 20 << 20 }.freeze
 
   def self.numbers(name)
-    (@numbers ||= {})[name] ||= Array.new(SIZES.fetch(name) / 8) { |i| [i].pack("Q<") }.join.freeze
+    (@numbers ||= {})[name] ||= (0...(SIZES.fetch(name) / 8)).to_a.pack("Q<*").freeze
   end
 
   # The body equals the one with that name; reports the first difference instead of the whole body.
@@ -47,6 +47,8 @@ module LargeBodies
 end
 
 class LargeBodiesTest < Case
+  in_turn!
+
   include OtherClients
   include LargeBodies
 
@@ -139,6 +141,8 @@ class LargeBodiesTest < Case
 end
 
 class LargeBodiesOnUnixSocketsTest < Case
+  parallel!
+
   include OtherClients
   include LargeBodies
 
@@ -154,6 +158,8 @@ class LargeBodiesOnUnixSocketsTest < Case
 end
 
 class LargeBodiesOfManyThreadsTest < Case
+  parallel!
+
   include LargeBodies
 
   it "mixes nothing up between connections, threads and workers" do

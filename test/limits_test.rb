@@ -228,6 +228,8 @@ class TimeLimitsTest < Case
 end
 
 class QueueLimitsTest < Case
+  parallel!
+
   def setup
     firebrick_only
   end
@@ -329,6 +331,7 @@ class QueueLimitsTest < Case
   end
 end
 
+# Alone: it compares how long requests take.
 class IdleConnectionsTest < Case
   COUNT = Integer(ENV.fetch("TEST_IDLE", "2000"))
 

@@ -15,6 +15,8 @@ LOGS_APP = <<~'RUBY'
 RUBY
 
 class AccessLogTest < Case
+  parallel!
+
   def setup
     firebrick_only
   end
@@ -96,6 +98,8 @@ class AccessLogTest < Case
 end
 
 class RequestTimeAndIdTest < Case
+  in_turn!
+
   shared_server threads: "1:1", app: LOGS_APP
 
   def setup
@@ -142,6 +146,8 @@ class RequestTimeAndIdTest < Case
 end
 
 class StatsTest < Case
+  in_turn!
+
   shared_server workers: 2, threads: "1:3", app: LOGS_APP
 
   def setup

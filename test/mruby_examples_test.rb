@@ -7,6 +7,8 @@ require "support/backend"
 require "support/redis_server"
 
 class MrubyExamplesTest < Case
+  parallel!
+
   include RedisServer
 
   ROOT = File.join(Server::ROOT, "examples")

@@ -21,7 +21,7 @@ class PagesTest < BrowserCase
       end
     end
 
-    def run(reporter, options = {})
+    def over(reporter)
       super
     ensure
       FileUtils.remove_entry(@built) if @built

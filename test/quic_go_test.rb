@@ -10,6 +10,8 @@ require "tmpdir"
 require "support/tls_case"
 
 class QuicGoTest < TlsCase
+  in_turn!
+
   APP = <<~'RUBY'
     run lambda { |env|
       body = env["rack.input"]&.read.to_s

@@ -503,6 +503,8 @@ module RackSpecTests
 end
 
 class RackSpecTest < Case
+  in_turn!
+
   shared_server threads: "1:5", files: RackSpecTests::FILES, settings: { rack: { early_hints: true } }, app: "#{RackSpecTests::APP}\nrun APP\n"
   include RackSpecTests
 
@@ -550,6 +552,8 @@ class RackSpecTest < Case
 end
 
 class RackSpecWithLintTest < Case
+  in_turn!
+
   shared_server threads: "1:5", files: RackSpecTests::FILES, settings: { rack: { early_hints: true } }, app: <<~RUBY
     #{RackSpecTests::APP}
     skipped = %w[/hijack/full /hijack/talk] # Rack::Lint cannot check a hijacked response

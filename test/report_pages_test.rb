@@ -35,7 +35,7 @@ class ReportPagesTest < BrowserCase
       "file://#{path}"
     end
 
-    def run(reporter, options = {})
+    def over(reporter)
       super
     ensure
       FileUtils.remove_entry(@folder) if @folder

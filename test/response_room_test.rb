@@ -22,6 +22,8 @@ RESPONSE_ROOM_APP = <<~'RUBY'
 RUBY
 
 class ResponseRoomTest < Case
+  parallel!
+
   include OtherClients
 
   LARGE = ("0123456789abcdef" * 320_000).freeze
@@ -37,7 +39,7 @@ class ResponseRoomTest < Case
   end
 
   def slow_readers(server, path, count)
-    Array.new(count) { connect(server, receive_buffer: 8192).write(request("GET", path)) }.each do |connection|
+    Array.new(count) { connect(server, receive_buffer: 8192, deadline: 60).write(request("GET", path)) }.each do |connection|
       assert_status 200, connection.read_head
     end
   end

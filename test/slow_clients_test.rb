@@ -57,6 +57,8 @@ SLOW_CLIENTS_APP = <<~'RUBY'
 RUBY
 
 class SlowReadersTest < Case
+  in_turn!
+
   include OtherClients
 
   LARGE = "0123456789" * 500_000
@@ -84,6 +86,7 @@ class SlowReadersTest < Case
   end
 end
 
+# Alone: it measures memory, and hundreds of MiB pass through this process.
 class SlowUploadsTest < Case
   include OtherClients
 
@@ -158,6 +161,8 @@ class SlowUploadsTest < Case
 end
 
 class EndlessResponsesTest < Case
+  parallel!
+
   include OtherClients
 
   it "pauses an endless response whose client does not read, in bounded memory" do
@@ -226,6 +231,8 @@ class EndlessResponsesTest < Case
 end
 
 class DisconnectsTest < Case
+  parallel!
+
   include OtherClients
 
   it "does not pass on a queued request whose client has disconnected" do

@@ -27,6 +27,7 @@ SLOW_NEIGHBOURS_APP = <<~'RUBY'
   }
 RUBY
 
+# Alone: it measures how long requests take.
 class SlowNeighboursTest < Case
   # Seconds that a fast request may take; if it has to wait, it takes as long as the slow one.
   BOUND = 1

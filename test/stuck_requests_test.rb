@@ -16,6 +16,7 @@ STUCK_APP = <<~'RUBY'
   }
 RUBY
 
+# Alone: it measures how soon a time-out is noticed.
 class StuckRequestsTest < Case
   def server_with_timeout(seconds, **options)
     start(app: STUCK_APP, settings: { timeouts: { worker: seconds } }, **options)

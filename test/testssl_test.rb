@@ -5,6 +5,8 @@
 require "support/tls_case"
 
 class TestsslTest < TlsCase
+  parallel! slow: true
+
   PARTS = %w[--protocols --std --server-defaults --fs --server-preference --heartbleed --ccs-injection --ticketbleed --robot
              --renegotiation --crime --poodle --tls-fallback --sweet32 --drown --logjam --freak --beast --lucky13 --rc4].freeze
   BAD = %w[MEDIUM HIGH CRITICAL].freeze

@@ -53,6 +53,7 @@ class TimingCase < Case
   end
 end
 
+# Alone: it compares the server's times with what the app has waited and computed.
 class ServerTimingTest < TimingCase
   shared_server app: TIMING_APP, files: { "public/file.txt" => "a file" }, threads: "4:4"
 
@@ -131,6 +132,8 @@ class ServerTimingTest < TimingCase
 end
 
 class InFlightTest < TimingCase
+  parallel!
+
   def stuck(count, **options)
     own = start(app: TIMING_APP, **options)
     clients = Array.new(count) { |n| connect(own).write(request("GET", "/stuck?n=#{n}")) }
@@ -176,7 +179,7 @@ class InFlightTest < TimingCase
         [200, {}, ["done"]]
       }
     RUBY
-    own = start(app: app, threads: "2:2")
+    own = start(app: app, threads: "2:2", settings: { timeouts: { worker: 120 } })
     client = connect(own, deadline: 120).write(request("GET", "/hog"))
     wait_until("a request under way") { own.control("/requests").any? { |one| one["state"] == "app" } }
     listed = own.control("/requests?backtraces")
@@ -192,6 +195,7 @@ class InFlightTest < TimingCase
   end
 end
 
+# Alone: it measures CPU time and memory.
 class CostTest < TimingCase
   it "reports the server's usage and limits" do
     own = start(app: TIMING_APP, workers: 2)

@@ -7,6 +7,8 @@ require "support/tls_case"
 require "support/http2_client"
 
 class TlsClientsTest < TlsCase
+  parallel!
+
   FORGED = { "SSL-Client-Verify" => "SUCCESS", "SSL_CLIENT_VERIFY" => "SUCCESS", "SSL-Client-S-DN" => "CN=admin" }.freeze
 
   def setup

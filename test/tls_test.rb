@@ -5,6 +5,8 @@
 require "support/tls_case"
 
 class TlsTest < TlsCase
+  parallel!
+
   VERSIONS = { "1.2" => OpenSSL::SSL::TLS1_2_VERSION, "1.3" => OpenSSL::SSL::TLS1_3_VERSION }.freeze
 
   def only(version)

@@ -5,6 +5,7 @@
 
 require "support/tls_case"
 
+# Alone: hundreds of MiB pass through this process, and the flood of handshakes takes all of a processor.
 class TlsTransferTest < TlsCase
   MIB = 1 << 20
   SIZE = Integer(ENV.fetch("TEST_UPLOAD_MIB", "200")) * MIB

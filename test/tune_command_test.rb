@@ -86,6 +86,7 @@ class TuneCase < Case
   end
 end
 
+# Alone: it measures what apps use of the machine; so do the other suites here that are not parallel.
 class TuneProfileTest < TuneCase
   it "detects an app that waits, and recommends threads" do
     figures = tuned_calmly(app("sleep"), *GRID, *LOAD)
@@ -126,17 +127,6 @@ class TuneProfileTest < TuneCase
     assert_equal "lock_hog", figures.dig("nature", "kind"), words(figures)
     assert_equal 2, best(figures).first
   end
-
-  it "continues when shapes crash, reports where and why, and recommends one that works" do
-    out, err, code = tune(app("crash"), *GRID, *LOAD, "--json", File.join(@folder, "cells.json"))
-    assert_equal 0, code, err
-    figures = JSON.parse(File.read(File.join(@folder, "cells.json")))
-    assert_equal 2, figures.dig("nature", "crash", "from_processes")
-    assert_equal [1, 8], best(figures)
-    assert_match(/2 +1 +crashed: /, out)
-    assert_match(/licence for one process only/, out)
-    assert_match(/licence for one process only/, cell(figures, 2, 1)["crashed"])
-  end
 end
 
 class TuneSearchTest < TuneCase
@@ -147,19 +137,6 @@ class TuneSearchTest < TuneCase
     refute_empty figures["looks"]
     refute_empty figures["predictions"]
     refute_nil cell(figures, *best(figures)), "the recommended shape was measured"
-  end
-
-  it "does not try shapes larger than one that crashed" do
-    figures = tuned(app("crash"), *LOAD)
-    assert_equal 1, best(figures).first
-    crashed = figures["cells"].select { |one| one["crashed"] }
-    assert_equal([2], crashed.map { |one| one["processes"] })
-  end
-
-  it "respects a budget and reports what it rules out" do
-    figures = tuned(app("sleep"), *GRID, *LOAD, "--db-connections", "8")
-    assert_operator best(figures).reduce(:*), :<=, 8
-    assert(figures.dig("recommendation", "rejected").any? { |one| one["shape"] == { "processes" => 2, "threads" => 8 } })
   end
 
   it "limits the server to fewer CPUs" do
@@ -176,6 +153,35 @@ class TuneSearchTest < TuneCase
     assert_match(/\A\d+\.\d+/, others["puma"]["version"])
     assert_empty others["unicorn"]["cells"], "unicorn has no threads"
   end
+end
+
+# What these tests are about does not depend on how fast the machine is.
+class TuneRulesTest < TuneCase
+  parallel!
+
+  it "continues when shapes crash, reports where and why, and recommends one that works" do
+    out, err, code = tune(app("crash"), *GRID, *LOAD, "--json", File.join(@folder, "cells.json"))
+    assert_equal 0, code, err
+    figures = JSON.parse(File.read(File.join(@folder, "cells.json")))
+    assert_equal 2, figures.dig("nature", "crash", "from_processes")
+    assert_equal [1, 8], best(figures)
+    assert_match(/2 +1 +crashed: /, out)
+    assert_match(/licence for one process only/, out)
+    assert_match(/licence for one process only/, cell(figures, 2, 1)["crashed"])
+  end
+
+  it "does not try shapes larger than one that crashed" do
+    figures = tuned(app("crash"), *LOAD)
+    assert_equal 1, best(figures).first
+    crashed = figures["cells"].select { |one| one["crashed"] }
+    assert_equal([2], crashed.map { |one| one["processes"] })
+  end
+
+  it "respects a budget and reports what it rules out" do
+    figures = tuned(app("sleep"), *GRID, *LOAD, "--db-connections", "8")
+    assert_operator best(figures).reduce(:*), :<=, 8
+    assert(figures.dig("recommendation", "rejected").any? { |one| one["shape"] == { "processes" => 2, "threads" => 8 } })
+  end
 
   it "requests the URLs of a file, and counts failures" do
     dir = own_app(<<~'RUBY')
@@ -190,6 +196,8 @@ class TuneSearchTest < TuneCase
 end
 
 class TuneEndTest < TuneCase
+  parallel!
+
   # Runs tune until a row of the table is printed, sends it a signal, and waits for its end.
   def interrupted(signal, *args)
     Open3.popen3(environment, Server.binary, "tune", *args, chdir: @folder) do |stdin, out, err, process|

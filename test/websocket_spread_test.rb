@@ -5,6 +5,8 @@
 require "support/case"
 
 class WebsocketSpreadTest < Case
+  parallel!
+
   SOCKETS = 200
   APP = <<~'RUBY'
     # Holds the socket until the client ends it.

@@ -21,6 +21,8 @@ WORKERS_APP = <<~'RUBY'
 RUBY
 
 class WorkerDeathTest < Case
+  parallel!
+
   it "responds with 502 to the request that killed its worker, and to no other" do
     firebrick_only
     own = start(workers: 6, threads: "1:1", app: WORKERS_APP)
@@ -137,6 +139,8 @@ class WorkerDeathTest < Case
 end
 
 class SignalsTest < Case
+  parallel!
+
   def in_flight(server, path = "/slow")
     connection = connect(server)
     connection.write(request("GET", path))
@@ -275,6 +279,7 @@ class SignalsTest < Case
   end
 end
 
+# Alone: it compares how long requests take.
 class FairnessTest < Case
   CLIENTS = 200
   WORKERS = 6
@@ -310,6 +315,7 @@ class FairnessTest < Case
   end
 end
 
+# Alone: its load takes all of the machine.
 class BurstTest < Case
   shared_server workers: 2, threads: "1:5", app: WORKERS_APP
 

@@ -1,18 +1,20 @@
 # frozen_string_literal: true
 
-# The base of the tests that need a browser: one browser for all tests of a class; each page in it has its own profile
-# and is closed after its test.
+# The base of the tests that need a browser: one browser for all tests of a class, which use it in turn; each page in it has its own
+# profile and is closed after its test.
 
 require "support/browser"
 require "support/case"
 
 class BrowserCase < Case
+  in_turn!
+
   class << self
     def browser
       @browser ||= Browser.new
     end
 
-    def run(reporter, options = {})
+    def over(reporter)
       super
     ensure
       @browser&.close

@@ -11,6 +11,7 @@ require "json"
 require "tempfile"
 require "support/clock"
 require "support/connection"
+require "support/parallel_tests"
 require "support/processes"
 require "support/server"
 require "support/shared_servers"
@@ -41,14 +42,38 @@ class Case < Minitest::Test
       SharedServers.fetch(self) { Server.new(**shared_options) }
     end
 
-    # The class's tests may run in parallel with others.
-    def parallel!
+    # Each of the class's tests may run beside any other test. What waits for others, not for the machine, can do that: its
+    # servers, ports and files are its own, and it asserts no time that a busy machine exceeds. +slow+: tests that wait for many
+    # seconds, and better begin early.
+    def parallel!(slow: false)
       parallelize_me!
+      @slow = slow
+    end
+
+    def slow?
+      @slow
+    end
+
+    # The class's tests share something that each of them needs for itself, such as its server's only thread, or lines of its
+    # log: they run one after another, but beside those of other classes.
+    def in_turn!
+      parallelize_me!
+      @in_turn = true
+    end
+
+    def in_turn?
+      @in_turn || (superclass.respond_to?(:in_turn?) && superclass.in_turn?)
     end
 
     def run(reporter, options = {})
       super
-      SharedServers.finish(self, reporter) unless test_order == :parallel
+    ensure
+      over(reporter) unless test_order == :parallel
+    end
+
+    # Called after the last of the class's tests: ends what they shared.
+    def over(reporter)
+      SharedServers.finish(self, reporter)
     end
   end
 
@@ -178,3 +203,5 @@ class Case < Minitest::Test
     servers.each { |server| warn "\n--- #{self.class}##{name}\n#{server.report}" }
   end
 end
+
+Minitest.parallel_executor = ParallelTests.new(Integer(ENV.fetch("MT_CPU", 8)))

@@ -92,7 +92,7 @@ class Server
   # Starts the server and waits until it listens.
   def start
     launch
-    wait_until(within: 30) { !running? || listening.size >= [@binds&.size || 1, 1].max }
+    wait_until(within: 60) { !running? || listening.size >= [@binds&.size || 1, 1].max }
     @listeners = listening
     return self unless @listeners.empty?
 

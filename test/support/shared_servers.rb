@@ -1,13 +1,15 @@
 # frozen_string_literal: true
 
-# Servers shared by a class of tests. The clean end of each one is recorded as a test of its own under the class's name:
-# right after classes that run alone, and after all tests for those that run in parallel.
+# Servers shared by a class of tests. The clean end of each one is recorded as a test of its own under the class's name, after
+# the last test of the class.
 
 require "support/server"
 
 module SharedServers
-  @servers = {}
-  @failures = {}
+  # A class's server, or why it did not start. While one starts, only the tests of its class wait.
+  Shared = Struct.new(:lock, :server, :failure)
+
+  @shared = {}
   @lock = Mutex.new
 
   # The test of a server's end; instances are made by hand, so that minitest does not list it twice.
@@ -34,37 +36,37 @@ module SharedServers
 
   # The owner's server, started at the first call. If it fails to start, every test of the owner fails.
   def fetch(owner)
-    @lock.synchronize do
-      raise @failures[owner] if @failures[owner]
+    shared = @lock.synchronize { @shared[owner] ||= Shared.new(Mutex.new) }
+    shared.lock.synchronize do
+      raise shared.failure if shared.failure
 
-      @servers[owner] ||= yield.start
+      shared.server ||= yield.start
     rescue Minitest::Assertion => e
-      @failures[owner] = e
+      shared.failure = e
       raise
     end
   end
 
   def running(owner)
-    @lock.synchronize { @servers[owner] }
+    @lock.synchronize { @shared[owner]&.server }
   end
 
   def finish(owner, reporter)
-    server = @lock.synchronize { @servers.delete(owner) } or return
+    server = @lock.synchronize { @shared.delete(owner)&.server } or return
     test = Class.new(CleanEnd)
     test.server = server
     test.title = owner.name
     method = "test_the_shared_server_shuts_down_cleanly"
-    reporter.synchronize do
-      reporter.prerecord test, method
-      reporter.record Minitest.run_one_method(test, method)
-    end
+    reporter.synchronize { reporter.prerecord test, method }
+    result = Minitest.run_one_method(test, method)
+    reporter.synchronize { reporter.record result }
   end
 
   def finish_all(reporter)
-    @lock.synchronize { @servers.keys }.each { |owner| finish(owner, reporter) }
+    @lock.synchronize { @shared.keys }.each { |owner| finish(owner, reporter) }
   end
 
-  # Stops the servers of parallel classes once their tests are done, before the summary is printed.
+  # Runs the parallel tests before the summary is printed, and stops what servers are left when the run was interrupted.
   module AfterParallelTests
     def __run(reporter, options)
       super.tap do
