@@ -107,7 +107,7 @@ class QuicGoTest < TlsCase
 
   it "ends although the client of a response that comes later has vanished" do
     patient
-    vanish("/slow") { assert wait_until { File.exist?(own.path("entered.log")) } }
+    vanish("/slow") { assert(wait_until { File.exist?(own.path("entered.log")) }) }
     ends_without_waiting { File.write(own.path("gate.log"), "") }
   end
 
