@@ -4,9 +4,7 @@
 # Its source is test/quic_go; `go build` needs its modules once (script/setup test).
 
 require "digest"
-require "json"
-require "open3"
-require "tmpdir"
+require "support/quic_go"
 require "support/tls_case"
 
 class QuicGoTest < TlsCase
@@ -17,40 +15,23 @@ class QuicGoTest < TlsCase
       body = env["rack.input"]&.read.to_s
       case env["PATH_INFO"]
       when "/big" then [200, {}, ["b" * 20_000_000]]
+      when "/slow" then File.write("entered.log", ""); sleep 0.1 until File.exist?("gate.log"); [200, {}, ["late"]]
       when "/stream" then [200, {}, Enumerator.new { |y| 50.times { |n| y << "#{n}," * 1000 } }]
       else [200, { "x-said" => "#{env['SERVER_PROTOCOL']} #{env['REQUEST_METHOD']} #{env['CONTENT_LENGTH'].inspect} #{body.bytesize}" }, ["hello"]]
       end
     }
   RUBY
 
-  # The client, built once for all tests; nil if that is not possible here.
-  def self.client
-    return @client if defined?(@client)
-
-    @client = nil
-    return unless system("go version", out: File::NULL, err: File::NULL)
-
-    dir = Dir.mktmpdir("quic-go")
-    Minitest.after_run { FileUtils.remove_entry(dir) }
-    out, status = Open3.capture2e({ "GOTOOLCHAIN" => "local" }, "timeout", "300", "go", "build", "-o", "#{dir}/client", ".", chdir: File.join(__dir__, "quic_go"))
-    status.success? ? @client = "#{dir}/client" : warn("quic-go's client cannot be built:\n#{out}")
-    @client
-  end
-
   def setup
     super
-    skip "needs Go and quic-go: script/setup test" unless self.class.client
+    skip "needs Go and quic-go: script/setup test" unless QuicGo.client
   end
 
   def own
     @own ||= secure(app: APP, args: ["--log-requests"])
   end
 
-  def ask(path, *flags)
-    out, err, status = Open3.capture3("timeout", "60", self.class.client, *flags.map(&:to_s), "https://127.0.0.1:#{own.port}#{path}")
-    assert status.success?, err
-    JSON.parse(out)
-  end
+  def ask(path, *flags) = QuicGo.ask(own, path, *flags)
 
   def one(path, *flags)
     ask(path, *flags).first.tap { |answer| assert_nil answer["error"], answer["error"] }
@@ -89,5 +70,61 @@ class QuicGoTest < TlsCase
     assert wait_until { own.stats.dig("connections", "open").to_i.zero? }, own.stats["connections"].inspect
     own.signal("TERM")
     assert_equal 0, own.wait_exit
+  end
+  # A client whose machine has lost its power: it says nothing any more, and nothing tells the server that it is gone.
+  def vanish(path, *flags)
+    read, write = IO.pipe
+    pid = spawn(*QuicGo.command(own, path, *flags), out: write)
+    write.close
+    yield read
+    Process.kill("KILL", pid)
+  ensure
+    [read, write].each(&:close)
+    Process.wait(pid) if pid
+  end
+
+  # It would be waited for until QUIC gives it up, after 30 s of silence.
+  def ends_without_waiting
+    own.signal("TERM")
+    yield if block_given?
+    took = elapsed { assert_equal 0, own.wait_exit(within: 60) }
+    assert_operator took, :<, 15
+  end
+
+  def patient
+    @own = secure(app: APP, args: ["--shutdown-timeout", "60s"])
+  end
+
+  it "ends although a client without a request has vanished" do
+    patient
+    vanish("/", "-hold") { |out| assert_equal "holding", out.gets&.chomp }
+    ends_without_waiting
+  end
+
+  it "ends although a client has vanished in the middle of a download" do
+    patient
+    vanish("/big", "-read", 1_000_000) { |out| assert_equal "holding", out.gets&.chomp }
+    ends_without_waiting
+  end
+
+  it "ends although the client of a response that comes later has vanished" do
+    patient
+    vanish("/slow") { assert(wait_until { File.exist?(own.path("entered.log")) }) }
+    ends_without_waiting { File.write(own.path("gate.log"), "") }
+  end
+
+  it "waits at its end for a client that only reads slowly" do
+    patient
+    read, write = IO.pipe
+    pid = spawn(*QuicGo.command(own, "/big", "-read", 1_000_000, "-pause", "5s"), out: write)
+    write.close
+    assert_equal "paused", read.gets&.chomp
+    own.signal("TERM")
+    answer = JSON.parse(read.read).first
+    assert_equal [20_000_000, nil], answer.values_at("length", "error")
+    assert_equal 0, own.wait_exit
+  ensure
+    [read, write].compact.each(&:close)
+    Process.wait(pid) if pid
   end
 end

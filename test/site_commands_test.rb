@@ -286,6 +286,39 @@ class SiteCommandsTest < SiteCase
     assert_includes output, "^"
   end
 
+  it "refuses canonical hosts of the settings and of static.json that redirect to each other" do
+    write("public_html/index.html", "home")
+    write("static.json", "{\n  \"canonical_host\": \"www.example.test\"\n}")
+    write("firebrick.toml", %(canonical_host = "example.test"\n))
+    sentence = /static\.json:2: canonical_host "www\.example\.test" and canonical_host "example\.test" of the settings \(firebrick\.toml or --canonical-host\)/
+    output, code = check
+    assert_equal 1, code, output
+    assert_match sentence, output
+    out, err, code = firebrick("serve", "-b", "tcp://127.0.0.1:0")
+    assert_equal 1, code, out
+    assert_match sentence, err
+    [%(canonical_host = "WWW.Example.test"\n), %(canonical_host = "example.test"\nhttp_paths = ["/*"]\n), ""].each do |text|
+      write("firebrick.toml", text)
+      output, code = check
+      assert_equal 0, code, "#{text}#{output}"
+    end
+  end
+
+  it "minds only the site that the canonical host of the settings reaches" do
+    write("public_html/index.html", "home")
+    write("static.json", { "canonical_host" => "www.example.test" })
+    write("other/public_html/index.html", "other")
+    write("other/static.json", { "canonical_host" => "blog.test" })
+    settings = ->(host) { %(canonical_host = "#{host}"\n[sites]\n"*.blog.test" = "other"\n"blog.test" = "other"\n) }
+    write("firebrick.toml", settings.call("www.example.test"))
+    output, code = check
+    assert_equal 0, code, output
+    write("firebrick.toml", settings.call("www.blog.test"))
+    output, code = check
+    assert_equal 1, code, output
+    assert_match(/canonical_host "blog\.test" and canonical_host "www\.blog\.test"/, output)
+  end
+
   it "reports files that are not JSON objects" do
     write("public_html/index.html", "home")
     ["", "\0", "\xEF\xBB\xBF{}", "nul", "{" * 100_000, "[" * 100_000, "{\"a\":" * 50_000, "\xFF\xFE", "{}{}", "// comment\n{}", "{'a': 1}", "{\"root\": 1e999}"].each do |text|

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type answer struct {
 	Protocol string              `json:"protocol"`
 	Length   int64               `json:"length"`
 	Sha256   string              `json:"sha256"`
+	Text     string              `json:"text"`
 	Fields   map[string][]string `json:"fields"`
 	Error    string              `json:"error,omitempty"`
 }
@@ -40,20 +42,38 @@ func (z *zeros) Read(to []byte) (int, error) {
 	return n, nil
 }
 
+// The first bytes of a body.
+type beginning []byte
+
+func (b *beginning) Write(part []byte) (int, error) {
+	*b = append(*b, part[:min(len(part), 100-len(*b))]...)
+	return len(part), nil
+}
+
+// Keeps the connection until the program is killed.
+func wait() {
+	fmt.Println("holding")
+	select {}
+}
+
 func main() {
 	method := flag.String("method", "GET", "the method")
 	body := flag.Int("body", 0, "length of the body")
 	declared := flag.Bool("declared", true, "send Content-Length")
 	trailer := flag.Bool("trailer", false, "send a trailer field behind the body")
 	count := flag.Int("count", 1, "requests at once")
+	then := flag.String("then", "", "the path of a last request, by GET, on the same connection")
+	hold := flag.Bool("hold", false, "keep the connection until the program is killed; print a line when the answers are there")
+	first := flag.Int64("read", -1, "bytes of a body that are read; then hold")
+	pause := flag.Duration("pause", 0, "do not hold then, but go on after this time")
 	flag.Parse()
 	transport := &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	context, cancel := context.WithTimeout(context.Background(), 50*time.Second)
 	defer cancel()
 	answers := make([]answer, *count)
-	one := func(at int) {
+	one := func(at int, method string, url string) {
 		found := &answers[at]
-		request, err := http.NewRequestWithContext(context, *method, flag.Arg(0), nil)
+		request, err := http.NewRequestWithContext(context, method, url, nil)
 		if err != nil {
 			found.Error = err.Error()
 			return
@@ -75,23 +95,47 @@ func main() {
 		}
 		defer response.Body.Close()
 		hash := sha256.New()
-		length, err := io.Copy(hash, response.Body)
+		var text beginning
+		to := io.MultiWriter(hash, &text)
+		var length int64
+		if *first >= 0 {
+			length, _ = io.CopyN(to, response.Body, *first)
+			if *pause == 0 {
+				wait()
+			}
+			fmt.Println("paused")
+			time.Sleep(*pause)
+		}
+		rest, err := io.Copy(to, response.Body)
+		length += rest
 		if err != nil {
 			found.Error = err.Error()
 		}
-		*found = answer{response.StatusCode, response.Proto, length, hex.EncodeToString(hash.Sum(nil)), response.Header, found.Error}
+		*found = answer{response.StatusCode, response.Proto, length, hex.EncodeToString(hash.Sum(nil)), string(text), response.Header, found.Error}
 	}
 	// The first one opens the connection, which the others share.
-	one(0)
+	one(0, *method, flag.Arg(0))
 	var all sync.WaitGroup
 	for at := 1; at < *count; at++ {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			one(at)
+			one(at, *method, flag.Arg(0))
 		}()
 	}
 	all.Wait()
+	if *then != "" {
+		next, err := url.Parse(flag.Arg(0))
+		if err != nil {
+			panic(err)
+		}
+		next.Path = *then
+		answers = append(answers, answer{})
+		one(*count, "GET", next.String())
+	}
+	if *hold {
+		wait()
+	}
 	if err := transport.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}

@@ -1,6 +1,6 @@
 //! From settings to sites: the one place that reads `static.json` and the password file.
 
-use super::{SitePlan, Sites};
+use super::{SitePlan, Sites, canonical};
 use auth::Users;
 use proxy::{Origin, Upstreams};
 use settings::{Settings, Site, TrustedProxies};
@@ -28,7 +28,9 @@ pub(crate) fn load(settings: &Settings) -> Result<(Sites, Vec<Note>), String> {
     for host in &settings.sites.hosts {
         hosts.push((host.host.clone(), one(settings, &host.site, false, &mut notes, &mut sources)?));
     }
-    Ok((Sites { main, hosts, sources }, notes))
+    let sites = Sites { main, hosts, sources };
+    canonical::agree(settings, &sites)?;
+    Ok((sites, notes))
 }
 
 /// The rules of a site, and what is allowed in them but probably not meant.

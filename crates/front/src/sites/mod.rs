@@ -3,6 +3,7 @@
 //! [`load`] reads `static.json` and what it names; [`watch`] does so again when a file changes; [`local`] is a front
 //! thread's own sites. A set of sites never changes: a new one takes its place, and requests under way keep the old one.
 
+mod canonical;
 pub(crate) mod load;
 pub(crate) mod local;
 pub(crate) mod watch;

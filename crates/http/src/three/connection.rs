@@ -3,6 +3,7 @@
 use super::exchange;
 use super::hub::{Hub, number};
 use super::priorities::Priorities;
+use super::silence::{Heard, Silence};
 use crate::context::{Context, Counted, Shared};
 use crate::message::{Outcome, Sent};
 use handler::{Failure, Handler, Peer};
@@ -25,6 +26,8 @@ const LAST_STREAM: u64 = (1 << 62) - 4;
 const GRACE: Duration = Duration::from_millis(200);
 /// How long a client may leave no room for a few bytes on the server's control stream.
 const CONTROL: Duration = Duration::from_secs(5);
+/// How often it is looked whether the client of a connection that ends is still there.
+const LOOK: Duration = Duration::from_secs(1);
 /// Most bytes taken from a unidirectional stream at a time.
 const CHUNK: usize = 4 << 10;
 
@@ -65,6 +68,7 @@ pub(super) async fn serve<H: Handler + 'static>(
         timer: shared.timers.register(),
         active: None,
         ending: Ending::No,
+        silence: None,
         served: 0,
         next: 0,
         _open: shared.count_open(),
@@ -91,6 +95,8 @@ struct Task {
     timer: Timer,
     active: Option<Counted>,
     ending: Ending,
+    /// Of the client, since it was told of the end.
+    silence: Option<Silence>,
     served: u64,
     /// The identifier behind the last request's.
     next: u64,
@@ -200,8 +206,24 @@ impl Task {
             // Idle for too long, or it makes room: the requests that cross this are refused, and sent again elsewhere.
             Ending::No => self.refuse().await,
             Ending::Announced => self.refuse().await,
-            Ending::Refusing => {}
+            Ending::Refusing => self.look(),
         }
+    }
+
+    /// Gives a client up that has vanished.
+    fn look(&mut self) {
+        let (heard, now) = (self.heard(), self.shared.timers.now());
+        let round_trip = self.hub.connection.rtt();
+        if self.silence.as_mut().is_some_and(|silence| silence.is_final(heard, round_trip, now)) {
+            self.hub.connection.close(number(Code::NoError), b"");
+        }
+        self.timer.arm_in(Lane::Read, LOOK);
+    }
+
+    fn heard(&self) -> Heard {
+        let stats = self.hub.connection.stats();
+        // Probes are pings.
+        Heard { acks: stats.frame_rx.acks, frames: stats.frame_tx.stream + stats.frame_tx.ping }
     }
 
     /// The first step of the end.
@@ -217,9 +239,14 @@ impl Task {
     async fn refuse(&mut self) {
         self.ending = Ending::Refusing;
         self.say(self.next).await;
+        self.look();
     }
 
     async fn say(&mut self, stream: u64) {
+        if self.silence.is_none() {
+            // A client that is there acknowledges the frame.
+            self.silence = Some(Silence::new(self.heard(), self.shared.timers.now()));
+        }
         self.tell(&goaway(stream)).await;
     }
 

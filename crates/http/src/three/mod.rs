@@ -8,7 +8,8 @@
 //! 2. A handler that panics ends its stream only.
 //! 3. Memory is bounded: uploads by QUIC's windows, which open as handlers take the bytes; downloads by the send window of the
 //!    connection; heads by the limits.
-//! 4. A connection ends when it has been idle for `keep_alive`, by GOAWAY while the server drains, or for an error.
+//! 4. A connection ends when it has been idle for `keep_alive`, by GOAWAY while the server drains, or for an error. Once it
+//!    ends, a client that has vanished is not waited for.
 
 mod body;
 mod connection;
@@ -18,6 +19,7 @@ mod hub;
 mod life;
 mod priorities;
 mod receiving;
+mod silence;
 
 use crate::context::Context;
 use handler::{Handler, Peer};

@@ -289,6 +289,11 @@ impl Rules {
         &self.proxies
     }
 
+    /// The host that all others are redirected to, and its line.
+    pub fn canonical_host(&self) -> Option<(&str, u32)> {
+        self.canonical_host.as_deref().map(|host| (host, self.spans.canonical_host.line))
+    }
+
     /// Whether [`Rules::gate`] can redirect at all.
     pub fn has_gate(&self) -> bool {
         self.https_only || self.canonical_host.is_some()
