@@ -1,5 +1,6 @@
 //! One request on its way through the pool: its frame, its state, its reply.
 
+use crate::deaths::Served;
 use crate::dispatch::{Serial, Ticket};
 use crate::reply::{Reply, ReplyEvent};
 use bytes::Bytes;
@@ -101,6 +102,21 @@ impl Call {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         let named = self.with_head(|head| format!("{} {}", text(head.method), text(head.target)));
         named.unwrap_or_else(|| "a request".to_owned())
+    }
+
+    /// For the record of a worker's death: the request was `id` on the link of front thread `link`, and `failed` with the worker.
+    pub(crate) fn served(&self, link: u16, id: u32, failed: bool) -> Option<Served> {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        self.with_head(|head| Served {
+            link,
+            id,
+            method: text(head.method),
+            target: text(head.target),
+            path: text(head.path()),
+            age: self.asked.elapsed(),
+            answered: self.reply.headed() || self.overdue.get(),
+            failed,
+        })
     }
 
     /// Changes where the request is.

@@ -17,11 +17,14 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod deaths;
 pub mod dispatch;
 mod in_flight;
 mod link;
 mod loan;
 mod local;
+mod memory;
+mod oom;
 mod os;
 pub mod progress;
 mod rack;
@@ -33,6 +36,7 @@ pub mod supervisor;
 pub mod table;
 mod tunnel;
 
+pub use deaths::Deaths;
 pub use in_flight::{InFlight, Sent};
 pub use local::Local;
 pub use rack::Rack;

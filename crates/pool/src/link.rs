@@ -183,9 +183,9 @@ impl Link {
         self.flights.borrow().iter().for_each(|(_, flight)| show(flight.id, &flight.call));
     }
 
-    /// Removes all requests in flight: their numbers and calls.
-    pub(crate) fn take_flights(&self) -> Vec<(u64, Rc<Call>)> {
-        self.flights.borrow_mut().drain().map(|flight| (flight.number, flight.call)).collect()
+    /// Removes all requests in flight: their ids, numbers and calls.
+    pub(crate) fn take_flights(&self) -> Vec<(u32, u64, Rc<Call>)> {
+        self.flights.borrow_mut().drain().map(|flight| (flight.id, flight.number, flight.call)).collect()
     }
 
     /// Number of requests sent so far.

@@ -158,8 +158,14 @@ pub struct WorkerExit {
     pub serial: Serial,
     /// Its scoreboard slot.
     pub index: u32,
+    /// The template that it was forked from.
+    pub generation: Generation,
     /// Its process id; 0 when it was never forked.
     pub pid: u32,
+    /// When it was forked, or its fork was ordered.
+    pub forked: Instant,
+    /// It was sent KILL.
+    pub killed: bool,
     /// How it exited; `None` when no template was left to report it.
     pub status: Option<ExitStatus>,
     /// Peak memory in KiB.

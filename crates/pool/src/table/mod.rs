@@ -57,6 +57,8 @@ struct Worker {
     /// Since when it has had an idle thread and taken up nothing.
     suspended: Option<Instant>,
     link_lost: Option<Instant>,
+    /// It was sent KILL.
+    killed: bool,
     /// Its template has exited, so its exit is only seen by its links.
     orphan: bool,
 }
@@ -425,8 +427,20 @@ impl Table {
         let Some(worker) = self.workers[index].take() else { return };
         let (status, peak_kib) = status.map_or((None, 0), |(status, peak)| (Some(status), peak));
         let wait = self.generation(worker.generation).and_then(|generation| generation.wait(now));
-        let (serial, pid, index) = (worker.serial, worker.pid, index as u32);
-        actions.push(Action::Gone(WorkerExit { serial, index, pid, status, peak_kib, cause, wait }));
+        let Worker { serial, pid, generation, forked, killed, .. } = worker;
+        let index = index as u32;
+        actions.push(Action::Gone(WorkerExit {
+            serial,
+            index,
+            generation,
+            pid,
+            forked,
+            killed,
+            status,
+            peak_kib,
+            cause,
+            wait,
+        }));
     }
 
     /// Counts a death that was not ordered, when it is first noticed: whether the next fork has to wait depends on it.
@@ -456,7 +470,10 @@ impl Table {
 
     fn kill(&mut self, index: usize, cause: Cause, now: Instant, actions: &mut Vec<Action>) {
         self.set_ending(index, cause, now);
-        actions.extend(self.workers[index].as_ref().map(|worker| signal(worker, "KILL")));
+        if let Some(worker) = self.workers[index].as_mut() {
+            worker.killed = true;
+            actions.push(signal(worker, "KILL"));
+        }
     }
 
     fn drain(&mut self, now: Instant, actions: &mut Vec<Action>) {
@@ -653,6 +670,7 @@ impl Table {
             ready: None,
             suspended: None,
             link_lost: None,
+            killed: false,
             orphan: false,
         });
         actions.push(Action::Fork { generation, index: index as u32, serial });
