@@ -25,6 +25,8 @@ pub(crate) struct Call {
     serial: Cell<Serial>,
     /// It has been reported as stuck.
     overdue: Cell<bool>,
+    /// It has asked for time until then, microseconds of the monotonic clock.
+    until_us: Cell<u64>,
 }
 
 /// How the body travels.
@@ -53,8 +55,8 @@ impl Call {
     /// A request that asks for a seat at `asked`.
     pub(crate) fn new(frame: Vec<u8>, body: Carried, trace: Rc<Trace>, asked: Instant) -> Call {
         let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
-        let (serial, overdue) = (Cell::new(0), Cell::new(false));
-        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, overdue }
+        let (serial, overdue, until_us) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, overdue, until_us }
     }
 
     pub(crate) fn state(&self) -> CallState {
@@ -133,6 +135,18 @@ impl Call {
     /// Marks it as stuck; whether it was marked before.
     pub(crate) fn mark_overdue(&self) -> bool {
         self.overdue.replace(true)
+    }
+
+    /// Gives it time until then, microseconds of the monotonic clock; never less than it has.
+    pub(crate) fn extend(&self, until_us: u64) -> u64 {
+        let until_us = until_us.max(self.until_us.get());
+        self.until_us.set(until_us);
+        until_us
+    }
+
+    /// Whether it has been given time beyond `now_us`.
+    pub(crate) fn is_extended(&self, now_us: u64) -> bool {
+        now_us < self.until_us.get()
     }
 
     /// Ends the call: with a response if none has started, else by breaking its body off.

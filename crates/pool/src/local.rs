@@ -321,7 +321,10 @@ impl Local {
     /// The client gets its response now; the worker is left to the supervisor. Its frames for this request are ignored.
     fn overdue(&self, serial: Serial, id: u32) {
         let call = self.link(serial).and_then(|link| link.flight(id));
-        let Some(call) = call.filter(|call| !call.reply.headed() && !call.mark_overdue()) else { return };
+        let call = call.filter(|call| {
+            !call.reply.headed() && !call.is_extended(os::monotonic_us()) && !call.mark_overdue()
+        });
+        let Some(call) = call else { return };
         self.shared.report(Report::Stuck { serial, request: call.describe() });
         if !call.reply.is_unwanted() {
             call.fail(stuck_failure());
@@ -389,6 +392,10 @@ impl Owner for Local {
         let (seats, tickets, mut assigned) = (calls.len() as u32, self.wait_again(calls), Vec::new());
         self.shared.dispatch().returned(serial, seats, &tickets, now, &mut assigned);
         self.deliver(assigned);
+    }
+
+    fn extended(&self, serial: Serial, id: u32, until_us: u64) {
+        self.shared.report(Report::Extended { serial, link: self.index, id, until_us });
     }
 
     fn finished(self: &Rc<Local>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant) {

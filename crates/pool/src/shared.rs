@@ -51,6 +51,8 @@ pub(crate) enum Report {
     Withdrawn { serial: Serial, count: usize },
     /// Backtraces of a worker's threads, as requested.
     Traces { serial: Serial, traces: Vec<Trace> },
+    /// A request of link `link` may take until then, microseconds of the monotonic clock.
+    Extended { serial: Serial, link: u16, id: u32, until_us: u64 },
     /// The PSS of a worker, in bytes.
     Measured { serial: Serial, pss: u64 },
     /// A front thread has cleared up after a worker's death; `served` are the requests that the worker had taken up.

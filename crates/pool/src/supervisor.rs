@@ -9,6 +9,7 @@ use crate::memory::{Memory, RSS_EVERY};
 use crate::oom::{OomKills, Verdict};
 use crate::os;
 use crate::progress::{Decision, Observation, Progress};
+use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
 use crate::spawner::{BootConfig, Template, TemplateMessage, TemplateReport};
 use crate::table::{
@@ -16,13 +17,14 @@ use crate::table::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 use settings::{Machine, Settings};
+use stats::DeathCause;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
-use wire::scoreboard::{Slot, slot_len};
+use wire::scoreboard::{Busy, Slot, slot_len};
 use wire::traces::Trace;
 
 /// What a pool is made from.
@@ -117,6 +119,7 @@ pub struct Supervisor {
     next_reading: Instant,
     /// The worker whose PSS is being measured.
     measuring: Option<Serial>,
+    recycler: Recycler,
 }
 
 struct RunningTemplate {
@@ -143,6 +146,10 @@ struct Worker {
     /// What the kernel's counter says of its end.
     oom: Verdict,
     memory: Memory,
+    /// Why it is replaced or killed by its limits, for the log.
+    recycled: Option<(DeathCause, String)>,
+    /// Its requests that have asked for more time (link and id), and until when, microseconds of the monotonic clock.
+    extended: BTreeMap<(u32, u32), u64>,
     /// Where its threads were when that was last asked.
     traces: Vec<Trace>,
     /// When to ask next where a request is that takes long: by its age.
@@ -162,6 +169,8 @@ impl Worker {
             requests: 0,
             oom: Verdict::default(),
             memory: Memory::default(),
+            recycled: None,
+            extended: BTreeMap::new(),
             traces: Vec::new(),
             trace_at: SLOW,
         }
@@ -212,6 +221,7 @@ impl Supervisor {
             oom_kills: OomKills::new(Machine::oom_kills(), now),
             next_reading: now,
             measuring: None,
+            recycler: Recycler::new(fastrand::Rng::new()),
         })
     }
 
@@ -469,6 +479,7 @@ impl Supervisor {
         let oom = self.oom_kills.death(Machine::oom_kills(), kernel, Instant::now());
         let (serial, stuck) = (exit.serial, exit.cause == Cause::Stuck);
         self.shared.dispatch().worker_gone(serial);
+        self.recycler.gone(serial);
         self.shared.to_all(|| ThreadMessage::Gone { serial, taken: taken.clone(), stuck });
         if let Some(worker) = self.workers.get_mut(&serial) {
             worker.tracing.clear();
@@ -485,7 +496,7 @@ impl Supervisor {
         if worker.uncleared > 0 {
             return;
         }
-        let Some(Worker { exit: Some(exit), stuck, served, requests, oom, memory, traces, .. }) =
+        let Some(Worker { exit: Some(exit), stuck, served, requests, oom, memory, recycled, traces, .. }) =
             self.workers.remove(&serial)
         else {
             return;
@@ -493,7 +504,7 @@ impl Supervisor {
         let quiet = self.stopping && exit.cause == Cause::Ordered && served.iter().all(|one| !one.failed);
         let facts = Facts {
             exit: &exit,
-            recycled: None,
+            recycled: recycled.as_ref().map(|(cause, why)| (*cause, why.as_str())),
             requests,
             memory,
             oom,
@@ -553,6 +564,11 @@ impl Supervisor {
                     let _ = reply.send(traces.clone());
                 }
                 worker.traces = traces;
+            }
+            Report::Extended { serial, link, id, until_us } => {
+                if let Some(worker) = self.workers.get_mut(&serial) {
+                    worker.extended.insert((link.into(), id), until_us);
+                }
             }
             Report::Measured { serial, pss } => {
                 self.measuring = None;
@@ -621,9 +637,14 @@ impl Supervisor {
         if self.measuring.is_some() {
             return;
         }
+        let limit = self.limits().memory;
         let is_due = |row: &Row| {
-            row.stage != Stage::Booting
-                && self.workers.get(&row.serial).is_some_and(|worker| worker.memory.is_due(None, now))
+            let Some(worker) = self.workers.get(&row.serial) else { return false };
+            let crossed = |limit| {
+                let mut at = self.recycler.thresholds(row.serial, limit).into_iter();
+                at.any(|threshold| worker.memory.is_due(Some(threshold), now))
+            };
+            row.stage != Stage::Booting && limit.map_or(worker.memory.is_due(None, now), crossed)
         };
         let Some(Row { serial, pid, .. }) = self.table.rows().find(is_due) else { return };
         self.measuring = Some(serial);
@@ -631,6 +652,53 @@ impl Supervisor {
         tokio::task::spawn_blocking(move || {
             shared.report(Report::Measured { serial, pss: stats::memory::pss_bytes(pid) });
         });
+    }
+
+    // Limits.
+
+    fn limits(&self) -> recycle::Limits {
+        let settings = self.options.settings.borrow();
+        let limits = &settings.limits;
+        recycle::Limits {
+            memory: limits.worker_memory,
+            max_requests: limits.max_requests,
+            max_age: limits.max_age,
+        }
+    }
+
+    fn check_limits(&mut self, rows: &[Row], now: Instant, notify: &mut impl FnMut(Notice)) {
+        let limits = self.limits();
+        if limits == recycle::Limits::default() {
+            return;
+        }
+        let seen = |row: &Row| Seen {
+            serial: row.serial,
+            age: now.saturating_duration_since(row.forked),
+            requests: self.shared.slot(row.index as usize).requests,
+            pss: self.workers.get(&row.serial).and_then(|worker| worker.memory.pss()),
+        };
+        let seen: Vec<Seen> = rows.iter().filter(|row| row.stage == Stage::Up).map(seen).collect();
+        for decision in self.recycler.decide(limits, &seen) {
+            match decision {
+                recycle::Decision::Recycle(serial, why) => {
+                    self.note_limit(serial, why.cause(), why.describe(limits));
+                    self.event(Event::Recycle(serial), notify);
+                }
+                recycle::Decision::Kill(serial, pss) => {
+                    self.note_limit(serial, DeathCause::Memory, recycle::describe_kill(pss, limits));
+                    self.event(Event::Kill(serial), notify);
+                }
+                recycle::Decision::TooSmall(pss) => {
+                    notify(Notice::Log(recycle::describe_too_small(pss, limits)));
+                }
+            }
+        }
+    }
+
+    fn note_limit(&mut self, serial: Serial, cause: DeathCause, why: String) {
+        if let Some(worker) = self.workers.get_mut(&serial) {
+            worker.recycled = Some((cause, why));
+        }
     }
 
     // Deadlines.
@@ -645,6 +713,7 @@ impl Supervisor {
         }
         let rows: Vec<Row> = self.table.rows().collect();
         self.read_memory(&rows, now);
+        self.check_limits(&rows, now, notify);
         for row in rows.iter().filter(|row| row.stage != Stage::Booting) {
             self.check_worker(row, now, notify);
         }
@@ -656,15 +725,19 @@ impl Supervisor {
         self.check_progress(row, &slot, now, notify);
         self.trace_slow(row, &slot);
         let Some(timeout) = self.options.timeouts().worker else { return };
-        let limit = os::monotonic_us().saturating_sub(timeout.as_micros() as u64);
-        let overdue = || slot.busy.iter().filter(|busy| busy.since_us < limit);
+        let Some(worker) = self.workers.get_mut(&row.serial) else { return };
+        let key = |busy: &Busy| (busy.serving.link, busy.serving.id);
+        worker.extended.retain(|request, _| slot.busy.iter().any(|busy| key(busy) == *request));
+        let (extended, now_us) = (&worker.extended, os::monotonic_us());
+        let limit = now_us.saturating_sub(timeout.as_micros() as u64);
+        let is_extended = |busy: &Busy| extended.get(&key(busy)).is_some_and(|until| now_us < *until);
+        let overdue = || slot.busy.iter().filter(|busy| busy.since_us < limit && !is_extended(busy));
         for busy in overdue().filter(|busy| (busy.serving.link as usize) < self.shared.threads()) {
             self.shared
                 .mailbox(busy.serving.link as u16)
                 .post(ThreadMessage::Overdue { serial: row.serial, id: busy.serving.id });
         }
-        let stuck = self.workers.get(&row.serial).is_some_and(|worker| !worker.stuck.is_empty());
-        if stuck && (overdue().count() == slot.busy.len() || os::is_stopped(row.pid)) {
+        if !worker.stuck.is_empty() && (overdue().count() == slot.busy.len() || os::is_stopped(row.pid)) {
             self.event(Event::OthersFinished(row.serial), notify);
         }
     }

@@ -123,7 +123,7 @@ fn overdue(messages: &[ThreadMessage]) -> Vec<u32> {
 fn only_requests_over_worker_timeout_are_overdue() {
     with_scene(async |scene| {
         scene.serves(0, 0, TIMEOUT / 2);
-        assert_eq!(overdue(&scene.tick()), []);
+        assert_eq!(overdue(&scene.tick()), Vec::<u32>::new());
         scene.serves(1, 1, TIMEOUT * 2);
         assert_eq!(overdue(&scene.tick()), [1]);
     });

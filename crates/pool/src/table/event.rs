@@ -67,6 +67,10 @@ pub enum Event {
     Frozen(Serial),
     /// A request has held a worker for longer than `worker_timeout`.
     Stuck(Serial),
+    /// A worker is to be replaced: it serves on until its successor is ready.
+    Recycle(Serial),
+    /// A worker must be killed at once.
+    Kill(Serial),
     /// A stuck worker serves nothing but requests that are stuck.
     OthersFinished(Serial),
     /// A process exited.
