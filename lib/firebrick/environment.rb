@@ -2,6 +2,7 @@
 
 require "firebrick/exchange"
 require "firebrick/null_input"
+require "firebrick/request_timeout"
 
 module Firebrick
   # The env that every request starts from. The native worker copies it and adds what is specific to the request.
@@ -28,7 +29,8 @@ module Firebrick
         "rack.url_scheme" => "http", "rack.version" => [1, 6].freeze, "rack.errors" => $stderr,
         "rack.input" => NullInput.new, "rack.multithread" => multithread, "rack.multiprocess" => true,
         "rack.run_once" => false, "rack.hijack?" => true, "rack.hijack" => Exchange.method(:hijack),
-        "rack.after_reply" => nil, "rack.response_finished" => nil, "firebrick.queue_time" => 0.0
+        "rack.after_reply" => nil, "rack.response_finished" => nil, "firebrick.queue_time" => 0.0,
+        "firebrick.timeout" => RequestTimeout.new
       }
     end
   end

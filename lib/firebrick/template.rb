@@ -11,6 +11,9 @@ module Firebrick
     # Ignored by template and workers. By a handler, not "IGNORE", which processes that the app starts would inherit.
     IGNORED = %w[INT HUP USR1 USR2 TTIN TTOU WINCH].freeze
 
+    # Added to the score by which the kernel chooses what to kill when memory runs out: a worker rather than the front.
+    OOM_SCORE = 500
+
     def self.run
       new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD")))).run
     end
@@ -22,6 +25,7 @@ module Firebrick
     end
 
     def run
+      offer_to_the_kernel
       # While the app loads, the control socket is not read.
       Native.parent_death_signal(Signal.list["KILL"])
       ignore_signals(*IGNORED, "TERM")
@@ -32,6 +36,15 @@ module Firebrick
     end
 
     private
+
+    # Workers, and what they start, inherit it.
+    def offer_to_the_kernel
+      own = Integer(File.read("/proc/self/oom_score_adj"))
+      File.write("/proc/self/oom_score_adj", [own + OOM_SCORE, 1000].min.to_s)
+    rescue SystemCallError, ArgumentError
+      # No Linux, or not permitted.
+      nil
+    end
 
     def ignore_signals(*names)
       names.each { |name| trap(name) { nil } }

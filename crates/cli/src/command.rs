@@ -33,6 +33,15 @@ pub enum Command {
         /// As JSON rather than for people.
         json: bool,
     },
+    /// Show why workers of a running server ended.
+    Deaths {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        /// The connection to the server.
+        client: Client,
+        /// As JSON rather than for people.
+        json: bool,
+    },
     /// Show the certificates of a server.
     Certs {
         /// What the server would do.
@@ -122,6 +131,10 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("stats", given)) => {
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Stats { dir, client, json: given.get_flag("json") })
+        }
+        Some(("deaths", given)) => {
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Deaths { dir, client, json: given.get_flag("json") })
         }
         Some(("certs", given)) => {
             let loaded = load(2)?;

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
             cli::explain(&loaded, &|settings| front::explain(settings, &question))
         }
         Ok(Command::Stats { dir, client, json }) => control::client::stats_command(&dir, &client, json),
+        Ok(Command::Deaths { dir, client, json }) => control::client::deaths_command(&dir, &client, json),
         Ok(Command::Certs { loaded, client, json }) => cli::certs(&loaded.settings, client.as_ref(), json),
         Ok(Command::Bench(given)) => bench::run(&given),
         Ok(Command::Tune(given)) => tuner::run(&given),

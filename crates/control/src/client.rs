@@ -1,10 +1,11 @@
 //! The client side, for `firebrick stats` and others. Blocking, with timeouts.
 
+use crate::deaths;
 use crate::socket::connect_to;
 use crate::table;
 use serde::de::DeserializeOwned;
 use settings::ControlAddress;
-use stats::{InFlight, ServerSnapshot};
+use stats::{Death, InFlight, ServerSnapshot};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -140,7 +141,16 @@ pub fn get(path: &Path, target: &str) -> Result<String, Error> {
 
 /// `firebrick stats` for the app in `dir`: the server's own JSON, or a table.
 pub fn stats_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
-    match report(dir, client, json) {
+    show(report(dir, client, json))
+}
+
+/// `firebrick deaths` for the app in `dir`: the server's own JSON, or a table.
+pub fn deaths_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
+    show(ask(dir, client, "/deaths", json, |deaths: Vec<Death>| deaths::table(&deaths)))
+}
+
+fn show(report: Result<String, String>) -> ExitCode {
+    match report {
         Ok(text) => {
             // A closed pipe (`| head`) is no failure.
             let _ = io::stdout().lock().write_all(text.as_bytes());
@@ -154,13 +164,24 @@ pub fn stats_command(dir: &Path, client: &Client, json: bool) -> ExitCode {
 }
 
 fn report(dir: &Path, client: &Client, json: bool) -> Result<String, String> {
-    let text = client.get("/stats").map_err(|error| explain(&error, dir))?;
+    ask(dir, client, "/stats", json, |server: ServerSnapshot| table::stats(&server))
+}
+
+/// The response to `target`: as it is, or as `table` shows it.
+fn ask<T: DeserializeOwned>(
+    dir: &Path,
+    client: &Client,
+    target: &str,
+    json: bool,
+    table: impl FnOnce(T) -> String,
+) -> Result<String, String> {
+    let text = client.get(target).map_err(|error| explain(&error, dir))?;
     if json {
         return Ok(text);
     }
-    let server: ServerSnapshot = serde_json::from_str(&text)
+    let read = serde_json::from_str(&text)
         .map_err(|error| Error::NotControl(client.address.clone(), error.to_string()).to_string())?;
-    Ok(table::stats(&server))
+    Ok(table(read))
 }
 
 /// An error in words, with what to do when no server runs for the app in `dir`.

@@ -16,6 +16,7 @@
 mod bind;
 pub mod client;
 mod connections;
+mod deaths;
 mod gate;
 mod page;
 mod provider;

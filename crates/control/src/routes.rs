@@ -13,7 +13,7 @@ use stats::History;
 use std::cell::RefCell;
 use std::time::Instant;
 
-const ENDPOINTS: [(&str, &str); 6] = [
+const ENDPOINTS: [(&str, &str); 7] = [
     (
         "/stats",
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
@@ -23,6 +23,7 @@ const ENDPOINTS: [(&str, &str); 6] = [
         "/requests",
         "requests under way, slowest first; ?limit=N (20), &backtraces adds where in the app they are",
     ),
+    ("/deaths", "how the last 256 workers that are gone ended, and what they were serving; the newest first"),
     ("/history", "the last hour in steps of 10 s"),
     ("/dashboard", "a page that shows all of this"),
     ("/puma/stats", "the same as /stats in the shape of Puma's stats"),
@@ -45,6 +46,7 @@ enum Route {
     PumaStats,
     Requests { limit: usize, backtraces: bool },
     History,
+    Deaths,
     BadLimit,
     UnknownFormat,
     NotFound,
@@ -106,6 +108,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             }
             written(source.history.borrow().to_json())
         }
+        Route::Deaths => written(serde_json::to_string_pretty(&source.provider.deaths().await)),
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "there is nothing of that name"),
@@ -144,6 +147,7 @@ fn route(head: &Parts) -> Route {
             Ok(0) | Err(_) => Route::BadLimit,
         },
         "/history" => Route::History,
+        "/deaths" => Route::Deaths,
         _ => return Route::NotFound,
     };
     if matches!(head.method, Method::GET | Method::HEAD) { route } else { Route::MethodNotAllowed }
@@ -216,6 +220,7 @@ mod tests {
         assert_eq!(get("/"), Route::Index);
         assert_eq!(get("/dashboard?token=x"), Route::Dashboard);
         assert_eq!(get("/history"), Route::History);
+        assert_eq!(get("/deaths?token=x"), Route::Deaths);
         assert_eq!(get("/stats"), Route::Stats(Buckets::None));
         assert_eq!(get("/stats?token=secret&buckets"), Route::Stats(Buckets::Coarse));
         assert_eq!(get("/stats?buckets=0"), Route::Stats(Buckets::None));

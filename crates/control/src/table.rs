@@ -186,6 +186,15 @@ fn counters(server: &ServerSnapshot) -> String {
         grouped(front.connections.accepted),
         mib(front.sent_body_bytes),
     );
+    let died: Vec<String> = server
+        .deaths
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(cause, count)| format!("{cause} {}", grouped(count)))
+        .collect();
+    if !died.is_empty() {
+        let _ = writeln!(text, "deaths       of workers: {} (`firebrick deaths`)", died.join(", "));
+    }
     text
 }
 
@@ -226,7 +235,7 @@ fn time_row(name: &str, summary: &DurationSummary) -> Vec<String> {
 }
 
 /// Lines up columns: right-aligned, two blanks between them.
-fn grid(rows: &[Vec<String>]) -> String {
+pub(crate) fn grid(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -245,12 +254,12 @@ fn ms(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-fn mib(bytes: u64) -> String {
+pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
 /// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -263,7 +272,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// Seconds as the two largest units that matter: `3d 4h`, `5m 6s`, `7s`.
-fn span(seconds: f64) -> String {
+pub(crate) fn span(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match seconds {

@@ -3,7 +3,10 @@
 
 use control::client::{self, Client};
 use control::{ControlAddress, Provider, Server};
-use stats::{InFlight, QueueSnapshot, RubyVersion, ServerSnapshot, Snapshot, WorkerSnapshot, WorkerState};
+use stats::{
+    Death, DeathCause, DeathCounts, DeathRequest, InFlight, QueueSnapshot, RubyVersion, ServerSnapshot,
+    Snapshot, WorkerSnapshot, WorkerState,
+};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -65,10 +68,41 @@ impl Provider for Figures {
         snapshot()
     }
 
+    async fn deaths(&self) -> Vec<Death> {
+        vec![death()]
+    }
+
     /// As many requests as were asked for.
     async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
         let backtrace = backtraces.then(|| vec!["app.rb:3:in `sleep'".to_owned()]);
         vec![InFlight { method: "GET".into(), path: "/slow".into(), backtrace, ..InFlight::default() }; limit]
+    }
+}
+
+fn death() -> Death {
+    Death {
+        at: SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_769_860_800),
+        worker: 1,
+        pid: 101,
+        generation: 1,
+        age_s: 7_385.0,
+        requests: 12_345,
+        cause: DeathCause::OutOfMemory,
+        exit_code: None,
+        signal: Some(9),
+        peak_rss_bytes: 400 << 20,
+        rss_bytes: Some(390 << 20),
+        pss_bytes: None,
+        oom_kills_before: Some(0),
+        oom_kills_after: Some(1),
+        in_flight: vec![DeathRequest {
+            method: "POST".into(),
+            path: "/import".into(),
+            age_ms: 2_500.0,
+            answered: false,
+            backtrace: Some(vec!["app.rb:3:in `read'".to_owned()]),
+        }],
+        text: "worker 1 (pid 101) was killed by the kernel".into(),
     }
 }
 
@@ -111,6 +145,7 @@ fn snapshot() -> ServerSnapshot {
             cpu_ms: 900,
             restarts: 6,
         }],
+        deaths: DeathCounts::default(),
         queue: QueueSnapshot { length: 7, oldest_wait_ms: 1.5, longest: 8, max: 10_000 },
         handlers: None,
         tls: None,
@@ -149,6 +184,18 @@ fn requests_in_flight_are_told_as_asked() {
     for wrong in ["/requests?limit=many", "/requests?limit=0", "/requests?limit=-1"] {
         assert!(matches!(client::get(&server.path, wrong), Err(client::Error::Refused(400, _))), "{wrong}");
     }
+}
+
+#[test]
+fn deaths_are_told_with_their_requests() {
+    let server = Running::start();
+    let told = json(&server.path, "/deaths");
+    assert_eq!(
+        (&told[0]["cause"], &told[0]["at"]),
+        (&"out_of_memory".into(), &"2026-01-31T12:00:00.000Z".into())
+    );
+    assert_eq!(told[0]["in_flight"][0]["path"], "/import");
+    assert_eq!(serde_json::from_value::<Vec<Death>>(told).unwrap(), [death()]);
 }
 
 #[test]

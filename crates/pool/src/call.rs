@@ -1,5 +1,6 @@
 //! One request on its way through the pool: its frame, its state, its reply.
 
+use crate::deaths::Served;
 use crate::dispatch::{Serial, Ticket};
 use crate::reply::{Reply, ReplyEvent};
 use bytes::Bytes;
@@ -24,6 +25,8 @@ pub(crate) struct Call {
     serial: Cell<Serial>,
     /// It has been reported as stuck.
     overdue: Cell<bool>,
+    /// It has asked for time until then, microseconds of the monotonic clock.
+    until_us: Cell<u64>,
 }
 
 /// How the body travels.
@@ -52,8 +55,8 @@ impl Call {
     /// A request that asks for a seat at `asked`.
     pub(crate) fn new(frame: Vec<u8>, body: Carried, trace: Rc<Trace>, asked: Instant) -> Call {
         let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
-        let (serial, overdue) = (Cell::new(0), Cell::new(false));
-        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, overdue }
+        let (serial, overdue, until_us) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, overdue, until_us }
     }
 
     pub(crate) fn state(&self) -> CallState {
@@ -103,6 +106,21 @@ impl Call {
         named.unwrap_or_else(|| "a request".to_owned())
     }
 
+    /// For the record of a worker's death: the request was `id` on the link of front thread `link`, and `failed` with the worker.
+    pub(crate) fn served(&self, link: u16, id: u32, failed: bool) -> Option<Served> {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        self.with_head(|head| Served {
+            link,
+            id,
+            method: text(head.method),
+            target: text(head.target),
+            path: text(head.path()),
+            age: self.asked.elapsed(),
+            answered: self.reply.headed() || self.overdue.get(),
+            failed,
+        })
+    }
+
     /// Changes where the request is.
     pub(crate) fn set_state(&self, state: CallState) {
         self.state.set(state);
@@ -117,6 +135,18 @@ impl Call {
     /// Marks it as stuck; whether it was marked before.
     pub(crate) fn mark_overdue(&self) -> bool {
         self.overdue.replace(true)
+    }
+
+    /// Gives it time until then, microseconds of the monotonic clock; never less than it has.
+    pub(crate) fn extend(&self, until_us: u64) -> u64 {
+        let until_us = until_us.max(self.until_us.get());
+        self.until_us.set(until_us);
+        until_us
+    }
+
+    /// Whether it has been given time beyond `now_us`.
+    pub(crate) fn is_extended(&self, now_us: u64) -> bool {
+        now_us < self.until_us.get()
     }
 
     /// Ends the call: with a response if none has started, else by breaking its body off.

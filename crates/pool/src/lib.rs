@@ -6,7 +6,7 @@
 //! How it fits together, from the request's side:
 //! [`rack`] encodes a request and asks [`dispatch`] for a seat; [`link`] carries it to the worker and
 //! puts the response into a [`reply`]; what the client has not read yet waits in [`spool`].
-//! From the processes' side: [`table`] and [`progress`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
+//! From the processes' side: [`table`], [`progress`] and [`recycle`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
 //! [`os`] holds every system call.
 //!
 //! Contract:
@@ -17,14 +17,18 @@
 #![forbid(unsafe_code)]
 
 mod call;
+mod deaths;
 pub mod dispatch;
 mod in_flight;
 mod link;
 mod loan;
 mod local;
+mod memory;
+mod oom;
 mod os;
 pub mod progress;
 mod rack;
+pub mod recycle;
 mod reply;
 mod shared;
 pub mod spawner;
@@ -34,6 +38,7 @@ pub mod table;
 mod tunnel;
 mod websocket;
 
+pub use deaths::Deaths;
 pub use in_flight::{InFlight, Sent};
 pub use local::Local;
 pub use rack::Rack;

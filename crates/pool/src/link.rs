@@ -47,6 +47,9 @@ pub(crate) trait Owner {
     /// Puts requests that the worker has returned, unstarted, back to their positions in the queue.
     fn returned(self: &Rc<Self>, serial: Serial, calls: Vec<Rc<Call>>, now: Instant);
 
+    /// A request of the worker may take until then, microseconds of the monotonic clock.
+    fn extended(&self, serial: Serial, id: u32, until_us: u64);
+
     /// Gives back the seats of requests that took `apps` in the app, and notes `resumed` RESUMED frames.
     fn finished(self: &Rc<Self>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant);
 }
@@ -183,9 +186,9 @@ impl Link {
         self.flights.borrow().iter().for_each(|(_, flight)| show(flight.id, &flight.call));
     }
 
-    /// Removes all requests in flight: their numbers and calls.
-    pub(crate) fn take_flights(&self) -> Vec<(u64, Rc<Call>)> {
-        self.flights.borrow_mut().drain().map(|flight| (flight.number, flight.call)).collect()
+    /// Removes all requests in flight: their ids, numbers and calls.
+    pub(crate) fn take_flights(&self) -> Vec<(u32, u64, Rc<Call>)> {
+        self.flights.borrow_mut().drain().map(|flight| (flight.id, flight.number, flight.call)).collect()
     }
 
     /// Number of requests sent so far.
@@ -355,6 +358,11 @@ impl Link {
             Kind::Interim => {
                 let response = Response::decode_interim(frame.payload).map_err(bad)?;
                 call.reply.on_event(ReplyEvent::Interim(response.status, fields(&response)));
+            }
+            Kind::Extend => {
+                let milliseconds = frame::u64_payload(frame.payload).map_err(bad)?;
+                let until_us = os::monotonic_us().saturating_add(milliseconds.saturating_mul(1_000));
+                owner.extended(self.serial, id, call.extend(until_us));
             }
             Kind::Body => {
                 let settings = owner.settings();

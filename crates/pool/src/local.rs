@@ -289,22 +289,25 @@ impl Local {
 
     fn gone(self: &Rc<Local>, serial: Serial, taken: &[u64], stuck: bool) {
         let Some(link) = self.link(serial) else {
-            return self.shared.report(Report::Cleared { serial, lost: Vec::new() });
+            return self.shared.report(Report::Cleared { serial, served: Vec::new() });
         };
         link.read_rest(self);
         self.links.borrow_mut().retain(|link| link.serial != serial);
-        let mut lost = Vec::new();
+        let mut served = Vec::new();
         let taken = taken.get(usize::from(self.index)).copied().unwrap_or(u64::MAX);
-        for (number, call) in link.take_flights() {
+        for (id, number, call) in link.take_flights() {
             let CallState::Sent { ticket, .. } = call.state() else { continue };
-            if call.reply.is_unwanted() {
+            let (wanted, started) = (!call.reply.is_unwanted(), number < taken || call.reply.headed());
+            if started {
+                served.extend(call.served(self.index, id, wanted));
+            }
+            if !wanted {
                 continue;
             }
-            if number >= taken && !call.reply.headed() {
+            if !started {
                 self.again(ticket, call);
                 continue;
             }
-            lost.push(call.describe());
             call.set_state(CallState::Finished);
             if stuck {
                 call.fail(stuck_failure());
@@ -312,13 +315,16 @@ impl Local {
                 call.fail(Failure::app(502, "the worker died"));
             }
         }
-        self.shared.report(Report::Cleared { serial, lost });
+        self.shared.report(Report::Cleared { serial, served });
     }
 
     /// The client gets its response now; the worker is left to the supervisor. Its frames for this request are ignored.
     fn overdue(&self, serial: Serial, id: u32) {
         let call = self.link(serial).and_then(|link| link.flight(id));
-        let Some(call) = call.filter(|call| !call.reply.headed() && !call.mark_overdue()) else { return };
+        let call = call.filter(|call| {
+            !call.reply.headed() && !call.is_extended(os::monotonic_us()) && !call.mark_overdue()
+        });
+        let Some(call) = call else { return };
         self.shared.report(Report::Stuck { serial, request: call.describe() });
         if !call.reply.is_unwanted() {
             call.fail(stuck_failure());
@@ -386,6 +392,10 @@ impl Owner for Local {
         let (seats, tickets, mut assigned) = (calls.len() as u32, self.wait_again(calls), Vec::new());
         self.shared.dispatch().returned(serial, seats, &tickets, now, &mut assigned);
         self.deliver(assigned);
+    }
+
+    fn extended(&self, serial: Serial, id: u32, until_us: u64) {
+        self.shared.report(Report::Extended { serial, link: self.index, id, until_us });
     }
 
     fn finished(self: &Rc<Local>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant) {

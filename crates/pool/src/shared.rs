@@ -1,5 +1,6 @@
 //! What all front threads and the supervisor share: the dispatch state, a mailbox for each thread, the scoreboard.
 
+use crate::deaths::{Deaths, Served};
 use crate::dispatch::{Assignment, Dispatch, Serial, Ticket};
 use crate::in_flight::InFlight;
 use crate::os;
@@ -50,8 +51,12 @@ pub(crate) enum Report {
     Withdrawn { serial: Serial, count: usize },
     /// Backtraces of a worker's threads, as requested.
     Traces { serial: Serial, traces: Vec<Trace> },
-    /// A front thread has cleared up after a worker's death; `lost` are the requests that failed with it.
-    Cleared { serial: Serial, lost: Vec<String> },
+    /// A request of link `link` may take until then, microseconds of the monotonic clock.
+    Extended { serial: Serial, link: u16, id: u32, until_us: u64 },
+    /// The PSS of a worker, in bytes.
+    Measured { serial: Serial, pss: u64 },
+    /// A front thread has cleared up after a worker's death; `served` are the requests that the worker had taken up.
+    Cleared { serial: Serial, served: Vec<Served> },
 }
 
 /// The messages to one front thread.
@@ -86,6 +91,7 @@ pub struct Shared {
     reports: mpsc::UnboundedSender<Report>,
     scoreboard: File,
     worker_threads: usize,
+    deaths: Deaths,
 }
 
 impl Shared {
@@ -97,13 +103,19 @@ impl Shared {
         worker_threads: usize,
     ) -> Shared {
         let mailboxes = (0..threads).map(|_| Mailbox::default()).collect();
-        Shared { dispatch: Mutex::new(dispatch), mailboxes, reports, scoreboard, worker_threads }
+        let (dispatch, deaths) = (Mutex::new(dispatch), Deaths::default());
+        Shared { dispatch, mailboxes, reports, scoreboard, worker_threads, deaths }
     }
 
     /// The dispatch state. Held for a few instructions only.
     #[inline]
     pub fn dispatch(&self) -> MutexGuard<'_, Dispatch> {
         locked(&self.dispatch)
+    }
+
+    /// Why workers have ended.
+    pub fn deaths(&self) -> &Deaths {
+        &self.deaths
     }
 
     pub(crate) fn mailbox(&self, thread: u16) -> &Mailbox {

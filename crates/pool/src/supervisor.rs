@@ -3,23 +3,28 @@
 //!
 //! Runs on the main thread, which serves no requests. It never waits for a process: whatever takes time comes back as an event.
 
+use crate::deaths::{self, Facts, Served};
 use crate::dispatch::{Dispatch, Serial};
+use crate::memory::{Memory, RSS_EVERY};
+use crate::oom::{OomKills, Verdict};
 use crate::os;
 use crate::progress::{Decision, Observation, Progress};
+use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
-use crate::spawner::{BootConfig, ExitStatus, Template, TemplateMessage, TemplateReport};
+use crate::spawner::{BootConfig, Template, TemplateMessage, TemplateReport};
 use crate::table::{
     Action, Cause, Event, FIRST, Generation, Row, Stage, Table, TemplateEnd, Timeouts, WorkerExit,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use settings::Settings;
+use settings::{Machine, Settings};
+use stats::DeathCause;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
-use wire::scoreboard::{Slot, slot_len};
+use wire::scoreboard::{Busy, Slot, slot_len};
 use wire::traces::Trace;
 
 /// What a pool is made from.
@@ -108,6 +113,13 @@ pub struct Supervisor {
     workers: BTreeMap<Serial, Worker>,
     next_tick: Instant,
     empty: bool,
+    /// It was told to end.
+    stopping: bool,
+    oom_kills: OomKills,
+    next_reading: Instant,
+    /// The worker whose PSS is being measured.
+    measuring: Option<Serial>,
+    recycler: Recycler,
 }
 
 struct RunningTemplate {
@@ -127,8 +139,21 @@ struct Worker {
     exit: Option<WorkerExit>,
     /// Front threads that have not cleared up yet.
     uncleared: usize,
-    /// Descriptions of the requests that failed with it.
-    lost: Vec<String>,
+    /// The requests that it had taken up.
+    served: Vec<Served>,
+    /// How many it had finished.
+    requests: u64,
+    /// What the kernel's counter says of its end.
+    oom: Verdict,
+    memory: Memory,
+    /// Why it is replaced or killed by its limits, for the log.
+    recycled: Option<(DeathCause, String)>,
+    /// Its requests that have asked for more time (link and id), and until when, microseconds of the monotonic clock.
+    extended: BTreeMap<(u32, u32), u64>,
+    /// Where its threads were when that was last asked.
+    traces: Vec<Trace>,
+    /// When to ask next where a request is that takes long: by its age.
+    trace_at: Duration,
 }
 
 impl Worker {
@@ -140,7 +165,14 @@ impl Worker {
             tracing: Vec::new(),
             exit: None,
             uncleared: front_threads,
-            lost: Vec::new(),
+            served: Vec::new(),
+            requests: 0,
+            oom: Verdict::default(),
+            memory: Memory::default(),
+            recycled: None,
+            extended: BTreeMap::new(),
+            traces: Vec::new(),
+            trace_at: SLOW,
         }
     }
 }
@@ -148,6 +180,9 @@ impl Worker {
 /// Time between two looks at deadlines while requests or processes are under way, and while all is idle.
 const BUSY_TICK: Duration = Duration::from_millis(200);
 const IDLE_TICK: Duration = Duration::from_secs(1);
+/// A request that is in the app for so long is asked where it is, again after twice that time, and so on: should its worker die, that is
+/// the last that is known of it.
+const SLOW: Duration = Duration::from_secs(1);
 
 impl Supervisor {
     /// Starts the first template and waits until it has loaded the app.
@@ -182,6 +217,11 @@ impl Supervisor {
             workers: BTreeMap::new(),
             next_tick: now,
             empty: false,
+            stopping: false,
+            oom_kills: OomKills::new(Machine::oom_kills(), now),
+            next_reading: now,
+            measuring: None,
+            recycler: Recycler::new(fastrand::Rng::new()),
         })
     }
 
@@ -433,28 +473,52 @@ impl Supervisor {
     }
 
     fn gone(&mut self, exit: WorkerExit) {
-        let taken: Arc<[u64]> = self.shared.slot(exit.index as usize).taken.into();
+        let slot = self.shared.slot(exit.index as usize);
+        let taken: Arc<[u64]> = slot.taken.into();
+        let kernel = deaths::may_be_the_kernels(&exit);
+        let oom = self.oom_kills.death(Machine::oom_kills(), kernel, Instant::now());
         let (serial, stuck) = (exit.serial, exit.cause == Cause::Stuck);
         self.shared.dispatch().worker_gone(serial);
+        self.recycler.gone(serial);
         self.shared.to_all(|| ThreadMessage::Gone { serial, taken: taken.clone(), stuck });
         if let Some(worker) = self.workers.get_mut(&serial) {
             worker.tracing.clear();
-            worker.exit = Some(exit);
+            (worker.exit, worker.requests, worker.oom) = (Some(exit), slot.requests, oom);
         }
     }
 
-    /// One log line for each worker that did not exit as ordered, once all threads have reported what they lost.
-    fn cleared(&mut self, serial: Serial, lost: Vec<String>, notify: &mut impl FnMut(Notice)) {
+    /// One record and one log line for each worker, once all threads have reported what they lost. Workers that finish because the
+    /// server does are not news.
+    fn cleared(&mut self, serial: Serial, served: Vec<Served>, notify: &mut impl FnMut(Notice)) {
         let Some(worker) = self.workers.get_mut(&serial) else { return };
-        worker.lost.extend(lost);
+        worker.served.extend(served);
         worker.uncleared = worker.uncleared.saturating_sub(1);
         if worker.uncleared > 0 {
             return;
         }
-        let Some(Worker { exit: Some(exit), stuck, lost, .. }) = self.workers.remove(&serial) else { return };
-        if exit.cause != Cause::Ordered || !lost.is_empty() {
-            notify(Notice::Log(describe_exit(&exit, &stuck, &lost, self.options.timeouts().worker)));
+        let Some(Worker { exit: Some(exit), stuck, served, requests, oom, memory, recycled, traces, .. }) =
+            self.workers.remove(&serial)
+        else {
+            return;
+        };
+        let quiet = self.stopping && exit.cause == Cause::Ordered && served.iter().all(|one| !one.failed);
+        let facts = Facts {
+            exit: &exit,
+            recycled: recycled.as_ref().map(|(cause, why)| (*cause, why.as_str())),
+            requests,
+            memory,
+            oom,
+            stuck: &stuck,
+            served,
+            traces: &traces,
+            worker_timeout: self.options.timeouts().worker,
+            noticed: Instant::now(),
+        };
+        let death = facts.record(SystemTime::now());
+        if !quiet {
+            notify(Notice::Log(death.text.clone()));
         }
+        self.shared.deaths().add(death);
     }
 
     fn has_served(&self, index: u32) -> bool {
@@ -484,6 +548,7 @@ impl Supervisor {
                     worker.stuck.push(request);
                 }
                 self.event(Event::Stuck(serial), notify);
+                self.ask_traces(serial);
                 // What it has not started does not wait until it is killed.
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
             }
@@ -493,13 +558,27 @@ impl Supervisor {
                 }
             }
             Report::Traces { serial, traces } => {
-                let waiting = self.workers.get_mut(&serial).map(|worker| std::mem::take(&mut worker.tracing));
-                for reply in waiting.unwrap_or_default() {
+                let Some(worker) = self.workers.get_mut(&serial) else { return };
+                for reply in worker.tracing.drain(..) {
                     // The receiver may have timed out.
                     let _ = reply.send(traces.clone());
                 }
+                worker.traces = traces;
             }
-            Report::Cleared { serial, lost } => self.cleared(serial, lost, notify),
+            Report::Extended { serial, link, id, until_us } => {
+                if let Some(worker) = self.workers.get_mut(&serial) {
+                    worker.extended.insert((link.into(), id), until_us);
+                }
+            }
+            Report::Measured { serial, pss } => {
+                self.measuring = None;
+                let now = Instant::now();
+                if let Some(worker) = self.workers.get_mut(&serial) {
+                    worker.memory.measured(pss, now);
+                }
+                self.measure(now);
+            }
+            Report::Cleared { serial, served } => self.cleared(serial, served, notify),
         }
     }
 
@@ -507,8 +586,14 @@ impl Supervisor {
         match command {
             Command::More => self.event(Event::More, notify),
             Command::Fewer => self.event(Event::Fewer, notify),
-            Command::Drain => self.event(Event::Drain, notify),
-            Command::Halt => self.event(Event::Halt, notify),
+            Command::Drain => {
+                self.stopping = true;
+                self.event(Event::Drain, notify);
+            }
+            Command::Halt => {
+                self.stopping = true;
+                self.event(Event::Halt, notify);
+            }
             Command::Rows(reply) => {
                 // The receiver may have timed out.
                 let _ = reply.send(self.table.rows().collect());
@@ -519,11 +604,101 @@ impl Supervisor {
 
     /// The worker replies with a frame. Requests that have timed out are dropped with the next one.
     fn trace(&mut self, serial: Serial, reply: oneshot::Sender<Vec<Trace>>) {
-        let Some(pid) = self.table.rows().find(|row| row.serial == serial).map(|row| row.pid) else { return };
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.tracing.retain(|reply| !reply.is_closed());
         worker.tracing.push(reply);
+        self.ask_traces(serial);
+    }
+
+    fn ask_traces(&self, serial: Serial) {
+        let Some(pid) = self.table.rows().find(|row| row.serial == serial).map(|row| row.pid) else { return };
         self.signal(self.table.signal_by(pid), pid, "URG");
+    }
+
+    // Memory.
+
+    /// Reads the workers' resident memory, and the kernel's counter.
+    fn read_memory(&mut self, rows: &[Row], now: Instant) {
+        if now < self.next_reading {
+            return;
+        }
+        self.next_reading = now + RSS_EVERY;
+        self.oom_kills.read(Machine::oom_kills(), now);
+        for row in rows {
+            if let Some(worker) = self.workers.get_mut(&row.serial) {
+                worker.memory.resident(stats::memory::rss_bytes(row.pid));
+            }
+        }
+        self.measure(now);
+    }
+
+    /// Measures the PSS of one worker that is due, on another thread: it takes milliseconds.
+    fn measure(&mut self, now: Instant) {
+        if self.measuring.is_some() {
+            return;
+        }
+        let limit = self.limits().memory;
+        let is_due = |row: &Row| {
+            let Some(worker) = self.workers.get(&row.serial) else { return false };
+            let crossed = |limit| {
+                let mut at = self.recycler.thresholds(row.serial, limit).into_iter();
+                at.any(|threshold| worker.memory.is_due(Some(threshold), now))
+            };
+            row.stage != Stage::Booting && limit.map_or(worker.memory.is_due(None, now), crossed)
+        };
+        let Some(Row { serial, pid, .. }) = self.table.rows().find(is_due) else { return };
+        self.measuring = Some(serial);
+        let shared = self.shared.clone();
+        tokio::task::spawn_blocking(move || {
+            shared.report(Report::Measured { serial, pss: stats::memory::pss_bytes(pid) });
+        });
+    }
+
+    // Limits.
+
+    fn limits(&self) -> recycle::Limits {
+        let settings = self.options.settings.borrow();
+        let limits = &settings.limits;
+        recycle::Limits {
+            memory: limits.worker_memory,
+            max_requests: limits.max_requests,
+            max_age: limits.max_age,
+        }
+    }
+
+    fn check_limits(&mut self, rows: &[Row], now: Instant, notify: &mut impl FnMut(Notice)) {
+        let limits = self.limits();
+        if limits == recycle::Limits::default() {
+            return;
+        }
+        let seen = |row: &Row| Seen {
+            serial: row.serial,
+            age: now.saturating_duration_since(row.forked),
+            requests: self.shared.slot(row.index as usize).requests,
+            pss: self.workers.get(&row.serial).and_then(|worker| worker.memory.pss()),
+        };
+        let seen: Vec<Seen> = rows.iter().filter(|row| row.stage == Stage::Up).map(seen).collect();
+        for decision in self.recycler.decide(limits, &seen) {
+            match decision {
+                recycle::Decision::Recycle(serial, why) => {
+                    self.note_limit(serial, why.cause(), why.describe(limits));
+                    self.event(Event::Recycle(serial), notify);
+                }
+                recycle::Decision::Kill(serial, pss) => {
+                    self.note_limit(serial, DeathCause::Memory, recycle::describe_kill(pss, limits));
+                    self.event(Event::Kill(serial), notify);
+                }
+                recycle::Decision::TooSmall(pss) => {
+                    notify(Notice::Log(recycle::describe_too_small(pss, limits)));
+                }
+            }
+        }
+    }
+
+    fn note_limit(&mut self, serial: Serial, cause: DeathCause, why: String) {
+        if let Some(worker) = self.workers.get_mut(&serial) {
+            worker.recycled = Some((cause, why));
+        }
     }
 
     // Deadlines.
@@ -537,6 +712,8 @@ impl Supervisor {
             }
         }
         let rows: Vec<Row> = self.table.rows().collect();
+        self.read_memory(&rows, now);
+        self.check_limits(&rows, now, notify);
         for row in rows.iter().filter(|row| row.stage != Stage::Booting) {
             self.check_worker(row, now, notify);
         }
@@ -546,17 +723,36 @@ impl Supervisor {
     fn check_worker(&mut self, row: &Row, now: Instant, notify: &mut impl FnMut(Notice)) {
         let slot = self.shared.slot(row.index as usize);
         self.check_progress(row, &slot, now, notify);
+        self.trace_slow(row, &slot);
         let Some(timeout) = self.options.timeouts().worker else { return };
-        let limit = os::monotonic_us().saturating_sub(timeout.as_micros() as u64);
-        let overdue = || slot.busy.iter().filter(|busy| busy.since_us < limit);
+        let Some(worker) = self.workers.get_mut(&row.serial) else { return };
+        let key = |busy: &Busy| (busy.serving.link, busy.serving.id);
+        worker.extended.retain(|request, _| slot.busy.iter().any(|busy| key(busy) == *request));
+        let (extended, now_us) = (&worker.extended, os::monotonic_us());
+        let limit = now_us.saturating_sub(timeout.as_micros() as u64);
+        let is_extended = |busy: &Busy| extended.get(&key(busy)).is_some_and(|until| now_us < *until);
+        let overdue = || slot.busy.iter().filter(|busy| busy.since_us < limit && !is_extended(busy));
         for busy in overdue().filter(|busy| (busy.serving.link as usize) < self.shared.threads()) {
             self.shared
                 .mailbox(busy.serving.link as u16)
                 .post(ThreadMessage::Overdue { serial: row.serial, id: busy.serving.id });
         }
-        let stuck = self.workers.get(&row.serial).is_some_and(|worker| !worker.stuck.is_empty());
-        if stuck && (overdue().count() == slot.busy.len() || os::is_stopped(row.pid)) {
+        if !worker.stuck.is_empty() && (overdue().count() == slot.busy.len() || os::is_stopped(row.pid)) {
             self.event(Event::OthersFinished(row.serial), notify);
+        }
+    }
+
+    /// Asks where the oldest request is that takes long, ever more rarely.
+    fn trace_slow(&mut self, row: &Row, slot: &Slot) {
+        let Some(worker) = self.workers.get_mut(&row.serial) else { return };
+        let oldest = slot.busy.iter().map(|busy| busy.since_us).min();
+        let age = oldest.map_or(0, |since| os::monotonic_us().saturating_sub(since));
+        let age = Duration::from_micros(age);
+        if age < SLOW {
+            worker.trace_at = SLOW;
+        } else if age >= worker.trace_at {
+            worker.trace_at = age * 2;
+            self.ask_traces(row.serial);
         }
     }
 
@@ -603,37 +799,6 @@ fn next_tick(planned: Instant, now: Instant, calm: bool, worker_timeout: Option<
 /// Room for workers that drain while their successors boot, and for some TTINs.
 fn slots(workers: usize) -> usize {
     (workers * 2 + 8).max(32)
-}
-
-fn describe_exit(
-    exit: &WorkerExit,
-    stuck: &[String],
-    lost: &[String],
-    worker_timeout: Option<Duration>,
-) -> String {
-    let WorkerExit { index, pid, status, peak_kib, cause, wait, .. } = exit;
-    let mut text = format!("worker {index} (pid {pid}) ");
-    let how = status.map_or("exit status unknown".to_owned(), |status: ExitStatus| status.to_string());
-    text += &match cause {
-        Cause::Ordered => format!("ended with requests unanswered: {how}"),
-        Cause::Crashed => format!("died: {how}"),
-        Cause::Stuck => {
-            let seconds = worker_timeout.map_or(0.0, |timeout| timeout.as_secs_f64());
-            let requests = if stuck.is_empty() { String::new() } else { format!(" by {}", stuck.join(", ")) };
-            format!("was stuck for more than worker_timeout ({seconds} s){requests} and was ended: {how}")
-        }
-        Cause::Frozen => "took up no requests and was killed".to_owned(),
-        Cause::SlowBoot => "did not get ready within worker_boot_timeout and was killed".to_owned(),
-        Cause::SlowDrain => "did not finish within shutdown_timeout and was killed".to_owned(),
-    };
-    text += &format!("; peak memory {:.1} MiB", *peak_kib as f64 / 1024.0);
-    if !lost.is_empty() {
-        text += &format!("; it was serving {}", lost.join(", "));
-    }
-    if let Some(wait) = wait {
-        text += &format!("; the next one is tried in {:.1} s", wait.as_secs_f64());
-    }
-    text
 }
 
 #[cfg(test)]

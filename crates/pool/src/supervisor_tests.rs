@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::dispatch::Admission;
+use crate::spawner::ExitStatus;
 use std::os::unix::fs::FileExt;
 use wire::scoreboard::{Serving, link_at, thread_at};
 
@@ -122,7 +123,7 @@ fn overdue(messages: &[ThreadMessage]) -> Vec<u32> {
 fn only_requests_over_worker_timeout_are_overdue() {
     with_scene(async |scene| {
         scene.serves(0, 0, TIMEOUT / 2);
-        assert_eq!(overdue(&scene.tick()), []);
+        assert_eq!(overdue(&scene.tick()), Vec::<u32>::new());
         scene.serves(1, 1, TIMEOUT * 2);
         assert_eq!(overdue(&scene.tick()), [1]);
     });
@@ -148,7 +149,17 @@ fn a_stuck_worker_is_left_to_its_other_requests() {
             peak_kib: 1024,
             served: true,
         });
-        scene.reported(Report::Cleared { serial: 1, lost: vec!["GET /other".to_owned()] });
+        let served = crate::deaths::Served {
+            link: 0,
+            id: 1,
+            method: "GET".to_owned(),
+            target: "/other".to_owned(),
+            path: "/other".to_owned(),
+            age: TIMEOUT,
+            answered: false,
+            failed: true,
+        };
+        scene.reported(Report::Cleared { serial: 1, served: vec![served] });
         let Some(Notice::Log(line)) = scene.notices.pop() else { panic!("a line for the log") };
         for part in ["worker_timeout (2 s) by GET /stuck", "signal 9", "1.0 MiB", "serving GET /other"] {
             assert!(line.contains(part), "{line}");

@@ -42,6 +42,14 @@ impl Machine {
         }
     }
 
+    /// How many processes the kernel has killed because memory ran out: of this process's control group, or of the machine where the
+    /// group does not count. `None` where neither does.
+    pub fn oom_kills() -> Option<u64> {
+        let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        cgroup::oom_kills(Path::new("/sys/fs/cgroup"), &membership)
+            .or_else(|| cgroup::counter(&std::fs::read_to_string("/proc/vmstat").ok()?, "oom_kill"))
+    }
+
     /// CPUs' worth of time that may be used: those of the affinity, or the quota if that is less.
     pub fn cpu_time(&self) -> f64 {
         self.cpu_quota.map_or(f64::from(self.cores), |quota| quota.min(f64::from(self.cores)))

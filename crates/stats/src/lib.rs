@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod certificates;
+mod deaths;
 mod durations;
 mod gauge;
 mod handlers;
@@ -27,6 +28,7 @@ mod tls;
 mod when;
 
 pub use certificates::CertificateSnapshot;
+pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
 pub use durations::{Bucket, DurationSummary, Durations};
 pub use gauge::{Gauge, Held};
 pub use handlers::{HandlerCounts, HandlerThread, HandlersSnapshot};

@@ -3,6 +3,7 @@
 //! [`ServerSnapshot::to_json`] is the native shape that docs/stats.md specifies; names of fields carry their units.
 
 use crate::certificates::CertificateSnapshot;
+use crate::deaths::DeathCounts;
 use crate::handlers::HandlersSnapshot;
 use crate::snapshot::Snapshot;
 use crate::tls::TlsSnapshot;
@@ -51,6 +52,9 @@ pub struct ServerSnapshot {
     pub memory_limit_bytes: u64,
     /// The workers, by index.
     pub workers: Vec<WorkerSnapshot>,
+    /// Workers that have ended, by cause.
+    #[serde(default)]
+    pub deaths: DeathCounts,
     /// Requests that wait for a worker.
     pub queue: QueueSnapshot,
     /// Handlers on mruby; `None` when there are no routes to any.
@@ -246,6 +250,7 @@ pub(crate) mod tests {
             cores: 2.0,
             memory_limit_bytes: 512 << 20,
             workers: (0..workers).map(worker).collect(),
+            deaths: DeathCounts::default(),
             queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
             handlers: None,
             acme: Vec::new(),
@@ -279,6 +284,7 @@ pub(crate) mod tests {
             "cpu_ms",
             "cores",
             "memory_limit_bytes",
+            "deaths",
             "app_cpu_ms",
             "gvl_ms",
             "handlers",

@@ -61,6 +61,8 @@ pub enum Kind {
     Returned = 0x8C,
     /// Worker to front: RESUME has been read.
     Resumed = 0x8D,
+    /// Worker to front: the request may take longer than `timeouts.worker`.
+    Extend = 0x8E,
 }
 
 impl Kind {
@@ -85,6 +87,7 @@ impl Kind {
             0x8B => Kind::Traces,
             0x8C => Kind::Returned,
             0x8D => Kind::Resumed,
+            0x8E => Kind::Extend,
             _ => return None,
         })
     }
@@ -192,7 +195,7 @@ pub fn u32_payload(payload: &[u8]) -> Result<u32, Malformed> {
     payload.try_into().map(u32::from_le_bytes).map_err(|_| Malformed("payload is not one u32"))
 }
 
-/// The u64 payload of an OFFER, TAKEN or RETURNED frame.
+/// The u64 payload of an OFFER, TAKEN, RETURNED or EXTEND frame.
 ///
 /// # Errors
 /// The payload is not eight bytes.

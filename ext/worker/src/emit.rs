@@ -63,6 +63,11 @@ pub(crate) fn taken(gvl: &Gvl, task: &Task, count: u64) {
     plain(gvl, task, Kind::Taken, count);
 }
 
+/// EXTEND.
+pub(crate) fn extend(gvl: &Gvl, task: &Task, milliseconds: u64) {
+    plain(gvl, task, Kind::Extend, milliseconds);
+}
+
 fn plain(gvl: &Gvl, task: &Task, kind: Kind, number: u64) {
     let payload = number.to_le_bytes();
     outbox(gvl, task).append(os::now_us(), None, |out| append(out, kind, 0, task.id.get(), &payload));

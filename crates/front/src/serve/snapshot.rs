@@ -9,7 +9,7 @@ use pool::supervisor::Command;
 use pool::table::{Row, Stage};
 use settings::{Machine, Settings};
 use stats::{
-    HandlerCounts, HandlersSnapshot, InFlight, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot,
+    Death, HandlerCounts, HandlersSnapshot, InFlight, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot,
     Snapshot, TlsSnapshot, WorkerSnapshot, WorkerState,
 };
 use std::collections::HashMap;
@@ -97,6 +97,10 @@ impl Provider for Snapshotter {
         self.snapshot(own, Some(&machine), rows.iter().zip(workers))
     }
 
+    async fn deaths(&self) -> Vec<Death> {
+        self.shared().map(|shared| shared.deaths().list()).unwrap_or_default()
+    }
+
     async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
         self.in_flight(limit, backtraces).await
     }
@@ -166,6 +170,7 @@ impl Snapshotter {
             cores: machine.map_or(0.0, Machine::cpu_time),
             memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
             workers: rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect(),
+            deaths: self.shared().map(|shared| shared.deaths().counts()).unwrap_or_default(),
             queue: self.queue(now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
             acme: self.encryption.obtained(),

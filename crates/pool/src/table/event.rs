@@ -67,6 +67,10 @@ pub enum Event {
     Frozen(Serial),
     /// A request has held a worker for longer than `worker_timeout`.
     Stuck(Serial),
+    /// A worker is to be replaced: it serves on until its successor is ready.
+    Recycle(Serial),
+    /// A worker must be killed at once.
+    Kill(Serial),
     /// A stuck worker serves nothing but requests that are stuck.
     OthersFinished(Serial),
     /// A process exited.
@@ -158,8 +162,14 @@ pub struct WorkerExit {
     pub serial: Serial,
     /// Its scoreboard slot.
     pub index: u32,
+    /// The template that it was forked from.
+    pub generation: Generation,
     /// Its process id; 0 when it was never forked.
     pub pid: u32,
+    /// When it was forked, or its fork was ordered.
+    pub forked: Instant,
+    /// It was sent KILL.
+    pub killed: bool,
     /// How it exited; `None` when no template was left to report it.
     pub status: Option<ExitStatus>,
     /// Peak memory in KiB.

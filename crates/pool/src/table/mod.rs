@@ -18,7 +18,8 @@
 //!    have finished, or after `shutdown`.
 //! 5. A new generation takes over one worker at a time: an old worker drains when a new one is ready. Until then, and when the new
 //!    generation fails, the old one serves on. So do the workers of a template that has died.
-//! 6. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once.
+//! 6. A worker that is recycled drains when its successor is ready, like one of an old generation. Until then it serves on.
+//! 7. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once.
 
 mod event;
 mod generation;
@@ -57,11 +58,20 @@ struct Worker {
     /// Since when it has had an idle thread and taken up nothing.
     suspended: Option<Instant>,
     link_lost: Option<Instant>,
+    /// It was sent KILL.
+    killed: bool,
+    /// It serves until its successor is ready.
+    retiring: bool,
     /// Its template has exited, so its exit is only seen by its links.
     orphan: bool,
 }
 
 impl Worker {
+    /// Whether a worker of generation `newest` is to take its place.
+    fn is_outdated(&self, newest: Generation) -> bool {
+        self.generation != newest || self.retiring
+    }
+
     /// Whether it counts as one of the wanted workers.
     fn counts(&self, now: Instant) -> bool {
         let absent = self.suspended.is_some_and(|since| now.saturating_duration_since(since) >= ABSENT);
@@ -134,7 +144,9 @@ impl Table {
             Event::LinkLost { serial, served } => self.link_lost(serial, served, now, &mut actions),
             Event::Suspended { serial, idle_thread } => self.suspended(serial, idle_thread.then_some(now)),
             Event::Resumed(serial) => self.suspended(serial, None),
-            Event::Frozen(serial) => self.frozen(serial, now, &mut actions),
+            Event::Frozen(serial) => self.kill_worker(serial, Cause::Frozen, now, &mut actions),
+            Event::Recycle(serial) => self.recycle(serial),
+            Event::Kill(serial) => self.kill_worker(serial, Cause::Ordered, now, &mut actions),
             Event::Stuck(serial) => self.stuck(serial, now, &mut actions),
             Event::OthersFinished(serial) => self.others_finished(serial),
             Event::Exited { generation, pid, status, peak_kib, served } => {
@@ -360,13 +372,19 @@ impl Table {
         }
     }
 
-    fn frozen(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
+    fn recycle(&mut self, serial: Serial) {
+        if let Some(worker) = self.worker(serial).filter(|worker| worker.state == State::Up) {
+            worker.retiring = true;
+        }
+    }
+
+    fn kill_worker(&mut self, serial: Serial, cause: Cause, now: Instant, actions: &mut Vec<Action>) {
         let Some(index) = self.position(serial) else { return };
         let live = |w: &Worker| matches!(w.state, State::Up | State::Draining | State::Stuck { .. });
         if self.workers[index].as_ref().is_some_and(live) {
             self.restarts[index] += 1;
             actions.push(Action::Close(serial));
-            self.kill(index, Cause::Frozen, now, actions);
+            self.kill(index, cause, now, actions);
         }
     }
 
@@ -425,8 +443,20 @@ impl Table {
         let Some(worker) = self.workers[index].take() else { return };
         let (status, peak_kib) = status.map_or((None, 0), |(status, peak)| (Some(status), peak));
         let wait = self.generation(worker.generation).and_then(|generation| generation.wait(now));
-        let (serial, pid, index) = (worker.serial, worker.pid, index as u32);
-        actions.push(Action::Gone(WorkerExit { serial, index, pid, status, peak_kib, cause, wait }));
+        let Worker { serial, pid, generation, forked, killed, .. } = worker;
+        let index = index as u32;
+        actions.push(Action::Gone(WorkerExit {
+            serial,
+            index,
+            generation,
+            pid,
+            forked,
+            killed,
+            status,
+            peak_kib,
+            cause,
+            wait,
+        }));
     }
 
     /// Counts a death that was not ordered, when it is first noticed: whether the next fork has to wait depends on it.
@@ -456,7 +486,10 @@ impl Table {
 
     fn kill(&mut self, index: usize, cause: Cause, now: Instant, actions: &mut Vec<Action>) {
         self.set_ending(index, cause, now);
-        actions.extend(self.workers[index].as_ref().map(|worker| signal(worker, "KILL")));
+        if let Some(worker) = self.workers[index].as_mut() {
+            worker.killed = true;
+            actions.push(signal(worker, "KILL"));
+        }
     }
 
     fn drain(&mut self, now: Instant, actions: &mut Vec<Action>) {
@@ -560,13 +593,13 @@ impl Table {
         self.generations.iter().rfind(|generation| generation.template == Template::Up)
     }
 
-    /// Workers that count, of one generation or all.
+    /// Workers that count: all, or those that are of one generation and stay.
     fn count(&self, of: Option<Generation>, now: Instant) -> usize {
-        let is_of = |worker: &&Worker| of.is_none_or(|number| worker.generation == number);
+        let is_of = |worker: &&Worker| of.is_none_or(|number| !worker.is_outdated(number));
         self.workers.iter().flatten().filter(is_of).filter(|worker| worker.counts(now)).count()
     }
 
-    /// Old workers leave when as many as wanted are up beside them, the others when there are too many: the youngest first, because it
+    /// Old workers, and those that are recycled, leave when as many as wanted are up beside them, the others when there are too many: the youngest first, because it
     /// has the coldest caches.
     fn close_surplus(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let newest = self.newest().map_or(0, |generation| generation.number);
@@ -574,10 +607,9 @@ impl Table {
         loop {
             let counting = || self.workers.iter().flatten().filter(|worker| worker.counts(now));
             let closable = || counting().filter(|worker| worker.state != State::Forking);
-            let old =
-                closable().filter(|worker| worker.generation != newest).max_by_key(|worker| worker.serial);
+            let old = closable().filter(|w| w.is_outdated(newest)).max_by_key(|worker| worker.serial);
             let up = counting().filter(|worker| worker.state == State::Up).count();
-            let spare = usize::from(newest > 0 && counting().any(|worker| worker.generation != newest));
+            let spare = usize::from(newest > 0 && counting().any(|worker| worker.is_outdated(newest)));
             let surplus = counting().count() > self.wanted + spare;
             let victim = match old {
                 Some(old) if proven && (up > self.wanted || surplus) => Some(old),
@@ -653,6 +685,8 @@ impl Table {
             ready: None,
             suspended: None,
             link_lost: None,
+            killed: false,
+            retiring: false,
             orphan: false,
         });
         actions.push(Action::Fork { generation, index: index as u32, serial });

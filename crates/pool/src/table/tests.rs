@@ -502,6 +502,8 @@ impl World {
             12 => Event::Suspended { serial: number, idle_thread: true },
             13 => Event::Resumed(number),
             14 => Event::Frozen(number),
+            15 => Event::Recycle(number),
+            16 => Event::Kill(number),
             _ => {
                 self.now += 2 * SECOND;
                 Event::Tick
@@ -538,13 +540,48 @@ impl World {
     }
 }
 
+#[test]
+fn a_recycled_worker_serves_until_its_successor_is_ready() {
+    let (mut table, now) = settled(2);
+    assert_eq!(table.on(Event::Recycle(1), now), [fork(FIRST, 2, 3)]);
+    assert_eq!(table.on(Event::Forked { generation: FIRST, index: 2, pid: 103 }, now), []);
+    assert_eq!(up(&table), [1, 2]);
+    assert_eq!(table.on(Event::Ready(3), now), [Action::Open(3), Action::Close(1)]);
+    assert_eq!(up(&table), [2, 3]);
+    let actions = table.on(drained(1, FIRST), now);
+    assert_eq!((gone(&actions)[0].cause, actions.iter().any(is_fork)), (Cause::Ordered, false));
+}
+
+#[test]
+fn a_recycled_worker_stays_when_its_successor_fails() {
+    let (mut table, now) = settled(1);
+    assert_eq!(table.on(Event::Recycle(1), now), [fork(FIRST, 1, 2)]);
+    let again = table.on(Event::ForkFailed { generation: FIRST, index: 1 }, now);
+    assert_eq!((up(&table), again.last()), (vec![1], Some(&fork(FIRST, 1, 3))), "it is tried again");
+    let forked = Event::Forked { generation: FIRST, index: 1, pid: 103 };
+    assert_eq!(table.on(forked, now), []);
+    table.on(exited_with(3, FIRST, false), now);
+    assert_eq!(up(&table), [1]);
+    table.on(Event::TemplateGone(FIRST), now);
+    assert_eq!(up(&table), [1], "nor when the template dies");
+}
+
+#[test]
+fn a_worker_that_is_killed_is_replaced_at_once() {
+    let (mut table, now) = settled(2);
+    let actions = table.on(Event::Kill(1), now);
+    assert_eq!(actions, [Action::Close(1), signal(1, "KILL"), fork(FIRST, 2, 3)]);
+    let actions = table.on(exited(1), now);
+    assert_eq!((gone(&actions)[0].killed, gone(&actions)[0].cause), (true, Cause::Ordered));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     /// Whatever happens: one fork at a time, by a template that exists, and no worker is gone twice or without having been forked.
     /// When all works again, the newest generation alone serves, with as many workers as wanted, and all others were reported gone.
     #[test]
-    fn bookkeeping_holds(steps in proptest::collection::vec((0u8..18, 1u32..12), 1..150)) {
+    fn bookkeeping_holds(steps in proptest::collection::vec((0u8..20, 1u32..12), 1..150)) {
         let mut world = World::new(3);
         for (step, number) in steps {
             world.step(step, number)?;

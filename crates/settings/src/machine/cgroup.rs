@@ -47,6 +47,31 @@ pub(super) fn read(root: &Path, membership: &str) -> Granted {
     granted
 }
 
+/// Processes of the own group that the kernel has killed because memory ran out, the group's or the machine's. `None` where the
+/// group does not count them.
+pub(super) fn oom_kills(root: &Path, membership: &str) -> Option<u64> {
+    membership.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        let (mount, file) = match controllers {
+            "" => (root.to_owned(), "memory.events"),
+            names if names.split(',').any(|name| name == "memory") => {
+                let mount =
+                    [root.join(names), root.join("memory")].into_iter().find(|mount| mount.is_dir())?;
+                (mount, "memory.oom_control")
+            }
+            _ => return None,
+        };
+        let text = fs::read_to_string(groups(&mount, path).first()?.join(file)).ok()?;
+        counter(&text, "oom_kill")
+    })
+}
+
+/// The number behind `name` in a text with a name and a number in each line.
+pub(super) fn counter(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
 /// Version 1 says "unlimited" with a number near the largest; no machine has 4 EiB.
 const V1_UNLIMITED: u64 = 1 << 62;
 
@@ -142,6 +167,24 @@ mod tests {
             ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
         ]);
         assert_eq!(read(root.path(), "5:cpu,cpuacct:/\n4:memory:/\n"), Granted::default());
+    }
+
+    #[test]
+    fn kills_for_lack_of_memory_are_read_from_the_own_group() {
+        let root = fixture(&[
+            ("memory.events", "low 0\noom 9\noom_kill 9\n"),
+            ("pods/memory.events", "low 0\nhigh 0\nmax 7\noom 4\noom_kill 3\noom_group_kill 0\n"),
+        ]);
+        assert_eq!(oom_kills(root.path(), "0::/pods\n"), Some(3));
+        assert_eq!(oom_kills(root.path(), "0::/elsewhere\n"), Some(9), "a container's mount");
+        let root = fixture(&[
+            ("memory/docker/1/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
+            ("unified/cgroup.procs", ""),
+        ]);
+        assert_eq!(oom_kills(root.path(), "4:memory:/docker/1\n1:name=systemd:/\n0::/\n"), Some(2));
+        assert_eq!(oom_kills(root.path(), "0::/\nnonsense\n"), None);
+        let old = fixture(&[("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n")]);
+        assert_eq!(oom_kills(old.path(), "4:memory:/\n"), None);
     }
 
     #[test]

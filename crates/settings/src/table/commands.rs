@@ -66,7 +66,7 @@ pub enum Form {
     Switch,
 }
 
-/// What `stats` and `top` need to find a running server.
+/// What `stats`, `deaths` and `top` need to find a running server.
 const RUNNING: Options = Options::These(&["dir", "config", "control", "control_token"]);
 const NO_OPTIONS: Options = Options::These(&[]);
 
@@ -109,6 +109,12 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "stats",
         doc: "Print the statistics of the server that runs in DIR",
+        options: RUNNING,
+        arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
+    },
+    Command {
+        name: "deaths",
+        doc: "Show why workers of the server that runs in DIR ended, and what they were serving",
         options: RUNNING,
         arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },

@@ -1,7 +1,9 @@
 //! Limits on sizes and numbers.
 
+use std::time::Duration;
+
 use super::entry::{Category, bare, long, section};
-use crate::kind::numbers::{Count, Size};
+use crate::kind::numbers::{Count, Period, Size};
 use crate::kind::texts::Switch;
 use crate::kind::wrappers::OrOff;
 
@@ -100,6 +102,36 @@ section! { Category::Limits;
         key: "limits.max_response_header_bytes",
         flags: &[long("max-response-header-bytes", "SIZE")],
         default: "128KiB",
+    }
+    /// Memory of a worker (PSS) beyond which it is replaced; 0 is off
+    worker_memory: Option<u64> = OrOff(Size { min: 0, max: 1 << 50 }), {
+        key: "limits.worker_memory",
+        flags: &[long("worker-memory", "SIZE")],
+        default: "0",
+        more: "The proportional set size: what workers share counts in parts. Its successor is started first, then it finishes its \
+               requests; one worker at a time, and none in its first minute. At one and a half times the limit a worker is \
+               killed at once. When two workers in a row exceed the limit in their first minute, it is too small: the \
+               log says so, and no worker is replaced for its memory.",
+        reloadable: true,
+        known_as: &["worker_memory_limit", "max_worker_memory", "reload_on_rss", "reload_on_pss", "memory_limit", "per_worker_max_memory_mb"],
+    }
+    /// Requests after which a worker is replaced; 0 is off
+    max_requests: Option<u64> = OrOff(Count { min: 0, max: u64::MAX }), {
+        key: "limits.max_requests",
+        flags: &[long("max-requests", "N")],
+        default: "0",
+        more: "Varied by up to 10 % for each worker, so that they do not all leave at once. Its successor is started first.",
+        reloadable: true,
+        known_as: &["max_requests_per_worker", "max_worker_requests", "passenger_max_requests"],
+    }
+    /// Age at which a worker is replaced; 0 is off
+    max_age: Option<Duration> = OrOff(Period::ANY), {
+        key: "limits.max_age",
+        flags: &[long("max-age", "TIME")],
+        default: "0",
+        more: "Varied by up to 10 % for each worker, so that they do not all leave at once. Its successor is started first.",
+        reloadable: true,
+        known_as: &["max_worker_lifetime", "max_worker_age", "rolling_restart_frequency"],
     }
     /// Pass header names with _ to the app
     allow_underscore_headers: bool = Switch, {

@@ -54,6 +54,7 @@ pub extern "C" fn Init_native() {
             c"abandon" => abandon();
             c"hijack" => hijack();
             c"early_hints" => early_hints(headers);
+            c"extend_timeout" => extend_timeout(milliseconds);
             c"receive" => receive(fd);
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
@@ -228,6 +229,19 @@ fn early_hints(gvl: &mut Gvl, headers: Value) -> Value {
     if task.stage.get() == Stage::Unsent {
         head::early_hints(gvl, task, headers);
         task.interim.with(gvl, |frame| emit::interim(gvl, task, frame));
+        serve::send(gvl, task, task.link.get() as usize);
+    }
+    NIL
+}
+
+/// `env["firebrick.timeout"].extend`: sends EXTEND, unless the response has begun, which has no time-out.
+fn extend_timeout(gvl: &mut Gvl, milliseconds: Value) -> Value {
+    let milliseconds = number(milliseconds) as u64;
+    let Some(task) = serve::current() else {
+        failed(gvl, "firebrick.timeout can only be extended on the thread that serves the request")
+    };
+    if task.stage.get() == Stage::Unsent {
+        emit::extend(gvl, task, milliseconds);
         serve::send(gvl, task, task.link.get() as usize);
     }
     NIL

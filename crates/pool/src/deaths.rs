@@ -1,0 +1,279 @@
+//! Why workers ended: the last of them as records, and a sentence about each for the log. Pure but for the lock.
+//!
+//! Contract:
+//! 1. Each worker that a fork was ordered for gets one record, when all front threads have reported what it was serving.
+//! 2. A death by signal 9 is the kernel's (out of memory) when its counter says so ([`crate::oom`]), and somebody's `kill -9` otherwise.
+//! 3. The ring keeps [`KEPT`] records; the counts by cause are never reset.
+
+use crate::memory::Memory;
+use crate::oom::Verdict;
+use crate::spawner::ExitStatus;
+use crate::table::{Cause, WorkerExit};
+use stats::{Death, DeathCause, DeathCounts, DeathRequest};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use wire::traces::Trace;
+
+/// Records that are kept.
+pub const KEPT: usize = 256;
+/// Requests that a record and a log line show at most: they may be as many as the worker has threads.
+const SHOWN: usize = 10;
+/// Lines of a backtrace that a record keeps, and the longest of them; all records together fit into a response of the control server.
+const LINES: usize = 20;
+const LONGEST_LINE: usize = 200;
+/// The longest path that is shown, in characters.
+const LONGEST_PATH: usize = 500;
+
+/// The last deaths.
+#[derive(Debug, Default)]
+pub struct Deaths(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    ring: VecDeque<Death>,
+    counts: DeathCounts,
+}
+
+impl Deaths {
+    pub(crate) fn add(&self, death: Death) {
+        let mut kept = self.kept();
+        kept.counts.count(death.cause);
+        if kept.ring.len() == KEPT {
+            kept.ring.pop_front();
+        }
+        kept.ring.push_back(death);
+    }
+
+    /// The last [`KEPT`], the newest first.
+    pub fn list(&self) -> Vec<Death> {
+        self.kept().ring.iter().rev().cloned().collect()
+    }
+
+    /// All since the start, by cause.
+    pub fn counts(&self) -> DeathCounts {
+        self.kept().counts.clone()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that a worker had taken up and not finished when it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) link: u16,
+    pub(crate) id: u32,
+    pub(crate) method: String,
+    /// Path and query, for the log.
+    pub(crate) target: String,
+    /// Path alone.
+    pub(crate) path: String,
+    /// Since it was submitted.
+    pub(crate) age: Duration,
+    /// Its client has at least the head of a response.
+    pub(crate) answered: bool,
+    /// It failed with the worker.
+    pub(crate) failed: bool,
+}
+
+/// Everything that is known of a worker's end.
+pub(crate) struct Facts<'a> {
+    pub(crate) exit: &'a WorkerExit,
+    /// Why it was told to finish, or was killed, if that was the worker's own doing.
+    pub(crate) recycled: Option<(DeathCause, &'a str)>,
+    pub(crate) requests: u64,
+    pub(crate) memory: Memory,
+    pub(crate) oom: Verdict,
+    /// Descriptions of the requests that were stuck.
+    pub(crate) stuck: &'a [String],
+    pub(crate) served: Vec<Served>,
+    pub(crate) traces: &'a [Trace],
+    pub(crate) worker_timeout: Option<Duration>,
+    pub(crate) noticed: Instant,
+}
+
+/// Whether the kernel may have been the one who killed: nobody here did.
+pub(crate) fn may_be_the_kernels(exit: &WorkerExit) -> bool {
+    matches!(exit.cause, Cause::Crashed | Cause::Ordered)
+        && !exit.killed
+        && matches!(exit.status, None | Some(ExitStatus::Signal(9)))
+}
+
+impl Facts<'_> {
+    /// The record.
+    pub(crate) fn record(mut self, at: SystemTime) -> Death {
+        self.served.sort_by_key(|request| std::cmp::Reverse(request.age));
+        let text = self.sentence();
+        let cause = self.cause();
+        let in_flight = self.served.iter().take(SHOWN).map(|request| self.request(request)).collect();
+        let WorkerExit { index, pid, generation, status, peak_kib, .. } = *self.exit;
+        Death {
+            at,
+            worker: index,
+            pid,
+            generation,
+            age_s: (self.age().as_secs_f64() * 1e3).round() / 1e3,
+            requests: self.requests,
+            cause,
+            exit_code: status
+                .and_then(|status| if let ExitStatus::Exit(code) = status { Some(code) } else { None }),
+            signal: status.and_then(|status| if let ExitStatus::Signal(n) = status { Some(n) } else { None }),
+            peak_rss_bytes: peak_kib * 1024,
+            rss_bytes: self.memory.rss(),
+            pss_bytes: self.memory.pss(),
+            oom_kills_before: self.oom.before,
+            oom_kills_after: self.oom.after,
+            in_flight,
+            text,
+        }
+    }
+
+    fn age(&self) -> Duration {
+        self.noticed.saturating_duration_since(self.exit.forked)
+    }
+
+    fn cause(&self) -> DeathCause {
+        let kernel = may_be_the_kernels(self.exit) && self.oom.is_kill();
+        let told = self.recycled.map_or(DeathCause::Drain, |(cause, _)| cause);
+        match (self.exit.cause, self.exit.status) {
+            _ if kernel => DeathCause::OutOfMemory,
+            (Cause::Ordered, Some(ExitStatus::Signal(_))) if !self.exit.killed => DeathCause::Signal,
+            (Cause::Ordered, _) => told,
+            (Cause::Crashed, Some(ExitStatus::Exit(_))) => DeathCause::Exit,
+            (Cause::Crashed, Some(ExitStatus::Signal(_))) => DeathCause::Signal,
+            (Cause::Crashed, None) => DeathCause::Unknown,
+            (Cause::Stuck, _) => DeathCause::Timeout,
+            (Cause::Frozen, _) => DeathCause::Frozen,
+            (Cause::SlowBoot, _) => DeathCause::BootTimeout,
+            (Cause::SlowDrain, _) => DeathCause::DrainTimeout,
+        }
+    }
+
+    fn backtrace(&self, request: &Served) -> Option<&[String]> {
+        let is_it = |trace: &&Trace| trace.link == u32::from(request.link) && trace.id == request.id;
+        self.traces.iter().find(is_it).map(|trace| trace.lines.as_slice())
+    }
+
+    fn request(&self, request: &Served) -> DeathRequest {
+        DeathRequest {
+            method: request.method.clone(),
+            path: cut(&request.path, LONGEST_PATH),
+            age_ms: request.age.as_millis() as f64,
+            answered: request.answered,
+            backtrace: self
+                .backtrace(request)
+                .map(|lines| lines.iter().take(LINES).map(|line| cut(line, LONGEST_LINE)).collect()),
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let WorkerExit { index, pid, peak_kib, wait, .. } = self.exit;
+        let mut text = format!("worker {index} (pid {pid}) {}", self.how());
+        text += &format!("; it was {} old and had finished {} requests", span(self.age()), self.requests);
+        if *peak_kib > 0 {
+            text += &format!("; peak memory {}", mebibytes(peak_kib * 1024));
+        }
+        if let (Some(rss), Some(pss)) = (self.memory.rss(), self.memory.pss()) {
+            text += &format!(
+                ", last seen with {} ({} without what others share)",
+                mebibytes(rss),
+                mebibytes(pss)
+            );
+        }
+        let failed: Vec<String> = self
+            .served
+            .iter()
+            .filter(|request| request.failed)
+            .take(SHOWN)
+            .map(|one| self.serving(one))
+            .collect();
+        if !failed.is_empty() {
+            text += &format!("; it was serving {}", failed.join(", "));
+        }
+        match self.served.iter().filter(|request| request.failed).count() - failed.len() {
+            0 => {}
+            more => text += &format!(" and {more} more"),
+        }
+        if let Some(wait) = wait {
+            text += &format!("; the next one is tried in {:.1} s", wait.as_secs_f64());
+        }
+        text
+    }
+
+    fn serving(&self, request: &Served) -> String {
+        let at = self.backtrace(request).and_then(<[String]>::first);
+        let at = at.map(|line| format!(", last seen at {}", cut(line, LONGEST_LINE))).unwrap_or_default();
+        format!("{} {} (for {}{at})", request.method, cut(&request.target, LONGEST_PATH), span(request.age))
+    }
+
+    fn how(&self) -> String {
+        let exit = self.exit;
+        let status = || exit.status.map_or("exit status unknown".to_owned(), |status| status.to_string());
+        let told = self.recycled.map(|(_, why)| why);
+        match (exit.cause, self.cause()) {
+            (_, DeathCause::OutOfMemory) => "was killed by the kernel because memory ran out".to_owned(),
+            (_, DeathCause::Signal)
+                if exit.status == Some(ExitStatus::Signal(9)) && self.oom.after.is_some() =>
+            {
+                "died: signal 9 (KILL), sent by a process and not because memory ran out".to_owned()
+            }
+            (_, DeathCause::Signal) => format!("died: {}", status()),
+            (Cause::Ordered, _) => {
+                let why = told.unwrap_or("as it was told");
+                if exit.killed {
+                    format!("was killed, {why}")
+                } else if self.served.iter().any(|request| request.failed) {
+                    format!("ended, {why}, with requests unanswered: {}", status())
+                } else if exit.status == Some(ExitStatus::Exit(0)) {
+                    format!("finished, {why}")
+                } else {
+                    format!("ended, {why}: {}", status())
+                }
+            }
+            (Cause::Crashed, _) => format!("died: {}", status()),
+            (Cause::Stuck, _) => {
+                let seconds = self.worker_timeout.map_or(0.0, |timeout| timeout.as_secs_f64());
+                let stuck = self.stuck;
+                let requests =
+                    if stuck.is_empty() { String::new() } else { format!(" by {}", stuck.join(", ")) };
+                let end = if exit.killed { "killed".to_owned() } else { format!("ended: {}", status()) };
+                format!("was stuck for more than worker_timeout ({seconds} s){requests} and was {end}")
+            }
+            (Cause::Frozen, _) => "took up no requests and was killed".to_owned(),
+            (Cause::SlowBoot, _) => "did not get ready within worker_boot_timeout and was killed".to_owned(),
+            (Cause::SlowDrain, _) => {
+                let why = told.map(|why| format!(", {why},")).unwrap_or_default();
+                format!("was to finish{why} and did not within shutdown_timeout: it was killed")
+            }
+        }
+    }
+}
+
+/// The beginning of a text that is too long.
+fn cut(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Bytes for people.
+pub(crate) fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+/// A duration for people: `0.3 s`, `12 s`, `5 min`, `3 h 20 min`.
+pub(crate) fn span(time: Duration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        seconds @ 10..120 => format!("{seconds} s"),
+        seconds @ 120..3_600 => format!("{} min", seconds / 60),
+        seconds => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+#[cfg(test)]
+#[path = "deaths_tests.rs"]
+mod tests;

@@ -1,0 +1,271 @@
+//! Which worker is replaced because it has grown, is old, or has served much. Pure: what is seen of the workers and the time go in,
+//! decisions come out; the jitter is drawn from a generator that was given.
+//!
+//! Why one at a time and successor first: replacing costs memory and warm caches, and a limit that hits all workers at once would take
+//! the app down. Why jitter: workers that were forked together would otherwise leave together.
+//!
+//! Contract:
+//! 1. A worker is recycled softly: its successor is ready before it is told to finish. The next one waits until it is gone.
+//! 2. For its memory a worker is recycled after [`YOUNG`] at the earliest: one that is over the limit sooner would be so again.
+//! 3. At one and a half times the limit a worker is killed at once. For one that was over the limit when it was first measured, that
+//!    first figure takes the place of the limit: killing would not help.
+//! 4. When two workers in a row were over the limit while they were young, the limit is too small. That is said once, and no worker is
+//!    recycled for its memory any more until the limit changes. Rule 3 holds on.
+//! 5. `max_requests` and `max_age` are varied by up to 10 % for each worker.
+
+use crate::deaths::{mebibytes, span};
+use crate::dispatch::Serial;
+use stats::DeathCause;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Age from which a worker may be recycled for its memory.
+pub const YOUNG: Duration = Duration::from_secs(60);
+/// How far `max_requests` and `max_age` are varied.
+const JITTER: f64 = 0.1;
+
+/// The limits; `None` is off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// PSS in bytes.
+    pub memory: Option<u64>,
+    /// Finished requests.
+    pub max_requests: Option<u64>,
+    /// Time since the fork.
+    pub max_age: Option<Duration>,
+}
+
+impl Limits {
+    /// PSS in bytes at which a worker is killed at once.
+    fn hard(memory: u64) -> u64 {
+        memory.saturating_add(memory / 2)
+    }
+}
+
+/// What is seen of a worker that takes requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Which one.
+    pub serial: Serial,
+    /// Time since its fork.
+    pub age: Duration,
+    /// Requests that it has finished.
+    pub requests: u64,
+    /// PSS as last measured, bytes.
+    pub pss: Option<u64>,
+}
+
+/// Why a worker is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It has so many bytes of PSS.
+    Memory(u64),
+    /// It has served so many requests.
+    Requests(u64),
+    /// It is so old.
+    Age(Duration),
+}
+
+impl Why {
+    /// The cause of the worker's death.
+    pub fn cause(self) -> DeathCause {
+        match self {
+            Why::Memory(_) => DeathCause::Memory,
+            Why::Requests(_) => DeathCause::MaxRequests,
+            Why::Age(_) => DeathCause::MaxAge,
+        }
+    }
+
+    /// In words, to follow "finished,".
+    pub fn describe(self, limits: Limits) -> String {
+        match self {
+            Why::Memory(pss) => {
+                let (pss, limit) = (mebibytes(pss), mebibytes(limits.memory.unwrap_or(0)));
+                format!("replaced because its memory of {pss} exceeds limits.worker_memory ({limit})")
+            }
+            Why::Requests(_) => {
+                format!("replaced because of limits.max_requests ({})", limits.max_requests.unwrap_or(0))
+            }
+            Why::Age(_) => {
+                format!("replaced because of limits.max_age ({})", span(limits.max_age.unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// Why a worker with `pss` bytes is killed, in words, to follow "was killed,".
+pub fn describe_kill(pss: u64, limits: Limits) -> String {
+    let (pss, limit) = (mebibytes(pss), mebibytes(limits.memory.unwrap_or(0)));
+    format!("because its memory of {pss} exceeds limits.worker_memory ({limit}) by half or more")
+}
+
+/// The line for the log when the memory limit is too small.
+pub fn describe_too_small(pss: [u64; 2], limits: Limits) -> String {
+    let most = pss[0].max(pss[1]);
+    format!(
+        "limits.worker_memory ({}) is too small for this app: two workers in a row had more in their first minute ({} and {}). \
+         Their successors would have, too, so no worker is replaced for its memory; set it to {} MB or more",
+        mebibytes(limits.memory.unwrap_or(0)),
+        mebibytes(pss[0]),
+        mebibytes(pss[1]),
+        (most + most / 2).div_ceil(1_000_000)
+    )
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Start its successor, then let it finish.
+    Recycle(Serial, Why),
+    /// Kill it; it has so many bytes of PSS.
+    Kill(Serial, u64),
+    /// The memory limit is too small: young workers have so many bytes of PSS.
+    TooSmall([u64; 2]),
+}
+
+#[derive(Debug)]
+struct Worker {
+    /// Its own factor for `max_requests` and `max_age`.
+    factor: f64,
+    /// PSS when it was first measured.
+    first_pss: Option<u64>,
+    /// It was over the memory limit while it was young.
+    was_over: bool,
+    /// It stayed below until it was no longer young.
+    was_fine: bool,
+}
+
+/// Decides about all workers.
+#[derive(Debug)]
+pub struct Recycler {
+    random: fastrand::Rng,
+    limits: Limits,
+    workers: BTreeMap<Serial, Worker>,
+    /// The worker that is being recycled.
+    leaving: Option<Serial>,
+    /// PSS of the last young worker that was over the limit, unless another one was not.
+    over: Option<(Serial, u64)>,
+    too_small: bool,
+}
+
+impl Recycler {
+    /// No worker is known yet.
+    pub fn new(random: fastrand::Rng) -> Recycler {
+        let (limits, workers) = (Limits::default(), BTreeMap::new());
+        Recycler { random, limits, workers, leaving: None, over: None, too_small: false }
+    }
+
+    /// Whether the memory limit was found too small.
+    pub fn is_too_small(&self) -> bool {
+        self.too_small
+    }
+
+    /// A worker is gone.
+    pub fn gone(&mut self, serial: Serial) {
+        self.workers.remove(&serial);
+        if self.leaving == Some(serial) {
+            self.leaving = None;
+        }
+    }
+
+    /// PSS in bytes at which something happens to a worker: replaced, and killed.
+    pub fn thresholds(&self, serial: Serial, limit: u64) -> [u64; 2] {
+        let first = self.workers.get(&serial).and_then(|worker| worker.first_pss).unwrap_or(0);
+        [limit, Limits::hard(limit.max(first))]
+    }
+
+    /// Judges the workers that take requests.
+    pub fn decide(&mut self, limits: Limits, seen: &[Seen]) -> Vec<Decision> {
+        if limits.memory != self.limits.memory {
+            (self.over, self.too_small) = (None, false);
+            self.workers.values_mut().for_each(|worker| (worker.was_over, worker.was_fine) = (false, false));
+        }
+        self.limits = limits;
+        let mut decisions = Vec::new();
+        for one in seen {
+            self.note(one);
+            if let Some(pss) = self.has_exploded(one) {
+                // It says nothing about the limit.
+                self.over = self.over.filter(|(serial, _)| *serial != one.serial);
+                decisions.push(Decision::Kill(one.serial, pss));
+                continue;
+            }
+            decisions.extend(self.judge_limit(one));
+        }
+        let killed = |serial| {
+            decisions.iter().any(|decision| matches!(decision, Decision::Kill(one, _) if *one == serial))
+        };
+        if self.leaving.is_none() {
+            let reasons = seen
+                .iter()
+                .filter(|one| !killed(one.serial))
+                .filter_map(|one| Some((one, self.reason(one)?)));
+            // The oldest first.
+            if let Some((one, why)) = reasons.max_by_key(|(one, _)| one.age) {
+                self.leaving = Some(one.serial);
+                decisions.push(Decision::Recycle(one.serial, why));
+            }
+        }
+        decisions
+    }
+
+    fn note(&mut self, seen: &Seen) {
+        let random = &mut self.random;
+        let worker = self.workers.entry(seen.serial).or_insert_with(|| Worker {
+            factor: 1.0 + JITTER * (random.f64() * 2.0 - 1.0),
+            first_pss: None,
+            was_over: false,
+            was_fine: false,
+        });
+        worker.first_pss = worker.first_pss.or(seen.pss);
+    }
+
+    /// The PSS of a worker that is to be killed.
+    fn has_exploded(&self, seen: &Seen) -> Option<u64> {
+        let (limit, pss) = (self.limits.memory?, seen.pss?);
+        let first = self.workers.get(&seen.serial)?.first_pss?;
+        (pss >= Limits::hard(limit.max(first))).then_some(pss)
+    }
+
+    /// Whether two young workers in a row are over the limit.
+    fn judge_limit(&mut self, seen: &Seen) -> Option<Decision> {
+        let (limit, pss) = (self.limits.memory?, seen.pss?);
+        let worker = self.workers.get_mut(&seen.serial)?;
+        if seen.age >= YOUNG {
+            if !worker.was_over && !worker.was_fine {
+                worker.was_fine = true;
+                self.over = None;
+            }
+            return None;
+        }
+        if pss <= limit || worker.was_over || self.too_small {
+            return None;
+        }
+        worker.was_over = true;
+        match self.over.replace((seen.serial, pss)) {
+            Some((_, other)) => {
+                self.too_small = true;
+                Some(Decision::TooSmall([other, pss]))
+            }
+            None => None,
+        }
+    }
+
+    fn reason(&self, seen: &Seen) -> Option<Why> {
+        let factor = self.workers.get(&seen.serial).map_or(1.0, |worker| worker.factor);
+        let over = |limit: u64| seen.pss.filter(|pss| *pss > limit && seen.age >= YOUNG && !self.too_small);
+        if let Some(pss) = self.limits.memory.and_then(over) {
+            return Some(Why::Memory(pss));
+        }
+        let served = |most: u64| seen.requests >= ((most as f64 * factor).round() as u64).max(1);
+        if self.limits.max_requests.is_some_and(served) {
+            return Some(Why::Requests(seen.requests));
+        }
+        let old = self.limits.max_age.is_some_and(|most| seen.age >= most.mul_f64(factor));
+        old.then_some(Why::Age(seen.age))
+    }
+}
+
+#[cfg(test)]
+#[path = "recycle_tests.rs"]
+mod tests;

@@ -1,0 +1,159 @@
+# frozen_string_literal: true
+
+# Why workers ended: `GET /deaths`, `firebrick deaths`, the log, and what the kernel takes first when memory runs out.
+
+require "support/case"
+
+DEATHS_APP = <<~'RUBY'
+  text = { "content-type" => "text/plain" }
+  run lambda { |env|
+    case env["PATH_INFO"]
+    when "/pid" then [200, text, [Process.pid.to_s]]
+    when "/exit" then exit!(7)
+    when "/segv" then Process.kill(:SEGV, Process.pid); sleep
+    when "/long" then sleep
+    when "/swallow"
+      kept = []
+      loop { kept << ("x" * (8 << 20)) }
+    else [200, text, ["fine"]]
+    end
+  }
+RUBY
+
+class DeathsTest < Case
+  def server(**options)
+    start(app: DEATHS_APP, **options)
+  end
+
+  # The newest record once there are +count+ of them.
+  def death(own, count = 1)
+    wait_until("a record") { own.control("/deaths").size >= count } and own.control("/deaths").first
+  end
+
+  it "records the exit code, and what the worker was serving" do
+    firebrick_only
+    own = server
+    3.times { get("/", to: own) }
+    pid = get("/pid", to: own).body.to_i
+    assert_status 502, get("/exit?secret", to: own)
+    record = death(own)
+    assert_equal ["exit", 7, nil, pid, 0, 1], record.values_at("cause", "exit_code", "signal", "pid", "worker", "generation")
+    assert_equal 4, record["requests"]
+    assert_operator record["age_s"], :>, 0
+    assert_operator record["peak_rss_bytes"], :>, 1 << 20
+    assert_equal([["GET", "/exit", false]], record["in_flight"].map { |one| one.values_at("method", "path", "answered") })
+    assert_logged(/worker 0 \(pid #{pid}\) died: exit code 7; it was .* old and had finished 4 requests.*serving GET \/exit\?secret/, on: own)
+    assert_equal 1, own.stats["deaths"]["exit"]
+    assert_equal 0, own.stats["deaths"]["out_of_memory"]
+  end
+
+  it "tells a kill by hand and a crash" do
+    firebrick_only
+    own = server
+    Process.kill("KILL", get("/pid", to: own).body.to_i)
+    record = death(own)
+    assert_equal ["signal", nil, 9], record.values_at("cause", "exit_code", "signal")
+    assert_equal record["oom_kills_before"], record["oom_kills_after"]
+    assert_status 502, get("/segv", to: own)
+    # Ruby reports a SEGV and aborts.
+    assert_equal ["signal", 6], death(own, 2).values_at("cause", "signal")
+  end
+
+  it "knows where a long request was in the app when its worker died" do
+    firebrick_only
+    own = server
+    pid = get("/pid", to: own).body.to_i
+    long = connect(own).write(request("GET", "/long"))
+    # The app is asked where it is after a second.
+    sleep 2.5
+    Process.kill("KILL", pid)
+    assert_status 502, long.read_response
+    request = death(own)["in_flight"].first
+    assert_equal "/long", request["path"]
+    assert_operator request["age_ms"], :>=, 2000
+    assert_match(/\Aconfig\.ru:7:in/, request["backtrace"].first)
+    assert_logged(/serving GET \/long \(for .* s, last seen at config\.ru:7:in/, on: own)
+  end
+
+  it "records timeouts and workers that are taken away, and shows all in a table" do
+    firebrick_only
+    own = server(workers: 2, threads: "1:1", settings: { timeouts: { worker: 1 } })
+    assert_status 504, get("/long", to: own)
+    record = death(own)
+    assert_equal ["timeout", 9, true], [*record.values_at("cause", "signal"), record["in_flight"].first["answered"]]
+    assert_match(/config\.ru:7/, record["in_flight"].first["backtrace"].first)
+    wait_until("two workers") { own.stats["workers"].count { |one| one["state"] == "ready" } == 2 }
+    own.signal("TTOU")
+    assert_equal ["drain", 0, nil], death(own, 2).values_at("cause", "exit_code", "signal")
+    out, err, code = own.command_line("deaths", own.dir)
+    assert_equal ["", 0], [err, code]
+    lines = out.lines.map(&:split)
+    assert_equal 4, lines.size, out
+    assert_equal(%w[drain timeout], [lines[1].last, lines[2].last])
+    assert_match(%r{\A    GET /long, \d\.\d s, answered, last seen at config\.ru:7}, out.lines.last)
+    assert_equal(own.control("/deaths"), JSON.parse(own.command_line("deaths", own.dir, "--json").first))
+    assert_match(/deaths\s+of workers: timeout 1, drain 1/, own.command_line("stats", own.dir).first)
+  end
+
+  it "says when no worker has ended, and when no server runs" do
+    firebrick_only
+    own = server
+    assert_equal ["no worker has ended\n", "", 0], own.command_line("deaths", own.dir)
+    own.signal("TERM")
+    own.wait_exit
+    out, err, code = own.command_line("deaths", own.dir)
+    assert_equal ["", 1], [out, code]
+    assert_includes err, "no Firebrick is running for #{own.dir}"
+  end
+
+  it "makes the kernel take workers and template before the front" do
+    firebrick_only
+    own = server
+    ours = score("self")
+    tree = Processes.tree(own.pid).map(&:pid)
+    assert_equal own.pid, tree.first
+    assert_operator tree.size, :>=, 3
+    wanted = [ours + 500, 1000].min
+    assert_equal([ours, *Array.new(tree.size - 1, wanted)], tree.map { |pid| score(pid) })
+  end
+
+  it "tells the kernel's kill for lack of memory from another" do
+    firebrick_only
+    group = memory_group or skip "no control group for memory can be made here"
+    own = server
+    own.processes.each { |one| File.write("#{group}/cgroup.procs", one.pid.to_s) }
+    assert_status 502, get("/swallow", to: own)
+    record = death(own)
+    assert_equal ["out_of_memory", 9], record.values_at("cause", "signal")
+    assert_operator record["oom_kills_after"], :>, record["oom_kills_before"]
+    assert_logged(/was killed by the kernel because memory ran out/, on: own)
+    Process.kill("KILL", get("/pid", to: own).body.to_i)
+    assert_equal "signal", death(own, 2)["cause"]
+  ensure
+    if group
+      @own_servers.each(&:finish)
+      wait_until("the group to be empty") { File.read("#{group}/cgroup.procs").empty? }
+      Dir.rmdir(group)
+    end
+  end
+
+  private
+
+  def score(pid)
+    Integer(File.read("/proc/#{pid}/oom_score_adj"))
+  end
+
+  # A group that may use 150 MB.
+  def memory_group
+    root, file = [["/sys/fs/cgroup/memory", "memory.limit_in_bytes"], ["/sys/fs/cgroup", "memory.max"]].find { |dir, _| File.directory?(dir) && File.writable?(dir) }
+    return unless root
+
+    group = File.join(root, "firebrick-test-#{Process.pid}")
+    Dir.mkdir(group)
+    File.write(File.join(group, file), (150 << 20).to_s)
+    group
+  rescue SystemCallError
+    Dir.rmdir(group) if group && File.directory?(group)
+    nil
+  end
+end
