@@ -1,6 +1,8 @@
 //! Where the routes get their figures from.
 
+use crate::reload::{ReloadLine, ReloadWish};
 use stats::{InFlight, ServerSnapshot};
+use tokio::sync::mpsc;
 
 /// Figures of a running server. Everything happens on the thread of [`crate::Server::run`].
 pub trait Provider {
@@ -10,4 +12,7 @@ pub trait Provider {
     /// At most `limit` of the requests under way, slowest first. With `backtraces` the workers report where in the app their
     /// threads are, which takes as long as they need to get to Ruby's global lock, but no longer than a second.
     fn requests(&self, limit: usize, backtraces: bool) -> impl Future<Output = Vec<InFlight>>;
+
+    /// Starts a reload, or the way back; its steps. The last one is an end. It goes on when nobody listens any more.
+    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine>;
 }

@@ -6,7 +6,7 @@
 //! How it fits together, from the request's side:
 //! [`rack`] encodes a request and asks [`dispatch`] for a seat; [`link`] carries it to the worker and
 //! puts the response into a [`reply`]; what the client has not read yet waits in [`spool`].
-//! From the processes' side: [`table`] and [`progress`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
+//! From the processes' side: [`table`], [`progress`] and [`rollout`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
 //! [`os`] holds every system call.
 //!
 //! Contract:
@@ -26,6 +26,7 @@ mod os;
 pub mod progress;
 mod rack;
 mod reply;
+pub mod rollout;
 mod shared;
 pub mod spawner;
 mod spool;
