@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use clap::ArgMatches;
 use clap_complete::Shell;
 use control::client::Client;
+use control::reload::ReloadWish;
 use front::explain::Question;
-use settings::{Environment, Errors, Loaded};
+use settings::{Argument, At, Environment, Errors, Loaded};
 
 use crate::arguments::arguments;
 use crate::grammar::grammar;
@@ -19,7 +21,7 @@ use crate::trust::Trust;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Serve the app.
-    Serve(Box<Loaded>),
+    Serve(Box<Loaded>, Vec<Argument>),
     /// Check the configuration.
     Check(Box<Loaded>),
     /// Show which rule responds to a request.
@@ -41,6 +43,15 @@ pub enum Command {
         client: Client,
         /// As JSON rather than for people.
         json: bool,
+    },
+    /// Load the app of a running server again.
+    Reload {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        /// The connection to the server.
+        client: Client,
+        /// Forth or back.
+        wish: ReloadWish,
     },
     /// Show the certificates of a server.
     Certs {
@@ -83,12 +94,23 @@ pub fn parse<Word: Into<OsString> + Clone>(
     environment: &dyn Environment,
 ) -> Result<Command, ExitCode> {
     let command = interpret(words, environment);
-    if let Ok(Command::Serve(loaded)) = &command {
+    if let Ok(Command::Serve(loaded, _)) = &command {
         for warning in &loaded.warnings {
             eprintln!("warning: {warning}");
         }
     }
     command.map_err(Output::print)
+}
+
+/// Loads the settings of `serve` again whenever it is called: the same words, typed in the same place.
+pub fn reread(arguments: Vec<Argument>, environment: &dyn Environment) -> front::Reread {
+    let here = At(environment.current_dir());
+    Rc::new(move || {
+        settings::load(&arguments, &here).map_err(|errors| {
+            let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+            errors.join("\n")
+        })
+    })
 }
 
 /// What is printed instead of running a command.
@@ -136,6 +158,11 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let (dir, client) = running(load(2)?)?;
             Ok(Command::Deaths { dir, client, json: given.get_flag("json") })
         }
+        Some(("reload", given)) => {
+            let (dir, client) = running(load(2)?)?;
+            let wish = if given.get_flag("undo") { ReloadWish::Undo } else { ReloadWish::Reload };
+            Ok(Command::Reload { dir, client, wish })
+        }
         Some(("certs", given)) => {
             let loaded = load(2)?;
             let control = &loaded.settings.control;
@@ -152,7 +179,7 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         Some(("trust", given)) => Ok(Command::Trust(trust(given)?)),
         Some(("completions", given)) => Ok(Command::Completions(shell(given))),
         Some(("man", _)) => Ok(Command::Man),
-        _ => Ok(Command::Serve(Box::new(load(2)?))),
+        _ => Ok(Command::Serve(Box::new(load(2)?), arguments(&matches))),
     }
 }
 

@@ -25,7 +25,7 @@ impl Shelf {
 
     fn settings(&self, words: &str) -> Settings {
         match self.type_in(words) {
-            Ok(Command::Serve(loaded) | Command::Check(loaded)) => loaded.settings,
+            Ok(Command::Serve(loaded, _) | Command::Check(loaded)) => loaded.settings,
             other => panic!("{words}: {other:?}"),
         }
     }
@@ -69,7 +69,7 @@ fn serving_needs_no_command() {
     let shelf = Shelf::new();
     for words in ["", ".", "config.ru", "serve", "serve .", "-q", "-p 9292", "-p 9292 serve", "serve -p 9292"]
     {
-        assert!(matches!(shelf.type_in(words), Ok(Command::Serve(_))), "{words}");
+        assert!(matches!(shelf.type_in(words), Ok(Command::Serve(..))), "{words}");
         assert_eq!(shelf.settings(words).dir, shelf.current_dir(), "{words}");
     }
 }

@@ -21,7 +21,7 @@ mod trust;
 
 pub use certs::certs;
 pub use check::{Trial, check, explain};
-pub use command::{Command, parse};
+pub use command::{Command, parse, reread};
 pub use print::{completions, man};
 pub use trust::{Trust, trust};
 

@@ -10,13 +10,16 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {
-        Ok(Command::Serve(loaded)) => front::serve(*loaded),
+        Ok(Command::Serve(loaded, arguments)) => {
+            front::serve(*loaded, cli::reread(arguments, &ProcessEnvironment))
+        }
         Ok(Command::Check(loaded)) => cli::check(&loaded, Some(&front::check)),
         Ok(Command::Explain(loaded, question)) => {
             cli::explain(&loaded, &|settings| front::explain(settings, &question))
         }
         Ok(Command::Stats { dir, client, json }) => control::client::stats_command(&dir, &client, json),
         Ok(Command::Deaths { dir, client, json }) => control::client::deaths_command(&dir, &client, json),
+        Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),
         Ok(Command::Certs { loaded, client, json }) => cli::certs(&loaded.settings, client.as_ref(), json),
         Ok(Command::Bench(given)) => bench::run(&given),
         Ok(Command::Tune(given)) => tuner::run(&given),

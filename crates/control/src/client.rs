@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use settings::ControlAddress;
 use stats::{Death, InFlight, ServerSnapshot};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
@@ -113,6 +113,58 @@ impl Client {
         self.json(&format!("/requests?limit={limit}{}", if backtraces { "&backtraces" } else { "" }))
     }
 
+    /// The lines of the response to a POST of `target`, while they come. Each may take as long as the timeout for reading; the server
+    /// sends blank ones in between.
+    ///
+    /// # Errors
+    /// As for [`Client::get`].
+    pub(crate) fn post(&self, target: &str) -> Result<BufReader<Box<dyn Read>>, Error> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                Error::NotRunning(self.address.clone())
+            }
+            _ => Error::Io(self.address.clone(), error),
+        };
+        let mut stream = BufReader::new(self.send_post(target).map_err(failed)?);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let read = (&mut stream).take(MAX_RESPONSE - head.len() as u64).read_until(b'\n', &mut head);
+            if read.map_err(failed)? == 0 {
+                let what = "its response is cut off".to_owned();
+                return Err(Error::NotControl(self.address.clone(), what));
+            }
+        }
+        let (status, body) = match parse_head(&head) {
+            Ok((status, _, length)) => (status, length),
+            Err(what) => return Err(Error::NotControl(self.address.clone(), what)),
+        };
+        if status == 200 {
+            return Ok(stream);
+        }
+        let mut text = String::new();
+        let _ = stream.take(body.unwrap_or(0) as u64).read_to_string(&mut text);
+        if status == 403 && text.trim() == "Invalid auth token" {
+            return Err(Error::Token(self.address.clone()));
+        }
+        Err(Error::Refused(status, text))
+    }
+
+    /// As HTTP/1.0: then the body is not chunked, and ends with the connection.
+    fn send_post(&self, target: &str) -> io::Result<Box<dyn Read>> {
+        let (mut stream, host, token): (Box<dyn Duplex>, String, Option<&str>) = match &self.address {
+            ControlAddress::Unix(path) => {
+                (Box::new(connect_to(path, STEP_TIMEOUT)?), "firebrick".to_owned(), None)
+            }
+            ControlAddress::Tcp { host, port } => {
+                (Box::new(connect_port(host, *port)?), named(host, *port), self.token.as_deref())
+            }
+        };
+        let shown = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+        let request = format!("POST {target} HTTP/1.0\r\nHost: {host}\r\n{shown}Content-Length: 0\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        Ok(stream)
+    }
+
     fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, Error> {
         let text = self.get(target)?;
         serde_json::from_str(&text)
@@ -123,9 +175,7 @@ impl Client {
         match &self.address {
             ControlAddress::Unix(path) => talk(connect_to(path, STEP_TIMEOUT)?, target, "firebrick", None),
             ControlAddress::Tcp { host, port } => {
-                let named =
-                    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-                talk(connect_port(host, *port)?, target, &named, self.token.as_deref())
+                talk(connect_port(host, *port)?, target, &named(host, *port), self.token.as_deref())
             }
         }
     }
@@ -198,6 +248,14 @@ pub fn explain(error: &Error, dir: &Path) -> String {
     }
 }
 
+fn named(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// A connection of either kind.
+trait Duplex: Read + Write {}
+impl<T: Read + Write> Duplex for T {}
+
 fn connect_port(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
     for address in (host, port).to_socket_addrs()? {
@@ -225,6 +283,17 @@ fn talk(mut stream: impl Read + Write, target: &str, host: &str, token: Option<&
 
 /// Status and body of a response with a `Content-Length`, which the server always sends.
 fn parse(response: &[u8]) -> Result<(u16, String), String> {
+    let (status, length, announced) = parse_head(response)?;
+    let body = &response[length..];
+    if announced != Some(body.len()) {
+        return Err("its response is not complete".to_owned());
+    }
+    let body = String::from_utf8(body.to_vec()).map_err(|_| "its response is not UTF-8".to_owned())?;
+    Ok((status, body))
+}
+
+/// Status, length of the head and announced length of the body.
+fn parse_head(response: &[u8]) -> Result<(u16, usize, Option<usize>), String> {
     let mut fields = [httparse::EMPTY_HEADER; 32];
     let mut head = httparse::Response::new(&mut fields);
     let length = match head.parse(response) {
@@ -232,14 +301,9 @@ fn parse(response: &[u8]) -> Result<(u16, String), String> {
         Ok(httparse::Status::Partial) => return Err("its response is cut off".to_owned()),
         Err(error) => return Err(format!("its response is not HTTP ({error})")),
     };
-    let body = &response[length..];
     let announced = head.headers.iter().find(|field| field.name.eq_ignore_ascii_case("content-length"));
     let announced = announced.and_then(|field| std::str::from_utf8(field.value).ok()?.parse::<usize>().ok());
-    if announced != Some(body.len()) {
-        return Err("its response is not complete".to_owned());
-    }
-    let body = String::from_utf8(body.to_vec()).map_err(|_| "its response is not UTF-8".to_owned())?;
-    Ok((head.code.unwrap_or_default(), body))
+    Ok((head.code.unwrap_or_default(), length, announced))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The control server: statistics of a running server, over HTTP.
+//! The control server: statistics of a running server, and its reload, over HTTP.
 //!
 //! Why a Unix socket of its own: it is reachable when every request thread is busy, other machines cannot reach it, and
 //! its file permissions are all the authentication that is needed. It speaks HTTP, so that
@@ -10,7 +10,7 @@
 //! 2. The socket can be used by its owner only, from the moment it exists; a port only with the token and
 //!    a Host field of this machine.
 //! 3. Clients that hold connections open or send nonsense cannot keep others waiting: see `connections`.
-//! 4. Read-only: GET and HEAD.
+//! 4. GET and HEAD change nothing. The one POST is `/reload`.
 #![forbid(unsafe_code)]
 
 mod bind;
@@ -20,6 +20,7 @@ mod deaths;
 mod gate;
 mod page;
 mod provider;
+pub mod reload;
 mod routes;
 mod server;
 mod socket;

@@ -1,6 +1,8 @@
 //! Where the routes get their figures from.
 
+use crate::reload::{ReloadLine, ReloadWish};
 use stats::{Death, InFlight, ServerSnapshot};
+use tokio::sync::mpsc;
 
 /// Figures of a running server. Everything happens on the thread of [`crate::Server::run`].
 pub trait Provider {
@@ -13,4 +15,7 @@ pub trait Provider {
 
     /// How the last workers ended, the newest first.
     fn deaths(&self) -> impl Future<Output = Vec<Death>>;
+
+    /// Starts a reload, or the way back; its steps. The last one is an end. It goes on when nobody listens any more.
+    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine>;
 }

@@ -3,6 +3,7 @@
 use crate::gate::{Gate, Refusal};
 use crate::page;
 use crate::provider::Provider;
+use crate::reload::{ReloadLine, ReloadWish, Reply};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
@@ -12,22 +13,30 @@ use serde_json::json;
 use stats::History;
 use std::cell::RefCell;
 use std::time::Instant;
+use tokio::sync::mpsc;
 
-const ENDPOINTS: [(&str, &str); 7] = [
+const ENDPOINTS: [(&str, &str, &str); 8] = [
     (
+        "GET",
         "/stats",
         "requests, workers, queue and times; ?buckets adds the histograms' buckets, ?buckets=fine all that were \
          counted, ?format=puma is /puma/stats",
     ),
     (
+        "GET",
         "/requests",
         "requests under way, slowest first; ?limit=N (20), &backtraces adds where in the app they are",
     ),
-    ("/deaths", "how the last 256 workers that are gone ended, and what they were serving; the newest first"),
-    ("/history", "the last hour in steps of 10 s"),
-    ("/dashboard", "a page that shows all of this"),
-    ("/puma/stats", "the same as /stats in the shape of Puma's stats"),
-    ("/", "this list; the page for browsers"),
+    (
+        "GET",
+        "/deaths",
+        "how the last 256 workers that are gone ended, and what they were serving; the newest first",
+    ),
+    ("GET", "/history", "the last hour in steps of 10 s"),
+    ("GET", "/dashboard", "a page that shows all of this"),
+    ("GET", "/puma/stats", "the same as /stats in the shape of Puma's stats"),
+    ("POST", "/reload", "loads the app again, ?undo goes back; a line for each step"),
+    ("GET", "/", "this list; the page for browsers"),
 ];
 
 /// Which buckets of the histograms are wanted.
@@ -47,10 +56,11 @@ enum Route {
     Requests { limit: usize, backtraces: bool },
     History,
     Deaths,
+    Reload(ReloadWish),
     BadLimit,
     UnknownFormat,
     NotFound,
-    MethodNotAllowed,
+    MethodNotAllowed(&'static str),
 }
 
 /// Where responses get their figures from.
@@ -64,21 +74,31 @@ pub(crate) async fn respond<B, P: Provider>(
     request: Request<B>,
     source: &Source<P>,
     gate: Option<&Gate>,
-) -> Response<Full<Bytes>> {
+) -> Response<Reply> {
     let (head, _body) = request.into_parts();
     let route = route(&head);
+    if let (Route::Reload(wish), Ok(())) = (&route, gate.map_or(Ok(()), |gate| admit(gate, &head, &route))) {
+        return reload(source.provider.reload(*wish));
+    }
     let mut response = match gate.map_or(Ok(()), |gate| admit(gate, &head, &route)) {
         Ok(()) => reply(route, source).await,
         Err(refusal) => refused(&refusal),
     };
     page::guard(&mut response);
-    response
+    response.map(Reply::Whole)
 }
 
 fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
     gate.admits_host(head)?;
     // The page asks for the token itself, and knows nothing without it.
     if *route == Route::Dashboard { Ok(()) } else { gate.admits_token(head) }
+}
+
+fn reload(lines: mpsc::UnboundedReceiver<ReloadLine>) -> Response<Reply> {
+    let mut response = Response::new(Full::default());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    page::guard(&mut response);
+    response.map(|_| Reply::lines(lines))
 }
 
 async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<Bytes>> {
@@ -112,9 +132,12 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "there is nothing of that name"),
-        Route::MethodNotAllowed => {
-            let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are understood");
-            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        // Has been responded to, or refused.
+        Route::Reload(_) => refuse(StatusCode::FORBIDDEN, "not permitted"),
+        Route::MethodNotAllowed(allowed) => {
+            let mut response =
+                refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed} is understood here"));
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
             response
         }
     }
@@ -148,9 +171,15 @@ fn route(head: &Parts) -> Route {
         },
         "/history" => Route::History,
         "/deaths" => Route::Deaths,
+        "/reload" if head.method != Method::POST => return Route::MethodNotAllowed("POST"),
+        "/reload" => return Route::Reload(if on("undo") { ReloadWish::Undo } else { ReloadWish::Reload }),
         _ => return Route::NotFound,
     };
-    if matches!(head.method, Method::GET | Method::HEAD) { route } else { Route::MethodNotAllowed }
+    if matches!(head.method, Method::GET | Method::HEAD) {
+        route
+    } else {
+        Route::MethodNotAllowed("GET, HEAD")
+    }
 }
 
 /// Browsers name `text/html` first; curl and other programs take anything.
@@ -160,7 +189,10 @@ fn reads_html(head: &Parts) -> bool {
 }
 
 fn endpoints() -> serde_json::Value {
-    ENDPOINTS.iter().map(|(path, text)| json!({ "method": "GET", "path": path, "gives": text })).collect()
+    ENDPOINTS
+        .iter()
+        .map(|(method, path, text)| json!({ "method": method, "path": path, "gives": text }))
+        .collect()
 }
 
 fn written(json: serde_json::Result<String>) -> Response<Full<Bytes>> {
@@ -233,7 +265,10 @@ mod tests {
         assert_eq!(get("/requests?limit=three"), Route::BadLimit);
         assert_eq!(get("/stats/"), Route::NotFound);
         assert_eq!(requested(&Method::HEAD, "/stats", "*/*"), Route::Stats(Buckets::None));
-        assert_eq!(requested(&Method::POST, "/stats", "*/*"), Route::MethodNotAllowed);
+        assert_eq!(requested(&Method::POST, "/stats", "*/*"), Route::MethodNotAllowed("GET, HEAD"));
+        assert_eq!(requested(&Method::POST, "/reload", "*/*"), Route::Reload(ReloadWish::Reload));
+        assert_eq!(requested(&Method::POST, "/reload?undo", "*/*"), Route::Reload(ReloadWish::Undo));
+        assert_eq!(get("/reload"), Route::MethodNotAllowed("POST"));
         assert_eq!(requested(&Method::POST, "/halt", "*/*"), Route::NotFound);
     }
 

@@ -4,13 +4,14 @@ use crate::bind::{SocketFile, bind};
 use crate::connections::{Client, Connections, Requested};
 use crate::gate::Gate;
 use crate::provider::Provider;
+use crate::reload::Reply;
 use crate::routes::{Source, respond};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use settings::ControlAddress;
 use stats::History;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -25,6 +26,8 @@ use tokio::task::{AbortHandle, JoinSet};
 const HEAD_DEADLINE: Duration = Duration::from_secs(2);
 /// From accepting a connection to the end of its one response.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// The same for a reload, whose response takes as long as the app boots, and longer.
+const RELOAD_DEADLINE: Duration = Duration::from_secs(3600);
 /// Pause after a failure to accept: descriptors may be short for a while.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of a generated token.
@@ -200,18 +203,32 @@ where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
     P: Provider + 'static,
 {
+    let is_long = Rc::new(Cell::new(false));
+    let long = Rc::clone(&is_long);
     let service = service_fn(move |request| {
         requested.set(Some(Instant::now()));
         let (source, gate) = (Rc::clone(&source), gate.clone());
-        async move { Ok::<_, Infallible>(respond(request, &*source, gate.as_deref()).await) }
+        let (requested, long) = (requested.clone(), Rc::clone(&long));
+        async move {
+            let response = respond(request, &*source, gate.as_deref()).await;
+            if matches!(response.body(), Reply::Lines(..)) {
+                long.set(true);
+                // It does not give way to others: there are two at most.
+                requested.set(Some(Instant::now() + RELOAD_DEADLINE));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .keep_alive(false)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
         .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
     // The client's mistakes are its own: hyper has responded where that is possible.
-    let _ = tokio::time::timeout(DEADLINE, connection).await;
+    if tokio::time::timeout(DEADLINE, &mut connection).await.is_err() && is_long.get() {
+        let _ = tokio::time::timeout(RELOAD_DEADLINE, connection).await;
+    }
 }
 
 /// Adds a step to the history at its interval.

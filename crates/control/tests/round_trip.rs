@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // tests: a panic is how they fail
 
 use control::client::{self, Client};
+use control::reload::{ReloadLine, ReloadWish};
 use control::{ControlAddress, Provider, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, QueueSnapshot, RubyVersion, ServerSnapshot,
@@ -11,7 +12,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 const TOKEN: &str = "a+b/c=0123456789";
 
@@ -76,6 +77,17 @@ impl Provider for Figures {
     async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
         let backtrace = backtraces.then(|| vec!["app.rb:3:in `sleep'".to_owned()]);
         vec![InFlight { method: "GET".into(), path: "/slow".into(), backtrace, ..InFlight::default() }; limit]
+    }
+
+    /// One step, and after a moment the end.
+    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
+        let (lines, receiver) = mpsc::unbounded_channel();
+        tokio::task::spawn_local(async move {
+            let _ = lines.send(ReloadLine::Step { stage: "booting".into(), text: format!("{wish:?}") });
+            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+            let _ = lines.send(ReloadLine::Done { done: "it serves".into() });
+        });
+        receiver
     }
 }
 
@@ -156,6 +168,28 @@ fn snapshot() -> ServerSnapshot {
 
 fn json(path: &Path, target: &str) -> serde_json::Value {
     serde_json::from_str(&client::get(path, target).unwrap()).unwrap()
+}
+
+#[test]
+fn a_reload_is_told_line_by_line() {
+    let server = Running::start();
+    let answer = server.raw(b"POST /reload?undo HTTP/1.0\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.0 200 ") && answer.contains("application/x-ndjson"), "{answer}");
+    let body = answer.split_once("\r\n\r\n").unwrap().1;
+    let lines: Vec<&str> = body.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines, [r#"{"stage":"booting","text":"Undo"}"#, r#"{"done":"it serves"}"#]);
+    assert!(server.raw(b"GET /reload HTTP/1.0\r\nHost: x\r\n\r\n").contains("allow: POST\r\n"));
+}
+
+#[test]
+fn a_reload_over_a_port_needs_the_token() {
+    let server = Running::start();
+    let ControlAddress::Tcp { host, port } = &server.port else { unreachable!() };
+    let mut stream = std::net::TcpStream::connect((host.as_str(), *port)).unwrap();
+    stream.write_all(b"POST /reload HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 403 ") && answer.ends_with("Invalid auth token"), "{answer}");
 }
 
 #[test]

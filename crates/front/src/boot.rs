@@ -1,7 +1,7 @@
 //! Loading the app: for `serve`, which goes on with what is loaded, and for `check`, which lets it go.
 
 use pool::spawner::BootConfig;
-use pool::supervisor::{BootError, Options, Supervisor};
+use pool::supervisor::{BootError, Options, Refresh, Supervisor};
 use settings::Settings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +16,14 @@ const LIB: &str = "FIREBRICK_LIB";
 /// There is no app; our Ruby files are not found; the app raised, or took longer than `timeouts.worker_boot`.
 pub(crate) async fn boot(
     settings: watch::Receiver<Arc<Settings>>,
+    refresh: Refresh,
     unlink: Vec<PathBuf>,
 ) -> Result<Supervisor, String> {
     let now = settings.borrow().clone();
     let app = now.app.clone().ok_or("there is no app to run")?;
-    let boot = BootConfig { app, lib: lib()?, settings: now.clone(), unlink };
+    let boot = BootConfig { app, lib: lib()?, settings: now.clone(), environment: Vec::new(), unlink };
     let timeout = now.timeouts.worker_boot;
-    match tokio::time::timeout(timeout, Supervisor::boot(Options { boot, settings })).await {
+    match tokio::time::timeout(timeout, Supervisor::boot(Options { boot, settings, refresh })).await {
         Ok(Ok(supervisor)) => Ok(supervisor),
         Ok(Err(error)) => Err(explain(&error, &now)),
         Err(_) => {
@@ -44,7 +45,7 @@ fn explain(error: &BootError, settings: &Settings) -> String {
 }
 
 /// `lib` beside the program: named by the launcher, or found going up from the executable (`target/release`, `libexec`).
-fn lib() -> Result<PathBuf, String> {
+pub(crate) fn lib() -> Result<PathBuf, String> {
     let holds = |lib: &Path| lib.join("firebrick/template.rb").is_file();
     if let Some(named) = std::env::var_os(LIB).map(PathBuf::from) {
         return if holds(&named) {

@@ -43,8 +43,9 @@ fn event_loop() -> Result<LocalRuntime, String> {
 /// Boots the app in a template and lets it go.
 fn app(settings: &Settings) -> Result<String, String> {
     let (_, unchanging) = watch::channel(Arc::new(settings.clone()));
+    let refresh = pool::supervisor::Refresh::new(|| Err("nothing is served here".to_owned()));
     event_loop()?.block_on(async {
-        let supervisor = boot::boot(unchanging, Vec::new()).await?;
+        let supervisor = boot::boot(unchanging, refresh, Vec::new()).await?;
         let facts = supervisor.facts().cloned();
         supervisor.abandon().await;
         Ok(facts.map_or("The app loads.".to_owned(), |facts| {

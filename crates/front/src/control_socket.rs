@@ -32,6 +32,13 @@ pub(crate) fn bind(settings: &Settings, log: &ErrorLog) -> Result<Option<Server>
             (listening, _) => listening.map_err(|e| e.to_string())?,
         }
     }
+    if let Some(link) = &settings.control.link {
+        match server.listen(&ControlAddress::Unix(link.clone())) {
+            // The other server of this link has it; this one is found by its own directory.
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+            listening => listening.map_err(|e| e.to_string())?,
+        }
+    }
     Ok(server.listens().then_some(server))
 }
 

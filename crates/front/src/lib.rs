@@ -41,7 +41,7 @@ mod tls;
 pub use check::check;
 pub use explain::explain;
 pub use script::about as mruby;
-pub use serve::serve;
+pub use serve::{Reread, serve};
 
 /// Version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

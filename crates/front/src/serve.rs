@@ -2,7 +2,7 @@
 //!
 //! [`run`] is the table of contents; each stage is a file below:
 //! [`configuration`] (settings, sites, handlers), [`logs`], [`sockets`] (ports, control socket, pid file), [`pool`] (the
-//! app's workers), [`threads`] (front threads), [`lifecycle`] (everything from the open port to the end); [`snapshot`] and
+//! app's workers), [`reload`] (what new code is started with), [`threads`] (front threads), [`lifecycle`] (everything from the open port to the end); [`snapshot`] and
 //! [`in_flight`] are what the control socket reads.
 
 mod configuration;
@@ -10,6 +10,7 @@ mod in_flight;
 mod lifecycle;
 mod logs;
 mod pool;
+mod reload;
 mod snapshot;
 mod sockets;
 mod threads;
@@ -21,6 +22,7 @@ use configuration::Configuration;
 use lifecycle::Lifecycle;
 use logs::Logs;
 use pool::Pool;
+pub use reload::Reread;
 use settings::Loaded;
 use snapshot::Snapshotter;
 use sockets::Sockets;
@@ -31,7 +33,8 @@ use threads::Threads;
 use tokio::runtime::{Builder, LocalOptions};
 
 /// Serves an app or a site until a signal stops it. 0 after an orderly end, 1 when the server could not start.
-pub fn serve(loaded: Loaded) -> ExitCode {
+/// `reread` loads the settings again when the app is reloaded.
+pub fn serve(loaded: Loaded, reread: Reread) -> ExitCode {
     let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(e) => {
@@ -39,7 +42,7 @@ pub fn serve(loaded: Loaded) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(run(loaded)) {
+    match runtime.block_on(run(loaded, reread)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -48,7 +51,7 @@ pub fn serve(loaded: Loaded) -> ExitCode {
     }
 }
 
-async fn run(loaded: Loaded) -> Result<(), String> {
+async fn run(loaded: Loaded, reread: Reread) -> Result<(), String> {
     let (begun, started) = (Instant::now(), SystemTime::now());
     raise_open_files();
     let configuration = Configuration::read(loaded)?;
@@ -60,11 +63,15 @@ async fn run(loaded: Loaded) -> Result<(), String> {
     let mut sockets = Sockets::bind(&configuration.settings(), &logs)?;
     encryption.obtain(&configuration.settings(), &logs.error)?;
     encryption.bound(sockets.addresses());
-    let Some(pool) = Pool::boot(&configuration, sockets.files(), &mut signals).await? else { return Ok(()) };
+    let refresh = reload::refresh(reread, &configuration, sockets.files());
+    let Some(pool) = Pool::boot(&configuration, refresh, sockets.files(), &mut signals).await? else {
+        return Ok(());
+    };
     let threads = Threads::start(&configuration, pool.shared(), &encryption, &logs).await?;
     configuration.follow_files(&logs.error);
     encryption.follow_files(configuration.settings(), logs.error.clone());
     let pool = pool.run();
+    reload::follow(&configuration.settings(), &pool);
     let banner = Banner::new(&configuration.settings(), pool.facts(), sockets.control_lines(), begun);
     sockets.serve_control(Snapshotter::new(&configuration.settings(), &pool, &threads, &encryption, started));
     let outcome = Lifecycle::new(&configuration, &logs, &encryption, sockets.ports(), pool, threads, banner)

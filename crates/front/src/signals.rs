@@ -18,7 +18,9 @@ pub(crate) enum SignalAction {
     AddWorker,
     /// One worker fewer (TTOU).
     RemoveWorker,
-    /// A restart for other servers (USR1, USR2). It must not kill this one.
+    /// Load new code (USR1).
+    Reload,
+    /// A restart for other servers (USR2). It must not kill this one.
     Unsupported,
 }
 
@@ -40,7 +42,7 @@ impl Signals {
             (SignalKind::hangup(), SignalAction::ReopenLogs),
             (SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()), SignalAction::AddWorker),
             (SignalKind::from_raw(rustix::process::Signal::TTOU.as_raw()), SignalAction::RemoveWorker),
-            (SignalKind::user_defined1(), SignalAction::Unsupported),
+            (SignalKind::user_defined1(), SignalAction::Reload),
             (SignalKind::user_defined2(), SignalAction::Unsupported),
         ];
         let all = actions

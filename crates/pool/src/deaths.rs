@@ -101,6 +101,23 @@ pub(crate) fn may_be_the_kernels(exit: &WorkerExit) -> bool {
         && matches!(exit.status, None | Some(ExitStatus::Signal(9)))
 }
 
+/// How a worker ended, before anybody knows what it was serving.
+pub(crate) fn describe(exit: &WorkerExit, worker_timeout: Option<Duration>) -> String {
+    let facts = Facts {
+        exit,
+        recycled: None,
+        requests: 0,
+        memory: Memory::default(),
+        oom: Verdict::default(),
+        stuck: &[],
+        served: Vec::new(),
+        traces: &[],
+        worker_timeout,
+        noticed: exit.forked,
+    };
+    format!("worker {} (pid {}) {}", exit.index, exit.pid, facts.how())
+}
+
 impl Facts<'_> {
     /// The record.
     pub(crate) fn record(mut self, at: SystemTime) -> Death {

@@ -6,7 +6,7 @@
 //! How it fits together, from the request's side:
 //! [`rack`] encodes a request and asks [`dispatch`] for a seat; [`link`] carries it to the worker and
 //! puts the response into a [`reply`]; what the client has not read yet waits in [`spool`].
-//! From the processes' side: [`table`], [`progress`] and [`recycle`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
+//! From the processes' side: [`table`], [`progress`], [`recycle`] and [`rollout`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
 //! [`os`] holds every system call.
 //!
 //! Contract:
@@ -30,6 +30,7 @@ pub mod progress;
 mod rack;
 pub mod recycle;
 mod reply;
+pub mod rollout;
 mod shared;
 pub mod spawner;
 mod spool;

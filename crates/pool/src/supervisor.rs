@@ -21,6 +21,7 @@ use stats::DeathCause;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -34,6 +35,8 @@ pub struct Options {
     pub boot: BootConfig,
     /// The settings in force: limits and timeouts are read from them when they are needed.
     pub settings: watch::Receiver<Arc<Settings>>,
+    /// How to start templates of new code, asked when a reload begins.
+    pub refresh: Refresh,
 }
 
 impl Options {
@@ -54,9 +57,30 @@ impl Options {
     }
 }
 
+/// Reads where the app is and how it is started again.
+#[derive(Clone)]
+pub struct Refresh(Rc<dyn Fn() -> Result<BootConfig, String>>);
+
+impl Refresh {
+    /// With this function, which says what is wrong when it cannot be read.
+    pub fn new(read: impl Fn() -> Result<BootConfig, String> + 'static) -> Refresh {
+        Refresh(Rc::new(read))
+    }
+}
+
+impl std::fmt::Debug for Refresh {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Refresh")
+    }
+}
+
 /// An order to a running pool.
 #[derive(Debug)]
 pub enum Command {
+    /// Load the app again and replace the workers. Those who listen hear each step.
+    Reload(Option<Steps>),
+    /// Go back to the code from before the last reload.
+    UndoReload(Option<Steps>),
     /// One worker more (TTIN).
     More,
     /// One worker fewer (TTOU).
@@ -80,6 +104,8 @@ pub enum Notice {
     Hopeless,
     /// A line for the log.
     Log(String),
+    /// The app runs with these settings now.
+    Reloaded(Arc<Settings>),
 }
 
 /// Facts about the app that a template reports.
@@ -111,6 +137,7 @@ pub struct Supervisor {
     table: Table,
     templates: BTreeMap<Generation, RunningTemplate>,
     workers: BTreeMap<Serial, Worker>,
+    reloads: Reloads,
     next_tick: Instant,
     empty: bool,
     /// It was told to end.
@@ -130,6 +157,7 @@ struct RunningTemplate {
 
 /// What is known of a worker beside its row in the table. Kept until all front threads have cleared up after its death.
 struct Worker {
+    generation: Generation,
     threads: u32,
     progress: Progress,
     /// Descriptions of the requests that were stuck.
@@ -157,8 +185,9 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(front_threads: usize, now: Instant) -> Worker {
+    fn new(generation: Generation, front_threads: usize, now: Instant) -> Worker {
         Worker {
+            generation,
             threads: 1,
             progress: Progress::new(now),
             stuck: Vec::new(),
@@ -215,6 +244,7 @@ impl Supervisor {
             template_reports: mpsc::unbounded_channel(),
             templates: BTreeMap::new(),
             workers: BTreeMap::new(),
+            reloads: Reloads::new(now),
             next_tick: now,
             empty: false,
             stopping: false,
@@ -283,6 +313,7 @@ impl Supervisor {
                 Some(report) = self.reports.recv() => self.reported(report, &mut notify),
                 Some(command) = commands.recv() => self.commanded(command, &mut notify),
             }
+            self.observe_reload(&mut notify);
             let tick =
                 next_tick(self.next_tick, Instant::now(), self.is_calm(), self.options.timeouts().worker);
             self.next_tick = tick;
@@ -317,6 +348,7 @@ impl Supervisor {
             Action::StartTemplate(generation) => {
                 if let Err(e) = self.start_template(generation) {
                     notify(Notice::Log(format!("the template cannot be started: {e}")));
+                    self.new_template_failed(generation, &format!("the template cannot be started: {e}"));
                     return Some(Event::TemplateFailed(generation));
                 }
             }
@@ -328,7 +360,7 @@ impl Supervisor {
                 }
             }
             Action::Signal { generation, pid, name } => self.signal(generation, pid, name),
-            Action::Open(serial) => self.open(serial),
+            Action::Open(serial) | Action::OpenTrial(serial) => self.open(serial),
             Action::Close(serial) => {
                 self.shared.dispatch().worker_closed(serial);
                 self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
@@ -347,13 +379,13 @@ impl Supervisor {
     // Templates.
 
     fn start_template(&mut self, generation: Generation) -> io::Result<()> {
+        let boot = self.reloads.boot_of(generation).unwrap_or(&self.options.boot);
         let options = &self.options;
         let slot_len = slot_len(options.worker_threads(), options.front_threads());
         let scoreboard = self.shared.scoreboard().as_fd();
         let sizes = (slots(options.workers()), slot_len);
         let to = self.template_reports.0.clone();
-        let process =
-            Template::start(generation, &options.boot, options.front_threads(), scoreboard, sizes, to)?;
+        let process = Template::start(generation, boot, options.front_threads(), scoreboard, sizes, to)?;
         self.templates.insert(generation, RunningTemplate { process, facts: None });
         Ok(())
     }
@@ -372,11 +404,14 @@ impl Supervisor {
                 tokio::spawn(template.process.exit());
                 return;
             }
+            // It loads the app and hears nothing.
+            TemplateEnd::Abandoned => return,
             TemplateEnd::BootTimeout => "did not load the app within worker_boot_timeout",
             TemplateEnd::Unresponsive => "does not respond",
             TemplateEnd::Broken => "forks only workers that die before they are ready",
         };
         notify(Notice::Log(format!("the template (pid {}) {why} and is killed", template.process.pid())));
+        self.new_template_failed(generation, &format!("its template {why}"));
     }
 
     fn template_reported(
@@ -401,12 +436,19 @@ impl Supervisor {
             }
             Ok(Some(TemplateMessage::Booted { ruby, rack, ms })) => {
                 self.set_facts(generation, AppFacts { ruby, rack, took: Duration::from_millis(ms) });
-                notify(Notice::Log("a new template has loaded the app".to_owned()));
+                if self.reloads.generation() != Some(generation) {
+                    notify(Notice::Log("a new template has loaded the app".to_owned()));
+                }
                 Event::TemplateBooted(generation)
             }
             Ok(Some(TemplateMessage::Failed(text))) => {
-                notify(Notice::Log(format!("the app cannot be loaded again: {text}")));
                 self.templates.remove(&generation);
+                if self.reloads.generation() == Some(generation) {
+                    let reason = format!("the app cannot be loaded:\n{}", text.trim_end());
+                    self.new_template_failed(generation, &reason);
+                } else {
+                    notify(Notice::Log(format!("the app cannot be loaded again: {text}")));
+                }
                 Event::TemplateFailed(generation)
             }
             Ok(None) | Err(_) => {
@@ -414,6 +456,7 @@ impl Supervisor {
                     notify(Notice::Log(e.to_string()));
                 }
                 self.templates.remove(&generation);
+                self.new_template_failed(generation, "the template died while it loaded the app");
                 notify(Notice::Log(if booting {
                     "the new template died while it loaded the app".to_owned()
                 } else {
@@ -429,7 +472,7 @@ impl Supervisor {
     // Workers.
 
     fn fork(&mut self, generation: Generation, index: u32, serial: Serial) -> io::Result<()> {
-        self.workers.insert(serial, Worker::new(self.options.front_threads(), Instant::now()));
+        self.workers.insert(serial, Worker::new(generation, self.options.front_threads(), Instant::now()));
         let mut theirs = Vec::with_capacity(self.options.front_threads());
         for thread in 0..self.options.front_threads() {
             let (ours, end) = os::pair()?;
@@ -473,6 +516,7 @@ impl Supervisor {
     }
 
     fn gone(&mut self, exit: WorkerExit) {
+        self.new_worker_died(&exit);
         let slot = self.shared.slot(exit.index as usize);
         let taken: Arc<[u64]> = slot.taken.into();
         let kernel = deaths::may_be_the_kernels(&exit);
@@ -586,12 +630,16 @@ impl Supervisor {
         match command {
             Command::More => self.event(Event::More, notify),
             Command::Fewer => self.event(Event::Fewer, notify),
+            Command::Reload(steps) => self.reload(steps, notify),
+            Command::UndoReload(steps) => self.undo_reload(steps, notify),
             Command::Drain => {
                 self.stopping = true;
+                self.stop_reload(notify);
                 self.event(Event::Drain, notify);
             }
             Command::Halt => {
                 self.stopping = true;
+                self.stop_reload(notify);
                 self.event(Event::Halt, notify);
             }
             Command::Rows(reply) => {
@@ -800,6 +848,10 @@ fn next_tick(planned: Instant, now: Instant, calm: bool, worker_timeout: Option<
 fn slots(workers: usize) -> usize {
     (workers * 2 + 8).max(32)
 }
+
+mod reload;
+use reload::Reloads;
+pub use reload::{ReloadStep, Steps};
 
 #[cfg(test)]
 #[path = "supervisor_tests.rs"]

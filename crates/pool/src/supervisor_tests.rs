@@ -59,10 +59,13 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
             app: "config.ru".into(),
             lib: "/".into(),
             settings: settings.clone(),
+            environment: Vec::new(),
             unlink: Vec::new(),
         };
         let (_sender, settings) = watch::channel(settings);
-        let mut supervisor = Supervisor::new(Options { boot, settings }).unwrap();
+        let again = boot.clone();
+        let refresh = Refresh::new(move || Ok(again.clone()));
+        let mut supervisor = Supervisor::new(Options { boot, settings, refresh }).unwrap();
         supervisor.start_template(FIRST).unwrap();
         let mut scene = Scene { supervisor, notices: Vec::new() };
         scene.event(Event::TemplateBooted(FIRST));

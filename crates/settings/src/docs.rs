@@ -40,8 +40,9 @@ the last one to the site or the app), or a table with the limits that differ the
 \"/api\" = { mruby = [\"auth.rb\", \"api.rb\"], deadline = \"5s\", max_body = \"1MiB\" }
 ```
 
-Settings are read once, when the server starts: a change takes effect with the next start. Only `static.json`, `.htpasswd` and
-handler files are read again while it runs (`site.watch`).
+Settings are read when the server starts. `firebrick reload` reads them again and puts those marked \"On reload: takes effect\" in
+force; the others take effect with the next start. `static.json`, `.htpasswd`, handler files and certificates are read again when
+they change.
 
 Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,
 `\"500ms\"`, `\"2m\"`. Relative paths in the file begin in the app's directory, those of flags and variables in the
@@ -78,6 +79,9 @@ fn option(text: &mut String, entry: &dyn AnyEntry) {
         row("Variables", code(about.env.iter().copied()));
     }
     row("In the file", if about.in_file { "yes" } else { "no" }.to_owned());
+    if about.reloadable {
+        row("On reload", "takes effect".to_owned());
+    }
 }
 
 fn flags(about: &About) -> String {

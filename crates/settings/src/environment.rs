@@ -8,7 +8,7 @@ use crate::machine::Machine;
 pub trait Environment {
     /// An environment variable; bytes that are not UTF-8 are replaced.
     fn var(&self, name: &str) -> Option<String>;
-    /// Where the command was typed, absolute.
+    /// Where the command was typed, absolute, with the links by which the shell got there.
     fn current_dir(&self) -> PathBuf;
     /// The effective user's id.
     fn uid(&self) -> u32;
@@ -27,7 +27,10 @@ impl Environment for ProcessEnvironment {
 
     fn current_dir(&self) -> PathBuf {
         // A current directory that was deleted has no name; what is relative to it then fails with its own message.
-        std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
+        let real = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+        // The shell keeps the links by which it got here.
+        let named = std::env::var_os("PWD").map(PathBuf::from).filter(|path| path.is_absolute());
+        named.filter(|named| named.canonicalize().is_ok_and(|found| found == real)).unwrap_or(real)
     }
 
     fn uid(&self) -> u32 {
@@ -36,6 +39,28 @@ impl Environment for ProcessEnvironment {
 
     fn machine(&self) -> Machine {
         Machine::read()
+    }
+}
+
+/// The surroundings of this process, but for the directory in which a command was typed: a link may lead elsewhere by now.
+#[derive(Clone, Debug)]
+pub struct At(pub PathBuf);
+
+impl Environment for At {
+    fn var(&self, name: &str) -> Option<String> {
+        ProcessEnvironment.var(name)
+    }
+
+    fn current_dir(&self) -> PathBuf {
+        self.0.clone()
+    }
+
+    fn uid(&self) -> u32 {
+        ProcessEnvironment.uid()
+    }
+
+    fn machine(&self) -> Machine {
+        ProcessEnvironment.machine()
     }
 }
 

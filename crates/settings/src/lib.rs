@@ -38,7 +38,7 @@ pub use control::control_path;
 pub use current::Current;
 pub use discover::{Discovered, STATIC_JSON};
 pub use docs::markdown;
-pub use environment::{Environment, ProcessEnvironment};
+pub use environment::{At, Environment, ProcessEnvironment};
 pub use error::{Error, Errors};
 pub use given::{Argument, Given, Written};
 pub use kind::{Completion, Mistake};
@@ -49,7 +49,7 @@ pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
 pub use settings::{
     Control, FileCache, Files, HandlerLimits, HostSite, Https, Limits, Logs, Mruby, NothingToServe, Process,
-    Rack, Route, Settings, Site, Sites, Timeouts, Tls,
+    Rack, Reload, Route, Settings, Site, Sites, Timeouts, Tls,
 };
 pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
 pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};

@@ -12,7 +12,7 @@ use crate::given::{Argument, Given, Written};
 use crate::nearest::nearest;
 use crate::origin::Origin;
 use crate::raw::Raw;
-use crate::resolve::{Facts, Loaded, resolve};
+use crate::resolve::{Facts, Loaded, TypedControl, resolve};
 use crate::table::{self, app, mruby};
 
 /// The configuration file that is read when none is named.
@@ -28,7 +28,7 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
     let typed_in = environment.current_dir();
     let target = target(&given, &typed_in).unwrap_or_else(|error| {
         errors.push(error);
-        Target { dir: typed_in.clone(), app: None, handler: None, found: false }
+        Target { dir: typed_in.clone(), typed_dir: typed_in.clone(), app: None, handler: None, found: false }
     });
     let named = given.written(app::CONFIG.about.key).first().cloned();
     let config = config(named.as_ref(), &typed_in, &target);
@@ -43,6 +43,11 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
     let facts = Facts {
         state_dir: state_dir(environment),
         control: control_path(&target.dir, environment, environment.uid()),
+        typed_control: (target.typed_dir != target.dir).then(|| {
+            let path = control_path(&target.typed_dir, environment, environment.uid());
+            TypedControl { exists: path.exists(), path }
+        }),
+        typed_dir: target.typed_dir,
         typed_in,
         dir: target.dir,
         app: target.app,
@@ -87,6 +92,8 @@ fn sorted(mut errors: Vec<Error>) -> Errors {
 /// What is to be served.
 struct Target {
     dir: PathBuf,
+    /// The same with the links that were typed.
+    typed_dir: PathBuf,
     app: Option<PathBuf>,
     handler: Option<PathBuf>,
     found: bool,
@@ -99,7 +106,8 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
     let default = Written { raw: Raw::Word(about.default.to_owned()), origin: Origin::Default };
     let Written { raw, origin } = argument.unwrap_or(&default);
     let text = raw.text().unwrap_or_default();
-    let path = typed_in.join(text);
+    let typed = typed_in.join(text);
+    let path = typed.clone();
     let on_mruby =
         given.written(mruby::MRUBY.about.key).first().and_then(|written| written.raw.text()) == Some("true");
     let refused = |expected: &str, nearest: Option<&str>| {
@@ -123,22 +131,41 @@ fn target(given: &Given, typed_in: &Path) -> Result<Target, Error> {
             return Err(refused("with --mruby the file of a handler such as handler.rb", None));
         }
         let app = rackup.is_file().then_some(rackup);
-        return Ok(Target { app, handler: None, dir: path, found: true });
+        return Ok(Target { app, handler: None, typed_dir: as_typed(&typed, &path), dir: path, found: true });
     }
     let is = |wanted: &str| path.extension().is_some_and(|extension| extension == wanted);
+    let typed_parent =
+        |dir: &Path| typed.parent().map_or_else(|| dir.to_owned(), |parent| as_typed(parent, dir));
     match path.parent() {
-        Some(dir) if on_mruby => {
-            Ok(Target { dir: dir.to_owned(), app: None, handler: Some(path), found: true })
-        }
-        Some(dir) if is("ru") => {
-            Ok(Target { dir: dir.to_owned(), app: Some(path), handler: None, found: true })
-        }
+        Some(dir) if on_mruby => Ok(Target {
+            typed_dir: typed_parent(dir),
+            dir: dir.to_owned(),
+            app: None,
+            handler: Some(path),
+            found: true,
+        }),
+        Some(dir) if is("ru") => Ok(Target {
+            typed_dir: typed_parent(dir),
+            dir: dir.to_owned(),
+            app: Some(path),
+            handler: None,
+            found: true,
+        }),
         Some(_) if is("rb") => Err(refused(
             "a directory or a file whose name ends in .ru; a handler for mruby is served with --mruby",
             None,
         )),
         _ => Err(refused("a directory or a file whose name ends in .ru", None)),
     }
+}
+
+/// The path as it was typed, if it leads to `dir`; without dots at its end, which change nothing.
+fn as_typed(typed: &Path, dir: &Path) -> PathBuf {
+    let short: PathBuf = typed.components().collect();
+    let leads = short.is_absolute() && short.canonicalize().is_ok_and(|found| found == dir);
+    // `..` behind a link means the parent of where the link leads: what is typed then says nothing that lasts.
+    let is_plain = short.components().all(|part| part != std::path::Component::ParentDir);
+    if leads && is_plain { short } else { dir.to_owned() }
 }
 
 /// The file to read: the one that is named, or the one in the app's directory when there is one.

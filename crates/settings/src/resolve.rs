@@ -32,6 +32,8 @@ pub(crate) struct Facts {
     /// Where the command was typed.
     pub(crate) typed_in: PathBuf,
     pub(crate) dir: PathBuf,
+    /// The same with the links that were typed.
+    pub(crate) typed_dir: PathBuf,
     pub(crate) app: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
     /// What the directory holds of a static site.
@@ -44,9 +46,18 @@ pub(crate) struct Facts {
     pub(crate) handler: Option<PathBuf>,
     /// What `control = "auto"` means here.
     pub(crate) control: PathBuf,
+    /// The same for the directory as typed, if that is a link: it leads here after the link has been changed.
+    pub(crate) typed_control: Option<TypedControl>,
     /// Where this user's servers keep what must outlive them.
     pub(crate) state_dir: PathBuf,
     pub(crate) machine: Machine,
+}
+
+/// A control socket that is named after a link.
+pub(crate) struct TypedControl {
+    pub(crate) path: PathBuf,
+    /// Whether there is one now.
+    pub(crate) exists: bool,
 }
 
 /// Checked settings and where they come from.
@@ -89,6 +100,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         acme,
         state_dir: facts.state_dir.clone(),
         dir: facts.dir.clone(),
+        typed_dir: facts.typed_dir.clone(),
         app: facts.app.clone(),
         config: facts.config.clone(),
         tag: taker.take(&app::TAG).value.unwrap_or_else(|| name_of(&facts.dir)),
@@ -100,6 +112,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         limits: bounds::limits(&taker),
         timeouts: bounds::timeouts(&taker),
         rack: Section::take(&taker),
+        reload: Section::take(&taker),
         files: files_of(&taker),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),
@@ -198,6 +211,7 @@ impl Settings {
         let facts = Facts {
             typed_in: dir.to_owned(),
             dir: dir.to_owned(),
+            typed_dir: dir.to_owned(),
             app: None,
             config: None,
             site: Discovered::default(),
@@ -206,6 +220,7 @@ impl Settings {
             handler: None,
             state_dir: "/state".into(),
             control: dir.join("control.sock"),
+            typed_control: None,
             machine,
         };
         let loaded = resolve(&Given::default(), &facts);

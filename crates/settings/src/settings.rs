@@ -13,6 +13,7 @@ pub use crate::table::limits::Limits;
 pub use crate::table::logs::Logs;
 pub use crate::table::mruby::HandlerLimits;
 pub use crate::table::rack::Rack;
+pub use crate::table::reload::Reload;
 pub use crate::table::site::FileCache;
 pub use crate::table::timeouts::Timeouts;
 pub use crate::table::tls::Https;
@@ -27,6 +28,8 @@ use crate::value::tls::{CertificateFiles, TlsVersion, Verify};
 pub struct Settings {
     /// The application's directory: absolute, canonical when it exists. Workers run in it.
     pub dir: PathBuf,
+    /// The same as it was typed: a symbolic link such as `/srv/app/current` is still one.
+    pub typed_dir: PathBuf,
     /// The rackup file, absolute, when there is one.
     pub app: Option<PathBuf>,
     /// The configuration file that was read, absolute.
@@ -57,6 +60,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// How Ruby and the app are run.
     pub rack: Rack,
+    /// How `firebrick reload` replaces the workers.
+    pub reload: Reload,
     /// Files that are served without entering Ruby.
     pub files: Files,
     /// Static sites.
@@ -109,6 +114,8 @@ pub struct Tls {
 pub struct Control {
     /// Where it listens; empty when it is off. The Unix socket, which needs no token, comes first.
     pub listen: Vec<ControlAddress>,
+    /// Where it listens, too, if the app's directory was typed as a link: clients find it there when the link has been changed.
+    pub link: Option<PathBuf>,
     /// What `stats` and `top` connect to: the address that was typed, or else the first of `listen`. `None` when it is off.
     pub ask: Option<ControlAddress>,
     /// What clients of TCP ports must send; `None` when none is set, and the server generates one.

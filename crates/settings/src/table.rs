@@ -18,6 +18,7 @@ pub(crate) mod listen;
 pub(crate) mod logs;
 pub(crate) mod mruby;
 pub(crate) mod rack;
+pub(crate) mod reload;
 pub(crate) mod site;
 pub(crate) mod timeouts;
 pub(crate) mod tls;
@@ -38,6 +39,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         acme::ALL,
         workers::ALL,
         rack::Rack::OPTIONS,
+        reload::Reload::OPTIONS,
         files::ALL,
         site::ALL,
         site::FileCache::OPTIONS,

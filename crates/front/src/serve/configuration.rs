@@ -55,6 +55,11 @@ impl Configuration {
         self.handlers.as_ref().map(watch::Sender::subscribe)
     }
 
+    /// Puts new settings in force.
+    pub(super) fn replace(&self, settings: Arc<Settings>) {
+        self.settings.send_replace(settings);
+    }
+
     /// From now on reads sites and handlers again when their files change.
     pub(super) fn follow_files(&self, log: &Arc<ErrorLog>) {
         tokio::task::spawn_local(sites::watch::run(self.settings(), self.sites.clone(), log.clone()));
@@ -65,7 +70,7 @@ impl Configuration {
 }
 
 /// The settings with what `static.json` says about the server itself, unless a flag or the file says otherwise.
-fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
+pub(super) fn with_rules(loaded: Loaded, sites: &Sites) -> Settings {
     let Loaded { mut settings, choices, .. } = loaded;
     // As in the buildpack, `static.json` counts before the variables.
     let outranks = |choice: &Choice| !matches!(choice.origin, Origin::Env(_));
@@ -98,10 +103,5 @@ impl Configuration {
             handlers: None,
             warnings: Vec::new(),
         }
-    }
-
-    /// Puts new settings in force.
-    pub(super) fn replace(&self, settings: Settings) {
-        self.settings.send_replace(Arc::new(settings));
     }
 }

@@ -93,6 +93,7 @@ impl<'a> Lifecycle<'a> {
     async fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Log(text) => self.logs.error.write(&text),
+            Notice::Reloaded(settings) => self.configuration.replace(settings),
             Notice::Settled => match self.open_ports() {
                 Ok(addresses) => {
                     self.banner.print(&self.configuration.watch_sites().borrow(), &addresses);
@@ -112,8 +113,9 @@ impl<'a> Lifecycle<'a> {
             SignalAction::ReopenLogs => self.logs.reopen(),
             SignalAction::AddWorker => self.order(Command::More).await,
             SignalAction::RemoveWorker => self.order(Command::Fewer).await,
+            SignalAction::Reload => self.order(Command::Reload(None)).await,
             SignalAction::Unsupported => {
-                self.logs.error.write("USR1 and USR2 do nothing here: restart the server to load new code");
+                self.logs.error.write("USR2 does nothing here: USR1 or `firebrick reload` loads new code");
             }
             SignalAction::Stop => self.drain(),
             SignalAction::Interrupt if self.interrupted => self.order(Command::Halt).await,

@@ -5,7 +5,7 @@ use super::configuration::Configuration;
 use crate::boot;
 use crate::signals::{SignalAction, Signals};
 use ::pool::Shared;
-use ::pool::supervisor::{AppFacts, Command, Notice, Supervisor};
+use ::pool::supervisor::{AppFacts, Command, Notice, Refresh, ReloadStep, Supervisor};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -25,13 +25,14 @@ impl Pool {
     /// Why the app cannot be loaded.
     pub(super) async fn boot(
         configuration: &Configuration,
+        refresh: Refresh,
         unlink: Vec<PathBuf>,
         signals: &mut Signals,
     ) -> Result<Option<Pool>, String> {
         if configuration.settings().app.is_none() {
             return Ok(Some(Pool(None)));
         }
-        let booting = boot::boot(configuration.watch_settings(), unlink);
+        let booting = boot::boot(configuration.watch_settings(), refresh, unlink);
         tokio::pin!(booting);
         loop {
             tokio::select! {
@@ -104,6 +105,10 @@ async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice
             Command::Drain | Command::Halt => return,
             // The reply channel may be closed already.
             Command::Rows(reply) => drop(reply.send(Vec::new())),
+            Command::Reload(steps) | Command::UndoReload(steps) => {
+                let why = "there is no app to reload; files, static.json and handlers are read again when they change";
+                let _ = steps.map(|steps| steps.send(ReloadStep::End(Err(why.to_owned()))));
+            }
             Command::More | Command::Fewer | Command::Trace(..) => {}
         }
     }

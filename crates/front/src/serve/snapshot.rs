@@ -4,8 +4,9 @@ use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
 use crate::tls::Encryption;
 use control::Provider;
+use control::reload::{ReloadLine, ReloadWish};
 use pool::Shared;
-use pool::supervisor::Command;
+use pool::supervisor::{Command, ReloadStep};
 use pool::table::{Row, Stage};
 use settings::{Machine, Settings};
 use stats::{
@@ -103,6 +104,28 @@ impl Provider for Snapshotter {
 
     async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
         self.in_flight(limit, backtraces).await
+    }
+
+    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
+        let (lines, receiver) = mpsc::unbounded_channel();
+        let (to, mut steps) = mpsc::unbounded_channel();
+        let commands = self.commands.clone();
+        tokio::task::spawn_local(async move {
+            let command = match wish {
+                ReloadWish::Reload => Command::Reload(Some(to)),
+                ReloadWish::Undo => Command::UndoReload(Some(to)),
+            };
+            let mut ended = commands.send(command).await.is_err();
+            while let Some(step) = steps.recv().await {
+                ended |= matches!(step, ReloadStep::End(_));
+                // The client may have gone; the reload goes on.
+                let _ = lines.send(line(step));
+            }
+            if !ended {
+                let _ = lines.send(ReloadLine::Failed { failed: "the server is stopping".to_owned() });
+            }
+        });
+        receiver
     }
 }
 
@@ -222,6 +245,14 @@ impl Snapshotter {
             longest: dispatch.longest() as u64,
             max: self.settings.limits.max_queue as u64,
         }
+    }
+}
+
+fn line(step: ReloadStep) -> ReloadLine {
+    match step {
+        ReloadStep::Step { stage, text } => ReloadLine::Step { stage: stage.to_owned(), text },
+        ReloadStep::End(Ok(done)) => ReloadLine::Done { done },
+        ReloadStep::End(Err(failed)) => ReloadLine::Failed { failed },
     }
 }
 

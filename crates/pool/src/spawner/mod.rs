@@ -4,11 +4,14 @@
 //! 1. Nothing here waits for a process. What a template reports comes over one channel, with the template's generation.
 //! 2. A template that was dropped is killed, and none of its messages follow.
 
+mod environment;
 mod message;
 mod template;
 
+pub use environment::before_bundler;
 pub(crate) use message::TemplateMessage;
 use settings::Settings;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 pub(crate) use template::{Template, TemplateReport};
@@ -22,6 +25,8 @@ pub struct BootConfig {
     pub lib: PathBuf,
     /// Settings at the time of the boot: the Ruby, the app's folder, threads, and what the template needs.
     pub settings: Arc<Settings>,
+    /// Variables of the template that differ from our own; `None` removes one.
+    pub environment: Vec<(OsString, Option<OsString>)>,
     /// Removed by the template should the front die.
     pub unlink: Vec<PathBuf>,
 }

@@ -56,7 +56,14 @@ impl Template {
         fcntl_setfd(&theirs, FdFlags::empty())?;
         let mut load_path = OsString::from("-I");
         load_path.push(&config.lib);
-        let child = Command::new(&config.settings.rack.ruby)
+        let mut command = Command::new(&config.settings.rack.ruby);
+        for (name, value) in &config.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let child = command
             .arg(load_path)
             .args(["-rfirebrick/template", "-e", "Firebrick::Template.run"])
             .current_dir(&config.settings.dir)

@@ -21,6 +21,18 @@ pub struct Timeouts {
 pub enum Event {
     /// Replace all workers by those of a new template. While one boots already, that is the new one.
     NewGeneration,
+    /// Start a new template beside the others. One worker of it is tried, without requests, until [`Event::Roll`].
+    TrialGeneration,
+    /// The worker that is tried gets requests.
+    OpenTrial(Generation),
+    /// This generation takes over one worker at a time, from whichever serves now. A trial ends.
+    Roll(Generation),
+    /// A trial has failed, or a spare is not needed any longer: end it.
+    Abandon(Generation),
+    /// The template of this generation stays when its workers have been replaced.
+    Keep(Generation),
+    /// The generation that was to be kept has been replaced: from now on it takes over only when told to.
+    Spare(Generation),
     /// The template has loaded the app and can fork.
     TemplateBooted(Generation),
     /// The template could not be started, or could not load the app.
@@ -130,6 +142,8 @@ pub enum Action {
     },
     /// The worker takes requests.
     Open(Serial),
+    /// The worker is tried: it takes requests, but only a share of them.
+    OpenTrial(Serial),
     /// The worker gets no more requests and is told to finish.
     Close(Serial),
     /// The worker is gone.
@@ -153,6 +167,32 @@ pub enum TemplateEnd {
     Unresponsive,
     /// None of its workers got ready.
     Broken,
+    /// Its trial was given up.
+    Abandoned,
+}
+
+/// Where a generation stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Census {
+    /// Whether its template is there, and whether it has loaded the app.
+    pub template: TemplateStage,
+    /// Workers that are ready.
+    pub ready: usize,
+    /// Workers that are forked, boot or are ready: all that are not about to leave.
+    pub staying: usize,
+    /// Workers of any kind.
+    pub all: usize,
+}
+
+/// How far a template is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateStage {
+    /// It loads the app.
+    Booting,
+    /// It can fork.
+    Up,
+    /// It has exited.
+    Gone,
 }
 
 /// A worker that has exited.

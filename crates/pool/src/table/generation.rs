@@ -17,10 +17,26 @@ pub(super) enum Template {
     Gone,
 }
 
+/// What its workers are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// They are the wanted workers, or take over from them.
+    Service,
+    /// One worker is tried beside the wanted ones, and does not count as one of them. It gets requests only if it is `open`.
+    Trial { open: bool },
+    /// It has been replaced. Its template stays, to take over again if that is wished.
+    Spare,
+    /// It is not needed any more: it ends as soon as its workers have.
+    Abandoned,
+}
+
 #[derive(Debug)]
 pub(super) struct GenerationState {
     pub(super) number: Generation,
     pub(super) template: Template,
+    pub(super) role: Role,
+    /// Its template outlives its workers, because it may become a spare.
+    pub(super) kept: bool,
     /// One of its workers was ready.
     pub(super) proven: bool,
     /// Workers in a row that failed before they were ready.
@@ -36,11 +52,18 @@ impl GenerationState {
         GenerationState {
             number,
             template,
+            role: Role::Service,
+            kept: false,
             proven: false,
             boot_failures: 0,
             idle_deaths: 0,
             not_before: None,
         }
+    }
+
+    /// Whether its template can fork workers that count.
+    pub(super) fn can_serve(&self) -> bool {
+        self.role == Role::Service && self.template == Template::Up
     }
 
     /// Time until the next fork is allowed.

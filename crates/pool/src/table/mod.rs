@@ -19,7 +19,9 @@
 //! 5. A new generation takes over one worker at a time: an old worker drains when a new one is ready. Until then, and when the new
 //!    generation fails, the old one serves on. So do the workers of a template that has died.
 //! 6. A worker that is recycled drains when its successor is ready, like one of an old generation. Until then it serves on.
-//! 7. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once.
+//! 7. A generation on trial has one worker, which does not count as one of the wanted ones. It costs the others nothing, whatever
+//!    becomes of it.
+//! 8. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once.
 
 mod event;
 mod generation;
@@ -27,7 +29,7 @@ mod generation;
 use crate::dispatch::Serial;
 use crate::spawner::ExitStatus;
 pub use event::*;
-use generation::{GenerationState, Template};
+use generation::{GenerationState, Role, Template};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +86,7 @@ impl Worker {
 pub struct Table {
     workers: Vec<Option<Worker>>,
     restarts: Vec<u32>,
-    /// Oldest first.
+    /// The last one that can serve is the one that takes over.
     generations: Vec<GenerationState>,
     last_generation: Generation,
     /// When to try another template, while there is none.
@@ -131,6 +133,12 @@ impl Table {
         let mut actions = Vec::new();
         match event {
             Event::NewGeneration => self.start_generation(now, &mut actions),
+            Event::TrialGeneration => self.start_trial(now, &mut actions),
+            Event::OpenTrial(generation) => self.open_trial(generation, &mut actions),
+            Event::Roll(generation) => self.roll(generation, &mut actions),
+            Event::Abandon(generation) => self.abandon(generation, now, &mut actions),
+            Event::Keep(generation) => self.keep(generation),
+            Event::Spare(generation) => self.spare(generation),
             Event::TemplateBooted(generation) => self.template_booted(generation),
             Event::TemplateFailed(generation) | Event::TemplateGone(generation) => {
                 self.template_gone(generation, now, &mut actions);
@@ -188,6 +196,43 @@ impl Table {
         })
     }
 
+    /// The generation that serves, or would if it had workers.
+    pub fn serving(&self) -> Option<Generation> {
+        let newest = self.newest().map(|generation| generation.number);
+        newest.or_else(|| {
+            self.workers.iter().flatten().filter(|w| w.state == State::Up).map(|w| w.generation).max()
+        })
+    }
+
+    /// The number of the newest generation that was started.
+    pub fn last_generation(&self) -> Generation {
+        self.last_generation
+    }
+
+    /// Where a generation stands.
+    pub fn census(&self, number: Generation) -> Census {
+        let workers = || self.workers.iter().flatten().filter(|worker| worker.generation == number);
+        let staying = |w: &&Worker| matches!(w.state, State::Forking | State::Booting | State::Up);
+        let template = self.generations.iter().find(|generation| generation.number == number);
+        Census {
+            template: match template.map(|generation| generation.template) {
+                Some(Template::Booting { .. }) => TemplateStage::Booting,
+                Some(Template::Up) => TemplateStage::Up,
+                Some(Template::Gone) | None => TemplateStage::Gone,
+            },
+            ready: workers().filter(|worker| worker.state == State::Up).count(),
+            staying: workers().filter(staying).count(),
+            all: workers().count(),
+        }
+    }
+
+    /// Workers that are ready and not of generation `number`, but for those on trial.
+    pub fn others_ready(&self, number: Generation) -> usize {
+        let serves =
+            |w: &&Worker| w.state == State::Up && w.generation != number && self.is_in_service(w.generation);
+        self.workers.iter().flatten().filter(serves).count()
+    }
+
     /// The scoreboard slot of a worker.
     pub fn index_of(&self, serial: Serial) -> Option<u32> {
         self.position(serial).map(|index| index as u32)
@@ -220,7 +265,8 @@ impl Table {
     // Templates.
 
     fn start_generation(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let booting = |generation: &GenerationState| matches!(generation.template, Template::Booting { .. });
+        let booting =
+            |g: &GenerationState| g.role == Role::Service && matches!(g.template, Template::Booting { .. });
         if self.stopping || self.generations.iter().any(booting) {
             return;
         }
@@ -228,6 +274,76 @@ impl Table {
         self.retry = None;
         self.generations.push(GenerationState::new(self.last_generation, now));
         actions.push(Action::StartTemplate(self.last_generation));
+    }
+
+    fn start_trial(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let on_trial = |generation: &GenerationState| matches!(generation.role, Role::Trial { .. });
+        if self.stopping || self.generations.iter().any(on_trial) {
+            return;
+        }
+        self.last_generation += 1;
+        let mut generation = GenerationState::new(self.last_generation, now);
+        generation.role = Role::Trial { open: false };
+        self.generations.push(generation);
+        actions.push(Action::StartTemplate(self.last_generation));
+    }
+
+    fn open_trial(&mut self, number: Generation, actions: &mut Vec<Action>) {
+        let Some(generation) = self.generation(number) else { return };
+        if generation.role == (Role::Trial { open: false }) {
+            generation.role = Role::Trial { open: true };
+            self.open_all(number, Action::OpenTrial, actions);
+        }
+    }
+
+    fn open_all(&self, number: Generation, open: impl Fn(Serial) -> Action, actions: &mut Vec<Action>) {
+        let up = |w: &&Worker| w.generation == number && w.state == State::Up;
+        actions.extend(self.workers.iter().flatten().filter(up).map(|worker| open(worker.serial)));
+    }
+
+    fn roll(&mut self, number: Generation, actions: &mut Vec<Action>) {
+        let Some(at) = self.generations.iter().position(|g| g.number == number) else { return };
+        if self.stopping || self.generations[at].role == Role::Abandoned {
+            return;
+        }
+        let mut generation = self.generations.remove(at);
+        let on_trial = matches!(generation.role, Role::Trial { .. });
+        (generation.role, generation.kept) = (Role::Service, false);
+        self.generations.push(generation);
+        if on_trial {
+            self.open_all(number, Action::Open, actions);
+        }
+    }
+
+    fn abandon(&mut self, number: Generation, now: Instant, actions: &mut Vec<Action>) {
+        let Some(generation) = self.generation(number) else { return };
+        if !matches!(generation.role, Role::Trial { .. } | Role::Spare) {
+            return;
+        }
+        generation.role = Role::Abandoned;
+        if matches!(generation.template, Template::Booting { .. }) {
+            self.end_template(number, TemplateEnd::Abandoned, now, actions);
+        }
+        let of = |w: &&Worker| w.generation == number;
+        let serials: Vec<Serial> = self.workers.iter().flatten().filter(of).map(|w| w.serial).collect();
+        serials.into_iter().for_each(|serial| self.close(serial, now, actions));
+    }
+
+    fn keep(&mut self, number: Generation) {
+        if let Some(generation) = self.generation(number) {
+            generation.kept = true;
+        }
+    }
+
+    fn spare(&mut self, number: Generation) {
+        if let Some(generation) = self.generation(number).filter(|generation| generation.kept) {
+            generation.role = Role::Spare;
+        }
+    }
+
+    fn is_in_service(&self, number: Generation) -> bool {
+        // A generation that was forgotten has no workers.
+        self.generations.iter().any(|g| g.number == number && g.role == Role::Service)
     }
 
     fn template_booted(&mut self, number: Generation) {
@@ -255,7 +371,7 @@ impl Table {
             return;
         };
         generation.template = Template::Gone;
-        let proven = generation.proven;
+        let (proven, in_trial) = (generation.proven, generation.role != Role::Service);
         for index in 0..self.workers.len() {
             let Some(worker) = self.workers[index].as_mut().filter(|w| w.generation == number) else {
                 continue;
@@ -270,7 +386,8 @@ impl Table {
                 self.gone(index, None, cause, now, actions);
             }
         }
-        if self.generations.iter().any(|generation| generation.template != Template::Gone) {
+        let serves = |g: &GenerationState| g.role == Role::Service && g.template != Template::Gone;
+        if in_trial || self.generations.iter().any(serves) {
             return;
         }
         // A template that never brought forth a worker is not tried again at once.
@@ -284,7 +401,8 @@ impl Table {
     // Workers: start.
 
     fn forked(&mut self, by: Generation, index: u32, pid: u32, now: Instant, actions: &mut Vec<Action>) {
-        let stopping = self.stopping;
+        let stopping =
+            self.stopping || self.generations.iter().any(|g| g.number == by && g.role == Role::Abandoned);
         let Some(worker) = self.workers.get_mut(index as usize).and_then(Option::as_mut) else { return };
         if worker.generation != by || worker.state != State::Forking {
             return;
@@ -318,10 +436,13 @@ impl Table {
         }
         (worker.state, worker.since) = (State::Up, now);
         let generation = worker.generation;
-        if let Some(generation) = self.generation(generation) {
-            generation.worker_ready();
+        let Some(generation) = self.generation(generation) else { return };
+        generation.worker_ready();
+        match generation.role {
+            Role::Service => actions.push(Action::Open(serial)),
+            Role::Trial { open: true } => actions.push(Action::OpenTrial(serial)),
+            Role::Trial { open: false } | Role::Spare | Role::Abandoned => {}
         }
-        actions.push(Action::Open(serial));
     }
 
     // Workers: end.
@@ -588,15 +709,21 @@ impl Table {
         }
     }
 
-    /// The newest generation that can fork.
+    /// The generation that takes over, or has.
     fn newest(&self) -> Option<&GenerationState> {
-        self.generations.iter().rfind(|generation| generation.template == Template::Up)
+        self.generations.iter().rfind(|generation| generation.can_serve())
+    }
+
+    /// Workers that count.
+    fn counting(&self, now: Instant) -> impl Iterator<Item = &Worker> {
+        let counts = move |worker: &&Worker| worker.counts(now) && self.is_in_service(worker.generation);
+        self.workers.iter().flatten().filter(counts)
     }
 
     /// Workers that count: all, or those that are of one generation and stay.
     fn count(&self, of: Option<Generation>, now: Instant) -> usize {
         let is_of = |worker: &&Worker| of.is_none_or(|number| !worker.is_outdated(number));
-        self.workers.iter().flatten().filter(is_of).filter(|worker| worker.counts(now)).count()
+        self.counting(now).filter(is_of).count()
     }
 
     /// Old workers, and those that are recycled, leave when as many as wanted are up beside them, the others when there are too many: the youngest first, because it
@@ -605,7 +732,7 @@ impl Table {
         let newest = self.newest().map_or(0, |generation| generation.number);
         let proven = self.newest().is_some_and(|generation| generation.proven);
         loop {
-            let counting = || self.workers.iter().flatten().filter(|worker| worker.counts(now));
+            let counting = || self.counting(now);
             let closable = || counting().filter(|worker| worker.state != State::Forking);
             let old = closable().filter(|w| w.is_outdated(newest)).max_by_key(|worker| worker.serial);
             let up = counting().filter(|worker| worker.state == State::Up).count();
@@ -626,10 +753,12 @@ impl Table {
         let proven = self.newest().filter(|generation| generation.proven).map(|generation| generation.number);
         for generation in &mut self.generations {
             let empty = self.workers.iter().flatten().all(|worker| worker.generation != generation.number);
-            if empty
-                && generation.template == Template::Up
-                && proven.is_some_and(|newest| newest > generation.number)
-            {
+            let replaced = match generation.role {
+                Role::Service => proven.is_some_and(|newest| newest != generation.number) && !generation.kept,
+                Role::Trial { .. } | Role::Spare => false,
+                Role::Abandoned => true,
+            };
+            if empty && generation.template == Template::Up && replaced {
                 generation.template = Template::Gone;
                 let (generation, why) = (generation.number, TemplateEnd::Replaced);
                 actions.push(Action::EndTemplate { generation, why });
@@ -643,7 +772,7 @@ impl Table {
     }
 
     fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let up = self.workers.iter().flatten().filter(|worker| worker.state == State::Up).count();
+        let up = self.counting(now).filter(|worker| worker.state == State::Up).count();
         let waiting = self.newest().is_some_and(|generation| generation.wait(now).is_some());
         if !self.settled && (up >= self.wanted || (up > 0 && waiting)) {
             self.settled = true;
@@ -651,8 +780,20 @@ impl Table {
         }
     }
 
-    /// The generation that the next worker is forked from, if one is needed now.
+    /// The generation that the next worker is forked from, if one is needed now. A worker on trial comes after those that are wanted.
     fn next_fork(&self, now: Instant) -> Option<Generation> {
+        self.next_wanted(now).or_else(|| {
+            let untried = |g: &&GenerationState| {
+                matches!(g.role, Role::Trial { .. })
+                    && g.template == Template::Up
+                    && g.wait(now).is_none()
+                    && self.workers.iter().flatten().all(|worker| worker.generation != g.number)
+            };
+            self.generations.iter().find(untried).map(|generation| generation.number)
+        })
+    }
+
+    fn next_wanted(&self, now: Instant) -> Option<Generation> {
         let newest = self.newest()?;
         let (all, new) = (self.count(None, now), self.count(Some(newest.number), now));
         let allowed = |generation: &GenerationState| generation.wait(now).is_none();
@@ -661,8 +802,7 @@ impl Table {
             let needed = new < self.wanted && all < self.wanted + spare;
             return (needed && allowed(newest)).then_some(newest.number);
         }
-        let is_fallback =
-            |g: &&GenerationState| g.number != newest.number && g.proven && g.template == Template::Up;
+        let is_fallback = |g: &&GenerationState| g.number != newest.number && g.proven && g.can_serve();
         let fallback = self.generations.iter().rfind(is_fallback);
         if let Some(old) = fallback.filter(|old| all - new < self.wanted && allowed(old)) {
             return Some(old.number);

@@ -119,6 +119,16 @@ pub const COMMANDS: &[Command] = &[
         arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
     },
     Command {
+        name: "reload",
+        doc: "Load the app in DIR again and replace its workers one by one; prints each step",
+        options: RUNNING,
+        arguments: &[Own {
+            name: "undo",
+            form: Form::Switch,
+            doc: "Go back to the code from before, while its template is there (reload.keep)",
+        }],
+    },
+    Command {
         name: "certs",
         doc: "Show the certificates of the server that runs in DIR, and what is planned for them",
         options: Options::These(&[

@@ -19,6 +19,8 @@ pub enum Category {
     Workers,
     /// How Ruby and Rack are run.
     Rack,
+    /// How new code is loaded.
+    Reload,
     /// Files served without Ruby.
     Files,
     /// Static sites.
@@ -43,6 +45,7 @@ impl Category {
             Category::Acme => "Certificates obtained automatically (ACME)",
             Category::Workers => "Workers and threads",
             Category::Rack => "Ruby and Rack",
+            Category::Reload => "Reload",
             Category::Files => "Public files of an app",
             Category::Site => "Static sites",
             Category::Mruby => "Handlers on mruby",
@@ -111,8 +114,8 @@ pub struct About {
     pub doc: &'static str,
     /// More, for `--help` and the docs; may be empty.
     pub more: &'static str,
-    /// Whether all its users read it from the current settings each time, so that new settings would reach a running
-    /// server. Nothing reloads settings yet, so the docs do not show it.
+    /// Whether a reload puts a new value in force: all its users read it from the current settings each time, or it belongs to the
+    /// app's processes.
     pub reloadable: bool,
     /// Whether its value must not be shown.
     pub secret: bool,

@@ -89,6 +89,7 @@ section! { Category::Limits;
         flags: &[long("response-memory", "SIZE")],
         default: "1MiB",
         more: "The rest goes to a file, up to response_spool.",
+        reloadable: true,
     }
     /// Bytes of a response kept in a file for a slow client
     response_spool: u64 = Size { min: 0, max: 1 << 50 }, {
@@ -96,12 +97,14 @@ section! { Category::Limits;
         flags: &[long("response-spool", "SIZE")],
         default: "256MiB",
         more: "Beyond that the app waits until the client has read some. 0 makes it wait as soon as memory is full.",
+        reloadable: true,
     }
     /// Largest response head an app may send; larger ones become 502
     max_response_header_bytes: usize = Size { min: 1 << 10, max: 16 << 20 }, {
         key: "limits.max_response_header_bytes",
         flags: &[long("max-response-header-bytes", "SIZE")],
         default: "128KiB",
+        reloadable: true,
     }
     /// Memory of a worker (PSS) beyond which it is replaced; 0 is off
     worker_memory: Option<u64> = OrOff(Size { min: 0, max: 1 << 50 }), {

@@ -18,6 +18,7 @@ section! { Category::Rack;
         flags: &[long("ruby", "PATH")],
         default: "ruby",
         more: "A name without a slash is looked up in PATH.",
+        reloadable: true,
     }
     /// Peers whose X-Forwarded-* headers are trusted
     trusted_proxies: TrustedProxies = Proxies, {
@@ -41,6 +42,7 @@ section! { Category::Rack;
         default_shown: Some("none"),
         more: "What the app loads and caches on its first requests is then shared by all workers. Separate paths \
                with commas or repeat the flag.",
+        reloadable: true,
     }
     /// Collect and compact the heap before workers are forked
     compact: bool = Switch, {
@@ -48,6 +50,7 @@ section! { Category::Rack;
         flags: &[bare("compact", "true"), bare("no-compact", "false")],
         default: "true",
         more: "Workers then share more memory. Turn it off if a native extension does not support GC.compact.",
+        reloadable: true,
     }
     /// Header that carries the request id in and out
     request_id_header: Option<String> = OrOff(HeaderName), {

@@ -1,0 +1,166 @@
+//! Reloads over the control socket: `POST /reload` streams a line of JSON for each step, and the client prints them.
+//!
+//! Blank lines in between tell the client that the server lives. The last line says how it ended; without it the client knows
+//! nothing, and says so.
+
+use crate::client::{Client, Error, explain};
+use http_body_util::Full;
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Interval;
+
+/// Time between two signs of life.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What a client hears of a reload. An end is the last line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", untagged)]
+pub enum ReloadLine {
+    /// A step.
+    Step {
+        /// What the reload is doing, in one word.
+        stage: String,
+        /// The same for people.
+        text: String,
+    },
+    /// The code that was wished serves.
+    Done {
+        /// What it took.
+        done: String,
+    },
+    /// It does not.
+    Failed {
+        /// Why.
+        failed: String,
+    },
+}
+
+/// What a reload is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReloadWish {
+    /// Load the app again.
+    Reload,
+    /// Go back.
+    Undo,
+}
+
+/// The body of a response: whole, or line by line.
+pub(crate) enum Reply {
+    Whole(Full<Bytes>),
+    Lines(mpsc::UnboundedReceiver<ReloadLine>, Interval),
+}
+
+impl Reply {
+    pub(crate) fn lines(lines: mpsc::UnboundedReceiver<ReloadLine>) -> Reply {
+        Reply::Lines(lines, tokio::time::interval(BEAT))
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Reply::Whole(whole) => Pin::new(whole).poll_frame(cx),
+            Reply::Lines(lines, beat) => {
+                if let Poll::Ready(line) = lines.poll_recv(cx) {
+                    return Poll::Ready(line.map(|line| {
+                        let mut text = serde_json::to_string(&line).unwrap_or_default();
+                        text.push('\n');
+                        Ok(Frame::data(Bytes::from(text)))
+                    }));
+                }
+                beat.poll_tick(cx).map(|_| Some(Ok(Frame::data(Bytes::from_static(b"\n")))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Reply::Whole(whole) => whole.is_end_stream(),
+            Reply::Lines(..) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Reply::Whole(whole) => whole.size_hint(),
+            Reply::Lines(..) => SizeHint::default(),
+        }
+    }
+}
+
+/// `firebrick reload` for the app in `dir`: prints each step. 0 when the code that was wished serves, else 1.
+pub fn reload_command(dir: &Path, client: &Client, wish: ReloadWish) -> ExitCode {
+    match follow(dir, client, wish) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(io::stderr().lock(), "firebrick: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn follow(dir: &Path, client: &Client, wish: ReloadWish) -> Result<(), String> {
+    let target = match wish {
+        ReloadWish::Reload => "/reload",
+        ReloadWish::Undo => "/reload?undo",
+    };
+    let mut result = None;
+    let lines = client.post(target).map_err(|error| explain(&error, dir))?;
+    for line in lines.lines() {
+        let line = line.map_err(|error| {
+            let error = Error::Io(client.address().clone(), error);
+            format!("{error}; the reload may go on: see the server's log")
+        })?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        match serde_json::from_str(&line) {
+            // A closed pipe (`| head`) does not stop the reload.
+            Ok(ReloadLine::Step { stage, text }) => drop(writeln!(io::stdout().lock(), "{stage}: {text}")),
+            Ok(ReloadLine::Done { done }) => {
+                let _ = writeln!(io::stdout().lock(), "done: {done}");
+                result = Some(Ok(()));
+            }
+            Ok(ReloadLine::Failed { failed }) => result = Some(Err(failed)),
+            Err(error) => {
+                return Err(Error::NotControl(client.address().clone(), error.to_string()).to_string());
+            }
+        }
+    }
+    result.unwrap_or_else(|| Err("the server ended before the reload did".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_were_written() {
+        let lines = [
+            (
+                ReloadLine::Step { stage: "booting".into(), text: "x".into() },
+                r#"{"stage":"booting","text":"x"}"#,
+            ),
+            (ReloadLine::Done { done: "y".into() }, r#"{"done":"y"}"#),
+            (ReloadLine::Failed { failed: "z\n".into() }, r#"{"failed":"z\n"}"#),
+        ];
+        for (line, text) in lines {
+            assert_eq!(serde_json::to_string(&line).unwrap(), text);
+            assert_eq!(serde_json::from_str::<ReloadLine>(text).unwrap(), line);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What new code is started with, and the file that asks for it.
+
+use super::configuration::{Configuration, with_rules};
+use super::pool::RunningPool;
+use crate::boot;
+use ::pool::spawner::{BootConfig, before_bundler};
+use ::pool::supervisor::{Command, Refresh};
+use settings::{Limits, Loaded, Rack, Settings, Timeouts};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Loads the settings again as they were loaded at the start: same arguments, same directory as typed.
+pub type Reread = Rc<dyn Fn() -> Result<Loaded, String>>;
+
+/// How a template of new code is started: the app's folder as typed, settings read again, the environment from before Bundler.
+pub(super) fn refresh(reread: Reread, configuration: &Configuration, unlink: Vec<PathBuf>) -> Refresh {
+    let (settings, sites) = (configuration.watch_settings(), configuration.watch_sites());
+    Refresh::new(move || {
+        let fresh = with_rules(reread()?, &sites.borrow());
+        let app = fresh
+            .app
+            .clone()
+            .ok_or_else(|| format!("there is no config.ru in {} any more", fresh.dir.display()))?;
+        let mut environment = before_bundler(std::env::vars_os());
+        environment.push(("PWD".into(), Some(OsString::from(&fresh.typed_dir))));
+        let settings = Arc::new(merge(&settings.borrow(), fresh));
+        Ok(BootConfig { app, lib: boot::lib()?, settings, environment, unlink: unlink.clone() })
+    })
+}
+
+/// The settings in force, with those of `fresh` that can change while the server runs: what the table calls `reloadable`.
+fn merge(now: &Settings, fresh: Settings) -> Settings {
+    Settings {
+        dir: fresh.dir,
+        app: fresh.app,
+        limits: Limits { max_queue: now.limits.max_queue, ..fresh.limits },
+        timeouts: Timeouts {
+            worker_boot: now.timeouts.worker_boot,
+            shutdown: now.timeouts.shutdown,
+            ..fresh.timeouts
+        },
+        rack: Rack {
+            ruby: fresh.rack.ruby,
+            warmup: fresh.rack.warmup,
+            compact: fresh.rack.compact,
+            ..now.rack.clone()
+        },
+        reload: fresh.reload,
+        ..now.clone()
+    }
+}
+
+/// Time between two looks at `tmp/restart.txt`.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Asks for a reload when `tmp/restart.txt` in the app's folder is touched, as Passenger does.
+pub(super) async fn follow_restart_file(dir: PathBuf, pool: Commands) {
+    let file = dir.join("tmp/restart.txt");
+    let mut last = touched(&file);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = touched(&file);
+        if now.is_some() && now != last {
+            // A pool that has ended takes no orders.
+            let _ = pool.send(Command::Reload(None)).await;
+        }
+        last = now.or(last);
+    }
+}
+
+/// Where orders to the pool go.
+pub(super) type Commands = tokio::sync::mpsc::Sender<Command>;
+
+fn touched(file: &Path) -> Option<SystemTime> {
+    std::fs::metadata(file).and_then(|about| about.modified()).ok()
+}
+
+/// Starts to look at the app's `tmp/restart.txt`.
+pub(super) fn follow(settings: &Settings, pool: &RunningPool) {
+    if pool.app().is_some() {
+        let dir = settings.typed_dir.clone();
+        tokio::task::spawn_local(follow_restart_file(dir, pool.commands.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_change_stays() {
+        let now = Settings::defaults(Path::new("/app/releases/1"));
+        let mut fresh = Settings::defaults(Path::new("/app/releases/2"));
+        fresh.workers = 9;
+        fresh.limits.max_queue = 9;
+        fresh.rack.warmup = vec!["/up".to_owned()];
+        fresh.timeouts.keep_alive = Duration::from_secs(1);
+        let merged = merge(&now, fresh.clone());
+        assert_eq!(merged.dir, Path::new("/app/releases/2"));
+        assert_eq!((merged.workers, merged.tag), (now.workers, now.tag));
+        assert_eq!((merged.rack, merged.timeouts), (fresh.rack, fresh.timeouts));
+        assert_eq!(merged.limits, now.limits);
+    }
+}

@@ -1,0 +1,428 @@
+//! A reload, from the order to its end: when new code is tried, when it takes over, and when everything goes back.
+//!
+//! Why: a deploy must not need a minute of luck. New code boots beside the old, proves itself with one worker, and takes over one
+//! worker at a time. Until the last of them, the way back is open.
+//!
+//! ```text
+//! Idle ─► Booting ─► Probing ─► Watching ─► Rolling ─► Settling ─► Idle (new)
+//!            └──────────┴───────────┴──────────┴─────► Reverting ─► Idle (old)
+//!                                      Settling ─► Undoing ─► Idle (old)
+//! ```
+//!
+//! Pure: orders, observations and the time go in, [`Order`]s come out; [`crate::supervisor`] carries them out, the
+//! [process table](crate::table) moves the workers.
+//!
+//! Contract:
+//! 1. Until `Rolling` the old generation has all its workers; from then on there are never fewer than wanted, because an old one
+//!    leaves only when a new one is ready.
+//! 2. Each reload ends in exactly one [`Order::Finish`], whatever dies meanwhile.
+//! 3. One reload runs at a time. Of those that come meanwhile only the newest waits; the others end at once.
+//! 4. Every state has a way out that depends on nothing but time, or on the deadlines of the table.
+
+use crate::table::{Census, Generation, TemplateStage};
+use std::time::{Duration, Instant};
+
+/// Deaths of new workers while they take over, after which everything goes back. One may be an accident.
+const DEATHS: u32 = 3;
+
+/// What a reload does between boot and takeover.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Plan {
+    /// Whether the worker on trial has to answer a request first.
+    pub probe: bool,
+    /// For how long it serves a share of the requests before the others follow; `None`: not at all.
+    pub watch: Option<Duration>,
+    /// For how long the old template stays.
+    pub keep: Duration,
+}
+
+/// What the table says about both generations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// The generation that a reload brings.
+    pub new: Census,
+    /// The generation that served before.
+    pub old: Census,
+    /// Ready workers that are not of the new generation.
+    pub others: usize,
+    /// How many workers there should be.
+    pub wanted: usize,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Start a template with the new code. Its number is told by [`Rollout::started`].
+    Start,
+    /// Send the request to the worker on trial that it has to answer; the result is told by [`Rollout::probed`].
+    Probe,
+    /// Give the worker on trial its share of the requests, and count.
+    Watch,
+    /// The template of this generation stays when its workers have left: it may be needed again.
+    Keep(Generation),
+    /// This generation takes over.
+    Roll(Generation),
+    /// This generation has been replaced; its template stays.
+    Spare(Generation),
+    /// End this generation.
+    Abandon(Generation),
+    /// Tell whoever wants to know.
+    Say(Stage, String),
+    /// The reload is over. On success its code and settings are those that are started again after a crash; after
+    /// [`Outcome::Undone`] those of before.
+    Finish(Outcome),
+}
+
+/// How a reload ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The new code serves.
+    Done(String),
+    /// The old code serves, as was wished.
+    Undone(String),
+    /// The old code serves, and why.
+    Failed(String),
+}
+
+/// What a reload is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits for the one before it.
+    Waiting,
+    /// The new code is loaded.
+    Booting,
+    /// One worker answers a request of our own.
+    Probing,
+    /// One worker serves a share of the requests.
+    Watching,
+    /// Workers are replaced.
+    Rolling,
+    /// The new code serves, the old template is still there.
+    Settling,
+    /// The old code takes over again.
+    Reverting,
+}
+
+impl Stage {
+    /// Its name, as users read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Waiting => "waiting",
+            Stage::Booting => "booting",
+            Stage::Probing => "probing",
+            Stage::Watching => "watching",
+            Stage::Rolling => "rolling",
+            Stage::Settling => "settling",
+            Stage::Reverting => "reverting",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// `loaded`: whether the template has loaded the app.
+    Booting {
+        loaded: bool,
+    },
+    Probing,
+    Watching {
+        until: Instant,
+    },
+    /// `ready`: new workers at the last look. `deaths`: new workers that died.
+    Rolling {
+        ready: usize,
+        deaths: u32,
+    },
+    Settling {
+        until: Instant,
+    },
+    /// The trial has been given up.
+    Abandoning {
+        reason: String,
+    },
+    /// The old generation takes over again. `failure`: why, if that is not what was wished.
+    Returning {
+        failure: Option<String>,
+    },
+}
+
+/// The reload under way.
+#[derive(Debug)]
+pub struct Rollout {
+    state: State,
+    plan: Plan,
+    old: Generation,
+    new: Generation,
+    begun: Instant,
+}
+
+impl Rollout {
+    /// Nothing is under way.
+    pub fn new(now: Instant) -> Rollout {
+        Rollout { state: State::Idle, plan: Plan::default(), old: 0, new: 0, begun: now }
+    }
+
+    /// Whether a reload has begun and is not finished. The template that stays afterwards does not count.
+    pub fn is_busy(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Settling { .. })
+    }
+
+    /// The generation that it brings, from its start until the old template ends.
+    pub fn new_generation(&self) -> Option<Generation> {
+        (self.state != State::Idle).then_some(self.new)
+    }
+
+    /// The generation that was there before, for as long.
+    pub fn old_generation(&self) -> Option<Generation> {
+        (self.state != State::Idle).then_some(self.old)
+    }
+
+    /// What it is doing; `None` while there is none.
+    pub fn stage(&self) -> Option<Stage> {
+        Some(match self.state {
+            State::Idle => return None,
+            State::Booting { .. } => Stage::Booting,
+            State::Probing => Stage::Probing,
+            State::Watching { .. } => Stage::Watching,
+            State::Rolling { .. } => Stage::Rolling,
+            State::Settling { .. } => Stage::Settling,
+            State::Abandoning { .. } | State::Returning { .. } => Stage::Reverting,
+        })
+    }
+
+    /// A reload is wished, and none is busy. `old` serves now.
+    pub fn request(&mut self, plan: Plan, old: Generation, now: Instant) -> Vec<Order> {
+        debug_assert!(!self.is_busy());
+        let mut orders = Vec::new();
+        if matches!(self.state, State::Settling { .. }) {
+            orders.push(Order::Abandon(self.old));
+        }
+        (self.plan, self.old, self.begun) = (plan, old, now);
+        self.state = State::Booting { loaded: false };
+        orders.push(Order::Say(Stage::Booting, "loading the app beside the old one".to_owned()));
+        orders.push(Order::Start);
+        orders
+    }
+
+    /// The new template was started as this generation.
+    pub fn started(&mut self, new: Generation) {
+        self.new = new;
+    }
+
+    /// The way back is wished.
+    ///
+    /// # Errors
+    /// There is nothing to go back to.
+    pub fn undo(&mut self, facts: &Facts) -> Result<Vec<Order>, &'static str> {
+        match self.state {
+            State::Settling { .. } if facts.old.template == TemplateStage::Up => {
+                let text = "workers of the old code take over again".to_owned();
+                self.state = State::Returning { failure: None };
+                Ok(vec![Order::Say(Stage::Reverting, text), Order::Roll(self.old)])
+            }
+            State::Booting { .. } | State::Probing | State::Watching { .. } | State::Rolling { .. } => {
+                Ok(self.revert("it was undone", facts))
+            }
+            State::Abandoning { .. } | State::Returning { .. } => Err("it is being undone already"),
+            State::Idle | State::Settling { .. } => {
+                Err("there is nothing to undo: the template with the old code has ended (`reload.keep`); \
+                     deploy the old code and reload")
+            }
+        }
+    }
+
+    /// The new template could not load the app.
+    pub fn boot_failed(&mut self, reason: &str, facts: &Facts) -> Vec<Order> {
+        if matches!(self.state, State::Booting { .. }) { self.revert(reason, facts) } else { Vec::new() }
+    }
+
+    /// A worker of the new generation died, or was killed because it did not get ready.
+    pub fn worker_died(&mut self, how: &str, facts: &Facts) -> Vec<Order> {
+        match &mut self.state {
+            State::Booting { .. } | State::Probing | State::Watching { .. } => {
+                self.revert(&format!("its first {how}"), facts)
+            }
+            State::Rolling { deaths, .. } => {
+                *deaths += 1;
+                if *deaths < DEATHS {
+                    return Vec::new();
+                }
+                self.revert(&format!("{DEATHS} of its workers died; the last: {how}"), facts)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The worker on trial has answered, or why that does not do.
+    pub fn probed(&mut self, result: Result<String, String>, facts: &Facts, now: Instant) -> Vec<Order> {
+        match (&self.state, result) {
+            (State::Probing, Ok(text)) => {
+                let mut orders = vec![Order::Say(Stage::Probing, text)];
+                orders.extend(self.watch(now));
+                orders
+            }
+            (State::Probing, Err(reason)) => self.revert(&reason, facts),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What was counted while the worker on trial served.
+    pub fn judged(&mut self, verdict: Result<String, String>, facts: &Facts) -> Vec<Order> {
+        match (&self.state, verdict) {
+            (State::Watching { .. }, Ok(text)) => {
+                let mut orders = vec![Order::Say(Stage::Watching, text)];
+                orders.extend(self.roll());
+                orders
+            }
+            (State::Watching { .. }, Err(reason)) => self.revert(&reason, facts),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the time for watching is over.
+    pub fn has_watched(&self, now: Instant) -> bool {
+        matches!(self.state, State::Watching { until } if until <= now)
+    }
+
+    /// The server ends. What is under way ends with it.
+    pub fn stop(&mut self) -> Vec<Order> {
+        let busy = self.is_busy();
+        self.state = State::Idle;
+        let ended = Outcome::Failed("the server is stopping".to_owned());
+        if busy { vec![Order::Finish(ended)] } else { Vec::new() }
+    }
+
+    /// What to do after something has changed, or time has passed.
+    pub fn observe(&mut self, facts: &Facts, now: Instant) -> Vec<Order> {
+        match &mut self.state {
+            State::Idle => Vec::new(),
+            State::Booting { loaded } => {
+                let mut orders = Vec::new();
+                if facts.new.template == TemplateStage::Up && !*loaded {
+                    *loaded = true;
+                    let seconds = now.saturating_duration_since(self.begun).as_secs_f64();
+                    let text = format!("the app is loaded ({seconds:.1} s)");
+                    orders.push(Order::Say(Stage::Booting, text));
+                }
+                if facts.new.template == TemplateStage::Gone {
+                    orders.extend(self.revert("its template has ended", facts));
+                } else if facts.new.ready > 0 {
+                    orders.extend(self.probe(now));
+                }
+                orders
+            }
+            State::Probing | State::Watching { .. } if facts.new.template == TemplateStage::Gone => {
+                self.revert("its template has ended", facts)
+            }
+            State::Probing | State::Watching { .. } => Vec::new(),
+            State::Rolling { ready, .. } => {
+                let mut orders = Vec::new();
+                let now_ready = facts.new.ready.min(facts.wanted);
+                if now_ready > *ready {
+                    *ready = now_ready;
+                    let text = format!("{now_ready} of {} workers run the new code", facts.wanted);
+                    orders.push(Order::Say(Stage::Rolling, text));
+                }
+                if facts.new.template == TemplateStage::Gone {
+                    orders.extend(self.revert("its template has ended", facts));
+                } else if facts.new.ready >= facts.wanted && facts.others == 0 {
+                    orders.extend(self.settle(facts, now));
+                }
+                orders
+            }
+            State::Settling { until } => {
+                let gone = facts.old.template == TemplateStage::Gone;
+                if !gone && *until > now {
+                    return Vec::new();
+                }
+                self.state = State::Idle;
+                if gone { Vec::new() } else { vec![Order::Abandon(self.old)] }
+            }
+            State::Abandoning { reason } => {
+                if facts.new.all > 0 || facts.new.template != TemplateStage::Gone {
+                    return Vec::new();
+                }
+                let reason = std::mem::take(reason);
+                self.finish(Outcome::Failed(reason))
+            }
+            State::Returning { failure } => {
+                // Whatever serves now, if the new generation does not, there is nothing left to wait for.
+                if facts.new.staying > 0 || facts.others < facts.wanted.min(1) {
+                    return Vec::new();
+                }
+                let outcome = match failure.take() {
+                    Some(reason) => Outcome::Failed(reason),
+                    None => Outcome::Undone("the old code serves again".to_owned()),
+                };
+                self.finish(outcome)
+            }
+        }
+    }
+
+    fn probe(&mut self, now: Instant) -> Vec<Order> {
+        if !self.plan.probe {
+            return self.watch(now);
+        }
+        self.state = State::Probing;
+        vec![Order::Probe]
+    }
+
+    fn watch(&mut self, now: Instant) -> Vec<Order> {
+        let Some(time) = self.plan.watch.filter(|time| !time.is_zero()) else { return self.roll() };
+        self.state = State::Watching { until: now + time };
+        vec![Order::Watch]
+    }
+
+    fn roll(&mut self) -> Vec<Order> {
+        self.state = State::Rolling { ready: 0, deaths: 0 };
+        vec![Order::Keep(self.old), Order::Roll(self.new)]
+    }
+
+    fn settle(&mut self, facts: &Facts, now: Instant) -> Vec<Order> {
+        let seconds = now.saturating_duration_since(self.begun).as_secs_f64();
+        let mut text = format!("the new code serves ({seconds:.1} s)");
+        let mut orders = Vec::new();
+        if facts.old.template == TemplateStage::Up {
+            orders.push(Order::Spare(self.old));
+        }
+        if facts.old.template == TemplateStage::Up && !self.plan.keep.is_zero() {
+            let keep = self.plan.keep.as_secs_f64();
+            text += &format!("; for {keep:.0} s `firebrick reload --undo` goes back at once");
+            self.state = State::Settling { until: now + self.plan.keep };
+        } else {
+            orders.push(Order::Abandon(self.old));
+            self.state = State::Idle;
+        }
+        orders.push(Order::Finish(Outcome::Done(text)));
+        orders
+    }
+
+    fn revert(&mut self, reason: &str, facts: &Facts) -> Vec<Order> {
+        let say = |text: &str| Order::Say(Stage::Reverting, text.to_owned());
+        match self.state {
+            State::Rolling { .. } if facts.old.template == TemplateStage::Up => {
+                self.state = State::Returning { failure: Some(reason.to_owned()) };
+                vec![say("workers of the old code take over again"), Order::Roll(self.old)]
+            }
+            // There is no way back any more: the old template has died, and its workers are being replaced.
+            State::Rolling { .. } if facts.new.template != TemplateStage::Gone => Vec::new(),
+            State::Rolling { .. } => {
+                self.finish(Outcome::Failed(format!("{reason}, and so has the old one's")))
+            }
+            _ => {
+                self.state = State::Abandoning { reason: reason.to_owned() };
+                vec![say("the old code serves on"), Order::Abandon(self.new)]
+            }
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome) -> Vec<Order> {
+        self.state = State::Idle;
+        vec![Order::Finish(outcome)]
+    }
+}
+
+#[cfg(test)]
+#[path = "rollout_tests.rs"]
+mod tests;

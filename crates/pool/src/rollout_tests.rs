@@ -1,0 +1,416 @@
+//! The states of a reload one by one; then rollout and process table together, while anything may die.
+
+use super::*;
+use crate::spawner::ExitStatus;
+use crate::table::{self, Action, Event, FIRST, Row, Table, Timeouts, WorkerExit};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const SECOND: Duration = Duration::from_secs(1);
+const WANTED: usize = 3;
+
+/// Front and processes, as far as both machines see them.
+struct World {
+    table: Table,
+    rollout: Rollout,
+    now: Instant,
+    forking: Option<(Generation, u32, u32)>,
+    templates: BTreeSet<Generation>,
+    booting: Vec<Generation>,
+    /// Workers that take requests, by what the front was told.
+    open: BTreeSet<u32>,
+    orders: Vec<Order>,
+    plan: Plan,
+}
+
+impl World {
+    /// All workers are up.
+    fn new(plan: Plan) -> World {
+        let now = Instant::now();
+        let timeouts = Timeouts { boot: 60 * SECOND, shutdown: 30 * SECOND };
+        let mut world = World {
+            table: Table::new(WANTED, 32, timeouts, now),
+            rollout: Rollout::new(now),
+            now,
+            forking: None,
+            templates: BTreeSet::from([FIRST]),
+            booting: vec![FIRST],
+            open: BTreeSet::new(),
+            orders: Vec::new(),
+            plan,
+        };
+        world.work(10);
+        assert_eq!(world.open.len(), WANTED);
+        world
+    }
+
+    fn facts(&self) -> Facts {
+        let census = |number: Option<Generation>| self.table.census(number.unwrap_or_default());
+        let new = self.rollout.new_generation();
+        Facts {
+            new: census(new),
+            old: census(self.rollout.old_generation()),
+            others: self.table.others_ready(new.unwrap_or_default()),
+            wanted: self.table.wanted(),
+        }
+    }
+
+    fn on(&mut self, event: Event) {
+        for action in self.table.on(event, self.now) {
+            match action {
+                Action::Fork { generation, index, serial } => {
+                    self.forking = Some((generation, index, serial))
+                }
+                Action::StartTemplate(generation) => {
+                    self.templates.insert(generation);
+                    self.booting.push(generation);
+                }
+                Action::EndTemplate { generation, .. } => self.forget(generation),
+                Action::Open(serial) => drop(self.open.insert(serial)),
+                Action::Close(serial) => drop(self.open.remove(&serial)),
+                Action::Gone(WorkerExit { serial, .. }) => drop(self.open.remove(&serial)),
+                _ => {}
+            }
+        }
+    }
+
+    fn forget(&mut self, generation: Generation) {
+        self.templates.remove(&generation);
+        self.booting.retain(|&booting| booting != generation);
+        self.forking = self.forking.filter(|(by, ..)| *by != generation);
+    }
+
+    fn carry_out(&mut self, orders: Vec<Order>) {
+        for order in orders {
+            match &order {
+                Order::Start => {
+                    self.rollout.started(self.table.last_generation() + 1);
+                    self.on(Event::TrialGeneration);
+                }
+                Order::Keep(generation) => self.on(Event::Keep(*generation)),
+                Order::Roll(generation) => self.on(Event::Roll(*generation)),
+                Order::Spare(generation) => self.on(Event::Spare(*generation)),
+                Order::Abandon(generation) => self.on(Event::Abandon(*generation)),
+                Order::Watch => self.on(Event::OpenTrial(self.rollout.new_generation().unwrap())),
+                Order::Probe | Order::Say(..) | Order::Finish(_) => {}
+            }
+            self.orders.push(order);
+        }
+    }
+
+    fn observe(&mut self) {
+        loop {
+            let orders = self.rollout.observe(&self.facts(), self.now);
+            if orders.is_empty() {
+                return;
+            }
+            self.carry_out(orders);
+        }
+    }
+
+    fn request(&mut self) {
+        if self.rollout.is_busy() {
+            return;
+        }
+        if let Some(old) = self.table.serving() {
+            let orders = self.rollout.request(self.plan.clone(), old, self.now);
+            self.carry_out(orders);
+        }
+    }
+
+    fn row(&self, serial: u32) -> Option<Row> {
+        self.table.rows().find(|row| row.serial == serial)
+    }
+
+    /// kill -9 of a worker.
+    fn kill_worker(&mut self, serial: u32) {
+        let Some(row) = self.row(serial) else { return };
+        let is_new = Some(row.generation) == self.rollout.new_generation();
+        let orphan = !self.templates.contains(&row.generation);
+        let ordered = row.stage == table::Stage::Leaving;
+        self.on(if orphan {
+            Event::LinkLost { serial, served: true }
+        } else {
+            let (generation, status) = (row.generation, ExitStatus::Signal(9));
+            Event::Exited { generation, pid: row.pid, status, peak_kib: 1, served: true }
+        });
+        if is_new && !ordered {
+            let orders = self.rollout.worker_died("worker died", &self.facts());
+            self.carry_out(orders);
+        }
+    }
+
+    /// kill -9 of a template.
+    fn kill_template(&mut self, generation: Generation) {
+        if !self.templates.contains(&generation) {
+            return;
+        }
+        self.forget(generation);
+        if Some(generation) == self.rollout.new_generation() {
+            let orders = self.rollout.boot_failed("it died", &self.facts());
+            self.carry_out(orders);
+        }
+        self.on(Event::TemplateGone(generation));
+    }
+
+    fn boot(&mut self) {
+        if let Some(generation) = self.booting.pop() {
+            self.on(Event::TemplateBooted(generation));
+        }
+    }
+
+    fn fork(&mut self) {
+        if let Some((generation, index, serial)) = self.forking.take() {
+            self.on(Event::Forked { generation, index, pid: 100 + serial });
+        }
+    }
+
+    fn answer(&mut self, probe: Result<String, String>) {
+        let orders = self.rollout.probed(probe, &self.facts(), self.now);
+        self.carry_out(orders);
+    }
+
+    fn judge(&mut self, verdict: Result<String, String>) {
+        let orders = self.rollout.judged(verdict, &self.facts());
+        self.carry_out(orders);
+    }
+
+    /// A while in which everything works.
+    fn work(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            self.now += SECOND / 10;
+            self.on(Event::Tick);
+            self.boot();
+            self.fork();
+            let rows: Vec<Row> = self.table.rows().collect();
+            for row in rows {
+                match row.stage {
+                    table::Stage::Booting => self.on(Event::Ready(row.serial)),
+                    table::Stage::Up => {}
+                    table::Stage::Leaving => self.kill_worker(row.serial),
+                }
+            }
+            self.answer(Ok("200".to_owned()));
+            if self.rollout.has_watched(self.now) {
+                self.judge(Ok("as before".to_owned()));
+            }
+            self.observe();
+        }
+    }
+
+    fn generations(&self) -> BTreeSet<Generation> {
+        self.table.rows().map(|row| row.generation).collect()
+    }
+
+    fn outcomes(&self) -> Vec<&Outcome> {
+        fn outcome(order: &Order) -> Option<&Outcome> {
+            if let Order::Finish(outcome) = order { Some(outcome) } else { None }
+        }
+        self.orders.iter().filter_map(outcome).collect()
+    }
+}
+
+fn plan() -> Plan {
+    Plan { probe: true, watch: Some(SECOND), keep: 30 * SECOND }
+}
+
+#[test]
+fn new_code_proves_itself_and_takes_over_and_the_old_template_stays_for_a_while() {
+    let mut world = World::new(plan());
+    world.request();
+    world.work(60);
+    assert!(matches!(world.outcomes()[..], [Outcome::Done(_)]), "{:?}", world.orders);
+    assert_eq!(world.generations(), BTreeSet::from([2]));
+    assert_eq!(world.templates, BTreeSet::from([1, 2]), "the old template is kept");
+    assert_eq!(world.rollout.stage(), Some(Stage::Settling));
+    world.now += 30 * SECOND;
+    world.work(1);
+    assert_eq!((world.templates.len(), world.rollout.stage()), (1, None));
+}
+
+#[test]
+fn the_way_back_needs_no_boot() {
+    let mut world = World::new(plan());
+    world.request();
+    world.work(60);
+    let orders = world.rollout.undo(&world.facts()).unwrap();
+    world.carry_out(orders);
+    assert!(world.booting.is_empty());
+    world.work(20);
+    assert!(matches!(world.outcomes()[..], [Outcome::Done(_), Outcome::Undone(_)]), "{:?}", world.orders);
+    assert_eq!((world.generations(), &world.templates), (BTreeSet::from([1]), &BTreeSet::from([1])));
+    assert!(world.rollout.undo(&world.facts()).is_err(), "there is nothing more to undo");
+}
+
+#[test]
+fn an_app_that_cannot_be_loaded_changes_nothing() {
+    let mut world = World::new(plan());
+    let before = world.open.clone();
+    world.request();
+    world.kill_template(2);
+    world.observe();
+    let Outcome::Failed(why) = world.outcomes()[0] else { panic!("{:?}", world.orders) };
+    assert_eq!(why, "it died");
+    assert_eq!((&world.open, world.rollout.stage()), (&before, None));
+}
+
+#[test]
+fn a_hang_at_boot_ends_with_the_boot_timeout() {
+    let mut world = World::new(plan());
+    world.request();
+    world.booting.clear();
+    world.now += 61 * SECOND;
+    world.work(1);
+    assert!(matches!(world.outcomes()[..], [Outcome::Failed(_)]), "{:?}", world.orders);
+    assert_eq!(world.templates, BTreeSet::from([1]));
+}
+
+#[test]
+fn a_probe_that_fails_ends_the_trial_without_a_request_of_a_client() {
+    let mut world = World::new(plan());
+    world.request();
+    world.boot();
+    world.fork();
+    world.on(Event::Ready(4));
+    world.observe();
+    assert_eq!(world.rollout.stage(), Some(Stage::Probing));
+    assert!(!world.open.contains(&4));
+    world.answer(Err("GET /up returned 500".to_owned()));
+    world.work(10);
+    assert_eq!(world.outcomes(), [&Outcome::Failed("GET /up returned 500".to_owned())]);
+    assert_eq!((world.generations(), world.open.len()), (BTreeSet::from([1]), WANTED));
+}
+
+#[test]
+fn a_verdict_against_it_ends_the_trial() {
+    let mut world = World::new(plan());
+    world.request();
+    world.work(5);
+    assert_eq!(world.rollout.stage(), Some(Stage::Watching));
+    world.judge(Err("30 % of its requests raise".to_owned()));
+    world.work(10);
+    assert!(matches!(world.outcomes()[..], [Outcome::Failed(_)]));
+    assert_eq!(world.generations(), BTreeSet::from([1]));
+}
+
+#[test]
+fn one_death_while_workers_take_over_is_an_accident_and_three_are_not() {
+    let mut world = World::new(Plan { keep: SECOND, ..Plan::default() });
+    world.request();
+    let mut killed = 0;
+    while world.outcomes().is_empty() && killed < 20 {
+        world.boot();
+        world.fork();
+        world.observe();
+        let booting = world.table.rows().find(|row| row.stage == table::Stage::Booting);
+        if let Some(row) = booting {
+            world.on(Event::Ready(row.serial));
+            world.observe();
+            if world.rollout.stage() == Some(Stage::Rolling) && world.facts().new.ready > 1 {
+                world.kill_worker(row.serial);
+                killed += 1;
+            }
+        }
+        world.now += SECOND;
+        world.on(Event::Tick);
+        if world.rollout.stage() == Some(Stage::Reverting) {
+            break;
+        }
+    }
+    assert_eq!(killed, 3);
+    world.work(30);
+    assert!(matches!(world.outcomes()[..], [Outcome::Failed(_)]), "{:?}", world.orders);
+    assert_eq!(world.generations(), BTreeSet::from([1]));
+}
+
+#[test]
+fn a_new_template_that_dies_while_workers_are_replaced_brings_the_old_ones_back() {
+    let mut world = World::new(Plan { keep: SECOND, ..Plan::default() });
+    world.request();
+    while world.rollout.stage() != Some(Stage::Rolling) {
+        world.work(1);
+    }
+    world.kill_template(2);
+    world.observe();
+    world.work(30);
+    assert!(matches!(world.outcomes()[..], [Outcome::Failed(_)]), "{:?}", world.orders);
+    assert_eq!((world.generations(), world.open.len()), (BTreeSet::from([1]), WANTED));
+}
+
+#[test]
+fn the_spare_does_not_serve_when_the_template_dies_in_which_the_new_code_is() {
+    let mut world = World::new(plan());
+    world.request();
+    world.work(60);
+    world.kill_template(2);
+    assert_eq!(world.booting, [3], "new code again, not the old");
+    world.work(40);
+    assert_eq!(world.generations(), BTreeSet::from([3]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    /// Any process may be killed at any time, and orders come at any time. No order takes a worker away that is needed; when all works
+    /// again, one generation serves with all its workers, nothing is left behind, and each reload has ended exactly once.
+    #[test]
+    fn whatever_dies(steps in proptest::collection::vec((0u8..16, 1u32..16), 1..120), probe: bool, watch: bool) {
+        let plan = Plan { probe, watch: watch.then_some(SECOND), keep: 5 * SECOND };
+        let mut world = World::new(plan);
+        let mut asked = 0;
+        for (step, number) in steps {
+            let before = world.open.len();
+            let mut takes_away = false;
+            match step {
+                0 | 1 if !world.rollout.is_busy() => {
+                    let orders = world.orders.len();
+                    world.request();
+                    asked += usize::from(world.orders.len() > orders);
+                }
+                2 => {
+                    let was_busy = world.rollout.is_busy();
+                    if let Ok(orders) = world.rollout.undo(&world.facts()) {
+                        asked += usize::from(!was_busy);
+                        world.carry_out(orders);
+                    }
+                }
+                3 => {
+                    takes_away = true;
+                    world.kill_worker(number);
+                }
+                4 => world.kill_template(number % 6 + 1),
+                5 => world.answer(Err("500".to_owned())),
+                6 => world.judge(Err("worse".to_owned())),
+                7 | 8 => world.boot(),
+                9 | 10 => world.fork(),
+                11 | 12 => world.on(Event::Ready(number)),
+                13 => world.answer(Ok("200".to_owned())),
+                14 => {
+                    if world.rollout.has_watched(world.now) {
+                        world.judge(Ok("as before".to_owned()));
+                    }
+                }
+                _ => {
+                    world.now += 2 * SECOND;
+                    world.on(Event::Tick);
+                    // Deadlines of the table may kill workers that drain or boot, but none that serves.
+                }
+            }
+            if !takes_away {
+                prop_assert!(world.open.len() >= before.min(WANTED), "step {step}: {before} to {}", world.open.len());
+            }
+            let before = world.open.len();
+            world.observe();
+            prop_assert!(world.open.len() >= before.min(WANTED), "observing: {before} to {}", world.open.len());
+        }
+        world.work(150);
+        world.now += 30 * SECOND;
+        world.work(150);
+        prop_assert!(!world.rollout.is_busy(), "{:?}", world.rollout);
+        prop_assert_eq!(world.outcomes().len(), asked);
+        prop_assert_eq!(world.open.len(), WANTED);
+        prop_assert_eq!(world.table.rows().count(), WANTED);
+        prop_assert_eq!(world.generations().len(), 1);
+        prop_assert_eq!(&world.templates, &world.generations());
+    }
+}

@@ -1,0 +1,236 @@
+# frozen_string_literal: true
+
+# `firebrick reload`: new code takes over without a lost request, broken code changes nothing, and the way back.
+
+require "support/case"
+require "support/load"
+
+module Reloading
+  # An app that says which version it is. It is read from a file, as a deploy would replace it.
+  APP = <<~'RUBY'
+    version = File.read(File.join(__dir__, "version.txt"))
+    text = { "content-type" => "text/plain" }
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/pid" then [200, text, [Process.pid.to_s]]
+      when "/slow" then File.write("entered.log", "yes"); sleep 1; [200, text, ["#{version} to the end"]]
+      when "/20ms" then sleep 0.02; [200, text, [version]]
+      else [200, text, [version]]
+      end
+    }
+  RUBY
+
+  def launch_app(app: APP, version: "one", files: {}, **options)
+    start(app: app, files: { "version.txt" => version }.merge(files), **options)
+  end
+
+  def deploy(own, version)
+    File.write(own.path("version.txt"), version)
+  end
+
+  # `firebrick reload`: [stdout, stderr, exit code].
+  def reload(own, *args)
+    own.command_line("reload", own.dir, *args)
+  end
+
+  def assert_reloads(own, *args)
+    out, err, code = reload(own, *args)
+    assert_equal 0, code, -> { "#{out}#{err}#{own.report}" }
+    out
+  end
+
+  def templates(own)
+    own.processes.select { |one| one.parent == own.pid }
+  end
+
+  def workers_of(own)
+    pids = templates(own).map(&:pid)
+    own.processes.select { |one| pids.include?(one.parent) }.map(&:pid)
+  end
+end
+
+class ReloadTest < Case
+  include Reloading
+
+  it "serves new code after a reload, step by step" do
+    firebrick_only
+    own = launch_app(workers: 3)
+    before = workers_of(own)
+    deploy(own, "two")
+    out = assert_reloads(own)
+    %w[booting rolling done].each { |step| assert_match(/^#{step}: /, out) }
+    assert_match(/3 of 3 workers/, out)
+    assert_equal "two", get("/", to: own).body
+    wait_until("the old workers to end") { workers_of(own).size == 3 && (workers_of(own) & before).empty? }
+    assert_logged(/reload: the new code serves/, on: own)
+  end
+
+  it "loses no request of any client, with keep-alive and without" do
+    firebrick_only
+    own = launch_app(workers: 2, threads: "2:2", settings: { reload: { keep: "0s" } })
+    loads = [true, false].map { |keep| Load.new(own.address, clients: 8, path: "/20ms", keep_alive: keep).start }
+    wait_until("load") { loads.all? { |load| load.completed.size > 50 } }
+    5.times do |number|
+      deploy(own, "number #{number}")
+      assert_reloads(own)
+    end
+    so_far = loads.map { |load| load.completed.size }
+    wait_until("more load") { loads.zip(so_far).all? { |load, size| load.completed.size > size + 50 } }
+    loads.each(&:stop)
+    assert_empty loads.flat_map(&:errors)
+    assert_equal [200], loads.flat_map { |load| load.completed.map(&:status) }.uniq
+    assert_equal "number 4", loads.last.completed.last.body
+  end
+
+  it "lets old workers finish their requests" do
+    firebrick_only
+    own = launch_app(threads: "1:1")
+    slow = connect(own)
+    slow.write(request("GET", "/slow"))
+    wait_until("the request to be served") { File.exist?(own.path("entered.log")) }
+    deploy(own, "two")
+    assert_reloads(own)
+    assert_equal "two", get("/", to: own).body
+    assert_equal "one to the end", slow.read_response("GET").body
+    assert_equal "two", slow.tap { |one| one.write(request("GET", "/")) }.read_response("GET").body, "on the same connection"
+  end
+
+  it "goes back at once with --undo, and only once" do
+    firebrick_only
+    own = launch_app(workers: 2)
+    deploy(own, "two")
+    assert_reloads(own)
+    assert_equal 2, templates(own).size
+    # What is on disk does not matter: the old template has the old code.
+    File.write(own.path("config.ru"), "raise 'not loaded again'")
+    assert_match(/the old code serves again/, assert_reloads(own, "--undo"))
+    assert_equal "one", get("/", to: own).body
+    wait_until("one template") { templates(own).size == 1 }
+    out, err, code = reload(own, "--undo")
+    assert_equal 1, code, out
+    assert_match(/nothing to undo/, err)
+  end
+
+  it "ends the old template when reload.keep is over" do
+    firebrick_only
+    own = launch_app(settings: { reload: { keep: "1s" } })
+    assert_reloads(own)
+    wait_until("one template") { templates(own).size == 1 }
+    assert_match(/nothing to undo/, reload(own, "--undo")[1])
+  end
+
+  it "is started by USR1 and by touching tmp/restart.txt" do
+    firebrick_only
+    own = launch_app(files: { "tmp/restart.txt" => "" })
+    deploy(own, "two")
+    own.signal("USR1")
+    wait_until("the new code") { get("/", to: own).body == "two" }
+    wait_until("the end of the reload") { own.stderr.scan("the new code serves").size == 1 }
+    deploy(own, "three")
+    File.utime(Time.now + 1, Time.now + 1, own.path("tmp/restart.txt"))
+    wait_until("the newest code") { get("/", to: own).body == "three" }
+  end
+
+  it "does not wait for anything in development" do
+    firebrick_only
+    own = launch_app(environment: "development")
+    deploy(own, "two")
+    refute_match(/--undo/, assert_reloads(own))
+    assert_equal "two", get("/", to: own).body
+    wait_until("one template") { templates(own).size == 1 }
+  end
+
+  it "serves the newest of several reloads that come at a time" do
+    firebrick_only
+    own = launch_app(app: "sleep 1\n#{Reloading::APP}")
+    runs = 3.times.map do |number|
+      deploy(own, "number #{number}")
+      Thread.new { reload(own) }.tap { sleep 0.2 }
+    end
+    first, second, third = runs.map(&:value)
+    assert_equal [0, 1, 0], [first, second, third].map(&:last), -> { runs.map(&:value).inspect }
+    assert_match(/a newer reload/, second[1])
+    assert_match(/^waiting: /, third[0])
+    assert_equal "number 2", get("/", to: own).body
+  end
+
+  it "puts limits and timeouts of the settings in force" do
+    firebrick_only
+    own = launch_app(settings: { limits: { max_body: "1KiB" } })
+    body = "x" * 2000
+    assert_status 413, post("/", body, to: own)
+    File.write(own.path("firebrick.toml"), "[limits]\nmax_body = \"1MiB\"\n")
+    assert_reloads(own)
+    assert_status 200, post("/", body, to: own)
+    File.write(own.path("firebrick.toml"), "[limits]\nmax_bodi = \"1MiB\"\n")
+    out, err, code = reload(own)
+    assert_equal 2, code, out
+    assert_match(/max_bodi/, err)
+    own.signal("USR1")
+    assert_logged(/reload failed.*max_bodi/, on: own)
+    assert_status 200, post("/", body, to: own)
+  end
+
+  it "says so when there is no server, and when there is no app" do
+    firebrick_only
+    site = start(files: { "index.html" => "hello", "static.json" => "{}" })
+    _, err, code = reload(site)
+    assert_equal 1, code
+    assert_match(/no app to reload/, err)
+    site.signal("TERM")
+    site.wait_exit
+    _, err, code = reload(site)
+    assert_equal 1, code
+    assert_match(/no Firebrick is running/, err)
+  end
+end
+
+# A deploy in the manner of Capistrano: releases, and a link to the current one.
+class ReloadReleasesTest < Case
+  include Reloading
+
+  it "follows the current link anew, although the old release is gone" do
+    firebrick_only
+    root = File.realpath(Dir.mktmpdir("firebrick-releases"))
+    %w[1 2].each { |number| release(root, number) }
+    link(root, "1")
+    own = Server.new(directory: File.join(root, "current"))
+    @own_servers << own.start
+    assert_equal "release 1", get("/", to: own).body
+    link(root, "2")
+    FileUtils.rm_rf(File.join(root, "releases/1"))
+    assert_reloads(own)
+    assert_equal "release 2 in #{root}/releases/2", get("/dir", to: own).body
+  ensure
+    FileUtils.rm_rf(root)
+  end
+
+  it "leaves the Gemfile of the old release behind" do
+    firebrick_only
+    app = <<~'RUBY'
+      kept = ENV.slice("RUBYLIB", "BUNDLER_ORIG_RUBYLIB").sort.inspect
+      run ->(_) { [200, {}, [kept]] }
+    RUBY
+    own = start(app: app, env: { "RUBYLIB" => "/nonexistent/old", "BUNDLER_ORIG_RUBYLIB" => "/nonexistent/before" })
+    assert_match(%r{/nonexistent/old}, get("/", to: own).body)
+    assert_reloads(own)
+    body = get("/", to: own).body
+    assert_match(%r{"RUBYLIB", "/nonexistent/before"}, body)
+    refute_match(/ORIG/, body)
+  end
+
+  private
+
+  def release(root, number)
+    dir = File.join(root, "releases", number)
+    FileUtils.mkdir_p(dir)
+    File.write(File.join(dir, "config.ru"), <<~RUBY)
+      run ->(env) { [200, {}, ["release #{number}" + (env["PATH_INFO"] == "/dir" ? " in \#{Dir.pwd}" : "")]] }
+    RUBY
+  end
+
+  def link(root, number)
+    File.symlink("releases/#{number}", File.join(root, "next"))
+    File.rename(File.join(root, "next"), File.join(root, "current"))
+  end
+end
