@@ -1,10 +1,12 @@
 //! The client side, for `firebrick stats` and others. Blocking, with timeouts.
 
 use crate::socket::connect_to;
+use crate::stop::of_this_machine;
 use crate::table;
+use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 use settings::ControlAddress;
-use stats::{InFlight, ServerSnapshot};
+use stats::{InFlight, ServerSnapshot, Status};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -82,16 +84,35 @@ impl Client {
     /// # Errors
     /// See [`Error`]; any status but 200 is [`Error::Refused`] or [`Error::Token`].
     pub fn get(&self, target: &str) -> Result<String, Error> {
-        let response = self.exchange(target).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                Error::NotRunning(self.address.clone())
-            }
-            _ => Error::Io(self.address.clone(), error),
-        })?;
+        let response = self.exchange(target).map_err(|error| self.failed(error))?;
         match parse(&response).map_err(|what| Error::NotControl(self.address.clone(), what))? {
             (200, body) => Ok(body),
             (403, text) if text.trim() == "Invalid auth token" => Err(Error::Token(self.address.clone())),
             (status, text) => Err(Error::Refused(status, text)),
+        }
+    }
+
+    /// What the server is at, also while it starts and ends.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn status(&self) -> Result<Status, Error> {
+        self.json("/status")
+    }
+
+    /// The server's process.
+    ///
+    /// # Errors
+    /// See [`Error`]; also when the server runs on another machine.
+    pub(crate) fn server_pid(&self) -> Result<Pid, Error> {
+        match &self.address {
+            #[cfg(target_os = "linux")]
+            ControlAddress::Unix(path) => {
+                let pid = connect_to(path, STEP_TIMEOUT)
+                    .and_then(|stream| Ok(rustix::net::sockopt::socket_peercred(&stream)?.pid));
+                pid.map_err(|error| self.failed(error))
+            }
+            _ => of_this_machine(&self.address, &self.status()?),
         }
     }
 
@@ -110,6 +131,15 @@ impl Client {
     /// See [`Error`].
     pub fn requests(&self, limit: usize, backtraces: bool) -> Result<Vec<InFlight>, Error> {
         self.json(&format!("/requests?limit={limit}{}", if backtraces { "&backtraces" } else { "" }))
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                Error::NotRunning(self.address.clone())
+            }
+            _ => Error::Io(self.address.clone(), error),
+        }
     }
 
     fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, Error> {

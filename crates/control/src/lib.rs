@@ -17,13 +17,16 @@ mod bind;
 pub mod client;
 mod connections;
 mod gate;
+mod metrics;
 mod page;
 mod provider;
 mod routes;
 mod server;
 mod socket;
+mod stop;
 mod table;
 
 pub use provider::Provider;
 pub use server::Server;
 pub use settings::ControlAddress;
+pub use stop::{Target, status_command, stop_command};

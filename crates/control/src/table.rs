@@ -263,7 +263,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// Seconds as the two largest units that matter: `3d 4h`, `5m 6s`, `7s`.
-fn span(seconds: f64) -> String {
+pub(crate) fn span(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
     match seconds {

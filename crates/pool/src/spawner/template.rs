@@ -56,7 +56,11 @@ impl Template {
         fcntl_setfd(&theirs, FdFlags::empty())?;
         let mut load_path = OsString::from("-I");
         load_path.push(&config.lib);
-        let child = Command::new(&config.settings.rack.ruby)
+        let mut ruby = Command::new(&config.settings.rack.ruby);
+        for name in settings::SERVICE_MANAGER_VARIABLES {
+            ruby.env_remove(name);
+        }
+        let child = ruby
             .arg(load_path)
             .args(["-rfirebrick/template", "-e", "Firebrick::Template.run"])
             .current_dir(&config.settings.dir)
