@@ -92,8 +92,10 @@ section! { Category::Timeouts;
         flags: &[long("lame-duck", "TIME")],
         default: "auto",
         default_shown: Some("5s in Kubernetes (KUBERNETES_SERVICE_HOST is set), else 0"),
-        more: "Load balancers hear of a server that leaves some seconds late. For this time /ready answers 503, connections are                still accepted, and responses over HTTP/1 end their connection; then the ports close, and requests have \
-               timeouts.shutdown to finish. INT, or a second TERM, ends it at once.",
+        more: "Load balancers hear of a server that leaves some seconds late. For this time /ready answers \
+               503, connections are still accepted, and responses over HTTP/1 end their connection; then the \
+               ports close, and requests have timeouts.shutdown to finish. INT, or a second TERM, ends it at \
+               once.",
         known_as: &["lame_duck", "lame_duck_timeout", "drain_delay", "shutdown_delay"],
     }
     /// How long requests may take to finish after TERM or INT
