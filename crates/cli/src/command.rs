@@ -5,9 +5,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use clap_complete::Shell;
+use control::Target;
 use control::client::Client;
 use control::reload::ReloadWish;
 use front::explain::Question;
@@ -52,6 +54,20 @@ pub enum Command {
         client: Client,
         /// Forth or back.
         wish: ReloadWish,
+    },
+    /// Say whether a server runs.
+    Status {
+        /// The server.
+        target: Target,
+        /// As JSON rather than for people.
+        json: bool,
+    },
+    /// Stop a server.
+    Stop {
+        /// The server.
+        target: Target,
+        /// How long to wait.
+        timeout: Duration,
     },
     /// Show the certificates of a server.
     Certs {
@@ -163,6 +179,12 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
             let wish = if given.get_flag("undo") { ReloadWish::Undo } else { ReloadWish::Reload };
             Ok(Command::Reload { dir, client, wish })
         }
+        Some(("status", given)) => {
+            Ok(Command::Status { target: target(load(2)?)?, json: given.get_flag("json") })
+        }
+        Some(("stop", given)) => {
+            Ok(Command::Stop { timeout: stop_timeout(given)?, target: target(load(2)?)? })
+        }
         Some(("certs", given)) => {
             let loaded = load(2)?;
             let control = &loaded.settings.control;
@@ -197,6 +219,24 @@ fn running(loaded: Loaded) -> Result<(PathBuf, Client), Output> {
     };
     let address = loaded.settings.control.ask.clone().ok_or_else(off)?;
     Ok((loaded.settings.dir, Client::new(address, loaded.settings.control.token)))
+}
+
+/// The same with the pid file.
+fn target(loaded: Loaded) -> Result<Target, Output> {
+    let pidfile = loaded.settings.process.pidfile.clone();
+    let (dir, client) = running(loaded)?;
+    Ok(Target { dir, client, pidfile })
+}
+
+/// How long `stop` waits unless it is told: as systemd does.
+const STOP_TIMEOUT: Duration = Duration::from_secs(90);
+
+fn stop_timeout(matches: &ArgMatches) -> Result<Duration, Output> {
+    let Some(text) = matches.get_one::<String>("timeout") else { return Ok(STOP_TIMEOUT) };
+    settings::period(text).map_err(|expected| Output::Wrong {
+        errors: vec![format!("--timeout {text}: expected {expected}")],
+        code: 2,
+    })
 }
 
 fn trust(matches: &clap::ArgMatches) -> Result<Trust, Output> {

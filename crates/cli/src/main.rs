@@ -20,6 +20,8 @@ fn main() -> ExitCode {
         Ok(Command::Stats { dir, client, json }) => control::client::stats_command(&dir, &client, json),
         Ok(Command::Deaths { dir, client, json }) => control::client::deaths_command(&dir, &client, json),
         Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),
+        Ok(Command::Status { target, json }) => control::status_command(&target, json),
+        Ok(Command::Stop { target, timeout }) => control::stop_command(&target, timeout),
         Ok(Command::Certs { loaded, client, json }) => cli::certs(&loaded.settings, client.as_ref(), json),
         Ok(Command::Bench(given)) => bench::run(&given),
         Ok(Command::Tune(given)) => tuner::run(&given),

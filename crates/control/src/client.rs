@@ -2,10 +2,12 @@
 
 use crate::deaths;
 use crate::socket::connect_to;
+use crate::stop::of_this_machine;
 use crate::table;
+use rustix::process::Pid;
 use serde::de::DeserializeOwned;
 use settings::ControlAddress;
-use stats::{Death, InFlight, ServerSnapshot};
+use stats::{Death, InFlight, ServerSnapshot, Status};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -83,16 +85,35 @@ impl Client {
     /// # Errors
     /// See [`Error`]; any status but 200 is [`Error::Refused`] or [`Error::Token`].
     pub fn get(&self, target: &str) -> Result<String, Error> {
-        let response = self.exchange(target).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                Error::NotRunning(self.address.clone())
-            }
-            _ => Error::Io(self.address.clone(), error),
-        })?;
+        let response = self.exchange(target).map_err(|error| self.failed(error))?;
         match parse(&response).map_err(|what| Error::NotControl(self.address.clone(), what))? {
             (200, body) => Ok(body),
             (403, text) if text.trim() == "Invalid auth token" => Err(Error::Token(self.address.clone())),
             (status, text) => Err(Error::Refused(status, text)),
+        }
+    }
+
+    /// What the server is at, also while it starts and ends.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn status(&self) -> Result<Status, Error> {
+        self.json("/status")
+    }
+
+    /// The server's process.
+    ///
+    /// # Errors
+    /// See [`Error`]; also when the server runs on another machine.
+    pub(crate) fn server_pid(&self) -> Result<Pid, Error> {
+        match &self.address {
+            #[cfg(target_os = "linux")]
+            ControlAddress::Unix(path) => {
+                let pid = connect_to(path, STEP_TIMEOUT)
+                    .and_then(|stream| Ok(rustix::net::sockopt::socket_peercred(&stream)?.pid));
+                pid.map_err(|error| self.failed(error))
+            }
+            _ => of_this_machine(&self.address, &self.status()?),
         }
     }
 
@@ -119,12 +140,7 @@ impl Client {
     /// # Errors
     /// As for [`Client::get`].
     pub(crate) fn post(&self, target: &str) -> Result<BufReader<Box<dyn Read>>, Error> {
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                Error::NotRunning(self.address.clone())
-            }
-            _ => Error::Io(self.address.clone(), error),
-        };
+        let failed = |error| self.failed(error);
         let mut stream = BufReader::new(self.send_post(target).map_err(failed)?);
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -163,6 +179,15 @@ impl Client {
         let request = format!("POST {target} HTTP/1.0\r\nHost: {host}\r\n{shown}Content-Length: 0\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         Ok(stream)
+    }
+
+    fn failed(&self, error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                Error::NotRunning(self.address.clone())
+            }
+            _ => Error::Io(self.address.clone(), error),
+        }
     }
 
     fn json<T: DeserializeOwned>(&self, target: &str) -> Result<T, Error> {

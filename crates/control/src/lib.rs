@@ -18,14 +18,17 @@ pub mod client;
 mod connections;
 mod deaths;
 mod gate;
+mod metrics;
 mod page;
 mod provider;
 pub mod reload;
 mod routes;
 mod server;
 mod socket;
+mod stop;
 mod table;
 
 pub use provider::Provider;
 pub use server::Server;
 pub use settings::ControlAddress;
+pub use stop::{Target, status_command, stop_command};

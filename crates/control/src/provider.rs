@@ -1,13 +1,22 @@
 //! Where the routes get their figures from.
 
 use crate::reload::{ReloadLine, ReloadWish};
-use stats::{Death, InFlight, ServerSnapshot};
+use stats::{Death, InFlight, ServerSnapshot, Status};
 use tokio::sync::mpsc;
 
 /// Figures of a running server. Everything happens on the thread of [`crate::Server::run`].
 pub trait Provider {
     /// Everything that `/stats` returns.
     fn stats(&self) -> impl Future<Output = ServerSnapshot>;
+
+    /// The same for who asks often: memory may have been measured half a minute ago, because measuring takes the kernel some time.
+    fn scraped(&self) -> impl Future<Output = ServerSnapshot>;
+
+    /// What the server is at, and whether it is live and ready; at any time, and at once.
+    fn status(&self) -> impl Future<Output = Status>;
+
+    /// Whether there are figures yet. Before that [`Provider::stats`] and [`Provider::requests`] wait.
+    fn has_figures(&self) -> bool;
 
     /// At most `limit` of the requests under way, slowest first. With `backtraces` the workers report where in the app their
     /// threads are, which takes as long as they need to get to Ruby's global lock, but no longer than a second.

@@ -1,6 +1,7 @@
 //! Requests and their responses. Pure but for the provider's figures.
 
 use crate::gate::{Gate, Refusal};
+use crate::metrics::{self, Format};
 use crate::page;
 use crate::provider::Provider;
 use crate::reload::{ReloadLine, ReloadWish, Reply};
@@ -15,7 +16,7 @@ use std::cell::RefCell;
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-const ENDPOINTS: [(&str, &str, &str); 8] = [
+const ENDPOINTS: [(&str, &str, &str); 12] = [
     (
         "GET",
         "/stats",
@@ -33,6 +34,10 @@ const ENDPOINTS: [(&str, &str, &str); 8] = [
         "how the last 256 workers that are gone ended, and what they were serving; the newest first",
     ),
     ("GET", "/history", "the last hour in steps of 10 s"),
+    ("GET", "/metrics", "the figures of /stats for Prometheus: OpenMetrics, or its older text format"),
+    ("GET", "/live", "whether the server responds: 200, or 503 with the reason; needs no token"),
+    ("GET", "/ready", "whether the server wants requests: 200, or 503 with the reason; needs no token"),
+    ("GET", "/status", "what the server is at, also while it starts and ends"),
     ("GET", "/dashboard", "a page that shows all of this"),
     ("GET", "/puma/stats", "the same as /stats in the shape of Puma's stats"),
     ("POST", "/reload", "loads the app again, ?undo goes back; a line for each step"),
@@ -57,6 +62,10 @@ enum Route {
     History,
     Deaths,
     Reload(ReloadWish),
+    Metrics(Format),
+    Live,
+    Ready,
+    Status,
     BadLimit,
     UnknownFormat,
     NotFound,
@@ -91,7 +100,11 @@ pub(crate) async fn respond<B, P: Provider>(
 fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
     gate.admits_host(head)?;
     // The page asks for the token itself, and knows nothing without it.
-    if *route == Route::Dashboard { Ok(()) } else { gate.admits_token(head) }
+    // Probes cannot always send a token, and learn hardly more than that there is a server.
+    match route {
+        Route::Dashboard | Route::Live | Route::Ready => Ok(()),
+        _ => gate.admits_token(head),
+    }
 }
 
 fn reload(lines: mpsc::UnboundedReceiver<ReloadLine>) -> Response<Reply> {
@@ -102,7 +115,37 @@ fn reload(lines: mpsc::UnboundedReceiver<ReloadLine>) -> Response<Reply> {
 }
 
 async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<Bytes>> {
+    let needs_figures = matches!(
+        route,
+        Route::Stats(_)
+            | Route::PumaStats
+            | Route::Requests { .. }
+            | Route::History
+            | Route::Deaths
+            | Route::Metrics(_)
+    );
+    if needs_figures && !source.provider.has_figures() {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "the app is still loading; /status says more");
+    }
     match route {
+        Route::Metrics(format) => {
+            let mut snapshot = source.provider.scraped().await;
+            snapshot.front = snapshot.front.with_coarse_buckets();
+            let ready = source.provider.status().await.ready;
+            let mut response =
+                Response::new(Full::new(Bytes::from(metrics::render(&snapshot, ready, format))));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+            response
+        }
+        Route::Live => {
+            let status = source.provider.status().await;
+            verdict(status.live, status.reason)
+        }
+        Route::Ready => {
+            let status = source.provider.status().await;
+            verdict(status.ready, status.reason)
+        }
+        Route::Status => written(serde_json::to_string_pretty(&source.provider.status().await)),
         Route::Index => json_response(StatusCode::OK, pretty(&json!({ "endpoints": endpoints() }))),
         Route::Dashboard => page::dashboard(),
         Route::Stats(buckets) => {
@@ -173,6 +216,10 @@ fn route(head: &Parts) -> Route {
         "/deaths" => Route::Deaths,
         "/reload" if head.method != Method::POST => return Route::MethodNotAllowed("POST"),
         "/reload" => return Route::Reload(if on("undo") { ReloadWish::Undo } else { ReloadWish::Reload }),
+        "/metrics" => Route::Metrics(Format::accepted(accepted(head))),
+        "/live" => Route::Live,
+        "/ready" => Route::Ready,
+        "/status" => Route::Status,
         _ => return Route::NotFound,
     };
     if matches!(head.method, Method::GET | Method::HEAD) {
@@ -184,8 +231,11 @@ fn route(head: &Parts) -> Route {
 
 /// Browsers name `text/html` first; curl and other programs take anything.
 fn reads_html(head: &Parts) -> bool {
-    let accepted = head.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    accepted.is_some_and(|accepted| accepted.contains("text/html"))
+    accepted(head).contains("text/html")
+}
+
+fn accepted(head: &Parts) -> &str {
+    head.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
 fn endpoints() -> serde_json::Value {
@@ -204,6 +254,15 @@ fn written(json: serde_json::Result<String>) -> Response<Full<Bytes>> {
 
 fn refuse(status: StatusCode, error: &str) -> Response<Full<Bytes>> {
     json_response(status, pretty(&json!({ "error": error, "endpoints": endpoints() })))
+}
+
+/// What probes read: the status, and for people the reason.
+fn verdict(well: bool, reason: Option<String>) -> Response<Full<Bytes>> {
+    let text = if well { "ok".to_owned() } else { reason.unwrap_or_default() };
+    let mut response = Response::new(Full::new(Bytes::from(format!("{text}\n"))));
+    *response.status_mut() = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 /// The text about the token is that of Puma's control server, because its tools know it.
@@ -263,6 +322,11 @@ mod tests {
         assert_eq!(get("/requests"), Route::Requests { limit: 20, backtraces: false });
         assert_eq!(get("/requests?limit=3&backtraces"), Route::Requests { limit: 3, backtraces: true });
         assert_eq!(get("/requests?limit=three"), Route::BadLimit);
+        assert_eq!(
+            (get("/live"), get("/ready?x"), get("/status")),
+            (Route::Live, Route::Ready, Route::Status)
+        );
+        assert_eq!(get("/metrics"), Route::Metrics(Format::Text));
         assert_eq!(get("/stats/"), Route::NotFound);
         assert_eq!(requested(&Method::HEAD, "/stats", "*/*"), Route::Stats(Buckets::None));
         assert_eq!(requested(&Method::POST, "/stats", "*/*"), Route::MethodNotAllowed("GET, HEAD"));

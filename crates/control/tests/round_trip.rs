@@ -6,7 +6,7 @@ use control::reload::{ReloadLine, ReloadWish};
 use control::{ControlAddress, Provider, Server};
 use stats::{
     Death, DeathCause, DeathCounts, DeathRequest, InFlight, QueueSnapshot, RubyVersion, ServerSnapshot,
-    Snapshot, WorkerSnapshot, WorkerState,
+    ServerState, Snapshot, Status, WorkerSnapshot, WorkerState,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -73,6 +73,32 @@ impl Provider for Figures {
         vec![death()]
     }
 
+    async fn scraped(&self) -> ServerSnapshot {
+        snapshot()
+    }
+
+    async fn status(&self) -> Status {
+        Status {
+            version: "0.1.0".into(),
+            pid: std::process::id(),
+            dir: "/srv/app".into(),
+            started_at: SystemTime::UNIX_EPOCH,
+            taken_at: SystemTime::UNIX_EPOCH,
+            state: ServerState::Leaving,
+            live: true,
+            ready: false,
+            reason: Some("the server is leaving".into()),
+            workers: Some(1),
+            workers_ready: Some(1),
+            requests: 0,
+            addresses: Vec::new(),
+        }
+    }
+
+    fn has_figures(&self) -> bool {
+        true
+    }
+
     /// As many requests as were asked for.
     async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
         let backtrace = backtraces.then(|| vec!["app.rb:3:in `sleep'".to_owned()]);
@@ -132,6 +158,7 @@ fn snapshot() -> ServerSnapshot {
         started_at: now,
         taken_at: now,
         phase: 0,
+        state: ServerState::Serving,
         clustered: true,
         pss_bytes: 5 << 20,
         rss_bytes: 9 << 20,

@@ -25,6 +25,7 @@ mod leftovers;
 mod listen;
 mod log_file;
 mod pipeline;
+mod probes;
 mod proxied;
 mod quic;
 mod redirect;
@@ -35,8 +36,10 @@ mod server_timing;
 mod signals;
 mod sites;
 mod stamp;
+mod systemd;
 mod thread;
 mod tls;
+mod vitals;
 
 pub use check::check;
 pub use explain::explain;

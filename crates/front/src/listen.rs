@@ -3,6 +3,7 @@
 //! Every front thread has a TCP socket of its own (`SO_REUSEPORT`), so that the kernel spreads connections and wakes
 //! only one thread for each; Unix sockets cannot do that and are shared.
 
+use crate::systemd::activation::{Activated, Claim};
 use rustix::fs::Mode;
 use settings::Bind;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -23,6 +24,8 @@ pub(crate) struct Bound {
     sockets: Vec<Socket>,
     /// The same port of UDP, for HTTP/3.
     udp: Option<::quic::Port>,
+    /// It was opened by systemd, which keeps it.
+    activated: bool,
 }
 
 /// Where a server can be reached.
@@ -54,11 +57,15 @@ pub(crate) struct Listener {
     pub(crate) udp: Option<::quic::PortSocket>,
 }
 
-/// Binds every address for `threads` front threads.
+/// Binds every address for `threads` front threads, but for those that systemd has opened.
 ///
 /// # Errors
 /// The text names the address and what can be done.
-pub(crate) fn bind_all(binds: &[Bind], threads: usize) -> Result<Vec<Bound>, String> {
+pub(crate) fn bind_all(
+    binds: &[Bind],
+    threads: usize,
+    activated: &mut Activated,
+) -> Result<Vec<Bound>, String> {
     let mut bound = Vec::new();
     for bind in binds {
         match bind {
@@ -67,14 +74,34 @@ pub(crate) fn bind_all(binds: &[Bind], threads: usize) -> Result<Vec<Bound>, Str
                 let addresses = resolve(host, *port).map_err(|e| format!("cannot listen on {name}: {e}"))?;
                 for address in addresses {
                     let (backlog, bind) = (backlog_of(*backlog), Arc::new(bind.clone()));
+                    match activated.tcp(address) {
+                        Claim::Take(socket) => {
+                            let taken =
+                                Bound::taken(tcp_address(address, &bind), bind, backlog, socket, threads);
+                            bound.push(taken.map_err(|e| explain(&name, &e))?);
+                            continue;
+                        }
+                        Claim::Covered => continue,
+                        Claim::Nothing => {}
+                    }
                     bound.push(bind_tcp(address, bind, backlog, threads).map_err(|e| explain(&name, &e))?);
                 }
             }
             Bind::Unix { path, umask, mode, backlog } => {
+                let (address, backlog) = (Address::Unix(path.clone()), backlog_of(*backlog));
+                match activated.unix(path) {
+                    Claim::Take(socket) => {
+                        let taken = Bound::taken(address, Arc::new(bind.clone()), backlog, socket, threads);
+                        bound.push(taken.map_err(|e| explain(&bind.to_string(), &e))?);
+                        continue;
+                    }
+                    Claim::Covered => continue,
+                    Claim::Nothing => {}
+                }
                 let sockets = bind_unix(path, *umask, *mode, threads);
                 let sockets = sockets.map_err(|e| explain(&bind.to_string(), &e))?;
-                let (address, backlog) = (Address::Unix(path.clone()), backlog_of(*backlog));
-                bound.push(Bound { address, bind: Arc::new(bind.clone()), backlog, sockets, udp: None });
+                let bind = Arc::new(bind.clone());
+                bound.push(Bound { address, bind, backlog, sockets, udp: None, activated: false });
             }
         }
     }
@@ -122,8 +149,12 @@ fn bind_tcp(address: SocketAddr, bind: Arc<Bind>, backlog: i32, threads: usize) 
     for _ in 1..threads {
         sockets.push(tcp_socket(address, shared)?);
     }
-    let address = if bind.tls().is_some() { Address::Tls(address) } else { Address::Tcp(address) };
-    Ok(Bound { address, bind, backlog, sockets, udp: None })
+    let address = tcp_address(address, &bind);
+    Ok(Bound { address, bind, backlog, sockets, udp: None, activated: false })
+}
+
+fn tcp_address(address: SocketAddr, bind: &Bind) -> Address {
+    if bind.tls().is_some() { Address::Tls(address) } else { Address::Tcp(address) }
 }
 
 fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
@@ -187,6 +218,19 @@ fn clear_stale(path: &Path) -> io::Result<()> {
 }
 
 impl Bound {
+    /// With a socket that listens already. All threads share it: the kernel cannot spread its connections over several.
+    fn taken(
+        address: Address,
+        bind: Arc<Bind>,
+        backlog: i32,
+        socket: Socket,
+        threads: usize,
+    ) -> io::Result<Bound> {
+        let clones = (1..threads).map(|_| socket.try_clone()).collect::<io::Result<Vec<_>>>()?;
+        let sockets = std::iter::once(socket).chain(clones).collect();
+        Ok(Bound { address, bind, backlog, sockets, udp: None, activated: true })
+    }
+
     /// Where it is.
     pub(crate) fn address(&self) -> &Address {
         &self.address
@@ -195,7 +239,7 @@ impl Bound {
     /// The file to remove at the end.
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.address {
-            Address::Unix(path) => Some(path),
+            Address::Unix(path) => (!self.activated).then_some(path.as_path()),
             Address::Tcp(_) | Address::Tls(_) => None,
         }
     }
@@ -219,7 +263,7 @@ impl Bound {
 
     /// Opens the port: one listener for each thread.
     pub(crate) fn listen(self) -> io::Result<Vec<Listener>> {
-        let Bound { address, bind, backlog, sockets, udp } = self;
+        let Bound { address, bind, backlog, sockets, udp, activated: _ } = self;
         let mut udp = udp.map(::quic::Port::into_sockets).unwrap_or_default().into_iter();
         sockets
             .into_iter()
@@ -241,12 +285,12 @@ mod tests {
 
     #[test]
     fn all_threads_listen_on_the_port_that_was_given() {
-        let bound = bind_all(&tcp(0), 3).unwrap();
+        let bound = bind_all(&tcp(0), 3, &mut Activated::default()).unwrap();
         let Address::Tcp(address) = bound[0].address().clone() else { panic!("a TCP address") };
         assert_ne!(address.port(), 0);
         let listeners: Vec<_> = bound.into_iter().flat_map(|bound| bound.listen().unwrap()).collect();
         assert_eq!(listeners.len(), 3);
-        let again = bind_all(&tcp(address.port()), 2).unwrap_err();
+        let again = bind_all(&tcp(address.port()), 2, &mut Activated::default()).unwrap_err();
         assert!(again.contains("another server is there"), "{again}");
     }
 
@@ -256,13 +300,14 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("app.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        let listeners = bind_all(&[Bind::unix(&path)], 1).unwrap().remove(0).listen().unwrap();
-        let living = bind_all(&[Bind::unix(&path)], 1).unwrap_err();
+        let listeners =
+            bind_all(&[Bind::unix(&path)], 1, &mut Activated::default()).unwrap().remove(0).listen().unwrap();
+        let living = bind_all(&[Bind::unix(&path)], 1, &mut Activated::default()).unwrap_err();
         assert!(living.contains("another server"), "{living}");
         drop(listeners);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "text").unwrap();
-        let file = bind_all(&[Bind::unix(&path)], 1).unwrap_err();
+        let file = bind_all(&[Bind::unix(&path)], 1, &mut Activated::default()).unwrap_err();
         assert!(file.contains("not a socket"), "{file}");
         std::fs::remove_dir_all(&dir).unwrap();
     }

@@ -5,6 +5,7 @@
 use crate::access_log::AccessLog;
 use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
+use crate::probes::Probes;
 use crate::redirect::Redirects;
 use crate::request_id::RequestIds;
 use crate::scripts::local::{Found, LocalScripts};
@@ -32,6 +33,8 @@ pub(crate) struct App {
 pub(crate) struct Pipeline {
     pub(crate) ids: Option<RequestIds>,
     pub(crate) forwarded: Forwarded,
+    /// What answers probes, if a path for them is set.
+    pub(crate) probes: Option<Probes>,
     /// What answers CAs that verify names of this server.
     pub(crate) challenges: Option<certs::HttpAnswers>,
     /// Redirects to https and to the canonical host, if there are any.
@@ -64,6 +67,11 @@ impl Handler for Pipeline {
         let id = self.ids.as_ref().map(|ids| ids.identify(&mut exchange.request));
         let proxied = self.forwarded.apply(&mut exchange.request);
         of_connection(&mut exchange.request);
+        if let Some(probes) = &self.probes
+            && let Some(answer) = probes.answer(&exchange.request)
+        {
+            return answer;
+        }
         if let Some(challenges) = &self.challenges
             && let Some(answer) =
                 std::str::from_utf8(exchange.request.path()).ok().and_then(|path| challenges.answer(path))

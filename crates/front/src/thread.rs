@@ -8,6 +8,7 @@ use crate::failure_log::FailureLog;
 use crate::forwarded::Forwarded;
 use crate::listen::Listener;
 use crate::pipeline::{App, Content, Pipeline};
+use crate::probes::Probes;
 use crate::redirect::Redirects;
 use crate::request_id::RequestIds;
 use crate::scripts::Edition;
@@ -19,6 +20,7 @@ use crate::sites::local::LocalSites;
 use crate::stamp::Stamp;
 use crate::tls::Encryption;
 use crate::tls::handshakes::Handshakes;
+use crate::vitals::Vitals;
 use http::Context;
 use net::Timers;
 use pool::{Local, Rack, Shared};
@@ -41,6 +43,8 @@ const LAST_PACKETS: Duration = Duration::from_millis(300);
 pub(crate) enum Phase {
     /// Accept connections as soon as listeners arrive.
     Serve,
+    /// Go on accepting connections, but keep none open for another request.
+    Leave,
     /// Accept no more connections, finish requests in progress, close idle connections.
     Drain,
 }
@@ -60,6 +64,7 @@ pub(crate) struct Seed {
     pub(crate) error_log: Arc<ErrorLog>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) encryption: Arc<Encryption>,
+    pub(crate) vitals: Arc<Vitals>,
     pub(crate) listeners: mpsc::UnboundedReceiver<Listener>,
     pub(crate) phase: watch::Receiver<Phase>,
     /// Dropped when the thread has drained.
@@ -106,6 +111,7 @@ async fn run(seed: Seed) {
         error_log,
         admission,
         encryption,
+        vitals,
         mut listeners,
         mut phase,
         drained,
@@ -130,7 +136,8 @@ async fn run(seed: Seed) {
     let scripts = scripts.and_then(|scripts| local_scripts(scripts, handlers, &error_log));
     let redirects = Redirects::new(&settings, &encryption);
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
-    let pipeline = Pipeline { redirects, challenges: encryption.challenges(), ..pipeline };
+    let probes = Probes::new(&settings.health, &vitals);
+    let pipeline = Pipeline { redirects, probes, challenges: encryption.challenges(), ..pipeline };
     let context = Context::new(pipeline, current.clone(), timers);
     let handshakes = Handshakes::new();
     if encryption.is_used() {
@@ -161,11 +168,13 @@ async fn run(seed: Seed) {
         log: log_to(&error_log),
         logged: Cell::new(None),
     });
-    let mut accepting = Vec::new();
+    spawn_local(vitals.answer(index));
+    let (mut accepting, mut leaving) = (Vec::new(), phase.clone());
     loop {
         tokio::select! {
             biased;
             _ = phase.wait_for(|phase| *phase == Phase::Drain) => break,
+            _ = leaving.wait_for(|phase| *phase >= Phase::Leave), if !context.is_leaving() => context.leave(),
             Some(listener) = listeners.recv() => {
                 let (acceptor, log) = (acceptor.clone(), error_log.clone());
                 accepting.push(spawn_local(async move {
@@ -242,6 +251,7 @@ fn pipeline(
         ids,
         timing: Timing::new(settings.logs.server_timing),
         forwarded: Forwarded::new(settings.rack.trusted_proxies.clone()),
+        probes: None,
         challenges: None,
         redirects: None,
         content: Rc::new(Content { scripts, sites, app, log: log_to(log) }),

@@ -55,6 +55,7 @@ impl<H> Context<H> {
             date: DateCache::new(),
             idle: Idle::default(),
             uploads: Uploads::default(),
+            leaving: Cell::new(false),
             draining: Cell::new(false),
             open: Cell::new(0),
             active: Cell::new(0),
@@ -66,6 +67,18 @@ impl<H> Context<H> {
             yielding: Cell::new(0),
         };
         Rc::new(Context { handler, shared: Rc::new(shared) })
+    }
+
+    /// From now on each connection of HTTP/1 ends with its next response (`Connection: close`), and idle ones stay open for it: a client
+    /// whose request crosses a close would lose it. Other versions can say that they end without losing anything; they do when
+    /// [`Context::drain`] is called.
+    pub fn leave(&self) {
+        self.shared.leaving.set(true);
+    }
+
+    /// Whether [`Context::leave`] was called.
+    pub fn is_leaving(&self) -> bool {
+        self.shared.leaving.get()
     }
 
     /// Closes idle connections now, and the others after their current response.
@@ -106,6 +119,8 @@ pub(crate) struct Shared {
     pub(crate) idle: Idle,
     /// Request bodies of HTTP/2 that have arrived.
     pub(crate) uploads: Uploads,
+    /// Whether connections of HTTP/1 end with their next response.
+    pub(crate) leaving: Cell<bool>,
     pub(crate) draining: Cell<bool>,
     open: Cell<usize>,
     active: Cell<usize>,

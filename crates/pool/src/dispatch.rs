@@ -306,6 +306,16 @@ impl Dispatch {
         self.workers.iter().find(|w| w.serial == serial).map_or(0, |w| w.taken)
     }
 
+    /// Workers that take new requests.
+    pub fn open_workers(&self) -> usize {
+        self.workers.iter().filter(|worker| worker.open).count()
+    }
+
+    /// Requests that wait or that a worker holds.
+    pub fn in_progress(&self) -> usize {
+        self.waiting + self.workers.iter().map(|worker| worker.taken as usize).sum::<usize>()
+    }
+
     /// Whether no worker holds a request.
     pub fn is_idle(&self) -> bool {
         self.workers.iter().all(|worker| worker.taken == 0)

@@ -4,6 +4,18 @@ use std::path::PathBuf;
 
 use crate::machine::Machine;
 
+/// Variables by which a service manager speaks to the server (`sd_notify(3)`, `sd_listen_fds(3)`). The app must not get them: it would speak in
+/// the server's name.
+pub const SERVICE_MANAGER_VARIABLES: [&str; 7] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "LISTEN_PIDFDID",
+];
+
 /// The surroundings that settings depend on.
 pub trait Environment {
     /// An environment variable; bytes that are not UTF-8 are replaced.

@@ -38,9 +38,10 @@ pub use control::control_path;
 pub use current::Current;
 pub use discover::{Discovered, STATIC_JSON};
 pub use docs::markdown;
-pub use environment::{At, Environment, ProcessEnvironment};
+pub use environment::{At, Environment, ProcessEnvironment, SERVICE_MANAGER_VARIABLES};
 pub use error::{Error, Errors};
 pub use given::{Argument, Given, Written};
+pub use kind::numbers::period;
 pub use kind::{Completion, Mistake};
 pub use load::{CONFIG_FILE, load};
 pub use machine::{Chosen, Machine, auto_front_threads, auto_workers};
@@ -48,8 +49,8 @@ pub use origin::Origin;
 pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
 pub use settings::{
-    Control, FileCache, Files, HandlerLimits, HostSite, Https, Limits, Logs, Mruby, NothingToServe, Process,
-    Rack, Reload, Route, Settings, Site, Sites, Timeouts, Tls,
+    Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs, Mruby, NothingToServe,
+    Process, Rack, Reload, Route, Settings, Site, Sites, Timeouts, Tls,
 };
 pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
 pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};

@@ -57,6 +57,7 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
         host_sites: host_sites(&given, &site_base),
         site: Discovered::look(&site_base),
         machine: environment.machine(),
+        kubernetes: environment.var("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
     };
     match resolve(&given, &facts) {
         Ok(loaded) if errors.is_empty() => Ok(loaded),

@@ -20,9 +20,9 @@ use crate::given::{Given, Route, Written};
 use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers};
 use crate::nearest::nearest;
 use crate::origin::Origin;
-use crate::settings::{Files, Logs, Process, Settings};
+use crate::settings::{Files, Health, Logs, Process, Settings};
 use crate::table::entry::Section;
-use crate::table::{app, files, logs, workers};
+use crate::table::{self, app, files, logs, workers};
 use crate::value::log::AccessLog;
 pub use taker::Choice;
 pub(crate) use taker::Taker;
@@ -51,6 +51,8 @@ pub(crate) struct Facts {
     /// Where this user's servers keep what must outlive them.
     pub(crate) state_dir: PathBuf,
     pub(crate) machine: Machine,
+    /// Whether this is a container of Kubernetes.
+    pub(crate) kubernetes: bool,
 }
 
 /// A control socket that is named after a link.
@@ -110,7 +112,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         threads: threads::threads(&taker),
         front_threads: front_threads.number,
         limits: bounds::limits(&taker),
-        timeouts: bounds::timeouts(&taker),
+        timeouts: bounds::timeouts(&taker, facts),
         rack: Section::take(&taker),
         reload: Section::take(&taker),
         files: files_of(&taker),
@@ -118,6 +120,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         mruby: mruby::mruby(&taker, facts),
         logs: logs_of(&taker),
         control: control::control(&taker, facts),
+        health: health(&taker),
     };
     bounds::warn(&taker, &settings, facts);
     listen::no_path_twice(&taker, &settings);
@@ -135,6 +138,15 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
 /// A section in which every option has its default.
 pub(crate) fn defaults<S: Section>() -> S {
     S::take(&Taker::new(&Given::default(), Path::new("/"), Path::new("/")))
+}
+
+/// The two answers differ, so one path cannot give both.
+fn health(taker: &Taker<'_>) -> Health {
+    let health = Health::take(taker);
+    if health.live_path.is_some() && health.live_path == health.ready_path {
+        taker.conflict(&table::health::ready_path.about, "health.live_path is the same path".to_owned());
+    }
+    health
 }
 
 fn workers_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
@@ -222,6 +234,7 @@ impl Settings {
             control: dir.join("control.sock"),
             typed_control: None,
             machine,
+            kubernetes: false,
         };
         let loaded = resolve(&Given::default(), &facts);
         loaded.map(|loaded| loaded.settings).expect("the table's defaults go together, as the tests show")

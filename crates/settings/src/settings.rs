@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use crate::table::app::Process;
+pub use crate::table::health::Health;
 pub use crate::table::limits::Limits;
 pub use crate::table::logs::Logs;
 pub use crate::table::mruby::HandlerLimits;
@@ -72,6 +73,8 @@ pub struct Settings {
     pub logs: Logs,
     /// The control server.
     pub control: Control,
+    /// Paths of the app's addresses that the server answers itself.
+    pub health: Health,
 }
 
 impl Settings {

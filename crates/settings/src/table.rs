@@ -13,6 +13,7 @@ pub(crate) mod app;
 pub mod commands;
 pub(crate) mod entry;
 pub(crate) mod files;
+pub(crate) mod health;
 pub(crate) mod limits;
 pub(crate) mod listen;
 pub(crate) mod logs;
@@ -34,6 +35,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         app::ALL,
         app::Process::OPTIONS,
         listen::ALL,
+        health::Health::OPTIONS,
         tls::ALL,
         tls::Https::OPTIONS,
         acme::ALL,

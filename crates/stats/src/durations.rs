@@ -17,12 +17,17 @@ const BUCKETS_US: [u64; 17] = [
 
 /// A histogram of durations.
 #[derive(Debug, Clone)]
-pub struct Durations(Histogram<u64>);
+pub struct Durations {
+    histogram: Histogram<u64>,
+    /// All of them added up, exactly.
+    sum_us: u64,
+}
 
 impl Default for Durations {
     fn default() -> Durations {
         let histogram = Histogram::new_with_bounds(1, LONGEST_US, DIGITS);
-        Durations(histogram.expect("the bounds are constants that hdrhistogram accepts"))
+        let histogram = histogram.expect("the bounds are constants that hdrhistogram accepts");
+        Durations { histogram, sum_us: 0 }
     }
 }
 
@@ -30,34 +35,37 @@ impl Durations {
     /// Counts one duration, in microseconds.
     #[inline]
     pub fn record(&mut self, us: u64) {
-        self.0.saturating_record(us);
+        self.histogram.saturating_record(us);
+        self.sum_us = self.sum_us.saturating_add(us.min(LONGEST_US));
     }
 
     /// Adds all that `other` has counted.
     pub fn add(&mut self, other: &Durations) {
-        let added = self.0.add(&other.0);
+        let added = self.histogram.add(&other.histogram);
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
         debug_assert!(added.is_ok(), "all histograms have the same bounds");
     }
 
     /// What there is to say about them, with fine buckets: every value that was counted, within 1 %.
     pub fn summary(&self) -> DurationSummary {
-        let at = |quantile| ms(self.0.value_at_quantile(quantile));
+        let at = |quantile| ms(self.histogram.value_at_quantile(quantile));
         DurationSummary {
-            count: self.0.len(),
-            mean: (self.0.mean().round_ties_even()) / 1_000.0,
+            count: self.histogram.len(),
+            sum: ms(self.sum_us),
+            mean: (self.histogram.mean().round_ties_even()) / 1_000.0,
             p50: at(0.50),
             p75: at(0.75),
             p90: at(0.90),
             p95: at(0.95),
             p99: at(0.99),
             p999: at(0.999),
-            max: ms(self.0.max()),
+            max: ms(self.histogram.max()),
             buckets: self.buckets(),
         }
     }
 
     fn buckets(&self) -> Vec<Bucket> {
-        let counted = self.0.iter_recorded().scan(0, |seen, step| {
+        let counted = self.histogram.iter_recorded().scan(0, |seen, step| {
             *seen += step.count_since_last_iteration();
             Some(Bucket { le: ms(step.value_iterated_to()), count: *seen })
         });
@@ -99,6 +107,7 @@ impl DurationSummary {
         };
         DurationSummary {
             count,
+            sum: (self.sum - earlier.sum).max(0.0),
             mean: steps.iter().map(|(le, new)| middle(*le) * *new as f64).sum::<f64>() / count as f64,
             p50: at(0.50),
             p75: at(0.75),
@@ -142,11 +151,14 @@ fn ms(us: u64) -> f64 {
     us as f64 / 1_000.0
 }
 
-/// Count, mean and percentiles; all durations in milliseconds, 0 when nothing was counted.
+/// Count, sum, mean and percentiles; all durations in milliseconds, 0 when nothing was counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DurationSummary {
     /// How many durations were counted.
     pub count: u64,
+    /// All of them added up.
+    #[serde(default)]
+    pub sum: f64,
     /// Arithmetic mean.
     pub mean: f64,
     /// Median.
@@ -197,6 +209,7 @@ mod tests {
             assert!(near(found, wanted), "{found} is not {wanted}");
         }
         assert!(near(summary.mean, 50.0));
+        assert_eq!(summary.sum, 500_050.0, "exactly");
     }
 
     #[test]

@@ -54,6 +54,21 @@ struct Status {
     reactor_max: u64,
 }
 
+/// Puma's figures, of all workers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PumaSums {
+    /// Requests that wait for a thread.
+    pub backlog: u64,
+    /// Threads that have been started.
+    pub running: u64,
+    /// Requests that could be started now.
+    pub pool_capacity: u64,
+    /// Threads at work, and what waits for one.
+    pub busy_threads: u64,
+    /// Threads that may be started.
+    pub max_threads: u64,
+}
+
 #[derive(Serialize)]
 struct Versions<'a> {
     puma: &'a str,
@@ -69,6 +84,18 @@ impl ServerSnapshot {
     /// None in practice: all keys are text.
     pub fn to_puma_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(&if self.clustered { self.cluster() } else { self.single() })
+    }
+
+    /// What Puma's figures of all workers add up to.
+    pub fn puma_sums(&self) -> PumaSums {
+        let sum = self.statuses().map(|(_, status)| status).fold(Status::default(), Status::plus);
+        PumaSums {
+            backlog: sum.backlog,
+            running: sum.running,
+            pool_capacity: sum.pool_capacity,
+            busy_threads: sum.busy_threads,
+            max_threads: sum.max_threads,
+        }
     }
 
     fn cluster(&self) -> Stats<'_> {

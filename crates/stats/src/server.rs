@@ -5,6 +5,7 @@
 use crate::certificates::CertificateSnapshot;
 use crate::deaths::DeathCounts;
 use crate::handlers::HandlersSnapshot;
+use crate::health::ServerState;
 use crate::snapshot::Snapshot;
 use crate::tls::TlsSnapshot;
 use crate::when;
@@ -34,6 +35,9 @@ pub struct ServerSnapshot {
     pub taken_at: SystemTime,
     /// How often the app was restarted while the server ran (phased restarts).
     pub phase: u32,
+    /// What the server is at.
+    #[serde(default)]
+    pub state: ServerState,
     /// Whether it was started with more than one worker: decides the shape that Puma's tools see.
     pub clustered: bool,
     /// Memory of front and template, in bytes: their share of what is shared, too.
@@ -243,6 +247,7 @@ pub(crate) mod tests {
             started_at,
             taken_at: started_at + Duration::from_secs(60),
             phase: 0,
+            state: ServerState::Serving,
             clustered: true,
             pss_bytes: 5 << 20,
             rss_bytes: 20 << 20,

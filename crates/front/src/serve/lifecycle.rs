@@ -3,28 +3,45 @@
 //! Contract:
 //! 1. The port opens when all workers are ready, and then the banner is printed.
 //! 2. TERM, QUIT and the first INT drain the front threads, then the workers. A second INT ends both at once.
-//! 3. Clients that have not finished after `timeouts.shutdown` do not hold the workers any longer.
+//! 3. Before it drains, a server that got TERM or QUIT is a lame duck for `timeouts.lame_duck`: not ready, but still accepting. INT or
+//!    another TERM ends that at once.
+//! 4. Clients that have not finished after `timeouts.shutdown` do not hold the workers any longer.
 
 use super::configuration::Configuration;
 use super::logs::Logs;
+use super::observer::Observer;
 use super::pool::RunningPool;
 use super::threads::Threads;
 use crate::banner::Banner;
 use crate::listen::{Address, Bound};
 use crate::signals::{SignalAction, Signals};
+use crate::systemd::notify::Notifier;
 use crate::tls::Encryption;
+use crate::vitals::Vitals;
 use ::pool::supervisor::{Command, Notice};
+use stats::ServerState;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// How long tunnels may take to end when the workers are gone: WebSockets still get a Close frame.
 const LAST_TUNNELS: Duration = Duration::from_millis(500);
 
+/// What a server at work needs beside its pool and its threads.
+pub(super) struct Server<'a> {
+    pub(super) configuration: &'a Configuration,
+    pub(super) logs: &'a Logs,
+    pub(super) encryption: &'a Encryption,
+    pub(super) vitals: &'a Arc<Vitals>,
+    pub(super) systemd: Rc<Notifier>,
+    pub(super) observer: Observer,
+}
+
 /// A server at work.
 pub(super) struct Lifecycle<'a> {
-    configuration: &'a Configuration,
-    logs: &'a Logs,
-    encryption: &'a Encryption,
+    server: Server<'a>,
     /// Bound ports, until they listen.
     ports: Vec<Bound>,
     pool: RunningPool,
@@ -34,14 +51,14 @@ pub(super) struct Lifecycle<'a> {
     tunnels: Option<mpsc::Receiver<()>>,
     banner: Banner,
     interrupted: bool,
+    /// When the lame duck ends; `None` while there is none.
+    lame_until: Option<Instant>,
     outcome: Result<(), String>,
 }
 
 impl<'a> Lifecycle<'a> {
     pub(super) fn new(
-        configuration: &'a Configuration,
-        logs: &'a Logs,
-        encryption: &'a Encryption,
+        server: Server<'a>,
         ports: Vec<Bound>,
         pool: RunningPool,
         mut threads: Threads,
@@ -49,18 +66,7 @@ impl<'a> Lifecycle<'a> {
     ) -> Lifecycle<'a> {
         let tunnels = threads.ended.take();
         let (threads, interrupted, outcome) = (Some(threads), false, Ok(()));
-        Lifecycle {
-            configuration,
-            logs,
-            encryption,
-            ports,
-            pool,
-            threads,
-            tunnels,
-            banner,
-            interrupted,
-            outcome,
-        }
+        Lifecycle { server, ports, pool, threads, tunnels, banner, interrupted, lame_until: None, outcome }
     }
 
     /// Runs until the pool has ended.
@@ -78,10 +84,11 @@ impl<'a> Lifecycle<'a> {
                 }
                 Some(notice) = self.pool.notices.recv() => self.notice(notice).await,
                 action = signals.next() => self.signal(action).await,
+                () = until(self.lame_until) => self.drain(),
             }
         }
         while let Ok(Notice::Log(text)) = self.pool.notices.try_recv() {
-            self.logs.error.write(&text);
+            self.server.logs.error.write(&text);
         }
         if let (None, Some(mut tunnels)) = (self.threads, self.tunnels) {
             // The workers' exit has ended their tunnels; the last bytes are on their way to the clients.
@@ -92,12 +99,12 @@ impl<'a> Lifecycle<'a> {
 
     async fn notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Log(text) => self.logs.error.write(&text),
-            Notice::Reloaded(settings) => self.configuration.replace(settings),
+            Notice::Log(text) => self.server.logs.error.write(&text),
+            Notice::Reloaded(settings) => self.server.configuration.replace(settings),
             Notice::Settled => match self.open_ports() {
                 Ok(addresses) => {
-                    self.banner.print(&self.configuration.watch_sites().borrow(), &addresses);
-                    self.encryption.opened();
+                    self.banner.print(&self.server.configuration.watch_sites().borrow(), &addresses);
+                    self.server.encryption.opened();
                 }
                 Err(error) => self.fail(error).await,
             },
@@ -110,14 +117,19 @@ impl<'a> Lifecycle<'a> {
 
     async fn signal(&mut self, action: SignalAction) {
         match action {
-            SignalAction::ReopenLogs => self.logs.reopen(),
+            SignalAction::ReopenLogs => {
+                self.server.systemd.reloading("Opening the logs again");
+                self.server.logs.reopen();
+                self.server.systemd.reloaded();
+            }
             SignalAction::AddWorker => self.order(Command::More).await,
             SignalAction::RemoveWorker => self.order(Command::Fewer).await,
             SignalAction::Reload => self.order(Command::Reload(None)).await,
             SignalAction::Unsupported => {
-                self.logs.error.write("USR2 does nothing here: USR1 or `firebrick reload` loads new code");
+                let text = "USR2 does nothing here: USR1 or `firebrick reload` loads new code";
+                self.server.logs.error.write(text);
             }
-            SignalAction::Stop => self.drain(),
+            SignalAction::Stop => self.leave(),
             SignalAction::Interrupt if self.interrupted => self.order(Command::Halt).await,
             SignalAction::Interrupt => {
                 self.interrupted = true;
@@ -137,15 +149,45 @@ impl<'a> Lifecycle<'a> {
             }
             addresses.push(address);
         }
+        self.server.vitals.enter(ServerState::Serving);
+        self.server.observer.opened(&addresses);
+        let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        self.server.systemd.ready(&format!("Serving {}", places.join(", ")));
+        self.server.systemd.keep_alive(self.server.vitals);
         Ok(addresses)
     }
 
+    /// Tells probes and clients that the server leaves, and drains after `timeouts.lame_duck`. The second time: at once.
+    fn leave(&mut self) {
+        let settings = self.server.configuration.settings();
+        let lame = settings.timeouts.lame_duck.unwrap_or_default();
+        // Where no port is open yet, nobody has to hear of it.
+        let serving = self.server.vitals.state() == ServerState::Serving;
+        let Some(threads) = self.threads.as_ref().filter(|_| serving && !lame.is_zero()) else {
+            return self.drain();
+        };
+        self.server.vitals.enter(ServerState::Leaving);
+        self.server
+            .systemd
+            .stopping("Leaving: connections are still accepted", lame + settings.timeouts.shutdown);
+        threads.leave();
+        self.lame_until = Some(Instant::now() + lame);
+        self.server.logs.error.write(&format!(
+            "leaving: /ready says no, connections are accepted for {} s more (timeouts.lame_duck)",
+            lame.as_secs_f64()
+        ));
+    }
+
     /// Clients first; the workers when the front threads have drained, or after the time for it.
-    fn drain(&self) {
+    fn drain(&mut self) {
+        self.lame_until = None;
+        self.server.vitals.enter(ServerState::Draining);
+        let within = self.server.configuration.settings().timeouts.shutdown;
+        self.server.systemd.stopping("Finishing requests", within);
         let Some(threads) = &self.threads else { return };
         threads.drain();
         let commands = self.pool.commands.clone();
-        let timeout = self.configuration.settings().timeouts.shutdown;
+        let timeout = self.server.configuration.settings().timeouts.shutdown;
         tokio::task::spawn_local(async move {
             tokio::time::sleep(timeout).await;
             // The pool may have ended by then.
@@ -161,6 +203,14 @@ impl<'a> Lifecycle<'a> {
     async fn order(&self, command: Command) {
         // A pool that has ended takes no orders.
         let _ = self.pool.commands.send(command).await;
+    }
+}
+
+/// Waits for a time, or for ever when there is none.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

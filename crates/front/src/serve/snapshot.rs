@@ -3,15 +3,15 @@
 use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
 use crate::tls::Encryption;
-use control::Provider;
+use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
 use pool::Shared;
 use pool::supervisor::{Command, ReloadStep};
 use pool::table::{Row, Stage};
 use settings::{Machine, Settings};
 use stats::{
-    Death, HandlerCounts, HandlersSnapshot, InFlight, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot,
-    Snapshot, TlsSnapshot, WorkerSnapshot, WorkerState,
+    Death, HandlerCounts, HandlersSnapshot, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot, Snapshot,
+    TlsSnapshot, WorkerSnapshot, WorkerState,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,23 +26,27 @@ pub(crate) struct Snapshotter {
     recorders: Vec<Recorder>,
     handlers: Vec<HandlerCounts>,
     encryption: Arc<Encryption>,
+    vitals: Arc<Vitals>,
     commands: mpsc::Sender<Command>,
     started: SystemTime,
     memory: MemoryMeter,
 }
 
-/// The PSS of processes, measured at most every [`PSS_AGE`]: the kernel walks a process's page tables for it, and holds
+/// The PSS of processes, not measured again while it is young enough: the kernel walks a process's page tables for it, and holds
 /// up the process's own page faults meanwhile. Clients that poll without a pause must not make that happen all the time.
 #[derive(Clone, Default)]
 struct MemoryMeter(Arc<Mutex<HashMap<u32, (Instant, u64)>>>);
 
-/// How old a measured PSS may be.
-const PSS_AGE: Duration = Duration::from_millis(500);
+/// How old a measured PSS may be for who looks.
+pub(super) const PSS_AGE: Duration = Duration::from_millis(500);
+/// The same for scrapes. The history measures more often, so that a scrape finds all but young workers measured.
+pub(super) const SCRAPED_AGE: Duration = Duration::from_secs(30);
 
 impl MemoryMeter {
-    fn pss_bytes(&self, pid: u32) -> u64 {
+    fn pss_bytes(&self, pid: u32, age: Duration) -> u64 {
         let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        measured.retain(|_, (at, _)| at.elapsed() < PSS_AGE);
+        // Those of processes that have ended go in time.
+        measured.retain(|known, (at, _)| at.elapsed() < if *known == pid { age } else { SCRAPED_AGE });
         measured.entry(pid).or_insert_with(|| (Instant::now(), stats::memory::pss_bytes(pid))).1
     }
 }
@@ -56,9 +60,9 @@ struct Usage {
 }
 
 impl Usage {
-    fn of(pid: u32, memory: &MemoryMeter) -> Usage {
+    fn of(pid: u32, memory: &MemoryMeter, age: Duration) -> Usage {
         use stats::memory::{cpu_ms, rss_bytes};
-        Usage { pss_bytes: memory.pss_bytes(pid), rss_bytes: rss_bytes(pid), cpu_ms: cpu_ms(pid) }
+        Usage { pss_bytes: memory.pss_bytes(pid, age), rss_bytes: rss_bytes(pid), cpu_ms: cpu_ms(pid) }
     }
 }
 
@@ -72,19 +76,19 @@ impl std::iter::Sum for Usage {
     }
 }
 
-impl Provider for Snapshotter {
-    /// Memory is measured on another thread: it takes the kernel some time.
-    async fn stats(&self) -> ServerSnapshot {
+impl Snapshotter {
+    /// With memory as it was at most `age` ago. It is measured on another thread: it takes the kernel some time.
+    pub(crate) async fn stats(&self, age: Duration) -> ServerSnapshot {
         let rows = self.rows().await;
         let pids: Vec<u32> = rows.iter().map(|row| row.pid).collect();
         let own = [Some(std::process::id()), self.app.as_ref().and_then(|app| app.template)];
         let memory = self.memory.clone();
         let measured = tokio::task::spawn_blocking(move || {
-            let own: Usage = own.into_iter().flatten().map(|pid| Usage::of(pid, &memory)).sum();
+            let own: Usage = own.into_iter().flatten().map(|pid| Usage::of(pid, &memory, age)).sum();
             (
                 own,
                 Machine::read(),
-                pids.into_iter().map(|pid| Usage::of(pid, &memory)).collect::<Vec<Usage>>(),
+                pids.into_iter().map(|pid| Usage::of(pid, &memory, age)).collect::<Vec<Usage>>(),
             )
         });
         let Ok((own, machine, workers)) = measured.await else {
@@ -98,15 +102,11 @@ impl Provider for Snapshotter {
         self.snapshot(own, Some(&machine), rows.iter().zip(workers))
     }
 
-    async fn deaths(&self) -> Vec<Death> {
+    pub(crate) fn deaths(&self) -> Vec<Death> {
         self.shared().map(|shared| shared.deaths().list()).unwrap_or_default()
     }
 
-    async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
-        self.in_flight(limit, backtraces).await
-    }
-
-    fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
+    pub(crate) fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
         let (lines, receiver) = mpsc::unbounded_channel();
         let (to, mut steps) = mpsc::unbounded_channel();
         let commands = self.commands.clone();
@@ -127,14 +127,13 @@ impl Provider for Snapshotter {
         });
         receiver
     }
-}
 
-impl Snapshotter {
     pub(crate) fn new(
         settings: &Arc<Settings>,
         pool: &RunningPool,
         threads: &Threads,
         encryption: &Arc<Encryption>,
+        vitals: &Arc<Vitals>,
         started: SystemTime,
     ) -> Snapshotter {
         Snapshotter {
@@ -143,6 +142,7 @@ impl Snapshotter {
             recorders: threads.recorders.clone(),
             handlers: threads.handlers.clone(),
             encryption: encryption.clone(),
+            vitals: vitals.clone(),
             commands: pool.commands.clone(),
             started,
             memory: MemoryMeter::default(),
@@ -186,6 +186,7 @@ impl Snapshotter {
             started_at: self.started,
             taken_at: now.1,
             phase: 0,
+            state: self.vitals.state(),
             clustered: self.app.is_some() && self.settings.workers > 1,
             pss_bytes: own.pss_bytes,
             rss_bytes: own.rss_bytes,
@@ -263,12 +264,15 @@ mod tests {
     #[test]
     fn memory_is_measured_once_in_a_while() {
         let (meter, own) = (MemoryMeter::default(), std::process::id());
-        let (begun, first) = (Instant::now(), meter.pss_bytes(own));
+        let (begun, first) = (Instant::now(), meter.pss_bytes(own, PSS_AGE));
         let held = std::hint::black_box(vec![1_u8; 8 << 20]);
-        let second = meter.pss_bytes(own);
+        let second = meter.pss_bytes(own, PSS_AGE);
         assert!(second == first || begun.elapsed() >= PSS_AGE, "kept");
         std::thread::sleep(PSS_AGE);
-        assert_ne!(meter.pss_bytes(own), first, "measured again");
+        assert_ne!(meter.pss_bytes(own, PSS_AGE), first, "measured again");
+        let known = meter.pss_bytes(own, SCRAPED_AGE);
+        std::thread::sleep(PSS_AGE);
+        assert_eq!(meter.pss_bytes(own, SCRAPED_AGE), known, "old enough for a scrape");
         drop(held);
     }
 }

@@ -2,10 +2,11 @@
 //! the pid file.
 
 use super::logs::Logs;
-use super::snapshot::Snapshotter;
+use super::observer::Observer;
 use crate::control_socket;
 use crate::leftovers::Leftovers;
 use crate::listen::{self, Address, Bound};
+use crate::systemd::activation::Activated;
 use settings::Settings;
 use std::path::{Path, PathBuf};
 
@@ -20,13 +21,18 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Binds all of them and writes the pid file.
+    /// Binds all of them, but for those that systemd has opened, and writes the pid file.
     ///
     /// # Errors
     /// The text names the address or file and what to do.
-    pub(super) fn bind(settings: &Settings, logs: &Logs) -> Result<Sockets, String> {
+    pub(super) fn bind(
+        settings: &Settings,
+        mut activated: Activated,
+        logs: &Logs,
+    ) -> Result<Sockets, String> {
         let mut leftovers = Leftovers::default();
-        let mut ports = listen::bind_all(&settings.binds, settings.front_threads as usize)?;
+        let mut ports = listen::bind_all(&settings.binds, settings.front_threads as usize, &mut activated)?;
+        activated.finish()?;
         // Browsers do not use HTTP/3 with an authority of development.
         if settings.https.http3 && !settings.tls.development {
             for port in &mut ports {
@@ -55,12 +61,12 @@ impl Sockets {
     }
 
     /// Starts the control server.
-    pub(super) fn serve_control(&mut self, snapshotter: Snapshotter) {
+    pub(super) fn serve_control(&mut self, observer: Observer) {
         let Some(control) = self.control.take() else { return };
         if self.quiet {
             control_socket::print_token(&control);
         }
-        tokio::task::spawn_local(control.run(snapshotter));
+        tokio::task::spawn_local(control.run(observer));
     }
 
     /// Where the ports are.

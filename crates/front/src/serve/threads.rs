@@ -7,6 +7,7 @@ use crate::listen::Listener;
 use crate::scripts;
 use crate::thread::{self, Phase, Scripts, Seed};
 use crate::tls::Encryption;
+use crate::vitals::Vitals;
 use pool::Shared;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -33,6 +34,7 @@ impl Threads {
         configuration: &Configuration,
         shared: Option<Arc<Shared>>,
         encryption: &Arc<Encryption>,
+        vitals: &Arc<Vitals>,
         logs: &Logs,
     ) -> Result<Threads, String> {
         let settings = configuration.settings();
@@ -63,6 +65,7 @@ impl Threads {
                 error_log: logs.error.clone(),
                 admission: admission.clone(),
                 encryption: encryption.clone(),
+                vitals: vitals.clone(),
                 listeners,
                 phase: in_phase.clone(),
                 drained: last.clone(),
@@ -85,6 +88,11 @@ impl Threads {
         }
     }
 
+    /// Goes on accepting, but ends each connection with its next response.
+    pub(super) fn leave(&self) {
+        self.phase.send_replace(Phase::Leave);
+    }
+
     /// Accepts no more connections; finishes the requests of those that are open.
     pub(super) fn drain(&self) {
         self.phase.send_replace(Phase::Drain);
@@ -101,6 +109,7 @@ impl Threads {
 mod tests {
     use super::*;
     use crate::listen::{Address, bind_all};
+    use crate::systemd::activation::Activated;
     use settings::{Bind, Settings};
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
@@ -126,8 +135,10 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let logs = Logs::open(&configuration).unwrap();
         let encryption = Arc::new(Encryption::read(&settings).unwrap());
-        let threads = runtime.block_on(Threads::start(&configuration, None, &encryption, &logs)).unwrap();
-        let bound = bind_all(&settings.binds, 2).unwrap().remove(0);
+        let threads = runtime
+            .block_on(Threads::start(&configuration, None, &encryption, &Vitals::new(2), &logs))
+            .unwrap();
+        let bound = bind_all(&settings.binds, 2, &mut Activated::default()).unwrap().remove(0);
         let Address::Tcp(address) = bound.address().clone() else { panic!("a TCP address") };
         threads.listen(bound.listen().unwrap());
         assert_eq!(status(address, 100), "404", "within the default limit");

@@ -160,6 +160,7 @@ async fn exchange<S: Transport, H: Handler>(
     let persistent = head.persistent
         && !last
         && !shared.draining.get()
+        && !shared.leaving.get()
         && !shared.settings().timeouts.keep_alive.is_zero()
         && is_drainable(&link.body.borrow());
     let facts = RequestFacts { version, is_head, persistent };

@@ -63,6 +63,9 @@ impl Template {
                 None => command.env_remove(name),
             };
         }
+        for name in settings::SERVICE_MANAGER_VARIABLES {
+            command.env_remove(name);
+        }
         let child = command
             .arg(load_path)
             .args(["-rfirebrick/template", "-e", "Firebrick::Template.run"])

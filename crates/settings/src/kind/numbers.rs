@@ -108,6 +108,14 @@ impl Period {
     pub(crate) const ANY: Period = Period { min: Duration::ZERO, max: Duration::from_secs(86_400) };
 }
 
+/// Reads a span of time as options write it: `30`, `30s`, `500ms`, `2m`.
+///
+/// # Errors
+/// What was expected.
+pub fn period(text: &str) -> Result<Duration, String> {
+    Period::ANY.read(&Raw::Word(text.to_owned())).map_err(|_| Period::ANY.expected())
+}
+
 impl Kind<Duration> for Period {
     fn read(&self, raw: &Raw) -> Result<Duration, Mistake> {
         let period = match raw {

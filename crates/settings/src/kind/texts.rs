@@ -80,6 +80,23 @@ impl Kind<String> for Secret {
     }
 }
 
+/// The path of a request.
+pub(crate) struct RequestPath;
+
+impl Kind<String> for RequestPath {
+    fn read(&self, raw: &Raw) -> Result<String, Mistake> {
+        let usable = |text: &&str| {
+            text.starts_with('/')
+                && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte))
+        };
+        raw.text().filter(usable).map(str::to_owned).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        "a request path without query such as \"/ready\"".to_owned()
+    }
+}
+
 /// What session tickets are encrypted with.
 pub(crate) struct TicketSecret;
 

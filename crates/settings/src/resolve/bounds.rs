@@ -6,6 +6,7 @@ use crate::origin::Origin;
 use crate::settings::{Limits, Settings, Timeouts};
 use crate::table::entry::Section;
 use crate::table::{limits as l, timeouts as t};
+use std::time::Duration;
 
 /// A target that fills the head leaves no room for a version and a Host. Only a written one can be wrong: the
 /// default follows the size of the head.
@@ -23,8 +24,14 @@ pub(super) fn limits(taker: &Taker<'_>) -> Limits {
     limits
 }
 
-pub(super) fn timeouts(taker: &Taker<'_>) -> Timeouts {
-    let timeouts = Timeouts::take(taker);
+/// How long it takes until all of a Kubernetes cluster has heard that a pod leaves, with some to spare.
+const CLUSTER_HEARS: Duration = Duration::from_secs(5);
+
+pub(super) fn timeouts(taker: &Taker<'_>, facts: &Facts) -> Timeouts {
+    let mut timeouts = Timeouts::take(taker);
+    if facts.kubernetes {
+        timeouts.lame_duck.get_or_insert(CLUSTER_HEARS);
+    }
     if timeouts.body_min_rate.is_none() && taker.origin(&t::body_grace) != Origin::Default {
         taker.warn("timeouts.body_grace has no effect, because timeouts.body_min_rate is off".to_owned());
     }

@@ -68,6 +68,8 @@ pub enum Form {
 
 /// What `stats`, `deaths` and `top` need to find a running server.
 const RUNNING: Options = Options::These(&["dir", "config", "control", "control_token"]);
+/// The same, and what is left of one that has ended.
+const RUNNING_OR_NOT: Options = Options::These(&["dir", "config", "control", "control_token", "pidfile"]);
 const NO_OPTIONS: Options = Options::These(&[]);
 
 /// All commands, in the order in which help shows them.
@@ -126,6 +128,22 @@ pub const COMMANDS: &[Command] = &[
             name: "undo",
             form: Form::Switch,
             doc: "Go back to the code from before, while its template is there (reload.keep)",
+        }],
+    },
+    Command {
+        name: "status",
+        doc: "Say whether a server runs in DIR and what it is at; exit 0 or 3",
+        options: RUNNING_OR_NOT,
+        arguments: &[Own { name: "json", form: Form::Switch, doc: "Print JSON" }],
+    },
+    Command {
+        name: "stop",
+        doc: "Stop the server that runs in DIR, and wait until it has ended",
+        options: RUNNING_OR_NOT,
+        arguments: &[Own {
+            name: "timeout",
+            form: Form::Value { value: "TIME", repeated: false },
+            doc: "How long to wait before giving up with exit code 1 [default: 90s]",
         }],
     },
     Command {

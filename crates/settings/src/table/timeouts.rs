@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::entry::{Category, long, section};
 use crate::kind::numbers::{Count, Period};
-use crate::kind::wrappers::OrOff;
+use crate::kind::wrappers::{Auto, OrOff};
 
 section! { Category::Timeouts;
     /// Bounds on waiting.
@@ -85,6 +85,18 @@ section! { Category::Timeouts;
         flags: &[long("worker-boot-timeout", "TIME")],
         default: "60s",
         known_as: &["worker_boot_timeout", "boot_timeout"],
+    }
+    /// How long to go on accepting connections after TERM
+    lame_duck: Option<Duration> = Auto(Period::ANY), {
+        key: "timeouts.lame_duck",
+        flags: &[long("lame-duck", "TIME")],
+        default: "auto",
+        default_shown: Some("5s in Kubernetes (KUBERNETES_SERVICE_HOST is set), else 0"),
+        more: "Load balancers hear of a server that leaves some seconds late. For this time /ready answers \
+               503, connections are still accepted, and responses over HTTP/1 end their connection; then the \
+               ports close, and requests have timeouts.shutdown to finish. INT, or a second TERM, ends it at \
+               once.",
+        known_as: &["lame_duck", "lame_duck_timeout", "drain_delay", "shutdown_delay"],
     }
     /// How long requests may take to finish after TERM or INT
     shutdown: Duration = Period::ANY, {

@@ -1,0 +1,360 @@
+//! `/metrics`: the figures of `/stats` for Prometheus and its like.
+//!
+//! Two forms of the same: OpenMetrics 1.0, and the text format 0.0.4 for older readers. docs/metrics.md lists the names.
+//!
+//! Contract:
+//! 1. Pure. Names carry their unit; every family has HELP and TYPE and stands together.
+//! 2. No label has values that clients or the app choose. The most there are is one for each worker or certificate.
+//! 3. Counters never fall while the server runs. What belongs to a process that may be replaced is a gauge.
+
+use stats::{DurationSummary, ServerSnapshot, WorkerSnapshot, WorkerState};
+use std::fmt::{Display, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Certificates that are shown: there may be one for each of very many names.
+const CERTIFICATES: usize = 100;
+
+/// Which form a reader wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// The text format 0.0.4.
+    Text,
+}
+
+impl Format {
+    /// What an `Accept` field asks for: OpenMetrics where it is named and nothing is preferred to it.
+    pub(crate) fn accepted(accept: &str) -> Format {
+        let quality = |wanted: &str| {
+            let ranges = accept.split(',').filter_map(|range| {
+                let mut parts = range.split(';').map(str::trim);
+                let name = parts.next()?;
+                let q = parts.find_map(|part| part.strip_prefix("q=")).and_then(|q| q.parse().ok());
+                name.eq_ignore_ascii_case(wanted).then_some(q.unwrap_or(1.0))
+            });
+            ranges.fold(0.0_f64, f64::max)
+        };
+        let open = quality("application/openmetrics-text");
+        if open > 0.0 && open >= quality("text/plain") { Format::OpenMetrics } else { Format::Text }
+    }
+
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// All families.
+pub(crate) fn render(server: &ServerSnapshot, ready: bool, format: Format) -> String {
+    let mut page = Page { text: String::with_capacity(16 << 10), format };
+    about(&mut page, server, ready);
+    requests(&mut page, server);
+    times(&mut page, server);
+    workers(&mut page, server);
+    encryption(&mut page, server);
+    puma(&mut page, server);
+    if format == Format::OpenMetrics {
+        page.text.push_str("# EOF\n");
+    }
+    page.text
+}
+
+fn about(page: &mut Page, server: &ServerSnapshot, ready: bool) {
+    let ruby = format!("{} {}", server.ruby.engine, server.ruby.version);
+    page.gauge("firebrick_build_info", "What runs; always 1")
+        .at(&[("version", &server.version), ("ruby", ruby.trim()), ("rack", &server.rack)], 1);
+    page.gauge("firebrick_start_time_seconds", "When the server started, since the epoch")
+        .plain(seconds(server.started_at));
+    page.gauge("firebrick_ready", "Whether the server wants requests, as /ready says").plain(u8::from(ready));
+    let mut families = page
+        .gauge("firebrick_memory_pss_bytes", "Memory by process: its own and its share of what is shared");
+    families.at(&[("process", "front")], server.pss_bytes);
+    families.at(&[("process", "workers")], server.total_pss_bytes().saturating_sub(server.pss_bytes));
+    let mut families = page
+        .gauge("firebrick_memory_rss_bytes", "Resident memory by process; what is shared counts for each");
+    families.at(&[("process", "front")], server.rss_bytes);
+    families.at(&[("process", "workers")], server.total_rss_bytes().saturating_sub(server.rss_bytes));
+    page.gauge("firebrick_memory_limit_bytes", "Memory that the server may use; 0 when unknown")
+        .plain(server.memory_limit_bytes);
+    page.gauge("firebrick_cpus", "CPUs' worth of time that the server may use; 0 when unknown")
+        .plain(server.cores);
+}
+
+fn requests(page: &mut Page, server: &ServerSnapshot) {
+    let (requests, failures) = (&server.front.requests, &server.front.failures);
+    let mut family = page.counter(
+        "firebrick_requests",
+        "Requests that are over, by class of their status; none: the client left before there was one",
+    );
+    for (status, count) in [
+        ("1xx", requests.informational),
+        ("2xx", requests.successful),
+        ("3xx", requests.redirected),
+        ("4xx", requests.client_errors),
+        ("5xx", requests.server_errors),
+        ("none", requests.client_gone),
+    ] {
+        family.at(&[("status", status)], count);
+    }
+    let mut family = page.counter("firebrick_failures", "Failures by whose fault they were");
+    for (fault, count) in [("client", failures.client), ("app", failures.app), ("server", failures.server)] {
+        family.at(&[("fault", fault)], count);
+    }
+    page.counter(
+        "firebrick_hijacked_connections",
+        "Connections that the app has taken over, such as WebSockets",
+    )
+    .plain(requests.hijacked);
+    page.counter("firebrick_response_body_bytes", "Bytes of response bodies sent")
+        .plain(server.front.sent_body_bytes);
+    page.counter("firebrick_accepted_connections", "Connections accepted")
+        .plain(server.front.connections.accepted);
+    page.gauge("firebrick_connections", "Connections that are open").plain(server.front.connections.open);
+}
+
+fn times(page: &mut Page, server: &ServerSnapshot) {
+    let front = &server.front;
+    for (name, help, times) in [
+        ("firebrick_queue_seconds", "Waiting for a worker, of requests for the app", &front.queue_ms),
+        ("firebrick_app_seconds", "In the app", &front.app_ms),
+        (
+            "firebrick_request_seconds",
+            "From the first byte of a request to the last of its response",
+            &front.total_ms,
+        ),
+        (
+            "firebrick_app_cpu_seconds",
+            "Processor time in the app, of the requests that were measured (one in 16)",
+            &front.app_cpu_ms,
+        ),
+        (
+            "firebrick_gvl_wait_seconds",
+            "Waiting for Ruby's global lock, of the requests that were measured; needs Ruby 3.2",
+            &front.gvl_ms,
+        ),
+    ] {
+        page.histogram(name, help, times);
+    }
+}
+
+fn workers(page: &mut Page, server: &ServerSnapshot) {
+    let count = |state| server.workers.iter().filter(|worker| worker.state == state).count();
+    let mut family = page.gauge("firebrick_workers", "Worker processes by what they are at");
+    for (name, state) in [
+        ("booting", WorkerState::Booting),
+        ("ready", WorkerState::Ready),
+        ("draining", WorkerState::Draining),
+    ] {
+        family.at(&[("state", name)], count(state));
+    }
+    let load = Load::of(server);
+    let mut family = page.gauge("firebrick_requests_in_flight", "Requests for the app by where they are");
+    family.at(&[("stage", "queue")], load.waiting);
+    family.at(&[("stage", "app")], load.busy);
+    page.gauge("firebrick_seats", "Threads of the workers that take requests").plain(load.seats);
+    page.gauge(
+        "firebrick_saturation",
+        "Requests for the app, waiting ones included, divided by seats; above 1 they wait",
+    )
+    .plain(load.saturation());
+    page.gauge("firebrick_queue_limit", "Requests that may wait (limits.max_queue)").plain(server.queue.max);
+    page.gauge("firebrick_queue_oldest_seconds", "How long the first request of the queue has been waiting")
+        .plain(server.queue.oldest_wait_ms / 1e3);
+    if server.workers.is_empty() {
+        return;
+    }
+    for (name, help, value) in [
+        (
+            "firebrick_worker_pss_bytes",
+            "Memory of a worker: its own and its share of what is shared",
+            (|worker| worker.pss_bytes) as OfWorker,
+        ),
+        ("firebrick_worker_rss_bytes", "Resident memory of a worker, what is shared included", |worker| {
+            worker.rss_bytes
+        }),
+        ("firebrick_worker_restarts", "How often the worker of this number was replaced", |worker| {
+            worker.restarts.into()
+        }),
+    ] {
+        let mut family = page.gauge(name, help);
+        // While one worker replaces another, both have the same number.
+        let mut seen = std::collections::BTreeSet::new();
+        for worker in server.workers.iter().rev().filter(|worker| seen.insert(worker.index)) {
+            family.at(&[("worker", &worker.index.to_string())], value(worker));
+        }
+    }
+}
+
+type OfWorker = fn(&WorkerSnapshot) -> u64;
+
+/// How much there is to do, and who could do it.
+struct Load {
+    busy: u64,
+    waiting: u64,
+    seats: u64,
+}
+
+impl Load {
+    fn of(server: &ServerSnapshot) -> Load {
+        let ready = || server.workers.iter().filter(|worker| worker.state == WorkerState::Ready);
+        Load {
+            busy: server.workers.iter().map(|worker| u64::from(worker.busy_threads)).sum(),
+            waiting: server.queue.length
+                + server.workers.iter().map(|worker| u64::from(worker.waiting)).sum::<u64>(),
+            seats: ready().map(|worker| u64::from(worker.threads_max)).sum(),
+        }
+    }
+
+    /// Without seats, as if there were one: a number that grows with what waits, and that is not infinite.
+    fn saturation(&self) -> f64 {
+        (self.busy + self.waiting) as f64 / self.seats.max(1) as f64
+    }
+}
+
+fn encryption(page: &mut Page, server: &ServerSnapshot) {
+    let Some(tls) = &server.tls else { return };
+    let mut family = page.counter("firebrick_tls_handshakes", "Handshakes of TLS by what became of them");
+    for (outcome, count) in [("full", tls.full), ("resumed", tls.resumed), ("failed", tls.failures())] {
+        family.at(&[("outcome", outcome)], count);
+    }
+    let mut family = page.gauge(
+        "firebrick_certificate_expiry_timestamp_seconds",
+        "When a certificate in force ends, since the epoch; the first 100",
+    );
+    for certificate in tls.certificates.iter().take(CERTIFICATES) {
+        let name = certificate.names.first().map(String::as_str).unwrap_or_default();
+        let labels = [("name", name), ("serial", &certificate.serial), ("source", &certificate.source)];
+        family.at(&labels, seconds(certificate.not_after));
+    }
+}
+
+/// The names of the gems that read Puma's stats, so that dashboards and alerts need not change.
+fn puma(page: &mut Page, server: &ServerSnapshot) {
+    if server.workers.is_empty() {
+        return;
+    }
+    page.gauge("puma_workers", "As Puma's: workers").plain(server.workers.len());
+    let booted = server.workers.iter().filter(|worker| worker.state != WorkerState::Booting).count();
+    page.gauge("puma_booted_workers", "As Puma's: workers that have booted").plain(booted);
+    let old = server.workers.iter().filter(|worker| worker.phase != server.phase).count();
+    page.gauge("puma_old_workers", "As Puma's: workers of an earlier phase").plain(old);
+    let sums = server.puma_sums();
+    for (name, help, value) in [
+        ("puma_backlog", "As Puma's: requests that wait for a thread", sums.backlog),
+        ("puma_running", "As Puma's: threads that have been started", sums.running),
+        ("puma_pool_capacity", "As Puma's: requests that could be started now", sums.pool_capacity),
+        ("puma_max_threads", "As Puma's: threads that may be started", sums.max_threads),
+        ("puma_busy_threads", "As Puma's: threads at work, and what waits for one", sums.busy_threads),
+    ] {
+        page.gauge(name, help).plain(value);
+    }
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+struct Page {
+    text: String,
+    format: Format,
+}
+
+impl Page {
+    fn gauge<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
+        self.begin(name, help, "gauge");
+        Family { page: self, name, suffix: "" }
+    }
+
+    /// `name` is without `_total`, which the samples have.
+    fn counter<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
+        match self.format {
+            Format::OpenMetrics => self.begin(name, help, "counter"),
+            Format::Text => self.begin(&format!("{name}_total"), help, "counter"),
+        }
+        Family { page: self, name, suffix: "_total" }
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, times: &DurationSummary) {
+        self.begin(name, help, "histogram");
+        for bucket in &times.buckets {
+            self.sample(name, "_bucket", &[("le", &format!("{:?}", bucket.le / 1e3))], bucket.count);
+        }
+        self.sample(name, "_bucket", &[("le", "+Inf")], times.count);
+        self.sample(name, "_sum", &[], times.sum / 1e3);
+        self.sample(name, "_count", &[], times.count);
+    }
+
+    fn begin(&mut self, name: &str, help: &str, kind: &str) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+        let unit = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
+        if let Some(unit) = unit.filter(|_| self.format == Format::OpenMetrics) {
+            let _ = writeln!(self.text, "# UNIT {name} {unit}");
+        }
+    }
+
+    fn sample(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
+        let _ = write!(self.text, "{name}{suffix}");
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let open = if index == 0 { '{' } else { ',' };
+            let _ = write!(self.text, "{open}{label}=\"{}\"", escaped(text));
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.text, "{close} {value}");
+    }
+}
+
+/// A family whose samples follow.
+struct Family<'a> {
+    page: &'a mut Page,
+    name: &'a str,
+    suffix: &'static str,
+}
+
+impl Family<'_> {
+    fn plain(&mut self, value: impl Display) {
+        self.page.sample(self.name, self.suffix, &[], value);
+    }
+
+    fn at(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.page.sample(self.name, self.suffix, labels, value);
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_is_negotiated() {
+        use Format::{OpenMetrics, Text};
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+        let old = "text/plain;version=0.0.4;q=1,*/*;q=0.1";
+        let unwilling = "application/openmetrics-text;q=0, */*";
+        let prefers_text = "application/openmetrics-text;q=0.2, text/plain";
+        for (accept, wanted) in [
+            (prometheus, OpenMetrics),
+            ("application/openmetrics-text", OpenMetrics),
+            (old, Text),
+            ("*/*", Text),
+            ("", Text),
+            (unwilling, Text),
+            (prefers_text, Text),
+        ] {
+            assert_eq!(Format::accepted(accept), wanted, "{accept}");
+        }
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}

@@ -1,0 +1,283 @@
+//! `firebrick status` and `firebrick stop`: what init scripts and deploy tools want of a running server.
+//!
+//! Contract:
+//! 1. Exit codes of `status` are those of the Linux Standard Base for init scripts: 0 running, 1 dead and its pid file is left, 3 not running, 4
+//!    not known.
+//! 2. `stop` ends the very process that has the control socket open, even if process ids are used again meanwhile, and returns when it has
+//!    ended. A server that is not running is a success, as in the same standard.
+//! 3. `stop` never kills: what does not end in time goes on, and the exit code is 1.
+
+use crate::client::{Client, Error, explain};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, test_kill_process};
+use settings::ControlAddress;
+use stats::{ServerState, Status};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at what a server that ends is at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The server that a command is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The app's directory, for messages.
+    pub dir: PathBuf,
+    /// The connection to the server.
+    pub client: Client,
+    /// The server's pid file, if the settings name one.
+    pub pidfile: Option<PathBuf>,
+}
+
+/// How a server is doing, as exit codes of init scripts have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Running = 0,
+    Dead = 1,
+    NotRunning = 3,
+    Unknown = 4,
+}
+
+/// `firebrick status`: for people, or the server's own JSON.
+pub fn status_command(target: &Target, json: bool) -> ExitCode {
+    let (verdict, text) = match target.client.status() {
+        Ok(status) if json => (Verdict::Running, serde_json::to_string_pretty(&status).unwrap_or_default()),
+        Ok(status) => (Verdict::Running, describe(&status)),
+        Err(error @ Error::NotRunning(_)) => absent(target, &error),
+        Err(error) => (Verdict::Unknown, explain(&error, &target.dir)),
+    };
+    say(verdict == Verdict::Running, &text);
+    ExitCode::from(verdict as u8)
+}
+
+/// Nothing listens; the pid file may know more.
+fn absent(target: &Target, error: &Error) -> (Verdict, String) {
+    let named = target.pidfile.as_deref().and_then(|path| Some((path, pid_in(path)?)));
+    match named {
+        Some((path, pid)) if test_kill_process(pid).is_err() => {
+            let (path, pid) = (path.display(), pid.as_raw_nonzero());
+            (
+                Verdict::Dead,
+                format!(
+                    "no Firebrick is running for {}: the pid file {path} names process {pid}, which has ended",
+                    target.dir.display()
+                ),
+            )
+        }
+        Some((path, pid)) => {
+            let (path, pid) = (path.display(), pid.as_raw_nonzero());
+            (Verdict::Unknown, format!("{error}, but the pid file {path} names process {pid}, which runs"))
+        }
+        None => (Verdict::NotRunning, explain(error, &target.dir)),
+    }
+}
+
+fn pid_in(path: &Path) -> Option<Pid> {
+    Pid::from_raw(std::fs::read_to_string(path).ok()?.trim().parse().ok()?)
+}
+
+fn describe(status: &Status) -> String {
+    let readiness = match &status.reason {
+        None => "ready".to_owned(),
+        Some(why) => format!("not ready: {why}"),
+    };
+    let mut lines = vec![
+        format!("Firebrick {} is running for {}", status.version, status.dir),
+        format!("pid       {}", status.pid),
+        format!("up        {}", crate::table::span(status.uptime())),
+        format!("state     {} ({readiness})", status.state),
+    ];
+    if let Some(workers) = status.workers {
+        lines.push(format!("workers   {} of {workers} ready", status.workers_ready.unwrap_or(0)));
+    }
+    lines.extend(status.addresses.iter().map(|address| format!("address   {address}")));
+    lines.join("\n")
+}
+
+/// `firebrick stop`: TERM, then waits until the server has ended, at most for `timeout`.
+pub fn stop_command(target: &Target, timeout: Duration) -> ExitCode {
+    match stop(target, timeout) {
+        Ok(text) => {
+            say(true, &text);
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            say(false, &why);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn stop(target: &Target, timeout: Duration) -> Result<String, String> {
+    let deadline = Instant::now() + timeout;
+    let client = &target.client;
+    let pid = match client.server_pid() {
+        Ok(pid) => pid,
+        Err(error @ Error::NotRunning(_)) => {
+            return match absent(target, &error) {
+                (Verdict::Unknown, text) => Err(format!("{text}; send it TERM")),
+                (_, text) => Ok(text),
+            };
+        }
+        Err(error) => return Err(explain(&error, &target.dir)),
+    };
+    let number = pid.as_raw_nonzero();
+    let refused = |e: Errno| match e {
+        Errno::PERM => {
+            format!("process {number} belongs to another user: run this as the server's user")
+        }
+        _ => format!("cannot signal process {number}: {e}"),
+    };
+    let begun = Instant::now();
+    let process = match Process::end(pid) {
+        Ok(Some(process)) => process,
+        Ok(None) => return Ok(format!("process {number} has ended")),
+        Err(e) => return Err(refused(e)),
+    };
+    say(true, &format!("TERM sent to process {number}"));
+    let mut last = None;
+    while !process.ended(LOOK.min(deadline.saturating_duration_since(Instant::now())))? {
+        let status = client.status().ok();
+        let now = status.as_ref().map(progress);
+        if Instant::now() >= deadline {
+            let at = now.map(|now| format!(": {now}")).unwrap_or_default();
+            let seconds = timeout.as_secs_f64();
+            return Err(format!(
+                "process {number} has not ended within {seconds} s{at}; it goes on ending by itself, and kill -KILL {number} ends it at once"
+            ));
+        }
+        if let Some(now) = now.filter(|now| last.as_ref() != Some(now)) {
+            say(true, &now);
+            last = Some(now);
+        }
+    }
+    Ok(format!("process {number} has ended after {:.1} s", begun.elapsed().as_secs_f64()))
+}
+
+/// What a server that ends is at.
+fn progress(status: &Status) -> String {
+    let requests = match status.requests {
+        1 => "1 request of the app in progress".to_owned(),
+        count => format!("{count} requests of the app in progress"),
+    };
+    match status.state {
+        ServerState::Leaving => format!("not ready any more, still accepting; {requests}"),
+        ServerState::Draining => format!("ports closed; {requests}"),
+        ServerState::Booting | ServerState::Serving => "has not begun to end".to_owned(),
+    }
+}
+
+/// A process that was told to end. Its id may be used again; this is still the same process.
+#[cfg(target_os = "linux")]
+struct Process(std::os::fd::OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl Process {
+    /// Sends TERM; `None` when there is no such process.
+    fn end(pid: Pid) -> Result<Option<Process>, Errno> {
+        use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+        let sent = pidfd_open(pid, PidfdFlags::empty()).and_then(|process| {
+            pidfd_send_signal(&process, Signal::TERM)?;
+            Ok(process)
+        });
+        match sent {
+            Ok(process) => Ok(Some(Process(process))),
+            Err(Errno::SRCH) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Waits until the process has ended; `false` when the time is over.
+    fn ended(&self, wait: Duration) -> Result<bool, String> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let time = Timespec::try_from(wait).map_err(|e| e.to_string())?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&time)) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(e) => Err(format!("cannot wait for the process: {e}")),
+        }
+    }
+}
+
+/// A process that was told to end, where the system has no better name for it than its id.
+#[cfg(not(target_os = "linux"))]
+struct Process(Pid);
+
+#[cfg(not(target_os = "linux"))]
+impl Process {
+    /// Sends TERM; `None` when there is no such process.
+    fn end(pid: Pid) -> Result<Option<Process>, Errno> {
+        match rustix::process::kill_process(pid, Signal::TERM) {
+            Ok(()) => Ok(Some(Process(pid))),
+            Err(Errno::SRCH) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Waits until the process has ended; `false` when the time is over.
+    fn ended(&self, wait: Duration) -> Result<bool, String> {
+        let until = Instant::now() + wait;
+        while test_kill_process(self.0).is_ok() {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(true)
+    }
+}
+
+/// The server's process: the one that listens on the socket; that of a port, which must be one of this machine, says which it is.
+pub(crate) fn of_this_machine(address: &ControlAddress, status: &Status) -> Result<Pid, Error> {
+    let named = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
+    match named {
+        Some(pid) if address.is_local() => Ok(pid),
+        _ => Err(Error::Io(
+            address.clone(),
+            io::Error::other("a server of another machine can only be stopped there"),
+        )),
+    }
+}
+
+fn say(well: bool, text: &str) {
+    // A closed pipe (`| head`) is no failure.
+    let _ = if well {
+        writeln!(io::stdout().lock(), "{text}")
+    } else {
+        writeln!(io::stderr().lock(), "firebrick: {text}")
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(dir: &Path, pidfile: Option<PathBuf>) -> Target {
+        let client = Client::new(ControlAddress::Unix(dir.join("none.sock")), None);
+        Target { dir: dir.to_owned(), client, pidfile }
+    }
+
+    #[test]
+    fn a_pid_file_tells_dead_from_never_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let verdict = |target: &Target| absent(target, &target.client.status().unwrap_err()).0;
+        assert_eq!(verdict(&target(dir.path(), None)), Verdict::NotRunning);
+        assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::NotRunning);
+        std::fs::write(&file, "garbled").unwrap();
+        assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::NotRunning);
+        std::fs::write(&file, std::process::id().to_string()).unwrap();
+        assert_eq!(verdict(&target(dir.path(), Some(file.clone()))), Verdict::Unknown);
+        std::fs::write(&file, "999999999\n").unwrap();
+        assert_eq!(verdict(&target(dir.path(), Some(file))), Verdict::Dead);
+    }
+
+    #[test]
+    fn stopping_what_does_not_run_is_done_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = stop(&target(dir.path(), None), Duration::ZERO).unwrap();
+        assert!(text.starts_with("no Firebrick is running for"), "{text}");
+    }
+}

@@ -1,0 +1,219 @@
+//! Sockets that systemd has opened (`sd_listen_fds(3)`): `LISTEN_FDS`, `LISTEN_PID`, `LISTEN_FDNAMES`.
+//!
+//! Why by address: names and order in a socket unit say nothing about TLS, PROXY headers or other options of an address, and those are in
+//! our settings. So a socket is used where the settings name its address, and one that they do not name is a mistake: clients would connect
+//! to it and wait for ever.
+//!
+//! Contract:
+//! 1. Unix paths are the same if they lead to the same file.
+//! 2. `0.0.0.0` finds a socket of `[::]` that takes IPv4, too, which is what `ListenStream=80` makes.
+//! 3. A socket stays systemd's: its file is not removed, its mode not changed.
+
+use listenfd::ListenFd;
+use socket2::Socket;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Sockets that wait for their addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Activated {
+    sockets: Vec<Passed>,
+}
+
+#[derive(Debug)]
+struct Passed {
+    socket: Socket,
+    place: Place,
+    claimed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Tcp {
+        address: SocketAddr,
+        /// Whether it takes IPv4, too.
+        both: bool,
+    },
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tcp { address, .. } => write!(f, "tcp://{address}"),
+            Place::Unix(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+/// What there is for an address.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// A socket.
+    Take(Socket),
+    /// A socket that another address of the settings has taken serves this one, too.
+    Covered,
+    /// Nothing.
+    Nothing,
+}
+
+impl Activated {
+    /// Takes the sockets that were passed to this process. Before any thread is started: it removes the variables.
+    ///
+    /// # Errors
+    /// A descriptor cannot be used; the text says which.
+    pub(crate) fn receive() -> Result<Activated, String> {
+        let ours =
+            std::env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok()) == Some(std::process::id());
+        if !ours {
+            return Ok(Activated::default());
+        }
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+        let mut names = names.split(':');
+        let mut passed = ListenFd::from_env();
+        let mut sockets = Vec::new();
+        for index in 0..passed.len() {
+            let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown");
+            let unusable =
+                |why: String| format!("systemd passed descriptor {} ({name}), which {why}", index + 3);
+            let socket: Socket = match passed.take_tcp_listener(index) {
+                Ok(Some(listener)) => listener.into(),
+                _ => match passed.take_unix_listener(index) {
+                    Ok(Some(listener)) => listener.into(),
+                    _ => {
+                        return Err(unusable(
+                            "is no stream socket; the socket unit needs ListenStream=".to_owned(),
+                        ));
+                    }
+                },
+            };
+            sockets.push(Passed::new(socket).map_err(unusable)?);
+        }
+        Ok(Activated { sockets })
+    }
+
+    /// The socket for a TCP address.
+    pub(crate) fn tcp(&mut self, wanted: SocketAddr) -> Claim {
+        self.claim(|place| match place {
+            Place::Tcp { address, both } => {
+                let covered = *both
+                    && wanted.ip() == IpAddr::from([0, 0, 0, 0])
+                    && address.ip().is_unspecified()
+                    && address.port() == wanted.port();
+                wanted.port() != 0 && (*address == wanted || covered)
+            }
+            Place::Unix(_) => false,
+        })
+    }
+
+    /// The socket for a path.
+    pub(crate) fn unix(&mut self, wanted: &Path) -> Claim {
+        let wanted = resolved(wanted);
+        self.claim(|place| matches!(place, Place::Unix(path) if resolved(path) == wanted))
+    }
+
+    fn claim(&mut self, fits: impl Fn(&Place) -> bool) -> Claim {
+        let Some(found) = self.sockets.iter_mut().find(|passed| fits(&passed.place)) else {
+            return Claim::Nothing;
+        };
+        if std::mem::replace(&mut found.claimed, true) {
+            return Claim::Covered;
+        }
+        found.socket.try_clone().map_or(Claim::Nothing, Claim::Take)
+    }
+
+    /// All addresses of the settings have had their turn.
+    ///
+    /// # Errors
+    /// A socket is left over.
+    pub(crate) fn finish(self) -> Result<(), String> {
+        match self.sockets.iter().find(|passed| !passed.claimed) {
+            None => Ok(()),
+            Some(Passed { place, .. }) => Err(format!(
+                "systemd passed a socket for {place}, but no address of the settings is that one; add `-b {place}` (or bind in \
+                 firebrick.toml), or remove it from the socket unit"
+            )),
+        }
+    }
+}
+
+impl Passed {
+    fn new(socket: Socket) -> Result<Passed, String> {
+        // Only there systemd is.
+        #[cfg(target_os = "linux")]
+        if !socket.is_listener().unwrap_or(true) {
+            return Err("does not listen; the socket unit needs Accept=no".to_owned());
+        }
+        let address = socket.local_addr().map_err(|e| format!("has no address: {e}"))?;
+        let place = match (address.as_socket(), address.as_pathname()) {
+            (Some(address), _) => {
+                Place::Tcp { address, both: address.is_ipv6() && !socket.only_v6().unwrap_or(true) }
+            }
+            (None, Some(path)) => Place::Unix(path.to_owned()),
+            (None, None) => return Err("is an abstract socket; give it a path".to_owned()),
+        };
+        let prepared = socket.set_nonblocking(true).and_then(|()| match &place {
+            // As for our own: accepted sockets inherit it.
+            Place::Tcp { .. } => socket.set_tcp_nodelay(true),
+            Place::Unix(_) => Ok(()),
+        });
+        prepared.map_err(|e| format!("cannot be used: {e}"))?;
+        Ok(Passed { socket, place, claimed: false })
+    }
+}
+
+/// A path without symbolic links, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+
+    fn passed(sockets: Vec<Socket>) -> Activated {
+        Activated { sockets: sockets.into_iter().map(|socket| Passed::new(socket).unwrap()).collect() }
+    }
+
+    #[test]
+    fn sockets_are_found_by_their_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut activated = passed(vec![listener.into()]);
+        let other = SocketAddr::new(address.ip(), address.port().wrapping_add(1));
+        assert!(matches!(activated.tcp(other), Claim::Nothing));
+        let left = format!("systemd passed a socket for tcp://{address}, but");
+        assert!(
+            matches!(activated.tcp(SocketAddr::new(address.ip(), 0)), Claim::Nothing),
+            "a port of its own"
+        );
+        let Claim::Take(socket) = activated.tcp(address) else { panic!("the socket") };
+        assert_eq!(socket.local_addr().unwrap().as_socket(), Some(address));
+        assert!(matches!(activated.tcp(address), Claim::Covered));
+        assert_eq!(activated.finish(), Ok(()));
+        let again = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let error = passed(vec![again.into()]).finish().unwrap_err();
+        assert!(error.starts_with(&left[..33]), "{error}");
+    }
+
+    #[test]
+    fn paths_may_be_spelled_in_several_ways() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("run")).unwrap();
+        std::os::unix::fs::symlink("run", dir.path().join("link")).unwrap();
+        let listener = UnixListener::bind(dir.path().join("run/app.sock")).unwrap();
+        let mut activated = passed(vec![listener.into()]);
+        assert!(matches!(activated.unix(&dir.path().join("run/other.sock")), Claim::Nothing));
+        assert!(matches!(activated.unix(&dir.path().join("link/app.sock")), Claim::Take(_)));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_socket_that_does_not_listen_says_what_to_do() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(Passed::new(one.into()).unwrap_err().contains("Accept=no"));
+    }
+}

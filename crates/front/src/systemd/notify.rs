@@ -1,0 +1,187 @@
+//! What systemd is told (`sd_notify(3)`): datagrams to the socket that `NOTIFY_SOCKET` names.
+//!
+//! Contract:
+//! 1. READY when the ports are open; RELOADING before, and READY after something is read again; STOPPING when a signal ends the server.
+//! 2. While the app loads, and while requests are finished, the time that systemd waits is extended: the server's own timeouts are those that
+//!    count.
+//! 3. WATCHDOG at half of the time that systemd allows, and only when every front thread has answered since the last one.
+//! 4. Nothing waits for systemd, and a socket that does not take datagrams is said once.
+
+use crate::error_log::ErrorLog;
+use crate::vitals::Vitals;
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::MissedTickBehavior;
+
+/// While the app loads: how often systemd is asked for more time, and for how much.
+const EXTEND_EVERY: Duration = Duration::from_secs(5);
+const EXTEND_BY: Duration = Duration::from_secs(15);
+/// What the end may take beyond the server's own timeouts.
+const END_SPARE: Duration = Duration::from_secs(10);
+
+/// Speaks to systemd, if there is one.
+pub(crate) struct Notifier {
+    to: Option<(UnixDatagram, SocketAddr)>,
+    /// Half of the time after which systemd takes the server for hung.
+    watchdog: Option<Duration>,
+    booting: RefCell<Option<AbortHandle>>,
+    status: RefCell<String>,
+    log: Arc<ErrorLog>,
+    complained: Cell<bool>,
+}
+
+impl Notifier {
+    /// As the environment says. A wrong address is said in the log, and nothing is sent.
+    pub(crate) fn new(log: &Arc<ErrorLog>) -> Rc<Notifier> {
+        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let to = var("NOTIFY_SOCKET").and_then(|named| match socket_to(&named) {
+            Ok(to) => Some(to),
+            Err(why) => {
+                log.write(&format!("systemd is not notified: NOTIFY_SOCKET is {}: {why}", named.display()));
+                None
+            }
+        });
+        let watchdog = watchdog_of(var("WATCHDOG_USEC"), var("WATCHDOG_PID"), std::process::id());
+        Rc::new(Notifier {
+            watchdog: watchdog.filter(|_| to.is_some()),
+            to,
+            booting: RefCell::default(),
+            status: RefCell::default(),
+            log: log.clone(),
+            complained: Cell::new(false),
+        })
+    }
+
+    /// The app is being loaded: asks for time until [`Notifier::ready`].
+    pub(crate) fn booting(self: &Rc<Notifier>) {
+        if self.to.is_none() {
+            return;
+        }
+        let own = self.clone();
+        let extend = spawn_local(async move {
+            let mut clock = tokio::time::interval(EXTEND_EVERY);
+            loop {
+                clock.tick().await;
+                own.send(&format!(
+                    "STATUS=The app is loading\nEXTEND_TIMEOUT_USEC={}\n",
+                    EXTEND_BY.as_micros()
+                ));
+            }
+        });
+        self.booting.replace(Some(extend.abort_handle()));
+    }
+
+    /// The ports are open: clients are served. `status` is one line for people.
+    pub(crate) fn ready(&self, status: &str) {
+        if let Some(extending) = self.booting.take() {
+            extending.abort();
+        }
+        self.status.replace(status.to_owned());
+        self.send(&format!("READY=1\nMAINPID={}\nSTATUS={status}\n", std::process::id()));
+    }
+
+    /// Something is about to be read again. [`Notifier::reloaded`] has to follow, whatever comes of it.
+    pub(crate) fn reloading(&self, status: &str) {
+        let now = clock_gettime(ClockId::Monotonic);
+        let usec = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}\nSTATUS={status}\n"));
+    }
+
+    /// What was read again is in force, or was refused.
+    pub(crate) fn reloaded(&self) {
+        self.send(&format!("READY=1\nSTATUS={}\n", self.status.borrow()));
+    }
+
+    /// The server ends, within about `within`.
+    pub(crate) fn stopping(&self, status: &str, within: Duration) {
+        let usec = (within + END_SPARE).as_micros();
+        self.send(&format!("STOPPING=1\nSTATUS={status}\nEXTEND_TIMEOUT_USEC={usec}\n"));
+    }
+
+    /// Says from now on that the server works, as long as its front threads answer.
+    pub(crate) fn keep_alive(self: &Rc<Notifier>, vitals: &Arc<Vitals>) {
+        let Some(half) = self.watchdog else { return };
+        let (own, vitals) = (self.clone(), vitals.clone());
+        spawn_local(async move {
+            let mut clock = tokio::time::interval(half);
+            clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                clock.tick().await;
+                vitals.all_answer().await;
+                own.send("WATCHDOG=1\n");
+            }
+        });
+    }
+
+    fn send(&self, text: &str) {
+        let Some((socket, address)) = &self.to else { return };
+        if let Err(error) = socket.send_to_addr(text.as_bytes(), address)
+            && !self.complained.replace(true)
+        {
+            self.log.write(&format!("systemd cannot be notified: {error}"));
+        }
+    }
+}
+
+/// A socket, and the address that `NOTIFY_SOCKET` names: a path, or `@` and an abstract name.
+fn socket_to(named: &OsStr) -> Result<(UnixDatagram, SocketAddr), String> {
+    let address = match named.as_bytes() {
+        #[cfg(target_os = "linux")]
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        [b'/', ..] => SocketAddr::from_pathname(named),
+        _ => return Err("expected a path or, for an abstract socket, @NAME".to_owned()),
+    };
+    let open = || -> io::Result<_> {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok((socket, address?))
+    };
+    open().map_err(|error| error.to_string())
+}
+
+/// Half of the watchdog's time, if it is meant for this process.
+fn watchdog_of(usec: Option<OsString>, pid: Option<OsString>, own: u32) -> Option<Duration> {
+    let number = |text: OsString| text.to_str().and_then(|text| text.parse::<u64>().ok());
+    let usec = usec.and_then(number).filter(|usec| *usec >= 2)?;
+    let meant = pid.is_none_or(|pid| number(pid) == Some(own.into()));
+    meant.then(|| Duration::from_micros(usec / 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watchdog_is_for_the_process_that_it_names() {
+        let text = |text: &str| Some(OsString::from(text));
+        let half = Some(Duration::from_secs(15));
+        assert_eq!(watchdog_of(text("30000000"), text("7"), 7), half);
+        assert_eq!(watchdog_of(text("30000000"), None, 7), half);
+        assert_eq!(watchdog_of(text("30000000"), text("8"), 7), None);
+        for wrong in ["", "0", "1", "30s"] {
+            assert_eq!(watchdog_of(text(wrong), None, 7), None, "{wrong}");
+        }
+        assert_eq!(watchdog_of(None, text("7"), 7), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn addresses_are_paths_and_abstract_names() {
+        for name in ["/run/systemd/notify", "@/org/example"] {
+            let (_, address) = socket_to(OsStr::new(name)).unwrap();
+            assert_eq!(address.as_abstract_name().is_some(), name.starts_with('@'));
+        }
+        assert!(socket_to(OsStr::new("vsock:2:1234")).unwrap_err().starts_with("expected a path"));
+        assert!(socket_to(OsStr::new(&format!("/{}", "x".repeat(200)))).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+# frozen_string_literal: true
+
+# /metrics: read by a strict parser of both forms, by promtool where it is installed, and compared with what was done.
+
+require "open3"
+require "support/case"
+
+class MetricsTest < Case
+  APP = <<~RUBY
+    run lambda { |env|
+      sleep 0.02 until File.exist?("../go") if env["PATH_INFO"] == "/wait"
+      status = env["PATH_INFO"][/\\d+/] || 200
+      [Integer(status), { "content-type" => "text/plain" }, ["hello"]]
+    }
+  RUBY
+
+  OPEN = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"
+  Family = Struct.new(:name, :type, :help, :unit, :samples)
+  SUFFIXES = { "counter" => %w[_total], "gauge" => [""], "histogram" => %w[_bucket _sum _count] }.freeze
+
+  def setup
+    firebrick_only
+  end
+
+  # [head, body] of a scrape.
+  def scrape(server, accept = nil)
+    socket = UNIXSocket.new(Dir[File.join(server.run_dir, "firebrick", "*.sock")].first)
+    socket.write("GET /metrics HTTP/1.1\r\nHost: x\r\n#{"Accept: #{accept}\r\n" if accept}\r\n")
+    socket.read.split("\r\n\r\n", 2)
+  ensure
+    socket&.close
+  end
+
+  # The families by name; every rule of the formats that is broken fails the test.
+  def parse(text, open:)
+    assert text.end_with?("\n")
+    lines = text.lines(chomp: true)
+    assert_equal "# EOF", lines.pop if open
+    families = {}
+    current = nil
+    lines.each do |line|
+      if (match = /\A# (HELP|TYPE|UNIT) ([a-z_:][a-z0-9_:]*) (.+)\z/.match(line))
+        kind, name, rest = match.captures
+        if kind == "HELP"
+          refute_includes families, name, "families stand together"
+          current = families[name] = Family.new(name, nil, rest, nil, {})
+        end
+        assert_equal current.name, name
+        current.type = rest if kind == "TYPE"
+        current.unit = rest if kind == "UNIT"
+      else
+        match = /\A([a-z_:][a-z0-9_:]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)\z/.match(line)
+        assert match, "not a sample: #{line}"
+        name, labels, value = match.captures
+        base = current.type == "counter" && !open ? current.name.delete_suffix("_total") : current.name
+        assert SUFFIXES.fetch(current.type).any? { |suffix| name == base + suffix }, "#{line} is not of #{current.name}, a #{current.type}"
+        key = [name, (labels || "").scan(/([a-z_]+)="((?:[^"\\]|\\.)*)"/).to_h]
+        refute_includes current.samples, key, "twice: #{line}"
+        current.samples[key] = Float(value)
+      end
+    end
+    families.each_value { |family| check(family, open) }
+  end
+
+  def check(family, open)
+    assert family.type, family.name
+    assert_match(/\.\z/, family.help)
+    assert family.name.end_with?("_#{family.unit}"), family.name if family.unit
+    assert_equal open && family.name.match?(/_(seconds|bytes)\z/), !family.unit.nil?, family.name
+    refute_empty family.samples, family.name
+    return unless family.type == "histogram"
+
+    buckets = family.samples.select { |(name, _), _| name.end_with?("_bucket") }
+    bounds = buckets.keys.map { |_, labels| labels["le"] == "+Inf" ? Float::INFINITY : Float(labels["le"]) }
+    assert_equal bounds.sort.uniq, bounds
+    assert_equal Float::INFINITY, bounds.last
+    assert_equal buckets.values.sort, buckets.values, "buckets are cumulative"
+    assert_equal buckets.values.last, family.samples[["#{family.name}_count", {}]]
+  end
+
+  def value(families, name, labels = {})
+    families.each_value.filter_map { |family| family.samples[[name, labels]] }.first
+  end
+
+  it "speaks both forms, with the same figures" do
+    own = start(app: APP, workers: 2)
+    3.times { get("/", to: own) }
+    2.times { get("/404", to: own) }
+    get("/500", to: own)
+    assert(wait_until { own.stats["requests"]["total"] == 6 })
+    head, body = scrape(own, OPEN)
+    assert_match(%r{^content-type: application/openmetrics-text; version=1\.0\.0; charset=utf-8}i, head)
+    open = parse(body, open: true)
+    head, body = scrape(own)
+    assert_match(%r{^content-type: text/plain; version=0\.0\.4; charset=utf-8}i, head)
+    text = parse(body, open: false)
+    assert_equal open.keys, (text.keys.map { |name| name.delete_suffix("_total") })
+    [open, text].each do |families|
+      counts = %w[1xx 2xx 3xx 4xx 5xx none].map { |status| value(families, "firebrick_requests_total", "status" => status) }
+      assert_equal [0, 3, 0, 2, 1, 0], counts
+      assert_equal 6, value(families, "firebrick_request_seconds_count")
+      assert_equal 6, value(families, "firebrick_app_seconds_count")
+      assert_operator value(families, "firebrick_request_seconds_sum"), :>, 0
+      assert_equal 2, value(families, "firebrick_workers", "state" => "ready")
+      assert_equal([10, 0, 1], %w[seats saturation ready].map { |name| value(families, "firebrick_#{name}") })
+      assert_equal([2, 10, 10, 0], %w[workers max_threads pool_capacity backlog].map { |name| value(families, "puma_#{name}") })
+      %w[front workers].each { |process| assert_operator value(families, "firebrick_memory_pss_bytes", "process" => process), :>, 1 << 20 }
+      %w[0 1].each { |worker| assert_operator value(families, "firebrick_worker_pss_bytes", "worker" => worker), :>, 1 << 20 }
+    end
+  end
+
+  it "passes promtool" do
+    skip "promtool is not installed (Debian's package prometheus)" unless system("which promtool >/dev/null 2>&1")
+    own = start(app: APP)
+    get("/", to: own)
+    out, status = Open3.capture2e("promtool", "check", "metrics", stdin_data: scrape(own).last)
+    assert status.success? && out.empty?, out
+  end
+
+  it "shows saturation: what is served and what waits, by seats" do
+    own = start(app: APP, threads: "2:2", workers: 1)
+    waiting = Array.new(5) { connect(own).tap { |connection| connection.write(request("GET", "/wait")) } }
+    wait_for_requests(5, on: own)
+    assert(wait_until do
+      families = parse(scrape(own, OPEN).last, open: true)
+      [value(families, "firebrick_saturation"), value(families, "firebrick_requests_in_flight", "stage" => "queue"),
+       value(families, "firebrick_requests_in_flight", "stage" => "app"), value(families, "puma_backlog")] == [2.5, 3, 2, 3]
+    end, scrape(own).last)
+  ensure
+    FileUtils.touch(File.join(own.base, "go")) if own
+    waiting&.each { |connection| assert_status 200, connection.read_response("GET") }
+  end
+
+  it "has no figures of workers for a static site" do
+    own = start(files: { "index.html" => "x" }, workers: nil, threads: nil, environment: nil)
+    families = parse(scrape(own, OPEN).last, open: true)
+    assert_empty families.keys.grep(/puma|worker_/)
+    assert_equal 0, value(families, "firebrick_saturation")
+    assert_equal 1, value(families, "firebrick_ready")
+  end
+
+  it "has counters that never fall, also when a worker is replaced" do
+    own = start(app: APP, workers: 1)
+    3.times { get("/", to: own) }
+    assert(wait_until { own.stats["requests"]["total"] == 3 })
+    counters = -> { parse(scrape(own, OPEN).last, open: true).values.select { |family| %w[counter histogram].include?(family.type) }.flat_map { |family| family.samples.to_a }.to_h }
+    before = counters.call
+    worker = own.stats["workers"].first["pid"]
+    Process.kill("KILL", worker)
+    assert wait_until(within: 30) { own.stats["workers"].any? { |one| one["state"] == "ready" && one["pid"] != worker } }
+    get("/", to: own)
+    after = counters.call
+    fallen = before.reject { |key, count| after[key] && after[key] >= count }
+    assert_empty fallen
+  end
+end
