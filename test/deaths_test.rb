@@ -42,7 +42,7 @@ class DeathsTest < Case
     assert_operator record["age_s"], :>, 0
     assert_operator record["peak_rss_bytes"], :>, 1 << 20
     assert_equal([["GET", "/exit", false]], record["in_flight"].map { |one| one.values_at("method", "path", "answered") })
-    assert_logged(/worker 0 \(pid #{pid}\) died: exit code 7; it was .* old and had finished 4 requests.*serving GET \/exit\?secret/, on: own)
+    assert_logged(%r{worker 0 \(pid #{pid}\) died: exit code 7; it was .* old and had finished 4 requests.*serving GET /exit\?secret}, on: own)
     assert_equal 1, own.stats["deaths"]["exit"]
     assert_equal 0, own.stats["deaths"]["out_of_memory"]
   end
@@ -72,7 +72,7 @@ class DeathsTest < Case
     assert_equal "/long", request["path"]
     assert_operator request["age_ms"], :>=, 2000
     assert_match(/\Aconfig\.ru:7:in/, request["backtrace"].first)
-    assert_logged(/serving GET \/long \(for .* s, last seen at config\.ru:7:in/, on: own)
+    assert_logged(%r{serving GET /long \(for .* s, last seen at config\.ru:7:in}, on: own)
   end
 
   it "records timeouts and workers that are taken away, and shows all in a table" do

@@ -133,6 +133,60 @@ fn only_requests_over_worker_timeout_are_overdue() {
 }
 
 #[test]
+fn a_request_that_has_asked_for_time_is_not_overdue() {
+    with_scene(async |scene| {
+        scene.serves(0, 0, TIMEOUT * 2);
+        scene.serves(1, 1, TIMEOUT * 2);
+        let now = os::monotonic_us();
+        scene.reported(Report::Extended { serial: 1, link: 0, id: 0, until_us: now + 60_000_000 });
+        assert_eq!(overdue(&scene.tick()), [1]);
+        scene.reported(Report::Stuck { serial: 1, request: "GET /stuck".to_owned() });
+        scene.messages();
+        scene.tick();
+        let key = (0, 0);
+        assert!(scene.supervisor.workers[&1].extended.contains_key(&key), "it is waited for");
+        scene.reported(Report::Extended { serial: 1, link: 0, id: 0, until_us: now });
+        assert_eq!(overdue(&scene.tick()), [0, 1], "its time is over");
+        scene.serves(0, 2, TIMEOUT / 2);
+        scene.tick();
+        assert!(scene.supervisor.workers[&1].extended.is_empty(), "it has ended");
+    });
+}
+
+#[test]
+fn limits_are_carried_out() {
+    with_scene(async |scene| {
+        let limits = |scene: &mut Scene, limit: Option<u64>| {
+            let mut settings = Settings::clone(&scene.supervisor.options.boot.settings);
+            settings.limits.max_requests = limit;
+            let (_sender, settings) = watch::channel(Arc::new(settings));
+            scene.supervisor.options.settings = settings;
+        };
+        let finished = 20_u64.to_le_bytes();
+        scene.supervisor.shared.scoreboard().write_all_at(&finished, 0).unwrap();
+        scene.tick();
+        assert_eq!(scene.supervisor.table.rows().count(), 1);
+        limits(scene, Some(10));
+        scene.tick();
+        scene.event(Event::Forked { generation: FIRST, index: 1, pid: u32::MAX >> 2 });
+        assert_eq!(scene.stage(), Some(Stage::Up), "its successor is not ready");
+        scene.reported(Report::Ready { serial: 2, threads: 2 });
+        assert_eq!(scene.stage(), Some(Stage::Leaving));
+        let status = ExitStatus::Exit(0);
+        let (pid, served) = (u32::MAX >> 1, true);
+        scene.event(Event::Exited { generation: FIRST, pid, status, peak_kib: 1024, served });
+        scene.reported(Report::Cleared { serial: 1, served: Vec::new() });
+        let death = &scene.supervisor.shared.deaths().list()[0];
+        assert_eq!((death.cause, death.requests), (DeathCause::MaxRequests, 20));
+        assert!(
+            death.text.contains("finished, replaced because of limits.max_requests (10)"),
+            "{}",
+            death.text
+        );
+    });
+}
+
+#[test]
 fn a_stuck_worker_is_left_to_its_other_requests() {
     with_scene(async |scene| {
         scene.serves(0, 0, TIMEOUT * 2);

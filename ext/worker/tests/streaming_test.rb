@@ -190,6 +190,17 @@ class StreamingTest < Case
     serve(app('[200, {}, [env.key?("rack.early_hints").to_s]]'), early_hints: 0) { |w| assert_equal "false", w.get[2] }
   end
 
+  def test_more_time
+    text = 'env["firebrick.timeout"].extend(1.5); sleep 1; [200, {}, ["x"]]'
+    serve(app(text)) do |worker|
+      id = worker.start
+      assert_equal 1500, worker.take_for(id, :extend, timeout: 0.9).payload.unpack1("Q<")
+      assert_equal "x", worker.response(id)[2]
+    end
+    late = '[200, {}, Enumerator.new { |body| body << "a"; env["firebrick.timeout"].extend(1); body << "b" }]'
+    serve(app(late)) { |worker| assert_equal "ab", worker.get[2], "a response that has begun has no time-out" }
+  end
+
   AFTER = <<~'RUBY'
     $log ||= []
     case env["PATH_INFO"]
