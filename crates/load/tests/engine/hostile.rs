@@ -121,7 +121,9 @@ fn it_goes_away() {
 fn it_closes_instead_of_responding() {
     let address = responding(|_, number| (number < 2).then(|| OK.to_owned()));
     let outcome = ends_soon(&closed(address, 2, 30));
-    assert_eq!((outcome.ok, outcome.errors.read), (20, 10), "{:?}", outcome.errors);
+    // Of three requests of a user the third fails; a user whose share ends before it has one failure less.
+    assert_eq!(outcome.ok + outcome.errors.read, 30, "{:?}", outcome.errors);
+    assert!((9..=10).contains(&outcome.errors.read), "{:?}", outcome.errors);
     let (text, _) = outcome.errors.texts.first_key_value().expect("a text");
     assert!(text.contains("closed the connection"), "{text}");
 }
