@@ -175,6 +175,15 @@ class AcmeAttacksTest < AcmeCase
     assert(wait_until(within: PATIENCE) { own.stderr.include?("the limit acme.on_demand_per_hour is reached") })
     assert_operator most, :<=, 4
     assert_equal 20, ca.issued
+    refused = lambda do |client|
+      client.read_nonblock(1, exception: false) != :wait_readable
+    rescue SystemCallError
+      true
+    end
+    assert(wait_until(within: PATIENCE) { clients.count(&refused) > 500 })
+    lines = own.stderr.lines.grep(/on_demand_per_hour/)
+    assert_match(/no certificate: \S+: the limit acme\.on_demand_per_hour is reached \(20\)/, lines.first)
+    assert_operator lines.size, :<, 10, "one line when it begins, and one a minute"
   ensure
     clients&.each(&:close)
   end

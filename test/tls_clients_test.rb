@@ -14,7 +14,8 @@ class TlsClientsTest < TlsCase
   def setup
     super
     @authority = certificate(name: "clients' authority")
-    @ann = certificate(issuer: @authority, name: "ann, O=admin")
+    # DER puts a zero byte in front of this number, which nobody shows.
+    @ann = certificate(issuer: @authority, name: "ann, O=admin", serial: 0xFEDCBA9876543210)
   end
 
   def asking(mode, **options)
@@ -39,7 +40,7 @@ class TlsClientsTest < TlsCase
       assert_includes body, 'SSL_CLIENT_VERIFY="SUCCESS"'
       assert_includes body, 'SSL_CLIENT_S_DN="CN=ann\\\\, O\\=admin"'.gsub("\\=", "=")
       assert_includes body, %(SSL_CLIENT_I_DN="CN=clients' authority")
-      assert_includes body, %(SSL_CLIENT_M_SERIAL="#{@ann[0].serial.to_s(16).rjust(16, '0').upcase.sub(/\A(00)+/, '')}")
+      assert_includes body, %(SSL_CLIENT_M_SERIAL="FEDCBA9876543210")
       assert_includes body, %(SSL_CLIENT_FINGERPRINT="#{OpenSSL::Digest::SHA256.hexdigest(@ann[0].to_der)}")
       cert = body[/SSL_CLIENT_CERT="(.*)"$/, 1].gsub('\n', "\n")
       assert_equal @ann[0].to_der, OpenSSL::X509::Certificate.new(cert).to_der

@@ -8,10 +8,10 @@ module Certificates
   # A certificate and its key; signed by +issuer+ (a pair as returned by this method), or self-signed as `openssl req -x509`
   # makes it.
   def certificate(issuer: nil, subject_alt_name: "IP:127.0.0.1", from: Time.now - 3600, to: Time.now + 3600, name: nil,
-                  key: OpenSSL::PKey::RSA.new(2048))
+                  serial: rand(1 << 60), key: OpenSSL::PKey::RSA.new(2048))
     cert = OpenSSL::X509::Certificate.new
     cert.version = 2
-    cert.serial = rand(1 << 60)
+    cert.serial = serial
     cert.subject = OpenSSL::X509::Name.new([["CN", name || "firebrick test #{cert.serial}"]])
     signer, signing_key = issuer || [cert, key]
     cert.issuer = signer.subject

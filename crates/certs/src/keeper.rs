@@ -5,7 +5,8 @@
 //!    anew; until then what there is is served.
 //! 2. An order runs under a lease that is renewed, and is given up when the lease is lost.
 //! 3. A certificate that cannot be saved is served from memory, and saved as soon as that is possible.
-//! 4. Every failure is one line of the log, with the reason and when it is tried again.
+//! 4. Every failure is one line of the log, with the reason and when it is tried again; those of the limit of orders on demand
+//!    share theirs ([`crate::overflow`]).
 
 use crate::ca::Ca;
 use crate::names;
@@ -246,8 +247,7 @@ impl Keeper {
         self.load(false).await;
         if self.schedule.next(now()) == (Action::Order { staging }) {
             if self.on_demand.is_some() && self.current.is_none() && !shared.may_order_on_demand() {
-                let text = format!("{}: the limit acme.on_demand_per_hour is reached", self.title());
-                self.failed(&Trouble::new(Fault::Unreachable, text)).await;
+                self.put_off().await;
             } else {
                 self.publish_ordering();
                 let placed = tokio::select! {
@@ -341,11 +341,27 @@ impl Keeper {
         self.note(from).await;
     }
 
+    /// The limit of orders on demand is reached. There may be thousands of such names: they share their lines of the log.
+    async fn put_off(&mut self) {
+        let title = self.title();
+        let text = format!("{title}: the limit acme.on_demand_per_hour is reached");
+        let from = now();
+        self.fail(&Trouble::new(Fault::Unreachable, text), from);
+        let per_hour = self.shared.acme.on_demand.as_ref().map_or(0, |on_demand| on_demand.per_hour);
+        self.shared.overflow.note(&title, per_hour, &self.shared.log);
+        self.note(from).await;
+    }
+
+    /// Notes a failure; when it is tried again.
+    fn fail(&mut self, trouble: &Trouble, from: Moment) -> Moment {
+        self.error = Some(trouble.text.clone());
+        self.schedule.failed(trouble.fault, trouble.retry_after, from, random())
+    }
+
     /// An order has failed.
     async fn failed(&mut self, trouble: &Trouble) {
         let from = now();
-        let at = self.schedule.failed(trouble.fault, trouble.retry_after, from, random());
-        self.error = Some(trouble.text.clone());
+        let at = self.fail(trouble, from);
         let first = match self.schedule.next(at) {
             Action::Order { staging: true } => ", at the CA's staging directory first",
             _ => "",

@@ -24,6 +24,7 @@ mod keeper;
 pub mod local;
 mod names;
 mod order;
+mod overflow;
 pub mod record;
 pub mod schedule;
 mod service;

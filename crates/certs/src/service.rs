@@ -175,6 +175,7 @@ async fn run(seed: Seed, ready: std::sync::mpsc::Sender<()>) {
         orders: Semaphore::new(ORDERS),
         asked,
         budget: Budget::new(per_hour, now()).into(),
+        overflow: Rc::default(),
         certificates,
         installed: Default::default(),
         answering: Default::default(),

@@ -5,6 +5,7 @@ use crate::board::Board;
 use crate::ca::Ca;
 use crate::challenge::Means;
 use crate::order::Announcer;
+use crate::overflow::Overflow;
 use crate::record::{Announced, announce};
 use crate::schedule::Moment;
 use crate::store::{Item, Pending, Store};
@@ -44,6 +45,8 @@ pub struct Shared {
     pub asked: Option<Rc<Asked>>,
     /// How many orders on demand are left.
     pub budget: RefCell<Budget>,
+    /// Those that were put off because none was left.
+    pub overflow: Rc<Overflow>,
     /// Handshakes take certificates from here.
     pub certificates: Arc<Certificates>,
     /// By id.

@@ -162,7 +162,7 @@ impl Facts {
             issuer: crate::dn::text(certificate.issuer()),
             not_before: time(validity.not_before.timestamp()),
             not_after: time(validity.not_after.timestamp()),
-            serial: hex(certificate.raw_serial()),
+            serial: hex(unsigned(certificate.raw_serial())),
             fingerprint,
             self_signed: certificate.subject().as_raw() == certificate.issuer().as_raw(),
             chain,
@@ -195,6 +195,14 @@ fn address(bytes: &[u8]) -> Option<String> {
         return Some(std::net::Ipv4Addr::from(four).to_string());
     }
     <[u8; 16]>::try_from(bytes).ok().map(|sixteen| std::net::Ipv6Addr::from(sixteen).to_string())
+}
+
+/// The bytes of a positive number in DER, without the one in front that only says that it is positive. Other programs do not show it.
+fn unsigned(bytes: &[u8]) -> &[u8] {
+    match bytes {
+        [0, rest @ ..] if !rest.is_empty() => rest,
+        _ => bytes,
+    }
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
