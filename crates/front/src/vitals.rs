@@ -169,6 +169,8 @@ mod tests {
         vitals.all_answer().await;
         let first = tokio::spawn(vitals.clone().answer(0));
         let second = tokio::spawn(vitals.clone().answer(1));
+        // Both start: until then there is nothing that they could owe.
+        tokio::task::yield_now().await;
         for _ in 0..100 {
             vitals.all_answer().await;
         }
