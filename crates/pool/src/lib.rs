@@ -6,7 +6,7 @@
 //! How it fits together, from the request's side:
 //! [`rack`] encodes a request and asks [`dispatch`] for a seat; [`link`] carries it to the worker and
 //! puts the response into a [`reply`]; what the client has not read yet waits in [`spool`].
-//! From the processes' side: [`table`], [`progress`] and [`rollout`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
+//! From the processes' side: [`table`], [`progress`], [`rollout`] and [`verdict`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
 //! [`os`] holds every system call.
 //!
 //! Contract:
@@ -23,6 +23,7 @@ mod link;
 mod loan;
 mod local;
 mod os;
+mod probe;
 pub mod progress;
 mod rack;
 mod reply;
@@ -33,6 +34,7 @@ mod spool;
 pub mod supervisor;
 pub mod table;
 mod tunnel;
+pub mod verdict;
 
 pub use in_flight::{InFlight, Sent};
 pub use local::Local;
