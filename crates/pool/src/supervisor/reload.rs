@@ -363,6 +363,13 @@ impl Supervisor {
                 }
                 (format!("reload: {text}"), Ok(text))
             }
+            Outcome::NoWayBack(why) => {
+                if let Some((_, boot)) = self.reloads.boot.take() {
+                    notify(Notice::Reloaded(boot.settings.clone()));
+                    self.options.boot = boot;
+                }
+                (format!("reload: {why}"), Err(why))
+            }
             Outcome::Undone(text) => {
                 if let Some(before) = self.reloads.before.take() {
                     notify(Notice::Reloaded(before.settings.clone()));
