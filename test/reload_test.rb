@@ -4,50 +4,7 @@
 
 require "support/case"
 require "support/load"
-
-module Reloading
-  # An app that says which version it is. It is read from a file, as a deploy would replace it.
-  APP = <<~'RUBY'
-    version = File.read(File.join(__dir__, "version.txt"))
-    text = { "content-type" => "text/plain" }
-    run lambda { |env|
-      case env["PATH_INFO"]
-      when "/pid" then [200, text, [Process.pid.to_s]]
-      when "/slow" then File.write("entered.log", "yes"); sleep 1; [200, text, ["#{version} to the end"]]
-      when "/20ms" then sleep 0.02; [200, text, [version]]
-      else [200, text, [version]]
-      end
-    }
-  RUBY
-
-  def launch_app(app: APP, version: "one", files: {}, **options)
-    start(app: app, files: { "version.txt" => version }.merge(files), **options)
-  end
-
-  def deploy(own, version)
-    File.write(own.path("version.txt"), version)
-  end
-
-  # `firebrick reload`: [stdout, stderr, exit code].
-  def reload(own, *args)
-    own.command_line("reload", own.dir, *args)
-  end
-
-  def assert_reloads(own, *args)
-    out, err, code = reload(own, *args)
-    assert_equal 0, code, -> { "#{out}#{err}#{own.report}" }
-    out
-  end
-
-  def templates(own)
-    own.processes.select { |one| one.parent == own.pid }
-  end
-
-  def workers_of(own)
-    pids = templates(own).map(&:pid)
-    own.processes.select { |one| pids.include?(one.parent) }.map(&:pid)
-  end
-end
+require "support/reloading"
 
 class ReloadTest < Case
   include Reloading
@@ -67,7 +24,7 @@ class ReloadTest < Case
 
   it "loses no request of any client, with keep-alive and without" do
     firebrick_only
-    own = launch_app(workers: 2, threads: "2:2", settings: { reload: { keep: "0s" } })
+    own = launch_app(workers: 2, threads: "2:2", settings: { reload: { keep: "0s", watch: "0s" } })
     loads = [true, false].map { |keep| Load.new(own.address, clients: 8, path: "/20ms", keep_alive: keep).start }
     wait_until("load") { loads.all? { |load| load.completed.size > 50 } }
     5.times do |number|
@@ -159,7 +116,7 @@ class ReloadTest < Case
     own = launch_app(settings: { limits: { max_body: "1KiB" } })
     body = "x" * 2000
     assert_status 413, post("/", body, to: own)
-    File.write(own.path("firebrick.toml"), "[limits]\nmax_body = \"1MiB\"\n")
+    File.write(own.path("firebrick.toml"), "[limits]\nmax_body = \"1MiB\"\n[reload]\nwatch = 0\n")
     assert_reloads(own)
     assert_status 200, post("/", body, to: own)
     File.write(own.path("firebrick.toml"), "[limits]\nmax_bodi = \"1MiB\"\n")
@@ -194,7 +151,7 @@ class ReloadReleasesTest < Case
     root = File.realpath(Dir.mktmpdir("firebrick-releases"))
     %w[1 2].each { |number| release(root, number) }
     link(root, "1")
-    own = Server.new(directory: File.join(root, "current"))
+    own = Server.new(directory: File.join(root, "current"), args: ["--reload-watch", "0s"])
     @own_servers << own.start
     assert_equal "release 1", get("/", to: own).body
     link(root, "2")
@@ -211,7 +168,8 @@ class ReloadReleasesTest < Case
       kept = ENV.slice("RUBYLIB", "BUNDLER_ORIG_RUBYLIB").sort.inspect
       run ->(_) { [200, {}, [kept]] }
     RUBY
-    own = start(app: app, env: { "RUBYLIB" => "/nonexistent/old", "BUNDLER_ORIG_RUBYLIB" => "/nonexistent/before" })
+    own = start(app: app, args: ["--reload-watch", "0s"],
+                env: { "RUBYLIB" => "/nonexistent/old", "BUNDLER_ORIG_RUBYLIB" => "/nonexistent/before" })
     assert_match(%r{/nonexistent/old}, get("/", to: own).body)
     assert_reloads(own)
     body = get("/", to: own).body

@@ -6,8 +6,10 @@
 //!    Of those, to the one with the fewest open tunnels (WebSockets and other connections that the app has taken over).
 //! 3. Only when no thread anywhere is free, and only while requests are fast, is a request handed to a worker in advance
 //!    ([`Pace`]). Such prefetching makes batches, and batches make small requests cheap.
-//! 4. A seat is given back exactly once, through [`Dispatch::finished`] or [`Dispatch::worker_gone`].
+//! 4. A worker on trial gets its share of the requests and no more, as long as another worker is open.
+//! 5. A seat is given back exactly once, through [`Dispatch::finished`] or [`Dispatch::worker_gone`].
 
+use crate::verdict::Tally;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -68,6 +70,25 @@ struct Seats {
     stalled: u32,
     /// When a request was last finished, or sent while there was no other.
     progress: Instant,
+    tally: Tally,
+}
+
+/// The worker that is tried.
+#[derive(Debug)]
+struct Trial {
+    serial: Serial,
+    /// Of 1,000 requests.
+    share: u64,
+    /// Requests since it is tried, and those that it got.
+    all: u64,
+    given: u64,
+}
+
+impl Trial {
+    /// Whether the next request is its own.
+    fn is_due(&self) -> bool {
+        self.given * 1000 < self.share * (self.all + 1)
+    }
 }
 
 /// The queue and the seats.
@@ -82,6 +103,7 @@ pub struct Dispatch {
     max_queue: usize,
     longest: usize,
     pace: Pace,
+    trial: Option<Trial>,
 }
 
 impl Dispatch {
@@ -95,6 +117,7 @@ impl Dispatch {
             max_queue,
             longest: 0,
             pace: Pace::default(),
+            trial: None,
         }
     }
 
@@ -137,6 +160,8 @@ impl Dispatch {
         if let Some(worker) = self.worker(serial) {
             worker.taken = worker.taken.saturating_sub(1);
             worker.progress = now;
+            worker.tally.requests += 1;
+            worker.tally.app_us += app.map_or(0, |app| app.as_micros() as u64);
         }
         self.assign(now, assigned);
     }
@@ -183,8 +208,41 @@ impl Dispatch {
         self.assign(now, assigned);
     }
 
+    /// `count` responses of a worker had a status of 500 or more.
+    pub fn failed(&mut self, serial: Serial, count: u64) {
+        if let Some(worker) = self.worker(serial) {
+            worker.tally.failures += count;
+        }
+    }
+
+    /// What each worker has served so far.
+    pub fn tallies(&self) -> impl Iterator<Item = (Serial, Tally)> + '_ {
+        self.workers.iter().map(|worker| (worker.serial, worker.tally))
+    }
+
+    /// A worker gets `share` of 1,000 requests from now on, until [`Dispatch::worker_up`] gives it as many as any other.
+    pub fn worker_on_trial(
+        &mut self,
+        serial: Serial,
+        threads: u32,
+        share: u32,
+        now: Instant,
+        assigned: &mut Vec<Assignment>,
+    ) {
+        self.trial = Some(Trial { serial, share: share.into(), all: 0, given: 0 });
+        self.add(serial, threads, now);
+        self.assign(now, assigned);
+    }
+
     /// A worker takes requests from now on.
     pub fn worker_up(&mut self, serial: Serial, threads: u32, now: Instant, assigned: &mut Vec<Assignment>) {
+        if self.trial.take_if(|trial| trial.serial == serial).is_none() {
+            self.add(serial, threads, now);
+        }
+        self.assign(now, assigned);
+    }
+
+    fn add(&mut self, serial: Serial, threads: u32, now: Instant) {
         self.workers.push(Seats {
             serial,
             threads,
@@ -194,8 +252,8 @@ impl Dispatch {
             tunnels: 0,
             stalled: 0,
             progress: now,
+            tally: Tally::default(),
         });
-        self.assign(now, assigned);
     }
 
     /// A worker gets no more requests; what it has, it finishes.
@@ -237,6 +295,7 @@ impl Dispatch {
     /// A worker is gone with all its seats.
     pub fn worker_gone(&mut self, serial: Serial) {
         self.workers.retain(|worker| worker.serial != serial);
+        self.trial.take_if(|trial| trial.serial == serial);
     }
 
     /// A waiting request is no longer wanted. False when it was not waiting: it has been assigned.
@@ -335,7 +394,26 @@ impl Dispatch {
     /// Takes a seat: of the worker with most free threads, else one in advance of the least loaded.
     #[inline]
     fn free_seat(&mut self, now: Instant) -> Option<Serial> {
-        let open = self.workers.iter_mut().filter(|w| w.open && !w.suspended && w.stalled == 0);
+        let serial = match &self.trial {
+            None => self.seat_of(|_| true, now),
+            Some(trial) => {
+                let (on_trial, due) = (trial.serial, trial.is_due());
+                let others = |w: &Seats| w.serial != on_trial;
+                let alone = !self.workers.iter().any(|w| others(w) && w.open);
+                let first = if due || alone { self.seat_of(|w| !others(w), now) } else { None };
+                first.or_else(|| self.seat_of(others, now))
+            }
+        }?;
+        if let Some(trial) = &mut self.trial {
+            trial.all += 1;
+            trial.given += u64::from(trial.serial == serial);
+        }
+        Some(serial)
+    }
+
+    #[inline]
+    fn seat_of(&mut self, may: impl Fn(&Seats) -> bool, now: Instant) -> Option<Serial> {
+        let open = self.workers.iter_mut().filter(|w| w.open && !w.suspended && w.stalled == 0 && may(w));
         // Of equals the first: an idle worker that stays idle keeps its memory shared with the template.
         let best = open.min_by_key(|w| (i64::from(w.taken) - i64::from(w.threads), w.tunnels, w.taken))?;
         if best.taken >= best.threads {
@@ -416,6 +494,39 @@ mod tests {
         let mut assigned = Vec::new();
         dispatch.finished(serial, Some(Duration::from_millis(app_ms)), now, &mut assigned);
         assigned
+    }
+
+    #[test]
+    fn a_worker_on_trial_gets_its_share_however_idle_the_others_are() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(10);
+        up(&mut dispatch, 1, 4, now);
+        dispatch.worker_on_trial(2, 4, 100, now, &mut Vec::new());
+        let mut given = 0;
+        for _ in 0..200 {
+            let Admission::Go(serial) = dispatch.ask(0, 0, now).1 else { panic!("there is a seat") };
+            given += u32::from(serial == 2);
+            finish(&mut dispatch, serial, 20, now);
+        }
+        assert_eq!(given, 20);
+        dispatch.failed(2, 3);
+        let tally = dispatch.tallies().find(|(serial, _)| *serial == 2).unwrap().1;
+        assert_eq!(tally, Tally { requests: 20, failures: 3, app_us: 400_000 });
+        up(&mut dispatch, 2, 4, now);
+        assert_eq!(dispatch.tallies().count(), 2, "it is no third worker");
+        dispatch.worker_closed(1);
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(2));
+    }
+
+    #[test]
+    fn a_worker_on_trial_serves_alone_when_there_is_no_other() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(10);
+        dispatch.worker_on_trial(1, 2, 100, now, &mut Vec::new());
+        assert_eq!([dispatch.ask(0, 0, now).1, dispatch.ask(0, 1, now).1], [Admission::Go(1); 2]);
+        dispatch.worker_gone(1);
+        up(&mut dispatch, 2, 1, now);
+        assert_eq!(dispatch.ask(0, 2, now).1, Admission::Go(2));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! How it fits together, from the request's side:
 //! [`rack`] encodes a request and asks [`dispatch`] for a seat; [`link`] carries it to the worker and
 //! puts the response into a [`reply`]; what the client has not read yet waits in [`spool`].
-//! From the processes' side: [`table`], [`progress`], [`recycle`] and [`rollout`] decide (pure), [`supervisor`] carries out, [`spawner`] starts processes, and
+//! From the processes' side: [`table`], [`progress`], [`recycle`], [`rollout`] and [`verdict`] decide (pure), [`supervisor`] carries out,
+//! [`spawner`] starts processes, and
 //! [`os`] holds every system call.
 //!
 //! Contract:
@@ -26,6 +27,7 @@ mod local;
 mod memory;
 mod oom;
 mod os;
+mod probe;
 pub mod progress;
 mod rack;
 pub mod recycle;
@@ -37,6 +39,7 @@ mod spool;
 pub mod supervisor;
 pub mod table;
 mod tunnel;
+pub mod verdict;
 mod websocket;
 
 pub use deaths::Deaths;

@@ -52,6 +52,8 @@ pub(crate) trait Owner {
 
     /// Gives back the seats of requests that took `apps` in the app, and notes `resumed` RESUMED frames.
     fn finished(self: &Rc<Self>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant);
+    /// `count` responses had a status of 500 or more.
+    fn failed(&self, _serial: Serial, _count: u64) {}
 }
 
 pub(crate) struct Link {
@@ -348,6 +350,7 @@ impl Link {
         match frame.header.kind {
             Kind::Response => {
                 let response = Response::decode(frame.payload).map_err(bad)?;
+                ended.failed += u64::from(response.status >= 500);
                 call.reply.on_event(ReplyEvent::Head(head(&response, fd)));
                 if whole {
                     self.end(&call, response.times, Ok(()), ended);
@@ -460,6 +463,8 @@ impl Link {
 /// What one batch of frames says of seats: it is acted upon together, after the batch.
 struct Ended {
     apps: Vec<Duration>,
+    /// Responses with a status of 500 or more.
+    failed: u64,
     /// The requests of each RETURNED.
     returned: Vec<Vec<Rc<Call>>>,
     /// Number of RESUMED.
@@ -469,12 +474,15 @@ struct Ended {
 
 impl Ended {
     fn new() -> Ended {
-        Ended { apps: Vec::new(), returned: Vec::new(), resumed: 0, now: Instant::now() }
+        Ended { apps: Vec::new(), failed: 0, returned: Vec::new(), resumed: 0, now: Instant::now() }
     }
 
     fn settle(mut self, serial: Serial, owner: &Rc<impl Owner>) {
         for calls in std::mem::take(&mut self.returned) {
             owner.returned(serial, calls, self.now);
+        }
+        if self.failed > 0 {
+            owner.failed(serial, self.failed);
         }
         if self.apps.is_empty() && self.resumed == 0 {
             return;

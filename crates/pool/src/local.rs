@@ -181,8 +181,37 @@ impl Local {
         }
     }
 
+    /// Sends a worker that gets no requests of clients one of our own.
+    fn probe(self: &Rc<Local>, serial: Serial, target: &str, limit: Duration) {
+        let now = Instant::now();
+        let call = crate::probe::call(target, self.monotonic_us(now), now);
+        let Some(link) = self.link(serial) else {
+            return self.shared.report(Report::Probed { serial, result: Err("its link ended".to_owned()) });
+        };
+        call.sent_to(serial, link.index);
+        let ticket = crate::probe::TICKET;
+        match link.send(call.clone()) {
+            Ok(id) => call.set_state(CallState::Sent { ticket, serial, id }),
+            Err(e) => return self.shared.report(Report::Probed { serial, result: Err(e.to_string()) }),
+        }
+        let local = self.clone();
+        tokio::task::spawn_local(async move {
+            let result = match tokio::time::timeout(limit, crate::probe::status(&call)).await {
+                Ok(result) => result,
+                Err(_) => Err(format!("no response within {} s", limit.as_secs_f64())),
+            };
+            if call.state() != CallState::Finished {
+                local.abandon(&call);
+            }
+            local.shared.report(Report::Probed { serial, result });
+        });
+    }
+
     /// A request that its worker has not started goes back to its position in the queue.
     fn again(self: &Rc<Local>, ticket: Ticket, call: Rc<Call>) {
+        if ticket == crate::probe::TICKET {
+            return call.fail(Failure::app(502, "the worker did not take it up"));
+        }
         let ticket = Ticket { slot: self.waiting.borrow().vacant_key() as u32, ..ticket };
         let admission = self.shared.dispatch().ask_again(ticket, call.asked(), Instant::now());
         match admission {
@@ -197,7 +226,10 @@ impl Local {
         let mut tickets = Vec::new();
         for call in calls {
             let CallState::Sent { ticket, .. } = call.state() else { continue };
-            if call.reply.is_unwanted() {
+            if ticket == crate::probe::TICKET {
+                call.fail(Failure::app(502, "the worker did not take it up"));
+            }
+            if call.reply.is_unwanted() || ticket == crate::probe::TICKET {
                 call.finished();
                 continue;
             }
@@ -232,6 +264,7 @@ impl Local {
                 ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
                 ThreadMessage::Overdue { serial, id } => self.overdue(serial, id),
                 ThreadMessage::Withdraw(serial) => self.withdraw(serial),
+                ThreadMessage::Probe { serial, target, limit } => self.probe(serial, &target, limit),
                 // The receiver may have timed out.
                 ThreadMessage::List { limit, to } => drop(to.send(self.in_flight(limit))),
                 ThreadMessage::Hopeless => self.hopeless(),
@@ -396,6 +429,10 @@ impl Owner for Local {
 
     fn extended(&self, serial: Serial, id: u32, until_us: u64) {
         self.shared.report(Report::Extended { serial, link: self.index, id, until_us });
+    }
+
+    fn failed(&self, serial: Serial, count: u64) {
+        self.shared.dispatch().failed(serial, count);
     }
 
     fn finished(self: &Rc<Local>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant) {

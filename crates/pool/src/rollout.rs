@@ -82,6 +82,8 @@ pub enum Outcome {
     Undone(String),
     /// The old code serves, and why.
     Failed(String),
+    /// The new code serves, because the way back that was begun has ended with the old template.
+    NoWayBack(String),
 }
 
 /// What a reload is doing.
@@ -155,12 +157,14 @@ pub struct Rollout {
     old: Generation,
     new: Generation,
     begun: Instant,
+    /// Why the new code should not serve, but does.
+    unwanted: Option<String>,
 }
 
 impl Rollout {
     /// Nothing is under way.
     pub fn new(now: Instant) -> Rollout {
-        Rollout { state: State::Idle, plan: Plan::default(), old: 0, new: 0, begun: now }
+        Rollout { state: State::Idle, plan: Plan::default(), old: 0, new: 0, begun: now, unwanted: None }
     }
 
     /// Whether a reload has begun and is not finished. The template that stays afterwards does not count.
@@ -198,7 +202,7 @@ impl Rollout {
         if matches!(self.state, State::Settling { .. }) {
             orders.push(Order::Abandon(self.old));
         }
-        (self.plan, self.old, self.begun) = (plan, old, now);
+        (self.plan, self.old, self.begun, self.unwanted) = (plan, old, now, None);
         self.state = State::Booting { loaded: false };
         orders.push(Order::Say(Stage::Booting, "loading the app beside the old one".to_owned()));
         orders.push(Order::Start);
@@ -346,6 +350,14 @@ impl Rollout {
                 let reason = std::mem::take(reason);
                 self.finish(Outcome::Failed(reason))
             }
+            State::Returning { failure }
+                if facts.old.template == TemplateStage::Gone && facts.new.template == TemplateStage::Up =>
+            {
+                self.unwanted = Some(failure.take().unwrap_or_else(|| "it cannot be undone".to_owned()));
+                self.state = State::Rolling { ready: 0, deaths: 0 };
+                let text = "the old template has died, so the new code takes over after all".to_owned();
+                vec![Order::Say(Stage::Rolling, text)]
+            }
             State::Returning { failure } => {
                 // Whatever serves now, if the new generation does not, there is nothing left to wait for.
                 if facts.new.staying > 0 || facts.others < facts.wanted.min(1) {
@@ -394,7 +406,12 @@ impl Rollout {
             orders.push(Order::Abandon(self.old));
             self.state = State::Idle;
         }
-        orders.push(Order::Finish(Outcome::Done(text)));
+        orders.push(Order::Finish(match self.unwanted.take() {
+            Some(reason) => {
+                Outcome::NoWayBack(format!("{reason}, and the old template has died: the new code serves"))
+            }
+            None => Outcome::Done(text),
+        }));
         orders
     }
 
@@ -418,6 +435,7 @@ impl Rollout {
     }
 
     fn finish(&mut self, outcome: Outcome) -> Vec<Order> {
+        self.unwanted = None;
         self.state = State::Idle;
         vec![Order::Finish(outcome)]
     }

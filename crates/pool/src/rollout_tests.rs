@@ -338,6 +338,21 @@ fn a_new_template_that_dies_while_workers_are_replaced_brings_the_old_ones_back(
 }
 
 #[test]
+fn without_an_old_template_there_is_no_way_back() {
+    let mut world = World::new(Plan { keep: SECOND, ..Plan::default() });
+    world.request();
+    while world.rollout.stage() != Some(Stage::Rolling) {
+        world.work(1);
+    }
+    let orders = world.rollout.undo(&world.facts()).unwrap();
+    world.carry_out(orders);
+    world.kill_template(1);
+    world.work(30);
+    assert!(matches!(world.outcomes()[..], [Outcome::NoWayBack(_)]), "{:?}", world.orders);
+    assert_eq!((world.generations(), world.open.len()), (BTreeSet::from([2]), WANTED));
+}
+
+#[test]
 fn the_spare_does_not_serve_when_the_template_dies_in_which_the_new_code_is() {
     let mut world = World::new(plan());
     world.request();

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use wire::scoreboard::Slot;
 use wire::traces::Trace;
@@ -28,6 +29,8 @@ pub(crate) enum ThreadMessage {
     Gone { serial: Serial, taken: Arc<[u64]>, stuck: bool },
     /// A worker makes no progress: take back the requests that it has not started.
     Withdraw(Serial),
+    /// Send a worker a request of our own, and report the result within `limit`.
+    Probe { serial: Serial, target: String, limit: Duration },
     /// This request has held a worker for `worker_timeout`.
     Overdue { serial: Serial, id: u32 },
     /// No worker can be started: fail the queued requests.
@@ -47,6 +50,8 @@ pub(crate) enum Report {
     LinkLost { serial: Serial, why: String },
     /// A request has held the worker for `worker_timeout`.
     Stuck { serial: Serial, request: String },
+    /// The status of the response to a probe, or why there is none.
+    Probed { serial: Serial, result: Result<u16, String> },
     /// A front thread has withdrawn `count` requests from the worker.
     Withdrawn { serial: Serial, count: usize },
     /// Backtraces of a worker's threads, as requested.

@@ -360,7 +360,8 @@ impl Supervisor {
                 }
             }
             Action::Signal { generation, pid, name } => self.signal(generation, pid, name),
-            Action::Open(serial) | Action::OpenTrial(serial) => self.open(serial),
+            Action::Open(serial) => self.open(serial),
+            Action::OpenTrial(serial) => self.open_on_trial(serial),
             Action::Close(serial) => {
                 self.shared.dispatch().worker_closed(serial);
                 self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
@@ -596,6 +597,7 @@ impl Supervisor {
                 // What it has not started does not wait until it is killed.
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
             }
+            Report::Probed { serial, result } => self.probed(serial, result, notify),
             Report::Withdrawn { serial, count } => {
                 if let Some(worker) = self.workers.get_mut(&serial) {
                     worker.progress.withdrawn(count);

@@ -6,9 +6,14 @@
 
 use super::{Event, Notice, Supervisor};
 use crate::deaths;
+use crate::dispatch::Serial;
+use crate::progress::Progress;
 use crate::rollout::{Facts, Order, Outcome, Plan, Rollout, Stage};
+use crate::shared::ThreadMessage;
 use crate::spawner::BootConfig;
-use crate::table::{Cause, Generation, WorkerExit};
+use crate::table::{Cause, Generation, Stage as WorkerStage, WorkerExit};
+use crate::verdict::{Tally, verdict};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
@@ -40,7 +45,24 @@ pub(super) struct Reloads {
     /// The newest reload that was asked for meanwhile.
     waiting: Option<Option<Steps>>,
     notes: Vec<Note>,
+    probe: Option<Probe>,
+    watch: Option<Watch>,
     stopped: bool,
+}
+
+/// The requests that the worker on trial has to answer.
+struct Probe {
+    serial: Serial,
+    /// Where it is, and what comes after.
+    targets: VecDeque<String>,
+    /// Whether the paths are those that were set. Others are guesses, which may be wrong.
+    wished: bool,
+    answered: Vec<String>,
+}
+
+/// What workers had served when watching began.
+struct Watch {
+    begun: BTreeMap<Serial, Tally>,
 }
 
 /// What happened to processes of the new generation.
@@ -58,6 +80,8 @@ impl Reloads {
             listener: None,
             waiting: None,
             notes: Vec::new(),
+            probe: None,
+            watch: None,
             stopped: false,
         }
     }
@@ -120,7 +144,8 @@ impl Supervisor {
         if settings.process.environment == "development" {
             return Plan::default();
         }
-        Plan { probe: false, watch: None, keep: settings.reload.keep }
+        let watch = Some(settings.reload.watch).filter(|_| settings.reload.share > 0);
+        Plan { probe: true, watch, keep: settings.reload.keep }
     }
 
     pub(super) fn undo_reload(&mut self, steps: Option<Steps>, notify: &mut impl FnMut(Notice)) {
@@ -184,6 +209,7 @@ impl Supervisor {
             };
             self.carry_out(orders, notify);
         }
+        self.judge(notify);
         loop {
             let facts = self.reload_facts();
             let orders = self.reloads.rollout.observe(&facts, Instant::now());
@@ -206,7 +232,8 @@ impl Supervisor {
                     self.reloads.rollout.started(self.table.last_generation() + 1);
                     self.event(Event::TrialGeneration, notify);
                 }
-                Order::Probe | Order::Watch => {}
+                Order::Probe => self.probe(notify),
+                Order::Watch => self.watch(notify),
                 Order::Keep(generation) => self.event(Event::Keep(generation), notify),
                 Order::Roll(generation) => self.event(Event::Roll(generation), notify),
                 Order::Spare(generation) => self.event(Event::Spare(generation), notify),
@@ -221,6 +248,113 @@ impl Supervisor {
         }
     }
 
+    // Probing.
+
+    fn worker_on_trial(&self) -> Option<Serial> {
+        let new = self.reloads.generation()?;
+        let is_it = |row: &crate::table::Row| row.generation == new && row.stage == WorkerStage::Up;
+        self.table.rows().find(is_it).map(|row| row.serial)
+    }
+
+    fn probe(&mut self, notify: &mut impl FnMut(Notice)) {
+        let (Some(serial), Some((_, boot))) = (self.worker_on_trial(), &self.reloads.boot) else { return };
+        let (wished, settings) = (boot.settings.reload.probe.clone(), &boot.settings);
+        let targets = match (wished.is_empty(), settings.rack.warmup.is_empty()) {
+            (false, _) => wished.clone(),
+            (true, false) => settings.rack.warmup.clone(),
+            (true, true) => vec!["/up".to_owned()],
+        };
+        self.reloads.probe =
+            Some(Probe { serial, targets: targets.into(), wished: !wished.is_empty(), answered: Vec::new() });
+        self.probe_next(notify);
+    }
+
+    fn probe_next(&mut self, notify: &mut impl FnMut(Notice)) {
+        let limit = self.options.timeouts().worker_boot;
+        let Some(probe) = &self.reloads.probe else { return };
+        let Some(target) = probe.targets.front() else {
+            let text = probe.answered.join(", ");
+            return self.probe_ended(Ok(text), notify);
+        };
+        let (serial, target) = (probe.serial, target.clone());
+        self.shared.mailbox(0).post(ThreadMessage::Probe { serial, target, limit });
+    }
+
+    pub(super) fn probed(
+        &mut self,
+        serial: Serial,
+        result: Result<u16, String>,
+        notify: &mut impl FnMut(Notice),
+    ) {
+        let Some(probe) = self.reloads.probe.as_mut().filter(|probe| probe.serial == serial) else { return };
+        let Some(target) = probe.targets.pop_front() else { return };
+        // A path that was guessed may not exist, or not be for everybody.
+        let allowed = if probe.wished { 400 } else { 500 };
+        match result {
+            Ok(404) if !probe.wished => {
+                probe.answered.push(format!("there is no {target} to ask for (`reload.probe`)"));
+            }
+            Ok(status) if status < allowed => probe.answered.push(format!("GET {target} returned {status}")),
+            Ok(status) => {
+                return self.probe_ended(Err(format!("GET {target} returned {status}")), notify);
+            }
+            Err(why) => return self.probe_ended(Err(format!("GET {target}: {why}")), notify),
+        }
+        self.probe_next(notify);
+    }
+
+    fn probe_ended(&mut self, result: Result<String, String>, notify: &mut impl FnMut(Notice)) {
+        self.reloads.probe = None;
+        let facts = self.reload_facts();
+        let orders = self.reloads.rollout.probed(result, &facts, Instant::now());
+        self.carry_out(orders, notify);
+    }
+
+    // Watching.
+
+    pub(super) fn open_on_trial(&mut self, serial: Serial) {
+        let (now, mut assigned) = (Instant::now(), Vec::new());
+        let share = self.options.settings.borrow().reload.share * 10;
+        let Some(worker) = self.workers.get_mut(&serial) else { return };
+        worker.progress = Progress::new(now);
+        let threads = worker.threads;
+        self.shared.dispatch().worker_on_trial(serial, threads, share, now, &mut assigned);
+        self.shared.deliver(&assigned);
+    }
+
+    fn watch(&mut self, notify: &mut impl FnMut(Notice)) {
+        let Some(new) = self.reloads.rollout.new_generation() else { return };
+        self.reloads.watch = Some(Watch { begun: self.shared.dispatch().tallies().collect() });
+        let settings = self.options.settings.borrow().reload.clone();
+        let text = format!(
+            "one worker serves {} % of the requests for {} s",
+            settings.share,
+            settings.watch.as_secs_f64()
+        );
+        self.carry_out(vec![Order::Say(Stage::Watching, text)], notify);
+        self.event(Event::OpenTrial(new), notify);
+    }
+
+    /// Judges by what was served since the beginning, as soon as that is possible.
+    fn judge(&mut self, notify: &mut impl FnMut(Notice)) {
+        if self.reloads.rollout.stage() != Some(Stage::Watching) {
+            return;
+        }
+        let (Some(watch), Some(new)) = (&self.reloads.watch, self.worker_on_trial()) else { return };
+        let now: Vec<(Serial, Tally)> = self.shared.dispatch().tallies().collect();
+        let since =
+            |serial: Serial, tally: Tally| tally - watch.begun.get(&serial).copied().unwrap_or_default();
+        let of = |wanted: bool| now.iter().filter(move |(serial, _)| (*serial == new) == wanted);
+        let [ours, theirs] = [true, false]
+            .map(|is_new| -> Tally { of(is_new).map(|(serial, tally)| since(*serial, *tally)).sum() });
+        let over = self.reloads.rollout.has_watched(Instant::now());
+        if let Some(verdict) = verdict(ours, theirs, over) {
+            let facts = self.reload_facts();
+            let orders = self.reloads.rollout.judged(verdict, &facts);
+            self.carry_out(orders, notify);
+        }
+    }
+
     fn finish_reload(&mut self, outcome: Outcome, notify: &mut impl FnMut(Notice)) {
         let (line, result) = match outcome {
             Outcome::Done(text) => {
@@ -229,6 +363,13 @@ impl Supervisor {
                     self.reloads.before = Some(std::mem::replace(&mut self.options.boot, boot));
                 }
                 (format!("reload: {text}"), Ok(text))
+            }
+            Outcome::NoWayBack(why) => {
+                if let Some((_, boot)) = self.reloads.boot.take() {
+                    notify(Notice::Reloaded(boot.settings.clone()));
+                    self.options.boot = boot;
+                }
+                (format!("reload: {why}"), Err(why))
             }
             Outcome::Undone(text) => {
                 if let Some(before) = self.reloads.before.take() {

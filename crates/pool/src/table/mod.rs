@@ -740,7 +740,8 @@ impl Table {
             let surplus = counting().count() > self.wanted + spare;
             let victim = match old {
                 Some(old) if proven && (up > self.wanted || surplus) => Some(old),
-                _ if surplus => closable().max_by_key(|worker| worker.serial),
+                // One that serves nothing yet before one that does.
+                _ if surplus => closable().max_by_key(|worker| (worker.state != State::Up, worker.serial)),
                 _ => None,
             };
             let Some(serial) = victim.map(|worker| worker.serial) else { return };

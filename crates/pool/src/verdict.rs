@@ -1,0 +1,138 @@
+//! Whether new code does as well as the old: judged by what both have served over the same span. Pure.
+//!
+//! Contract:
+//! 1. Against the new code only what is worse than the old counts: an app that has always failed is not held up by it.
+//! 2. Before [`ENOUGH`] requests, or the end of the time, nothing is decided: the first requests of cold caches say little.
+
+use std::time::Duration;
+
+/// Requests of the new code after which its failures and its time say something.
+pub const ENOUGH: u64 = 50;
+/// Requests on both sides below which mean times are not compared.
+const COMPARABLE: u64 = 20;
+/// Responses with 5xx that may be an accident.
+const ACCIDENTS: u64 = 2;
+/// How much larger the share of failures may be.
+const MORE_FAILURES: f64 = 0.02;
+/// How much slower it may be: caches of a new process are cold.
+const SLOWER: f64 = 3.0;
+const SLOWER_BY: Duration = Duration::from_millis(50);
+
+/// What some workers have served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Requests that have ended.
+    pub requests: u64,
+    /// Of those, responses with a status of 500 or more, which is what exceptions become.
+    pub failures: u64,
+    /// Time in the app, microseconds.
+    pub app_us: u64,
+}
+
+impl std::ops::Sub for Tally {
+    type Output = Tally;
+
+    fn sub(self, before: Tally) -> Tally {
+        Tally {
+            requests: self.requests.saturating_sub(before.requests),
+            failures: self.failures.saturating_sub(before.failures),
+            app_us: self.app_us.saturating_sub(before.app_us),
+        }
+    }
+}
+
+impl std::iter::Sum for Tally {
+    fn sum<I: Iterator<Item = Tally>>(all: I) -> Tally {
+        all.fold(Tally::default(), |sum, one| Tally {
+            requests: sum.requests + one.requests,
+            failures: sum.failures + one.failures,
+            app_us: sum.app_us + one.app_us,
+        })
+    }
+}
+
+impl Tally {
+    fn failing(self) -> f64 {
+        self.failures as f64 / self.requests.max(1) as f64
+    }
+
+    fn mean_ms(self) -> f64 {
+        self.app_us as f64 / self.requests.max(1) as f64 / 1e3
+    }
+}
+
+/// The verdict on `new` beside `old`, once there is one: what was seen, or what is wrong. `over`: the time for watching is over.
+pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, String>> {
+    if new.requests < ENOUGH && !over {
+        return None;
+    }
+    let percent = |tally: Tally| tally.failing() * 100.0;
+    if new.failures > ACCIDENTS && new.failing() > old.failing() + MORE_FAILURES {
+        return Some(Err(format!(
+            "{} of {} requests failed with 5xx ({:.0} %; of the old code {:.0} %)",
+            new.failures,
+            new.requests,
+            percent(new),
+            percent(old)
+        )));
+    }
+    let limit = old.mean_ms() * SLOWER + SLOWER_BY.as_secs_f64() * 1e3;
+    if new.requests.min(old.requests) >= COMPARABLE && new.mean_ms() > limit {
+        return Some(Err(format!(
+            "its {} requests took {:.0} ms in the mean, those of the old code {:.0} ms",
+            new.requests,
+            new.mean_ms(),
+            old.mean_ms()
+        )));
+    }
+    over.then(|| {
+        Ok(match new.requests {
+            0 => "no request came".to_owned(),
+            requests => {
+                format!(
+                    "{requests} requests, {:.0} % failed, {:.1} ms in the mean",
+                    percent(new),
+                    new.mean_ms()
+                )
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(requests: u64, failures: u64, ms: u64) -> Tally {
+        Tally { requests, failures, app_us: requests * ms * 1000 }
+    }
+
+    #[test]
+    fn nothing_is_decided_before_enough_requests_or_the_end_of_the_time() {
+        assert_eq!(verdict(tally(ENOUGH - 1, 40, 1), tally(500, 0, 1), false), None);
+        assert!(verdict(tally(ENOUGH, 40, 1), tally(500, 0, 1), false).is_some_and(|v| v.is_err()));
+        assert!(verdict(tally(10, 5, 1), tally(50, 0, 1), true).is_some_and(|v| v.is_err()));
+        assert_eq!(
+            verdict(tally(ENOUGH, 0, 1), tally(500, 0, 1), false),
+            None,
+            "good is good only at the end"
+        );
+    }
+
+    #[test]
+    fn only_what_is_worse_counts() {
+        let good = |new, old| verdict(new, old, true).is_some_and(|v| v.is_ok());
+        assert!(good(tally(100, 30, 1), tally(900, 280, 1)), "it has always been so");
+        assert!(good(tally(100, 2, 1), tally(900, 0, 1)), "an accident");
+        assert!(!good(tally(100, 30, 1), tally(900, 0, 1)));
+        assert!(good(tally(0, 0, 0), tally(0, 0, 0)));
+    }
+
+    #[test]
+    fn cold_caches_are_forgiven_and_slowness_is_not() {
+        let good = |new, old| verdict(new, old, true).is_some_and(|v| v.is_ok());
+        assert!(good(tally(100, 0, 40), tally(900, 0, 2)));
+        assert!(!good(tally(100, 0, 400), tally(900, 0, 20)));
+        assert!(good(tally(3, 0, 4000), tally(900, 0, 20)), "too few to say");
+    }
+}

@@ -1,0 +1,152 @@
+# frozen_string_literal: true
+
+# Broken releases: the reload fails with the reason, at most the canary's share of requests is touched, and everything is as before.
+# And kill -9 of each process in each state of a reload.
+
+require "support/case"
+require "support/load"
+require "support/reloading"
+
+class BrokenReleasesTest < Case
+  include Reloading
+
+  # What is wrong with a release => [its config.ru, what the command says].
+  BROKEN = {
+    "a syntax error" => ["run ->(_) { [", /syntax error/i],
+    "an exception at boot" => ["raise ArgumentError, 'no such table'", /ArgumentError: no such table/],
+    "exit at boot" => ["exit 3", /called exit \(3\)/],
+    "a hang at boot" => ["sleep", /worker_boot_timeout/],
+    "a probe that fails" => ["run ->(env) { [env['PATH_INFO'] == '/up' ? 500 : 200, {}, ['new']] }", %r{GET /up returned 500}],
+    "a death at the first request" => ["run ->(_) { Process.kill(:KILL, Process.pid); sleep }", /died|the worker/],
+    "a worker that dies at its start" => ["require 'firebrick'\nFirebrick.after_fork { exit! 9 }\nrun ->(_) { [200, {}, ['new']] }", /exit code 9/]
+  }.freeze
+
+  BROKEN.each do |name, (source, reason)|
+    it "leaves everything as it was after #{name}" do
+      firebrick_only
+      own = launch_app(workers: 2, settings: { timeouts: { worker_boot: "4s" }, reload: { watch: "1s" } })
+      before = workers_of(own).sort
+      load = Load.new(own.address, clients: 4, path: "/20ms").start
+      File.write(own.path("config.ru"), source)
+      out, err, code = reload(own)
+      load.stop
+      assert_equal 1, code, -> { out + err }
+      assert_match reason, err
+      assert_equal before, workers_of(own).sort, "the workers of before, and no other"
+      assert_equal 1, templates(own).size
+      assert_empty load.errors
+      assert_equal [[200, "one"]], load.completed.map { |one| [one.status, one.body] }.uniq, "no client got anything of it"
+    end
+  end
+
+  it "gives code that fails often no more than its share of the requests" do
+    firebrick_only
+    own = launch_app(workers: 2, threads: "2:2", settings: { reload: { watch: "30s", share: 10, probe: "/pid" } })
+    before = workers_of(own).sort
+    load = Load.new(own.address, clients: 4, path: "/20ms").start
+    File.write(own.path("config.ru"), <<~'RUBY')
+      run ->(env) { raise "one in three" if env["PATH_INFO"] != "/pid" && rand < 0.3; sleep 0.02; [200, { "content-length" => "3" }, ["new"]] }
+    RUBY
+    out, err, code = reload(own)
+    load.stop
+    assert_equal 1, code, -> { out + err }
+    assert_match(/failed with 5xx/, err)
+    assert_equal before, workers_of(own).sort
+    touched = load.completed.count { |one| one.body != "one" }
+    assert_operator touched, :>=, 50, "it was watched"
+    during = load.completed.size
+    assert_operator touched, :<=, (during * 0.12).ceil + 2
+  end
+
+  it "notices code that is much slower than the old" do
+    firebrick_only
+    own = launch_app(workers: 2, threads: "4:4", settings: { reload: { watch: "30s", share: 50 } })
+    load = Load.new(own.address, clients: 6, path: "/20ms").start
+    File.write(own.path("config.ru"), "run ->(_) { sleep 0.3; [200, { 'content-length' => '3' }, ['new']] }")
+    out, err, code = reload(own)
+    load.stop
+    assert_equal 1, code, -> { out + err }
+    assert_match(/took \d+ ms in the mean/, err)
+    assert_equal [200], load.completed.map(&:status).uniq
+  end
+
+  it "serves code that proves itself" do
+    firebrick_only
+    own = launch_app(workers: 2, settings: { reload: { watch: "1s", probe: "/pid" } })
+    load = Load.new(own.address, clients: 4, path: "/20ms").start
+    deploy(own, "two")
+    out = assert_reloads(own)
+    load.stop
+    assert_match(%r{^probing: GET /pid returned 200$}, out)
+    assert_match(/^watching: \d+ requests, 0 % failed/, out)
+    assert_equal "two", get("/", to: own).body
+  end
+end
+
+class ReloadKillsTest < Case
+  include Reloading
+
+  STATES = %w[booting probing watching settling].freeze
+  SLOW_UP = <<~RUBY
+    slow_up = Class.new do
+      def initialize(app) = @app = app
+
+      def call(env)
+        sleep 2 if env["PATH_INFO"] == "/up"
+        @app.call(env)
+      end
+    end
+    use slow_up
+  RUBY
+
+  STATES.each do |state|
+    %i[old_template new_template old_worker new_worker].each do |victim|
+      next if state == "booting" && victim == :new_worker
+
+      it "has one generation with all workers again when the #{victim.to_s.tr('_', ' ')} is killed while #{state}" do
+        firebrick_only
+        own = launch_app(workers: 2, settings: { reload: { watch: "3s", keep: "3s" } })
+        old = templates(own).first.pid
+        prepare(own, state)
+        command = Thread.new { reload(own) }
+        wait_until(state) { reached?(own, state) }
+        pid = wait_until("the victim") { find(own, victim, old) }
+        Process.kill("KILL", pid)
+        out, err, code = command.value
+        assert_includes [0, 1], code, -> { out + err }
+        wait_until("one generation", within: 20) { templates(own).size == 1 && workers_of(own).size == 2 && own.processes.size == 4 }
+        assert_status 200, get("/", to: own)
+        assert_reloads(own)
+      end
+    end
+  end
+
+  private
+
+  def prepare(own, state)
+    source = File.read(own.path("config.ru"))
+    source = "sleep 2 unless File.exist?('booted')\n#{source}" if state == "booting"
+    source = SLOW_UP + source if state == "probing"
+    File.write(own.path("config.ru"), source)
+  end
+
+  def reached?(own, state)
+    log = own.stderr
+    case state
+    when "probing" then log.include?("the app is loaded") && templates(own).size == 2 && workers_of(own).size == 3
+    when "settling" then log.include?("the new code serves")
+    else log.include?("reload: #{state}: ")
+    end
+  end
+
+  def find(own, victim, old)
+    generation, kind = victim.to_s.split("_")
+    template = templates(own).map(&:pid).find { |pid| (pid == old) == (generation == "old") }
+    return template if kind == "template"
+
+    # While it settles, the old workers are gone: then a new one is killed.
+    workers = own.processes.select { |one| one.parent == template }
+    workers = own.processes.select { |one| templates(own).map(&:pid).include?(one.parent) } if workers.empty?
+    workers.first&.pid
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+# Servers whose app is replaced while they run.
+
+module Reloading
+  # An app that says which version it is. It is read from a file, as a deploy would replace it.
+  APP = <<~'RUBY'
+    version = File.read(File.join(__dir__, "version.txt"))
+    text = { "content-type" => "text/plain" }
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/pid" then [200, text, [Process.pid.to_s]]
+      when "/slow" then File.write("entered.log", "yes"); sleep 1; [200, text, ["#{version} to the end"]]
+      when "/20ms" then sleep 0.02; [200, text, [version]]
+      else [200, text, [version]]
+      end
+    }
+  RUBY
+
+  # Workers are not watched unless a test wishes it.
+  def launch_app(app: APP, version: "one", files: {}, settings: {}, **options)
+    settings = settings.merge(reload: { watch: "0s" }.merge(settings.fetch(:reload, {})))
+    start(app: app, files: { "version.txt" => version }.merge(files), settings: settings, **options)
+  end
+
+  def deploy(own, version)
+    File.write(own.path("version.txt"), version)
+  end
+
+  # `firebrick reload`: [stdout, stderr, exit code].
+  def reload(own, *args)
+    own.command_line("reload", own.dir, *args)
+  end
+
+  def assert_reloads(own, *args)
+    out, err, code = reload(own, *args)
+    assert_equal 0, code, -> { "#{out}#{err}#{own.report}" }
+    out
+  end
+
+  def templates(own)
+    own.processes.select { |one| one.parent == own.pid }
+  end
+
+  def workers_of(own)
+    pids = templates(own).map(&:pid)
+    own.processes.select { |one| pids.include?(one.parent) }.map(&:pid)
+  end
+end
