@@ -21,6 +21,8 @@ DEATHS_APP = <<~'RUBY'
 RUBY
 
 class DeathsTest < Case
+  parallel! slow: true
+
   def server(**options)
     start(app: DEATHS_APP, **options)
   end

@@ -5,6 +5,8 @@
 require "support/case"
 
 class HealthTest < Case
+  parallel! slow: true
+
   APP = <<~RUBY
     require "socket"
     run lambda { |env|

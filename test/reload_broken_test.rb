@@ -8,6 +8,8 @@ require "support/load"
 require "support/reloading"
 
 class BrokenReleasesTest < Case
+  parallel! slow: true
+
   include Reloading
 
   # What is wrong with a release => [its config.ru, what the command says].
@@ -84,6 +86,8 @@ class BrokenReleasesTest < Case
 end
 
 class ReloadKillsTest < Case
+  parallel! slow: true
+
   include Reloading
 
   STATES = %w[booting probing watching settling].freeze

@@ -7,6 +7,8 @@ require "support/load"
 require "support/reloading"
 
 class ReloadTest < Case
+  parallel! slow: true
+
   include Reloading
 
   it "serves new code after a reload, step by step" do
@@ -144,6 +146,8 @@ end
 
 # A deploy in the manner of Capistrano: releases, and a link to the current one.
 class ReloadReleasesTest < Case
+  parallel! slow: true
+
   include Reloading
 
   it "follows the current link anew, although the old release is gone" do

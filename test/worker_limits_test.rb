@@ -19,6 +19,8 @@ LIMITS_APP = <<~'RUBY'
 RUBY
 
 class WorkerLimitsTest < Case
+  parallel! slow: true
+
   def server(limits, **options)
     start(app: LIMITS_APP, settings: { limits: limits }, **options)
   end
