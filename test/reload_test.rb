@@ -113,6 +113,18 @@ class ReloadTest < Case
     assert_equal "number 2", get("/", to: own).body
   end
 
+  it "shows the phase, and counts both templates' memory" do
+    firebrick_only
+    own = launch_app(workers: 2, settings: { reload: { keep: "60s" } })
+    before = own.stats
+    assert_equal [0, [0, 0]], [before["phase"], before["workers"].map { |worker| worker["phase"] }]
+    assert_reloads(own)
+    wait_until("the old workers to end") { own.stats["workers"].map { |worker| worker["phase"] } == [1, 1] }
+    after = own.stats
+    assert_equal [1, before["ruby"]], [after["phase"], after["ruby"]]
+    assert_operator after["rss_bytes"], :>, before["rss_bytes"] + (4 << 20), "the second template"
+  end
+
   it "puts limits and timeouts of the settings in force" do
     firebrick_only
     own = launch_app(settings: { limits: { max_body: "1KiB" } })

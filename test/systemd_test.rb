@@ -105,6 +105,19 @@ class SystemdTest < Case
     assert_equal ["1", "Serving http://127.0.0.1:#{own.port}"], ready.values_at("READY", "STATUS")
   end
 
+  it "tells of a new app with the same words, whether it can be loaded or not" do
+    own = start_notifying(settings: { reload: { watch: "0s" } })
+    [[0, APP], [1, "run ->(_) { ["]].each do |code, source|
+      File.write(own.path("config.ru"), source)
+      count = @manager.received.size
+      assert_equal code, own.command_line("reload", own.dir).last
+      assert(wait_until { @manager.received.size >= count + 2 })
+      reloading, ready = @manager.received.drop(count)
+      assert_equal ["1", "Loading the app again"], reloading.values_at("RELOADING", "STATUS")
+      assert_equal ["1", "Serving http://127.0.0.1:#{own.port}"], ready.values_at("READY", "STATUS")
+    end
+  end
+
   it "keeps the watchdog quiet, for its own process only, and not while it is stopped" do
     own = start_notifying(env: { "WATCHDOG_USEC" => "400000" })
     assert(wait_until { @manager.received.count { |message| message["WATCHDOG"] == "1" } >= 3 })

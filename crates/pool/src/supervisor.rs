@@ -89,8 +89,8 @@ pub enum Command {
     Drain,
     /// End at once.
     Halt,
-    /// List the workers.
-    Rows(oneshot::Sender<Vec<Row>>),
+    /// List the processes.
+    Processes(oneshot::Sender<Processes>),
     /// Ask a worker for the backtraces of its threads. The response comes when its main thread gets the GVL, which may be never.
     Trace(Serial, oneshot::Sender<Vec<Trace>>),
 }
@@ -104,8 +104,25 @@ pub enum Notice {
     Hopeless,
     /// A line for the log.
     Log(String),
+    /// New code is loaded.
+    Reloading,
     /// The app runs with these settings now.
     Reloaded(Arc<Settings>),
+    /// The reload is over, however it ended.
+    ReloadEnded,
+}
+
+/// The processes of a pool, and what they run.
+#[derive(Debug, Clone, Default)]
+pub struct Processes {
+    /// Workers.
+    pub workers: Vec<Row>,
+    /// Process ids of the templates: more than one while a reload is under way, and for a while after it.
+    pub templates: Vec<u32>,
+    /// What the newest of them has reported.
+    pub facts: Option<AppFacts>,
+    /// How many templates there were before the newest.
+    pub phase: u32,
 }
 
 /// Facts about the app that a template reports.
@@ -295,9 +312,13 @@ impl Supervisor {
         self.templates.values().rev().find_map(|template| template.facts.as_ref())
     }
 
-    /// Process id of the newest template.
-    pub fn template_pid(&self) -> Option<u32> {
-        self.templates.values().next_back().map(|template| template.process.pid())
+    fn processes(&self) -> Processes {
+        Processes {
+            workers: self.table.rows().collect(),
+            templates: self.templates.values().map(|template| template.process.pid()).collect(),
+            facts: self.facts().cloned(),
+            phase: self.templates.keys().next_back().map_or(0, |generation| generation - FIRST),
+        }
     }
 
     /// Forks the workers and looks after them until the last has gone after [`Command::Drain`] or [`Command::Halt`]; then ends the
@@ -644,9 +665,9 @@ impl Supervisor {
                 self.stop_reload(notify);
                 self.event(Event::Halt, notify);
             }
-            Command::Rows(reply) => {
+            Command::Processes(reply) => {
                 // The receiver may have timed out.
-                let _ = reply.send(self.table.rows().collect());
+                let _ = reply.send(self.processes());
             }
             Command::Trace(serial, reply) => self.trace(serial, reply),
         }

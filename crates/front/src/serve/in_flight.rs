@@ -20,7 +20,7 @@ impl Snapshotter {
     pub(crate) async fn in_flight(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
         let Some(shared) = self.shared() else { return Vec::new() };
         let in_flight = shared.in_flight(limit).await;
-        let rows = self.rows().await;
+        let rows = self.processes().await.workers;
         let slots: HashMap<Serial, (&Row, Slot)> =
             rows.iter().map(|row| (row.serial, (row, shared.slot(row.index as usize)))).collect();
         let mut traces = if backtraces { self.traces(&in_flight).await } else { HashMap::new() };

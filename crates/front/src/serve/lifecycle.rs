@@ -100,6 +100,8 @@ impl<'a> Lifecycle<'a> {
     async fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Log(text) => self.server.logs.error.write(&text),
+            Notice::Reloading => self.server.systemd.reloading("Loading the app again"),
+            Notice::ReloadEnded => self.server.systemd.reloaded(),
             Notice::Reloaded(settings) => self.server.configuration.replace(settings),
             Notice::Settled => match self.open_ports() {
                 Ok(addresses) => {

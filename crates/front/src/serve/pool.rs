@@ -5,7 +5,7 @@ use super::configuration::Configuration;
 use crate::boot;
 use crate::signals::{SignalAction, Signals};
 use ::pool::Shared;
-use ::pool::supervisor::{AppFacts, Command, Notice, Refresh, ReloadStep, Supervisor};
+use ::pool::supervisor::{AppFacts, Command, Notice, Processes, Refresh, ReloadStep, Supervisor};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -57,7 +57,7 @@ impl Pool {
         let notify = move |notice| drop(sender.send(notice));
         let app = self.0.as_ref().and_then(|supervisor| {
             let facts = supervisor.facts()?.clone();
-            Some(RunningApp { facts, shared: supervisor.shared(), template: supervisor.template_pid() })
+            Some(RunningApp { facts, shared: supervisor.shared() })
         });
         let task = match self.0 {
             Some(supervisor) => tokio::task::spawn_local(supervisor.run(orders, notify)),
@@ -81,8 +81,6 @@ pub(crate) struct RunningPool {
 pub(crate) struct RunningApp {
     pub(crate) facts: AppFacts,
     pub(crate) shared: Arc<Shared>,
-    /// The template's process id.
-    pub(crate) template: Option<u32>,
 }
 
 impl RunningPool {
@@ -104,7 +102,7 @@ async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice
         match command {
             Command::Drain | Command::Halt => return,
             // The reply channel may be closed already.
-            Command::Rows(reply) => drop(reply.send(Vec::new())),
+            Command::Processes(reply) => drop(reply.send(Processes::default())),
             Command::Reload(steps) | Command::UndoReload(steps) => {
                 let why = "there is no app to reload; files, static.json and handlers are read again when they change";
                 let _ = steps.map(|steps| steps.send(ReloadStep::End(Err(why.to_owned()))));

@@ -6,8 +6,8 @@ use crate::tls::Encryption;
 use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
 use pool::Shared;
-use pool::supervisor::{Command, ReloadStep};
-use pool::table::{Row, Stage};
+use pool::supervisor::{Command, Processes, ReloadStep};
+use pool::table::{FIRST, Row, Stage};
 use settings::{Machine, Settings};
 use stats::{
     Death, HandlerCounts, HandlersSnapshot, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot, Snapshot,
@@ -79,12 +79,12 @@ impl std::iter::Sum for Usage {
 impl Snapshotter {
     /// With memory as it was at most `age` ago. It is measured on another thread: it takes the kernel some time.
     pub(crate) async fn stats(&self, age: Duration) -> ServerSnapshot {
-        let rows = self.rows().await;
-        let pids: Vec<u32> = rows.iter().map(|row| row.pid).collect();
-        let own = [Some(std::process::id()), self.app.as_ref().and_then(|app| app.template)];
+        let processes = self.processes().await;
+        let pids: Vec<u32> = processes.workers.iter().map(|row| row.pid).collect();
+        let own: Vec<u32> = std::iter::once(std::process::id()).chain(processes.templates.clone()).collect();
         let memory = self.memory.clone();
         let measured = tokio::task::spawn_blocking(move || {
-            let own: Usage = own.into_iter().flatten().map(|pid| Usage::of(pid, &memory, age)).sum();
+            let own: Usage = own.into_iter().map(|pid| Usage::of(pid, &memory, age)).sum();
             (
                 own,
                 Machine::read(),
@@ -93,13 +93,9 @@ impl Snapshotter {
         });
         let Ok((own, machine, workers)) = measured.await else {
             // Only a panic gets here: then the figures are left out.
-            return self.snapshot(
-                Usage::default(),
-                None,
-                rows.iter().zip(std::iter::repeat(Usage::default())),
-            );
+            return self.snapshot(Usage::default(), None, &processes, std::iter::repeat(Usage::default()));
         };
-        self.snapshot(own, Some(&machine), rows.iter().zip(workers))
+        self.snapshot(own, Some(&machine), &processes, workers)
     }
 
     pub(crate) fn deaths(&self) -> Vec<Death> {
@@ -159,23 +155,25 @@ impl Snapshotter {
         &self.commands
     }
 
-    pub(crate) async fn rows(&self) -> Vec<Row> {
-        let (reply, rows) = oneshot::channel();
+    pub(crate) async fn processes(&self) -> Processes {
+        let (reply, processes) = oneshot::channel();
         // While the server ends, the supervisor no longer replies: then there are no workers to show.
-        if self.commands.send(Command::Rows(reply)).await.is_err() {
-            return Vec::new();
+        if self.commands.send(Command::Processes(reply)).await.is_err() {
+            return Processes::default();
         }
-        rows.await.unwrap_or_default()
+        processes.await.unwrap_or_default()
     }
 
-    fn snapshot<'a>(
+    fn snapshot(
         &self,
         own: Usage,
         machine: Option<&Machine>,
-        rows: impl Iterator<Item = (&'a Row, Usage)>,
+        processes: &Processes,
+        workers: impl IntoIterator<Item = Usage>,
     ) -> ServerSnapshot {
         let now = (Instant::now(), SystemTime::now());
-        let facts = self.app.as_ref().map(|app| &app.facts);
+        let rows = processes.workers.iter().zip(workers);
+        let facts = processes.facts.as_ref().or(self.app.as_ref().map(|app| &app.facts));
         ServerSnapshot {
             version: crate::VERSION.to_owned(),
             ruby: facts.map(|facts| RubyVersion::from(facts.ruby.as_str())).unwrap_or_default(),
@@ -185,7 +183,7 @@ impl Snapshotter {
             pid: std::process::id(),
             started_at: self.started,
             taken_at: now.1,
-            phase: 0,
+            phase: processes.phase,
             state: self.vitals.state(),
             clustered: self.app.is_some() && self.settings.workers > 1,
             pss_bytes: own.pss_bytes,
@@ -218,7 +216,7 @@ impl Snapshotter {
                 Stage::Up => WorkerState::Ready,
                 Stage::Leaving => WorkerState::Draining,
             },
-            phase: 0,
+            phase: row.generation - FIRST,
             started_at: wall.checked_sub(now.saturating_duration_since(row.forked)).unwrap_or(wall),
             last_checkin: wall,
             requests: slot.requests,

@@ -38,6 +38,8 @@ pub(crate) struct Notifier {
     status: RefCell<String>,
     log: Arc<ErrorLog>,
     complained: Cell<bool>,
+    /// systemd knows that the server ends.
+    ending: Cell<bool>,
 }
 
 impl Notifier {
@@ -59,6 +61,7 @@ impl Notifier {
             status: RefCell::default(),
             log: log.clone(),
             complained: Cell::new(false),
+            ending: Cell::new(false),
         })
     }
 
@@ -94,16 +97,24 @@ impl Notifier {
     pub(crate) fn reloading(&self, status: &str) {
         let now = clock_gettime(ClockId::Monotonic);
         let usec = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
+        if self.ending.get() {
+            return;
+        }
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}\nSTATUS={status}\n"));
     }
 
     /// What was read again is in force, or was refused.
     pub(crate) fn reloaded(&self) {
+        if self.ending.get() {
+            // A reload that the end has cut short: the server does not get ready any more.
+            return;
+        }
         self.send(&format!("READY=1\nSTATUS={}\n", self.status.borrow()));
     }
 
     /// The server ends, within about `within`.
     pub(crate) fn stopping(&self, status: &str, within: Duration) {
+        self.ending.set(true);
         let usec = (within + END_SPARE).as_micros();
         self.send(&format!("STOPPING=1\nSTATUS={status}\nEXTEND_TIMEOUT_USEC={usec}\n"));
     }

@@ -229,6 +229,7 @@ impl Supervisor {
         for order in orders {
             match order {
                 Order::Start => {
+                    notify(Notice::Reloading);
                     self.reloads.rollout.started(self.table.last_generation() + 1);
                     self.event(Event::TrialGeneration, notify);
                 }
@@ -384,6 +385,7 @@ impl Supervisor {
             }
         };
         notify(Notice::Log(line));
+        notify(Notice::ReloadEnded);
         end(self.reloads.listener.take().as_ref(), result);
     }
 }
