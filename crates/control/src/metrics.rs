@@ -166,6 +166,10 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
     if server.workers.is_empty() {
         return;
     }
+    let mut family = page.counter("firebrick_worker_deaths", "Workers that have ended, by why");
+    for (cause, count) in server.deaths.iter() {
+        family.at(&[("cause", cause.name())], count);
+    }
     for (name, help, value) in [
         (
             "firebrick_worker_pss_bytes",
