@@ -41,6 +41,18 @@ class BrokenReleasesTest < Case
     end
   end
 
+  it "refuses code that needs several times the memory" do
+    firebrick_only
+    own = launch_app(workers: 2, settings: { reload: { watch: "1s" } })
+    before = workers_of(own).sort
+    File.write(own.path("config.ru"), "HUGE = 'x' * (400 << 20)\nrun ->(_) { [200, {}, ['new']] }")
+    out, err, code = reload(own)
+    assert_equal 1, code, -> { out + err }
+    assert_match(/a worker takes \d{3} MiB of resident memory, one of the old code \d+ MiB/, err)
+    assert_equal before, workers_of(own).sort
+    assert_equal "one", get("/", to: own).body
+  end
+
   it "gives code that fails often no more than its share of the requests" do
     firebrick_only
     own = launch_app(workers: 2, threads: "2:2", settings: { reload: { watch: "30s", share: 10, probe: "/pid" } })

@@ -2,7 +2,8 @@
 //!
 //! Contract:
 //! 1. Against the new code only what is worse than the old counts: an app that has always failed is not held up by it.
-//! 2. Before [`ENOUGH`] requests, or the end of the time, nothing is decided: the first requests of cold caches say little.
+//! 2. Far more memory than the old code's workers have is worse, too.
+//! 3. Before [`ENOUGH`] requests, or the end of the time, nothing is decided: the first requests of cold caches say little.
 
 use std::time::Duration;
 
@@ -99,9 +100,39 @@ pub fn verdict(new: Tally, old: Tally, over: bool) -> Option<Result<String, Stri
     })
 }
 
+/// How much more memory than the old code's workers a new one may use: old ones have grown already.
+const LARGER: u64 = 2;
+const LARGER_BY: u64 = 64 << 20;
+
+/// Whether a new worker needs far more memory than the old ones: resident bytes of it, and of each of them.
+///
+/// # Errors
+/// It does, with both figures.
+pub fn weigh(new: u64, old: &[u64]) -> Result<(), String> {
+    let mean = old.iter().sum::<u64>().checked_div(old.len() as u64).unwrap_or_default();
+    if mean == 0 || new <= mean * LARGER + LARGER_BY {
+        return Ok(());
+    }
+    Err(format!(
+        "a worker takes {} MiB of resident memory, one of the old code {} MiB",
+        new >> 20,
+        mean >> 20
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn far_more_memory_is_refused() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(weigh(164 * MIB, &[40 * MIB, 60 * MIB]), Ok(()), "twice the mean and 64 MiB");
+        let error = weigh(165 * MIB, &[40 * MIB, 60 * MIB]).unwrap_err();
+        assert!(error.contains("165 MiB") && error.contains("50 MiB"), "{error}");
+        assert_eq!(weigh(165 * MIB, &[]), Ok(()), "there is nothing to compare with");
+        assert_eq!(weigh(165 * MIB, &[0]), Ok(()), "the system does not tell");
+    }
 
     fn tally(requests: u64, failures: u64, ms: u64) -> Tally {
         Tally { requests, failures, app_us: requests * ms * 1000 }

@@ -12,7 +12,7 @@ use crate::rollout::{Facts, Order, Outcome, Plan, Rollout, Stage};
 use crate::shared::ThreadMessage;
 use crate::spawner::BootConfig;
 use crate::table::{Cause, Generation, Stage as WorkerStage, WorkerExit};
-use crate::verdict::{Tally, verdict};
+use crate::verdict::{self, Tally, verdict};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 use tokio::sync::mpsc;
@@ -350,10 +350,20 @@ impl Supervisor {
             .map(|is_new| -> Tally { of(is_new).map(|(serial, tally)| since(*serial, *tally)).sum() });
         let over = self.reloads.rollout.has_watched(Instant::now());
         if let Some(verdict) = verdict(ours, theirs, over) {
+            let verdict = verdict.and_then(|text| self.weigh(new).map(|()| text));
             let facts = self.reload_facts();
             let orders = self.reloads.rollout.judged(verdict, &facts);
             self.carry_out(orders, notify);
         }
+    }
+
+    /// Compares the memory of the worker on trial with that of the others.
+    fn weigh(&self, new: Serial) -> Result<(), String> {
+        let up = || self.table.rows().filter(|row| row.stage == WorkerStage::Up);
+        let resident = |row: crate::table::Row| stats::memory::rss_bytes(row.pid);
+        let ours = up().find(|row| row.serial == new).map_or(0, resident);
+        let others: Vec<u64> = up().filter(|row| row.serial != new).map(resident).collect();
+        verdict::weigh(ours, &others)
     }
 
     fn finish_reload(&mut self, outcome: Outcome, notify: &mut impl FnMut(Notice)) {
