@@ -87,8 +87,10 @@ impl<'a> Lifecycle<'a> {
                 () = until(self.lame_until) => self.drain(),
             }
         }
-        while let Ok(Notice::Log(text)) = self.pool.notices.try_recv() {
-            self.server.logs.error.write(&text);
+        while let Ok(notice) = self.pool.notices.try_recv() {
+            if let Notice::Log(text) = notice {
+                self.server.logs.error.write(&text);
+            }
         }
         if let (None, Some(mut tunnels)) = (self.threads, self.tunnels) {
             // The workers' exit has ended their tunnels; the last bytes are on their way to the clients.
