@@ -11,7 +11,7 @@ use crate::os;
 use crate::progress::{Decision, Observation, Progress};
 use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
-use crate::spawner::{BootConfig, Template, TemplateMessage, TemplateReport};
+use crate::spawner::{BootConfig, ExitStatus, Template, TemplateMessage, TemplateReport};
 use crate::table::{
     Action, Cause, Event, FIRST, Generation, Row, Stage, Table, TemplateEnd, Timeouts, WorkerExit,
 };
@@ -553,8 +553,8 @@ impl Supervisor {
         }
     }
 
-    /// One record and one log line for each worker, once all threads have reported what they lost. Workers that finish because the
-    /// server does are not news.
+    /// One record and one log line for each worker, once all threads have reported what they lost. Workers that finish as they were
+    /// told, because the server does or newer ones have come, are not news.
     fn cleared(&mut self, serial: Serial, served: Vec<Served>, notify: &mut impl FnMut(Notice)) {
         let Some(worker) = self.workers.get_mut(&serial) else { return };
         worker.served.extend(served);
@@ -567,7 +567,10 @@ impl Supervisor {
         else {
             return;
         };
-        let quiet = self.stopping && exit.cause == Cause::Ordered && served.iter().all(|one| !one.failed);
+        let ordinary = recycled.is_none() && exit.status == Some(ExitStatus::Exit(0));
+        let quiet = exit.cause == Cause::Ordered
+            && (self.stopping || ordinary)
+            && served.iter().all(|one| !one.failed);
         let facts = Facts {
             exit: &exit,
             recycled: recycled.as_ref().map(|(cause, why)| (*cause, why.as_str())),
