@@ -353,7 +353,8 @@ impl Transport for Tls {
             match session.reader().fill_buf() {
                 Ok([]) => return Ok(false),
                 Ok(_) => break,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // The session holds nothing: from now on only the socket tells of more.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.unread.set(false),
                 Err(error) => return Err(error),
             }
             self.receive(&mut session, false)?;
