@@ -7,8 +7,10 @@ NATIVE  := lib/firebrick/native.so
 # Seconds of fuzzing for each target, and which targets; all where none is named.
 FUZZ_SECONDS ?= 300
 FUZZ    ?=
+# Plugins of gems that happen to be installed (Rails has one) do not change what tests print.
+export MT_NO_PLUGINS = 1
 
-.PHONY: all build dist demo test lint unit e2e worker-test bench-test gem-test setup setup-test bench shootout fuzz deny docs gem clean
+.PHONY: all build optimised dist dist-test demo test lint unit e2e worker-test bench-test gem-test test-debian13 test-forky setup setup-test bench shootout fuzz deny docs gem clean
 
 all: build
 
@@ -24,9 +26,17 @@ build: setup
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # As `build`, but as packages ship it: target/dist/firebrick. Compiles several times as long.
-dist: setup
+optimised: setup
 	$(CARGO) build --profile dist --locked -p cli -p worker
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
+
+# The packages, in dist/: a tarball, a gem for this platform, a .deb, an image for containers. PACKAGES='deb gem' for some.
+dist: setup-test optimised
+	script/dist $(PACKAGES)
+
+# Installs what `make dist` made into empty trees of Debian 12 and 13, and uses it there. Needs root.
+dist-test:
+	script/package-test $(PACKAGES)
 
 # Installs what is missing, builds, serves the Sinatra example and prints its address. One worker: the entries of the
 # guestbook live in its memory.
@@ -58,9 +68,17 @@ bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/mruby_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/protocols_test.rb
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploy_test.rb
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploys_test.rb
 
 e2e: build
 	TEST_AGAIN=1 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run
+
+# The worker's and the end-to-end tests in a tree of Debian 13, and of the next release: with their Ruby, Rack, mruby. Needs root.
+test-debian13:
+	script/test-in trixie
+
+test-forky:
+	script/test-in forky
 
 # Packs the gem, installs the package into an empty folder and serves an app with it.
 gem-test: setup-test
@@ -70,11 +88,11 @@ gem: setup
 	@mkdir -p pkg
 	gem build --strict firebrick.gemspec --output pkg/firebrick.gem
 
-bench: setup-test dist
+bench: setup-test optimised
 	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/run $(SCENARIOS)
 
 # The comparisons that people quote, side by side; about an hour, on a calm machine only. Installs the peers.
-shootout: setup-test dist
+shootout: setup-test optimised
 	FIREBRICK=$(abspath $(TARGET))/dist/firebrick bench/shootout --install $(SCENARIOS)
 
 # Fuzzes each target, or those in FUZZ, for FUZZ_SECONDS; needs cargo-fuzz. The pinned toolchain will do: RUSTC_BOOTSTRAP

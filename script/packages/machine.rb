@@ -1,0 +1,137 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "tmpdir"
+require_relative "../../test/support/clock"
+require_relative "build"
+
+module Packages
+  # An empty tree of a release of Debian, for as long as a block runs: an overlay on what script/tree keeps, so nothing of it stays.
+  # Commands run in it by chroot, with processes and /proc of their own.
+  class Machine
+    # Seconds; a bound on waiting, not a requirement.
+    START_WITHIN = 60
+
+    def self.open(release, packages)
+      machine = new(release)
+      machine.mount
+      if packages.any?
+        machine.shell("apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends #{packages.join(' ')}")
+      end
+      yield machine
+    ensure
+      machine&.unmount
+    end
+
+    # The command that an image starts.
+    attr_reader :entry_point
+
+    def initialize(release)
+      @tree = Packages.run("script/tree", release).lines.last.strip
+      @dir = Dir.mktmpdir("firebrick-machine")
+      @root = File.join(@dir, "root")
+    end
+
+    def mount
+      # Overlays do not lie on overlays: a memory file system holds what is written.
+      Packages.run("mount", "-t", "tmpfs", "tmpfs", @dir)
+      parts = %w[root upper work].map { |name| File.join(@dir, name).tap { |path| Dir.mkdir(path) } }
+      Packages.run("mount", "-t", "overlay", "overlay", "-o",
+                   "lowerdir=#{@tree},upperdir=#{parts[1]},workdir=#{parts[2]}", @root)
+      FileUtils.rm_f(File.join(@root, ".complete"))
+    end
+
+    def unmount
+      [@root, @dir].each { |path| system("umount", path, err: File::NULL) }
+      FileUtils.remove_entry(@dir)
+    end
+
+    # What a command of the shell prints; a Failure unless it succeeds.
+    def shell(command)
+      Packages.run(*inside(command))
+    end
+
+    def runs?(command)
+      system(*inside(command), out: File::NULL, err: File::NULL)
+    end
+
+    def file?(path) = File.exist?(File.join(@root, path)) || File.symlink?(File.join(@root, path))
+
+    # Copies a file of this machine into it.
+    def bring(file, path)
+      FileUtils.mkdir_p(File.dirname(File.join(@root, path)))
+      FileUtils.cp(file, File.join(@root, path))
+    end
+
+    # A folder with these files in it, while a block runs.
+    def folder(files)
+      path = "/srv/trial"
+      files.each do |name, text|
+        FileUtils.mkdir_p(File.join(@root, path))
+        File.write(File.join(@root, path, name), text)
+      end
+      yield path
+    ensure
+      FileUtils.rm_rf(File.join(@root, path))
+    end
+
+    # Yields the port of a server that a command starts; ends it with TERM, after which it must succeed.
+    def server(command)
+      log = File.join(@dir, "server.log")
+      pid = Process.spawn(*inside(command), in: File::NULL, out: [log, "w"], err: %i[child out], pgroup: true)
+      yield port(pid, log)
+      stop(pid, log)
+      pid = nil
+    ensure
+      if pid
+        Process.kill("KILL", -pid)
+        Process.wait(pid)
+      end
+    end
+
+    # Does what a recipe for container images says, on this tree.
+    def become_image(recipe, deb)
+      lines = File.read(recipe).gsub(/\\\n/, " ").lines.map(&:strip).reject do |line|
+        line.empty? || line.start_with?("#")
+      end
+      values = { "DEB" => File.basename(deb) }
+      user = "root"
+      lines.each do |line|
+        word, rest = line.split(" ", 2)
+        rest = rest.gsub(/\$\{(\w+)\}/) { values.fetch(Regexp.last_match(1), "") }
+        case word
+        when "COPY" then bring(deb, File.join(rest.split.last, File.basename(deb)))
+        when "RUN" then shell(rest)
+        when "USER" then user = rest
+        when "ENTRYPOINT" then @entry_point = "setpriv --reuid=#{user} --regid=#{user} --clear-groups #{rest[/"(.+)"/,
+                                                                                                             1]}"
+        end
+      end
+    end
+
+    private
+
+    # The server is process 1 of its own: the only child of the one that was started.
+    def stop(pid, log)
+      Process.kill("TERM", Integer(File.read("/proc/#{pid}/task/#{pid}/children").split.first))
+      status = nil
+      Clock.wait_until(within: START_WITHIN) { status = Process.wait2(pid, Process::WNOHANG)&.last }
+      raise Failure, "the server did not end after TERM: #{status.inspect}\n#{File.read(log)}" unless status&.success?
+    end
+
+    def inside(command)
+      ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
+       "mount -t proc proc #{@root}/proc && exec chroot #{@root} env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin " \
+       "HOME=/root LANG=C.UTF-8 sh -c \"$1\"", "sh", command]
+    end
+
+    def port(pid, log)
+      found = nil
+      Clock.wait_until(within: START_WITHIN) do
+        found = File.read(log)[%r{Listening on http://[\d.]+:(\d+)}, 1]
+        found || Process.wait(pid, Process::WNOHANG)
+      end
+      found || raise(Failure, "the server did not start:\n#{File.read(log)}")
+    end
+  end
+end

@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+require "rubygems"
+require "rubygems/package"
+require_relative "stage"
+
+module Packages
+  # The gem for this platform: the program, and the worker for each Ruby, are in it. Nothing is compiled where it is installed.
+  class PlatformGem
+    def initialize(build, stage)
+      @build = build
+      @stage = stage
+    end
+
+    def make
+      folder = fill(File.join(ROOT, "dist", "gem"))
+      spec = specification(folder)
+      file = File.join(ROOT, "dist", spec.file_name)
+      ENV["SOURCE_DATE_EPOCH"] ||= @build.time.to_s
+      Dir.chdir(folder) do
+        Gem::DefaultUserInteraction.use_ui(Gem::SilentUI.new) do
+          Gem::Package.build(spec, false, true, file)
+        end
+      end
+      FileUtils.rm_rf(folder)
+      file
+    rescue Gem::Exception => e
+      raise Failure, "the gem: #{e.message}"
+    end
+
+    private
+
+    # Ruby files, the program in libexec, the script that starts it, documents.
+    def fill(folder)
+      FileUtils.rm_rf(folder)
+      FileUtils.mkdir_p(File.join(folder, "libexec"))
+      FileUtils.cp_r(File.join(@stage.path, "lib"), folder)
+      FileUtils.cp(@stage.program_path, File.join(folder, "libexec"))
+      FileUtils.cp_r(File.join(ROOT, "exe"), folder)
+      FileUtils.cp(%w[README.md CHANGELOG.md LICENSE SECURITY.md].map { |name| File.join(ROOT, name) }, folder)
+      @stage.settle(folder)
+      folder
+    end
+
+    # As the gem that is compiled, without what it is compiled from.
+    def specification(folder)
+      Gem::Specification.load(File.join(ROOT, "firebrick.gemspec")).dup.tap do |spec|
+        spec.files = Dir.glob("**/*", base: folder).select { |file| File.file?(File.join(folder, file)) }.sort
+        spec.extensions = []
+        spec.platform = Gem::Platform.new(@build.platform)
+        spec.required_ruby_version = versions
+      end
+    end
+
+    # From the oldest ABI in it up to the newest.
+    def versions
+      oldest, newest = @build.natives.keys.map { |abi| abi.split(".").map(&:to_i) }.minmax
+      [">= #{oldest.join('.')}", "< #{newest[0]}.#{newest[1] + 1}.dev"]
+    end
+  end
+end

@@ -1,0 +1,129 @@
+# frozen_string_literal: true
+
+require "net/http"
+require_relative "../../test/support/clock"
+require_relative "build"
+require_relative "machine"
+
+module Packages
+  # A package, installed into an empty tree and used there.
+  class Trial
+    KINDS = %w[deb gem tarball image].freeze
+    # What a user has already who installs this way, by kind.
+    HAS = { "deb" => [], "gem" => %w[ruby ruby-rack], "tarball" => %w[ruby ruby-rack], "image" => [] }.freeze
+
+    # Left behind when a package is removed: nothing whose path has this in it.
+    NAME = "firebrick"
+
+    # Whether the server is there for each kind of thing to serve: files of the folder, what is typed in it, what it says.
+    SERVED = {
+      "a Rack app" => [{ "config.ru" => "run ->(_) { [200, { 'content-type' => 'text/plain' }, [\"Ruby \#{RUBY_VERSION[/.../]}\"]] }" },
+                       [], /\ARuby \d\.\d\z/],
+      "a static site" => [{ "index.html" => "<p>a page", "static.json" => "{\"root\": \".\"}" }, [], /\A<p>a page\z/],
+      "an mruby handler" => [{ "hello.rb" => "->(env) { [200, {}, [\"mruby \#{MRUBY_VERSION[/.../]}\"]] }" },
+                             %w[hello.rb --mruby], /\Amruby \d\.\d\z/]
+    }.freeze
+
+    def initialize(kind, release)
+      @kind = kind
+      @release = release
+    end
+
+    def run
+      puts "#{@release}: #{@kind}"
+      Machine.open(@release, HAS.fetch(@kind)) do |machine|
+        @machine = machine
+        refuse_compilers
+        seconds = Clock.elapsed { send("install_#{@kind}") }
+        puts format("  installed in %.1f s", seconds)
+        look
+        SERVED.each { |what, (files, words, expected)| serve(what, files, words, expected) }
+        remove
+      end
+    end
+
+    private
+
+    def package(pattern)
+      Dir[File.join(ROOT, "dist", pattern)].max_by { |file| File.mtime(file) } ||
+        raise(Failure, "there is no dist/#{pattern}: make dist")
+    end
+
+    def refuse_compilers
+      found = %w[cc gcc clang cargo rustc].select { |name| @machine.runs?("command -v #{name}") }
+      raise Failure, "the tree has a compiler, so this proves nothing: #{found.join(', ')}" if found.any?
+    end
+
+    def install_deb
+      @machine.bring(package("*.deb"), "/tmp/firebrick.deb")
+      @machine.shell("apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq /tmp/firebrick.deb")
+      @command = "firebrick"
+    end
+
+    def install_gem
+      file = package("firebrick-*-linux.gem")
+      @machine.bring(file, "/tmp/#{File.basename(file)}")
+      # Rack is Debian's.
+      @machine.shell("gem install --local --ignore-dependencies --no-document /tmp/#{File.basename(file)}")
+      @command = "firebrick"
+    end
+
+    def install_tarball
+      @machine.bring(package("firebrick-*-linux.tar.gz"), "/tmp/firebrick.tar.gz")
+      @machine.shell("mkdir -p /opt/firebrick && tar -xzf /tmp/firebrick.tar.gz -C /opt/firebrick --strip-components=1")
+      @command = "/opt/firebrick/bin/firebrick"
+    end
+
+    # The recipe, line by line, on the tree: registries need not be reachable.
+    def install_image
+      deb = package("*.deb")
+      @machine.become_image(File.join(ROOT, "deploy/Containerfile"), deb)
+      @command = @machine.entry_point
+    end
+
+    def look
+      expect("#{@command} -V", /\Afirebrick #{Regexp.escape(Firebrick::VERSION)}\b/i)
+      return unless @kind == "deb"
+
+      expect("dpkg-query -W -f '${Depends}' firebrick", /\Alibc6 \(>= [\d.]+\)/)
+      %w[/usr/share/man/man1/firebrick.1.gz /usr/share/bash-completion/completions/firebrick
+         /usr/lib/systemd/system/firebrick.service /usr/share/doc/firebrick/docs/settings.md].each do |path|
+        # Minimal trees leave out manuals and documents.
+        next if path.start_with?("/usr/share/man",
+                                 "/usr/share/doc") && @machine.runs?("grep -rqs '^path-exclude' /etc/dpkg/dpkg.cfg.d")
+
+        raise Failure, "the package installs no #{path}" unless @machine.file?(path)
+      end
+      expect("ruby -e 'begin; require \"rackup/handler/firebrick\"; rescue LoadError; require \"rack/handler/firebrick\"; end; print Firebrick::Binary.path'",
+             %r{\A/usr/lib/firebrick/bin/firebrick\z})
+    end
+
+    def expect(command, pattern)
+      said = @machine.shell(command)
+      raise Failure, "`#{command}` says #{said.inspect}, which is not #{pattern.inspect}" unless pattern.match?(said)
+    end
+
+    def serve(what, files, words, expected)
+      @machine.folder(files) do |folder|
+        @machine.server("cd #{folder} && exec #{@command} #{words.join(' ')} -b tcp://127.0.0.1:0") do |port|
+          said = Net::HTTP.get(URI("http://127.0.0.1:#{port}/"))
+          raise Failure, "#{what} says #{said.inspect}, which is not #{expected.inspect}" unless expected.match?(said)
+
+          puts "  serves #{what}: #{said}"
+        end
+      end
+    end
+
+    def remove
+      case @kind
+      when "deb" then @machine.shell("DEBIAN_FRONTEND=noninteractive apt-get purge -y -qq firebrick && rm /tmp/firebrick.deb")
+      when "gem" then @machine.shell("gem uninstall -x firebrick && rm /tmp/firebrick-*.gem")
+      else return
+      end
+      left = @machine.shell("find / -xdev \\( -path /proc -o -path /sys \\) -prune -o -name '*#{NAME}*' -print").lines(chomp: true)
+      # Servers of one user share the folder of their control sockets; it is empty.
+      left.reject! { |path| path.start_with?("/var/lib/dpkg", "/var/log", "/var/cache", "/tmp/firebrick-0") }
+      raise Failure, "removing it leaves #{left.join(', ')}" if left.any?
+    end
+  end
+end
