@@ -11,6 +11,11 @@ require "firebrick/errors"
 #   Firebrick.before_fork        { Database.disconnect }
 #   Firebrick.after_fork         { |index| Database.connect }
 #   Firebrick.before_worker_exit { |index| Metrics.flush }
+#   Firebrick.service("metrics") { |service| Metrics.push until service.wait(10) }
 #   Firebrick.on_error           { |error, env| [500, { "content-type" => "text/plain" }, ["Sorry\n"]] }
 module Firebrick
+  autoload :Server, "firebrick/server"
 end
+
+# Under test the app has a server of its own.
+require "firebrick/capybara" if defined?(Capybara.register_server)

@@ -1,21 +1,44 @@
 # frozen_string_literal: true
 
+require_relative "errors"
+
 module Firebrick
-  # Where the `firebrick` program is: in an installed gem, or in a checkout.
+  # Where the `firebrick` program is: in an installed gem or package, or in a checkout.
   module Binary
     ROOT = File.expand_path("../..", __dir__)
-    LOCATIONS = %w[libexec/firebrick target/release/firebrick target/debug/firebrick].freeze
+    LOCATIONS = %w[libexec/firebrick bin/firebrick target/release/firebrick target/debug/firebrick].freeze
 
     module_function
 
-    def path
+    MISSING = "the program is missing from #{ROOT}/libexec; try: gem pristine firebrick".freeze
+
+    # The variable FIREBRICK_PROGRAM names one that is elsewhere.
+    def find
+      named = ENV.fetch("FIREBRICK_PROGRAM", nil)
+      return named if named && !named.empty?
+
       found = LOCATIONS.map { |location| File.join(ROOT, location) }.find { |file| File.executable?(file) }
-      found || abort("firebrick: the program is missing from #{ROOT}/libexec; try: gem pristine firebrick")
+      found || raise(Error, MISSING)
     end
 
-    # Replaces this process by the server.
-    def exec(*arguments)
-      Kernel.exec({ "FIREBRICK_LIB" => File.join(ROOT, "lib") }, [path, "firebrick"], *arguments)
+    def path
+      find
+    rescue Error => e
+      abort("firebrick: #{e.message}")
+    end
+
+    # Replaces this process by the server. +launcher+ is the script that was typed: `firebrick upgrade` runs it
+    # again, with the same arguments, and so finds a newer version of the gem.
+    def exec(*arguments, launcher: nil)
+      launcher &&= as_typed(launcher)
+      environment = { "FIREBRICK_LIB" => File.join(ROOT, "lib"), "FIREBRICK_LAUNCHER" => launcher }
+      Kernel.exec(environment, [path, "firebrick"], *arguments)
+    end
+
+    # An absolute path that keeps the links by which the shell got here: they may lead elsewhere later.
+    def as_typed(path)
+      here = ENV["PWD"] if ENV["PWD"] && File.identical?(ENV["PWD"], ".")
+      File.expand_path(path, here || Dir.pwd)
     end
   end
 end

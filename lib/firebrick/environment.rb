@@ -9,8 +9,8 @@ module Firebrick
   module Environment
     module_function
 
-    def base(multithread:, early_hints:)
-      cgi.merge(rack(multithread)).tap do |env|
+    def base(multithread:, early_hints:, multiprocess: true)
+      cgi.merge(rack(multithread, multiprocess)).tap do |env|
         env["rack.early_hints"] = ->(headers) { Native.early_hints(headers) } if early_hints
       end
     end
@@ -24,10 +24,10 @@ module Firebrick
       }
     end
 
-    def rack(multithread)
+    def rack(multithread, multiprocess)
       {
         "rack.url_scheme" => "http", "rack.version" => [1, 6].freeze, "rack.errors" => $stderr,
-        "rack.input" => NullInput.new, "rack.multithread" => multithread, "rack.multiprocess" => true,
+        "rack.input" => NullInput.new, "rack.multithread" => multithread, "rack.multiprocess" => multiprocess,
         "rack.run_once" => false, "rack.hijack?" => true, "rack.hijack" => Exchange.method(:hijack),
         "rack.after_reply" => nil, "rack.response_finished" => nil, "firebrick.queue_time" => 0.0,
         "firebrick.timeout" => RequestTimeout.new

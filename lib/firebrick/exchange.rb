@@ -32,7 +32,13 @@ module Firebrick
       # The app has raised: logs it and returns the response. `error` is nil when the thread was killed.
       def failed(error, env)
         Report.log("firebrick: #{name}: #{error ? Report.text(error, env) : 'the app killed the serving thread'}")
-        custom_response(error, env) || ErrorPage.response(error, env, detailed: detailed_errors)
+        custom_response(error, env) || ErrorPage.response(error, env, detailed: detailed?(env))
+      end
+
+      # The app has set X-Sendfile: the response with the file that it names.
+      def send_file(env, status, headers)
+        require "firebrick/sent_file"
+        SentFile.new(env, status, headers).response
       end
 
       # Logs what was raised in a serving thread while it served no request.
@@ -40,6 +46,16 @@ module Firebrick
         return unless error
 
         Report.log("firebrick: #{name}: between requests: #{Report.text(error)}")
+      end
+
+      # Runs in each serving thread before its first request.
+      def thread_started
+        Firebrick.run_hooks(:before_thread_start)
+      end
+
+      # Runs in each serving thread after its last request.
+      def thread_ended
+        Firebrick.run_hooks(:before_thread_exit)
       end
 
       # Hands a connection to the app: the body that responds to `call`, or the `rack.hijack` of the headers.
@@ -72,6 +88,12 @@ module Firebrick
       end
 
       private
+
+      # A server of several in this process has an environment of its own.
+      def detailed?(env)
+        own = env && env["firebrick.detailed_errors"]
+        own.nil? ? detailed_errors : own
+      end
 
       # The response of `Firebrick.on_error`, if there is one and it is valid.
       def custom_response(error, env)

@@ -3,18 +3,22 @@
 require "firebrick/binary"
 
 module Firebrick
-  # `rackup -s firebrick`, `rails server -u firebrick`: turns the options of Rack handlers into arguments of the
-  # program and replaces this process by it. The program loads the app again, from its `config.ru`.
+  # `rackup -s firebrick`, `rails server -u firebrick`, Sinatra's `run!`: serves the app that this process has loaded
+  # (Firebrick::Server). In production, and with a `config.ru` to load it from, this process becomes the program,
+  # which has several workers and loads the app again.
   module Handler
     # Options of the handler that become the value of a flag.
-    FLAGS = { Port: "--port", environment: "--environment", Threads: "--threads" }.freeze
+    FLAGS = { Port: "--port", environment: "--environment", Threads: "--threads", pid: "--pidfile" }.freeze
 
     # Options of the handler that become a flag without a value.
     SWITCHES = { early_hints: "--early-hints", Silent: "--quiet" }.freeze
 
-    # Replaces the process, so unlike other handlers it yields no server object.
-    def run(_app, **options)
-      Binary.exec(*Handler.arguments(options))
+    # Returns when the server has ended, and yields it when it listens. Whoever becomes the program does neither.
+    def run(app, **options, &)
+      return Binary.exec(*Handler.arguments(options)) if Handler.becomes_program?(options)
+
+      require "firebrick/server"
+      Server.new(app, **Handler.server_options(options)).run(&)
     end
 
     def valid_options
@@ -25,15 +29,58 @@ module Firebrick
       }
     end
 
+    # What rackup passes when nothing was typed.
+    DEFAULTS = { Port: [9292], Host: ["localhost", "0.0.0.0", nil] }.freeze
+
     module_function
+
+    # In production an app that can be loaded again: not one that was given as code or as an object.
+    def becomes_program?(options)
+      environment(options) == "production" && !options[:builder] && !rackup_file(options[:config]).nil?
+    end
+
+    # By now the app has been loaded for it.
+    def environment(options)
+      variables = ENV.values_at("APP_ENV", "RACK_ENV", "RAILS_ENV")
+      [options[:environment], *variables].map(&:to_s).find { |name| !name.empty? } || "development"
+    end
 
     # Options that the user has not typed are defaults: the configuration file takes precedence over them.
     def arguments(options)
-      typed = options[:user_supplied_options]
-      options = options.slice(*typed, :config) if typed
+      options = typed(options, :config, :pid)
       values = FLAGS.filter_map { |key, flag| [flag, options[key].to_s] if options[key] }.flatten
       switches = SWITCHES.filter_map { |key, flag| flag if options[key] }
       [*values, *listen(options[:Host]), *switches, *rackup_file(options[:config])]
+    end
+
+    # The same for a server in this process, which reads firebrick.toml, too.
+    def server_options(options)
+      typed = typed(options)
+      {
+        environment: environment(options), config: true, dir: folder(options[:config]), quiet: options[:Silent] == true,
+        early_hints: typed[:early_hints] || nil, threads: typed[:Threads], port: typed[:Port], **place(typed[:Host]),
+        defaults: { host: options[:Host], port: options[:Port] }.reject { |_, value| socket?(value) }
+      }
+    end
+
+    # What the user has typed, as far as can be told: Rails says it; rackup's own defaults are a number, where a port
+    # that was typed is text, and a host that nobody would type.
+    def typed(options, *others)
+      typed = options[:user_supplied_options]
+      return options.slice(*typed, *others) if typed
+      return options unless options.key?(:config)
+
+      options.reject { |key, value| DEFAULTS.fetch(key, []).include?(value) }
+    end
+
+    def place(host)
+      return {} unless host
+
+      socket?(host) ? { bind: listen(host).last } : { host: host }
+    end
+
+    def socket?(host)
+      host.is_a?(String) && listen(host).first == "--bind"
     end
 
     def listen(host)
@@ -44,6 +91,11 @@ module Firebrick
       when %r{\A[a-z]+://} then ["--bind", host]
       else ["--host", host]
       end
+    end
+
+    def folder(config)
+      file = rackup_file(config)
+      file ? File.dirname(File.expand_path(file)) : Dir.pwd
     end
 
     def rackup_file(path)

@@ -1,16 +1,28 @@
 # frozen_string_literal: true
 
+require "firebrick/services"
+
 # Callbacks of the app for the start and end of template and workers. They run in the order of registration.
 module Firebrick
-  @hooks = { before_fork: [], after_fork: [], before_worker_exit: [] }
+  @hooks = { before_fork: [], before_refork: [], after_fork: [], before_worker_exit: [] }
+  %i[before_worker_fork after_worker_fork after_worker_exit before_thread_start before_thread_exit out_of_band]
+    .each { |name| @hooks[name] = [] }
   @error_handler = nil
+  @services = Services.new
 
   class << self
-    # Runs in the template, once, after the app has been loaded and warmed up and before the first worker is forked.
-    # If it raises, the server does not start.
+    # Runs in each template, once, before it forks its first worker: after the app has been loaded and warmed up, and
+    # after a worker has become a template (`refork_after`). If it raises, the server does not start; the refork fails.
     def before_fork(&block)
       add_hook(:before_fork, block)
     end
+
+    # Runs in a process that was forked from a worker to become a template, before the hooks of `before_fork`: closes
+    # what the worker has opened, or makes garbage of what workers should not share. If it raises, the refork fails.
+    def before_refork(&block)
+      add_hook(:before_refork, block)
+    end
+    alias on_refork before_refork
 
     # Runs in each worker before it takes requests, with the worker's index. If it raises, the worker exits.
     def after_fork(&block)
@@ -23,6 +35,37 @@ module Firebrick
       add_hook(:before_worker_exit, block)
     end
 
+    # Runs in the template before each fork of a worker, with the worker's index. If it raises, the worker is not
+    # forked, and tried again.
+    def before_worker_fork(&block)
+      add_hook(:before_worker_fork, block)
+    end
+
+    # Runs in the template after each fork of a worker, with the worker's index.
+    def after_worker_fork(&block)
+      add_hook(:after_worker_fork, block)
+    end
+
+    # Runs in the template when a worker has exited, with a Firebrick::WorkerExit.
+    def after_worker_exit(&block)
+      add_hook(:after_worker_exit, block)
+    end
+
+    # Runs in each serving thread before its first request.
+    def before_thread_start(&block)
+      add_hook(:before_thread_start, block)
+    end
+
+    # Runs in each serving thread after its last request.
+    def before_thread_exit(&block)
+      add_hook(:before_thread_exit, block)
+    end
+
+    # Runs in a worker that serves no request when a full garbage collection is due (`rack.out_of_band_gc`), before it.
+    def out_of_band(&block)
+      add_hook(:out_of_band, block)
+    end
+
     # Makes the response when the app has raised: gets the exception and the env (nil if there is none), returns status,
     # headers and body. If it raises itself, or returns something else, the standard page is sent.
     def on_error(&block)
@@ -30,6 +73,18 @@ module Firebrick
 
       @error_handler = block
     end
+
+    # Declares a process that gets no requests and runs the block: forked from the template when the workers are ready,
+    # started again when it ends, moved to new code last, stopped after the workers. The block gets the
+    # Firebrick::Service. Declared while the app loads; options are those of the settings (docs/services.md).
+    def service(name, **options, &block)
+      raise ArgumentError, "Firebrick.service needs a block" unless block
+
+      @services.declare(name, caller_locations(1, 1).first, **options, &block)
+    end
+
+    # What was declared with `service`.
+    attr_reader :services
 
     attr_reader :error_handler
 

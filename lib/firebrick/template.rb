@@ -2,24 +2,42 @@
 
 require "firebrick/native"
 require "firebrick/version"
+require "firebrick/template/configuring"
 require "firebrick/template/control"
+require "firebrick/template/lives"
 
 module Firebrick
   # The process that loads the app once and then only forks workers (docs/processes.md). Before Bundler is set up it
   # loads nothing that could be a gem.
   class Template
+    include Configuring
+    include Lives
+
     # Ignored by template and workers. By a handler, not "IGNORE", which processes that the app starts would inherit.
     IGNORED = %w[INT HUP USR1 USR2 TTIN TTOU WINCH].freeze
 
     # Added to the score by which the kernel chooses what to kill when memory runs out: a worker rather than the front.
     OOM_SCORE = 500
 
-    def self.run
-      new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD")))).run
+    class << self
+      # The front's process id.
+      attr_reader :front
+
+      def run
+        @front = Integer(ENV.delete("FIREBRICK_FRONT_PID"))
+        new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD"))), @front).run
+      end
+
+      # Before this nothing may be loaded that could be a gem.
+      def set_up_bundler
+        require "bundler/setup" if ENV["BUNDLE_GEMFILE"] || File.file?("Gemfile") || File.file?("gems.rb")
+      end
     end
 
-    def initialize(control)
+    # front:: its process id
+    def initialize(control, front)
       @control = control
+      @front = front
       @children = nil
       @unlink = []
     end
@@ -28,11 +46,13 @@ module Firebrick
       offer_to_the_kernel
       # While the app loads, the control socket is not read.
       Native.parent_death_signal(Signal.list["KILL"])
+      # It died before it could be a signal.
+      exit!(0) unless Process.ppid == @front
       ignore_signals(*IGNORED, "TERM")
-      boot(*@control.wait)
+      boot(first_message)
       Native.parent_death_signal(0)
       ignore_signals("INT", "TERM")
-      serve_commands
+      live { serve_commands }
     end
 
     private
@@ -62,13 +82,18 @@ module Firebrick
       require "firebrick/template/boot"
       check_wire(settings.fetch("wire", []).last)
       @boot = Boot.new(settings, scoreboard)
-      facts = @boot.run
+      @control.links = Integer(settings.fetch("links").last)
+      @facts = @boot.run
       require "firebrick/template/children"
-      @children = Children.new(@control)
-      @control.send_message("booted", *facts.flatten)
+      ready
     rescue Exception => e # rubocop:disable Lint/RescueException
       @control.send_message("failed", Boot.explain(e))
       exit!(1)
+    end
+
+    def ready
+      @children = Children.new(@control)
+      @control.send_message("booted", *@facts.flatten)
     end
 
     # Frames of another version would show only as workers that exit.
@@ -104,8 +129,10 @@ module Firebrick
 
     def execute(verb, arguments, descriptors)
       case verb
-      when "fork" then @children.fork_worker(Integer(arguments.first), descriptors, @boot)
+      when "fork" then fork_worker(Integer(arguments.first), descriptors)
+      when "service" then fork_service(arguments, descriptors)
       when "kill" then @children.kill(Integer(arguments[0]), arguments[1])
+      when "unlink" then @unlink = arguments
       when "exit" then exit!(0)
       end
     end

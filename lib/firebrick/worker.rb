@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/worker/fork_guard"
+require "firebrick/worker/out_of_band_gc"
 
 module Firebrick
   # A forked process that serves requests. The serving itself is native (ext/worker).
@@ -8,6 +9,12 @@ module Firebrick
     # How the paths of this library begin in backtraces.
     OWN = "#{__dir__}/".freeze
 
+    # Makes it write the backtraces of all threads.
+    DUMP = Signal.list.key?("PWR") ? "PWR" : "INFO"
+    # The signals that mean something else to a template.
+    SIGNALS = ["URG", DUMP].freeze
+
+    # Serves until the worker has finished. Returns nil, but in a child that is to become a template its control socket.
     def self.run(index, links, boot)
       new(index, boot).run(links)
     end
@@ -25,12 +32,33 @@ module Firebrick
       hooks(:after_fork)
       Process.singleton_class.prepend(ForkGuard)
       Native.start(@index, links, @boot.scoreboard, @boot.slot_len)
-      Native.stopping if @stopping
-      Native.serve
+      serve
+      control = Native.promotion
+      return control if control && leave_child(control)
+
       hooks(:before_worker_exit)
     end
 
     private
+
+    def serve
+      before = -> { Firebrick.run_hooks(:out_of_band) }
+      collector = (OutOfBandGc.new(before: before) if @boot.out_of_band_gc?)
+      Native.collect_with(collector)
+      Native.stopping if @stopping
+      Native.serve
+      collector&.stop
+    end
+
+    # Forks when no thread serves any more. Whether this is the child.
+    def leave_child(control)
+      pid = fork
+      IO.for_fd(control).close if pid
+      pid.nil?
+    rescue SystemCallError, NoMemoryError => e
+      Report.log("firebrick: #{Exchange.name}: no template can be forked: #{e.message}")
+      false
+    end
 
     def name_process
       Exchange.name = "worker #{@index} (pid #{Process.pid})"
@@ -43,11 +71,12 @@ module Firebrick
         Native.stopping
       end
       trap("URG") { send_traces }
-      trap(Signal.list.key?("PWR") ? "PWR" : "INFO") { Report.log(backtraces) }
+      trap(DUMP) { Report.log(backtraces) }
     end
 
     def hooks(name)
       Firebrick.run_hooks(name, @index)
+      nil
     rescue StandardError, ScriptError => e
       Report.log("firebrick: #{Exchange.name}: #{name} hook: #{Report.text(e)}")
       exit 1

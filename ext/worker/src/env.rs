@@ -5,26 +5,19 @@
 //! changed in the template when it does.
 
 use crate::names::{method, names};
+use crate::place::place;
 use crate::raw::gvl::Gvl;
 use crate::raw::ruby::{self, Slot, Value};
 use crate::task::Task;
 use crate::worker::worker;
 use std::cell::Cell;
 use std::os::fd::RawFd;
-use std::sync::OnceLock;
 use wire::names as codes;
 use wire::request::{Body, Field, Request};
 
-static BASE: OnceLock<&'static Slot> = OnceLock::new();
-
-/// Sets the env that all templates start from.
-pub(crate) fn set_base(gvl: &mut Gvl, base: Value) {
-    BASE.get_or_init(|| Slot::leak(gvl, base)).set(base);
-}
-
-/// A template for a thread.
-pub(crate) fn template(gvl: &mut Gvl) -> Value {
-    ruby::hash_dup(gvl, BASE.get().expect("the base env has been set").get())
+/// A template for a thread, from the env that all of them start from.
+pub(crate) fn template(gvl: &mut Gvl, base: Value) -> Value {
+    ruby::hash_dup(gvl, base)
 }
 
 /// The values that are in the template now.
@@ -46,6 +39,16 @@ impl Memo {
             version: Cell::new(0), https: Cell::new(false),
         };
         memo
+    }
+
+    /// Forgets what was in the template: it is another one now.
+    pub(crate) fn reset(&self) {
+        let empty = names().empty.get();
+        for slot in [self.method, self.remote_addr, self.server_name, self.server_port] {
+            slot.set(empty);
+        }
+        self.version.set(0);
+        self.https.set(false);
     }
 }
 
@@ -134,7 +137,7 @@ fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
 /// over.
 fn offer_hijack(gvl: &mut Gvl, template: Value, offered: bool) {
     let keys = names();
-    let base = BASE.get().expect("the base env has been set").get();
+    let base = place().base();
     for key in [keys.can_hijack, keys.hijack] {
         let value = if offered { ruby::hash_get(gvl, base, key.get()) } else { ruby::FALSE };
         ruby::hash_set(gvl, template, key.get(), value);

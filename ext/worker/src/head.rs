@@ -156,6 +156,8 @@ impl Fields {
             self.task.finite.set(true);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.task.coded.set(true);
+        } else if name.eq_ignore_ascii_case(b"x-sendfile") && !self.interim {
+            self.task.send_file.set(true);
         }
         self.left -= size;
         let buffer = if self.interim { &self.task.interim } else { &self.task.head };

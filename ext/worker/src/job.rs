@@ -5,23 +5,16 @@
 
 use crate::link::Job;
 use crate::names::names;
+use crate::place::place;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
-use crate::raw::ruby::{self, Jump, Slot, Value};
+use crate::raw::ruby::{self, Jump, Value};
 use crate::serve::protocol_error;
 use crate::task::{Stage, Task};
 use crate::worker::{is_abandoned, worker};
-use crate::{body, emit, env, head, serve, watchdog};
+use crate::{body, emit, env, head, serve};
 use std::os::fd::RawFd;
-use std::sync::OnceLock;
 use wire::request::{Request, asks_to_measure};
-
-static APP: OnceLock<&'static Slot> = OnceLock::new();
-
-/// Sets the app that all requests go to.
-pub(crate) fn set_app(gvl: &mut Gvl, app: Value) {
-    APP.get_or_init(|| Slot::leak(gvl, app)).set(app);
-}
 
 /// Serves a request that is taken up at `started_us`; returns when it was finished, microseconds.
 pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64) -> u64 {
@@ -39,7 +32,7 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     let off_us = cpu_us
         .filter(|_| samples)
         .map(|before| took_us.saturating_sub(os::thread_us().saturating_sub(before)));
-    watchdog::ended();
+    place().watchdog.ended();
     worker(gvl, |w| {
         w.active -= 1;
         w.record(took_us, off_us);
@@ -59,7 +52,11 @@ fn drop_unstarted(gvl: &mut Gvl, task: &'static Task, fd: Option<RawFd>) -> bool
 fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job) -> bool {
     let request = match Request::decode(&job.bytes[job.payload.clone()]) {
         Ok(request) => request,
-        Err(error) => protocol_error(&error),
+        Err(error) => {
+            job.fd.into_iter().for_each(os::close);
+            protocol_error(gvl, &error);
+            return true;
+        }
     };
     task.head_only.set(request.head.method == b"HEAD");
     let mut failed = match attempt(gvl, task, |gvl| enter(gvl, task, &request, job.fd)) {
@@ -85,7 +82,7 @@ fn attempt(gvl: &mut Gvl, task: &'static Task, part: impl FnMut(&mut Gvl)) -> Re
     task.in_app.set(true);
     let outcome = ruby::protect(gvl, part);
     task.in_app.set(false);
-    if is_abandoned() {
+    if is_abandoned(gvl) {
         os::exit_now(i32::from(outcome.is_err()));
     }
     if let Err((jump, _)) = outcome {
@@ -98,9 +95,9 @@ fn attempt(gvl: &mut Gvl, task: &'static Task, part: impl FnMut(&mut Gvl)) -> Re
 fn enter(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, fd: Option<RawFd>) {
     let env = env::build(gvl, task, request, fd);
     task.env.set(env);
-    let app = APP.get().expect("the app has been set").get();
+    let app = place().app();
     let response = ruby::call(gvl, app, names().call, &[env]);
-    if is_abandoned() {
+    if is_abandoned(gvl) {
         return;
     }
     respond(gvl, task, response, true);
@@ -135,6 +132,13 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
     let status = head::status(gvl, status);
     task.status.set(status);
     let head = head::response(gvl, task, status, headers);
+    if from_app && task.send_file.get() {
+        task.finite.set(false);
+        let status = ruby::integer(gvl, i64::from(status));
+        let file =
+            ruby::call(gvl, names().exchange.get(), names().send_file, &[task.env.get(), status, headers]);
+        return respond(gvl, task, file, false);
+    }
     body::respond(gvl, task, head, status, body);
     triple.keep();
 }

@@ -2,10 +2,12 @@
 //!
 //! `raw/` fences the unsafe code. `serve.rs` is the loop of a thread and `worker.rs` what the threads share and how
 //! they divide the work; `link.rs` is a socket to the front, `outbox.rs` what waits to be sent on it, `intake.rs` what has been taken up from it.
-//! `watchdog.rs` sees to both while a request is slow. `job.rs` takes one request from its frame to its END:
+//! `watchdog.rs` sees to both while a request is slow; `place.rs` keeps apart the workers of a
+//! process that has several. `job.rs` takes one request from its frame to its END:
 //! `env.rs` builds its env, `head.rs`, `body.rs` and `loan.rs` its response, `emit.rs` the frames.
 
 mod body;
+mod collection;
 mod emit;
 mod env;
 mod head;
@@ -15,6 +17,7 @@ mod link;
 mod loan;
 mod names;
 mod outbox;
+mod place;
 mod raw;
 mod scoreboard;
 mod serve;

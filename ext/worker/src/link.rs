@@ -51,6 +51,12 @@ pub(crate) enum Message {
         fd: Option<RawFd>,
     },
     Drain,
+    /// A full collection now.
+    Collect,
+    /// The socket of the template that is to be made.
+    Promote {
+        fd: RawFd,
+    },
 }
 
 pub(crate) struct Link {
@@ -164,6 +170,11 @@ impl Link {
                     Kind::Lend => messages.push((self.number, Message::Lend { id, fd })),
                     Kind::Resume => self.resume(jobs),
                     Kind::Drain => messages.push((self.number, Message::Drain)),
+                    Kind::Collect => messages.push((self.number, Message::Collect)),
+                    Kind::Promote => {
+                        let fd = fd.ok_or(Malformed("PROMOTE without a descriptor"))?;
+                        messages.push((self.number, Message::Promote { fd }));
+                    }
                     _ => return Err(Malformed("a kind that only a worker may send")),
                 }
                 used += len;

@@ -42,7 +42,9 @@ names! {
     ids {
         call: "call", each: "each", close: "close", to_path: "to_path", to_ary: "to_ary", to_i: "to_i",
         failed: "failed", finished: "finished", reply_sent: "reply_sent",
+        is_due: "due?", collect: "collect", thread_started: "thread_started", thread_ended: "thread_ended",
         stream: "stream", input: "input", interrupted: "interrupted", peer_certificate: "peer_certificate",
+        send_file: "send_file",
     }
     keys {
         request_method: "REQUEST_METHOD", path_info: "PATH_INFO", request_path: "REQUEST_PATH",

@@ -65,6 +65,14 @@ impl Outbox {
         self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
     }
 
+    /// Drops what has not been sent, and the buffer.
+    pub(crate) fn clear(&self) {
+        let mut frames = self.lock();
+        frames.fds.drain(..).for_each(|(_, fd)| os::close(fd));
+        (frames.bytes, frames.sent) = (Vec::new(), 0);
+        self.unsent.store(0, Relaxed);
+    }
+
     /// Bytes that wait to be sent.
     #[inline]
     pub(crate) fn unsent(&self) -> usize {

@@ -14,6 +14,8 @@ use wire::scoreboard::{FAILURES, REQUESTS, Serving, THREADS, link_at, thread_at,
 #[derive(Clone, Copy)]
 pub(crate) struct Scoreboard {
     words: &'static [AtomicU64],
+    /// The slots before it are mapped, too.
+    mapped: &'static [AtomicU64],
     threads_max: usize,
 }
 
@@ -25,12 +27,17 @@ impl Scoreboard {
         slot_len: usize,
         threads_max: usize,
     ) -> io::Result<Scoreboard> {
-        let words = os::map_words(fd, (index + 1) * slot_len)?;
-        let words = &words[index * slot_len / 8..];
+        let mapped = os::map_words(fd, (index + 1) * slot_len)?;
+        let words = &mapped[index * slot_len / 8..];
         for word in words {
             word.store(0, Release);
         }
-        Ok(Scoreboard { words, threads_max })
+        Ok(Scoreboard { words, mapped, threads_max })
+    }
+
+    /// Gives the memory back. Nobody uses a copy of this any more.
+    pub(crate) fn unmap(self) {
+        os::unmap_words(self.mapped);
     }
 
     fn put(self, at: usize, value: u64) {

@@ -1,15 +1,16 @@
 //! The loop of a serving thread: take up a request, serve it, send finished responses.
 
-use crate::job;
 use crate::link::Job;
 use crate::names::names;
 use crate::outbox::Sent;
+use crate::place::{self, place};
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::gvl_wait;
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
-use crate::worker::{Help, SLOW_US, STANDBY_AFTER, Step, is_standby, must_take_over, timer, worker};
+use crate::worker::{Help, SLOW_US, STANDBY_AFTER, Step, worker};
+use crate::{collection, job};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
@@ -31,12 +32,14 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     CURRENT.set(Some(task));
     task.thread.set(Value::current_thread(gvl));
     gvl_wait::attach(gvl, &task.gvl_wait);
+    tell(gvl, names().thread_started);
     let mut now_us = os::now_us();
     while let Some(job) = next(gvl, task, &mut now_us) {
         let bytes = Rc::clone(&job.bytes);
         let link = job.link as usize;
         let started_us = now_us;
         now_us = job::run(gvl, task, job, started_us);
+        collection::check(gvl);
         if now_us.saturating_sub(started_us) > SLOW_US {
             // Clients of waiting requests may have disconnected meanwhile.
             poll_links(gvl);
@@ -50,34 +53,52 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
             break;
         }
     }
-    replace(gvl, task);
-}
-
-/// A thread that the app has killed is replaced: the worker keeps its size.
-fn replace(gvl: &mut Gvl, task: &'static Task) {
-    let again = worker(gvl, |w| {
-        w.awake(task.index);
-        if w.leader == Some(task.index) {
-            w.leader = None;
-        }
-        !w.finished
-    });
-    if again && task.index > 0 {
-        task.killed.set(false);
-        start_thread(gvl, task.index);
+    tell(gvl, names().thread_ended);
+    // A thread that the app has killed is replaced: the worker keeps its size.
+    if worker(gvl, |w| w.thread_ends(task.index)) {
+        again(gvl, task.index);
     }
 }
 
-/// Starts the Ruby thread of a task that exists already.
-pub(crate) fn start_thread(gvl: &mut Gvl, index: usize) {
-    worker(gvl, |w| w.scoreboard.thread_started());
-    let start = |gvl: &mut Gvl| ruby::spawn(gvl, Box::new(move |gvl| serve(gvl, index))).keep();
-    if let Err((_, error)) = ruby::protect(gvl, start) {
+/// Hooks at the beginning and the end of a thread.
+fn tell(gvl: &mut Gvl, moment: ruby::Id) {
+    let hooks = |gvl: &mut Gvl| {
+        ruby::call(gvl, names().exchange.get(), moment, &[]);
+    };
+    if let Err((_, error)) = ruby::protect(gvl, hooks) {
         report(gvl, error);
     }
 }
 
-fn report(gvl: &mut Gvl, error: Value) {
+/// Starts a thread again that the app has killed.
+pub(crate) fn again(gvl: &mut Gvl, index: usize) {
+    let task = worker(gvl, |w| w.tasks[index]);
+    task.killed.set(false);
+    start_thread(gvl, index);
+}
+
+/// Starts the Ruby thread of a task that exists already.
+pub(crate) fn start_thread(gvl: &mut Gvl, index: usize) {
+    worker(gvl, |w| {
+        w.scoreboard.thread_started();
+        w.thread_starts();
+    });
+    let here = place::here();
+    let body = move |gvl: &mut Gvl| {
+        place::settle(here);
+        serve(gvl, index);
+        // Ruby may use the native thread for another one.
+        CURRENT.set(None);
+        place::settle(0);
+    };
+    let start = |gvl: &mut Gvl| ruby::spawn(gvl, Box::new(body)).keep();
+    if let Err((_, error)) = ruby::protect(gvl, start) {
+        worker(gvl, |w| w.thread_ends(index));
+        report(gvl, error);
+    }
+}
+
+pub(crate) fn report(gvl: &mut Gvl, error: Value) {
     // If even this fails, it cannot be reported; the next request will fail in the same way.
     let _ = ruby::protect(gvl, |gvl| {
         ruby::call(gvl, names().exchange.get(), names().interrupted, &[error]);
@@ -97,6 +118,7 @@ fn next(gvl: &mut Gvl, task: &'static Task, now_us: &mut u64) -> Option<Job> {
                 return Some(job);
             }
             Step::Read => read(gvl, task),
+            Step::Collect => collection::run(gvl),
             Step::Sleep => sleep(gvl, task),
             Step::Stop => return None,
         }
@@ -111,11 +133,9 @@ fn next(gvl: &mut Gvl, task: &'static Task, now_us: &mut u64) -> Option<Job> {
 pub(crate) fn provide(gvl: &mut Gvl, help: Help) {
     match help {
         Help::None => {}
-        Help::SetTimer => timer().set(STANDBY_AFTER),
-        Help::Spawn(index) => match os::Wakeup::new() {
-            Ok(wakeup) => {
-                let task = Task::leak(gvl, index, wakeup);
-                task.template.set(crate::env::template(gvl));
+        Help::SetTimer => place().timer().set(STANDBY_AFTER),
+        Help::Spawn(index) => match Task::obtain(gvl, index) {
+            Ok(task) => {
                 worker(gvl, |w| w.tasks.push(task));
                 start_thread(gvl, index);
             }
@@ -174,7 +194,8 @@ fn digest(gvl: &mut Gvl, at: usize, received: io::Result<usize>) -> bool {
             let mut messages = Vec::new();
             let cut = worker(gvl, |w| w.links[at].cut(&mut w.inbox, &mut messages));
             if let Err(error) = cut {
-                protocol_error(&error);
+                protocol_error(gvl, &error);
+                return false;
             }
             messages.iter().for_each(|(link, message)| worker(gvl, |w| w.handle(*link, message)));
             true
@@ -187,15 +208,26 @@ fn digest(gvl: &mut Gvl, at: usize, received: io::Result<usize>) -> bool {
 /// End of file: the front has exited, and so does the worker, unless it is finishing anyway.
 fn front_gone(gvl: &mut Gvl) -> bool {
     if !worker(gvl, |w| w.finished || (w.draining && w.active == 0 && w.inbox.is_empty())) {
-        os::exit_now(0);
+        end(gvl, 0);
     }
     false
 }
 
-/// The front has sent an invalid frame: exits, and the front starts another worker.
-pub(crate) fn protocol_error(error: &wire::Malformed) -> ! {
-    eprintln!("firebrick: worker {}: {error}; ending the process", std::process::id());
-    os::exit_now(70)
+/// The worker cannot go on: it exits. An attached one leaves its process alone, and only serves no more.
+pub(crate) fn end(gvl: &Gvl, code: i32) {
+    worker(gvl, |w| {
+        if w.attached.is_none() {
+            os::exit_now(code);
+        }
+        w.lose();
+    });
+}
+
+/// The front has sent an invalid frame: the worker ends, and the front starts another one.
+pub(crate) fn protocol_error(gvl: &Gvl, error: &wire::Malformed) {
+    let what = if worker(gvl, |w| w.attached.is_some()) { "server" } else { "process" };
+    eprintln!("firebrick: worker {}: {error}; ending the {what}", std::process::id());
+    end(gvl, 70);
 }
 
 /// Sends the unsent frames of all links.
@@ -211,11 +243,14 @@ fn send_all(gvl: &mut Gvl, task: &'static Task) {
 /// Sends the unsent frames of link `at`; waits without the GVL while the socket is full.
 pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
     loop {
-        let (outbox, fd) = worker(gvl, |w| (w.links[at].outbox(), w.links[at].fd));
+        let (outbox, fd, lost) = worker(gvl, |w| (w.links[at].outbox(), w.links[at].fd, w.lost));
+        if lost {
+            return;
+        }
         match outbox.send() {
             Ok(Sent::All) => return,
             Ok(Sent::Part) => {}
-            Err(_) => os::exit_now(0),
+            Err(_) => return end(gvl, 0),
         }
         let mut wait = Wait::writable(fd);
         gvl::release(gvl, || wait.wait());
@@ -226,11 +261,11 @@ pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
 
 /// Sleeps until woken, or until the standby has to take over.
 fn sleep(gvl: &mut Gvl, task: &'static Task) {
-    let (index, wakeup, called) = (task.index, &task.wakeup, &task.called);
+    let (index, wakeup, called, place) = (task.index, &task.wakeup, &task.called, place());
     gvl::release(gvl, || {
         loop {
-            let watch = is_standby(index);
-            let fds = [wakeup.fd(), timer().fd()];
+            let watch = place.is_standby(index);
+            let fds = [wakeup.fd(), place.timer().fd()];
             let mut wait = Wait::readable(fds.into_iter().take(if watch { 2 } else { 1 }));
             wait.wait();
             if wait.ready(0) {
@@ -243,8 +278,8 @@ fn sleep(gvl: &mut Gvl, task: &'static Task) {
             if !wait.ready(1) {
                 return;
             }
-            timer().clear(STANDBY_AFTER);
-            if must_take_over(os::now_us()) {
+            place.timer().clear(STANDBY_AFTER);
+            if place.must_take_over(os::now_us()) {
                 return;
             }
         }

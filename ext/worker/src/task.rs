@@ -4,11 +4,13 @@
 //! any of them is in use.
 
 use crate::env::Memo;
+use crate::place::{self, PLACES};
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::gvl_wait::GvlWait;
 use crate::raw::os::{self, Wakeup};
 use crate::raw::ruby::{NIL, Slot};
 use std::cell::Cell;
+use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wire::times::Times;
@@ -71,6 +73,8 @@ pub(crate) struct Task {
     pub(crate) finite: Cell<bool>,
     /// The app has encoded the body itself (Transfer-Encoding): the front decodes it, which takes BODY frames.
     pub(crate) coded: Cell<bool>,
+    /// The app wants a file to be sent in the place of the body (X-Sendfile).
+    pub(crate) send_file: Cell<bool>,
 
     /// The Ruby thread.
     pub(crate) thread: &'static Slot,
@@ -93,8 +97,51 @@ pub(crate) struct Task {
     pub(crate) memo: Memo,
 }
 
+/// Tasks of the last worker at each place, by index: in a child those of the worker that it was forked from.
+static KEPT: Guarded<[Vec<&'static Task>; PLACES]> = Guarded::new([const { Vec::new() }; PLACES]);
+
 impl Task {
-    pub(crate) fn leak(gvl: &mut Gvl, index: usize, wakeup: Wakeup) -> &'static Task {
+    /// The task of thread `index`: one that was kept, or a new one. It lives as long as the process.
+    ///
+    /// # Errors
+    /// No descriptor for waking the thread.
+    pub(crate) fn obtain(gvl: &mut Gvl, index: usize) -> io::Result<&'static Task> {
+        let task = match KEPT.with(gvl, |kept| kept[place::here()].get(index).copied()) {
+            Some(task) => {
+                task.wakeup.renew()?;
+                task.memo.reset();
+                task
+            }
+            None => Task::leak(gvl, index, Wakeup::new()?),
+        };
+        task.template.set(place::env_template(gvl));
+        Ok(task)
+    }
+
+    /// Keeps the tasks of a worker, in the order of their indices, for the next one at its place.
+    pub(crate) fn keep(gvl: &Gvl, place: usize, tasks: Vec<&'static Task>) {
+        KEPT.with(gvl, |kept| {
+            if tasks.len() > kept[place].len() {
+                kept[place] = tasks;
+            }
+        });
+    }
+
+    /// The thread has ended with its worker: nothing of its last request stays, and no large buffer.
+    pub(crate) fn retire(&self, gvl: &Gvl) {
+        self.end();
+        for slot in [self.thread, self.template, self.after_reply, self.response_finished] {
+            slot.set(NIL);
+        }
+        self.called.store(false, Ordering::Relaxed);
+        self.killed.set(false);
+        self.in_app.set(false);
+        for buffer in [&self.head, &self.chunk, &self.interim] {
+            buffer.with(gvl, |bytes| *bytes = Vec::new());
+        }
+    }
+
+    fn leak(gvl: &mut Gvl, index: usize, wakeup: Wakeup) -> &'static Task {
         Box::leak(Box::new(Task {
             index,
             wakeup,
@@ -117,6 +164,7 @@ impl Task {
             flushed_us: Cell::new(0),
             finite: Cell::new(false),
             coded: Cell::new(false),
+            send_file: Cell::new(false),
             thread: Slot::leak(gvl, NIL),
             env: Slot::leak(gvl, NIL),
             headers: Slot::leak(gvl, NIL),
@@ -153,6 +201,7 @@ impl Task {
         self.head_only.set(false);
         self.finite.set(false);
         self.coded.set(false);
+        self.send_file.set(false);
         self.unfinished.set(true);
         self.status.set(0);
     }

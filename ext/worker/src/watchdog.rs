@@ -8,7 +8,8 @@
 //! 2. When no request has been taken up for [`RETURN_US`] while some wait, those are returned to the front (docs/wire.md,
 //!    "Returning requests").
 //! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
-//! 4. It allocates nothing: a second arena of malloc would cost each worker memory.
+//! 4. It can be stopped, so that a fork finds no lock held by a thread that its child does not have.
+//! 5. It allocates nothing: a second arena of malloc would cost each worker memory.
 
 use crate::intake::Intake;
 use crate::outbox::Outbox;
@@ -16,7 +17,7 @@ use crate::raw::os::{self, Wait};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wire::Kind;
 
@@ -44,51 +45,143 @@ impl Port {
     }
 }
 
-/// Requests being served.
-static ACTIVE: AtomicUsize = AtomicUsize::new(0);
-/// The watchdog sleeps for longer than a tick, and must be woken when a request is taken up.
-static DOZING: AtomicBool = AtomicBool::new(false);
-static LOCK: Mutex<()> = Mutex::new(());
-static WAKE: Condvar = Condvar::new();
-static PORTS: OnceLock<&'static [Port]> = OnceLock::new();
-
-/// Starts the thread. After the fork, once.
-///
-/// # Errors
-/// As pthread_create(3).
-pub(crate) fn start(ports: &'static [Port]) -> io::Result<()> {
-    PORTS.get_or_init(|| ports);
-    os::native_thread(run)
+/// The thread of one worker.
+pub(crate) struct Watchdog {
+    /// Requests being served.
+    active: AtomicUsize,
+    /// It sleeps for longer than a tick, and must be woken when a request is taken up.
+    dozing: AtomicBool,
+    lock: Mutex<()>,
+    wake: Condvar,
+    /// Of this process: those of a worker that it was forked from are not.
+    ports: Mutex<&'static [Port]>,
+    running: AtomicBool,
+    stop: AtomicBool,
 }
 
-/// A request has been taken up.
-#[inline]
-pub(crate) fn begun() {
-    ACTIVE.fetch_add(1, SeqCst);
-    if DOZING.load(SeqCst) {
-        wake();
+impl Watchdog {
+    pub(crate) const fn new() -> Watchdog {
+        Watchdog {
+            active: AtomicUsize::new(0),
+            dozing: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+            ports: Mutex::new(&[]),
+            running: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Starts the thread of the worker at `place`, whose watchdog this is: once, until it has been stopped and reset.
+    ///
+    /// # Errors
+    /// As pthread_create(3).
+    pub(crate) fn start(&self, place: usize, ports: &'static [Port]) -> io::Result<()> {
+        *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = ports;
+        self.running.store(true, SeqCst);
+        os::watchdog_thread(place).inspect_err(|_| self.running.store(false, SeqCst))
+    }
+
+    /// Ends the thread, and returns when it has let go of everything.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, SeqCst);
+        self.wake();
+        let mut guard = self.lock();
+        while self.running.load(SeqCst) {
+            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// After [`Watchdog::stop`]: as if the thread had never been.
+    pub(crate) fn reset(&self) {
+        self.active.store(0, SeqCst);
+        self.dozing.store(false, SeqCst);
+        self.stop.store(false, SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request has been taken up.
+    #[inline]
+    pub(crate) fn begun(&self) {
+        self.active.fetch_add(1, SeqCst);
+        if self.dozing.load(SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// A request has been served.
+    #[inline]
+    pub(crate) fn ended(&self) {
+        self.active.fetch_sub(1, SeqCst);
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let _guard = self.lock();
+        self.dozing.store(false, SeqCst);
+        self.wake.notify_all();
+    }
+
+    fn run(&self) {
+        let ports = *self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = Progress { passed: 0, since_us: os::now_us() };
+        while !self.stop.load(SeqCst) {
+            self.sleep(ports, progress.passed, self.check(ports, &mut progress, os::now_us()));
+        }
+        let _guard = self.lock();
+        self.running.store(false, SeqCst);
+        self.wake.notify_all();
+    }
+
+    /// Does what is due. Returns how long to sleep; `None`: until a request is taken up.
+    fn check(&self, ports: &[Port], progress: &mut Progress, now_us: u64) -> Option<Duration> {
+        for port in ports.iter().filter(|port| port.outbox.age_us(now_us) > FRESH_US) {
+            // An error is found by the thread that reads the link.
+            let _ = port.outbox.send();
+        }
+        let passed = passed(ports);
+        if passed != progress.passed {
+            *progress = Progress { passed, since_us: now_us };
+            ports.iter().for_each(|port| port.unread.store(false, SeqCst));
+            return Some(TICK);
+        }
+        if self.active.load(SeqCst) == 0 {
+            return None;
+        }
+        let still_us = now_us.saturating_sub(progress.since_us);
+        if still_us >= RETURN_US {
+            ports.iter().for_each(|port| return_waiting(port, now_us));
+        }
+        Some(Duration::from_micros(still_us / 2).clamp(TICK, LONGEST))
+    }
+
+    fn sleep(&self, ports: &[Port], seen: u64, time: Option<Duration>) {
+        let dozes = time.is_none_or(|time| time > TICK);
+        let mut guard = self.lock();
+        self.dozing.store(dozes, SeqCst);
+        if self.stop.load(SeqCst) || (dozes && passed(ports) != seen) {
+            self.dozing.store(false, SeqCst);
+            return;
+        }
+        match time {
+            None => {
+                while self.dozing.load(SeqCst) {
+                    guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+            // Waking early is harmless.
+            Some(time) => drop(self.wake.wait_timeout(guard, time)),
+        }
+        self.dozing.store(false, SeqCst);
     }
 }
 
-/// A request has been served.
-#[inline]
-pub(crate) fn ended() {
-    ACTIVE.fetch_sub(1, SeqCst);
-}
-
-#[cold]
-fn wake() {
-    let _guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    DOZING.store(false, SeqCst);
-    WAKE.notify_one();
-}
-
-fn run() {
-    let Some(ports) = PORTS.get() else { return };
-    let mut progress = Progress { passed: 0, since_us: os::now_us() };
-    loop {
-        sleep(ports, progress.passed, check(ports, &mut progress, os::now_us()));
-    }
+/// The body of the thread.
+pub(crate) fn run(place: usize) {
+    crate::place::at(place).watchdog.run();
 }
 
 /// The last time that a request was taken up, as far as the watchdog has seen.
@@ -99,28 +192,6 @@ struct Progress {
 
 fn passed(ports: &[Port]) -> u64 {
     ports.iter().map(|port| port.intake.passed()).sum()
-}
-
-/// Does what is due. Returns how long to sleep; `None`: until a request is taken up.
-fn check(ports: &[Port], progress: &mut Progress, now_us: u64) -> Option<Duration> {
-    for port in ports.iter().filter(|port| port.outbox.age_us(now_us) > FRESH_US) {
-        // An error is found by the thread that reads the link.
-        let _ = port.outbox.send();
-    }
-    let passed = passed(ports);
-    if passed != progress.passed {
-        *progress = Progress { passed, since_us: now_us };
-        ports.iter().for_each(|port| port.unread.store(false, SeqCst));
-        return Some(TICK);
-    }
-    if ACTIVE.load(SeqCst) == 0 {
-        return None;
-    }
-    let still_us = now_us.saturating_sub(progress.since_us);
-    if still_us >= RETURN_US {
-        ports.iter().for_each(|port| return_waiting(port, now_us));
-    }
-    Some(Duration::from_micros(still_us / 2).clamp(TICK, LONGEST))
 }
 
 /// Returns the requests of a link, if some wait. Unread bytes may be something else, which a thread is about to read:
@@ -140,24 +211,4 @@ fn return_waiting(port: &Port, now_us: u64) {
         port.outbox.append(now_us, None, frame);
         let _ = port.outbox.send();
     }
-}
-
-fn sleep(ports: &[Port], seen: u64, time: Option<Duration>) {
-    let dozes = time.is_none_or(|time| time > TICK);
-    let mut guard = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    DOZING.store(dozes, SeqCst);
-    if dozes && passed(ports) != seen {
-        DOZING.store(false, SeqCst);
-        return;
-    }
-    match time {
-        None => {
-            while DOZING.load(SeqCst) {
-                guard = WAKE.wait(guard).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-        // Waking early is harmless.
-        Some(time) => drop(WAKE.wait_timeout(guard, time)),
-    }
-    DOZING.store(false, SeqCst);
 }

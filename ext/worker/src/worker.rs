@@ -9,15 +9,16 @@
 //! 3. All other idle threads sleep until they are woken. An idle worker causes no wake-ups.
 
 use crate::link::{Job, Link, Message};
+use crate::place::{self, PLACES, Place, place};
 use crate::raw::gvl::{Guarded, Gvl};
-use crate::raw::os::{self, Timer};
+use crate::raw::os;
 use crate::scoreboard::Scoreboard;
 use crate::task::{Loan, Task};
-use crate::watchdog::{self, Port};
+use crate::watchdog::Port;
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A finished response waits at most this long to be sent with others, in microseconds.
@@ -66,43 +67,79 @@ pub(crate) struct Worker {
     waits: u32,
     pub(crate) draining: bool,
     pub(crate) finished: bool,
+    /// A full collection is to be made when no request is being served.
+    collect: bool,
+    /// The socket of the template that it makes when it has finished.
+    pub(crate) promotion: Option<RawFd>,
+    ports: &'static [Port],
+    place: &'static Place,
+    /// What makes it an attached one; `None` for one that has been forked.
+    pub(crate) attached: Option<Attached>,
+    /// Its front has gone: what it would send goes nowhere.
+    pub(crate) lost: bool,
 }
 
-// Set after the fork.
-static WORKER: Guarded<Option<Worker>> = Guarded::new(None);
+/// A worker in a process that is not its own: Ruby has other things to do there, so it never ends the process.
+pub(crate) struct Attached {
+    /// Tells it from others that have been at the same place.
+    serial: u64,
+    /// A pipe that is written to when [`Worker::release`] or [`Worker::take_killed`] has something to do.
+    bell: RawFd,
+    /// Its threads that have started and not ended.
+    threads: usize,
+    /// Those that the app has killed.
+    killed: Vec<usize>,
+}
 
-/// No thread reads the links: all that are awake serve requests.
-static LEADERLESS: AtomicBool = AtomicBool::new(false);
-/// When the last leader took up a request, microseconds.
-static LEADERLESS_SINCE: AtomicU64 = AtomicU64::new(0);
-/// The timer of the standby is set.
-static ARMED: AtomicBool = AtomicBool::new(false);
-/// The standby's index plus one; 0 when there is none.
-static STANDBY: AtomicUsize = AtomicUsize::new(0);
+/// What a child that was forked from a worker has inherited of it, and does not use.
+struct Retired {
+    scoreboard: Scoreboard,
+    ports: &'static [Port],
+    tasks: Vec<&'static Task>,
+}
+
+// A forked worker is at place 0.
+static WORKERS: Guarded<[Option<Worker>; PLACES]> = Guarded::new([const { None }; PLACES]);
+
+static SERIAL: Guarded<u64> = Guarded::new(0);
+
+static RETIRED: Guarded<Option<Retired>> = Guarded::new(None);
+
 static ABANDONED: AtomicBool = AtomicBool::new(false);
-static TIMER: OnceLock<Timer> = OnceLock::new();
 
-/// Borrows the worker.
+/// Borrows the worker of the calling thread.
 #[inline]
 pub(crate) fn worker<R>(gvl: &Gvl, f: impl FnOnce(&mut Worker) -> R) -> R {
-    WORKER.with(gvl, |worker| f(worker.as_mut().expect("the worker has been set up")))
+    WORKERS.with(gvl, |workers| f(workers[place::here()].as_mut().expect("the worker has been set up")))
 }
 
-/// Whether this is a child that the app has forked from a worker.
+/// Whether the worker of the calling thread is in another process: the app has forked this one.
 #[inline]
-pub(crate) fn is_abandoned() -> bool {
-    ABANDONED.load(Relaxed)
+pub(crate) fn is_abandoned(gvl: &Gvl) -> bool {
+    ABANDONED.load(Relaxed) && !is_set_up(gvl)
 }
 
-/// Whether this process serves requests: it is neither the template nor a child that the app has forked.
+/// Whether the calling thread has a worker: this is neither the template nor a child that the app has forked.
 pub(crate) fn is_set_up(gvl: &Gvl) -> bool {
-    WORKER.with(gvl, |worker| worker.is_some())
+    WORKERS.with(gvl, |workers| workers[place::here()].is_some())
+}
+
+/// A place for an attached worker; `None` when all are taken.
+pub(crate) fn free_place(gvl: &Gvl) -> Option<usize> {
+    (1..PLACES).find(|&at| !place::is_burnt(gvl, at) && WORKERS.with(gvl, |workers| workers[at].is_none()))
+}
+
+/// The place of the attached worker with this serial number, if it has not been released.
+pub(crate) fn find(gvl: &Gvl, serial: u64) -> Option<usize> {
+    let is_it = |w: &Worker| w.attached.as_ref().is_some_and(|attached| attached.serial == serial);
+    WORKERS.with(gvl, |workers| workers.iter().position(|worker| worker.as_ref().is_some_and(is_it)))
 }
 
 /// What a thread does next.
 pub(crate) enum Step {
     Run(Job, Help),
     Read,
+    Collect,
     Sleep,
     Stop,
 }
@@ -129,34 +166,137 @@ impl Worker {
         #[rustfmt::skip]
         let worker = Worker {
             options, links, inbox: VecDeque::new(), tasks, scoreboard, leader: None, idle: Vec::new(), active: 0,
-            recent_us: 0, begun: 0, waits: 0, draining: false, finished: false,
+            recent_us: 0, begun: 0, waits: 0, draining: false, finished: false, collect: false, promotion: None, ports,
+            place: place(), attached: None, lost: false,
         };
-        WORKER.with(gvl, |slot| *slot = Some(worker));
+        WORKERS.with(gvl, |workers| workers[place::here()] = Some(worker));
+    }
+
+    /// Makes the worker that has been installed an attached one. Returns its serial number.
+    pub(crate) fn attach(gvl: &Gvl, bell: RawFd) -> u64 {
+        let serial = SERIAL.with(gvl, |last| {
+            *last += 1;
+            *last
+        });
+        let attached = Attached { serial, bell, threads: 0, killed: Vec::new() };
+        worker(gvl, |w| w.attached = Some(attached));
+        serial
+    }
+
+    /// Takes back [`Worker::install`]: no thread has been started.
+    pub(crate) fn uninstall(gvl: &mut Gvl) {
+        let Some(worker) = WORKERS.with(gvl, |workers| workers[place::here()].take()) else { return };
+        worker.place.watchdog.stop();
+        worker.scoreboard.unmap();
+        worker.place.vacate(gvl);
+    }
+
+    /// A thread is about to start.
+    pub(crate) fn thread_starts(&mut self) {
+        self.attached.iter_mut().for_each(|attached| attached.threads += 1);
+    }
+
+    /// A thread has ended. Whether another must be started in its place; that of an attached worker is left to
+    /// [`Worker::take_killed`], because Ruby may be killing all threads to end the process.
+    pub(crate) fn thread_ends(&mut self, me: usize) -> bool {
+        self.awake(me);
+        if self.leader == Some(me) {
+            self.leader = None;
+        }
+        match &mut self.attached {
+            None => !self.finished && me > 0,
+            Some(attached) => {
+                attached.threads -= 1;
+                if !self.finished {
+                    attached.killed.push(me);
+                }
+                if !self.finished || attached.threads == 0 {
+                    os::ring(attached.bell);
+                }
+                false
+            }
+        }
+    }
+
+    /// The threads of an attached worker that must be started again.
+    pub(crate) fn take_killed(&mut self) -> Vec<usize> {
+        let Some(attached) = self.attached.as_mut().filter(|_| !self.finished) else { return Vec::new() };
+        std::mem::take(&mut attached.killed)
+    }
+
+    /// The front has gone: no request will come, and no response goes anywhere.
+    pub(crate) fn lose(&mut self) {
+        (self.lost, self.finished) = (true, true);
+        self.inbox.drain(..).for_each(|job| job.discard());
+        for task in &self.tasks {
+            task.gone.set(true);
+            task.wake();
+        }
+        // Threads may have ended before.
+        self.attached.iter().for_each(|attached| os::ring(attached.bell));
+    }
+
+    /// Gives up what an attached worker has had, when it has finished and its last thread has ended. Whether it has.
+    pub(crate) fn release(gvl: &mut Gvl, at: usize) -> bool {
+        let over =
+            |w: &Worker| w.finished && w.attached.as_ref().is_some_and(|attached| attached.threads == 0);
+        let taken = WORKERS.with(gvl, |workers| workers[at].take_if(|w| over(w)));
+        let Some(worker) = taken else { return false };
+        worker.place.watchdog.stop();
+        worker.links.iter().for_each(|link| os::close(link.fd));
+        // The ports themselves, some hundred bytes, stay: the links had borrowed them for ever.
+        worker.ports.iter().for_each(|port| port.outbox.clear());
+        worker.promotion.into_iter().for_each(os::close);
+        worker.scoreboard.unmap();
+        worker.tasks.iter().for_each(|task| task.retire(gvl));
+        Task::keep(gvl, at, worker.tasks);
+        worker.place.vacate(gvl);
+        true
     }
 
     /// Closes the links in a child that the app has forked; they belong to the parent.
     pub(crate) fn abandon(gvl: &Gvl) {
-        WORKER.with(gvl, |slot| {
-            for worker in slot.iter() {
-                worker.links.iter().for_each(|link| os::close(link.fd));
-                worker.tasks.iter().for_each(|task| task.return_loan());
+        for at in 0..PLACES {
+            let Some(worker) = WORKERS.with(gvl, |workers| workers[at].take()) else { continue };
+            worker.links.iter().for_each(|link| os::close(link.fd));
+            worker.tasks.iter().for_each(|task| task.return_loan());
+            worker.promotion.into_iter().for_each(os::close);
+            ABANDONED.store(true, Relaxed);
+            if worker.attached.is_some() {
+                place::burn(gvl, at);
+            } else {
+                let Worker { scoreboard, ports, tasks, .. } = worker;
+                RETIRED.with(gvl, |slot| *slot = Some(Retired { scoreboard, ports, tasks }));
             }
-            *slot = None;
-        });
-        ABANDONED.store(true, Relaxed);
+        }
+    }
+
+    /// Makes the child of a finished worker a template, whose children can be workers in turn. Nothing of the worker is left but its
+    /// tasks, which those use again.
+    ///
+    /// The watchdog has been stopped before the fork.
+    pub(crate) fn retire(gvl: &mut Gvl) {
+        let Some(Retired { scoreboard, ports, tasks }) = RETIRED.with(gvl, Option::take) else { return };
+        scoreboard.unmap();
+        ports.iter().for_each(|port| port.outbox.clear());
+        tasks.iter().for_each(|task| task.retire(gvl));
+        Task::keep(gvl, place::here(), tasks);
+        place().reset();
+        ABANDONED.store(false, Relaxed);
     }
 
     /// Whether finished responses must be sent before the next request is taken up.
     #[inline]
     pub(crate) fn must_send(&self, now_us: u64) -> bool {
-        self.links.iter().any(|link| {
-            let unsent = link.outbox().unsent();
-            unsent > 0
-                && (self.inbox.is_empty()
-                    || unsent > BATCH_BYTES
-                    || self.recent_us > SLOW_US
-                    || link.outbox().age_us(now_us) > BATCH_US)
-        })
+        !self.lost
+            && self.links.iter().any(|link| {
+                let unsent = link.outbox().unsent();
+                unsent > 0
+                    && (self.inbox.is_empty()
+                        || unsent > BATCH_BYTES
+                        || self.recent_us > SLOW_US
+                        || link.outbox().age_us(now_us) > BATCH_US)
+            })
     }
 
     /// Decides what thread `me` does next.
@@ -171,7 +311,7 @@ impl Worker {
                 continue;
             }
             self.active += 1;
-            watchdog::begun();
+            self.place.watchdog.begun();
             let help = self.step_down(me, now_us);
             return Step::Run(job, help);
         }
@@ -179,6 +319,9 @@ impl Worker {
             self.finished = true;
             self.tasks.iter().for_each(|task| task.wake());
             return Step::Stop;
+        }
+        if self.active == 0 && std::mem::take(&mut self.collect) {
+            return Step::Collect;
         }
         match self.leader {
             Some(leader) if leader != me => {
@@ -194,7 +337,7 @@ impl Worker {
 
     pub(crate) fn lead(&mut self, me: usize) {
         self.leader = Some(me);
-        LEADERLESS.store(false, Relaxed);
+        self.place.is_led();
     }
 
     /// Gives up leadership, if thread `me` has it, before the app runs.
@@ -209,22 +352,19 @@ impl Worker {
         if self.recent_us > SLOW_US || self.waits > 128 {
             return if self.appoint() { Help::None } else { self.more() };
         }
-        LEADERLESS.store(true, Relaxed);
-        LEADERLESS_SINCE.store(now_us, Relaxed);
-        if STANDBY.load(Relaxed) == 0 {
+        self.place.is_leaderless(now_us);
+        if !self.place.has_standby() {
             let Some(&chosen) = self.idle.last() else { return self.more() };
-            STANDBY.store(chosen + 1, Relaxed);
+            self.place.choose_standby(chosen);
             self.tasks[chosen].wakeup.wake();
         }
-        if ARMED.swap(true, Relaxed) { Help::None } else { Help::SetTimer }
+        if self.place.arm() { Help::SetTimer } else { Help::None }
     }
 
     /// Makes an idle thread the leader, if there is one.
     pub(crate) fn appoint(&mut self) -> bool {
         let Some(chosen) = self.idle.pop() else { return false };
-        if STANDBY.load(Relaxed) == chosen + 1 {
-            STANDBY.store(0, Relaxed);
-        }
+        self.place.dismiss_standby(chosen);
         self.lead(chosen);
         self.tasks[chosen].wake();
         true
@@ -237,9 +377,7 @@ impl Worker {
     /// Thread `me` is awake again.
     pub(crate) fn awake(&mut self, me: usize) {
         self.idle.retain(|&idle| idle != me);
-        if STANDBY.load(Relaxed) == me + 1 {
-            STANDBY.store(0, Relaxed);
-        }
+        self.place.dismiss_standby(me);
     }
 
     /// Whether the request that begins is sampled; never with a single thread, where nothing depends on it.
@@ -263,6 +401,8 @@ impl Worker {
     pub(crate) fn handle(&mut self, link: u32, message: &Message) {
         match *message {
             Message::Drain => self.draining = true,
+            Message::Collect => self.collect = true,
+            Message::Promote { fd } => self.promotion.replace(fd).into_iter().for_each(os::close),
             Message::Window { id, bytes } => {
                 if let Some(task) = self.serving(link, id) {
                     task.window.set(task.window.get() + i64::from(bytes));
@@ -298,30 +438,4 @@ impl Worker {
             .copied()
             .find(|task| task.active.get() && task.link.get() == link && task.id.get() == id)
     }
-}
-
-/// The timer of the standby.
-pub(crate) fn timer() -> &'static Timer {
-    TIMER.get_or_init(|| Timer::new().expect("a timer descriptor"))
-}
-
-/// Whether thread `me` is the standby. Needs no GVL.
-pub(crate) fn is_standby(me: usize) -> bool {
-    STANDBY.load(Relaxed) == me + 1
-}
-
-/// The timer has expired: whether the standby takes over. Sets the timer again while it may still have to. Needs no GVL.
-pub(crate) fn must_take_over(now_us: u64) -> bool {
-    ARMED.store(false, Relaxed);
-    if !LEADERLESS.load(Relaxed) {
-        return false;
-    }
-    let leaderless_us = now_us.saturating_sub(LEADERLESS_SINCE.load(Relaxed));
-    if leaderless_us >= STANDBY_AFTER.as_micros() as u64 {
-        return true;
-    }
-    if !ARMED.swap(true, Relaxed) {
-        timer().set(STANDBY_AFTER - Duration::from_micros(leaderless_us));
-    }
-    false
 }

@@ -102,6 +102,14 @@ class FakeFront
       send_frame(Wire.frame(:drain))
     end
 
+    # Tells it to leave a template behind when it has finished. Returns the socket of that template.
+    def promote
+      ours, theirs = UNIXSocket.pair
+      send_frame(Wire.frame(:promote, flags: 0x80), file: theirs)
+      theirs.close
+      ours
+    end
+
     def close
       @links.each { |link| link.close unless link.closed? }
     end
@@ -169,6 +177,8 @@ class FakeFront
     end
   end
 
+  # The process id of the template that was followed last.
+  attr_reader :heir
   attr_reader :pid, :booted, :stderr, :control, :dir, :slot_len
 
   def initialize(rackup, threads: [1, 1], links: 1, env: {}, environment: "production", files: {}, **settings)
@@ -232,6 +242,19 @@ class FakeFront
     end
   end
 
+  # Speaks to this template from now on, when it is ready.
+  def follow(control)
+    @control.close
+    @control = control
+    @bytes.clear
+    @messages.clear
+    @heir = hear("pid").last.to_i
+    verb, *facts = hear("booted", "failed")
+    raise Gone, facts.join if verb == "failed"
+
+    @booted = Hash[*facts]
+  end
+
   def fork_worker(index = @workers.length, ready: true)
     ours, theirs = Array.new(@links) { UNIXSocket.pair }.transpose
     tell("fork", index, fds: theirs)
@@ -291,7 +314,7 @@ class FakeFront
   def spawn_template(env)
     @control, theirs = UNIXSocket.pair
     @stderr = File.open(File.join(@dir, "stderr"), "a")
-    env = { "FIREBRICK_CONTROL_FD" => theirs.fileno.to_s, "MALLOC_ARENA_MAX" => "2", "RACK_ENV" => nil }.merge(env)
+    env = { "FIREBRICK_CONTROL_FD" => theirs.fileno.to_s, "FIREBRICK_FRONT_PID" => Process.pid.to_s, "MALLOC_ARENA_MAX" => "2", "RACK_ENV" => nil }.merge(env)
     command = [*RUBY, "-I", LIB, "-rfirebrick/template", "-e", "Firebrick::Template.run"]
     @pid = spawn(env, *command, chdir: @dir, err: @stderr, theirs => theirs)
     theirs.close

@@ -11,6 +11,9 @@
 
 require "fileutils"
 
+# Those of installed gems, such as Rails, print in their own way.
+ENV["MT_NO_PLUGINS"] ||= "1"
+
 root = File.expand_path("../../..", __dir__)
 target = ENV.fetch("CARGO_TARGET_DIR", File.join(root, "target"))
 built = ENV["NATIVE"] || Dir[File.join(target, "{debug,release}", "libfirebrick_worker.{so,dylib}")].max_by { |f| File.mtime(f) }

@@ -1,9 +1,14 @@
 # frozen_string_literal: true
 
+require "firebrick/template/configured"
+require "firebrick/template/heap"
+
 module Firebrick
   class Template
     # Loads the app and prepares the process for forking.
     class Boot
+      include Configured
+
       attr_reader :scoreboard, :slot_len, :tag, :dir
 
       # The text of `failed`.
@@ -28,12 +33,28 @@ module Firebrick
       def run
         started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
         prepare_process
+        apply_puma_file
         load_app
         warm_up
         Firebrick.run_hooks(:before_fork)
         tidy
         took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
-        { "ruby" => "#{RUBY_ENGINE} #{RUBY_VERSION}", "rack" => Rack.release, "ms" => (took * 1000).round }.to_a
+        facts = { "ruby" => "#{RUBY_ENGINE} #{RUBY_VERSION}", "rack" => Rack.release, "ms" => (took * 1000).round }
+        facts.to_a + Firebrick.services.facts
+      end
+
+      def out_of_band_gc?
+        flag?("out_of_band_gc")
+      end
+
+      # In a template that was a worker: the app is loaded and warm.
+      def run_again
+        name_process
+        Exchange.name = "template"
+        Native.release_gaps
+        Firebrick.run_hooks(:before_refork)
+        Firebrick.run_hooks(:before_fork)
+        tidy
       end
 
       private
@@ -53,15 +74,20 @@ module Firebrick
       def prepare_process
         $stdout.sync = true
         ENV["RACK_ENV"] = one("environment")
-        Process.setproctitle(["firebrick: template", ("[#{tag}]" unless tag.empty?)].compact.join(" "))
-        require "bundler/setup" if ENV["BUNDLE_GEMFILE"] || File.file?("Gemfile") || File.file?("gems.rb")
+        name_process
+        Dir.chdir(one("dir", "."))
+        Template.set_up_bundler
         require "firebrick"
+        Firebrick.services.others = @settings.fetch("service", [])
+      end
+
+      def name_process
+        Process.setproctitle(["firebrick: template", ("[#{tag}]" unless tag.empty?)].compact.join(" "))
       end
 
       def load_app
         require_rack
-        result = Rack::Builder.parse_file(one("app"))
-        @app = result.is_a?(Array) ? result.first : result
+        @app = find_app
         hand_over
       end
 
@@ -97,19 +123,8 @@ module Firebrick
         Warmup.new(@app, @base).run(paths)
       end
 
-      # Pages that are not written to after the fork stay shared.
       def tidy
-        scan_strings
-        3.times { GC.start }
-        GC.compact if flag?("compact") && GC.respond_to?(:compact)
-        Native.settle_heap
-      end
-
-      # Ruby notes in a String whether it is valid, the first time that it needs to know; workers would do so in each of
-      # theirs.
-      def scan_strings
-        valid = String.instance_method(:valid_encoding?)
-        ObjectSpace.each_object(String) { |string| valid.bind_call(string) }
+        Heap.tidy(compact: flag?("compact"))
       end
     end
   end

@@ -1,6 +1,9 @@
 # frozen_string_literal: true
 
+require "firebrick/template/guard_process"
+require "firebrick/template/service_process"
 require "firebrick/worker"
+require "firebrick/worker_exit"
 
 module Firebrick
   class Template
@@ -15,18 +18,31 @@ module Firebrick
       def initialize(control)
         @control = control
         @pids = []
+        @guards = []
+        @indexes = {}
         @bell, @ring = IO.pipe
         @app_trap = trap("CHLD") { @ring.write_nonblock(".", exception: false) }
       end
 
-      def fork_worker(index, descriptors, boot)
-        pid = fork { become_worker(index, descriptors, boot) }
-        @pids << pid
-        @control.send_message("forked", index, pid)
-      rescue SystemCallError, NoMemoryError => e
-        @control.send_message("fork_failed", index, e.message)
-      ensure
+      # Yields in the child, which must not return.
+      def fork_worker(index, descriptors)
+        pid = try_to_fork(index)
+        if pid == :child
+          leave
+          yield
+        end
         descriptors.each { |descriptor| IO.for_fd(descriptor).close }
+        forked(index, pid) if pid
+      end
+
+      # Forks a process that nobody asks about again. Yields in the child, which must not return.
+      def fork_guard
+        pid = fork
+        unless pid
+          leave
+          yield
+        end
+        @guards << pid
       end
 
       def kill(pid, signal)
@@ -42,9 +58,10 @@ module Firebrick
           how, code, peak = Native.reap(pid)
           next true if how.nil?
 
-          @control.send_message("exited", pid, how || "exit", code || 0, peak || 0)
+          exited(pid, how || "exit", code || 0, peak || 0)
           false
         end
+        @guards.select! { |pid| Native.reap(pid).nil? }
       end
 
       # The front has exited: ends all workers.
@@ -62,10 +79,41 @@ module Firebrick
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      def become_worker(index, descriptors, boot)
+      def forked(index, pid)
+        @pids << pid
+        @indexes[pid] = index
+        @control.send_message("forked", index, pid)
+        hooks(:after_worker_fork, index)
+      end
+
+      def exited(pid, how, code, peak)
+        @control.send_message("exited", pid, how, code, peak)
+        hooks(:after_worker_exit, WorkerExit.new(@indexes.delete(pid), pid, how, code))
+      end
+
+      # The worker is forked or has exited already, whatever is raised.
+      def hooks(name, argument)
+        Firebrick.run_hooks(name, argument)
+      rescue StandardError, ScriptError => e
+        Report.log("firebrick: #{Exchange.name}: #{name} hook: #{Report.text(e)}")
+      end
+
+      # The child's process id; `:child` in the child; nil when it could not be forked.
+      def try_to_fork(index)
+        Firebrick.run_hooks(:before_worker_fork, index)
+        fork || :child
+      rescue StandardError, ScriptError, NoMemoryError => e
+        @control.send_message("fork_failed", index, e.message)
+        nil
+      end
+
+      # In the child: what belongs to the template is given up.
+      def leave
         trap("CHLD", @app_trap || "DEFAULT")
         [@control, @bell, @ring].each(&:close)
-        Worker.run(index, descriptors, boot)
+        @pids.clear
+        @guards.clear
+        @indexes.clear
       end
     end
   end

@@ -7,8 +7,13 @@ module Firebrick
     class Control
       FORK = "fork"
       BOOT = "boot"
+      SERVICE = "service"
 
-      def initialize(descriptor)
+      # How many descriptors come with `fork`.
+      attr_accessor :links
+
+      def initialize(descriptor, links = 0)
+        @links = links
         @io = IO.for_fd(descriptor, "r+b")
         @io.close_on_exec = true
         @io.sync = true
@@ -19,8 +24,11 @@ module Firebrick
       # Waits for messages. Returns none when `bell` is readable, nil when the front has exited.
       def read(bell)
         ready, = IO.select([@io, bell].compact)
-        return [] unless ready.include?(@io)
+        ready.include?(@io) ? receive : []
+      end
 
+      # The messages that have arrived; nil when the front has exited.
+      def receive
         bytes, descriptors = Native.receive(@io.fileno)
         return unless bytes
 
@@ -46,6 +54,10 @@ module Firebrick
         nil
       end
 
+      def to_io
+        @io
+      end
+
       def close
         @io.close
       end
@@ -61,11 +73,12 @@ module Firebrick
         found
       end
 
-      # `fork` takes all descriptors that have arrived: the front sends the next one only after the reply.
+      # Descriptors of several messages may have arrived.
       def descriptors_of(words)
         case words.first
         when BOOT then @descriptors.shift(1)
-        when FORK then @descriptors.shift(@descriptors.length)
+        when FORK then @descriptors.shift(@links)
+        when SERVICE then @descriptors.shift(2)
         else []
         end
       end

@@ -3,11 +3,13 @@
 use super::gvl::{self, Guarded, Gvl};
 use super::os;
 use super::ruby::{self, NIL, Value};
+use crate::link::Link;
+use crate::place::{self, place};
 use crate::scoreboard::Scoreboard;
 use crate::task::{Stage, Task};
-use crate::watchdog::{self, Port};
+use crate::watchdog::Port;
 use crate::worker::{self, Help, Options, Worker, worker};
-use crate::{body, emit, env, head, job, names, serve};
+use crate::{body, collection, emit, head, names, serve};
 use rb_sys::VALUE;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -48,10 +50,19 @@ pub extern "C" fn Init_native() {
             c"prepare" => prepare(app, base, threads, limits, rack3);
             c"start" => start(index, links, scoreboard, slot_len);
             c"serve" => serve_main();
+            c"attach" => attach(app, base, threads, limits, rack3, links, scoreboard, slot_len, bell);
+            c"attached_serving" => attached_serving(serial);
+            c"attached_traces" => attached_traces(serial, traces);
+            c"revive" => revive(serial);
+            c"lose" => lose(serial);
+            c"release" => release(serial);
             c"stopping" => stopping();
             c"serving" => serving();
             c"traces" => send_traces(traces);
             c"abandon" => abandon();
+            c"promotion" => promotion();
+            c"retire" => retire();
+            c"collect_with" => collect_with(collector);
             c"hijack" => hijack();
             c"early_hints" => early_hints(headers);
             c"extend_timeout" => extend_timeout(milliseconds);
@@ -59,6 +70,7 @@ pub extern "C" fn Init_native() {
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
             c"settle_heap" => settle_heap();
+            c"release_gaps" => release_gaps();
         }
     });
 }
@@ -84,10 +96,15 @@ static OPTIONS: Guarded<Option<Options>> = Guarded::new(None);
 /// such files.
 fn prepare(gvl: &mut Gvl, app: Value, base: Value, threads: Value, limits: Value, rack3: Value) -> Value {
     names::look_up(gvl);
-    job::set_app(gvl, app);
-    env::set_base(gvl, base);
+    place().set_app(gvl, app, base);
+    let options = options(gvl, threads, limits, rack3);
+    OPTIONS.with(gvl, |slot| *slot = Some(options));
+    NIL
+}
+
+fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
     let temp_dir = PathBuf::from(OsStr::from_bytes(limits.at(gvl, 3).bytes(gvl)));
-    let options = Options {
+    Options {
         threads_min: number(threads.at(gvl, 0)).max(1),
         threads_max: number(threads.at(gvl, 1)).max(1),
         // A frame must hold the head and an inline body.
@@ -96,9 +113,7 @@ fn prepare(gvl: &mut Gvl, app: Value, base: Value, threads: Value, limits: Value
         response_memory: number(limits.at(gvl, 1)) as u64,
         response_spool: number(limits.at(gvl, 2)) as u64,
         temp_dir: Box::leak(temp_dir.into_boxed_path()),
-    };
-    OPTIONS.with(gvl, |slot| *slot = Some(options));
-    NIL
+    }
 }
 
 /// After the fork: takes over the links, starts the threads, sends READY.
@@ -115,7 +130,6 @@ fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len:
     add_task(gvl, 0);
     board.thread_started();
     (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
-    let _ = worker::timer();
     ready(gvl, options.threads_max);
     NIL
 }
@@ -124,17 +138,119 @@ fn install(gvl: &mut Gvl, options: Options, links: Value, board: Scoreboard) -> 
     let fds: Vec<i32> = (0..links.array_len(gvl)).map(|at| number(links.at(gvl, at)) as i32).collect();
     fds.iter().try_for_each(|&fd| os::set_blocking(fd))?;
     let ports: &'static [Port] = Vec::leak(fds.into_iter().map(Port::new).collect());
+    place().own_timer()?;
     Worker::install(gvl, options, ports, board, Vec::new());
-    watchdog::start(ports)
+    place().watchdog.start(place::here(), ports)
+}
+
+/// Starts an attached worker: one that serves `app` in threads of this process. As [`prepare`] and [`start`] together; `bell` is the writing end
+/// of a pipe that is written to when [`revive`] or [`release`] has something to do. Returns its serial number.
+#[allow(clippy::too_many_arguments)]
+fn attach(
+    gvl: &mut Gvl,
+    app: Value,
+    base: Value,
+    threads: Value,
+    limits: Value,
+    rack3: Value,
+    links: Value,
+    scoreboard: Value,
+    slot_len: Value,
+    bell: Value,
+) -> Value {
+    names::look_up(gvl);
+    let Some(at) = worker::free_place(gvl) else {
+        failed(gvl, format!("there are {} servers in this process already", place::PLACES - 1));
+    };
+    let options = options(gvl, threads, limits, rack3);
+    let (fd, slot_len, bell) = (number(scoreboard) as i32, number(slot_len), number(bell) as i32);
+    let board = match Scoreboard::map(fd, 0, slot_len, options.threads_max) {
+        Ok(board) => board,
+        Err(error) => failed(gvl, format!("cannot map the scoreboard: {error}")),
+    };
+    let mut started = Err("out of memory".to_owned());
+    let here = place::here();
+    let begun = ruby::protect(gvl, |gvl| {
+        started = place::within(at, || begin(gvl, options, (app, base), (links, board), bell));
+    });
+    if begun.is_err() {
+        // What has raised has left the place as it was then.
+        place::settle(here);
+    }
+    match started {
+        Ok(serial) => ruby::integer(gvl, serial as i64),
+        Err(text) => failed(gvl, text),
+    }
+}
+
+fn begin(
+    gvl: &mut Gvl,
+    options: Options,
+    (app, base): (Value, Value),
+    (links, board): (Value, Scoreboard),
+    bell: i32,
+) -> Result<u64, String> {
+    place().set_app(gvl, app, base);
+    let failed = |error| format!("cannot use a link, or start a thread: {error}");
+    if let Err(error) = install(gvl, options, links, board) {
+        Worker::uninstall(gvl);
+        return Err(failed(error));
+    }
+    let serial = Worker::attach(gvl, bell);
+    (0..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
+    if worker(gvl, |w| w.tasks.is_empty()) {
+        Worker::uninstall(gvl);
+        return Err("cannot start a thread".to_owned());
+    }
+    ready(gvl, options.threads_max);
+    Ok(serial)
+}
+
+fn attached(gvl: &Gvl, serial: Value) -> Option<usize> {
+    worker::find(gvl, number(serial) as u64)
+}
+
+/// As [`serving`], of an attached worker.
+fn attached_serving(gvl: &mut Gvl, serial: Value) -> Value {
+    match attached(gvl, serial) {
+        Some(at) => place::within(at, || serving(gvl)),
+        None => ruby::array(gvl, &[]),
+    }
+}
+
+/// As [`send_traces`], of an attached worker.
+fn attached_traces(gvl: &mut Gvl, serial: Value, traces: Value) -> Value {
+    attached(gvl, serial).map_or(NIL, |at| place::within(at, || send_traces(gvl, traces)))
+}
+
+/// Starts the threads of an attached worker again that the app has killed.
+fn revive(gvl: &mut Gvl, serial: Value) -> Value {
+    if let Some(at) = attached(gvl, serial) {
+        place::within(at, || {
+            let killed = worker(gvl, Worker::take_killed);
+            killed.into_iter().for_each(|index| serve::again(gvl, index));
+        });
+    }
+    NIL
+}
+
+/// The front of an attached worker has gone, or is about to.
+fn lose(gvl: &mut Gvl, serial: Value) -> Value {
+    if let Some(at) = attached(gvl, serial) {
+        place::within(at, || worker(gvl, Worker::lose));
+    }
+    NIL
+}
+
+/// Whether an attached worker has finished and given up everything.
+fn release(gvl: &mut Gvl, serial: Value) -> Value {
+    let released = attached(gvl, serial).is_none_or(|at| Worker::release(gvl, at));
+    if released { ruby::TRUE } else { ruby::FALSE }
 }
 
 fn add_task(gvl: &mut Gvl, index: usize) {
-    match os::Wakeup::new() {
-        Ok(wakeup) => {
-            let task = Task::leak(gvl, index, wakeup);
-            task.template.set(env::template(gvl));
-            worker(gvl, |w| w.tasks.push(task));
-        }
+    match Task::obtain(gvl, index) {
+        Ok(task) => worker(gvl, |w| w.tasks.push(task)),
         Err(error) => failed(gvl, format!("cannot start a thread: {error}")),
     }
 }
@@ -182,12 +298,13 @@ fn send_traces(gvl: &mut Gvl, traces: Value) -> Value {
     NIL
 }
 
-/// Sends a frame that concerns the whole worker: at once if the socket takes it, otherwise with the next responses.
+/// Sends a frame that concerns the whole worker: at once if the socket takes it, otherwise with the next responses. A worker that has lost
+/// its front already, seen by a thread of its own, has no links.
 fn send_frame(gvl: &Gvl, frame: impl FnOnce(&mut Vec<u8>)) {
-    let outbox = worker(gvl, |w| w.links[0].outbox());
+    let Some(outbox) = worker(gvl, |w| w.links.first().map(Link::outbox)) else { return };
     outbox.append(os::now_us(), None, frame);
     if outbox.send().is_err() {
-        os::exit_now(0);
+        serve::end(gvl, 0);
     }
 }
 
@@ -199,6 +316,30 @@ fn serve_main(gvl: &mut Gvl) -> Value {
 /// In a child that the app has forked.
 fn abandon(gvl: &mut Gvl) -> Value {
     Worker::abandon(gvl);
+    NIL
+}
+
+/// When serving is over: the socket of the template that is to be forked, or nil. No native thread is left to be in the way of
+/// the fork.
+fn promotion(gvl: &mut Gvl) -> Value {
+    match worker(gvl, |w| w.promotion.take()) {
+        Some(fd) => {
+            place().watchdog.stop();
+            ruby::integer(gvl, i64::from(fd))
+        }
+        None => NIL,
+    }
+}
+
+/// Makes full collections between requests, when `collector` says that they are due; nil: not.
+fn collect_with(gvl: &mut Gvl, collector: Value) -> Value {
+    collection::leave_to(gvl, collector);
+    NIL
+}
+
+/// In the child that becomes a template.
+fn retire(gvl: &mut Gvl) -> Value {
+    Worker::retire(gvl);
     NIL
 }
 
@@ -279,6 +420,11 @@ fn reap(gvl: &mut Gvl, pid: Value) -> Value {
 
 fn parent_death_signal(_gvl: &mut Gvl, signal: Value) -> Value {
     os::parent_death_signal(number(signal) as i32);
+    NIL
+}
+
+fn release_gaps(_gvl: &mut Gvl) -> Value {
+    os::release_gaps();
     NIL
 }
 

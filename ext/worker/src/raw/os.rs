@@ -5,12 +5,18 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Most large gaps of the heap that [`settle_heap`] sets aside.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LARGE_GAPS: usize = 4096;
+
+/// The small gaps that [`settle_heap`] has filled: a list whose links are in the gaps. Only the template changes it.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+static GAPS: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// For opening paths that may be pipes or devices.
 pub(crate) const NONBLOCK: i32 = libc::O_NONBLOCK;
@@ -183,16 +189,16 @@ impl Wait {
     }
 }
 
-/// Starts a thread that is no Ruby thread, with all signals blocked and a small stack. It must never call Ruby.
+/// Starts the watchdog of the worker at `place`: a thread that is no Ruby thread, with all signals blocked and a small stack. It must never
+/// call Ruby.
 ///
 /// # Errors
 /// As pthread_create(3).
-pub(crate) fn native_thread(run: fn()) -> io::Result<()> {
+pub(crate) fn watchdog_thread(place: usize) -> io::Result<()> {
     const STACK: usize = 128 << 10;
-    extern "C" fn start(run: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: the function below; functions and data pointers have one size here.
-        let run = unsafe { std::mem::transmute::<*mut libc::c_void, fn()>(run) };
-        super::ruby::guard(run);
+    extern "C" fn start(place: *mut libc::c_void) -> *mut libc::c_void {
+        // The pointer is a number.
+        super::ruby::guard(|| crate::watchdog::run(place.addr()));
         std::ptr::null_mut()
     }
     // SAFETY: attributes and signal sets are initialised before they are used. The new thread inherits the signal mask.
@@ -206,8 +212,12 @@ pub(crate) fn native_thread(run: fn()) -> io::Result<()> {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let mut thread = std::mem::zeroed();
-        let error =
-            libc::pthread_create(&raw mut thread, &raw const attributes, start, run as *mut libc::c_void);
+        let error = libc::pthread_create(
+            &raw mut thread,
+            &raw const attributes,
+            start,
+            std::ptr::without_provenance_mut(place),
+        );
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         error
@@ -249,6 +259,17 @@ impl Wakeup {
         Ok(Wakeup { read, write })
     }
 
+    /// Replaces the inherited descriptors, which are shared with other processes, by new ones of the same numbers.
+    ///
+    /// # Errors
+    /// As eventfd(2) or pipe(2), and dup2(2).
+    pub(crate) fn renew(&self) -> io::Result<()> {
+        let new = Wakeup::new()?;
+        #[cfg(not(target_os = "linux"))]
+        replace(self.write.as_raw_fd(), new.write)?;
+        replace(self.read.as_raw_fd(), new.read)
+    }
+
     pub(crate) fn fd(&self) -> RawFd {
         self.read.as_raw_fd()
     }
@@ -285,6 +306,17 @@ impl Timer {
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn new() -> io::Result<Timer> {
         Wakeup::new().map(Timer)
+    }
+
+    /// As [`Wakeup::renew`].
+    ///
+    /// # Errors
+    /// As timerfd_create(2) and dup2(2).
+    pub(crate) fn renew(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        return replace(self.fd(), Timer::new()?.0);
+        #[cfg(not(target_os = "linux"))]
+        self.0.renew()
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -338,6 +370,21 @@ pub(crate) fn map_words(fd: RawFd, bytes: usize) -> io::Result<&'static [AtomicU
             return Err(io::Error::last_os_error());
         }
         Ok(std::slice::from_raw_parts(at.cast::<AtomicU64>(), bytes / 8))
+    }
+}
+
+/// Unmaps what [`map_words`] has mapped. Nobody may use it afterwards.
+pub(crate) fn unmap_words(words: &'static [AtomicU64]) {
+    // SAFETY: a whole mapping; the caller gives it up.
+    unsafe { libc::munmap(words.as_ptr().cast_mut().cast(), size_of_val(words)) };
+}
+
+/// Makes the descriptor `fd` another name of what `new` names, which is closed.
+fn replace(fd: RawFd, new: OwnedFd) -> io::Result<()> {
+    // SAFETY: both are open and ours.
+    unsafe {
+        check(libc::dup2(new.as_raw_fd(), fd))?;
+        check(libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC)).map(|_| ())
     }
 }
 
@@ -424,6 +471,12 @@ pub(crate) fn close(fd: RawFd) {
     unsafe { libc::close(fd) };
 }
 
+/// Makes the reader of a non-blocking pipe look. A full pipe, or one without a reader, needs nothing.
+pub(crate) fn ring(pipe: RawFd) {
+    // SAFETY: one readable byte.
+    unsafe { libc::write(pipe, b".".as_ptr().cast(), 1) };
+}
+
 /// Ends the process without running Ruby's exit handlers.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: ends the process.
@@ -444,10 +497,10 @@ pub(crate) fn parent_death_signal(signal: i32) {
 /// Gives free heap pages back to the system, and fills the small gaps of the others, so that what workers allocate lies on pages
 /// of its own, and does not turn pages that are full of shared data into private ones. glibc only.
 ///
-/// The gaps are lost: free memory of less than a page each, once for all workers.
+/// The gaps are lost until [`release_gaps`]: free memory of less than a page each, once for all workers.
 pub(crate) fn settle_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: what is allocated is not touched, and freed at most once.
+    // SAFETY: what is allocated has room for a pointer, is otherwise not touched, and freed at most once.
     unsafe {
         libc::malloc_trim(0);
         let end = libc::sbrk(0) as usize;
@@ -473,9 +526,24 @@ pub(crate) fn settle_heap() {
                     libc::free(chunk);
                     break;
                 }
+                chunk.cast::<*mut libc::c_void>().write(GAPS.swap(chunk, Ordering::Relaxed));
             }
         }
         large.into_iter().for_each(|chunk| libc::free(chunk));
+    }
+}
+
+/// Frees the gaps that [`settle_heap`] has filled: the heap of a template that was a worker has gaps of its own.
+pub(crate) fn release_gaps() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the list consists of chunks that `settle_heap` has allocated; it is emptied before they are freed.
+    unsafe {
+        let mut chunk = GAPS.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        while !chunk.is_null() {
+            let next = chunk.cast::<*mut libc::c_void>().read();
+            libc::free(chunk);
+            chunk = next;
+        }
     }
 }
 

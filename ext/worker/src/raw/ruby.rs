@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) struct Value(VALUE);
 
 pub(crate) const NIL: Value = Value(rb_sys::Qnil as VALUE);
+pub(crate) const TRUE: Value = Value(rb_sys::Qtrue as VALUE);
 pub(crate) const FALSE: Value = Value(rb_sys::Qfalse as VALUE);
 
 impl Value {
@@ -331,6 +332,13 @@ pub(crate) fn each<F: FnMut(&mut Gvl, &[Value])>(_gvl: &mut Gvl, receiver: Value
             std::ptr::from_mut(f) as VALUE,
         )
     };
+}
+
+/// How many collections there have been, of all kinds.
+#[inline]
+pub(crate) fn gc_count(_gvl: &Gvl) -> usize {
+    // SAFETY: reads a counter.
+    unsafe { rb_sys::rb_gc_count() as usize }
 }
 
 /// Calls a method, public or not. May raise.

@@ -1,0 +1,208 @@
+//! Where a worker lives in the process, and what its threads share without the GVL.
+//!
+//! A forked worker is alone in its process, at place 0. The servers that a Ruby process has started for its own apps
+//! (`Firebrick::Server`) are attached workers, one at each of the other places. A thread belongs to one place for its whole life.
+//!
+//! Contract: a place is used again when its worker has been released, but for those that were in use when the process was forked: their locks
+//! may be held by threads that the child does not have.
+
+use crate::env;
+use crate::raw::gvl::{Guarded, Gvl};
+use crate::raw::os::Timer;
+use crate::raw::ruby::{NIL, Slot, Value};
+use crate::watchdog::Watchdog;
+use crate::worker::STANDBY_AFTER;
+use std::cell::Cell;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How many there are.
+pub(crate) const PLACES: usize = 64;
+
+pub(crate) struct Place {
+    /// No thread reads the links: all that are awake serve requests.
+    leaderless: AtomicBool,
+    /// When the last leader took up a request, microseconds.
+    leaderless_since: AtomicU64,
+    /// The timer of the standby is set.
+    armed: AtomicBool,
+    /// The standby's index plus one; 0 when there is none.
+    standby: AtomicUsize,
+    timer: OnceLock<Timer>,
+    pub(crate) watchdog: Watchdog,
+    app: OnceLock<&'static Slot>,
+    base: OnceLock<&'static Slot>,
+}
+
+static ALL: [Place; PLACES] = [const { Place::new() }; PLACES];
+
+/// Places that must not be used again, one bit each.
+static BURNT: Guarded<u64> = Guarded::new(0);
+
+const _: () = assert!(PLACES <= u64::BITS as usize);
+
+thread_local! {
+    static HERE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of the calling thread's place.
+#[inline]
+pub(crate) fn here() -> usize {
+    HERE.get()
+}
+
+/// The calling thread's place.
+#[inline]
+pub(crate) fn place() -> &'static Place {
+    &ALL[here()]
+}
+
+/// The place with this number.
+pub(crate) fn at(number: usize) -> &'static Place {
+    &ALL[number]
+}
+
+/// From now on the calling thread belongs to this place.
+pub(crate) fn settle(number: usize) {
+    HERE.set(number);
+}
+
+/// Does something as a thread of the place with this number. `f` must not raise.
+pub(crate) fn within<R>(number: usize, f: impl FnOnce() -> R) -> R {
+    let before = HERE.replace(number);
+    let result = f();
+    HERE.set(before);
+    result
+}
+
+/// In a child that was forked while a worker was here: not to be used again.
+pub(crate) fn burn(gvl: &Gvl, number: usize) {
+    BURNT.with(gvl, |burnt| *burnt |= 1 << number);
+}
+
+pub(crate) fn is_burnt(gvl: &Gvl, number: usize) -> bool {
+    BURNT.with(gvl, |burnt| *burnt & (1 << number) != 0)
+}
+
+impl Place {
+    const fn new() -> Place {
+        Place {
+            leaderless: AtomicBool::new(false),
+            leaderless_since: AtomicU64::new(0),
+            armed: AtomicBool::new(false),
+            standby: AtomicUsize::new(0),
+            timer: OnceLock::new(),
+            watchdog: Watchdog::new(),
+            app: OnceLock::new(),
+            base: OnceLock::new(),
+        }
+    }
+
+    /// Sets the app that all requests go to, and the env that all templates start from; nil for none.
+    pub(crate) fn set_app(&self, gvl: &mut Gvl, app: Value, base: Value) {
+        self.app.get_or_init(|| Slot::leak(gvl, app)).set(app);
+        self.base.get_or_init(|| Slot::leak(gvl, base)).set(base);
+    }
+
+    pub(crate) fn app(&self) -> Value {
+        self.app.get().expect("the app has been set").get()
+    }
+
+    pub(crate) fn base(&self) -> Value {
+        self.base.get().expect("the base env has been set").get()
+    }
+
+    /// Nothing of the worker is left.
+    pub(crate) fn vacate(&self, gvl: &mut Gvl) {
+        self.reset();
+        self.set_app(gvl, NIL, NIL);
+    }
+
+    /// As if no worker had ever been here, but for the app.
+    pub(crate) fn reset(&self) {
+        self.watchdog.reset();
+        self.leaderless.store(false, Relaxed);
+        self.armed.store(false, Relaxed);
+        self.standby.store(0, Relaxed);
+    }
+
+    // The standby.
+
+    /// The timer of the standby.
+    pub(crate) fn timer(&self) -> &Timer {
+        self.timer.get_or_init(|| Timer::new().expect("a timer descriptor"))
+    }
+
+    /// Makes the timer this process's own: one that was inherited is shared with others.
+    ///
+    /// # Errors
+    /// As timerfd_create(2).
+    pub(crate) fn own_timer(&self) -> io::Result<()> {
+        match self.timer.get() {
+            Some(timer) => timer.renew(),
+            None => Timer::new().map(|timer| drop(self.timer.set(timer))),
+        }
+    }
+
+    /// A leader has been found.
+    #[inline]
+    pub(crate) fn is_led(&self) {
+        self.leaderless.store(false, Relaxed);
+    }
+
+    /// The leader has taken up a request, and no other thread reads the links.
+    #[inline]
+    pub(crate) fn is_leaderless(&self, now_us: u64) {
+        self.leaderless.store(true, Relaxed);
+        self.leaderless_since.store(now_us, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn has_standby(&self) -> bool {
+        self.standby.load(Relaxed) != 0
+    }
+
+    /// Whether thread `me` is the standby. Needs no GVL.
+    pub(crate) fn is_standby(&self, me: usize) -> bool {
+        self.standby.load(Relaxed) == me + 1
+    }
+
+    pub(crate) fn choose_standby(&self, thread: usize) {
+        self.standby.store(thread + 1, Relaxed);
+    }
+
+    pub(crate) fn dismiss_standby(&self, thread: usize) {
+        if self.is_standby(thread) {
+            self.standby.store(0, Relaxed);
+        }
+    }
+
+    /// Notes that the timer is set. Whether it was not before.
+    #[inline]
+    pub(crate) fn arm(&self) -> bool {
+        !self.armed.swap(true, Relaxed)
+    }
+
+    /// The timer has expired: whether the standby takes over. Sets the timer again while it may still have to. Needs no GVL.
+    pub(crate) fn must_take_over(&self, now_us: u64) -> bool {
+        self.armed.store(false, Relaxed);
+        if !self.leaderless.load(Relaxed) {
+            return false;
+        }
+        let leaderless_us = now_us.saturating_sub(self.leaderless_since.load(Relaxed));
+        if leaderless_us >= STANDBY_AFTER.as_micros() as u64 {
+            return true;
+        }
+        if self.arm() {
+            self.timer().set(STANDBY_AFTER - Duration::from_micros(leaderless_us));
+        }
+        false
+    }
+}
+
+/// An env template for a thread of the calling thread's place.
+pub(crate) fn env_template(gvl: &mut Gvl) -> Value {
+    env::template(gvl, place().base())
+}

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+# In the place of the gem, where it is not in the bundle: what plugins are made of.
+module Puma
+  class UnknownPlugin < RuntimeError; end
+
+  # Versions, for plugins that ask.
+  module Const
+    VERSION = Firebrick::Compat::VERSION
+    PUMA_VERSION = VERSION
+  end
+
+  # The plugins whose files have been loaded, and what they do in threads.
+  class PluginRegistry
+    def initialize
+      @plugins = {}
+      @background = []
+    end
+
+    def register(name, plugin)
+      @plugins[name] = plugin
+    end
+
+    # Loads its file from a gem, if that has not been done.
+    def find(name)
+      name = name.to_s
+      @plugins[name] || begin
+        require "puma/plugin/#{name}"
+        @plugins[name] || raise(UnknownPlugin, "puma/plugin/#{name}.rb does not register a plugin of this name")
+      end
+    rescue LoadError => e
+      raise unless e.path == "puma/plugin/#{name}"
+
+      raise UnknownPlugin, "there is no plugin #{name}: no gem in the bundle has a file puma/plugin/#{name}.rb"
+    end
+
+    def add_background(block)
+      @background << block
+    end
+
+    def fire_background
+      @background.each_with_index do |block, index|
+        Thread.new do
+          Thread.current.name = "plugin #{index}"
+          block.call
+        end
+      end
+    end
+  end
+
+  Plugins = PluginRegistry.new
+
+  # The base of plugins, which are made with `Puma::Plugin.create { }` in a file called puma/plugin/NAME.rb.
+  class Plugin
+    def self.create(&block)
+      path = caller_locations(1, 1).first.path
+      name = path[%r{puma/plugin/([^/]+)\.rb\z}, 1] || File.basename(path, ".rb")
+      Plugins.register(name, Class.new(self, &block))
+    end
+
+    def in_background(&block)
+      Plugins.add_background(block)
+    end
+  end
+end

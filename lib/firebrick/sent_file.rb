@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+require "rack/files"
+require "rack/request"
+
+module Firebrick
+  # X-Sendfile: the app names a file, and the server sends it in the place of the body. It is opened by the worker, with
+  # the worker's rights; the front sends it without passing it through Ruby. Ranges and If-Modified-Since are answered,
+  # as web servers do for such files.
+  class SentFile
+    # Fields of the app's response about a body that is not sent, in lower case.
+    REPLACED = %w[x-sendfile content-length transfer-encoding].freeze
+
+    # All of a file.
+    Whole = Struct.new(:to_path) do
+      def each
+        yield File.binread(to_path)
+      end
+    end
+
+    def initialize(env, status, headers)
+      @env = env
+      @status = status
+      @headers = headers.to_h.transform_keys { |name| name.to_s.downcase }
+    end
+
+    # Status, headers and body.
+    def response
+      path = Array(@headers["x-sendfile"]).first.to_s
+      fault = fault(path)
+      raise BadResponse, "X-Sendfile: #{fault}" if fault
+
+      status, fields, body = @status == 200 ? answer(path) : [@status, {}, Whole.new(path)]
+      [status, merged(fields.transform_keys(&:downcase)), body]
+    end
+
+    private
+
+    # What is asked for: all, ranges, nothing because it has not changed.
+    def answer(path)
+      env = outdated?(path) ? @env.except("HTTP_RANGE") : @env
+      Rack::Files.new(nil, {}, nil).serving(Rack::Request.new(env), path)
+    end
+
+    # Whether the client has parts of another version of the file (RFC 9110 section 13.1.5).
+    def outdated?(path)
+      validator = @env["HTTP_IF_RANGE"]
+      !validator.nil? && ![@headers["etag"], @headers["last-modified"] || File.mtime(path).httpdate].include?(validator)
+    end
+
+    # The app's fields win, but for those that depend on what is sent.
+    def merged(fields)
+      parts = fields["content-type"].to_s.start_with?("multipart/byteranges")
+      kept = @headers.except(*REPLACED, *("content-type" if parts))
+      fields.merge(kept)
+    end
+
+    # Why a file cannot be sent; nil if it can.
+    def fault(path)
+      return "no path" if path.empty?
+      return "#{path} is no regular file" if File.exist?(path) && !File.file?(path)
+
+      File.open(path, &:close)
+      nil
+    rescue SystemCallError, ArgumentError => e
+      e.message.include?(path) ? e.message : "#{path}: #{e.message}"
+    end
+  end
+end

@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require "socket"
+require "firebrick/native"
+require "firebrick/version"
+require "firebrick/binary"
+require "firebrick/environment"
+require "firebrick/template/control"
+require "firebrick/server/conversation"
+require "firebrick/server/fork_guard"
+require "firebrick/server/front"
+require "firebrick/server/pipes"
+require "firebrick/server/settings"
+require "firebrick/server/worker"
+
+module Firebrick
+  class Server
+    # This process as the worker of a front (docs/processes.md, "An attached worker"), from the start of a server to its
+    # end: a thread speaks with the front, others serve requests.
+    #
+    # Contract: whatever ends first, front, worker or the thread, the others follow, and #join returns.
+    class Attachment
+      # Orders: finish the requests and end; end at once.
+      DRAIN = Conversation::DRAIN
+      HALT = Conversation::HALT
+
+      def initialize(app, arguments)
+        @front = Front.new(arguments)
+        @app = app
+      end
+
+      # Returns when the server listens; raises why it does not.
+      def start
+        ForkGuard.watch(self)
+        @pipes = Pipes.new
+        @conversation = Conversation.new(@app, @front, @pipes)
+        @thread = Thread.new { run }
+        @thread.name = "firebrick"
+        error = wait_until_started or return
+        @thread.join
+        raise error
+      end
+
+      def running?
+        !@thread.nil? && @thread.alive? && !addresses.empty?
+      end
+
+      def addresses
+        @conversation.addresses
+      end
+
+      def development?
+        @conversation.settings&.development?
+      end
+
+      def front_pid
+        @front.pid
+      end
+
+      def stop(now: false)
+        return unless @thread&.alive?
+
+        order(now ? HALT : DRAIN)
+        @thread.join unless own_thread?
+      end
+
+      # Tells the thread what to do, and does not wait for it. May be called in a trap.
+      def order(what)
+        @pipes.order(what)
+      end
+
+      def join
+        @thread&.join
+        error = @conversation&.error
+        raise error if error
+      end
+
+      # In a child that was forked: all of this belongs to the parent.
+      def abandon
+        @conversation&.abandon
+        @thread = nil
+      end
+
+      private
+
+      def run
+        @conversation.run
+      ensure
+        ForkGuard.forget(self)
+      end
+
+      def wait_until_started
+        @conversation.started.pop
+      rescue Exception # rubocop:disable Lint/RescueException
+        stop(now: true)
+        raise
+      end
+
+      def own_thread?
+        current = Thread.current
+        current == @thread || @conversation.serves_in?(current)
+      end
+    end
+  end
+end

@@ -1,0 +1,133 @@
+# frozen_string_literal: true
+
+require "firebrick/server/ending"
+
+module Firebrick
+  class Server
+    # What is said between this process and its front, from the start of the front to its end.
+    class Conversation
+      include Ending
+
+      # Orders: finish the requests and end; end at once.
+      DRAIN = "d"
+      HALT = "h"
+
+      # Where the server listens; empty before and after.
+      attr_reader :addresses
+      # What the front has read; nil before.
+      attr_reader :settings
+      # Why the server has ended, unless it was stopped.
+      attr_reader :error
+      # Gets nil when the server listens, an exception when it never will.
+      attr_reader :started
+
+      def initialize(app, front, pipes)
+        @app = app
+        @front = front
+        @pipes = pipes
+        @addresses = []
+        @started = Thread::Queue.new
+      end
+
+      # Returns when the front has ended.
+      def run
+        @control = @front.start
+        turn until @over
+      rescue StandardError, ScriptError => e
+        @error = e
+      ensure
+        finish
+      end
+
+      def serves_in?(thread)
+        !@worker.nil? && @worker.serves_in?(thread)
+      end
+
+      # In a child that was forked: all of this belongs to the parent.
+      def abandon
+        @addresses = []
+        close
+      end
+
+      private
+
+      # Waits for something to do, and does it.
+      def turn
+        seconds = @killed_by && [@killed_by - now, 0].max
+        woken = @pipes.wait(@control.to_io, seconds) do |what|
+          case what
+          when :bell then tend
+          when :control then hear
+          else obey(what)
+          end
+        end
+        @over = true unless woken
+      end
+
+      def obey(orders)
+        return @over = true if orders.include?(HALT)
+
+        @stopped = true
+        @control.send_message("stop")
+      end
+
+      def tend
+        return unless @worker&.tend
+
+        @worker = nil
+        @control.send_message("exited", Process.pid, "exit", 0, 0)
+      end
+
+      def hear
+        messages = @control.receive
+        return @over = true unless messages
+
+        messages.each { |verb, arguments, descriptors| execute(verb, arguments, descriptors) }
+      end
+
+      def execute(verb, arguments, descriptors)
+        case verb
+        when "boot" then boot(arguments, descriptors)
+        when "fork" then attach(arguments.first, descriptors)
+        when "listening" then listening(arguments)
+        when "kill" then signal(arguments.last)
+        when "failed" then @error = Front.error(arguments.first)
+        when "exit" then @stopped = @over = true
+        end
+      end
+
+      # The front has read its settings.
+      def boot(arguments, descriptors)
+        @settings = Settings.new(arguments)
+        @control.links = @settings.links
+        @scoreboard = IO.for_fd(descriptors.first)
+        Front.check_wire(@settings.wire)
+        Exchange.name ||= "server (pid #{Process.pid})"
+        facts = { ruby: "#{RUBY_ENGINE} #{RUBY_VERSION}", rack: Worker.rack || "none", ms: 0 }
+        @control.send_message("booted", *facts.to_a.flatten)
+      end
+
+      # This process is the worker that the front orders.
+      def attach(index, links)
+        @worker = Worker.new(@app, @settings, links: links, scoreboard: @scoreboard, bell: @pipes.ring)
+        @control.send_message("forked", index, Process.pid)
+      rescue StandardError => e
+        links.each { |descriptor| IO.for_fd(descriptor).close }
+        @error = e
+        @control.send_message("fork_failed", index, e.message)
+      end
+
+      def listening(addresses)
+        @addresses = addresses
+        @started << nil
+      end
+
+      def signal(name)
+        @killed_by ||= now + GRACE if name == "KILL"
+        @worker&.signal(name)
+      end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+  end
+end

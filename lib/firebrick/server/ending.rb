@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Server
+    # How a conversation ends, whoever has ended it: what is still there is ended without asking.
+    module Ending
+      # Seconds that killed threads get to end.
+      GRACE = 2.0
+
+      private
+
+      def finish
+        # The front may be about to say why it ends.
+        hear_last
+        @control&.close
+        status = @front.wait
+        end_worker
+        note_end(status) if status && !status.success?
+        @started << (@error || Error.new("the server was stopped before it listened")) if @addresses.empty?
+      ensure
+        @addresses = []
+        # A thread that does not end keeps what it uses.
+        close unless @worker
+      end
+
+      def hear_last
+        @control&.receive&.each { |verb, arguments,| @error ||= Front.error(arguments.first) if verb == "failed" }
+      rescue IOError, SystemCallError
+        nil
+      end
+
+      # The front has failed or was killed.
+      def note_end(status)
+        remove_files
+        return if @error || @stopped
+
+        @error = Error.new("the server has ended: #{@front.describe(status)}")
+        Report.log("firebrick: #{@error.message}") unless @addresses.empty?
+      end
+
+      def remove_files
+        @settings&.unlink.to_a.each { |path| File.unlink(path) if File.exist?(path) }
+      end
+
+      def end_worker
+        return unless @worker
+
+        @worker.kill
+        limit = now + GRACE
+        until @worker.tend
+          return if now > limit
+
+          sleep 0.002
+        end
+        @worker = nil
+      end
+
+      def close
+        [@control, @pipes, @scoreboard].each { |one| one&.close }
+      end
+    end
+  end
+end

@@ -1,0 +1,83 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Server
+    # The front as a child of this process.
+    class Front
+      # What service managers pass to the process that they have started is not for its children.
+      NOT_INHERITED = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID]
+                      .to_h { |name| [name, nil] }.freeze
+
+      # How the program names the system's errors.
+      SYSTEM_ERROR = /: [^:]* \(os error (\d+)\)/
+
+      # Seconds that it gets to end when it should.
+      GRACE = 7.0
+
+      attr_reader :pid
+
+      # The sentence of a front that does not serve, as an exception.
+      def self.error(text)
+        number = text[SYSTEM_ERROR, 1]
+        number ? SystemCallError.new(text.sub(SYSTEM_ERROR, ""), Integer(number)) : Error.new(text)
+      end
+
+      # Frames of another version would show only as requests that fail.
+      def self.check_wire(wanted)
+        ours = Native.wire.to_s
+        return if ours == wanted
+
+        raise Error, "the program speaks version #{wanted} of its wire, the library in #{__dir__} version #{ours}: " \
+                     "they are of different builds. Build both (`make build`), or install the gem again"
+      end
+
+      def initialize(arguments)
+        @arguments = arguments
+      end
+
+      # Starts the process; returns the socket to it.
+      def start
+        ours, theirs = UNIXSocket.pair
+        spawn_with(theirs)
+        ours.autoclose = false
+        Template::Control.new(ours.fileno)
+      rescue SystemCallError => e
+        ours&.close
+        raise Error, "the program cannot be started: #{e.message}"
+      ensure
+        theirs&.close
+      end
+
+      # Waits until the process has ended, which it does at the end of its socket; kills it if it does not. Returns its
+      # status; nil when somebody else has waited for it.
+      def wait
+        return unless @pid
+
+        limit = now + GRACE
+        until (found = Process.wait2(@pid, Process::WNOHANG))
+          Process.kill("KILL", @pid) if now > limit
+          sleep 0.005
+        end
+        found.last
+      rescue Errno::ECHILD, Errno::ESRCH
+        nil
+      end
+
+      # How it has ended, for people.
+      def describe(status)
+        how = status.signaled? ? "by signal #{status.termsig}" : "with exit code #{status.exitstatus}"
+        "its front (pid #{@pid}) has ended #{how}"
+      end
+
+      private
+
+      # Not a fork: nothing of this process's Ruby runs there.
+      def spawn_with(socket)
+        program = [Binary.find, "firebrick"]
+        @pid = Process.spawn(NOT_INHERITED, program, *@arguments.to_a, in: socket, chdir: @arguments.dir)
+      end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+  end
+end

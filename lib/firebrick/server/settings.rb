@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Server
+    # What the front has read from options, variables and files: the arguments of its message `boot`.
+    class Settings
+      def initialize(arguments)
+        @values = arguments.each_slice(2).group_by(&:first).transform_values { |pairs| pairs.map(&:last) }
+      end
+
+      def environment
+        one("environment")
+      end
+
+      def development?
+        environment == "development"
+      end
+
+      # Files to remove when the front cannot do it.
+      def unlink
+        @values.fetch("unlink", [])
+      end
+
+      # The version of docs/wire.md that the front speaks.
+      def wire
+        one("wire")
+      end
+
+      def threads
+        [number("threads_min"), number("threads_max")]
+      end
+
+      # How many descriptors come with the message `fork`.
+      def links
+        number("links")
+      end
+
+      # As Native.prepare wants them.
+      def limits
+        [number("max_head"), number("response_memory"), number("response_spool"), one("temp_dir")]
+      end
+
+      def slot_len
+        number("slot_len")
+      end
+
+      # The env that every request starts from.
+      def env
+        hints = one("early_hints") == "1"
+        Environment.base(multithread: threads.last > 1, early_hints: hints, multiprocess: false)
+                   .merge("firebrick.detailed_errors" => development?)
+      end
+
+      private
+
+      def one(key)
+        found = @values.fetch(key, []).last
+        found || raise(Error, "the front did not say #{key}: gem and program are of different builds")
+      end
+
+      def number(key)
+        Integer(one(key))
+      end
+    end
+  end
+end

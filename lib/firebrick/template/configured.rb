@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Template
+    # Of the boot: which app it is, and what a puma.rb has said, if there is one.
+    module Configured
+      private
+
+      def puma_file
+        PumaFile.current if Firebrick.const_defined?(:PumaFile, false)
+      end
+
+      # Before the app is loaded.
+      def apply_puma_file
+        return unless puma_file
+
+        Compat::PumaStats.socket = one("control", "")
+        puma_file.redirect_output
+        puma_file.install
+      end
+
+      # A puma.rb can be the app itself.
+      def find_app
+        return rackup_app unless puma_file
+
+        puma_file.wrap(one("app").end_with?(".rb") ? puma_file.app : rackup_app)
+      end
+
+      def rackup_app
+        result = Rack::Builder.parse_file(one("app"))
+        result.is_a?(Array) ? result.first : result
+      end
+    end
+  end
+end

@@ -1,0 +1,24 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Template
+    # Objects before a fork: pages that are not written to afterwards stay shared.
+    module Heap
+      module_function
+
+      def tidy(compact:)
+        scan_strings
+        3.times { GC.start }
+        GC.compact if compact && GC.respond_to?(:compact)
+        Native.settle_heap
+      end
+
+      # Ruby notes in a String whether it is valid, the first time that it needs to know; workers would do so in each of
+      # theirs.
+      def scan_strings
+        valid = String.instance_method(:valid_encoding?)
+        ObjectSpace.each_object(String) { |string| valid.bind_call(string) }
+      end
+    end
+  end
+end

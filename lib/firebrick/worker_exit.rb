@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+module Firebrick
+  # What the hooks of `after_worker_exit` get: which worker it was, and how it exited.
+  class WorkerExit
+    # How a process exited, with the methods of Process::Status that such hooks use.
+    Status = Struct.new(:pid, :exitstatus, :termsig) do
+      def exited? = !exitstatus.nil?
+
+      def signaled? = !termsig.nil?
+
+      def success? = exitstatus&.zero?
+
+      def to_s
+        signaled? ? "pid #{pid} SIG#{Signal.signame(termsig)} (signal #{termsig})" : "pid #{pid} exit #{exitstatus}"
+      end
+    end
+
+    attr_reader :index, :pid, :process_status
+
+    # how:: "exit" or "signal", with the code or the number
+    def initialize(index, pid, how, code)
+      @index = index
+      @pid = pid
+      @process_status = how == "signal" ? Status.new(pid, nil, code) : Status.new(pid, code, nil)
+    end
+  end
+end
