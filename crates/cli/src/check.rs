@@ -1,8 +1,10 @@
 //! `firebrick check`: the resulting settings, where they come from, and what is wrong.
 
 use std::fmt::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+use settings::puma::Row;
 use settings::{Loaded, Origin, Settings};
 
 use crate::print::print;
@@ -43,6 +45,46 @@ pub fn explain(loaded: &Loaded, explain: Trial<'_>) -> ExitCode {
     }
 }
 
+/// The files that were read.
+fn configuration(settings: &Settings) -> String {
+    let ruby = settings.puma_rb.as_ref().map(|file| &file.path);
+    let files: Vec<String> =
+        settings.config.iter().chain(ruby).map(|path| path.display().to_string()).collect();
+    if files.is_empty() { "no file".to_owned() } else { files.join(", ") }
+}
+
+/// What becomes of each call of a `puma.rb`.
+struct Table<'a> {
+    file: &'a Path,
+    rows: &'a [Row],
+}
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, evaluated once:", self.file.display())?;
+        let cells = |row: &Row| {
+            let place = if row.place.0 == self.file {
+                row.place.1.to_string()
+            } else {
+                format!("{}:{}", row.place.0.display(), row.place.1)
+            };
+            (place, row.call.clone(), row.outcome.to_string())
+        };
+        let rows: Vec<_> = self.rows.iter().map(cells).collect();
+        let width = |cell: fn(&(String, String, String)) -> &str| {
+            rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0).min(44)
+        };
+        let (places, calls) = (width(|row| &row.0), width(|row| &row.1));
+        for (place, call, outcome) in &rows {
+            writeln!(f, "  {place:>places$}  {call:<calls$}  {outcome}")?;
+        }
+        if rows.is_empty() {
+            writeln!(f, "  it sets nothing")?;
+        }
+        Ok(())
+    }
+}
+
 /// The settings, for people.
 pub(crate) struct Plan<'a>(pub(crate) &'a Loaded);
 
@@ -55,6 +97,9 @@ impl fmt::Display for Plan<'_> {
             writeln!(f, "  {name:<13} {text}")?;
         }
         writeln!(f)?;
+        if let (Some(file), Some(rows)) = (&settings.puma_rb, &self.0.puma) {
+            writeln!(f, "{}", Table { file: &file.shown, rows })?;
+        }
         if !self.0.choices.is_empty() {
             writeln!(f, "Not at its default:\n{}", self.choices())?;
         }
@@ -70,7 +115,7 @@ impl Plan<'_> {
         };
         let mut lines = vec![
             ("environment", self.with_origin("environment", &settings.process.environment)),
-            ("configuration", path(&settings.config, "no file")),
+            ("configuration", configuration(settings)),
         ];
         for (index, bind) in settings.binds.iter().enumerate() {
             lines.push((if index == 0 { "listen" } else { "" }, bind.to_string()));
@@ -93,6 +138,11 @@ impl Plan<'_> {
             lines.push(("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)));
             lines.push(("files", path(&settings.files.public, "off")));
         }
+        let environment = &settings.process.environment;
+        lines.extend(settings.services.iter().map(|service| {
+            let elsewhere = if service.runs_in(environment) { "" } else { " (not in this environment)" };
+            ("service", format!("{}: {}{elsewhere}", service.name, service.program))
+        }));
         let control = &settings.control.listen;
         lines.extend(control.is_empty().then(|| ("control", "off".to_owned())));
         lines.extend(

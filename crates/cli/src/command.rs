@@ -25,7 +25,14 @@ pub enum Command {
     /// Serve the app.
     Serve(Box<Loaded>, Vec<Argument>),
     /// Check the configuration.
-    Check(Box<Loaded>),
+    Check {
+        /// The settings.
+        loaded: Box<Loaded>,
+        /// What was typed.
+        arguments: Vec<Argument>,
+        /// Make a `firebrick.toml` of `puma.rb`.
+        write: bool,
+    },
     /// Show which rule responds to a request.
     Explain(Box<Loaded>, Question),
     /// Print the numbers of a running server.
@@ -54,6 +61,13 @@ pub enum Command {
         client: Client,
         /// Forth or back.
         wish: ReloadWish,
+    },
+    /// Start the program of a running server again, which hands over to it.
+    Upgrade {
+        /// The app's directory, for messages.
+        dir: PathBuf,
+        /// The connection to the server.
+        client: Client,
     },
     /// Say whether a server runs.
     Status {
@@ -111,18 +125,51 @@ pub fn parse<Word: Into<OsString> + Clone>(
 ) -> Result<Command, ExitCode> {
     let command = interpret(words, environment);
     if let Ok(Command::Serve(loaded, _)) = &command {
-        for warning in &loaded.warnings {
+        // With a puma.rb there is more to warn of, or less, when it has been evaluated.
+        for warning in loaded.warnings.iter().filter(|_| loaded.settings.puma_rb.is_none()) {
             eprintln!("warning: {warning}");
         }
     }
     command.map_err(Output::print)
 }
 
+/// Loads the settings of a front that a Ruby process has started, from the words that are left for `serve`. What is wrong is told there.
+///
+/// # Errors
+/// The exit code.
+pub fn parse_attached(
+    attached: &settings::Attached,
+    words: Vec<OsString>,
+    environment: &dyn Environment,
+) -> Result<Box<Loaded>, ExitCode> {
+    let words = [OsString::from("firebrick"), OsString::from("serve")].into_iter().chain(words);
+    let loaded = grammar().try_get_matches_from(words).map_err(Output::Clap).and_then(|matches| {
+        settings::load_attached(&arguments(&matches), environment, attached)
+            .map_err(|errors| wrong(errors, 2))
+    });
+    let loaded = loaded.map_err(|output| {
+        let (text, code) = match output {
+            Output::Clap(error) => (error.to_string(), 2),
+            Output::Wrong { errors, code } => (errors.join("\n"), code),
+        };
+        front::refuse(text.trim().trim_start_matches("error: "));
+        ExitCode::from(code)
+    })?;
+    for warning in &loaded.warnings {
+        eprintln!("firebrick: warning: {warning}");
+    }
+    Ok(Box::new(loaded))
+}
+
 /// Loads the settings of `serve` again whenever it is called: the same words, typed in the same place.
 pub fn reread(arguments: Vec<Argument>, environment: &dyn Environment) -> front::Reread {
     let here = At(environment.current_dir());
-    Rc::new(move || {
-        settings::load(&arguments, &here).map_err(|errors| {
+    Rc::new(move |calls| {
+        let loaded = match calls {
+            Some(calls) => settings::load_evaluated(&arguments, &here, calls),
+            None => settings::load(&arguments, &here),
+        };
+        loaded.map_err(|errors| {
             let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
             errors.join("\n")
         })
@@ -139,14 +186,17 @@ pub(crate) enum Output {
 }
 
 impl Output {
+    /// Should a server that is upgraded have started this program, it hears of it, too.
     fn print(self) -> ExitCode {
         match self {
             Output::Clap(error) => {
+                front::decline(&error.to_string());
                 // Standard output may be closed.
                 let _ = error.print();
                 ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
             }
             Output::Wrong { errors, code } => {
+                front::decline(&errors.join("\n"));
                 let mut stderr = std::io::stderr().lock();
                 for error in errors {
                     let _ = writeln!(stderr, "error: {error}");
@@ -164,7 +214,11 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
     let matches = grammar().try_get_matches_from(words).map_err(Output::Clap)?;
     let load = |code| settings::load(&arguments(&matches), environment).map_err(|errors| wrong(errors, code));
     match matches.subcommand() {
-        Some(("check", _)) => Ok(Command::Check(Box::new(load(1)?))),
+        Some(("check", given)) => Ok(Command::Check {
+            loaded: Box::new(load(1)?),
+            arguments: arguments(&matches),
+            write: given.get_flag("write"),
+        }),
         Some(("explain", given)) => Ok(Command::Explain(Box::new(load(2)?), question(given))),
         Some(("stats", given)) => {
             let (dir, client) = running(load(2)?)?;
@@ -176,8 +230,16 @@ pub(crate) fn interpret<Word: Into<OsString> + Clone>(
         }
         Some(("reload", given)) => {
             let (dir, client) = running(load(2)?)?;
-            let wish = if given.get_flag("undo") { ReloadWish::Undo } else { ReloadWish::Reload };
+            let wish = match (given.get_flag("undo"), given.get_flag("in-place")) {
+                (true, _) => ReloadWish::Undo,
+                (false, true) => ReloadWish::InPlace,
+                (false, false) => ReloadWish::Reload,
+            };
             Ok(Command::Reload { dir, client, wish })
+        }
+        Some(("upgrade", _)) => {
+            let (dir, client) = running(load(2)?)?;
+            Ok(Command::Upgrade { dir, client })
         }
         Some(("status", given)) => {
             Ok(Command::Status { target: target(load(2)?)?, json: given.get_flag("json") })

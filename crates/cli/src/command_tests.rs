@@ -25,7 +25,7 @@ impl Shelf {
 
     fn settings(&self, words: &str) -> Settings {
         match self.type_in(words) {
-            Ok(Command::Serve(loaded, _) | Command::Check(loaded)) => loaded.settings,
+            Ok(Command::Serve(loaded, _) | Command::Check { loaded, .. }) => loaded.settings,
             other => panic!("{words}: {other:?}"),
         }
     }
@@ -84,7 +84,7 @@ fn every_flag_reaches_its_setting() {
     let unix =
         Bind::Unix { path: "/s".into(), umask: None, mode: Some(0o660), backlog: settings::DEFAULT_BACKLOG };
     assert_eq!(settings.binds, [Bind::tcp("h", 1), unix, Bind::tcp("h", 3)]);
-    assert_eq!((settings.workers, settings.threads.to_string().as_str()), (7, "2:4"));
+    assert_eq!((settings.workers.max, settings.threads.to_string().as_str()), (7, "2:4"));
     assert_eq!(
         (settings.process.environment.as_str(), settings.tag.as_str(), settings.process.quiet),
         ("production", "t", true)
@@ -103,18 +103,18 @@ fn every_flag_reaches_its_setting() {
 #[test]
 fn the_last_of_contradicting_flags_wins() {
     let shelf = Shelf::new();
-    assert_eq!(shelf.settings("-w 1 -w 2").workers, 2);
+    assert_eq!(shelf.settings("-w 1 -w 2").workers, settings::Workers::exactly(2));
     assert!(!shelf.settings("--early-hints --no-early-hints").rack.early_hints);
     assert!(shelf.settings("--no-early-hints --early-hints").rack.early_hints);
     assert_eq!(shelf.settings("-v --access-log off").logs.access, settings::AccessLog::Off);
     assert_eq!(shelf.settings("--access-log off -v").logs.access, settings::AccessLog::Stdout);
-    assert_eq!(shelf.settings("-w 1 serve -w 2").workers, 2);
+    assert_eq!(shelf.settings("-w 1 serve -w 2").workers, settings::Workers::exactly(2));
 }
 
 #[test]
 fn commands_take_their_own() {
     let shelf = Shelf::new();
-    assert!(matches!(shelf.type_in("check -w 2"), Ok(Command::Check(_))));
+    assert!(matches!(shelf.type_in("check -w 2"), Ok(Command::Check { .. })));
     let asks = |words: &str| match shelf.type_in(words) {
         Ok(Command::Stats { client, json, .. }) => (client, json),
         other => panic!("{words}: {other:?}"),
@@ -152,8 +152,8 @@ fn what_is_wrong_has_its_exit_code() {
     for (words, message, code) in [
         ("--prot 1", "a similar argument exists: '--port'", 2),
         ("completions tcsh", "[possible values: bash, zsh, fish]", 2),
-        ("-w", "a value is required for '--workers <N|auto>'", 2),
-        ("-w 0", "--workers 0: expected a whole number from 1 to 1024, or \"auto\"", 2),
+        ("-w", "a value is required for '--workers <N|RANGE|auto>'", 2),
+        ("-w 0", "--workers 0: expected \"MIN:MAX\" or a number of workers, from 1 to 1024, or \"auto\"", 2),
         ("check -w 0", "--workers 0: expected", 1),
         (
             "chekc",
@@ -179,7 +179,7 @@ fn check_says_what_it_would_do_and_why() {
     shelf.vars = vec![("RACK_ENV", "production")];
     std::fs::write(shelf.folder.path().join("firebrick.toml"), "[limits]\nmax_body = '10MB'\n")
         .expect("a file");
-    let Ok(Command::Check(loaded)) = shelf.type_in("check -p 3000") else { panic!("no check") };
+    let Ok(Command::Check { loaded, .. }) = shelf.type_in("check -p 3000") else { panic!("no check") };
     let plan = Plan(&loaded).to_string();
     let dir = shelf.current_dir();
     for line in [
@@ -212,7 +212,7 @@ fn check_tries_the_app_and_fails_with_it() {
 fn a_token_is_never_shown() {
     let mut shelf = Shelf::new();
     shelf.vars = vec![("FIREBRICK_CONTROL_TOKEN", "geheim-geheim-geheim")];
-    let Ok(Command::Check(loaded)) = shelf.type_in("check --control tcp://127.0.0.1:0") else {
+    let Ok(Command::Check { loaded, .. }) = shelf.type_in("check --control tcp://127.0.0.1:0") else {
         panic!("no check")
     };
     let plan = Plan(&loaded).to_string();
@@ -233,4 +233,16 @@ fn an_open_port_without_a_good_token_is_refused() {
         let tried = try_app(&shelf.settings(&format!("check --control {words}")), None);
         assert_eq!(tried.is_err(), refused, "{token:?} {words}: {tried:?}");
     }
+}
+
+#[test]
+fn a_puma_rb_that_is_not_evaluated_yet_warns_of_nothing() {
+    let shelf = Shelf::new();
+    std::fs::create_dir(shelf.current_dir().join("config")).expect("a directory");
+    std::fs::write(shelf.current_dir().join("config/puma.rb"), "workers 2").expect("config/puma.rb");
+    let Ok(Command::Check { loaded, write: true, .. }) = shelf.type_in("check --write") else {
+        panic!("no check")
+    };
+    let file = loaded.settings.puma_rb.expect("config/puma.rb");
+    assert_eq!((file.shown.as_path(), loaded.puma), (Path::new("config/puma.rb"), None));
 }

@@ -18,12 +18,14 @@ mod command;
 mod grammar;
 mod print;
 mod trust;
+mod write;
 
 pub use certs::certs;
 pub use check::{Trial, check, explain};
-pub use command::{Command, parse, reread};
+pub use command::{Command, parse, parse_attached, reread};
 pub use print::{completions, man};
 pub use trust::{Trust, trust};
+pub use write::write;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -3,23 +3,46 @@
 use std::process::ExitCode;
 
 use cli::Command;
-use settings::ProcessEnvironment;
+use settings::{Argument, Loaded, ProcessEnvironment};
 
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
+/// `firebrick check`: the process that evaluates `puma.rb` is the one that loads the app.
+fn check(loaded: Loaded, arguments: Vec<Argument>, write: bool) -> ExitCode {
+    match front::configure(loaded, &cli::reread(arguments, &ProcessEnvironment)) {
+        Ok((loaded, _)) if write => cli::write(&loaded),
+        Ok((loaded, prepared)) => cli::check(&loaded, Some(&|settings| front::check(settings, &prepared))),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
+    // Not typed by anybody: how the server starts what looks after its services.
+    if let Some(code) = front::guard(std::env::args_os().skip(1)) {
+        return code;
+    }
+    // Nor this: how Ruby starts the server of an app that it has loaded itself.
+    if let Some((attached, words)) = front::attached(std::env::args_os().skip(1)) {
+        let loaded = cli::parse_attached(&attached, words, &ProcessEnvironment);
+        return loaded.map_or_else(|code| code, |loaded| front::serve_attached(*loaded));
+    }
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {
         Ok(Command::Serve(loaded, arguments)) => {
-            front::serve(*loaded, cli::reread(arguments, &ProcessEnvironment))
+            let started = front::Started::now(&ProcessEnvironment);
+            front::serve(*loaded, cli::reread(arguments, &ProcessEnvironment), started)
         }
-        Ok(Command::Check(loaded)) => cli::check(&loaded, Some(&front::check)),
+        Ok(Command::Check { loaded, arguments, write }) => check(*loaded, arguments, write),
         Ok(Command::Explain(loaded, question)) => {
             cli::explain(&loaded, &|settings| front::explain(settings, &question))
         }
         Ok(Command::Stats { dir, client, json }) => control::client::stats_command(&dir, &client, json),
         Ok(Command::Deaths { dir, client, json }) => control::client::deaths_command(&dir, &client, json),
         Ok(Command::Reload { dir, client, wish }) => control::reload::reload_command(&dir, &client, wish),
+        Ok(Command::Upgrade { dir, client }) => control::reload::upgrade_command(&dir, &client),
         Ok(Command::Status { target, json }) => control::status_command(&target, json),
         Ok(Command::Stop { target, timeout }) => control::stop_command(&target, timeout),
         Ok(Command::Certs { loaded, client, json }) => cli::certs(&loaded.settings, client.as_ref(), json),

@@ -17,6 +17,10 @@ const PROBE: Duration = Duration::from_millis(200);
 pub(crate) struct SocketFile {
     path: PathBuf,
     created: Created,
+    /// It is not another program's.
+    own: bool,
+    /// It is systemd's, and stays it.
+    kept: bool,
 }
 
 /// When a socket's file was made: seconds and nanoseconds. Connections do not change it. It tells files apart better than an inode
@@ -27,11 +31,37 @@ impl SocketFile {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Of a socket on which another program listens, until [`SocketFile::take_over`]. `kept`: for ever, because it is systemd's.
+    pub(crate) fn borrowed(path: &Path, kept: bool) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), created: created(path)?, own: false, kept })
+    }
+
+    /// Whether it is not another program's.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// Whether it is systemd's.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// It is ours now.
+    pub(crate) fn take_over(&mut self) {
+        self.own = !self.kept;
+    }
+
+    /// It is another program's now.
+    pub(crate) fn forget(mut self) {
+        self.own = false;
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if created(&self.path).is_ok_and(|found| found == self.created)
+        if self.own
+            && created(&self.path).is_ok_and(|found| found == self.created)
             && let Err(error) = std::fs::remove_file(&self.path)
         {
             // The next server replaces it.
@@ -56,7 +86,7 @@ fn take(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     clear(path)?;
     let listener = listen_on(path)?;
     let created = created(path)?;
-    Ok((listener, SocketFile { path: path.to_owned(), created }))
+    Ok((listener, SocketFile { path: path.to_owned(), created, own: true, kept: false }))
 }
 
 /// Removes a socket file on which no server listens.
@@ -152,6 +182,26 @@ mod tests {
         let _theirs = UnixListener::bind(&path).unwrap();
         drop(ours);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn what_another_program_has_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        assert_eq!(SocketFile::borrowed(&path, false).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let (_listener, ours) = bind(&path).unwrap();
+        drop(SocketFile::borrowed(&path, false).unwrap());
+        assert!(path.exists(), "only borrowed");
+        let mut systemds = SocketFile::borrowed(&path, true).unwrap();
+        systemds.take_over();
+        drop(systemds);
+        assert!(path.exists(), "kept by systemd");
+        let mut theirs = SocketFile::borrowed(&path, false).unwrap();
+        theirs.take_over();
+        ours.forget();
+        assert!(path.exists(), "taken over");
+        drop(theirs);
+        assert!(!path.exists());
     }
 
     #[test]

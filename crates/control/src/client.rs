@@ -134,6 +134,14 @@ impl Client {
         self.json(&format!("/requests?limit={limit}{}", if backtraces { "&backtraces" } else { "" }))
     }
 
+    /// How the last `limit` workers that are gone ended, the newest first.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn deaths(&self, limit: usize) -> Result<Vec<Death>, Error> {
+        self.json(&format!("/deaths?limit={limit}"))
+    }
+
     /// The lines of the response to a POST of `target`, while they come. Each may take as long as the timeout for reading; the server
     /// sends blank ones in between.
     ///

@@ -10,7 +10,8 @@
 //! 2. The socket can be used by its owner only, from the moment it exists; a port only with the token and
 //!    a Host field of this machine.
 //! 3. Clients that hold connections open or send nonsense cannot keep others waiting: see `connections`.
-//! 4. GET and HEAD change nothing. The one POST is `/reload`.
+//! 4. GET and HEAD change nothing. POST is for `/reload` and `/upgrade`.
+//! 5. Another program can go on with its sockets, so that clients never find nobody: see `release`.
 #![forbid(unsafe_code)]
 
 mod bind;
@@ -21,6 +22,7 @@ mod gate;
 mod metrics;
 mod page;
 mod provider;
+mod release;
 pub mod reload;
 mod routes;
 mod server;
@@ -29,6 +31,7 @@ mod stop;
 mod table;
 
 pub use provider::Provider;
+pub use release::{Listening, Release};
 pub use server::Server;
 pub use settings::ControlAddress;
 pub use stop::{Target, status_command, stop_command};

@@ -4,15 +4,19 @@
 //!
 //! Contract:
 //! 1. Pure. Names carry their unit; every family has HELP and TYPE and stands together.
-//! 2. No label has values that clients or the app choose. The most there are is one for each worker or certificate.
+//! 2. No label has values that clients or the app choose. The most there are is one for each worker, service or certificate.
 //! 3. Counters never fall while the server runs. What belongs to a process that may be replaced is a gauge.
 
-use stats::{DurationSummary, ServerSnapshot, WorkerSnapshot, WorkerState};
+use stats::{Counts, DurationSummary, Kind, ServerSnapshot, ServiceState, WorkerSnapshot, WorkerState};
+use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Certificates that are shown: there may be one for each of very many names.
 const CERTIFICATES: usize = 100;
+
+/// Bytes that a worker adds to the page, about.
+const OF_WORKER: usize = 256;
 
 /// Which form a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +53,13 @@ impl Format {
 
 /// All families.
 pub(crate) fn render(server: &ServerSnapshot, ready: bool, format: Format) -> String {
-    let mut page = Page { text: String::with_capacity(16 << 10), format };
+    let room = (20 << 10) + server.workers.len() * OF_WORKER;
+    let mut page = Page { text: String::with_capacity(room), format };
     about(&mut page, server, ready);
     requests(&mut page, server);
     times(&mut page, server);
     workers(&mut page, server);
+    services(&mut page, server);
     encryption(&mut page, server);
     puma(&mut page, server);
     if format == Format::OpenMetrics {
@@ -81,6 +87,21 @@ fn about(page: &mut Page, server: &ServerSnapshot, ready: bool) {
         .plain(server.memory_limit_bytes);
     page.gauge("firebrick_cpus", "CPUs' worth of time that the server may use; 0 when unknown")
         .plain(server.cores);
+}
+
+fn services(page: &mut Page, server: &ServerSnapshot) {
+    if server.services.is_empty() {
+        return;
+    }
+    let mut family = page.gauge("firebrick_service_up", "Whether a service runs");
+    for service in &server.services {
+        family.at(&[("service", &service.name)], u8::from(service.state == ServiceState::Running));
+    }
+    let mut family = page
+        .counter("firebrick_service_restarts", "How often a service was started again because it had ended");
+    for service in &server.services {
+        family.at(&[("service", &service.name)], service.restarts);
+    }
 }
 
 fn requests(page: &mut Page, server: &ServerSnapshot) {
@@ -150,6 +171,22 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
     ] {
         family.at(&[("state", name)], count(state));
     }
+    if let Some(sizing) = &server.sizing {
+        page.gauge("firebrick_workers_wanted", "How many workers there should be").plain(sizing.wanted);
+        let mut family =
+            page.gauge("firebrick_workers_limit", "The least and the most workers that the settings allow");
+        family.at(&[("bound", "min")], sizing.min);
+        family.at(&[("bound", "max")], sizing.max);
+    }
+    page.counter("firebrick_reloads", "Reloads of the app that have ended, by how")
+        .counts("outcome", &server.reloads.counts);
+    page.counter(
+        "firebrick_reforks",
+        "Warm workers that were to become the next template, by how that ended",
+    )
+    .counts("outcome", &server.reforks.counts);
+    page.counter("firebrick_upgrades", "New programs that were to take over, by how that ended")
+        .counts("outcome", &server.upgrades.counts);
     let load = Load::of(server);
     let mut family = page.gauge("firebrick_requests_in_flight", "Requests for the app by where they are");
     family.at(&[("stage", "queue")], load.waiting);
@@ -163,13 +200,21 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
     page.gauge("firebrick_queue_limit", "Requests that may wait (limits.max_queue)").plain(server.queue.max);
     page.gauge("firebrick_queue_oldest_seconds", "How long the first request of the queue has been waiting")
         .plain(server.queue.oldest_wait_ms / 1e3);
+    let mut family =
+        page.counter("firebrick_queue_refusals", "Requests for the app that got no seat (503), by why");
+    family.at(&[("reason", "early")], server.queue.refused_early);
+    family.at(&[("reason", "expired")], server.queue.expired);
+    family.at(&[("reason", "full")], server.queue.refused_full);
     if server.workers.is_empty() {
         return;
     }
-    let mut family = page.counter("firebrick_worker_deaths", "Workers that have ended, by why");
-    for (cause, count) in server.deaths.iter() {
-        family.at(&[("cause", cause.name())], count);
-    }
+    page.counter("firebrick_worker_deaths", "Workers that have ended, by why")
+        .counts("cause", &server.deaths);
+    // While one worker replaces another, both have the same number: the newer one is the worker of that number.
+    let mut seen = BTreeSet::new();
+    let newest = server.workers.iter().rev().filter(|worker| seen.insert(worker.index));
+    let numbered: Vec<(String, &WorkerSnapshot)> =
+        newest.map(|worker| (worker.index.to_string(), worker)).collect();
     for (name, help, value) in [
         (
             "firebrick_worker_pss_bytes",
@@ -184,10 +229,8 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
         }),
     ] {
         let mut family = page.gauge(name, help);
-        // While one worker replaces another, both have the same number.
-        let mut seen = std::collections::BTreeSet::new();
-        for worker in server.workers.iter().rev().filter(|worker| seen.insert(worker.index)) {
-            family.at(&[("worker", &worker.index.to_string())], value(worker));
+        for (number, worker) in &numbered {
+            family.at(&[("worker", number)], value(worker));
         }
     }
 }
@@ -283,31 +326,51 @@ impl Page {
 
     fn histogram(&mut self, name: &str, help: &str, times: &DurationSummary) {
         self.begin(name, help, "histogram");
+        let Page { text, .. } = self;
+        // Writing to a String cannot fail.
         for bucket in &times.buckets {
-            self.sample(name, "_bucket", &[("le", &format!("{:?}", bucket.le / 1e3))], bucket.count);
+            let _ = writeln!(text, "{name}_bucket{{le=\"{:?}\"}} {}", bucket.le / 1e3, bucket.count);
         }
-        self.sample(name, "_bucket", &[("le", "+Inf")], times.count);
-        self.sample(name, "_sum", &[], times.sum / 1e3);
-        self.sample(name, "_count", &[], times.count);
+        let (count, sum) = (times.count, times.sum / 1e3);
+        let _ =
+            writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {count}\n{name}_sum {sum}\n{name}_count {count}");
     }
 
     fn begin(&mut self, name: &str, help: &str, kind: &str) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(self.text, "# HELP {name} {help}.\n# TYPE {name} {kind}");
-        let unit = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
+        self.push(&["# HELP ", name, " ", help, ".\n# TYPE ", name, " ", kind, "\n"]);
+        let unit = ["seconds", "bytes"]
+            .into_iter()
+            .find(|unit| name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')));
         if let Some(unit) = unit.filter(|_| self.format == Format::OpenMetrics) {
-            let _ = writeln!(self.text, "# UNIT {name} {unit}");
+            self.push(&["# UNIT ", name, " ", unit, "\n"]);
         }
     }
 
     fn sample(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
-        let _ = write!(self.text, "{name}{suffix}");
+        self.push(&[name, suffix]);
         for (index, (label, text)) in labels.iter().enumerate() {
-            let open = if index == 0 { '{' } else { ',' };
-            let _ = write!(self.text, "{open}{label}=\"{}\"", escaped(text));
+            self.push(&[if index == 0 { "{" } else { "," }, label, "=\""]);
+            self.push_escaped(text);
+            self.text.push('"');
         }
         let close = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.text, "{close} {value}");
+    }
+
+    fn push(&mut self, parts: &[&str]) {
+        self.text.extend(parts.iter().copied());
+    }
+
+    fn push_escaped(&mut self, label: &str) {
+        for part in label.split_inclusive(['\\', '"', '\n']) {
+            let (plain, escaped) = match part.as_bytes().last() {
+                Some(b'\\') => (&part[..part.len() - 1], "\\\\"),
+                Some(b'"') => (&part[..part.len() - 1], "\\\""),
+                Some(b'\n') => (&part[..part.len() - 1], "\\n"),
+                _ => (part, ""),
+            };
+            self.push(&[plain, escaped]);
+        }
     }
 }
 
@@ -326,10 +389,13 @@ impl Family<'_> {
     fn at(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.page.sample(self.name, self.suffix, labels, value);
     }
-}
 
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    /// A sample for each kind, also for those that have not happened.
+    fn counts<K: Kind>(&mut self, label: &str, counts: &Counts<K>) {
+        for (kind, count) in counts.iter() {
+            self.at(&[(label, kind.name())], count);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -359,6 +425,9 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+        let mut page = Page { text: String::new(), format: Format::Text };
+        page.sample("one", "_total", &[("a", "a\"b\\c\nd"), ("b", ""), ("c", "\n")], 1);
+        page.sample("two", "", &[], 0.5);
+        assert_eq!(page.text, "one_total{a=\"a\\\"b\\\\c\\nd\",b=\"\",c=\"\\n\"} 1\ntwo 0.5\n");
     }
 }

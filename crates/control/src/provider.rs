@@ -9,7 +9,8 @@ pub trait Provider {
     /// Everything that `/stats` returns.
     fn stats(&self) -> impl Future<Output = ServerSnapshot>;
 
-    /// The same for who asks often: memory may have been measured half a minute ago, because measuring takes the kernel some time.
+    /// What `/metrics` has of it: memory may have been measured half a minute ago, because measuring takes the kernel some time, and CPU
+    /// times are 0.
     fn scraped(&self) -> impl Future<Output = ServerSnapshot>;
 
     /// What the server is at, and whether it is live and ready; at any time, and at once.
@@ -27,4 +28,7 @@ pub trait Provider {
 
     /// Starts a reload, or the way back; its steps. The last one is an end. It goes on when nobody listens any more.
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine>;
+
+    /// Starts a new program that takes over; steps and end as of a reload.
+    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine>;
 }

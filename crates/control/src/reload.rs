@@ -1,4 +1,4 @@
-//! Reloads over the control socket: `POST /reload` streams a line of JSON for each step, and the client prints them.
+//! Reloads and upgrades over the control socket: `POST /reload` and `POST /upgrade` stream a line of JSON for each step, and the client prints them.
 //!
 //! Blank lines in between tell the client that the server lives. The last line says how it ended; without it the client knows
 //! nothing, and says so.
@@ -48,6 +48,8 @@ pub enum ReloadLine {
 pub enum ReloadWish {
     /// Load the app again.
     Reload,
+    /// Load it again where memory has no room for both: old workers leave first.
+    InPlace,
     /// Go back.
     Undo,
 }
@@ -104,7 +106,21 @@ impl Body for Reply {
 
 /// `firebrick reload` for the app in `dir`: prints each step. 0 when the code that was wished serves, else 1.
 pub fn reload_command(dir: &Path, client: &Client, wish: ReloadWish) -> ExitCode {
-    match follow(dir, client, wish) {
+    let target = match wish {
+        ReloadWish::Reload => "/reload",
+        ReloadWish::InPlace => "/reload?in_place",
+        ReloadWish::Undo => "/reload?undo",
+    };
+    command(dir, client, target, "reload")
+}
+
+/// `firebrick upgrade` for the server in `dir`: prints each step. 0 when the new program serves, else 1.
+pub fn upgrade_command(dir: &Path, client: &Client) -> ExitCode {
+    command(dir, client, "/upgrade", "upgrade")
+}
+
+fn command(dir: &Path, client: &Client, target: &str, what: &str) -> ExitCode {
+    match follow(dir, client, target, what) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             let _ = writeln!(io::stderr().lock(), "firebrick: {message}");
@@ -113,17 +129,13 @@ pub fn reload_command(dir: &Path, client: &Client, wish: ReloadWish) -> ExitCode
     }
 }
 
-fn follow(dir: &Path, client: &Client, wish: ReloadWish) -> Result<(), String> {
-    let target = match wish {
-        ReloadWish::Reload => "/reload",
-        ReloadWish::Undo => "/reload?undo",
-    };
+fn follow(dir: &Path, client: &Client, target: &str, what: &str) -> Result<(), String> {
     let mut result = None;
     let lines = client.post(target).map_err(|error| explain(&error, dir))?;
     for line in lines.lines() {
         let line = line.map_err(|error| {
             let error = Error::Io(client.address().clone(), error);
-            format!("{error}; the reload may go on: see the server's log")
+            format!("{error}; the {what} may go on: see the server's log")
         })?;
         if line.trim().is_empty() {
             continue;
@@ -141,7 +153,7 @@ fn follow(dir: &Path, client: &Client, wish: ReloadWish) -> Result<(), String> {
             }
         }
     }
-    result.unwrap_or_else(|| Err("the server ended before the reload did".to_owned()))
+    result.unwrap_or_else(|| Err(format!("the server ended before the {what} did")))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-const ENDPOINTS: [(&str, &str, &str); 12] = [
+const ENDPOINTS: [(&str, &str, &str); 13] = [
     (
         "GET",
         "/stats",
@@ -31,7 +31,7 @@ const ENDPOINTS: [(&str, &str, &str); 12] = [
     (
         "GET",
         "/deaths",
-        "how the last 256 workers that are gone ended, and what they were serving; the newest first",
+        "how the last 256 workers that are gone ended, and what they were serving; the newest first; ?limit=N",
     ),
     ("GET", "/history", "the last hour in steps of 10 s"),
     ("GET", "/metrics", "the figures of /stats for Prometheus: OpenMetrics, or its older text format"),
@@ -40,7 +40,16 @@ const ENDPOINTS: [(&str, &str, &str); 12] = [
     ("GET", "/status", "what the server is at, also while it starts and ends"),
     ("GET", "/dashboard", "a page that shows all of this"),
     ("GET", "/puma/stats", "the same as /stats in the shape of Puma's stats"),
-    ("POST", "/reload", "loads the app again, ?undo goes back; a line for each step"),
+    (
+        "POST",
+        "/reload",
+        "loads the app again, ?undo goes back, ?in_place where memory is short; a line for each step",
+    ),
+    (
+        "POST",
+        "/upgrade",
+        "starts the program again beside this one, which hands over to it; a line for each step",
+    ),
     ("GET", "/", "this list; the page for browsers"),
 ];
 
@@ -58,10 +67,15 @@ enum Route {
     Dashboard,
     Stats(Buckets),
     PumaStats,
-    Requests { limit: usize, backtraces: bool },
+    Requests {
+        limit: usize,
+        backtraces: bool,
+    },
     History,
-    Deaths,
+    /// At most so many.
+    Deaths(usize),
     Reload(ReloadWish),
+    Upgrade,
     Metrics(Format),
     Live,
     Ready,
@@ -86,10 +100,13 @@ pub(crate) async fn respond<B, P: Provider>(
 ) -> Response<Reply> {
     let (head, _body) = request.into_parts();
     let route = route(&head);
-    if let (Route::Reload(wish), Ok(())) = (&route, gate.map_or(Ok(()), |gate| admit(gate, &head, &route))) {
-        return reload(source.provider.reload(*wish));
+    let admitted = gate.map_or(Ok(()), |gate| admit(gate, &head, &route));
+    match (&route, &admitted) {
+        (Route::Reload(wish), Ok(())) => return lines(source.provider.reload(*wish)),
+        (Route::Upgrade, Ok(())) => return lines(source.provider.upgrade()),
+        _ => {}
     }
-    let mut response = match gate.map_or(Ok(()), |gate| admit(gate, &head, &route)) {
+    let mut response = match admitted {
         Ok(()) => reply(route, source).await,
         Err(refusal) => refused(&refusal),
     };
@@ -107,7 +124,7 @@ fn admit(gate: &Gate, head: &Parts, route: &Route) -> Result<(), Refusal> {
     }
 }
 
-fn reload(lines: mpsc::UnboundedReceiver<ReloadLine>) -> Response<Reply> {
+fn lines(lines: mpsc::UnboundedReceiver<ReloadLine>) -> Response<Reply> {
     let mut response = Response::new(Full::default());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     page::guard(&mut response);
@@ -121,7 +138,7 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             | Route::PumaStats
             | Route::Requests { .. }
             | Route::History
-            | Route::Deaths
+            | Route::Deaths(_)
             | Route::Metrics(_)
     );
     if needs_figures && !source.provider.has_figures() {
@@ -171,12 +188,16 @@ async fn reply<P: Provider>(route: Route, source: &Source<P>) -> Response<Full<B
             }
             written(source.history.borrow().to_json())
         }
-        Route::Deaths => written(serde_json::to_string_pretty(&source.provider.deaths().await)),
+        Route::Deaths(limit) => {
+            let mut deaths = source.provider.deaths().await;
+            deaths.truncate(limit);
+            written(serde_json::to_string_pretty(&deaths))
+        }
         Route::BadLimit => refuse(StatusCode::BAD_REQUEST, "limit is a number from 1, such as limit=20"),
         Route::UnknownFormat => refuse(StatusCode::BAD_REQUEST, "unknown format: it is native or puma"),
         Route::NotFound => refuse(StatusCode::NOT_FOUND, "there is nothing of that name"),
         // Has been responded to, or refused.
-        Route::Reload(_) => refuse(StatusCode::FORBIDDEN, "not permitted"),
+        Route::Reload(_) | Route::Upgrade => refuse(StatusCode::FORBIDDEN, "not permitted"),
         Route::MethodNotAllowed(allowed) => {
             let mut response =
                 refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("only {allowed} is understood here"));
@@ -213,9 +234,19 @@ fn route(head: &Parts) -> Route {
             Ok(0) | Err(_) => Route::BadLimit,
         },
         "/history" => Route::History,
-        "/deaths" => Route::Deaths,
-        "/reload" if head.method != Method::POST => return Route::MethodNotAllowed("POST"),
-        "/reload" => return Route::Reload(if on("undo") { ReloadWish::Undo } else { ReloadWish::Reload }),
+        "/deaths" => match given("limit").map_or(Ok(usize::MAX), str::parse) {
+            Ok(limit @ 1..) => Route::Deaths(limit),
+            Ok(0) | Err(_) => Route::BadLimit,
+        },
+        "/reload" | "/upgrade" if head.method != Method::POST => return Route::MethodNotAllowed("POST"),
+        "/reload" => {
+            return Route::Reload(match (on("undo"), on("in_place")) {
+                (true, _) => ReloadWish::Undo,
+                (false, true) => ReloadWish::InPlace,
+                (false, false) => ReloadWish::Reload,
+            });
+        }
+        "/upgrade" => return Route::Upgrade,
         "/metrics" => Route::Metrics(Format::accepted(accepted(head))),
         "/live" => Route::Live,
         "/ready" => Route::Ready,
@@ -311,7 +342,9 @@ mod tests {
         assert_eq!(get("/"), Route::Index);
         assert_eq!(get("/dashboard?token=x"), Route::Dashboard);
         assert_eq!(get("/history"), Route::History);
-        assert_eq!(get("/deaths?token=x"), Route::Deaths);
+        assert_eq!(get("/deaths?token=x"), Route::Deaths(usize::MAX));
+        assert_eq!(get("/deaths?limit=3"), Route::Deaths(3));
+        assert_eq!(get("/deaths?limit=none"), Route::BadLimit);
         assert_eq!(get("/stats"), Route::Stats(Buckets::None));
         assert_eq!(get("/stats?token=secret&buckets"), Route::Stats(Buckets::Coarse));
         assert_eq!(get("/stats?buckets=0"), Route::Stats(Buckets::None));
@@ -332,6 +365,9 @@ mod tests {
         assert_eq!(requested(&Method::POST, "/stats", "*/*"), Route::MethodNotAllowed("GET, HEAD"));
         assert_eq!(requested(&Method::POST, "/reload", "*/*"), Route::Reload(ReloadWish::Reload));
         assert_eq!(requested(&Method::POST, "/reload?undo", "*/*"), Route::Reload(ReloadWish::Undo));
+        assert_eq!(requested(&Method::POST, "/upgrade", "*/*"), Route::Upgrade);
+        assert_eq!(get("/upgrade"), Route::MethodNotAllowed("POST"));
+        assert_eq!(requested(&Method::POST, "/reload?in_place", "*/*"), Route::Reload(ReloadWish::InPlace));
         assert_eq!(get("/reload"), Route::MethodNotAllowed("POST"));
         assert_eq!(requested(&Method::POST, "/halt", "*/*"), Route::NotFound);
     }

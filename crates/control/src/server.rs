@@ -4,6 +4,7 @@ use crate::bind::{SocketFile, bind};
 use crate::connections::{Client, Connections, Requested};
 use crate::gate::Gate;
 use crate::provider::Provider;
+use crate::release::{self, Listening, Taken};
 use crate::reload::Reply;
 use crate::routes::{Source, respond};
 use hyper::server::conn::http1;
@@ -15,11 +16,13 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// From accepting a connection to the end of its request's head.
@@ -39,6 +42,7 @@ pub struct Server {
     unix: Vec<(UnixListener, SocketFile)>,
     ports: Vec<Port>,
     token: Option<Token>,
+    taken: watch::Sender<Taken>,
 }
 
 #[derive(Debug)]
@@ -46,6 +50,10 @@ struct Port {
     listener: TcpListener,
     host: String,
     address: SocketAddr,
+    /// The settings said port 0.
+    chosen: bool,
+    /// It was opened by systemd.
+    activated: bool,
 }
 
 #[derive(Debug)]
@@ -79,10 +87,77 @@ impl Server {
                 if self.token.is_none() {
                     self.token = Some(Token { text: random_token().map_err(named)?, generated: true });
                 }
-                self.ports.push(Port { listener, host: host.clone(), address: bound });
+                let (chosen, host) = (*port == 0, host.clone());
+                self.ports.push(Port { listener, host, address: bound, chosen, activated: false });
             }
         }
         Ok(())
+    }
+
+    /// Goes on with a socket of `address` on which another program listens. Its file stays the other's until [`Server::take_over`].
+    /// Ports of the other that needed a generated `token` need the same one. `activated`: the socket was opened by systemd, which
+    /// keeps its file.
+    ///
+    /// # Errors
+    /// The socket cannot be used, or its file is gone.
+    pub fn adopt(
+        &mut self,
+        address: &ControlAddress,
+        socket: OwnedFd,
+        token: Option<String>,
+        activated: bool,
+    ) -> io::Result<()> {
+        match address {
+            ControlAddress::Unix(path) => {
+                self.unix.push((UnixListener::from(socket), SocketFile::borrowed(path, activated)?));
+            }
+            ControlAddress::Tcp { host, port } => {
+                let listener = TcpListener::from(socket);
+                let bound = listener.local_addr()?;
+                if self.token.is_none() {
+                    let text = token.map_or_else(random_token, Ok)?;
+                    self.token = Some(Token { text, generated: true });
+                }
+                let (chosen, host) = (*port == 0, host.clone());
+                self.ports.push(Port { listener, host, address: bound, chosen, activated });
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on the sockets and files that were adopted are this server's.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn take_over(&mut self) -> io::Result<()> {
+        for (listener, file) in &mut self.unix {
+            // Clients ask the kernel who listens (SO_PEERCRED): that is who called listen(2) last.
+            listen_again(listener)?;
+            file.take_over();
+        }
+        Ok(())
+    }
+
+    /// Copies of its sockets, and what they are.
+    pub(crate) fn sockets(&self) -> io::Result<Vec<(Listening, OwnedFd)>> {
+        let unix = self.unix.iter().map(|(listener, file)| {
+            let listening = Listening::Unix { path: file.path().to_owned(), activated: file.is_kept() };
+            Ok((listening, listener.try_clone()?.into()))
+        });
+        let ports = self.ports.iter().map(|port| {
+            let Port { address, chosen, activated, .. } = *port;
+            let listening = Listening::Tcp { address, chosen, activated };
+            Ok((listening, port.listener.try_clone()?.into()))
+        });
+        unix.chain(ports).collect()
+    }
+
+    pub(crate) fn generated_token(&self) -> Option<String> {
+        self.token.as_ref().filter(|token| token.generated).map(|token| token.text.clone())
+    }
+
+    pub(crate) fn taken(&self) -> watch::Sender<Taken> {
+        self.taken.clone()
     }
 
     /// Whether it listens anywhere.
@@ -110,9 +185,9 @@ impl Server {
         self.token.as_ref().is_some_and(|token| token.generated)
     }
 
-    /// The files of its sockets.
+    /// The files of its sockets, but for those that are another program's.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.unix.iter().map(|(_, file)| file.path())
+        self.unix.iter().filter(|(_, file)| file.is_own()).map(|(_, file)| file.path())
     }
 
     /// Serves the figures of `provider` until the future is dropped, and keeps its last hour. For a `LocalSet` or
@@ -123,7 +198,8 @@ impl Server {
     /// # Errors
     /// When a socket cannot be registered with the runtime.
     pub async fn run(self, provider: impl Provider + 'static) -> io::Result<Infallible> {
-        let Server { unix, ports, token } = self;
+        let Server { unix, ports, token, taken } = self;
+        let (taken, closing) = (taken.subscribe(), taken);
         let source = Rc::new(Source { provider, history: RefCell::new(History::default()) });
         let mut tasks: JoinSet<Infallible> = JoinSet::new();
         // The files go when this future is dropped, not when a task gets to it.
@@ -137,7 +213,7 @@ impl Server {
                 let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
                 Ok((stream, Client::Process(process)))
             };
-            tasks.spawn_local(accept_all(accept, Rc::clone(&source), None));
+            tasks.spawn_local(accept_all(accept, Rc::clone(&source), None, taken.clone()));
         }
         for port in ports {
             port.listener.set_nonblocking(true)?;
@@ -148,9 +224,22 @@ impl Server {
                 let (stream, peer) = listener.accept().await?;
                 Ok((stream, Client::Address(peer.ip().to_canonical())))
             };
-            tasks.spawn_local(accept_all(accept, Rc::clone(&source), Some(Rc::new(gate))));
+            tasks.spawn_local(accept_all(accept, Rc::clone(&source), Some(Rc::new(gate)), taken.clone()));
         }
-        sample(&source).await
+        // What holds the sockets to hand them over may end the accepting; who does not, keeps no sender alive.
+        drop(closing);
+        let another = async {
+            let theirs = release::wait(taken).await;
+            files
+                .drain(..)
+                .filter(|file| theirs.iter().any(|path| path == file.path()))
+                .for_each(SocketFile::forget);
+            std::future::pending::<Infallible>().await
+        };
+        tokio::select! {
+            error = sample(&source) => error,
+            never = another => Ok(never),
+        }
     }
 }
 
@@ -158,6 +247,7 @@ async fn accept_all<S, P>(
     accept: impl AsyncFn() -> io::Result<(S, Client)>,
     source: Rc<Source<P>>,
     gate: Option<Rc<Gate>>,
+    taken: watch::Receiver<Taken>,
 ) -> Infallible
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -165,8 +255,13 @@ where
 {
     let mut tasks = JoinSet::new();
     let mut connections = Connections::new();
+    let mut taken = Box::pin(release::wait(taken));
     loop {
-        let (stream, client) = match accept().await {
+        let accepted = tokio::select! {
+            accepted = accept() => accepted,
+            _ = &mut taken => break,
+        };
+        let (stream, client) = match accepted {
             Ok(accepted) => accepted,
             Err(_) => {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -178,6 +273,14 @@ where
         let task = tasks.spawn_local(serve(stream, Rc::clone(&source), gate.clone(), requested.clone()));
         connections.add(client, Instant::now(), requested, task);
     }
+    // The listening socket is another program's; connections that are open get their responses.
+    drop((accept, taken));
+    while tasks.join_next().await.is_some() {}
+    std::future::pending().await
+}
+
+fn listen_again(listener: &UnixListener) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, crate::socket::BACKLOG)?)
 }
 
 /// Waits until there is room for one more connection: one has ended, or may be ended.

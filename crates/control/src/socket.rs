@@ -9,7 +9,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-const BACKLOG: i32 = 64;
+/// Connections that may wait.
+pub(crate) const BACKLOG: i32 = 64;
 
 /// Connects, waiting no longer than `timeout` for room in the other side's backlog, nor later for bytes.
 pub(crate) fn connect_to(path: &Path, timeout: Duration) -> io::Result<UnixStream> {

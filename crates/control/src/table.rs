@@ -1,8 +1,11 @@
 //! Statistics for people.
 
-use stats::{DurationSummary, HandlerThread, HandlersSnapshot, ServerSnapshot, TlsSnapshot, WorkerSnapshot};
+use stats::{
+    CertificateSnapshot, Changes, DurationSummary, HandlerThread, HandlersSnapshot, Kind, ServedCertificate,
+    ServerSnapshot, ServiceSnapshot, TlsSnapshot, WorkerSnapshot,
+};
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::SystemTime;
 
 /// All that `firebrick stats` says about a server.
@@ -10,52 +13,80 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
     let mut text = headline(server);
     text.push('\n');
     if has_app(server) {
-        text.push_str(&grid(&workers(server)));
+        let rows = server.workers.iter().map(|worker| worker_row(worker, server.taken_at));
+        text.push_str(&table(WORKERS, rows));
         text.push('\n');
     }
     if let Some(handlers) = &server.handlers {
-        text.push_str(&grid(&handler_rows(handlers)));
+        text.push_str(&table(HANDLERS, handler_rows(handlers)));
         text.push('\n');
     }
-    text.push_str(&counters(server));
-    text.push_str(&certificates(server));
-    text.push_str(&server.tls.as_ref().map(|tls| encryption(tls, server.taken_at)).unwrap_or_default());
+    let mut facts = Facts::default();
+    if has_app(server) {
+        queue(&mut facts, server);
+    }
+    counters(&mut facts, server);
+    changes(&mut facts, server);
+    facts.list("services", server.services.iter().map(|one| service(one, server.taken_at)));
+    facts.list("certificates", server.acme.iter().flat_map(|one| certificate(one, server.taken_at)));
+    if let Some(tls) = &server.tls {
+        facts.line("TLS", encryption(tls));
+        tls.certificates.iter().for_each(|one| facts.line("certificate", served(one, server.taken_at)));
+    }
+    text.push_str(&facts.0);
     text.push('\n');
-    text.push_str(&grid(&times(server)));
+    text.push_str(&table(TIMES, times(server)));
     text
 }
 
-/// Handshakes, why some failed, and the certificates in force.
-fn encryption(tls: &TlsSnapshot, now: SystemTime) -> String {
+const WORKERS: &str = "worker|pid|state|requests|failed|busy/threads|in flight|PSS MiB|restarts|uptime";
+const HANDLERS: &str = "mruby|requests|failed|refused|tasks/max|waiting|most|heap/max MiB|new VMs|reloads";
+const TIMES: &str = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max";
+
+/// Lines that begin with what they are about.
+#[derive(Default)]
+struct Facts(String);
+
+impl Facts {
+    fn line(&mut self, title: &str, text: impl Display) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.0, "{title:<12} {text}");
+    }
+
+    /// Only the first line has the title.
+    fn list(&mut self, title: &str, lines: impl Iterator<Item = String>) {
+        for (line, title) in lines.zip(std::iter::once(title).chain(std::iter::repeat(""))) {
+            self.line(title, line);
+        }
+    }
+}
+
+/// Handshakes, and why some failed.
+fn encryption(tls: &TlsSnapshot) -> String {
     let listed = |counts: &BTreeMap<String, u64>| {
         let all: Vec<String> =
             counts.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
         all.join(", ")
     };
-    let mut text = String::new();
+    let (all, resumed) = (grouped(tls.full + tls.resumed), grouped(tls.resumed));
+    let mut text = format!("{all} handshakes, {resumed} of them resumed");
     // Writing to a String cannot fail.
-    let _ = write!(
-        text,
-        "TLS          {} handshakes, {} of them resumed",
-        grouped(tls.full + tls.resumed),
-        grouped(tls.resumed)
-    );
     if !tls.versions.is_empty() {
         let _ = write!(text, " ({}; {})", listed(&tls.versions), listed(&tls.ciphers));
     }
     if !tls.failed.is_empty() {
         let _ = write!(text, "; {} failed ({})", grouped(tls.failures()), listed(&tls.failed));
     }
-    text.push('\n');
-    for certificate in &tls.certificates {
-        let names = certificate.names.join(", ");
-        let until = match certificate.not_after.duration_since(now) {
-            Ok(left) => format!("{} days left", left.as_secs() / 86_400),
-            Err(_) => "EXPIRED".to_owned(),
-        };
-        let _ = writeln!(text, "certificate  {names} ({}), {until}", certificate.source);
-    }
     text
+}
+
+/// A certificate in force.
+fn served(certificate: &ServedCertificate, now: SystemTime) -> String {
+    let until = match certificate.not_after.duration_since(now) {
+        Ok(left) => format!("{} days left", left.as_secs() / 86_400),
+        Err(_) => "EXPIRED".to_owned(),
+    };
+    format!("{} ({}), {until}", certificate.names.join(", "), certificate.source)
 }
 
 /// Whether there are workers, or are to be; a static site has none.
@@ -82,12 +113,6 @@ fn headline(server: &ServerSnapshot) -> String {
     )
 }
 
-fn workers(server: &ServerSnapshot) -> Vec<Vec<String>> {
-    let titles = "worker|pid|state|requests|failed|busy/threads|in flight|PSS MiB|restarts|uptime";
-    let rows = server.workers.iter().map(|worker| worker_row(worker, server.taken_at));
-    std::iter::once(titles.split('|').map(str::to_owned).collect()).chain(rows).collect()
-}
-
 fn worker_row(worker: &WorkerSnapshot, now: SystemTime) -> Vec<String> {
     vec![
         worker.index.to_string(),
@@ -104,14 +129,12 @@ fn worker_row(worker: &WorkerSnapshot, now: SystemTime) -> Vec<String> {
 }
 
 /// A line for each front thread, since each has limits of its own, and one for all of them.
-fn handler_rows(handlers: &HandlersSnapshot) -> Vec<Vec<String>> {
-    let titles = "mruby|requests|failed|refused|tasks/max|waiting|most|heap/max MiB|new VMs|reloads";
+fn handler_rows(handlers: &HandlersSnapshot) -> impl Iterator<Item = Vec<String>> {
     let threads =
         handlers.threads.iter().map(|thread| handler_row(&format!("thread {}", thread.index), thread, true));
     // The largest of two threads at different times is no number of both together.
     let all = handler_row("all", &together(handlers), false);
-    let all = Some(all).filter(|_| handlers.threads.len() > 1);
-    std::iter::once(titles.split('|').map(str::to_owned).collect()).chain(threads).chain(all).collect()
+    threads.chain(Some(all).filter(|_| handlers.threads.len() > 1))
 }
 
 fn together(all: &HandlersSnapshot) -> HandlerThread {
@@ -146,92 +169,115 @@ fn handler_row(name: &str, of: &HandlerThread, one: bool) -> Vec<String> {
     ]
 }
 
-fn counters(server: &ServerSnapshot) -> String {
-    let (queue, front) = (&server.queue, &server.front);
-    let (requests, failures) = (&front.requests, &front.failures);
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    if has_app(server) {
-        let _ = writeln!(
-            text,
-            "queue        {} waiting, the first for {} ms (most so far {}, limit {})",
-            grouped(queue.length),
-            ms(queue.oldest_wait_ms),
-            grouped(queue.longest),
-            grouped(queue.max),
+fn queue(facts: &mut Facts, server: &ServerSnapshot) {
+    let queue = &server.queue;
+    let (length, longest, max) = (grouped(queue.length), grouped(queue.longest), grouped(queue.max));
+    let wait = ms(queue.oldest_wait_ms);
+    facts.line(
+        "queue",
+        format!("{length} waiting, the first for {wait} ms (most so far {longest}, limit {max})"),
+    );
+    if queue.refused_full + queue.refused_early + queue.expired > 0 {
+        let [early, expired, full] = [queue.refused_early, queue.expired, queue.refused_full].map(grouped);
+        facts.line(
+            "refused",
+            format!("{early} at once for the wait to come, {expired} after waiting, {full} by a full queue"),
         );
     }
-    let _ = writeln!(
-        text,
-        "requests     {} (2xx {}, 3xx {}, 4xx {}, 5xx {}, client gone {}, hijacked {})",
-        grouped(requests.total),
-        grouped(requests.successful),
-        grouped(requests.redirected),
-        grouped(requests.client_errors),
-        grouped(requests.server_errors),
-        grouped(requests.client_gone),
-        grouped(requests.hijacked),
-    );
-    let _ = writeln!(
-        text,
-        "failures     by clients {}, by the app {}, by limits of the server {}",
-        grouped(failures.client),
-        grouped(failures.app),
-        grouped(failures.server),
-    );
-    let _ = writeln!(
-        text,
-        "connections  {} open, {} accepted, {} MiB of bodies sent",
-        grouped(front.connections.open),
-        grouped(front.connections.accepted),
-        mib(front.sent_body_bytes),
-    );
-    let died: Vec<String> = server
-        .deaths
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(cause, count)| format!("{cause} {}", grouped(count)))
-        .collect();
+    if let Some(sizing) = server.sizing.as_ref().filter(|sizing| sizing.min < sizing.max) {
+        let pinned = if sizing.pinned { ", set by a signal until the next reload" } else { "" };
+        let last = sizing.last.as_ref().map(|last| {
+            format!("; {}, {} ago: {}", last.course(), span(ago(last.at, server.taken_at)), last.why)
+        });
+        let last = last.unwrap_or_default();
+        facts.line("workers", format!("{} of {}:{}{pinned}{last}", sizing.wanted, sizing.min, sizing.max));
+    }
+}
+
+fn counters(facts: &mut Facts, server: &ServerSnapshot) {
+    let front = &server.front;
+    let requests = &front.requests;
+    let classes = [
+        ("2xx", requests.successful),
+        ("3xx", requests.redirected),
+        ("4xx", requests.client_errors),
+        ("5xx", requests.server_errors),
+        ("client gone", requests.client_gone),
+        ("hijacked", requests.hijacked),
+    ];
+    let classes = classes.map(|(name, count)| format!("{name} {}", grouped(count))).join(", ");
+    facts.line("requests", format!("{} ({classes})", grouped(requests.total)));
+    let [client, app, own] = [front.failures.client, front.failures.app, front.failures.server].map(grouped);
+    facts.line("failures", format!("by clients {client}, by the app {app}, by limits of the server {own}"));
+    let [open, accepted] = [front.connections.open, front.connections.accepted].map(grouped);
+    let sent = mib(front.sent_body_bytes);
+    facts.line("connections", format!("{open} open, {accepted} accepted, {sent} MiB of bodies sent"));
+    let died = server.deaths.iter().filter(|(_, count)| *count > 0);
+    let died: Vec<String> = died.map(|(cause, count)| format!("{cause} {}", grouped(count))).collect();
     if !died.is_empty() {
-        let _ = writeln!(text, "deaths       of workers: {} (`firebrick deaths`)", died.join(", "));
+        facts.line("deaths", format!("of workers: {} (`firebrick deaths`)", died.join(", ")));
     }
-    text
 }
 
-/// A line for each certificate that the server obtains, and one for what is wrong with it. More says `firebrick certs`.
-fn certificates(server: &ServerSnapshot) -> String {
-    let mut text = String::new();
-    for (place, one) in server.acme.iter().enumerate() {
-        let title = if place == 0 { "certificates" } else { "" };
-        let now = server.taken_at;
-        let left = |at: Option<SystemTime>| at.and_then(|at| at.duration_since(now).ok());
-        let state = match (one.state(now), left(one.not_after)) {
-            ("valid", Some(left)) => format!("valid for {}", span(left.as_secs_f64())),
-            (state, _) => state.to_owned(),
-        };
-        let next =
-            left(one.next_order).map_or("now".to_owned(), |left| format!("in {}", span(left.as_secs_f64())));
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{title:<12} {}: {state}, next order {next}", one.names.join(", "));
-        if let Some(error) = &one.error {
-            let _ = writeln!(text, "{:<12} failed {} times: {error}", "", one.failures);
-        }
-    }
-    text
+/// What is being changed, and how that ended the last time.
+fn changes(facts: &mut Facts, server: &ServerSnapshot) {
+    change(facts, "reload", &server.reloads, server.taken_at);
+    change(facts, "refork", &server.reforks, server.taken_at);
+    change(facts, "upgrade", &server.upgrades, server.taken_at);
 }
 
-fn times(server: &ServerSnapshot) -> Vec<Vec<String>> {
-    let titles = "ms|count|mean|p50|p75|p90|p95|p99|p99.9|max".split('|').map(str::to_owned).collect();
+fn change<K: Kind + Display>(facts: &mut Facts, name: &str, changes: &Changes<K>, now: SystemTime) {
+    if let Some(running) = &changes.running {
+        facts.line(name, format!("{}: {}", running.stage, running.text));
+    }
+    if let Some(last) = &changes.last {
+        let text = format!("{}, {} ago: {}", last.outcome, span(ago(last.at, now)), last.summary());
+        facts.line(&format!("last {name}"), text);
+    }
+}
+
+/// Seconds since then.
+fn ago(at: SystemTime, now: SystemTime) -> f64 {
+    now.duration_since(at).map_or(0.0, |ago| ago.as_secs_f64())
+}
+
+fn service(one: &ServiceSnapshot, now: SystemTime) -> String {
+    let pid = if one.pid == 0 { String::new() } else { format!(" (pid {})", one.pid) };
+    let (since, restarts) = (span(one.seconds(now)), grouped(one.restarts));
+    let end = if one.last_end.is_empty() { String::new() } else { format!("; {}", one.last_end) };
+    format!("{} {}{pid} for {since}, {restarts} restarts{end}", one.name, one.state.name())
+}
+
+/// A line for a certificate that the server obtains, and one for what is wrong with it. More says `firebrick certs`.
+fn certificate(one: &CertificateSnapshot, now: SystemTime) -> impl Iterator<Item = String> {
+    let left = |at: Option<SystemTime>| at.and_then(|at| at.duration_since(now).ok());
+    let state = match (one.state(now), left(one.not_after)) {
+        ("valid", Some(left)) => format!("valid for {}", span(left.as_secs_f64())),
+        (state, _) => state.to_owned(),
+    };
+    let next =
+        left(one.next_order).map_or("now".to_owned(), |left| format!("in {}", span(left.as_secs_f64())));
+    let line = format!("{}: {state}, next order {next}", one.names.join(", "));
+    let error = one.error.as_ref().map(|error| format!("failed {} times: {error}", one.failures));
+    std::iter::once(line).chain(error)
+}
+
+fn times(server: &ServerSnapshot) -> impl Iterator<Item = Vec<String>> {
     let front = &server.front;
     let rows = [("queue", &front.queue_ms), ("app", &front.app_ms), ("total", &front.total_ms)];
-    let shown = &rows[if has_app(server) { 0 } else { 2 }..];
-    std::iter::once(titles).chain(shown.iter().map(|(name, summary)| time_row(name, summary))).collect()
+    rows.into_iter().skip(if has_app(server) { 0 } else { 2 }).map(|(name, summary)| time_row(name, summary))
 }
 
 fn time_row(name: &str, summary: &DurationSummary) -> Vec<String> {
     let s = summary;
     let figures = [s.mean, s.p50, s.p75, s.p90, s.p95, s.p99, s.p999, s.max].map(ms);
     [name.to_owned(), grouped(s.count)].into_iter().chain(figures).collect()
+}
+
+/// Rows under their titles, which `|` separates.
+fn table(titles: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
+    let titles = titles.split('|').map(str::to_owned).collect();
+    grid(&std::iter::once(titles).chain(rows).collect::<Vec<_>>())
 }
 
 /// Lines up columns: right-aligned, two blanks between them.
@@ -302,12 +348,26 @@ mod tests {
         assert_eq!(grid(&[]), "");
     }
 
+    /// What a server says that says nothing else; `more` replaces or adds.
+    fn told(more: serde_json::Value) -> ServerSnapshot {
+        let mut whole = serde_json::to_value(::stats::Snapshot::default()).unwrap();
+        let bare = serde_json::json!({
+            "version": "0.1.0", "ruby": {"engine": "", "version": "", "patchlevel": null}, "rack": "", "environment": "",
+            "dir": "", "pid": 1, "phase": 0, "clustered": false, "started_at": "2026-01-31T12:00:00.000Z",
+            "taken_at": "2026-01-31T12:00:00.000Z", "pss_bytes": 0, "workers": [],
+            "queue": {"length": 0, "oldest_wait_ms": 0.0, "longest": 0, "max": 0},
+        });
+        for part in [bare, more] {
+            whole.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+        }
+        serde_json::from_value(whole).unwrap()
+    }
+
     #[test]
     fn everything_is_on_one_screen() {
-        let mut server: serde_json::Value = serde_json::json!({
-            "version": "0.1.0", "ruby": {"engine": "ruby", "version": "3.1.2", "patchlevel": 20}, "rack": "2.2.4",
-            "environment": "production", "dir": "/srv/app", "pid": 99, "phase": 0, "clustered": true,
-            "started_at": "2026-01-31T12:00:00.000Z", "taken_at": "2026-01-31T12:01:05.000Z", "pss_bytes": 5_242_880,
+        let server = told(serde_json::json!({
+            "ruby": {"engine": "ruby", "version": "3.1.2", "patchlevel": 20}, "rack": "2.2.4", "environment": "production",
+            "dir": "/srv/app", "pid": 99, "taken_at": "2026-01-31T12:01:05.000Z", "pss_bytes": 5_242_880,
             "queue": {"length": 7, "oldest_wait_ms": 1.5, "longest": 1_800, "max": 10_000},
             "workers": [{
                 "index": 0, "pid": 100, "state": "ready", "phase": 0, "requests": 1_234, "failures": 1,
@@ -315,16 +375,14 @@ mod tests {
                 "busy_threads": 2, "threads_started": 4, "threads_max": 5, "in_flight": 3, "pss_bytes": 10_485_760,
                 "restarts": 6,
             }],
-        });
-        let front = serde_json::to_value(::stats::Snapshot::default()).unwrap();
-        server.as_object_mut().unwrap().extend(front.as_object().unwrap().clone());
-        let mut site: ServerSnapshot = serde_json::from_value(server.clone()).unwrap();
+        }));
+        let mut site = server.clone();
         (site.workers, site.rack) = (Vec::new(), String::new());
         let alone = stats(&site);
         assert!(!alone.contains("mruby"), "{alone}");
         assert!(alone.starts_with("Firebrick 0.1.0 · static site · pid 99 · up 1m 5s · 5.0 MiB"), "{alone}");
         assert!(!alone.contains("worker") && !alone.contains("queue") && alone.contains("total"), "{alone}");
-        let text = stats(&serde_json::from_value(server).unwrap());
+        let text = stats(&server);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(text.starts_with(
             "Firebrick 0.1.0 · ruby 3.1.2 · Rack 2.2.4 · production · pid 99 · up 1m 5s · 15.0 MiB"
@@ -342,20 +400,13 @@ mod tests {
 
     #[test]
     fn certificates_say_what_is_wrong() {
-        let mut server = serde_json::json!({
-            "version": "0.1.0", "ruby": {"engine": "", "version": "", "patchlevel": null}, "rack": "", "environment": "",
-            "dir": "", "pid": 1, "phase": 0, "clustered": false, "started_at": "2026-01-31T12:00:00.000Z",
-            "taken_at": "2026-01-31T12:00:00.000Z", "pss_bytes": 0, "workers": [],
-            "queue": {"length": 0, "oldest_wait_ms": 0.0, "longest": 0, "max": 0},
+        let mut server = told(serde_json::json!({
             "acme": [{
                 "names": ["a.test", "b.test"], "issuer": "CN=X", "not_before": "2026-01-01T00:00:00.000Z",
                 "not_after": "2026-02-01T12:00:00.000Z", "next_order": "2026-01-31T13:00:00.000Z", "failures": 2,
                 "error": "the CA is away", "directory": "https://ca.test", "storage": "/certs",
             }],
-        });
-        let front = serde_json::to_value(::stats::Snapshot::default()).unwrap();
-        server.as_object_mut().unwrap().extend(front.as_object().unwrap().clone());
-        let mut server: ServerSnapshot = serde_json::from_value(server).unwrap();
+        }));
         let text = stats(&server);
         assert!(
             text.contains("certificates a.test, b.test: valid for 1d 0h, next order in 1h 0m\n"),
@@ -364,6 +415,58 @@ mod tests {
         assert!(text.contains("failed 2 times: the CA is away\n"), "{text}");
         server.acme[0].not_after = None;
         assert!(stats(&server).contains("a.test, b.test: missing"));
+    }
+
+    #[test]
+    fn services_have_a_line_each() {
+        let server = told(serde_json::json!({
+            "taken_at": "2026-01-31T12:01:00.000Z",
+            "services": [
+                {"name": "jobs", "pid": 7, "state": "running", "since": "2026-01-31T12:00:00.000Z", "restarts": 0, "last_end": ""},
+                {"name": "push", "pid": 0, "state": "waiting", "since": "2026-01-31T12:00:58.000Z", "restarts": 1234,
+                 "last_end": "ended with exit code 3"},
+            ],
+        }));
+        let text = stats(&server);
+        assert!(text.contains("services     jobs running (pid 7) for 1m 0s, 0 restarts\n"), "{text}");
+        assert!(
+            text.contains("             push waiting for 2s, 1,234 restarts; ended with exit code 3\n"),
+            "{text}"
+        );
+        let page = crate::metrics::render(&server, true, crate::metrics::Format::OpenMetrics);
+        for line in [
+            "firebrick_service_up{service=\"jobs\"} 1\n",
+            "firebrick_service_up{service=\"push\"} 0\n",
+            "firebrick_service_restarts_total{service=\"push\"} 1234\n",
+        ] {
+            assert!(page.contains(line), "{page}");
+        }
+    }
+
+    #[test]
+    fn changes_have_a_line_while_they_run_and_one_for_their_end() {
+        let none = serde_json::json!({"done": 0, "failed": 0});
+        let change = |stage, outcome| {
+            serde_json::json!({
+                "counts": none, "running": {"stage": stage, "text": "on its way", "started_at": "2026-01-31T12:00:00Z"},
+                "last": {"at": "2026-01-31T11:59:00Z", "outcome": outcome, "text": "why\n  backtrace", "took_s": 1.5},
+            })
+        };
+        let server = told(serde_json::json!({
+            "rack": "2.2.4", "reloads": change("watching", "no_way_back"), "reforks": change("becoming", "dropped"),
+            "upgrades": change("booting", "failed"),
+            "sizing": {"wanted": 3, "min": 2, "max": 8, "pinned": false, "last":
+                {"at": "2026-01-31T11:59:55Z", "from": 2, "to": 3, "why": "requests wait"}},
+        }));
+        let text = stats(&server);
+        for line in [
+            "reload       watching: on its way\nlast reload  no way back, 1m 0s ago: why\n",
+            "refork       becoming: on its way\nlast refork  dropped, 1m 0s ago: why\n",
+            "upgrade      booting: on its way\nlast upgrade failed, 1m 0s ago: why\n",
+            "workers      3 of 2:8; grew 2 → 3, 5s ago: requests wait\n",
+        ] {
+            assert!(text.contains(line), "{line:?} is missing in\n{text}");
+        }
     }
 
     #[test]
@@ -378,7 +481,7 @@ mod tests {
         threads[1].suspended();
         threads[1].failed();
         let rows = |count: usize| {
-            let text = grid(&handler_rows(&HandlersSnapshot::of(&threads[..count]).unwrap()));
+            let text = table(HANDLERS, handler_rows(&HandlersSnapshot::of(&threads[..count]).unwrap()));
             let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
             text.lines().map(words).collect::<Vec<_>>()
         };

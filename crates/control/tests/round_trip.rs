@@ -115,6 +115,12 @@ impl Provider for Figures {
         });
         receiver
     }
+
+    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine> {
+        let (lines, receiver) = mpsc::unbounded_channel();
+        let _ = lines.send(ReloadLine::Failed { failed: "not today".into() });
+        receiver
+    }
 }
 
 fn death() -> Death {
@@ -165,6 +171,7 @@ fn snapshot() -> ServerSnapshot {
         cpu_ms: 120,
         cores: 2.0,
         memory_limit_bytes: 1 << 30,
+        sizing: Some(stats::SizingSnapshot { wanted: 1, min: 1, max: 4, pinned: false, last: None }),
         workers: vec![WorkerSnapshot {
             index: 0,
             pid: 100,
@@ -185,7 +192,19 @@ fn snapshot() -> ServerSnapshot {
             restarts: 6,
         }],
         deaths: DeathCounts::default(),
-        queue: QueueSnapshot { length: 7, oldest_wait_ms: 1.5, longest: 8, max: 10_000 },
+        reloads: stats::ReloadsSnapshot::default(),
+        reforks: stats::ReforksSnapshot::default(),
+        upgrades: stats::UpgradesSnapshot::default(),
+        services: Vec::new(),
+        out_of_band_gc: stats::OutOfBandGc::default(),
+        queue: QueueSnapshot {
+            length: 7,
+            oldest_wait_ms: 1.5,
+            longest: 8,
+            max: 10_000,
+            refused_early: 3,
+            ..QueueSnapshot::default()
+        },
         handlers: None,
         tls: None,
         acme: Vec::new(),
@@ -206,6 +225,8 @@ fn a_reload_is_told_line_by_line() {
     let lines: Vec<&str> = body.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(lines, [r#"{"stage":"booting","text":"Undo"}"#, r#"{"done":"it serves"}"#]);
     assert!(server.raw(b"GET /reload HTTP/1.0\r\nHost: x\r\n\r\n").contains("allow: POST\r\n"));
+    let answer = server.raw(b"POST /upgrade HTTP/1.0\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    assert!(answer.ends_with("{\"failed\":\"not today\"}\n"), "{answer}");
 }
 
 #[test]

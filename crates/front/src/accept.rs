@@ -1,7 +1,7 @@
 //! Connections: accepted, admitted or refused, handed to the protocol.
 
 use crate::admission::Admission;
-use crate::listen::{Address, Listener};
+use crate::listen::{Address, Listener, Listening};
 use crate::pipeline::Pipeline;
 use crate::proxied;
 use crate::tls::Encryption;
@@ -13,6 +13,7 @@ use http::Context;
 use net::Transport;
 use settings::{Bind, Current};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -34,6 +35,8 @@ pub(crate) struct Acceptor {
     pub(crate) handshakes: Rc<Handshakes>,
     /// The endpoints of HTTP/3.
     pub(crate) quic: RefCell<Vec<::quic::quinn::Endpoint>>,
+    /// What announces HTTP/3, by the addresses where this thread serves it.
+    pub(crate) alt_svc: RefCell<HashMap<SocketAddr, Rc<[u8]>>>,
     pub(crate) settings: Current,
     pub(crate) log: Box<dyn Fn(&str)>,
     pub(crate) logged: Cell<Option<std::time::Instant>>,
@@ -50,18 +53,18 @@ enum Accepting {
     /// The rules of encryption, which may change. The protocol is agreed on in the handshake (ALPN).
     Encrypted {
         rules: watch::Receiver<Arc<Endpoint>>,
-        /// What announces HTTP/3, where it is served.
-        alt_svc: Option<Rc<[u8]>>,
+        /// Where HTTP/3 may be served, too.
+        address: SocketAddr,
     },
 }
 
 impl Accepting {
     /// How a connection that has come now is served.
-    fn now(&self) -> Way {
+    fn now(&self, acceptor: &Acceptor) -> Way {
         match self {
             Accepting::Plain(protocol) => Way::Plain(*protocol),
-            Accepting::Encrypted { rules, alt_svc } => {
-                Way::Encrypted(rules.borrow().clone(), alt_svc.clone())
+            Accepting::Encrypted { rules, address } => {
+                Way::Encrypted(rules.borrow().clone(), acceptor.alt_svc.borrow().get(address).cloned())
             }
         }
     }
@@ -95,7 +98,15 @@ async fn serve<S: Transport>(stream: S, peer: Rc<Peer>, context: Rc<Context<Pipe
 
 /// Accepts on `listener` until the future is dropped.
 pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Result<()> {
-    let Listener { address, bind, socket, udp } = listener;
+    let Listener { address, bind, socket } = listener;
+    let socket = match (socket, &address) {
+        (Listening::Stream(socket), _) => socket,
+        (Listening::Datagrams(port), Address::Tls(address)) => {
+            let rules = acceptor.rules(&bind)?;
+            return crate::quic::accept(acceptor, port, *address, rules).await;
+        }
+        (Listening::Datagrams(_), _) => return Err(io::Error::other("HTTP/3 needs TLS")),
+    };
     match address {
         Address::Tcp(address) => {
             let protocol = if bind.http2() { Protocol::Either } else { Protocol::Http1 };
@@ -103,18 +114,9 @@ pub(crate) async fn accept(acceptor: Rc<Acceptor>, listener: Listener) -> io::Re
             accept_tcp(acceptor, listener, address, &bind, Accepting::Plain(protocol)).await
         }
         Address::Tls(address) => {
-            let endpoint = acceptor.encryption.endpoint(&bind);
-            let rules = endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))?;
+            let rules = acceptor.rules(&bind)?;
             let listener = TcpListener::from_std(socket.into())?;
-            let Some(udp) = udp else {
-                let tcp = Accepting::Encrypted { rules, alt_svc: None };
-                return accept_tcp(acceptor, listener, address, &bind, tcp).await;
-            };
-            let port = acceptor.settings.get().https.https_port.unwrap_or(address.port());
-            let alt_svc = Some(format!("h3=\":{port}\"; ma=86400").into_bytes().into());
-            let tcp = Accepting::Encrypted { rules: rules.clone(), alt_svc };
-            let datagrams = crate::quic::accept(acceptor.clone(), udp, address, rules);
-            tokio::try_join!(accept_tcp(acceptor, listener, address, &bind, tcp), datagrams).map(|_| ())
+            accept_tcp(acceptor, listener, address, &bind, Accepting::Encrypted { rules, address }).await
         }
         Address::Unix(_) => accept_unix(acceptor, UnixListener::from_std(socket.into())?).await,
     }
@@ -138,7 +140,7 @@ async fn accept_tcp(
                     tls: matches!(accepting, Accepting::Encrypted { .. }),
                     session: None,
                 };
-                let way = accepting.now();
+                let way = accepting.now(&acceptor);
                 let Some(accepted) = header else {
                     acceptor.clone().admit_tcp(stream, peer, way);
                     continue;
@@ -174,6 +176,19 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
 }
 
 impl Acceptor {
+    /// From now on who begins a connection of QUIC is refused. Nothing else must accept any more.
+    pub(crate) fn refuse_quic(&self) {
+        for endpoint in self.quic.borrow().iter() {
+            spawn_local(crate::quic::refuse(endpoint.clone()));
+        }
+    }
+
+    /// The rules of encryption of an address.
+    fn rules(&self, bind: &Bind) -> io::Result<watch::Receiver<Arc<Endpoint>>> {
+        let endpoint = self.encryption.endpoint(bind);
+        endpoint.ok_or_else(|| io::Error::other("its certificates have not been read"))
+    }
+
     fn admit_tcp(self: Rc<Self>, stream: TcpStream, peer: Peer, way: Way) {
         match way {
             Way::Plain(protocol) => self.admit(stream, peer, protocol),

@@ -17,6 +17,8 @@ pub(crate) struct Banner {
     /// Where the control server listens.
     control: Vec<String>,
     begun: Instant,
+    /// The worker is the process that has started this one.
+    attached: bool,
 }
 
 impl Banner {
@@ -25,8 +27,9 @@ impl Banner {
         facts: Option<&AppFacts>,
         control: Vec<String>,
         begun: Instant,
+        attached: bool,
     ) -> Banner {
-        Banner { settings: settings.clone(), facts: facts.cloned(), control, begun }
+        Banner { settings: settings.clone(), facts: facts.cloned(), control, begun, attached }
     }
 
     /// Prints it, unless it is off. The addresses come last, one a line, so that a script can wait for them.
@@ -56,8 +59,13 @@ impl Banner {
         }
         let process = format!("{}, pid {}", front_threads(settings), std::process::id());
         match &self.facts {
+            Some(_) if self.attached => {
+                writeln!(out, "* Environment: {}", environment(settings))?;
+                let ruby = std::os::unix::process::parent_id();
+                writeln!(out, "* {} threads of Ruby, pid {ruby}, {process}", settings.threads)?;
+            }
             Some(facts) => {
-                writeln!(out, "* Environment: {}", settings.process.environment)?;
+                writeln!(out, "* Environment: {}", environment(settings))?;
                 writeln!(out, "* {} x {} threads, {process}", workers(settings), settings.threads)?;
                 let (all, app) = (self.begun.elapsed().as_secs_f64(), facts.took.as_secs_f64());
                 writeln!(out, "* Ready in {all:.2} s, of which the app took {app:.2} s")?;
@@ -79,6 +87,16 @@ impl Banner {
     }
 }
 
+/// In development other defaults count, which should surprise nobody.
+fn environment(settings: &Settings) -> String {
+    let name = &settings.process.environment;
+    if !settings.is_development() {
+        return name.clone();
+    }
+    let patience = if settings.timeouts.worker.is_none() { ", no worker time-out" } else { "" };
+    format!("{name} (errors are shown{patience}, Ctrl-C ends at once)")
+}
+
 fn front_threads(settings: &Settings) -> String {
     match settings.front_threads {
         1 => "1 front thread".to_owned(),
@@ -87,7 +105,11 @@ fn front_threads(settings: &Settings) -> String {
 }
 
 fn workers(settings: &Settings) -> String {
-    if settings.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", settings.workers) }
+    match settings.workers {
+        range if range.is_range() => format!("{} to {} workers", range.min, range.max),
+        one if one.min == 1 => "1 worker".to_owned(),
+        number => format!("{number} workers"),
+    }
 }
 
 fn rules(settings: &Settings) -> String {

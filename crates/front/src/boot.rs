@@ -1,14 +1,31 @@
 //! Loading the app: for `serve`, which goes on with what is loaded, and for `check`, which lets it go.
 
-use pool::spawner::BootConfig;
+use crate::serve::Reread;
+use pool::spawner::{BootConfig, Handoff, Prepared};
 use pool::supervisor::{BootError, Options, Refresh, Supervisor};
-use settings::Settings;
+use settings::{Loaded, Settings};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The variable that names the folder of our Ruby files; set by the gem's launcher.
 const LIB: &str = "FIREBRICK_LIB";
+
+/// The settings with what `puma.rb` says, and the process that has evaluated it and is to load the app. Without a `puma.rb` nothing is
+/// started.
+///
+/// # Errors
+/// It raised, or calls what Puma does not have; a value in it is wrong; it took longer than `timeouts.worker_boot`.
+pub fn configure(loaded: Loaded, reread: &Reread) -> Result<(Loaded, Handoff), String> {
+    if loaded.settings.puma_rb.is_none() {
+        return Ok((loaded, Handoff::default()));
+    }
+    let within = loaded.settings.timeouts.worker_boot;
+    let (prepared, evaluated) = Prepared::configure(&loaded.settings, &lib()?, within)?;
+    let calls = evaluated.map_err(|refusal| refusal.to_string())?;
+    Ok((reread(Some(&calls))?, Handoff::new(Some(prepared))))
+}
 
 /// Starts the template and waits until it has loaded the app. Should the front be killed, the template removes `unlink`.
 ///
@@ -18,12 +35,17 @@ pub(crate) async fn boot(
     settings: watch::Receiver<Arc<Settings>>,
     refresh: Refresh,
     unlink: Vec<PathBuf>,
+    prepared: Handoff,
+    attached: Option<Arc<UnixStream>>,
 ) -> Result<Supervisor, String> {
     let now = settings.borrow().clone();
     let app = now.app.clone().ok_or("there is no app to run")?;
-    let boot = BootConfig { app, lib: lib()?, settings: now.clone(), environment: Vec::new(), unlink };
+    // An attached process has found them.
+    let lib = if attached.is_some() { PathBuf::new() } else { lib()? };
+    let boot = BootConfig { app, lib, settings: now.clone(), environment: Vec::new(), unlink, prepared };
     let timeout = now.timeouts.worker_boot;
-    match tokio::time::timeout(timeout, Supervisor::boot(Options { boot, settings, refresh })).await {
+    let options = Options { boot, settings, refresh, attached };
+    match tokio::time::timeout(timeout, Supervisor::boot(options)).await {
         Ok(Ok(supervisor)) => Ok(supervisor),
         Ok(Err(error)) => Err(explain(&error, &now)),
         Err(_) => {

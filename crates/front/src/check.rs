@@ -1,16 +1,18 @@
 //! Loading the app once without serving it: the last line of `firebrick check`.
 
 use crate::{boot, log_file, scripts, sites, tls};
+use pool::spawner::Handoff;
 use settings::Settings;
 use std::sync::Arc;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::watch;
 
 /// Loads once what would be served: the app in a template, handlers in a VM. Returns what to print about it.
+/// `prepared`: the process that has evaluated `puma.rb`.
 ///
 /// # Errors
 /// Why it cannot be served: the exception that loading raised, with its backtrace; a log without a folder.
-pub fn check(settings: &Settings) -> Result<String, String> {
+pub fn check(settings: &Settings, prepared: &Handoff) -> Result<String, String> {
     log_file::check(settings)?;
     let site = sites::check(settings)?;
     let mut lines: Vec<String> = site.into_iter().collect();
@@ -20,7 +22,7 @@ pub fn check(settings: &Settings) -> Result<String, String> {
         lines.push(handlers(settings)?);
     }
     if settings.app.is_some() {
-        lines.push(app(settings)?);
+        lines.push(app(settings, prepared.clone())?);
     }
     if lines.is_empty() {
         lines.push("The configuration is right.".to_owned());
@@ -41,11 +43,11 @@ fn event_loop() -> Result<LocalRuntime, String> {
 }
 
 /// Boots the app in a template and lets it go.
-fn app(settings: &Settings) -> Result<String, String> {
+fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
     let (_, unchanging) = watch::channel(Arc::new(settings.clone()));
-    let refresh = pool::supervisor::Refresh::new(|| Err("nothing is served here".to_owned()));
+    let refresh = pool::supervisor::Refresh::new(|_| Err("nothing is served here".to_owned()));
     event_loop()?.block_on(async {
-        let supervisor = boot::boot(unchanging, refresh, Vec::new()).await?;
+        let supervisor = boot::boot(unchanging, refresh, Vec::new(), prepared, None).await?;
         let facts = supervisor.facts().cloned();
         supervisor.abandon().await;
         Ok(facts.map_or("The app loads.".to_owned(), |facts| {

@@ -4,19 +4,29 @@
 //! the same folder (another port, a test run) gets one beside it and logs where; a path that the settings name is used or refused.
 
 use crate::error_log::ErrorLog;
-use control::{ControlAddress, Server};
+use crate::handover::{Handed, Place};
+use control::{ControlAddress, Listening, Release, Server};
 use settings::{ProcessEnvironment, Settings, control_path};
 use std::io::{self, Write};
+use std::net::ToSocketAddrs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Listens where the settings say; `None` when it is off.
+/// Listens where the settings say, with the sockets that an old program has handed over; `None` when it is off.
 ///
 /// # Errors
 /// The text names the address and what is wrong with it.
-pub(crate) fn bind(settings: &Settings, log: &ErrorLog) -> Result<Option<Server>, String> {
+pub(crate) fn bind(
+    settings: &Settings,
+    log: &ErrorLog,
+    handed: &mut Handed,
+) -> Result<Option<Server>, String> {
     settings.control.safe_to_listen()?;
     let mut server = Server::new(settings.control.token.clone());
     for address in &settings.control.listen {
+        if adopt(&mut server, address, handed) {
+            continue;
+        }
         match (server.listen(address), address) {
             (Err(e), ControlAddress::Unix(path))
                 if e.kind() == io::ErrorKind::AddrInUse && is_default(path, &settings.dir) =>
@@ -32,14 +42,46 @@ pub(crate) fn bind(settings: &Settings, log: &ErrorLog) -> Result<Option<Server>
             (listening, _) => listening.map_err(|e| e.to_string())?,
         }
     }
-    if let Some(link) = &settings.control.link {
-        match server.listen(&ControlAddress::Unix(link.clone())) {
+    if let Some(link) = settings.control.link.clone().map(ControlAddress::Unix)
+        && !adopt(&mut server, &link, handed)
+    {
+        match server.listen(&link) {
             // The other server of this link has it; this one is found by its own directory.
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
             listening => listening.map_err(|e| e.to_string())?,
         }
     }
     Ok(server.listens().then_some(server))
+}
+
+/// Goes on with the socket of an old program, if there is one for the address. One that cannot be used is left alone: a new one takes its
+/// place, or says why it cannot.
+fn adopt(server: &mut Server, address: &ControlAddress, handed: &mut Handed) -> bool {
+    let token = handed.token();
+    let socket = match address {
+        ControlAddress::Unix(path) => handed.control_unix(path),
+        ControlAddress::Tcp { host, port } => {
+            let resolved = (host.as_str(), *port).to_socket_addrs().into_iter().flatten();
+            resolved.into_iter().find_map(|wanted| handed.control_tcp(wanted))
+        }
+    };
+    socket.is_some_and(|(socket, activated)| server.adopt(address, socket, token, activated).is_ok())
+}
+
+/// What the sockets of a control server are for, in a handover.
+pub(crate) fn offered(release: &Release) -> io::Result<Vec<(Place, Vec<OwnedFd>)>> {
+    let offer = |(listening, socket): (&Listening, &OwnedFd)| {
+        let place = match listening {
+            Listening::Unix { path, activated } => {
+                Place::ControlUnix { path: path.clone(), activated: *activated }
+            }
+            Listening::Tcp { address, chosen, activated } => {
+                Place::ControlTcp { address: *address, chosen: *chosen, activated: *activated }
+            }
+        };
+        Ok((place, vec![socket.try_clone()?]))
+    };
+    release.sockets().map(offer).collect()
 }
 
 /// What the banner says about it: ports that the system may have chosen, and where a browser finds the dashboard.

@@ -1,4 +1,4 @@
-//! The client's scheme as a proxy in front reports it; accepted from trusted proxies only.
+//! What a proxy in front says about the client and about itself; accepted from trusted proxies only.
 
 use handler::{PeerAddr, Request};
 use settings::TrustedProxies;
@@ -14,19 +14,32 @@ impl Forwarded {
         Forwarded { trusted }
     }
 
-    /// Sets the request's scheme to the client's; whether a trusted proxy has reported it.
+    /// Sets the request's scheme to the client's; whether a trusted proxy has reported it. Takes fields away by which a client would
+    /// pass for a proxy that sends files.
     pub(crate) fn apply(&self, request: &mut Request) -> bool {
+        if request.fields.iter().any(|(name, _)| offers_files(name)) && !self.trusts(request) {
+            request.fields.retain(|name, _| !offers_files(name));
+        }
         let Some(https) = reported_https(request) else { return false };
-        let peer = match request.peer.remote {
-            PeerAddr::Inet(address) => Some(address.ip()),
-            PeerAddr::Unix => None,
-        };
-        let trusted = self.trusted.trusts(peer);
+        let trusted = self.trusts(request);
         if trusted {
             request.https = https;
         }
         trusted
     }
+
+    fn trusts(&self, request: &Request) -> bool {
+        self.trusted.trusts(match request.peer.remote {
+            PeerAddr::Inet(address) => Some(address.ip()),
+            PeerAddr::Unix => None,
+        })
+    }
+}
+
+/// Fields by which a proxy asks the app to let it send files (`Rack::Sendfile` believes them): with them anybody would learn where files are.
+fn offers_files(name: &[u8]) -> bool {
+    name.len() == 15
+        && (name.eq_ignore_ascii_case(b"x-sendfile-type") || name.eq_ignore_ascii_case(b"x-accel-mapping"))
 }
 
 /// Whether the fields say `https`; `None` if they say nothing.
@@ -105,6 +118,21 @@ mod tests {
         let mut request = request(fields, PeerAddr::Inet(remote.parse().unwrap()));
         Forwarded::new(trusted).apply(&mut request);
         request.https
+    }
+
+    #[test]
+    fn only_trusted_proxies_may_offer_to_send_files() {
+        let fields =
+            [("X-Sendfile-Type", "X-Accel-Redirect"), ("Accept", "*/*"), ("x-accel-mapping", "/=/x/")];
+        for (remote, left) in [("192.0.2.7:1", 1), ("127.0.0.1:1", 3)] {
+            let trusted = TrustedProxies {
+                networks: vec![settings::Cidr::new([127, 0, 0, 0].into(), 8).unwrap()],
+                unix: true,
+            };
+            let mut request = request(&fields, PeerAddr::Inet(remote.parse().unwrap()));
+            assert!(!Forwarded::new(trusted).apply(&mut request));
+            assert_eq!(request.fields.len(), left, "{remote}");
+        }
     }
 
     #[test]

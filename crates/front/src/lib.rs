@@ -13,6 +13,7 @@
 mod accept;
 pub mod access_log;
 mod admission;
+mod attached;
 mod banner;
 mod boot;
 mod check;
@@ -21,6 +22,7 @@ mod error_log;
 pub mod explain;
 mod failure_log;
 mod forwarded;
+mod handover;
 mod leftovers;
 mod listen;
 mod log_file;
@@ -33,18 +35,25 @@ mod request_id;
 mod scripts;
 mod serve;
 mod server_timing;
+mod services;
 mod signals;
 mod sites;
 mod stamp;
 mod systemd;
 mod thread;
 mod tls;
+mod traces;
 mod vitals;
 
+pub use attached::{attached, refuse, serve_attached};
+pub use boot::configure;
 pub use check::check;
 pub use explain::explain;
+pub use handover::{Started, decline};
+pub use pool::spawner::Handoff;
 pub use script::about as mruby;
 pub use serve::{Reread, serve};
+pub use services::guard;
 
 /// Version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

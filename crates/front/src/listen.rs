@@ -2,7 +2,11 @@
 //!
 //! Every front thread has a TCP socket of its own (`SO_REUSEPORT`), so that the kernel spreads connections and wakes
 //! only one thread for each; Unix sockets cannot do that and are shared.
+//!
+//! In an upgrade the sockets of the old program are used where their addresses are still wanted, all of them: connections wait in the queue
+//! of each. A thread may have several, and where there are more threads than sockets the others get new ones beside them.
 
+use crate::handover::{Handed, Place, Taken};
 use crate::systemd::activation::{Activated, Claim};
 use rustix::fs::Mode;
 use settings::Bind;
@@ -10,6 +14,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,11 +26,35 @@ pub(crate) struct Bound {
     /// How it was configured.
     bind: Arc<Bind>,
     backlog: i32,
+    /// One for each thread; more if an old program had more threads.
     sockets: Vec<Socket>,
     /// The same port of UDP, for HTTP/3.
-    udp: Option<::quic::Port>,
+    udp: Option<Udp>,
     /// It was opened by systemd, which keeps it.
     activated: bool,
+    /// An old program listens on it, too: it is not ours before that hands over.
+    taken: bool,
+    /// The system has chosen the port.
+    chosen: bool,
+}
+
+/// The UDP sockets of a port.
+#[derive(Debug)]
+enum Udp {
+    Own(::quic::Port),
+    /// Those of an old program, which goes on receiving until it has ended.
+    Theirs(Vec<Socket>),
+}
+
+/// Copies of the sockets of a place, to hand them over.
+pub(crate) type Copies = (Place, Vec<OwnedFd>);
+
+/// UDP sockets that an old program still uses.
+#[derive(Debug)]
+pub(crate) struct LaterUdp {
+    pub(crate) address: SocketAddr,
+    pub(crate) bind: Arc<Bind>,
+    pub(crate) sockets: Vec<Socket>,
 }
 
 /// Where a server can be reached.
@@ -46,18 +75,25 @@ impl fmt::Display for Address {
     }
 }
 
-/// One front thread's socket of one address, listening.
+/// One front thread's socket of one address.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) address: Address,
     /// How it was configured.
     pub(crate) bind: Arc<Bind>,
-    pub(crate) socket: Socket,
-    /// The same port of UDP, for HTTP/3.
-    pub(crate) udp: Option<::quic::PortSocket>,
+    pub(crate) socket: Listening,
 }
 
-/// Binds every address for `threads` front threads, but for those that systemd has opened.
+/// What a thread gets.
+#[derive(Debug)]
+pub(crate) enum Listening {
+    /// A socket that listens.
+    Stream(Socket),
+    /// The same port of UDP, for HTTP/3.
+    Datagrams(::quic::PortSocket),
+}
+
+/// Binds every address for `threads` front threads, but for those that systemd has opened or an old program has handed over.
 ///
 /// # Errors
 /// The text names the address and what can be done.
@@ -65,6 +101,7 @@ pub(crate) fn bind_all(
     binds: &[Bind],
     threads: usize,
     activated: &mut Activated,
+    handed: &mut Handed,
 ) -> Result<Vec<Bound>, String> {
     let mut bound = Vec::new();
     for bind in binds {
@@ -74,6 +111,15 @@ pub(crate) fn bind_all(
                 let addresses = resolve(host, *port).map_err(|e| format!("cannot listen on {name}: {e}"))?;
                 for address in addresses {
                     let (backlog, bind) = (backlog_of(*backlog), Arc::new(bind.clone()));
+                    if let Some((address, taken)) = handed.tcp(address) {
+                        let chosen = *port == 0;
+                        let taken = Bound::handed_tcp(address, bind, backlog, taken, threads, chosen);
+                        bound.push(taken.map_err(|e| explain(&name, &e))?);
+                        continue;
+                    }
+                    if handed.covers(address) {
+                        continue;
+                    }
                     match activated.tcp(address) {
                         Claim::Take(socket) => {
                             let taken =
@@ -89,6 +135,11 @@ pub(crate) fn bind_all(
             }
             Bind::Unix { path, umask, mode, backlog } => {
                 let (address, backlog) = (Address::Unix(path.clone()), backlog_of(*backlog));
+                if let Some(taken) = handed.unix(path) {
+                    let taken = Bound::handed_unix(address, Arc::new(bind.clone()), backlog, taken, threads);
+                    bound.push(taken.map_err(|e| explain(&bind.to_string(), &e))?);
+                    continue;
+                }
                 match activated.unix(path) {
                     Claim::Take(socket) => {
                         let taken = Bound::taken(address, Arc::new(bind.clone()), backlog, socket, threads);
@@ -101,8 +152,10 @@ pub(crate) fn bind_all(
                 let sockets = bind_unix(path, *umask, *mode, threads);
                 let sockets = sockets.map_err(|e| explain(&bind.to_string(), &e))?;
                 let bind = Arc::new(bind.clone());
-                bound.push(Bound { address, bind, backlog, sockets, udp: None, activated: false });
+                bound.push(Bound::new(address, bind, backlog, sockets));
             }
+            // Addresses stand in its place by now.
+            Bind::Systemd { .. } => {}
         }
     }
     Ok(bound)
@@ -126,7 +179,8 @@ fn explain(name: &str, error: &io::Error) -> String {
     format!("cannot listen on {name}: {error}{hint}")
 }
 
-fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+/// The addresses of a host and a port.
+pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses: Vec<SocketAddr> = (bare, port).to_socket_addrs()?.collect();
     addresses.dedup();
@@ -138,7 +192,7 @@ fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 }
 
 fn bind_tcp(address: SocketAddr, bind: Arc<Bind>, backlog: i32, threads: usize) -> io::Result<Bound> {
-    let shared = threads > 1;
+    let (shared, chosen) = (threads > 1, address.port() == 0);
     if shared && address.port() != 0 {
         // With SO_REUSEPORT a second server on the same port would go unnoticed and get half of the requests.
         drop(tcp_socket(address, false)?);
@@ -149,8 +203,11 @@ fn bind_tcp(address: SocketAddr, bind: Arc<Bind>, backlog: i32, threads: usize) 
     for _ in 1..threads {
         sockets.push(tcp_socket(address, shared)?);
     }
-    let address = tcp_address(address, &bind);
-    Ok(Bound { address, bind, backlog, sockets, udp: None, activated: false })
+    Ok(Bound { chosen, ..Bound::new(tcp_address(address, &bind), bind, backlog, sockets) })
+}
+
+fn local(socket: &Socket) -> Option<SocketAddr> {
+    socket.local_addr().ok()?.as_socket()
 }
 
 fn tcp_address(address: SocketAddr, bind: &Bind) -> Address {
@@ -218,6 +275,49 @@ fn clear_stale(path: &Path) -> io::Result<()> {
 }
 
 impl Bound {
+    fn new(address: Address, bind: Arc<Bind>, backlog: i32, sockets: Vec<Socket>) -> Bound {
+        let (activated, taken, chosen) = (false, false, false);
+        Bound { address, bind, backlog, sockets, udp: None, activated, taken, chosen }
+    }
+
+    /// With the sockets of an old program.
+    fn handed_tcp(
+        address: SocketAddr,
+        bind: Arc<Bind>,
+        backlog: i32,
+        taken: Taken,
+        threads: usize,
+        chosen: bool,
+    ) -> io::Result<Bound> {
+        let Taken { mut sockets, activated } = taken;
+        let own = sockets.len();
+        for number in own..threads {
+            // systemd's socket is one for all.
+            let beside =
+                if activated { Err(io::ErrorKind::Unsupported.into()) } else { beside(address, &sockets) };
+            let socket = beside.or_else(|_| sockets[number % own].try_clone())?;
+            sockets.push(socket);
+        }
+        let bound = Bound::new(tcp_address(address, &bind), bind, backlog, sockets);
+        Ok(Bound { activated, chosen, taken: true, ..bound })
+    }
+
+    fn handed_unix(
+        address: Address,
+        bind: Arc<Bind>,
+        backlog: i32,
+        taken: Taken,
+        threads: usize,
+    ) -> io::Result<Bound> {
+        let Taken { mut sockets, activated } = taken;
+        let own = sockets.len();
+        for number in own..threads {
+            let socket = sockets[number % own].try_clone()?;
+            sockets.push(socket);
+        }
+        Ok(Bound { activated, taken: true, ..Bound::new(address, bind, backlog, sockets) })
+    }
+
     /// With a socket that listens already. All threads share it: the kernel cannot spread its connections over several.
     fn taken(
         address: Address,
@@ -228,7 +328,7 @@ impl Bound {
     ) -> io::Result<Bound> {
         let clones = (1..threads).map(|_| socket.try_clone()).collect::<io::Result<Vec<_>>>()?;
         let sockets = std::iter::once(socket).chain(clones).collect();
-        Ok(Bound { address, bind, backlog, sockets, udp: None, activated: true })
+        Ok(Bound { activated: true, ..Bound::new(address, bind, backlog, sockets) })
     }
 
     /// Where it is.
@@ -244,35 +344,122 @@ impl Bound {
         }
     }
 
+    /// Whether an old program has it, too.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Copies of its sockets, to hand them over, and what they are for.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub(crate) fn copies(&self) -> io::Result<Vec<Copies>> {
+        let place = match &self.address {
+            Address::Tcp(address) | Address::Tls(address) => Place::Tcp {
+                // systemd's may be at [::] although it serves 0.0.0.0.
+                address: self.sockets.first().and_then(local).unwrap_or(*address),
+                chosen: self.chosen,
+                activated: self.activated,
+                encrypted: self.activated && matches!(self.address, Address::Tls(_)),
+            },
+            Address::Unix(path) => Place::Unix { path: path.clone(), activated: self.activated },
+        };
+        let mut all = vec![(place, distinct(self.sockets.iter())?)];
+        let udp = match &self.udp {
+            Some(Udp::Own(port)) => distinct(port.sockets().map(|one| &one.socket))?,
+            Some(Udp::Theirs(sockets)) => distinct(sockets.iter())?,
+            None => Vec::new(),
+        };
+        if let (Address::Tls(address), false) = (&self.address, udp.is_empty()) {
+            all.push((Place::Udp { address: *address }, udp));
+        }
+        Ok(all)
+    }
+
     /// Binds the same port of UDP where TLS is spoken. Datagrams have no PROXY header, so not behind proxies that send one.
     ///
     /// # Errors
     /// The port is taken, or may not be bound; the text names it.
-    pub(crate) fn bind_udp(&mut self) -> Result<(), String> {
+    pub(crate) fn bind_udp(&mut self, threads: usize, handed: &mut Handed) -> Result<(), String> {
         let Address::Tls(address) = self.address else { return Ok(()) };
         if matches!(*self.bind, Bind::Tcp { proxy_protocol: Some(_), .. }) {
             return Ok(());
         }
-        let bound = ::quic::Port::bind(address, self.sockets.len());
+        if let Some(sockets) = handed.udp(address) {
+            self.udp = Some(Udp::Theirs(sockets));
+            return Ok(());
+        }
+        let bound = ::quic::Port::bind(address, threads);
         let bound = bound.map_err(|e| {
             format!("HTTP/3 is off: cannot bind UDP {address}: {e}; --no-http3 ends this line")
         })?;
-        self.udp = Some(bound);
+        self.udp = Some(Udp::Own(bound));
         Ok(())
     }
 
-    /// Opens the port: one listener for each thread.
-    pub(crate) fn listen(self) -> io::Result<Vec<Listener>> {
-        let Bound { address, bind, backlog, sockets, udp, activated: _ } = self;
-        let mut udp = udp.map(::quic::Port::into_sockets).unwrap_or_default().into_iter();
-        sockets
-            .into_iter()
-            .map(|socket| {
-                socket.listen(backlog)?;
-                Ok(Listener { address: address.clone(), bind: bind.clone(), socket, udp: udp.next() })
-            })
-            .collect()
+    /// Opens the port: listeners for the threads in turn, and what an old program still uses.
+    pub(crate) fn listen(self) -> io::Result<(Vec<Listener>, Option<LaterUdp>)> {
+        let Bound { address, bind, backlog, sockets, udp, .. } = self;
+        let listener = |socket| Listener { address: address.clone(), bind: bind.clone(), socket };
+        let mut later = None;
+        let mut listeners = match udp {
+            Some(Udp::Own(port)) => datagrams(port, listener),
+            Some(Udp::Theirs(sockets)) => {
+                if let Address::Tls(address) = address {
+                    later = Some(LaterUdp { address, bind: bind.clone(), sockets });
+                }
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
+        // A thread announces HTTP/3 once it serves it: that comes first.
+        for socket in sockets {
+            socket.listen(backlog)?;
+            listeners.push(listener(Listening::Stream(socket)));
+        }
+        Ok((listeners, later))
     }
+}
+
+impl LaterUdp {
+    /// For the threads, when the old program has ended; and copies of the sockets, to hand them over.
+    ///
+    /// # Errors
+    /// The text names the port.
+    pub(crate) fn listen(self, threads: usize) -> Result<(Vec<Listener>, Copies), String> {
+        let LaterUdp { address, bind, sockets } = self;
+        let unusable = |e: io::Error| format!("HTTP/3 is off: UDP {address} cannot be used: {e}");
+        let port = ::quic::Port::with(address, sockets.into_iter().map(Into::into).collect(), threads);
+        let port = port.map_err(unusable)?;
+        let copies = distinct(port.sockets().map(|one| &one.socket)).map_err(unusable)?;
+        let listener = |socket| Listener { address: Address::Tls(address), bind: bind.clone(), socket };
+        Ok((datagrams(port, listener), (Place::Udp { address }, copies)))
+    }
+}
+
+fn datagrams(port: ::quic::Port, listener: impl Fn(Listening) -> Listener) -> Vec<Listener> {
+    port.into_sockets().into_iter().map(|socket| listener(Listening::Datagrams(socket))).collect()
+}
+
+/// One more socket of a port on which others listen already.
+fn beside(address: SocketAddr, others: &[Socket]) -> io::Result<Socket> {
+    // With one thread they were not meant to be shared.
+    others.iter().try_for_each(|socket| socket.set_reuse_port(true))?;
+    tcp_socket(address, true)
+}
+
+/// Copies of descriptors; those of the same socket once.
+fn distinct<'a, S: AsFd + 'a>(sockets: impl Iterator<Item = &'a S>) -> io::Result<Vec<OwnedFd>> {
+    let mut seen = Vec::new();
+    let mut copies = Vec::new();
+    for socket in sockets {
+        let inode = rustix::fs::fstat(socket)?.st_ino;
+        if !seen.contains(&inode) {
+            seen.push(inode);
+            copies.push(socket.as_fd().try_clone_to_owned()?);
+        }
+    }
+    Ok(copies)
 }
 
 #[cfg(test)]
@@ -285,13 +472,57 @@ mod tests {
 
     #[test]
     fn all_threads_listen_on_the_port_that_was_given() {
-        let bound = bind_all(&tcp(0), 3, &mut Activated::default()).unwrap();
+        let bound = bind_all(&tcp(0), 3, &mut Activated::default(), &mut Handed::default()).unwrap();
         let Address::Tcp(address) = bound[0].address().clone() else { panic!("a TCP address") };
         assert_ne!(address.port(), 0);
-        let listeners: Vec<_> = bound.into_iter().flat_map(|bound| bound.listen().unwrap()).collect();
+        let listeners: Vec<Listener> =
+            bound.into_iter().flat_map(|bound| bound.listen().unwrap().0).collect();
         assert_eq!(listeners.len(), 3);
-        let again = bind_all(&tcp(address.port()), 2, &mut Activated::default()).unwrap_err();
+        let again =
+            bind_all(&tcp(address.port()), 2, &mut Activated::default(), &mut Handed::default()).unwrap_err();
         assert!(again.contains("another server is there"), "{again}");
+    }
+
+    /// What a new program is given.
+    fn handed(bound: &[Bound]) -> Handed {
+        let mut handed = Handed::default();
+        for (place, sockets) in bound.iter().flat_map(|bound| bound.copies().unwrap()) {
+            handed.add(place, sockets).unwrap();
+        }
+        handed
+    }
+
+    fn bind_again(binds: &[Bind], threads: usize, old: &[Bound]) -> Bound {
+        bind_all(binds, threads, &mut Activated::default(), &mut handed(old)).unwrap().remove(0)
+    }
+
+    fn inodes(bound: &Bound) -> Vec<u64> {
+        bound.sockets.iter().map(|socket| rustix::fs::fstat(socket).unwrap().st_ino).collect()
+    }
+
+    #[test]
+    fn all_sockets_of_an_old_program_are_used_with_more_and_with_fewer_threads() {
+        for (before, after, sockets) in [(3, 1, 3), (2, 2, 2), (1, 3, 3), (2, 4, 4)] {
+            let old = bind_all(&tcp(0), before, &mut Activated::default(), &mut Handed::default()).unwrap();
+            let new = bind_again(&tcp(0), after, &old);
+            assert_eq!((new.address(), new.is_taken()), (old[0].address(), true));
+            let (theirs, ours) = (inodes(&old[0]), inodes(&new));
+            assert!(ours.starts_with(&theirs), "{before} to {after}");
+            let distinct: std::collections::HashSet<&u64> = ours.iter().collect();
+            assert_eq!((ours.len(), distinct.len()), (sockets, sockets), "{before} to {after}");
+            assert_eq!(new.listen().unwrap().0.len(), sockets);
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_of_an_old_program_is_handed_over_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let binds = [Bind::unix(dir.path().join("app.sock"))];
+        let old = bind_all(&binds, 3, &mut Activated::default(), &mut Handed::default()).unwrap();
+        assert_eq!(old[0].copies().unwrap()[0].1.len(), 1, "three copies of one socket");
+        let new = bind_again(&binds, 2, &old);
+        assert_eq!(inodes(&new), inodes(&old[0])[..2]);
+        assert_eq!(new.file(), old[0].file());
     }
 
     #[test]
@@ -300,14 +531,19 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("app.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-        let listeners =
-            bind_all(&[Bind::unix(&path)], 1, &mut Activated::default()).unwrap().remove(0).listen().unwrap();
-        let living = bind_all(&[Bind::unix(&path)], 1, &mut Activated::default()).unwrap_err();
+        let listeners = bind_all(&[Bind::unix(&path)], 1, &mut Activated::default(), &mut Handed::default())
+            .unwrap()
+            .remove(0)
+            .listen()
+            .unwrap();
+        let living =
+            bind_all(&[Bind::unix(&path)], 1, &mut Activated::default(), &mut Handed::default()).unwrap_err();
         assert!(living.contains("another server"), "{living}");
         drop(listeners);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "text").unwrap();
-        let file = bind_all(&[Bind::unix(&path)], 1, &mut Activated::default()).unwrap_err();
+        let file =
+            bind_all(&[Bind::unix(&path)], 1, &mut Activated::default(), &mut Handed::default()).unwrap_err();
         assert!(file.contains("not a socket"), "{file}");
         std::fs::remove_dir_all(&dir).unwrap();
     }

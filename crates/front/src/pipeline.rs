@@ -12,6 +12,7 @@ use crate::scripts::local::{Found, LocalScripts};
 use crate::server_timing::Timing;
 use crate::sites::local::{LocalSite, LocalSites};
 use crate::stamp::Stamp;
+use crate::traces::Tracing;
 use handler::{Ending, Exchange, Failure, Fault, Handler, Request, Response, Trace};
 use pool::Rack;
 use script::{Hops, Next};
@@ -20,6 +21,7 @@ use stats::Finished;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// The app and what is tried before it.
 pub(crate) struct App {
@@ -40,6 +42,8 @@ pub(crate) struct Pipeline {
     /// Redirects to https and to the canonical host, if there are any.
     pub(crate) redirects: Option<Redirects>,
     pub(crate) timing: Timing,
+    /// Distributed traces, if they are on.
+    pub(crate) traces: Option<Tracing>,
     pub(crate) content: Rc<Content>,
     pub(crate) recorder: stats::Recorder,
     pub(crate) access_log: Option<AccessLog>,
@@ -78,6 +82,12 @@ impl Handler for Pipeline {
         {
             return Response::text(200, "application/octet-stream", answer);
         }
+        if let Some(traces) = &self.traces
+            && let Some(active) = traces.begin(&mut exchange.request)
+        {
+            // Empty until now: each exchange has a trace of its own.
+            let _ = exchange.trace.span.set(Box::new(active));
+        }
         let timed = self.timing.is_due(&exchange.request);
         let trace = exchange.trace.clone();
         if timed {
@@ -91,7 +101,12 @@ impl Handler for Pipeline {
             self.redirects.as_ref().and_then(|redirects| redirects.of(&exchange.request, proxied));
         let mut response = match (elsewhere, content.script(&exchange.request)) {
             (Some(redirect), _) => redirect,
-            (None, Some(found)) => found.handle(exchange, content.clone(), Hops::default()).await,
+            (None, Some(found)) => {
+                if let Some(active) = trace.span.get() {
+                    active.scripted.set(true);
+                }
+                found.handle(exchange, content.clone(), Hops::default()).await
+            }
             (None, None) => match content.target(&exchange.request) {
                 Target::App(app) => match app.before(&mut exchange).await {
                     Some(response) => response,
@@ -100,6 +115,11 @@ impl Handler for Pipeline {
                 other => Box::pin(content.serve(other, exchange)).await,
             },
         };
+        if self.traces.is_some()
+            && let Some(active) = trace.span.get()
+        {
+            active.responded.set(Some(Instant::now()));
+        }
         if let Some(redirects) = &self.redirects {
             redirects.mark(https, &mut response.fields);
         }
@@ -138,6 +158,9 @@ impl Handler for Pipeline {
         self.report(ending.request, ending.trace, ending.failure);
         if let Some(log) = &self.access_log {
             log.record(ending);
+        }
+        if let Some(traces) = &self.traces {
+            traces.finished(ending);
         }
     }
 }
@@ -200,6 +223,9 @@ impl Content {
             Outcome::Response(response) => return response,
             Outcome::Proxy(forwarding) => {
                 let proxy = &local.proxies[forwarding.id];
+                if let Some(active) = exchange.trace.span.get() {
+                    active.forwarded.set(Some(Instant::now()));
+                }
                 (Box::pin(proxy.forward(exchange, forwarding.target)).await, forwarding.edits)
             }
             Outcome::App(edits) => {

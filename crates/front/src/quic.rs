@@ -4,7 +4,8 @@
 //! 1. A client whose address nobody has verified costs a handshake only while few of them are in progress; beyond that it
 //!    first proves that it receives what is sent there (Retry, RFC 9000 section 8.1.2).
 //! 2. Rules that change (files, authorities) count for connections that begin later.
-//! 3. When the future is dropped no connection begins any more; those that are open go on.
+//! 3. When the future is dropped no connection begins any more; those that are open go on. Who tries is to be told ([`refuse`]):
+//!    without an answer a client tries for as long as it has patience, instead of turning to TCP.
 
 use crate::accept::Acceptor;
 use crate::tls::variables;
@@ -34,15 +35,6 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Bytes kept for a client until it acknowledges them.
 const SEND_WINDOW: u32 = 2 << 20;
 
-/// Refuses new connections when it is dropped.
-struct Accepting(Endpoint);
-
-impl Drop for Accepting {
-    fn drop(&mut self) {
-        self.0.set_server_config(None);
-    }
-}
-
 /// Accepts on a thread's part of a port until the future is dropped.
 ///
 /// # Errors
@@ -58,22 +50,31 @@ pub(crate) async fn accept(
     let config = configuration(&acceptor, &first, &keys).map_err(io::Error::other)?;
     let endpoint = endpoint(socket, mailbox, config, &keys)?;
     acceptor.quic.borrow_mut().push(endpoint.clone());
-    let accepting = Accepting(endpoint);
+    let https_port = acceptor.settings.get().https.https_port.unwrap_or(local.port());
+    let alt_svc = format!("h3=\":{https_port}\"; ma=86400").into_bytes();
+    acceptor.alt_svc.borrow_mut().insert(local, alt_svc.into());
     let handshakes = Rc::new(Cell::new(0));
     loop {
         tokio::select! {
-            incoming = accepting.0.accept() => match incoming {
+            incoming = endpoint.accept() => match incoming {
                 Some(incoming) => admit(&acceptor, incoming, local, &handshakes, rules.borrow().clone()),
                 None => return Ok(()),
             },
             Ok(()) = rules.changed() => {
                 let changed = rules.borrow_and_update().clone();
                 match configuration(&acceptor, &changed, &keys) {
-                    Ok(config) => accepting.0.set_server_config(Some(config)),
+                    Ok(config) => endpoint.set_server_config(Some(config)),
                     Err(why) => acceptor.log(&format!("HTTP/3 keeps its rules: {why}")),
                 }
             }
         }
+    }
+}
+
+/// Refuses all connections that clients begin (CONNECTION_REFUSED). Does not return before the endpoint is closed.
+pub(crate) async fn refuse(endpoint: Endpoint) {
+    while let Some(incoming) = endpoint.accept().await {
+        incoming.refuse();
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`run`] is the table of contents; each stage is a file below:
 //! [`configuration`] (settings, sites, handlers), [`logs`], [`sockets`] (ports, control socket, pid file), [`pool`] (the
 //! app's workers), [`reload`] (what new code is started with), [`threads`] (front threads), [`lifecycle`] (everything from the
-//! open port to the end); [`observer`], [`snapshot`] and [`in_flight`] are what the control socket reads.
+//! open port to the end), [`upgrade`] (a new program takes over, or this one does); [`observer`], [`snapshot`] and [`in_flight`] are what the control socket reads.
 
 mod configuration;
 mod in_flight;
@@ -15,12 +15,19 @@ mod reload;
 mod snapshot;
 mod sockets;
 mod threads;
+mod upgrade;
+mod upgrade_record;
 
 use crate::banner::Banner;
+use crate::boot;
+use crate::handover::{self, Predecessor, Started};
+use crate::services::Services;
 use crate::signals::Signals;
 use crate::systemd::activation::Activated;
 use crate::systemd::notify::Notifier;
+use crate::systemd::passed;
 use crate::tls::{Encryption, development};
+use crate::traces::Traces;
 use crate::vitals::Vitals;
 use configuration::Configuration;
 use lifecycle::{Lifecycle, Server};
@@ -30,32 +37,24 @@ use pool::Pool;
 pub use reload::Reread;
 use settings::Loaded;
 use snapshot::Snapshotter;
-use sockets::Sockets;
+use sockets::{Given, Sockets};
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use threads::Threads;
 use tokio::runtime::{Builder, LocalOptions};
+use upgrade::Upgrades;
+use upgrade_record::UpgradeRecord;
+
+/// What a new program may take for its own, beside what the app takes.
+const BOOT_SPARE: Duration = Duration::from_secs(10);
 
 /// Serves an app or a site until a signal stops it. 0 after an orderly end, 1 when the server could not start.
-/// `reread` loads the settings again when the app is reloaded.
-pub fn serve(loaded: Loaded, reread: Reread) -> ExitCode {
-    // No thread has been started yet.
-    let activated = match Activated::receive() {
-        Ok(activated) => activated,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let runtime = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
-        Ok(runtime) => runtime,
-        Err(e) => {
-            eprintln!("error: no event loop: {e}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match runtime.block_on(run(loaded, reread, activated)) {
+/// `reread` loads the settings again when the app is reloaded; `started` says how an upgrade starts the program again.
+pub fn serve(loaded: Loaded, reread: Reread, started: Started) -> ExitCode {
+    match serve_as(loaded, reread, started, None) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -64,43 +63,101 @@ pub fn serve(loaded: Loaded, reread: Reread) -> ExitCode {
     }
 }
 
-async fn run(loaded: Loaded, reread: Reread, activated: Activated) -> Result<(), String> {
+/// The same, of the app in an `attached` process if there is one.
+///
+/// # Errors
+/// Why it does not serve; an old program that would hand over was told.
+pub(crate) fn serve_as(
+    loaded: Loaded,
+    reread: Reread,
+    started: Started,
+    attached: Option<Arc<UnixStream>>,
+) -> Result<(), String> {
+    // No thread has been started yet.
+    let begin = || {
+        let (handed, predecessor) = handover::receive()?.unzip();
+        Ok::<_, String>((Activated::receive()?, handed.unwrap_or_default(), predecessor.map(Rc::new)))
+    };
+    let (activated, handed, predecessor) = begin()?;
+    let outcome = match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+        Ok(runtime) => {
+            let old = predecessor.as_ref().map(|predecessor| predecessor.pid());
+            let given = Given { activated, handed, old };
+            runtime.block_on(run(loaded, reread, started, given, predecessor.clone(), attached))
+        }
+        Err(e) => Err(format!("no event loop: {e}")),
+    };
+    if let (Err(error), Some(predecessor)) = (&outcome, predecessor) {
+        predecessor.fail(error);
+    }
+    outcome
+}
+
+async fn run(
+    loaded: Loaded,
+    reread: Reread,
+    mut started_as: Started,
+    mut given: Given,
+    predecessor: Option<Rc<Predecessor>>,
+    attached: Option<Arc<UnixStream>>,
+) -> Result<(), String> {
+    let is_attached = attached.is_some();
     let (begun, started) = (Instant::now(), SystemTime::now());
     raise_open_files();
+    if let Some(old) = &predecessor {
+        old.within(loaded.settings.timeouts.worker_boot + BOOT_SPARE);
+    }
+    let (mut loaded, prepared) = boot::configure(loaded, &reread)?;
+    loaded.puma_notes().for_each(|note| eprintln!("{note}"));
+    passed::name_addresses(&mut loaded.settings, &mut given.activated, &mut given.handed)?;
     let configuration = Configuration::read(loaded)?;
+    started_as.link(&configuration.settings().dir, &configuration.settings().typed_dir);
+    if let Some(old) = &predecessor {
+        // The template's time, and then the workers'.
+        old.within(configuration.settings().timeouts.worker_boot * 2 + BOOT_SPARE);
+        old.step(&format!("Firebrick {} loads the app beside this program", crate::VERSION));
+    }
     let mut signals = Signals::listen().map_err(|e| format!("cannot handle signals: {e}"))?;
     let logs = Logs::open(&configuration)?;
     let encryption = Arc::new(Encryption::read(&configuration.settings())?);
     encryption.warnings.iter().for_each(|warning| logs.error.write(&format!("warning: {warning}")));
     development::serve(&configuration.settings(), &encryption.certificates, &logs.error)?;
-    let mut sockets = Sockets::bind(&configuration.settings(), activated, &logs)?;
+    let mut sockets = Sockets::bind(&configuration.settings(), given, &logs)?;
     encryption.obtain(&configuration.settings(), &logs.error)?;
     encryption.bound(sockets.addresses());
     let vitals = Vitals::new(configuration.settings().front_threads as usize);
-    let observer = Observer::new(&configuration.settings(), &vitals, started);
+    let (observer, wishes) = Observer::new(&configuration.settings(), &vitals, started);
     let control_lines = sockets.control_lines();
-    sockets.serve_control(observer.clone());
-    let systemd = Notifier::new(&logs.error);
+    if predecessor.is_none() {
+        sockets.serve_control(observer.clone());
+    }
+    let systemd = Notifier::new(&logs.error, predecessor.is_some());
     systemd.booting();
     let refresh = reload::refresh(reread, &configuration, sockets.files());
-    let Some(pool) = Pool::boot(&configuration, refresh, sockets.files(), &mut signals).await? else {
+    let booting = Pool::boot(&configuration, refresh, sockets.files(), prepared, &mut signals, attached);
+    let Some(pool) = booting.await? else {
         return Ok(());
     };
     vitals.booted(pool.shared());
-    let threads = Threads::start(&configuration, pool.shared(), &encryption, &vitals, &logs).await?;
+    if let Some(old) = &predecessor {
+        old.step("the app is loaded, the workers start");
+    }
+    let traces = Traces::start(&configuration.settings(), &logs.error)?;
+    let threads =
+        Threads::start(&configuration, pool.shared(), &encryption, &vitals, &logs, traces.as_ref()).await?;
     configuration.follow_files(&logs.error);
     encryption.follow_files(configuration.settings(), logs.error.clone());
     let pool = pool.run();
-    reload::follow(&configuration.settings(), &pool);
-    let banner = Banner::new(&configuration.settings(), pool.facts(), control_lines, begun);
-    observer.begin(Snapshotter::new(
-        &configuration.settings(),
-        &pool,
-        &threads,
-        &encryption,
-        &vitals,
-        started,
-    ));
+    if !is_attached {
+        reload::follow(&configuration.settings(), &pool);
+    }
+    let banner = Banner::new(&configuration.settings(), pool.facts(), control_lines, begun, is_attached);
+    let record = UpgradeRecord::new(predecessor.as_deref());
+    let snapshotter =
+        Snapshotter::new(&configuration.settings(), &pool, &threads, &encryption, &vitals, &record, started);
+    let declared = pool.facts().map_or(Vec::new(), |facts| facts.services.clone());
+    let services = Services::new(logs.error.clone(), snapshotter.services(), pool.commands.clone(), declared);
+    observer.begin(snapshotter);
     let server = Server {
         configuration: &configuration,
         logs: &logs,
@@ -108,9 +165,17 @@ async fn run(loaded: Loaded, reread: Reread, activated: Activated) -> Result<(),
         vitals: &vitals,
         observer,
         systemd,
+        attached: is_attached,
     };
-    let outcome = Lifecycle::new(server, sockets.ports(), pool, threads, banner).run(signals).await;
+    let upgrades = Upgrades::new(started_as, wishes, record, predecessor);
+    let outcome =
+        Lifecycle::new(server, sockets, pool, threads, services, banner, upgrades).run(signals).await;
     encryption.stop_obtaining();
+    if let Some(traces) = traces
+        && !traces.close().await
+    {
+        logs.error.write("traces: the last spans could not be exported in time");
+    }
     logs.close();
     outcome
 }

@@ -20,8 +20,8 @@ pub(crate) enum SignalAction {
     RemoveWorker,
     /// Load new code (USR1).
     Reload,
-    /// A restart for other servers (USR2). It must not kill this one.
-    Unsupported,
+    /// Start a new program that takes over (USR2).
+    Upgrade,
 }
 
 /// All signals that we listen to.
@@ -43,7 +43,7 @@ impl Signals {
             (SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()), SignalAction::AddWorker),
             (SignalKind::from_raw(rustix::process::Signal::TTOU.as_raw()), SignalAction::RemoveWorker),
             (SignalKind::user_defined1(), SignalAction::Reload),
-            (SignalKind::user_defined2(), SignalAction::Unsupported),
+            (SignalKind::user_defined2(), SignalAction::Upgrade),
         ];
         let all = actions
             .into_iter()

@@ -20,6 +20,7 @@ use crate::sites::local::LocalSites;
 use crate::stamp::Stamp;
 use crate::tls::Encryption;
 use crate::tls::handshakes::Handshakes;
+use crate::traces::{Tracing, TracingSeed};
 use crate::vitals::Vitals;
 use http::Context;
 use net::Timers;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
-use tokio::task::spawn_local;
+use tokio::task::{JoinHandle, spawn_local};
 
 /// How long the packets that close connections of QUIC are waited for.
 const LAST_PACKETS: Duration = Duration::from_millis(300);
@@ -45,6 +46,8 @@ pub(crate) enum Phase {
     Serve,
     /// Go on accepting connections, but keep none open for another request.
     Leave,
+    /// Accept no more connections: another program does. Those that are open end with their next response.
+    Yield,
     /// Accept no more connections, finish requests in progress, close idle connections.
     Drain,
 }
@@ -61,6 +64,8 @@ pub(crate) struct Seed {
     /// Counters of its handlers on mruby.
     pub(crate) handlers: stats::HandlerCounts,
     pub(crate) access_log: Option<AccessLog>,
+    /// Distributed traces, if they are on.
+    pub(crate) traces: Option<TracingSeed>,
     pub(crate) error_log: Arc<ErrorLog>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) encryption: Arc<Encryption>,
@@ -108,6 +113,7 @@ async fn run(seed: Seed) {
         recorder,
         handlers,
         access_log,
+        traces,
         error_log,
         admission,
         encryption,
@@ -137,7 +143,8 @@ async fn run(seed: Seed) {
     let redirects = Redirects::new(&settings, &encryption);
     let pipeline = pipeline(&settings, local, scripts, local_sites, recorder.clone(), access_log, &error_log);
     let probes = Probes::new(&settings.health, &vitals);
-    let pipeline = Pipeline { redirects, probes, challenges: encryption.challenges(), ..pipeline };
+    let traces = traces.map(Tracing::new);
+    let pipeline = Pipeline { redirects, probes, traces, challenges: encryption.challenges(), ..pipeline };
     let context = Context::new(pipeline, current.clone(), timers);
     let handshakes = Handshakes::new();
     if encryption.is_used() {
@@ -164,17 +171,24 @@ async fn run(seed: Seed) {
         encryption,
         handshakes: handshakes.clone(),
         quic: RefCell::default(),
+        alt_svc: RefCell::default(),
         settings: current,
         log: log_to(&error_log),
         logged: Cell::new(None),
     });
     spawn_local(vitals.answer(index));
-    let (mut accepting, mut leaving) = (Vec::new(), phase.clone());
+    let mut accepting = Vec::new();
+    let (mut leaving, mut yielding, mut yielded) = (phase.clone(), phase.clone(), false);
     loop {
         tokio::select! {
             biased;
             _ = phase.wait_for(|phase| *phase == Phase::Drain) => break,
             _ = leaving.wait_for(|phase| *phase >= Phase::Leave), if !context.is_leaving() => context.leave(),
+            _ = yielding.wait_for(|phase| *phase >= Phase::Yield), if !yielded => {
+                yielded = true;
+                accepting.drain(..).for_each(|task: JoinHandle<()>| task.abort());
+                acceptor.refuse_quic();
+            }
             Some(listener) = listeners.recv() => {
                 let (acceptor, log) = (acceptor.clone(), error_log.clone());
                 accepting.push(spawn_local(async move {
@@ -188,7 +202,10 @@ async fn run(seed: Seed) {
     }
     // One more turn for connections that the kernel has accepted: closing the listener would reset them.
     tokio::task::yield_now().await;
-    accepting.iter().for_each(tokio::task::JoinHandle::abort);
+    accepting.iter().for_each(JoinHandle::abort);
+    if !yielded {
+        acceptor.refuse_quic();
+    }
     context.drain();
     handshakes.drain().await;
     // Tunnels have no response to wait for: they end with their worker.
@@ -254,6 +271,7 @@ fn pipeline(
         probes: None,
         challenges: None,
         redirects: None,
+        traces: None,
         content: Rc::new(Content { scripts, sites, app, log: log_to(log) }),
         recorder,
         access_log,

@@ -83,6 +83,12 @@ impl Vitals {
         Health { state: self.state(), workers, silent: self.pulse.silent() }
     }
 
+    /// Workers that there should be; `None` before the first is started, and where there is no app.
+    pub(crate) fn wanted_workers(&self) -> Option<u32> {
+        let pool = self.pool.get().and_then(Option::as_ref)?;
+        u32::try_from(pool.wanted()).ok().filter(|wanted| *wanted > 0)
+    }
+
     /// Requests for the app that wait or are being served.
     pub(crate) fn in_progress(&self) -> usize {
         let pool = self.pool.get().and_then(Option::as_ref);

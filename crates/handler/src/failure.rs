@@ -9,6 +9,7 @@
 
 use crate::{After, Body, BodyError, Fields, Response};
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// Whose fault a failure is: where it is counted, and whether it is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,8 +29,8 @@ pub struct Failure {
     pub status: u16,
     /// Whose fault it is.
     pub fault: Fault,
-    /// Whether the client may send the same request again at once: nothing has been done for it.
-    pub retry: bool,
+    /// Nothing has been done for it, and the client may send the same request again in so many seconds.
+    pub retry: Option<u32>,
     /// Details for the log; never sent to the client.
     pub reason: Cow<'static, str>,
 }
@@ -37,22 +38,28 @@ pub struct Failure {
 impl Failure {
     /// The request is wrong, or its client has gone.
     pub fn client(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { status, fault: Fault::Client, retry: false, reason: reason.into() }
+        Failure { status, fault: Fault::Client, retry: None, reason: reason.into() }
     }
 
     /// The app, its worker or an origin failed.
     pub fn app(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { status, fault: Fault::App, retry: false, reason: reason.into() }
+        Failure { status, fault: Fault::App, retry: None, reason: reason.into() }
     }
 
     /// The server failed.
     pub fn server(status: u16, reason: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { status, fault: Fault::Server, retry: false, reason: reason.into() }
+        Failure { status, fault: Fault::Server, retry: None, reason: reason.into() }
     }
 
     /// The server has reached a limit for now (503): the client may try again.
     pub fn busy(reason: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { status: 503, fault: Fault::Server, retry: true, reason: reason.into() }
+        Failure { status: 503, fault: Fault::Server, retry: Some(1), reason: reason.into() }
+    }
+
+    /// As [`Failure::busy`], and the limit will be in force for `wait`: the client may try again then. Rounded up to seconds.
+    pub fn busy_for(wait: Duration, reason: impl Into<Cow<'static, str>>) -> Failure {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Failure { retry: Some(u32::try_from(seconds.max(1)).unwrap_or(u32::MAX)), ..Failure::busy(reason) }
     }
 
     /// The client went away before its response (499, as nginx logs it; nobody reads the response).
@@ -65,8 +72,8 @@ impl Failure {
         let status = self.status;
         let mut fields = Fields::default();
         fields.push(b"Content-Type", b"text/plain; charset=utf-8");
-        if self.retry {
-            fields.push(b"Retry-After", b"1");
+        if let Some(seconds) = self.retry {
+            fields.push(b"Retry-After", seconds.to_string().as_bytes());
         }
         let text = format!("{status} {}\n", reason_phrase(status));
         // The rest of a refused request may be anything: it is not read.
@@ -166,6 +173,16 @@ mod tests {
         assert_eq!((response.after, response.failure.as_deref()), (After::Reuse, Some(&full)));
         let bad = Failure::client(400, "two lengths").into_response();
         assert!(bad.after == After::EndStream && bad.fields.get("retry-after").is_none());
+    }
+
+    #[test]
+    fn the_client_hears_when_to_come_again() {
+        let after = |ms| {
+            let response =
+                Failure::busy_for(Duration::from_millis(ms), "all seats are taken").into_response();
+            String::from_utf8(response.fields.get("retry-after").unwrap().to_vec()).unwrap()
+        };
+        assert_eq!([0, 1, 1_000, 1_001, 90_000].map(after), ["1", "1", "1", "2", "90"]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use lent::Lent;
 pub use request::{Peer, PeerAddr, Request, Session, Variable, Version};
 
 use net::TunnelEnd;
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -69,6 +69,8 @@ pub trait Client {
 /// Where the time of an exchange was spent; microseconds, saturating.
 #[derive(Debug, Default)]
 pub struct Trace {
+    /// When a worker thread was first asked for; `None` if none was.
+    pub asked: Cell<Option<Instant>>,
     /// Waiting for a free worker thread.
     pub queue_us: Cell<u32>,
     /// In the app, as its worker measured it.
@@ -81,6 +83,8 @@ pub struct Trace {
     pub cpu_us: Cell<Option<u32>>,
     /// Waiting for Ruby's global lock (GVL) in the app; `None` if it was not measured, or cannot be.
     pub gvl_us: Cell<Option<u32>>,
+    /// What is recorded of it for a distributed trace; empty if nothing is.
+    pub span: OnceCell<Box<trace::Active>>,
     /// Failures that a handler has replaced by a response of its own: see [`Trace::note`].
     failures: RefCell<Vec<Failure>>,
     /// The request, once its [`Lent`] has been dropped.

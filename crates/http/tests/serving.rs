@@ -113,7 +113,25 @@ fn requests_in_single_bytes() {
 
 #[test]
 fn framing_of_responses() {
-    let server = server();
+    every_framing(&server());
+}
+
+/// Encryption may hold bytes back when the socket is full; none may stay there.
+#[test]
+fn framing_of_responses_over_a_transport_that_holds_bytes_back() {
+    let server = Server::start_holding(Limits::default());
+    every_framing(&server);
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.read_head().status, 100);
+    assert_eq!(client.send("hello").read().text(), "hello");
+    client.send(get("/tunnel")).send("early ");
+    assert_eq!(client.read_head().status, 101);
+    client.send("late").stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.read_to_end(), b"EARLY LATE(end)");
+}
+
+fn every_framing(server: &Server) {
     let mut client = server.connect();
     for (path, body, length) in [
         ("/stream", "onetwothree", None),

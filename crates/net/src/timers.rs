@@ -4,7 +4,8 @@
 //! deadline is a store into a slab; a sweep over 10,000 of them reads a few hundred kilobytes in order.
 //!
 //! Contract:
-//! 1. A deadline fires no earlier than asked for, and at most about [`TICK`] later, as long as [`Timers::run`] is polled.
+//! 1. A deadline fires no earlier than asked for, and at most about two [`TICK`]s later, as long as [`Timers::run`] is polled.
+//!    Also when the thread had nothing to do for long before, or did not run: what has not been read of the clock is not counted.
 //! 2. Firing wakes the connection's task once; the connection asks [`Timer::expired`] which lane it was.
 //! 3. Without connections there are no sweeps.
 
@@ -18,6 +19,10 @@ use tokio::sync::Notify;
 /// Time between two sweeps.
 const TICK: Duration = Duration::from_millis(100);
 const NEVER: u64 = u64::MAX;
+/// Marks a deadline that counts from the next sweep on; the other bits are its milliseconds.
+const FROM_SWEEP: u64 = 1 << 63;
+/// Milliseconds of the longest time that is told from others: more than any clock counts.
+const LONGEST: u64 = 1 << 62;
 
 /// What a deadline is for: a connection may wait for bytes to read and for room to write at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,10 +88,13 @@ impl Timers {
         for (_, slot) in self.slots.borrow().iter() {
             let mut due = false;
             for (deadline, expired) in slot.deadlines.iter().zip(&slot.expired) {
-                if deadline.get() <= now {
+                let at = deadline.get();
+                if at <= now {
                     deadline.set(NEVER);
                     expired.set(true);
                     due = true;
+                } else if at >= FROM_SWEEP && at != NEVER {
+                    deadline.set(now + (at & !FROM_SWEEP));
                 }
             }
             if due && let Some(waker) = &*slot.waker.borrow() {
@@ -121,8 +129,8 @@ impl Timers {
         now
     }
 
-    /// The last clock reading, at most about 100 ms ago: for what need not be exact to the millisecond. Reading the clock costs
-    /// as much as parsing a header field.
+    /// The last clock reading, at most about 100 ms ago while there are connections and the thread runs: for what need not be exact,
+    /// and no harm if it is older. Reading the clock costs as much as parsing a header field.
     #[inline]
     pub fn recent(&self) -> Instant {
         self.recent.get()
@@ -149,6 +157,8 @@ impl Timers {
         let slot = Slot { deadlines: [Cell::new(NEVER), Cell::new(NEVER)], ..Slot::default() };
         let mut slots = self.slots.borrow_mut();
         if slots.is_empty() {
+            // Nothing has read the clock since the last connection ended.
+            self.now();
             self.populated.notify_one();
         }
         Timer { key: slots.insert(slot), timers: self.clone() }
@@ -183,28 +193,29 @@ impl Timer {
         });
     }
 
-    /// Sets a deadline that far from now, without reading the clock.
+    /// Sets a deadline that far from now, without reading the clock: the next sweep does, and the time counts from there.
     #[inline]
     pub fn arm_in(&self, lane: Lane, time: Duration) {
-        // Never early, even if the last reading is a tick old.
-        self.arm(lane, self.timers.recent() + time + TICK);
+        let millis = (time.as_millis() as u64).saturating_add(1).min(LONGEST);
+        self.set(lane, FROM_SWEEP | millis);
     }
 
     /// Sets a deadline, in place of the lane's last one.
     #[inline]
     pub fn arm(&self, lane: Lane, at: Instant) {
         // Rounded up: never early.
-        let deadline = self.timers.millis(at) + 1;
-        self.with(|slot| {
-            slot.deadlines[lane as usize].set(deadline);
-            slot.expired[lane as usize].set(false);
-        });
+        self.set(lane, self.timers.millis(at) + 1);
     }
 
     /// Removes a lane's deadline.
     pub fn disarm(&self, lane: Lane) {
+        self.set(lane, NEVER);
+    }
+
+    #[inline]
+    fn set(&self, lane: Lane, deadline: u64) {
         self.with(|slot| {
-            slot.deadlines[lane as usize].set(NEVER);
+            slot.deadlines[lane as usize].set(deadline);
             slot.expired[lane as usize].set(false);
         });
     }
@@ -242,6 +253,36 @@ mod tests {
         timer.disarm(Lane::Read);
         timers.sweep(at + Duration::from_secs(99));
         assert!(!timer.expired(Lane::Read));
+    }
+
+    #[test]
+    fn a_time_from_now_is_not_counted_from_a_clock_that_was_not_read() {
+        let timers = Timers::new();
+        let timer = timers.register();
+        let (second, woken) = (Duration::from_secs(1), timers.base + Duration::from_secs(60));
+        timer.arm_in(Lane::Read, second);
+        timers.sweep(woken);
+        assert!(
+            !timer.expired(Lane::Read),
+            "the thread did not run for a minute, the deadline is as new as this sweep"
+        );
+        timers.sweep(woken + second);
+        assert!(!timer.expired(Lane::Read));
+        timers.sweep(woken + second + Duration::from_millis(1));
+        assert!(timer.expired(Lane::Read));
+        timer.arm_in(Lane::Read, Duration::MAX);
+        timers.sweep(woken + second * 2);
+        timers.sweep(woken + Duration::from_secs(1 << 40));
+        assert!(!timer.expired(Lane::Read));
+    }
+
+    #[test]
+    fn the_first_connection_after_a_pause_reads_the_clock() {
+        let timers = Timers::new();
+        let before = timers.recent();
+        std::thread::sleep(Duration::from_millis(2));
+        let _timer = timers.register();
+        assert!(timers.recent() > before);
     }
 
     #[test]

@@ -430,3 +430,7 @@ impl Transport for Tls {
         self.socket.abort_on_drop();
     }
 }
+
+#[cfg(test)]
+#[path = "tls_tests.rs"]
+mod tests;

@@ -54,6 +54,7 @@ pub(crate) enum CallState {
 impl Call {
     /// A request that asks for a seat at `asked`.
     pub(crate) fn new(frame: Vec<u8>, body: Carried, trace: Rc<Trace>, asked: Instant) -> Call {
+        trace.asked.set(Some(asked));
         let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
         let (serial, overdue, until_us) = (Cell::new(0), Cell::new(false), Cell::new(0));
         Call { frame, body, reply: Reply::default(), trace, asked, state, serial, overdue, until_us }

@@ -94,6 +94,12 @@ pub(crate) struct Facts<'a> {
     pub(crate) noticed: Instant,
 }
 
+/// Whether a worker that was told to end did nothing else. The exit code of one whose template has ended before it (a reload in place)
+/// nobody hears of; that it has closed its links is all there is to see.
+pub(crate) fn finished(exit: &WorkerExit) -> bool {
+    exit.cause == Cause::Ordered && !exit.killed && matches!(exit.status, None | Some(ExitStatus::Exit(0)))
+}
+
 /// Whether the kernel may have been the one who killed: nobody here did.
 pub(crate) fn may_be_the_kernels(exit: &WorkerExit) -> bool {
     matches!(exit.cause, Cause::Crashed | Cause::Ordered)
@@ -243,7 +249,7 @@ impl Facts<'_> {
                     format!("was killed, {why}")
                 } else if self.served.iter().any(|request| request.failed) {
                     format!("ended, {why}, with requests unanswered: {}", status())
-                } else if exit.status == Some(ExitStatus::Exit(0)) {
+                } else if finished(exit) {
                     format!("finished, {why}")
                 } else {
                     format!("ended, {why}: {}", status())

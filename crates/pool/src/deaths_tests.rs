@@ -70,6 +70,7 @@ fn each_end_has_its_cause() {
         (Cause::SlowBoot, KILL, DeathCause::BootTimeout, "worker_boot_timeout"),
         (Cause::SlowDrain, KILL, DeathCause::DrainTimeout, "shutdown_timeout"),
         (Cause::Ordered, Some(ExitStatus::Exit(0)), DeathCause::Drain, "finished, as it was told"),
+        (Cause::Ordered, None, DeathCause::Drain, "finished, as it was told"),
         (Cause::Ordered, Some(ExitStatus::Signal(11)), DeathCause::Signal, "SEGV"),
         (Cause::Ordered, Some(ExitStatus::Exit(1)), DeathCause::Drain, "exit code 1"),
     ];
@@ -80,6 +81,17 @@ fn each_end_has_its_cause() {
         assert!(death.text.contains(words), "{}", death.text);
         assert!(death.text.contains("90 s old and had finished 7 requests"), "{}", death.text);
     }
+}
+
+#[test]
+fn the_end_of_an_orphan_is_no_excuse_for_lost_requests_or_the_kernel() {
+    let orphan = exit(Cause::Ordered, None);
+    assert!(finished(&orphan) && !finished(&exit(Cause::Crashed, None)));
+    assert!(!finished(&WorkerExit { killed: true, ..exit(Cause::Ordered, None) }));
+    let death = record(Facts { served: vec![served(1, 1)], ..facts(&orphan) });
+    assert!(death.text.contains("with requests unanswered: exit status unknown"), "{}", death.text);
+    let oom = Verdict { before: Some(1), after: Some(2) };
+    assert_eq!(record(Facts { oom, ..facts(&orphan) }).cause, DeathCause::OutOfMemory);
 }
 
 #[test]

@@ -8,8 +8,12 @@
 //!    ([`Pace`]). Such prefetching makes batches, and batches make small requests cheap.
 //! 4. A worker on trial gets its share of the requests and no more, as long as another worker is open.
 //! 5. A seat is given back exactly once, through [`Dispatch::finished`] or [`Dispatch::worker_gone`].
+//! 6. A new request that would wait longer than it may, by the pace at which the queue moves ([`Throughput`]), is refused at once; never
+//!    while fewer requests wait than there are seats. One that has waited already is never refused.
 
+use crate::throughput::Throughput;
 use crate::verdict::Tally;
+use crate::waits::Waits;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -53,6 +57,32 @@ pub enum Admission {
     Wait,
     /// `max_queue` requests are waiting already.
     Full,
+    /// It would wait for so long, and may not.
+    Late(Duration),
+}
+
+/// Requests that got no seat, by why.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// `max_queue` requests were waiting.
+    pub full: u64,
+    /// They would have waited too long.
+    pub early: u64,
+    /// They have waited too long.
+    pub expired: u64,
+}
+
+/// What has happened since somebody last asked ([`Dispatch::take_load`]).
+#[derive(Debug, Clone, Default)]
+pub struct Load {
+    /// How long the requests have waited that got a seat.
+    pub waits: Waits,
+    /// Microseconds in the app, of the requests whose waits for the GVL were measured.
+    pub app_us: u64,
+    /// Microseconds that those waited for the GVL.
+    pub gvl_us: u64,
+    /// How many those are.
+    pub measured: u32,
 }
 
 #[derive(Debug)]
@@ -64,6 +94,8 @@ struct Seats {
     open: bool,
     /// It makes no progress, so it gets no new requests for now.
     suspended: bool,
+    /// It collects garbage, and gets no new requests meanwhile.
+    resting: bool,
     /// Connections that its app has taken over. They hold no seat.
     tunnels: u32,
     /// Links over which requests were returned and that have not resumed.
@@ -104,6 +136,11 @@ pub struct Dispatch {
     longest: usize,
     pace: Pace,
     trial: Option<Trial>,
+    /// How long a request may wait; `None` while no predictions are wanted.
+    longest_wait: Option<Duration>,
+    throughput: Throughput,
+    refusals: Refusals,
+    load: Load,
 }
 
 impl Dispatch {
@@ -118,7 +155,21 @@ impl Dispatch {
             longest: 0,
             pace: Pace::default(),
             trial: None,
+            longest_wait: None,
+            throughput: Throughput::default(),
+            refusals: Refusals::default(),
+            load: Load::default(),
         }
+    }
+
+    /// Refuses new requests that would wait longer than this, from now on; `None` refuses none, and forgets the pace: workers boot, or
+    /// run new code.
+    pub fn predict(&mut self, longest_wait: Option<Duration>, now: Instant) {
+        if longest_wait.is_none() {
+            self.throughput.forget();
+        }
+        self.longest_wait = longest_wait;
+        self.measure(now);
     }
 
     /// A new request of front thread `thread`, kept in its `slot`, asks for a seat.
@@ -126,7 +177,26 @@ impl Dispatch {
     pub fn ask(&mut self, thread: u16, slot: u32, now: Instant) -> (Ticket, Admission) {
         let ticket = Ticket { number: self.next, thread, slot };
         self.next += 1;
-        (ticket, self.ask_again(ticket, now, now))
+        let admission = match self.too_long(now) {
+            Some(wait) => {
+                self.refusals.early += 1;
+                Admission::Late(wait)
+            }
+            None => self.ask_again(ticket, now, now),
+        };
+        (ticket, admission)
+    }
+
+    /// Whether new requests are refused that would wait for too long.
+    pub fn is_predicting(&self) -> bool {
+        self.longest_wait.is_some()
+    }
+
+    /// How long a new request would wait, if that is too long.
+    fn too_long(&mut self, now: Instant) -> Option<Duration> {
+        let limit =
+            self.longest_wait.filter(|_| self.waiting > 0 && self.waiting >= self.seats() as usize)?;
+        self.throughput.wait(self.waiting, now).filter(|wait| *wait > limit)
     }
 
     /// As [`Dispatch::ask`] for a request that has a ticket already, waiting since `since`.
@@ -134,14 +204,57 @@ impl Dispatch {
         // While requests are queued there is no free seat, or it belongs to one of them.
         let seat = if self.waiting == 0 { self.free_seat(now) } else { None };
         match seat {
-            Some(serial) => Admission::Go(serial),
-            None if self.waiting >= self.max_queue => Admission::Full,
+            Some(serial) => {
+                self.load.waits.none();
+                Admission::Go(serial)
+            }
+            None if self.waiting >= self.max_queue => {
+                self.refusals.full += 1;
+                Admission::Full
+            }
             None => {
                 self.insert(ticket, since);
                 self.longest = self.longest.max(self.waiting);
+                self.measure(now);
                 Admission::Wait
             }
         }
+    }
+
+    /// Threads that take requests.
+    pub fn seats(&self) -> u32 {
+        self.workers.iter().filter(|w| w.open && !w.suspended).map(|w| w.threads).sum()
+    }
+
+    /// Threads that serve a request.
+    pub fn busy(&self) -> u32 {
+        self.workers.iter().map(|worker| worker.taken.min(worker.threads)).sum()
+    }
+
+    /// Tells the throughput what has changed. Costs nothing while no request waits.
+    #[inline]
+    fn measure(&mut self, now: Instant) {
+        if self.longest_wait.is_some() && (self.waiting > 0 || self.throughput.is_measuring()) {
+            let seats = self.seats();
+            self.throughput.set(self.waiting > 0, seats, now);
+        }
+    }
+
+    /// Requests that got no seat.
+    pub fn refusals(&self) -> Refusals {
+        self.refusals
+    }
+
+    /// What has happened since this was last called.
+    pub fn take_load(&mut self) -> Load {
+        std::mem::take(&mut self.load)
+    }
+
+    /// `count` requests whose waits for the GVL were measured: their microseconds in the app, and of waiting.
+    pub fn measured(&mut self, count: u32, app_us: u64, gvl_us: u64) {
+        self.load.measured += count;
+        self.load.app_us += app_us;
+        self.load.gvl_us += gvl_us;
     }
 
     /// A worker finished a request that took `app` in the app, or never got it (`None`). Queued requests that get a seat
@@ -156,6 +269,9 @@ impl Dispatch {
     ) {
         if let Some(app) = app {
             self.pace.note(app, now);
+            if self.throughput.is_measuring() {
+                self.throughput.done(now);
+            }
         }
         if let Some(worker) = self.worker(serial) {
             worker.taken = worker.taken.saturating_sub(1);
@@ -249,6 +365,7 @@ impl Dispatch {
             taken: 0,
             open: true,
             suspended: false,
+            resting: false,
             tunnels: 0,
             stalled: 0,
             progress: now,
@@ -274,6 +391,31 @@ impl Dispatch {
     pub fn worker_resumed(&mut self, serial: Serial, now: Instant, assigned: &mut Vec<Assignment>) {
         if let Some(worker) = self.worker(serial) {
             worker.suspended = false;
+        }
+        self.assign(now, assigned);
+    }
+
+    /// Gives a worker no requests until [`Dispatch::rested`], if nobody misses it: it has none, none waits, and another worker has
+    /// as many free threads as it has.
+    pub fn rest(&mut self, serial: Serial) -> bool {
+        let Some(at) = self.workers.iter().position(|worker| worker.serial == serial) else { return false };
+        let threads = self.workers[at].threads;
+        let takes = |w: &Seats| w.open && !w.suspended && !w.resting && w.stalled == 0;
+        let free = |w: &Seats| w.threads.saturating_sub(w.taken);
+        let on_trial = |w: &Seats| self.trial.as_ref().is_some_and(|trial| trial.serial == w.serial);
+        let others = self.workers.iter().filter(|w| w.serial != serial && takes(w) && !on_trial(w));
+        let may = self.waiting == 0
+            && self.workers[at].taken == 0
+            && takes(&self.workers[at])
+            && others.map(free).sum::<u32>() >= threads;
+        self.workers[at].resting |= may;
+        may
+    }
+
+    /// A worker that has rested takes requests again.
+    pub fn rested(&mut self, serial: Serial, now: Instant, assigned: &mut Vec<Assignment>) {
+        if let Some(worker) = self.worker(serial) {
+            worker.resting = false;
         }
         self.assign(now, assigned);
     }
@@ -313,6 +455,7 @@ impl Dispatch {
             expired.extend(self.queue.pop_front().and_then(|entry| entry.ticket));
         }
         self.waiting -= expired.len();
+        self.refusals.expired += expired.len() as u64;
         expired
     }
 
@@ -329,10 +472,11 @@ impl Dispatch {
         }
     }
 
-    fn pop(&mut self) -> Option<Ticket> {
-        let ticket = std::iter::from_fn(|| self.queue.pop_front()).find_map(|entry| entry.ticket);
-        self.waiting -= usize::from(ticket.is_some());
-        ticket
+    fn pop(&mut self, now: Instant) -> Option<Ticket> {
+        let first = std::iter::from_fn(|| self.queue.pop_front()).find(|entry| entry.ticket.is_some())?;
+        self.waiting -= 1;
+        self.load.waits.record(now.saturating_duration_since(first.since));
+        first.ticket
     }
 
     /// Number of waiting requests.
@@ -358,6 +502,11 @@ impl Dispatch {
     /// Whether a worker has returned requests and not resumed.
     pub fn is_stalled(&self, serial: Serial) -> bool {
         self.workers.iter().any(|w| w.serial == serial && w.stalled > 0)
+    }
+
+    /// Connections that the app of a worker has taken over.
+    pub fn tunnels(&self, serial: Serial) -> u32 {
+        self.workers.iter().find(|w| w.serial == serial).map_or(0, |w| w.tunnels)
     }
 
     /// Requests that a worker holds at the moment.
@@ -386,9 +535,10 @@ impl Dispatch {
 
     fn assign(&mut self, now: Instant, assigned: &mut Vec<Assignment>) {
         while self.waiting > 0 {
-            let Some(serial) = self.free_seat(now) else { return };
-            assigned.extend(self.pop().map(|ticket| Assignment { ticket, serial }));
+            let Some(serial) = self.free_seat(now) else { break };
+            assigned.extend(self.pop(now).map(|ticket| Assignment { ticket, serial }));
         }
+        self.measure(now);
     }
 
     /// Takes a seat: of the worker with most free threads, else one in advance of the least loaded.
@@ -413,7 +563,10 @@ impl Dispatch {
 
     #[inline]
     fn seat_of(&mut self, may: impl Fn(&Seats) -> bool, now: Instant) -> Option<Serial> {
-        let open = self.workers.iter_mut().filter(|w| w.open && !w.suspended && w.stalled == 0 && may(w));
+        let open = self
+            .workers
+            .iter_mut()
+            .filter(|w| w.open && !w.suspended && !w.resting && w.stalled == 0 && may(w));
         // Of equals the first: an idle worker that stays idle keeps its memory shared with the template.
         let best = open.min_by_key(|w| (i64::from(w.taken) - i64::from(w.threads), w.tunnels, w.taken))?;
         if best.taken >= best.threads {
@@ -527,6 +680,40 @@ mod tests {
         dispatch.worker_gone(1);
         up(&mut dispatch, 2, 1, now);
         assert_eq!(dispatch.ask(0, 2, now).1, Admission::Go(2));
+    }
+
+    #[test]
+    fn a_worker_rests_only_while_nobody_misses_it() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(10);
+        up(&mut dispatch, 1, 2, now);
+        assert!(!dispatch.rest(1), "it is alone");
+        up(&mut dispatch, 2, 2, now);
+        assert!(!dispatch.rest(3), "there is no such worker");
+        assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(1));
+        assert!(!dispatch.rest(1), "it has a request");
+        assert!(!dispatch.rest(2), "the other has fewer free threads");
+        finish(&mut dispatch, 1, 1, now);
+        assert!(dispatch.rest(1));
+        assert!(!dispatch.rest(2) && !dispatch.rest(1), "nobody else takes requests");
+        let went: Vec<_> = (0..3).map(|_| dispatch.ask(0, 0, now).1).collect();
+        assert_eq!(went, [Admission::Go(2), Admission::Go(2), Admission::Wait]);
+        let mut assigned = Vec::new();
+        dispatch.rested(1, now, &mut assigned);
+        assert_eq!(assigned.iter().map(|one| one.serial).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn a_worker_that_leaves_or_is_suspended_stands_in_for_nobody() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(10);
+        (1..=3).for_each(|serial| drop(up(&mut dispatch, serial, 1, now)));
+        dispatch.worker_suspended(2);
+        assert!(!dispatch.rest(2));
+        dispatch.worker_closed(3);
+        assert!(!dispatch.rest(1) && !dispatch.rest(3));
+        dispatch.worker_resumed(2, now, &mut Vec::new());
+        assert!(dispatch.rest(1));
     }
 
     #[test]

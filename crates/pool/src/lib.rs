@@ -6,7 +6,7 @@
 //! How it fits together, from the request's side:
 //! [`rack`] encodes a request and asks [`dispatch`] for a seat; [`link`] carries it to the worker and
 //! puts the response into a [`reply`]; what the client has not read yet waits in [`spool`].
-//! From the processes' side: [`table`], [`progress`], [`recycle`], [`rollout`] and [`verdict`] decide (pure), [`supervisor`] carries out,
+//! From the processes' side: [`table`], [`progress`], [`recycle`], [`growth`], [`rollout`], [`refork`], [`room`], [`services`] and [`verdict`] decide (pure), [`supervisor`] carries out,
 //! [`spawner`] starts processes, and
 //! [`os`] holds every system call.
 //!
@@ -18,28 +18,37 @@
 #![forbid(unsafe_code)]
 
 mod call;
+pub mod collections;
 mod deaths;
 pub mod dispatch;
+pub mod growth;
 mod in_flight;
 mod link;
 mod loan;
 mod local;
 mod memory;
 mod oom;
+mod orphans;
 mod os;
 mod probe;
 pub mod progress;
 mod rack;
 pub mod recycle;
+pub mod refork;
+mod reload_record;
 mod reply;
 pub mod rollout;
+pub mod room;
+pub mod services;
 mod shared;
 pub mod spawner;
 mod spool;
 pub mod supervisor;
 pub mod table;
+mod throughput;
 mod tunnel;
 pub mod verdict;
+pub mod waits;
 mod websocket;
 
 pub use deaths::Deaths;

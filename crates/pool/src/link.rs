@@ -52,6 +52,8 @@ pub(crate) trait Owner {
 
     /// Gives back the seats of requests that took `apps` in the app, and notes `resumed` RESUMED frames.
     fn finished(self: &Rc<Self>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant);
+    /// `count` requests that took `app_us` in the app waited for the GVL for `gvl_us` of that.
+    fn measured(&self, _count: u32, _app_us: u64, _gvl_us: u64) {}
     /// `count` responses had a status of 500 or more.
     fn failed(&self, _serial: Serial, _count: u64) {}
 }
@@ -148,6 +150,13 @@ impl Link {
         let mut bytes = Vec::with_capacity(frame::HEADER);
         frame::append(&mut bytes, Kind::Lend, flags, id, &[]);
         self.append(&bytes, Bytes::new(), socket);
+    }
+
+    /// Has the worker leave a template behind, which speaks over this socket.
+    pub(crate) fn promote(&self, socket: OwnedFd) {
+        let mut bytes = Vec::with_capacity(frame::HEADER);
+        frame::append(&mut bytes, Kind::Promote, flag::FD, 0, &[]);
+        self.append(&bytes, Bytes::new(), Some(socket));
     }
 
     fn append(&self, bytes: &[u8], behind: Bytes, fd: Option<OwnedFd>) {
@@ -320,6 +329,15 @@ impl Link {
                 owner.report(Report::Stopping(self.serial));
                 return Ok(());
             }
+            Kind::Due => {
+                owner.report(Report::Due(self.serial));
+                return Ok(());
+            }
+            Kind::Collected => {
+                let us = frame::u64_payload(frame.payload).map_err(bad)?;
+                owner.report(Report::Collected { serial: self.serial, took: Duration::from_micros(us) });
+                return Ok(());
+            }
             Kind::Traces => {
                 let traces = wire::traces::decode(frame.payload).map_err(bad)?;
                 owner.report(Report::Traces { serial: self.serial, traces });
@@ -427,6 +445,10 @@ impl Link {
         call.reply.on_end(end);
         call.finished();
         ended.apps.push(Duration::from_micros(times.app_us.into()));
+        if let Some(gvl_us) = times.gvl_us {
+            let (count, app, gvl) = ended.measured;
+            ended.measured = (count + 1, app + u64::from(times.app_us), gvl + u64::from(gvl_us));
+        }
     }
 
     /// Writes what has been appended, as much as the socket takes.
@@ -463,6 +485,8 @@ impl Link {
 /// What one batch of frames says of seats: it is acted upon together, after the batch.
 struct Ended {
     apps: Vec<Duration>,
+    /// Requests whose waits for the GVL were measured: how many, microseconds in the app, and of waiting.
+    measured: (u32, u64, u64),
     /// Responses with a status of 500 or more.
     failed: u64,
     /// The requests of each RETURNED.
@@ -474,7 +498,14 @@ struct Ended {
 
 impl Ended {
     fn new() -> Ended {
-        Ended { apps: Vec::new(), failed: 0, returned: Vec::new(), resumed: 0, now: Instant::now() }
+        Ended {
+            apps: Vec::new(),
+            measured: (0, 0, 0),
+            failed: 0,
+            returned: Vec::new(),
+            resumed: 0,
+            now: Instant::now(),
+        }
     }
 
     fn settle(mut self, serial: Serial, owner: &Rc<impl Owner>) {
@@ -483,6 +514,10 @@ impl Ended {
         }
         if self.failed > 0 {
             owner.failed(serial, self.failed);
+        }
+        if self.measured.0 > 0 {
+            let (count, app_us, gvl_us) = self.measured;
+            owner.measured(count, app_us, gvl_us);
         }
         if self.apps.is_empty() && self.resumed == 0 {
             return;

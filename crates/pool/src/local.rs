@@ -85,9 +85,8 @@ impl Local {
         match admission {
             Admission::Go(serial) => self.send(Assignment { ticket, serial }, call.clone()),
             Admission::Wait => self.wait(ticket, call.clone()),
-            Admission::Full => {
-                return Err(queue_full());
-            }
+            Admission::Full => return Err(queue_full()),
+            Admission::Late(wait) => return Err(too_late(wait)),
         }
         Ok(())
     }
@@ -218,6 +217,7 @@ impl Local {
             Admission::Go(serial) => self.send(Assignment { ticket, serial }, call),
             Admission::Wait => self.wait(ticket, call),
             Admission::Full => call.fail(queue_full()),
+            Admission::Late(wait) => call.fail(too_late(wait)),
         }
     }
 
@@ -261,6 +261,8 @@ impl Local {
                 ThreadMessage::Expired(ticket) => self.expired(ticket),
                 ThreadMessage::Link { serial, index, socket } => self.open(serial, index, socket),
                 ThreadMessage::Drain(serial) => self.drain(serial),
+                ThreadMessage::Collect(serial) => self.send_frame(serial, Kind::Collect, 0, &[]),
+                ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
                 ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
                 ThreadMessage::Overdue { serial, id } => self.overdue(serial, id),
                 ThreadMessage::Withdraw(serial) => self.withdraw(serial),
@@ -317,6 +319,13 @@ impl Local {
     fn drain(&self, serial: Serial) {
         if self.index == 0 {
             self.send_frame(serial, Kind::Drain, 0, &[]);
+        }
+    }
+
+    /// The socket is dropped, which ends the matter, when the worker is gone.
+    fn promote(&self, serial: Serial, socket: std::os::fd::OwnedFd) {
+        if let Some(link) = self.link(serial) {
+            link.promote(socket);
         }
     }
 
@@ -435,6 +444,10 @@ impl Owner for Local {
         self.shared.dispatch().failed(serial, count);
     }
 
+    fn measured(&self, count: u32, app_us: u64, gvl_us: u64) {
+        self.shared.dispatch().measured(count, app_us, gvl_us);
+    }
+
     fn finished(self: &Rc<Local>, serial: Serial, apps: &[Duration], resumed: usize, now: Instant) {
         let mut assigned = Vec::new();
         let mut dispatch = self.shared.dispatch();
@@ -449,6 +462,11 @@ impl Owner for Local {
 
 fn queue_full() -> Failure {
     Failure::busy("max_queue requests are waiting")
+}
+
+fn too_late(wait: Duration) -> Failure {
+    let seconds = wait.as_secs_f64();
+    Failure::busy_for(wait, format!("would wait for {seconds:.1} s, longer than timeouts.queue"))
 }
 
 fn stuck_failure() -> Failure {

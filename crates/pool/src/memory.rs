@@ -55,11 +55,17 @@ impl Memory {
         self.pss.map(|measured| measured.pss)
     }
 
+    /// PSS by now, at most: as measured, and what RSS has grown by since.
+    pub(crate) fn pss_at_most(&self) -> Option<u64> {
+        let grown = |last: Measured| self.rss.map_or(0, |rss| rss.saturating_sub(last.rss));
+        self.pss.map(|last| last.pss.saturating_add(grown(last)))
+    }
+
     /// Whether to measure PSS, when more than `limit` bytes have consequences.
     pub(crate) fn is_due(&self, limit: Option<u64>, now: Instant) -> bool {
         let Some(rss) = self.rss else { return false };
         let Some(last) = self.pss else { return true };
-        let grown = last.pss.saturating_add(rss.saturating_sub(last.rss));
+        let grown = self.pss_at_most().unwrap_or(rss);
         let crossed = limit.is_some_and(|limit| grown > limit && last.pss <= limit);
         crossed || now.saturating_duration_since(last.at) >= PSS_EVERY
     }

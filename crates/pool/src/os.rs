@@ -82,10 +82,20 @@ pub(crate) fn write_withdrawn(
 
 /// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    // proc(5): the state follows the name, which may itself contain parentheses.
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let name_end = stat.iter().rposition(|&byte| byte == b')').unwrap_or(0);
-    stat.get(name_end + 2) == Some(&b'T')
+    state(pid) == Some(b'T')
+}
+
+/// The state of a process: the letter of proc(5).
+fn state(pid: u32) -> Option<u8> {
+    // The state follows the name, which may itself contain parentheses.
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
+    stat.get(name_end + 2).copied()
+}
+
+/// Whether a process has exited and is not reaped yet, or does not exist.
+pub(crate) fn is_dead(pid: u32) -> bool {
+    matches!(state(pid), None | Some(b'Z'))
 }
 
 /// Copies one slot out of the scoreboard of workers with `threads` threads and `links` links.

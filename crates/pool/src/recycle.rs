@@ -160,6 +160,11 @@ impl Recycler {
         self.too_small
     }
 
+    /// Whether a worker is being replaced.
+    pub fn is_recycling(&self) -> bool {
+        self.leaving.is_some()
+    }
+
     /// A worker is gone.
     pub fn gone(&mut self, serial: Serial) {
         self.workers.remove(&serial);

@@ -1,12 +1,12 @@
 //! A reload, from the order to its end: when new code is tried, when it takes over, and when everything goes back.
 //!
 //! Why: a deploy must not need a minute of luck. New code boots beside the old, proves itself with one worker, and takes over one
-//! worker at a time. Until the last of them, the way back is open.
+//! worker at a time, or in larger steps. Until the last of them, the way back is open.
 //!
 //! ```text
-//! Idle ─► Booting ─► Probing ─► Watching ─► Rolling ─► Settling ─► Idle (new)
-//!            └──────────┴───────────┴──────────┴─────► Reverting ─► Idle (old)
-//!                                      Settling ─► Undoing ─► Idle (old)
+//! Idle ─► Weighing (─► Vacating) ─► Booting ─► Probing ─► Watching ─► Rolling ─► Settling ─► Idle (new)
+//!                                        └──────────┴───────────┴──────────┴─────► Reverting ─► Idle (old)
+//!                                                              Settling ─► Undoing ─► Idle (old)
 //! ```
 //!
 //! Pure: orders, observations and the time go in, [`Order`]s come out; [`crate::supervisor`] carries them out, the
@@ -17,23 +17,39 @@
 //!    leaves only when a new one is ready.
 //! 2. Each reload ends in exactly one [`Order::Finish`], whatever dies meanwhile.
 //! 3. One reload runs at a time. Of those that come meanwhile only the newest waits; the others end at once.
-//! 4. Every state has a way out that depends on nothing but time, or on the deadlines of the table.
+//! 4. Before anything happens, memory is [weighed](crate::room). In place, old workers leave and the old template ends before the new
+//!    code is loaded: if that fails, the old code is loaded again.
+//! 5. Every state has a way out that depends on nothing but time, or on the deadlines of the table.
 
 use crate::table::{Census, Generation, TemplateStage};
+use settings::Step;
 use std::time::{Duration, Instant};
 
 /// Deaths of new workers while they take over, after which everything goes back. One may be an accident.
 const DEATHS: u32 = 3;
+/// How long weighing may take.
+const WEIGHING: Duration = Duration::from_secs(10);
 
 /// What a reload does between boot and takeover.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Whether the worker on trial has to answer a request first.
     pub probe: bool,
     /// For how long it serves a share of the requests before the others follow; `None`: not at all.
     pub watch: Option<Duration>,
+    /// Whether old workers and the old template leave first, because memory has no room for both.
+    pub in_place: bool,
+    /// How many workers are replaced at a time.
+    pub step: Step,
     /// For how long the old template stays.
     pub keep: Duration,
+}
+
+impl Default for Plan {
+    /// The shortest way: no trial, one worker at a time, no way back.
+    fn default() -> Plan {
+        Plan { probe: false, watch: None, in_place: false, step: Step::Workers(1), keep: Duration::ZERO }
+    }
 }
 
 /// What the table says about both generations.
@@ -52,6 +68,16 @@ pub struct Facts {
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
+    /// Find out whether memory has room; the result is told by [`Rollout::weighed`].
+    Weigh,
+    /// Only so many old workers serve from now on; the others leave.
+    Vacate(usize),
+    /// As many old workers as wanted serve again.
+    Reoccupy,
+    /// End the template of this generation; its workers serve on.
+    Retire(Generation),
+    /// Start a template with the code of before, which nobody has any more.
+    Restore,
     /// Start a template with the new code. Its number is told by [`Rollout::started`].
     Start,
     /// Send the request to the worker on trial that it has to answer; the result is told by [`Rollout::probed`].
@@ -60,8 +86,8 @@ pub enum Order {
     Watch,
     /// The template of this generation stays when its workers have left: it may be needed again.
     Keep(Generation),
-    /// This generation takes over.
-    Roll(Generation),
+    /// This generation takes over, so many workers at a time.
+    Roll(Generation, Step),
     /// This generation has been replaced; its template stays.
     Spare(Generation),
     /// End this generation.
@@ -91,6 +117,8 @@ pub enum Outcome {
 pub enum Stage {
     /// It waits for the one before it.
     Waiting,
+    /// Old workers leave, and their template ends.
+    Vacating,
     /// The new code is loaded.
     Booting,
     /// One worker answers a request of our own.
@@ -110,6 +138,7 @@ impl Stage {
     pub fn name(self) -> &'static str {
         match self {
             Stage::Waiting => "waiting",
+            Stage::Vacating => "vacating",
             Stage::Booting => "booting",
             Stage::Probing => "probing",
             Stage::Watching => "watching",
@@ -123,6 +152,14 @@ impl Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Idle,
+    /// Whether memory has room is being found out, until this time.
+    Weighing {
+        until: Instant,
+    },
+    /// Old workers leave until so many are left.
+    Vacating {
+        serving: usize,
+    },
     /// `loaded`: whether the template has loaded the app.
     Booting {
         loaded: bool,
@@ -186,13 +223,27 @@ impl Rollout {
     pub fn stage(&self) -> Option<Stage> {
         Some(match self.state {
             State::Idle => return None,
-            State::Booting { .. } => Stage::Booting,
+            State::Vacating { .. } => Stage::Vacating,
+            State::Weighing { .. } | State::Booting { .. } => Stage::Booting,
             State::Probing => Stage::Probing,
             State::Watching { .. } => Stage::Watching,
             State::Rolling { .. } => Stage::Rolling,
             State::Settling { .. } => Stage::Settling,
             State::Abandoning { .. } | State::Returning { .. } => Stage::Reverting,
         })
+    }
+
+    /// When what it is doing ends at the latest, if time ends it.
+    pub fn until(&self) -> Option<Instant> {
+        match self.state {
+            State::Watching { until } | State::Settling { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// What it does between boot and takeover.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// A reload is wished, and none is busy. `old` serves now.
@@ -203,10 +254,33 @@ impl Rollout {
             orders.push(Order::Abandon(self.old));
         }
         (self.plan, self.old, self.begun, self.unwanted) = (plan, old, now, None);
-        self.state = State::Booting { loaded: false };
-        orders.push(Order::Say(Stage::Booting, "loading the app beside the old one".to_owned()));
-        orders.push(Order::Start);
+        self.new = 0;
+        self.state = State::Weighing { until: now + WEIGHING };
+        orders.push(Order::Weigh);
         orders
+    }
+
+    /// Memory has room, or in place will have it with so many old workers; or why the reload cannot be.
+    pub fn weighed(&mut self, result: Result<usize, String>, facts: &Facts) -> Vec<Order> {
+        match (&self.state, result) {
+            (State::Weighing { .. }, Err(why)) => self.finish(Outcome::Failed(why)),
+            (State::Weighing { .. }, Ok(serving)) if self.plan.in_place => {
+                let serving = serving.clamp(1, facts.wanted.max(1));
+                self.state = State::Vacating { serving };
+                let text = format!(
+                    "{serving} of {} workers serve until the new code does; the old template ends",
+                    facts.wanted
+                );
+                vec![Order::Say(Stage::Vacating, text), Order::Vacate(serving)]
+            }
+            (State::Weighing { .. }, Ok(_)) => self.boot("loading the app beside the old one"),
+            _ => Vec::new(),
+        }
+    }
+
+    fn boot(&mut self, text: &str) -> Vec<Order> {
+        self.state = State::Booting { loaded: false };
+        vec![Order::Say(Stage::Booting, text.to_owned()), Order::Start]
     }
 
     /// The new template was started as this generation.
@@ -223,11 +297,17 @@ impl Rollout {
             State::Settling { .. } if facts.old.template == TemplateStage::Up => {
                 let text = "workers of the old code take over again".to_owned();
                 self.state = State::Returning { failure: None };
-                Ok(vec![Order::Say(Stage::Reverting, text), Order::Roll(self.old)])
+                Ok(vec![Order::Say(Stage::Reverting, text), Order::Roll(self.old, self.plan.step)])
             }
-            State::Booting { .. } | State::Probing | State::Watching { .. } | State::Rolling { .. } => {
-                Ok(self.revert("it was undone", facts))
+            State::Rolling { .. } if facts.old.template != TemplateStage::Up => {
+                Err("the template with the old code has ended: there is nothing to go back to")
             }
+            State::Weighing { .. }
+            | State::Vacating { .. }
+            | State::Booting { .. }
+            | State::Probing
+            | State::Watching { .. }
+            | State::Rolling { .. } => Ok(self.revert("it was undone", facts)),
             State::Abandoning { .. } | State::Returning { .. } => Err("it is being undone already"),
             State::Idle | State::Settling { .. } => {
                 Err("there is nothing to undo: the template with the old code has ended (`reload.keep`); \
@@ -301,6 +381,18 @@ impl Rollout {
     pub fn observe(&mut self, facts: &Facts, now: Instant) -> Vec<Order> {
         match &mut self.state {
             State::Idle => Vec::new(),
+            State::Weighing { until } => {
+                // Who measures has died: what is not known does not hold the reload up.
+                if *until > now { Vec::new() } else { self.weighed(Ok(1), facts) }
+            }
+            State::Vacating { serving } => {
+                if facts.old.all > *serving && facts.old.template != TemplateStage::Gone {
+                    return Vec::new();
+                }
+                let mut orders = vec![Order::Retire(self.old)];
+                orders.extend(self.boot("loading the app in the place of the old one"));
+                orders
+            }
             State::Booting { loaded } => {
                 let mut orders = Vec::new();
                 if facts.new.template == TemplateStage::Up && !*loaded {
@@ -348,7 +440,17 @@ impl Rollout {
                     return Vec::new();
                 }
                 let reason = std::mem::take(reason);
-                self.finish(Outcome::Failed(reason))
+                if !self.plan.in_place {
+                    return self.finish(Outcome::Failed(reason));
+                }
+                let reason = format!(
+                    "{reason}\nThe reload was in place, so there is no template of the old code: {} old workers serve on, and the code \
+                     of before is loaded again",
+                    facts.others
+                );
+                let mut orders = vec![Order::Restore];
+                orders.extend(self.finish(Outcome::Failed(reason)));
+                orders
             }
             State::Returning { failure }
                 if facts.old.template == TemplateStage::Gone && facts.new.template == TemplateStage::Up =>
@@ -388,7 +490,7 @@ impl Rollout {
 
     fn roll(&mut self) -> Vec<Order> {
         self.state = State::Rolling { ready: 0, deaths: 0 };
-        vec![Order::Keep(self.old), Order::Roll(self.new)]
+        vec![Order::Keep(self.old), Order::Roll(self.new, self.plan.step)]
     }
 
     fn settle(&mut self, facts: &Facts, now: Instant) -> Vec<Order> {
@@ -418,9 +520,15 @@ impl Rollout {
     fn revert(&mut self, reason: &str, facts: &Facts) -> Vec<Order> {
         let say = |text: &str| Order::Say(Stage::Reverting, text.to_owned());
         match self.state {
+            State::Weighing { .. } => self.finish(Outcome::Failed(reason.to_owned())),
+            State::Vacating { .. } => {
+                let mut orders = vec![Order::Reoccupy];
+                orders.extend(self.finish(Outcome::Failed(reason.to_owned())));
+                orders
+            }
             State::Rolling { .. } if facts.old.template == TemplateStage::Up => {
                 self.state = State::Returning { failure: Some(reason.to_owned()) };
-                vec![say("workers of the old code take over again"), Order::Roll(self.old)]
+                vec![say("workers of the old code take over again"), Order::Roll(self.old, self.plan.step)]
             }
             // There is no way back any more: the old template has died, and its workers are being replaced.
             State::Rolling { .. } if facts.new.template != TemplateStage::Gone => Vec::new(),

@@ -21,15 +21,21 @@ struct World {
     open: BTreeSet<u32>,
     orders: Vec<Order>,
     plan: Plan,
+    /// How many old workers stay in place.
+    serving: usize,
 }
 
 impl World {
     /// All workers are up.
     fn new(plan: Plan) -> World {
+        World::with(WANTED, plan)
+    }
+
+    fn with(wanted: usize, plan: Plan) -> World {
         let now = Instant::now();
         let timeouts = Timeouts { boot: 60 * SECOND, shutdown: 30 * SECOND };
         let mut world = World {
-            table: Table::new(WANTED, 32, timeouts, now),
+            table: Table::new(wanted, 32, timeouts, now),
             rollout: Rollout::new(now),
             now,
             forking: None,
@@ -38,9 +44,10 @@ impl World {
             open: BTreeSet::new(),
             orders: Vec::new(),
             plan,
+            serving: 1,
         };
-        world.work(10);
-        assert_eq!(world.open.len(), WANTED);
+        world.work(20);
+        assert_eq!(world.open.len(), wanted);
         world
     }
 
@@ -83,12 +90,25 @@ impl World {
     fn carry_out(&mut self, orders: Vec<Order>) {
         for order in orders {
             match &order {
+                Order::Weigh => {
+                    let orders = self.rollout.weighed(Ok(self.serving), &self.facts());
+                    self.orders.push(order.clone());
+                    self.carry_out(orders);
+                    continue;
+                }
+                Order::Vacate(serving) => self.on(Event::Vacate(*serving)),
+                Order::Reoccupy => self.on(Event::Reoccupy),
+                Order::Retire(generation) => self.on(Event::RetireTemplate(*generation)),
+                Order::Restore => self.on(Event::NewGeneration),
                 Order::Start => {
                     self.rollout.started(self.table.last_generation() + 1);
                     self.on(Event::TrialGeneration);
                 }
                 Order::Keep(generation) => self.on(Event::Keep(*generation)),
-                Order::Roll(generation) => self.on(Event::Roll(*generation)),
+                Order::Roll(generation, step) => {
+                    self.on(Event::Step(step.of(self.table.wanted())));
+                    self.on(Event::Roll(*generation));
+                }
                 Order::Spare(generation) => self.on(Event::Spare(*generation)),
                 Order::Abandon(generation) => self.on(Event::Abandon(*generation)),
                 Order::Watch => self.on(Event::OpenTrial(self.rollout.new_generation().unwrap())),
@@ -211,7 +231,7 @@ impl World {
 }
 
 fn plan() -> Plan {
-    Plan { probe: true, watch: Some(SECOND), keep: 30 * SECOND }
+    Plan { probe: true, watch: Some(SECOND), keep: 30 * SECOND, ..Plan::default() }
 }
 
 #[test]
@@ -369,8 +389,8 @@ proptest! {
     /// Any process may be killed at any time, and orders come at any time. No order takes a worker away that is needed; when all works
     /// again, one generation serves with all its workers, nothing is left behind, and each reload has ended exactly once.
     #[test]
-    fn whatever_dies(steps in proptest::collection::vec((0u8..16, 1u32..16), 1..120), probe: bool, watch: bool) {
-        let plan = Plan { probe, watch: watch.then_some(SECOND), keep: 5 * SECOND };
+    fn whatever_dies(steps in proptest::collection::vec((0u8..16, 1u32..16), 1..120), probe: bool, watch: bool, step in 1u32..4) {
+        let plan = Plan { probe, watch: watch.then_some(SECOND), step: Step::Workers(step), keep: 5 * SECOND, ..Plan::default() };
         let mut world = World::new(plan);
         let mut asked = 0;
         for (step, number) in steps {
@@ -429,3 +449,87 @@ proptest! {
         prop_assert_eq!(&world.templates, &world.generations());
     }
 }
+
+impl World {
+    /// Workers that boot or serve, those on trial included.
+    fn staying(&self) -> usize {
+        self.table.rows().filter(|row| row.stage != table::Stage::Leaving).count()
+    }
+}
+
+#[test]
+fn a_step_replaces_as_many_at_a_time() {
+    let mut world = World::with(4, Plan { step: Step::Percent(50), ..Plan::default() });
+    world.request();
+    world.boot();
+    let mut most = 0;
+    for _ in 0..20 {
+        // Forked one after the other, and ready together.
+        for _ in 0..4 {
+            world.fork();
+        }
+        most = most.max(world.staying());
+        let booting: Vec<u32> = world
+            .table
+            .rows()
+            .filter(|row| row.stage == table::Stage::Booting)
+            .map(|row| row.serial)
+            .collect();
+        for serial in booting {
+            world.on(Event::Ready(serial));
+            world.observe();
+        }
+    }
+    assert_eq!(most, 6, "two more than wanted");
+    assert!(matches!(world.outcomes()[..], [Outcome::Done(_)]), "{:?}", world.orders);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    /// In whatever order forks and workers are done: never fewer ready workers than wanted, and never more that stay than wanted and
+    /// a step, plus the one on trial.
+    #[test]
+    fn a_step_bounds_the_workers_on_both_sides(
+        moves in proptest::collection::vec((0u8..8, 1u32..40), 1..200),
+        wanted in 1usize..8,
+        step in 1u32..10,
+        watch: bool,
+    ) {
+        let step = Step::Workers(step);
+        let plan = Plan { probe: watch, watch: watch.then_some(SECOND), step, keep: SECOND, ..Plan::default() };
+        let mut world = World::with(wanted, plan);
+        world.request();
+        for (what, number) in moves {
+            match what {
+                0 => world.boot(),
+                1 | 2 => world.fork(),
+                3..=5 => world.on(Event::Ready(number)),
+                6 => {
+                    let row = world.row(number);
+                    if row.is_some_and(|row| row.stage == table::Stage::Leaving) {
+                        world.kill_worker(number);
+                    }
+                }
+                _ => {
+                    world.now += SECOND;
+                    world.answer(Ok("200".to_owned()));
+                    if world.rollout.has_watched(world.now) {
+                        world.judge(Ok("as before".to_owned()));
+                    }
+                }
+            }
+            world.observe();
+            prop_assert!(world.open.len() >= wanted, "{} of {wanted} ready", world.open.len());
+            let rolling = world.rollout.stage() == Some(Stage::Rolling);
+            let most = wanted + if rolling { step.of(wanted) } else { 1 };
+            prop_assert!(world.staying() <= most, "{} workers, {most} allowed", world.staying());
+        }
+        world.work(150);
+        prop_assert!(matches!(world.outcomes()[..], [Outcome::Done(_)]), "{:?}", world.orders);
+        prop_assert_eq!((world.open.len(), world.generations()), (wanted, BTreeSet::from([2])));
+    }
+}
+
+#[path = "rollout_in_place_tests.rs"]
+mod in_place;

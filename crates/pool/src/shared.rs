@@ -4,10 +4,11 @@ use crate::deaths::{Deaths, Served};
 use crate::dispatch::{Assignment, Dispatch, Serial, Ticket};
 use crate::in_flight::InFlight;
 use crate::os;
+use crate::room::Figures;
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -25,6 +26,10 @@ pub(crate) enum ThreadMessage {
     Link { serial: Serial, index: u16, socket: UnixStream },
     /// A worker gets no more requests. The thread with link 0 tells it to finish.
     Drain(Serial),
+    /// A worker leaves a template behind when it has finished: its end of the template's socket. [`ThreadMessage::Drain`] follows.
+    Promote { serial: Serial, socket: UnixStream },
+    /// A worker that rests is to collect garbage.
+    Collect(Serial),
     /// A worker is dead. `taken`: how many requests of each link it had taken up.
     Gone { serial: Serial, taken: Arc<[u64]>, stuck: bool },
     /// A worker makes no progress: take back the requests that it has not started.
@@ -46,6 +51,10 @@ pub(crate) enum Report {
     Ready { serial: Serial, threads: u16 },
     /// A worker wants to stop.
     Stopping(Serial),
+    /// A full garbage collection is due in a worker.
+    Due(Serial),
+    /// It has been made; zero: it was not due any more.
+    Collected { serial: Serial, took: Duration },
     /// A link ended, or a frame on it was malformed.
     LinkLost { serial: Serial, why: String },
     /// A request has held the worker for `worker_timeout`.
@@ -60,6 +69,10 @@ pub(crate) enum Report {
     Extended { serial: Serial, link: u16, id: u32, until_us: u64 },
     /// The PSS of a worker, in bytes.
     Measured { serial: Serial, pss: u64 },
+    /// The PSS of all templates, in bytes.
+    TemplatesMeasured(u64),
+    /// What a reload has to know of memory.
+    Weighed(Figures),
     /// A front thread has cleared up after a worker's death; `served` are the requests that the worker had taken up.
     Cleared { serial: Serial, served: Vec<Served> },
 }
@@ -97,6 +110,7 @@ pub struct Shared {
     scoreboard: File,
     worker_threads: usize,
     deaths: Deaths,
+    wanted: AtomicUsize,
 }
 
 impl Shared {
@@ -109,7 +123,15 @@ impl Shared {
     ) -> Shared {
         let mailboxes = (0..threads).map(|_| Mailbox::default()).collect();
         let (dispatch, deaths) = (Mutex::new(dispatch), Deaths::default());
-        Shared { dispatch, mailboxes, reports, scoreboard, worker_threads, deaths }
+        Shared {
+            dispatch,
+            mailboxes,
+            reports,
+            scoreboard,
+            worker_threads,
+            deaths,
+            wanted: AtomicUsize::new(0),
+        }
     }
 
     /// The dispatch state. Held for a few instructions only.
@@ -121,6 +143,15 @@ impl Shared {
     /// Why workers have ended.
     pub fn deaths(&self) -> &Deaths {
         &self.deaths
+    }
+
+    /// How many workers there should be; 0 before the first is started.
+    pub fn wanted(&self) -> usize {
+        self.wanted.load(Relaxed)
+    }
+
+    pub(crate) fn set_wanted(&self, number: usize) {
+        self.wanted.store(number, Relaxed);
     }
 
     pub(crate) fn mailbox(&self, thread: u16) -> &Mailbox {

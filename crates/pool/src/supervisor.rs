@@ -3,24 +3,29 @@
 //!
 //! Runs on the main thread, which serves no requests. It never waits for a process: whatever takes time comes back as an event.
 
+use crate::collections::Collections;
 use crate::deaths::{self, Facts, Served};
 use crate::dispatch::{Dispatch, Serial};
 use crate::memory::{Memory, RSS_EVERY};
 use crate::oom::{OomKills, Verdict};
+use crate::orphans::{self, Orphans};
 use crate::os;
 use crate::progress::{Decision, Observation, Progress};
 use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
-use crate::spawner::{BootConfig, ExitStatus, Template, TemplateMessage, TemplateReport};
+use crate::spawner::{BootConfig, ServiceOrder, Template, TemplateMessage, TemplateReport};
 use crate::table::{
     Action, Cause, Event, FIRST, Generation, Row, Stage, Table, TemplateEnd, Timeouts, WorkerExit,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use settings::{Machine, Settings};
+use settings::puma::Call;
+use settings::{Machine, Service, Settings};
 use stats::DeathCause;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -37,6 +42,8 @@ pub struct Options {
     pub settings: watch::Receiver<Arc<Settings>>,
     /// How to start templates of new code, asked when a reload begins.
     pub refresh: Refresh,
+    /// The process that has started this one is template and worker in one, and has the other end of this socket.
+    pub attached: Option<Arc<UnixStream>>,
 }
 
 impl Options {
@@ -44,8 +51,8 @@ impl Options {
         self.boot.settings.threads.max.into()
     }
 
-    fn workers(&self) -> usize {
-        self.boot.settings.workers as usize
+    fn workers(&self) -> settings::Workers {
+        self.boot.settings.workers
     }
 
     fn front_threads(&self) -> usize {
@@ -59,11 +66,15 @@ impl Options {
 
 /// Reads where the app is and how it is started again.
 #[derive(Clone)]
-pub struct Refresh(Rc<dyn Fn() -> Result<BootConfig, String>>);
+pub struct Refresh(Rc<Read>);
+
+/// What `puma.rb` has called, if it has been evaluated, to how a template is started.
+type Read = dyn Fn(Option<&[Call]>) -> Result<BootConfig, String>;
 
 impl Refresh {
     /// With this function, which says what is wrong when it cannot be read.
-    pub fn new(read: impl Fn() -> Result<BootConfig, String> + 'static) -> Refresh {
+    /// It is called first without, and again with what `puma.rb` has called, if there is one.
+    pub fn new(read: impl Fn(Option<&[Call]>) -> Result<BootConfig, String> + 'static) -> Refresh {
         Refresh(Rc::new(read))
     }
 }
@@ -79,18 +90,28 @@ impl std::fmt::Debug for Refresh {
 pub enum Command {
     /// Load the app again and replace the workers. Those who listen hear each step.
     Reload(Option<Steps>),
+    /// The same where memory has no room for both: old workers and the old template leave first.
+    ReloadInPlace(Option<Steps>),
     /// Go back to the code from before the last reload.
     UndoReload(Option<Steps>),
     /// One worker more (TTIN).
     More,
     /// One worker fewer (TTOU).
     Fewer,
+    /// The server leaves soon: the number of workers stays as it is.
+    Leave,
     /// Let all workers finish their requests, then end.
     Drain,
     /// End at once.
     Halt,
     /// List the processes.
     Processes(oneshot::Sender<Processes>),
+    /// The server listens, at these addresses: an attached process wants to know.
+    Listening(Vec<String>),
+    /// Should the front be killed, templates remove these files, and no others any more.
+    Unlink(Vec<PathBuf>),
+    /// Fork a process for a service of the app, from the template of the code in force.
+    ForkService(ServiceOrder),
     /// Ask a worker for the backtraces of its threads. The response comes when its main thread gets the GVL, which may be never.
     Trace(Serial, oneshot::Sender<Vec<Trace>>),
 }
@@ -104,10 +125,14 @@ pub enum Notice {
     Hopeless,
     /// A line for the log.
     Log(String),
+    /// The attached process wants the server to finish and end.
+    Stop,
     /// New code is loaded.
     Reloading,
-    /// The app runs with these settings now.
-    Reloaded(Arc<Settings>),
+    /// The app runs with these settings now, and has declared these services.
+    Reloaded(Arc<Settings>, Vec<Service>),
+    /// A template that had died has a successor, whose app has declared these services.
+    Services(Vec<Service>),
     /// The reload is over, however it ended.
     ReloadEnded,
 }
@@ -123,6 +148,14 @@ pub struct Processes {
     pub facts: Option<AppFacts>,
     /// How many templates there were before the newest.
     pub phase: u32,
+    /// How many workers there should be.
+    pub sizing: Sizing,
+    /// What is known of reloads.
+    pub reloads: stats::ReloadsSnapshot,
+    /// What is known of reforks.
+    pub reforks: stats::ReforksSnapshot,
+    /// Full garbage collections between requests, and how long they took together.
+    pub collections: (u64, Duration),
 }
 
 /// Facts about the app that a template reports.
@@ -134,6 +167,8 @@ pub struct AppFacts {
     pub rack: String,
     /// How long loading took.
     pub took: Duration,
+    /// What it has declared with `Firebrick.service`.
+    pub services: Vec<Service>,
 }
 
 /// The app cannot be loaded.
@@ -164,6 +199,10 @@ pub struct Supervisor {
     /// The worker whose PSS is being measured.
     measuring: Option<Serial>,
     recycler: Recycler,
+    sizer: Sizer,
+    reforks: Reforks,
+    orphans: Orphans,
+    collections: Collections,
 }
 
 struct RunningTemplate {
@@ -226,6 +265,8 @@ impl Worker {
 /// Time between two looks at deadlines while requests or processes are under way, and while all is idle.
 const BUSY_TICK: Duration = Duration::from_millis(200);
 const IDLE_TICK: Duration = Duration::from_secs(1);
+/// Why orders about workers and code are refused.
+const NO_SUPERVISION: &str = "the Ruby process that has started this server is its only worker, and loads its code itself: restart that process";
 /// A request that is in the app for so long is asked where it is, again after twice that time, and so on: should its worker die, that is
 /// the last that is known of it.
 const SLOW: Duration = Duration::from_secs(1);
@@ -236,6 +277,9 @@ impl Supervisor {
     /// # Errors
     /// See [`BootError`].
     pub async fn boot(options: Options) -> Result<Supervisor, BootError> {
+        if options.attached.is_none() {
+            orphans::adopt();
+        }
         let mut supervisor = Supervisor::new(options).map_err(BootError::Template)?;
         supervisor.start_template(FIRST).map_err(BootError::Template)?;
         supervisor.first_boot().await?;
@@ -244,7 +288,9 @@ impl Supervisor {
 
     fn new(options: Options) -> io::Result<Supervisor> {
         let now = Instant::now();
-        let slots = slots(options.workers());
+        let workers = options.workers();
+        let attached = options.attached.is_some();
+        let slots = if attached { 1 } else { slots(workers.max as usize) };
         let limits = options.timeouts();
         let timeouts = Timeouts { boot: limits.worker_boot, shutdown: limits.shutdown };
         let slot_len = slot_len(options.worker_threads(), options.front_threads());
@@ -254,7 +300,11 @@ impl Supervisor {
         let (threads, worker_threads) = (options.front_threads(), options.worker_threads());
         let shared = Arc::new(Shared::new(dispatch, threads, to_supervisor, scoreboard, worker_threads));
         Ok(Supervisor {
-            table: Table::new(options.workers(), slots, timeouts, now),
+            table: if attached {
+                Table::attached(timeouts, now)
+            } else {
+                Table::new(workers.min as usize, slots, timeouts, now)
+            },
             options,
             shared,
             reports,
@@ -269,13 +319,17 @@ impl Supervisor {
             next_reading: now,
             measuring: None,
             recycler: Recycler::new(fastrand::Rng::new()),
+            sizer: Sizer::new(workers, now),
+            reforks: Reforks::new(now),
+            orphans: Orphans::new(now),
+            collections: Collections::default(),
         })
     }
 
     async fn first_boot(&mut self) -> Result<(), BootError> {
         let error = match self.template_reports.1.recv().await.map(|(_, message)| message) {
-            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms }))) => {
-                self.set_facts(FIRST, AppFacts { ruby, rack, took: Duration::from_millis(ms) });
+            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services }))) => {
+                self.set_facts(FIRST, AppFacts { ruby, rack, took: Duration::from_millis(ms), services });
                 return Ok(());
             }
             Some(Ok(Some(TemplateMessage::Failed(text)))) => BootError::App(text),
@@ -315,9 +369,18 @@ impl Supervisor {
     fn processes(&self) -> Processes {
         Processes {
             workers: self.table.rows().collect(),
-            templates: self.templates.values().map(|template| template.process.pid()).collect(),
+            templates: self
+                .templates
+                .values()
+                .map(|template| template.process.pid())
+                .filter(|pid| *pid > 0)
+                .collect(),
             facts: self.facts().cloned(),
             phase: self.templates.keys().next_back().map_or(0, |generation| generation - FIRST),
+            sizing: self.sizing(),
+            reloads: self.reloads_snapshot(),
+            reforks: self.reforks_snapshot(),
+            collections: self.collections.totals(),
         }
     }
 
@@ -334,7 +397,9 @@ impl Supervisor {
                 Some(report) = self.reports.recv() => self.reported(report, &mut notify),
                 Some(command) = commands.recv() => self.commanded(command, &mut notify),
             }
+            self.observe_refork(&mut notify);
             self.observe_reload(&mut notify);
+            self.observe_size();
             let tick =
                 next_tick(self.next_tick, Instant::now(), self.is_calm(), self.options.timeouts().worker);
             self.next_tick = tick;
@@ -383,6 +448,12 @@ impl Supervisor {
             Action::Signal { generation, pid, name } => self.signal(generation, pid, name),
             Action::Open(serial) => self.open(serial),
             Action::OpenTrial(serial) => self.open_on_trial(serial),
+            Action::Promote { serial, generation } => {
+                if let Err(e) = self.promote(serial, generation) {
+                    self.reforks.template_failed(generation, &format!("no socket for its template: {e}"));
+                    return Some(Event::TemplateFailed(generation));
+                }
+            }
             Action::Close(serial) => {
                 self.shared.dispatch().worker_closed(serial);
                 self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
@@ -401,15 +472,36 @@ impl Supervisor {
     // Templates.
 
     fn start_template(&mut self, generation: Generation) -> io::Result<()> {
-        let boot = self.reloads.boot_of(generation).unwrap_or(&self.options.boot);
-        let options = &self.options;
-        let slot_len = slot_len(options.worker_threads(), options.front_threads());
-        let scoreboard = self.shared.scoreboard().as_fd();
-        let sizes = (slots(options.workers()), slot_len);
-        let to = self.template_reports.0.clone();
-        let process = Template::start(generation, boot, options.front_threads(), scoreboard, sizes, to)?;
+        let boot = self.boot_config(generation);
+        let (links, sizes) = self.template_sizes();
+        let (scoreboard, to) = (self.shared.scoreboard().as_fd(), self.template_reports.0.clone());
+        let process = match &self.options.attached {
+            Some(socket) => {
+                Template::attach(generation, &boot, links, scoreboard, sizes, socket.try_clone()?, to)?
+            }
+            None => Template::start(generation, &boot, links, scoreboard, sizes, to)?,
+        };
         self.templates.insert(generation, RunningTemplate { process, facts: None });
         Ok(())
+    }
+
+    /// Tells a template that has evaluated `puma.rb` to load the app.
+    fn boot_template(&mut self, generation: Generation) -> io::Result<()> {
+        let Some(template) = self.templates.get(&generation) else { return Ok(()) };
+        let (links, sizes) = self.template_sizes();
+        template.process.boot(&self.boot_config(generation), links, self.shared.scoreboard().as_fd(), sizes)
+    }
+
+    fn boot_config(&self, generation: Generation) -> BootConfig {
+        let unlink = self.options.boot.unlink.clone();
+        BootConfig { unlink, ..self.reloads.boot_of(generation).unwrap_or(&self.options.boot).clone() }
+    }
+
+    /// The number of links of a worker, and that of slots and their bytes.
+    fn template_sizes(&self) -> (usize, (usize, usize)) {
+        let options = &self.options;
+        let slot_len = slot_len(options.worker_threads(), options.front_threads());
+        (options.front_threads(), (self.table.slots(), slot_len))
     }
 
     fn set_facts(&mut self, generation: Generation, facts: AppFacts) {
@@ -432,6 +524,11 @@ impl Supervisor {
             TemplateEnd::Unresponsive => "does not respond",
             TemplateEnd::Broken => "forks only workers that die before they are ready",
         };
+        self.reforks.template_failed(generation, &format!("its template {why}"));
+        if template.process.pid() == 0 {
+            // No worker has left it behind yet.
+            return;
+        }
         notify(Notice::Log(format!("the template (pid {}) {why} and is killed", template.process.pid())));
         self.new_template_failed(generation, &format!("its template {why}"));
     }
@@ -444,7 +541,8 @@ impl Supervisor {
     ) {
         // The template may have been ended while its message was in the channel.
         let Some(template) = self.templates.get(&generation) else { return };
-        let booting = template.facts.is_none();
+        let (booting, unborn) = (template.facts.is_none(), template.process.pid() == 0);
+        let is_refork = self.reforks.generation() == Some(generation);
         let event = match message {
             Ok(Some(TemplateMessage::Forked { index, pid })) => Event::Forked { generation, index, pid },
             Ok(Some(TemplateMessage::ForkFailed { index, text })) => {
@@ -456,18 +554,51 @@ impl Supervisor {
                 let served = row.is_some_and(|row| self.has_served(row.index));
                 Event::Exited { generation, pid, status, peak_kib, served }
             }
-            Ok(Some(TemplateMessage::Booted { ruby, rack, ms })) => {
-                self.set_facts(generation, AppFacts { ruby, rack, took: Duration::from_millis(ms) });
-                if self.reloads.generation() != Some(generation) {
+            Ok(Some(TemplateMessage::Stop)) if self.is_attached() => return notify(Notice::Stop),
+            Ok(Some(TemplateMessage::Stop)) => return,
+            Ok(None) | Err(_) if self.is_attached() => {
+                if let Err(e) = message {
+                    notify(Notice::Log(e.to_string()));
+                }
+                self.templates.remove(&generation);
+                Event::TemplateGone(generation)
+            }
+            Ok(Some(TemplateMessage::Pid(pid))) => {
+                if let Some(template) = self.templates.get_mut(&generation) {
+                    template.process.is_process(pid);
+                }
+                return;
+            }
+            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services })) => {
+                let took = Duration::from_millis(ms);
+                self.set_facts(generation, AppFacts { ruby, rack, took, services: services.clone() });
+                if let Some(template) = self.templates.get(&generation) {
+                    let _ = template.process.unlink(&self.options.boot.unlink);
+                }
+                if self.reloads.generation() != Some(generation) && !is_refork {
                     notify(Notice::Log("a new template has loaded the app".to_owned()));
+                    notify(Notice::Services(services));
                 }
                 Event::TemplateBooted(generation)
+            }
+            Ok(Some(TemplateMessage::Configured(evaluated))) => {
+                let Err(why) = self.configured(generation, evaluated) else { return };
+                self.templates.remove(&generation);
+                if self.reloads.generation() == Some(generation) {
+                    self.new_template_failed(generation, &why);
+                } else {
+                    notify(Notice::Log(why));
+                }
+                Event::TemplateFailed(generation)
             }
             Ok(Some(TemplateMessage::Failed(text))) => {
                 self.templates.remove(&generation);
                 if self.reloads.generation() == Some(generation) {
                     let reason = format!("the app cannot be loaded:\n{}", text.trim_end());
                     self.new_template_failed(generation, &reason);
+                } else if is_refork {
+                    let reason = format!("the worker cannot become a template:\n{}", text.trim_end());
+                    self.reforks.template_failed(generation, &reason);
                 } else {
                     notify(Notice::Log(format!("the app cannot be loaded again: {text}")));
                 }
@@ -479,6 +610,15 @@ impl Supervisor {
                 }
                 self.templates.remove(&generation);
                 self.new_template_failed(generation, "the template died while it loaded the app");
+                let why = if unborn {
+                    "the worker ended without leaving a template behind"
+                } else {
+                    "its template died"
+                };
+                self.reforks.template_failed(generation, why);
+                if booting && is_refork {
+                    return self.event(Event::TemplateGone(generation), notify);
+                }
                 notify(Notice::Log(if booting {
                     "the new template died while it loaded the app".to_owned()
                 } else {
@@ -539,6 +679,7 @@ impl Supervisor {
 
     fn gone(&mut self, exit: WorkerExit) {
         self.new_worker_died(&exit);
+        self.refork_worker_gone(&exit);
         let slot = self.shared.slot(exit.index as usize);
         let taken: Arc<[u64]> = slot.taken.into();
         let kernel = deaths::may_be_the_kernels(&exit);
@@ -546,6 +687,7 @@ impl Supervisor {
         let (serial, stuck) = (exit.serial, exit.cause == Cause::Stuck);
         self.shared.dispatch().worker_gone(serial);
         self.recycler.gone(serial);
+        self.collections.gone(serial);
         self.shared.to_all(|| ThreadMessage::Gone { serial, taken: taken.clone(), stuck });
         if let Some(worker) = self.workers.get_mut(&serial) {
             worker.tracing.clear();
@@ -567,7 +709,8 @@ impl Supervisor {
         else {
             return;
         };
-        let ordinary = recycled.is_none() && exit.status == Some(ExitStatus::Exit(0));
+        let ordinary =
+            recycled.is_none() && deaths::finished(&exit) && !(exit.status.is_none() && oom.is_kill());
         let quiet = exit.cause == Cause::Ordered
             && (self.stopping || ordinary)
             && served.iter().all(|one| !one.failed);
@@ -621,6 +764,11 @@ impl Supervisor {
                 // What it has not started does not wait until it is killed.
                 self.shared.to_all(|| ThreadMessage::Withdraw(serial));
             }
+            Report::Due(serial) => {
+                self.collections.due(serial);
+                self.grant_collection();
+            }
+            Report::Collected { serial, took } => self.collected(serial, took),
             Report::Probed { serial, result } => self.probed(serial, result, notify),
             Report::Withdrawn { serial, count } => {
                 if let Some(worker) = self.workers.get_mut(&serial) {
@@ -648,15 +796,51 @@ impl Supervisor {
                 }
                 self.measure(now);
             }
+            Report::TemplatesMeasured(pss) => self.sizer.templates_measured(pss, Instant::now()),
+            Report::Weighed(figures) => self.weighed(&figures, notify),
             Report::Cleared { serial, served } => self.cleared(serial, served, notify),
         }
     }
 
+    fn is_attached(&self) -> bool {
+        self.options.attached.is_some()
+    }
+
+    /// What would replace the process that has started this one, or its code, is refused.
+    fn refuse(&self, command: &Command, notify: &mut impl FnMut(Notice)) {
+        let steps = match command {
+            Command::Reload(steps) | Command::ReloadInPlace(steps) | Command::UndoReload(steps) => steps,
+            _ => &None,
+        };
+        if steps.is_none() {
+            notify(Notice::Log(NO_SUPERVISION.to_owned()));
+        }
+        // Who asked may have gone.
+        let _ = steps.as_ref().map(|steps| steps.send(ReloadStep::End(Err(NO_SUPERVISION.to_owned()))));
+    }
+
     fn commanded(&mut self, command: Command, notify: &mut impl FnMut(Notice)) {
         match command {
-            Command::More => self.event(Event::More, notify),
-            Command::Fewer => self.event(Event::Fewer, notify),
-            Command::Reload(steps) => self.reload(steps, notify),
+            Command::More
+            | Command::Fewer
+            | Command::Reload(_)
+            | Command::ReloadInPlace(_)
+            | Command::UndoReload(_)
+                if self.is_attached() =>
+            {
+                self.refuse(&command, notify);
+            }
+            Command::Listening(addresses) => {
+                for template in self.templates.values().filter(|_| self.is_attached()) {
+                    // If it has gone, that is noticed elsewhere.
+                    let _ = template.process.listening(&addresses);
+                }
+            }
+            Command::More => self.ordered_size(Event::More, notify),
+            Command::Fewer => self.ordered_size(Event::Fewer, notify),
+            Command::Leave => self.sizer.leave(),
+            Command::Reload(steps) => self.reload(steps, false, notify),
+            Command::ReloadInPlace(steps) => self.reload(steps, true, notify),
             Command::UndoReload(steps) => self.undo_reload(steps, notify),
             Command::Drain => {
                 self.stopping = true;
@@ -673,6 +857,15 @@ impl Supervisor {
                 let _ = reply.send(self.processes());
             }
             Command::Trace(serial, reply) => self.trace(serial, reply),
+            Command::ForkService(order) => self.fork_service(order),
+            Command::Unlink(files) => {
+                // One that loads the app does not read; it hears of it afterwards.
+                for template in self.templates.values().filter(|template| template.facts.is_some()) {
+                    // One that should read and does not is about to be replaced.
+                    let _ = template.process.unlink(&files);
+                }
+                self.options.boot.unlink = files;
+            }
         }
     }
 
@@ -740,18 +933,23 @@ impl Supervisor {
         }
     }
 
-    fn check_limits(&mut self, rows: &[Row], now: Instant, notify: &mut impl FnMut(Notice)) {
-        let limits = self.limits();
-        if limits == recycle::Limits::default() {
-            return;
-        }
-        let seen = |row: &Row| Seen {
+    /// What decides on a worker's replacement, and on reforks.
+    fn seen(&self, row: &Row, now: Instant) -> Seen {
+        Seen {
             serial: row.serial,
             age: now.saturating_duration_since(row.forked),
             requests: self.shared.slot(row.index as usize).requests,
             pss: self.workers.get(&row.serial).and_then(|worker| worker.memory.pss()),
-        };
-        let seen: Vec<Seen> = rows.iter().filter(|row| row.stage == Stage::Up).map(seen).collect();
+        }
+    }
+
+    fn check_limits(&mut self, rows: &[Row], now: Instant, notify: &mut impl FnMut(Notice)) {
+        let limits = self.limits();
+        if self.is_attached() || limits == recycle::Limits::default() {
+            return;
+        }
+        let up = rows.iter().filter(|row| row.stage == Stage::Up);
+        let seen: Vec<Seen> = up.map(|row| self.seen(row, now)).collect();
         for decision in self.recycler.decide(limits, &seen) {
             match decision {
                 recycle::Decision::Recycle(serial, why) => {
@@ -788,6 +986,11 @@ impl Supervisor {
         let rows: Vec<Row> = self.table.rows().collect();
         self.read_memory(&rows, now);
         self.check_limits(&rows, now, notify);
+        self.check_size(&rows, now, notify);
+        self.check_collections(now);
+        self.consider_refork(&rows, notify);
+        let ours: Vec<u32> = self.templates.values().map(|template| template.process.pid()).collect();
+        self.orphans.reap(&ours, now);
         for row in rows.iter().filter(|row| row.stage != Stage::Booting) {
             self.check_worker(row, now, notify);
         }
@@ -872,12 +1075,21 @@ fn next_tick(planned: Instant, now: Instant, calm: bool, worker_timeout: Option<
 
 /// Room for workers that drain while their successors boot, and for some TTINs.
 fn slots(workers: usize) -> usize {
-    (workers * 2 + 8).max(32)
+    (workers * 2 + SPARE_SLOTS).max(32)
 }
 
+const SPARE_SLOTS: usize = 8;
+
+mod collections;
+mod refork;
 mod reload;
+mod services;
+mod sizing;
+use refork::Reforks;
 use reload::Reloads;
 pub use reload::{ReloadStep, Steps};
+use sizing::Sizer;
+pub use sizing::Sizing;
 
 #[cfg(test)]
 #[path = "supervisor_tests.rs"]

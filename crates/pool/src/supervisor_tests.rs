@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::dispatch::Admission;
-use crate::spawner::ExitStatus;
+use crate::spawner::{ExitStatus, Handoff};
 use std::os::unix::fs::FileExt;
 use wire::scoreboard::{Serving, link_at, thread_at};
 
@@ -50,7 +50,7 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
         let mut settings = Settings::defaults(std::path::Path::new("/"));
         settings.rack.ruby = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/template").into();
         settings.dir = "/".into();
-        (settings.workers, settings.front_threads) = (1, 1);
+        (settings.workers, settings.front_threads) = (settings::Workers::exactly(1), 1);
         (settings.threads.min, settings.threads.max) = (2, 2);
         settings.timeouts.worker = Some(TIMEOUT);
         settings.limits.max_queue = 100;
@@ -61,11 +61,12 @@ fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
             settings: settings.clone(),
             environment: Vec::new(),
             unlink: Vec::new(),
+            prepared: Handoff::default(),
         };
         let (_sender, settings) = watch::channel(settings);
         let again = boot.clone();
-        let refresh = Refresh::new(move || Ok(again.clone()));
-        let mut supervisor = Supervisor::new(Options { boot, settings, refresh }).unwrap();
+        let refresh = Refresh::new(move |_| Ok(again.clone()));
+        let mut supervisor = Supervisor::new(Options { boot, settings, refresh, attached: None }).unwrap();
         supervisor.start_template(FIRST).unwrap();
         let mut scene = Scene { supervisor, notices: Vec::new() };
         scene.event(Event::TemplateBooted(FIRST));
@@ -85,6 +86,20 @@ impl Scene {
     fn reported(&mut self, report: Report) {
         let notices = &mut self.notices;
         self.supervisor.reported(report, &mut |notice| notices.push(notice));
+    }
+
+    fn commanded(&mut self, command: Command) {
+        let notices = &mut self.notices;
+        self.supervisor.commanded(command, &mut |notice| notices.push(notice));
+    }
+
+    /// The lines of the log since it was last asked.
+    fn logged(&mut self) -> Vec<String> {
+        let lines = self.notices.drain(..).filter_map(|notice| match notice {
+            Notice::Log(line) => Some(line),
+            _ => None,
+        });
+        lines.collect()
     }
 
     fn tick(&mut self) -> Vec<ThreadMessage> {
@@ -183,6 +198,58 @@ fn limits_are_carried_out() {
             "{}",
             death.text
         );
+    });
+}
+
+/// The settings of a reload are in force.
+fn reloaded(scene: &mut Scene, workers: &str) -> Vec<String> {
+    let mut settings = Settings::clone(&scene.supervisor.options.boot.settings);
+    settings.workers = workers.parse().unwrap();
+    scene.supervisor.options.boot.settings = Arc::new(settings);
+    let notices = &mut scene.notices;
+    scene.supervisor.reloaded_size(&mut |notice| notices.push(notice));
+    scene.logged()
+}
+
+#[test]
+fn a_reload_changes_the_number_of_workers_as_far_as_there_are_slots() {
+    with_scene(async |scene| {
+        let sizing = |scene: &Scene| {
+            let Sizing { wanted, min, max, pinned, .. } = scene.supervisor.sizing();
+            (wanted, min, max, pinned)
+        };
+        assert_eq!(sizing(scene), (1, 1, 1, false));
+        assert_eq!(reloaded(scene, "1"), Vec::<String>::new(), "nothing has changed");
+        assert_eq!(reloaded(scene, "3:5"), ["workers: 1 → 3: the setting is 3:5 now"]);
+        assert_eq!(sizing(scene), (3, 3, 5, false));
+        scene.commanded(Command::More);
+        assert_eq!(scene.logged(), ["workers: 3 → 4 by signal; the number stays until the next reload"]);
+        assert_eq!(sizing(scene), (4, 3, 5, true));
+        assert_eq!(reloaded(scene, "3:5"), Vec::<String>::new());
+        assert_eq!(sizing(scene), (4, 3, 5, false), "the load decides again");
+        let too_many = "workers is 20:40, but there can be at most 12 in this server; restart it for more";
+        assert_eq!(reloaded(scene, "20:40"), [too_many, "workers: 4 → 12: the setting is 12 now"]);
+        assert_eq!(sizing(scene), (12, 12, 12, false));
+    });
+}
+
+#[test]
+fn waits_are_predicted_while_all_workers_are_there() {
+    with_scene(async |scene| {
+        let waiting = |scene: &mut Scene| {
+            scene.supervisor.observe_size();
+            scene.supervisor.shared.dispatch().is_predicting()
+        };
+        assert!(waiting(scene));
+        assert_eq!(scene.supervisor.shared.wanted(), 1);
+        scene.commanded(Command::More);
+        assert!(!waiting(scene), "one is to come");
+        scene.commanded(Command::Fewer);
+        assert!(waiting(scene));
+        let mut settings = Settings::clone(&scene.supervisor.options.boot.settings);
+        settings.limits.predict_wait = false;
+        scene.supervisor.options.settings = watch::channel(Arc::new(settings)).1;
+        assert!(!waiting(scene), "it is turned off");
     });
 }
 

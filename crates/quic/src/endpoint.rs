@@ -56,7 +56,7 @@ impl Keys {
 }
 
 /// Unidirectional streams of a client: control, two of QPACK, and some of unknown types.
-const UNI_STREAMS: u32 = 16;
+pub const UNI_STREAMS: u32 = 16;
 
 /// The server's side of connections that begin from now on. `crypto` announces its protocols (ALPN).
 ///

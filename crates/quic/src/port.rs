@@ -2,7 +2,7 @@
 
 use crate::endpoint::Keys;
 use crate::steering::{Mailbox, Steering};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
@@ -37,11 +37,35 @@ impl Port {
             // With SO_REUSEPORT another server on the same port would go unnoticed.
             drop(socket(address, false)?);
         }
+        let sockets = (0..count).map(|_| Ok(socket(address, threads > 1)?.into()));
+        Port::of(sockets.collect::<io::Result<_>>()?)
+    }
+
+    /// Goes on with sockets of the port that another program has used, for that many threads, 255 at most: what is missing is bound, and what
+    /// is too much is closed.
+    ///
+    /// # Errors
+    /// As bind(2), or there are too many threads.
+    pub fn with(address: SocketAddr, mut sockets: Vec<UdpSocket>, threads: usize) -> io::Result<Port> {
+        sockets.truncate(threads);
+        for _ in sockets.len()..threads {
+            // One that was alone was not meant to be shared.
+            sockets.iter().try_for_each(|one| SockRef::from(one).set_reuse_port(true))?;
+            sockets.push(socket(address, true)?.into());
+        }
+        Port::of(sockets)
+    }
+
+    fn of(sockets: Vec<UdpSocket>) -> io::Result<Port> {
+        let count = u8::try_from(sockets.len()).map_err(|_| io::Error::other("more than 255 threads"))?;
         let keys = Keys::random()?;
-        let sockets = Steering::mailboxes(count).into_iter().map(|mailbox| {
-            Ok(PortSocket { socket: socket(address, threads > 1)?.into(), mailbox, keys: keys.clone() })
-        });
-        Ok(Port { sockets: sockets.collect::<io::Result<_>>()? })
+        let of_thread = |(mailbox, socket)| PortSocket { socket, mailbox, keys: keys.clone() };
+        Ok(Port { sockets: Steering::mailboxes(count).into_iter().zip(sockets).map(of_thread).collect() })
+    }
+
+    /// The sockets, in the order of threads, for a look.
+    pub fn sockets(&self) -> impl Iterator<Item = &PortSocket> {
+        self.sockets.iter()
     }
 
     /// The sockets, in the order of threads.
@@ -67,6 +91,21 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_of_another_program_are_used() {
+        for (before, after) in [(1, 3), (3, 1), (2, 2)] {
+            let old = Port::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+            let address = old.sockets[0].socket.local_addr().unwrap();
+            drop(old);
+            let old = Port::bind(address, before).unwrap();
+            let copies = old.sockets().map(|one| one.socket.try_clone().unwrap()).collect();
+            drop(old);
+            let new = Port::with(address, copies, after).unwrap();
+            assert_eq!(new.sockets().count(), after);
+            assert!(new.sockets().all(|one| one.socket.local_addr().unwrap() == address));
+        }
+    }
 
     #[test]
     fn a_port_that_is_taken_is_refused() {

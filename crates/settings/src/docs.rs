@@ -10,9 +10,9 @@ const INTRODUCTION: &str = "\
 # Settings
 
 Everything has a default; a new app needs no settings. A value comes from the first of these sources that has it:
-flag, environment variable, `firebrick.toml`, default. Blank variables count as unset.
+flag, environment variable, `firebrick.toml`, [`config/puma.rb`](puma-rb.md), default. Blank variables count as unset.
 
-`firebrick.toml` is read from the app's directory; `-C` names another file, and `-C -` reads none. A key such as
+`firebrick.toml` is read from the app's directory; without one, Puma's `config/puma.rb` is. `-C` names another file, and `-C -` reads none. A key such as
 `limits.max_body` may be written in full or in its table:
 
 ```toml
@@ -27,13 +27,16 @@ max_body = \"10MB\"
 worker = \"30s\"
 ```
 
-Two tables have keys of your own: `[sites]` maps host names to static sites, and `[routes]` maps paths to handlers on the
-built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
+Three tables have keys of your own: `[sites]` maps host names to static sites, `[services]` names [processes beside the
+workers](services.md), and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
 the last one to the site or the app), or a table with the limits that differ there:
 
 ```toml
 [sites]
 \"docs.example.com\" = \"../docs/_site\"
+
+[services]
+jobs = \"bin/jobs\"
 
 [routes]
 \"/\" = \"auth.rb\"
@@ -41,7 +44,7 @@ the last one to the site or the app), or a table with the limits that differ the
 ```
 
 Settings are read when the server starts. `firebrick reload` reads them again and puts those marked \"On reload: takes effect\" in
-force; the others take effect with the next start. `static.json`, `.htpasswd`, handler files and certificates are read again when
+force, and `[services]`; the others take effect with the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`, handler files and certificates are read again when
 they change.
 
 Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,

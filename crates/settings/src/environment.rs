@@ -16,6 +16,9 @@ pub const SERVICE_MANAGER_VARIABLES: [&str; 7] = [
     "LISTEN_PIDFDID",
 ];
 
+/// The variable by which a program that is upgraded announces to the new one that it hands over its sockets. The app must not get it.
+pub const HANDOVER_VARIABLE: &str = "FIREBRICK_HANDOVER";
+
 /// The surroundings that settings depend on.
 pub trait Environment {
     /// An environment variable; bytes that are not UTF-8 are replaced.

@@ -45,13 +45,14 @@ pub(crate) fn written(key: &str, raw: &Raw, origin: &Origin) -> String {
         (Origin::Flag(flag), Raw::Word(word)) if word.is_empty() => format!("{flag} \"\""),
         (Origin::Flag(flag), raw) => format!("{flag} {raw}"),
         (Origin::Env(name), raw) => format!("{name}={raw}"),
+        (Origin::Puma { call, .. }, _) => call.to_string(),
         (Origin::File { .. } | Origin::Default, raw) => format!("{key} = {raw}"),
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Origin::File { .. } = self.origin {
+        if let Origin::File { .. } | Origin::Puma { .. } = self.origin {
             write!(f, "{}: ", self.origin)?;
         }
         // A path may hold a line break; a message is one line.

@@ -7,7 +7,7 @@ use std::path::Path;
 use toml_edit::{Document, Item, TableLike, Value};
 
 use crate::error::Error;
-use crate::given::{Given, Route, Table, Written};
+use crate::given::{Given, Named, Route, Table, Written};
 use crate::nearest::{nearest, nearest_within};
 use crate::origin::Origin;
 use crate::raw::Raw;
@@ -30,6 +30,8 @@ pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
 pub(crate) const SITES: &str = "sites";
 /// The table of handlers by path.
 pub(crate) const ROUTES: &str = "routes";
+/// The table of services by name.
+pub(crate) const SERVICES: &str = "services";
 /// The tables of certificates that are obtained.
 pub(crate) const ORDERS: &str = "acme.certificates";
 /// The tables of certificates in files.
@@ -54,6 +56,7 @@ impl Reader<'_> {
             match (entry, item.as_table_like()) {
                 (None, Some(sites)) if key == SITES => self.sites(sites),
                 (None, Some(routes)) if key == ROUTES => self.routes(routes),
+                (None, Some(services)) if key == SERVICES => self.services(services),
                 (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item),
                 (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item),
                 (Some(about), _) => self.given.add(about.key, Written { raw: raw(item), origin }),
@@ -74,6 +77,29 @@ impl Reader<'_> {
                 None => vec![("mruby".to_owned(), written.clone())],
             };
             self.given.routes.push(Route { path: path.to_owned(), written, keys });
+        }
+    }
+
+    /// Reads the table whose keys are names of services: a command, or a table.
+    fn services(&mut self, services: &dyn TableLike) {
+        for (name, item) in services.iter() {
+            let written = self.written(services, name, item);
+            let mut keys = Vec::new();
+            match item.as_table_like() {
+                Some(table) => self.nested(table, "", &mut keys),
+                None => keys.push(("command".to_owned(), written.clone())),
+            }
+            self.given.services.push(Named { name: name.to_owned(), written, keys });
+        }
+    }
+
+    /// The keys of a table, and those of tables in it with the table's name in front.
+    fn nested(&self, table: &dyn TableLike, prefix: &str, keys: &mut Vec<(String, Written)>) {
+        for (key, item) in table.iter() {
+            match item.as_table_like() {
+                Some(inner) if prefix.is_empty() => self.nested(inner, &format!("{key}."), keys),
+                _ => keys.push((format!("{prefix}{key}"), self.written(table, key, item))),
+            }
         }
     }
 
@@ -182,7 +208,7 @@ fn keys() -> impl Iterator<Item = &'static str> {
 
 /// The tables that hold keys, some more than once.
 fn sections() -> impl Iterator<Item = &'static str> {
-    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([SITES, ROUTES])
+    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([SITES, ROUTES, SERVICES])
 }
 
 fn is_section(key: &str) -> bool {

@@ -43,6 +43,17 @@ pub struct Route {
     pub(crate) keys: Vec<(String, Written)>,
 }
 
+/// One entry of the `[services]` table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    /// Its key.
+    pub(crate) name: String,
+    /// The value as a whole, for messages.
+    pub(crate) written: Written,
+    /// What it says; keys of tables inside it have the table's name and a dot in front.
+    pub(crate) keys: Vec<(String, Written)>,
+}
+
 /// One table of `[[acme.certificates]]` or `[[tls.certificates]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
@@ -60,6 +71,8 @@ pub struct Given {
     pub(crate) sites: Vec<(String, Written)>,
     /// The `[routes]` table.
     pub(crate) routes: Vec<Route>,
+    /// The `[services]` table.
+    pub(crate) services: Vec<Named>,
     /// The tables `[[acme.certificates]]`.
     pub(crate) orders: Vec<Table>,
     /// The tables `[[tls.certificates]]`.

@@ -6,7 +6,7 @@
 //! not check again. [`Current`] holds the settings in force on one thread.
 //!
 //! Contract:
-//! 1. Precedence is flag, environment, file, default.
+//! 1. Precedence is flag, environment, `firebrick.toml`, `puma.rb`, default.
 //! 2. All mistakes are reported together, each with its place, what was expected and the nearest right name.
 //! 3. No input makes loading panic.
 //! 4. Apart from [`Machine::read`] and [`load`], which read files, everything here is pure.
@@ -26,6 +26,7 @@ mod load;
 mod machine;
 mod nearest;
 mod origin;
+pub mod puma;
 mod raw;
 mod resolve;
 mod settings;
@@ -38,19 +39,19 @@ pub use control::control_path;
 pub use current::Current;
 pub use discover::{Discovered, STATIC_JSON};
 pub use docs::markdown;
-pub use environment::{At, Environment, ProcessEnvironment, SERVICE_MANAGER_VARIABLES};
+pub use environment::{At, Environment, HANDOVER_VARIABLE, ProcessEnvironment, SERVICE_MANAGER_VARIABLES};
 pub use error::{Error, Errors};
 pub use given::{Argument, Given, Written};
 pub use kind::numbers::period;
 pub use kind::{Completion, Mistake};
-pub use load::{CONFIG_FILE, load};
-pub use machine::{Chosen, Machine, auto_front_threads, auto_workers};
+pub use load::{Attached, CONFIG_FILE, load, load_attached, load_evaluated};
+pub use machine::{Chosen, CpuClock, Machine, auto_front_threads, auto_workers};
 pub use origin::Origin;
 pub use raw::Raw;
 pub use resolve::{Choice, Loaded};
 pub use settings::{
     Control, FileCache, Files, HandlerLimits, Health, HostSite, Https, Limits, Logs, Mruby, NothingToServe,
-    Process, Rack, Reload, Route, Settings, Site, Sites, Timeouts, Tls,
+    Process, Rack, Reload, Route, Settings, Site, Sites, Timeouts, Tls, Traces,
 };
 pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
 pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};
@@ -58,6 +59,10 @@ pub use value::control::ControlAddress;
 pub use value::hsts::Hsts;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};
+pub use value::refork::ReforkAfter;
 pub use value::server_timing::ServerTiming;
+pub use value::service::{Program as ServiceProgram, Restart, Service, StopSignal};
+pub use value::step::Step;
 pub use value::threads::Threads;
 pub use value::tls::{BindTls, CertificateFiles, TlsVersion, Verify};
+pub use value::workers::Workers;

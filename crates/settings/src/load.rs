@@ -11,27 +11,76 @@ use crate::file;
 use crate::given::{Argument, Given, Written};
 use crate::nearest::nearest;
 use crate::origin::Origin;
+use crate::puma::{self, Call, Mapped, PumaFile};
 use crate::raw::Raw;
 use crate::resolve::{Facts, Loaded, TypedControl, resolve};
-use crate::table::{self, app, mruby};
+use crate::table::{self, app, mruby, workers};
 
 /// The configuration file that is read when none is named.
 pub const CONFIG_FILE: &str = "firebrick.toml";
 
-/// Loads settings from the command line, the environment and the configuration file.
+/// Loads settings from the command line, the environment and the configuration file. A `puma.rb` is not in them yet: should
+/// [`Settings::puma_rb`](crate::Settings::puma_rb) name one, evaluate it and call [`load_evaluated`].
 ///
 /// # Errors
 /// All that is wrong, together.
 pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loaded, Errors> {
+    load_as(arguments, environment, None, None)
+}
+
+/// The same with what `puma.rb` has called.
+///
+/// # Errors
+/// All that is wrong, together.
+pub fn load_evaluated(
+    arguments: &[Argument],
+    environment: &dyn Environment,
+    calls: &[Call],
+) -> Result<Loaded, Errors> {
+    load_as(arguments, environment, Some(calls), None)
+}
+
+/// The same for a front whose app is in the Ruby process that has started it. No `puma.rb` is looked for.
+///
+/// # Errors
+/// All that is wrong, together.
+pub fn load_attached(
+    arguments: &[Argument],
+    environment: &dyn Environment,
+    attached: &Attached,
+) -> Result<Loaded, Errors> {
+    load_as(arguments, environment, None, Some(attached))
+}
+
+/// What the Ruby process says beside settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    /// All requests are the app's: neither files nor rules of the directory are looked for.
+    pub app_only: bool,
+    /// Values of settings that count where nothing else was written, by key.
+    pub weak: Vec<(String, String)>,
+}
+
+fn load_as(
+    arguments: &[Argument],
+    environment: &dyn Environment,
+    calls: Option<&[Call]>,
+    attached: Option<&Attached>,
+) -> Result<Loaded, Errors> {
     let mut given = Given::collect(arguments, environment);
     let mut errors = Vec::new();
     let typed_in = environment.current_dir();
-    let target = target(&given, &typed_in).unwrap_or_else(|error| {
+    let mut target = target(&given, &typed_in).unwrap_or_else(|error| {
         errors.push(error);
         Target { dir: typed_in.clone(), typed_dir: typed_in.clone(), app: None, handler: None, found: false }
     });
     let named = given.written(app::CONFIG.about.key).first().cloned();
     let config = config(named.as_ref(), &typed_in, &target);
+    let puma_rb = match attached {
+        Some(_) => None,
+        None => puma_file(&given, named.as_ref(), &typed_in, &target, config.is_some()),
+    };
+    errors.extend(puma_rb.as_ref().and_then(|file| unreadable_ruby(&file.path, named.as_ref())));
     match config.as_ref().map(|path| (path, read(path))) {
         Some((path, Ok(text))) => {
             errors.extend(file::read(path.strip_prefix(&typed_in).unwrap_or(path), &text, &mut given));
@@ -39,23 +88,47 @@ pub fn load(arguments: &[Argument], environment: &dyn Environment) -> Result<Loa
         Some((path, Err(problem))) => errors.push(unreadable(path, problem, named.as_ref())),
         None => {}
     }
+    for (key, value) in attached.iter().flat_map(|attached| &attached.weak) {
+        if let Some(entry) = table::entries().find(|entry| entry.about().key == key) {
+            let raw = Raw::Word(value.clone());
+            given.add(entry.about().key, Written { raw, origin: Origin::Default });
+        }
+    }
+    let asked_in = target.typed_dir.clone();
+    let mapped = puma_rb.as_ref().and(calls).map(puma::map);
+    if let Some(mapped) = &mapped {
+        for (key, written) in &mapped.values {
+            given.add(key, written.clone());
+        }
+        errors.extend(mapped.errors.iter().cloned());
+        errors.extend(target.follow(&given, mapped, puma_rb.as_ref()));
+    }
     let site_base = target.dir.clone();
+    let app_only = attached.is_some_and(|attached| attached.app_only);
     let facts = Facts {
         state_dir: state_dir(environment),
         control: control_path(&target.dir, environment, environment.uid()),
-        typed_control: (target.typed_dir != target.dir).then(|| {
-            let path = control_path(&target.typed_dir, environment, environment.uid());
+        // Commands look where they were typed, whatever directory the file names.
+        typed_control: (asked_in != target.dir).then(|| {
+            let path = control_path(&asked_in, environment, environment.uid());
             TypedControl { exists: path.exists(), path }
         }),
+        puma_rb,
+        puma: mapped,
         typed_dir: target.typed_dir,
         typed_in,
+        app: match attached {
+            // The file need not exist: it is never read.
+            Some(_) => target.app.or_else(|| Some(target.dir.join("config.ru"))),
+            None => target.app,
+        },
         dir: target.dir,
-        app: target.app,
         handler: target.handler,
         routes: given.routes.clone(),
         config,
         host_sites: host_sites(&given, &site_base),
-        site: Discovered::look(&site_base),
+        site: if app_only { Discovered::default() } else { Discovered::look(&site_base) },
+        attached: attached.is_some(),
         machine: environment.machine(),
         kubernetes: environment.var("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty()),
     };
@@ -85,7 +158,8 @@ fn sorted(mut errors: Vec<Error>) -> Errors {
         Origin::Flag(_) => (0, 0),
         Origin::Env(_) => (1, 0),
         Origin::File { line, .. } => (2, *line),
-        Origin::Default => (3, 0),
+        Origin::Puma { line, .. } => (3, *line),
+        Origin::Default => (4, 0),
     });
     Errors(errors)
 }
@@ -173,15 +247,86 @@ fn as_typed(typed: &Path, dir: &Path) -> PathBuf {
 fn config(named: Option<&Written>, typed_in: &Path, target: &Target) -> Option<PathBuf> {
     match named.map(|written| written.raw.text().unwrap_or_default()) {
         Some("-" | "") => None,
-        Some(path) => Some(typed_in.join(path).components().collect()),
-        None => Some(target.dir.join(CONFIG_FILE)).filter(|path| target.found && path.exists()),
+        Some(path) if !puma::is_ruby(Path::new(path)) => Some(typed_in.join(path).components().collect()),
+        _ => Some(target.dir.join(CONFIG_FILE)).filter(|path| target.found && path.exists()),
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    if path.extension().is_some_and(|extension| extension == "rb") {
-        return Err("expected a TOML file such as firebrick.toml; Ruby configuration is not read".to_owned());
+/// Puma's configuration file: the one that is named, or the app's own when there is no `firebrick.toml`.
+fn puma_file(
+    given: &Given,
+    named: Option<&Written>,
+    typed_in: &Path,
+    target: &Target,
+    has_config: bool,
+) -> Option<PumaFile> {
+    let first = |key: &str| given.written(key).first()?.raw.text().map(str::to_owned);
+    let path: PathBuf = match named.map(|written| written.raw.text().unwrap_or_default()) {
+        Some(path) if puma::is_ruby(Path::new(path)) => typed_in.join(path).components().collect(),
+        Some(_) => return None,
+        None if has_config || !target.found || target.handler.is_some() => return None,
+        None => {
+            let about = &app::environment.about;
+            puma::find(&target.dir, &first(about.key).unwrap_or_else(|| about.default.to_owned()))?
+        }
+    };
+    let shown = [&target.dir, &target.typed_dir].into_iter().find_map(|dir| path.strip_prefix(dir).ok());
+    Some(PumaFile {
+        shown: shown.unwrap_or(&path).to_owned(),
+        workers: first(workers::WORKERS.about.key),
+        path,
+    })
+}
+
+/// Why a Ruby file that was named cannot be evaluated.
+fn unreadable_ruby(path: &Path, named: Option<&Written>) -> Option<Error> {
+    let problem = match std::fs::File::open(path) {
+        Ok(file) if file.metadata().is_ok_and(|about| about.is_dir()) => {
+            "expected a file, this is a directory".to_owned()
+        }
+        Ok(_) => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        Err(error) => format!("cannot be read: {error}"),
+    };
+    Some(unreadable(path, problem, named))
+}
+
+impl Target {
+    /// Goes where `puma.rb` leads, unless something else was typed.
+    fn follow(&mut self, given: &Given, mapped: &Mapped, file: Option<&PumaFile>) -> Option<Error> {
+        let typed = given.written(app::TARGET.about.key).first().and_then(|written| written.raw.text());
+        let typed_file = typed.is_some_and(|typed| typed.ends_with(".ru"));
+        let mut error = None;
+        if let Some((path, origin)) = mapped.directory.as_ref().filter(|_| typed.is_none()) {
+            let typed_dir = self.typed_dir.join(path);
+            match typed_dir.canonicalize() {
+                Ok(dir) if dir.is_dir() => {
+                    self.typed_dir = as_typed(&typed_dir, &dir);
+                    self.app = Some(dir.join("config.ru")).filter(|path| path.is_file());
+                    self.dir = dir;
+                }
+                _ => error = Some(refused(path, origin, "expected a directory that exists")),
+            }
+        }
+        if mapped.is_app && !typed_file {
+            self.app = file.map(|file| file.path.clone());
+        } else if let Some((path, origin)) = mapped.rackup.as_ref().filter(|_| !typed_file) {
+            match self.dir.join(path).canonicalize() {
+                Ok(app) if app.is_file() => self.app = Some(app),
+                _ => error = Some(refused(path, origin, "expected a rackup file that exists")),
+            }
+        }
+        error
     }
+}
+
+/// What a `puma.rb` names is not there.
+fn refused(path: &str, origin: &Origin, problem: &str) -> Error {
+    let written = written("path", &Raw::Text(path.to_owned()), origin);
+    Error { origin: origin.clone(), written, problem: problem.to_owned(), nearest: None }
+}
+
+fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => "expected text in UTF-8".to_owned(),
         io::ErrorKind::NotFound => "there is no such file".to_owned(),

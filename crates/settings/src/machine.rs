@@ -3,8 +3,11 @@
 //! Contract: [`auto_workers`] and [`auto_front_threads`] are pure; only [`Machine::read`] looks at the system.
 
 mod cgroup;
+mod cpu;
 
 use std::path::Path;
+
+pub use cpu::CpuClock;
 
 use crate::kind::numbers::size_text;
 
@@ -50,6 +53,20 @@ impl Machine {
             .or_else(|| cgroup::counter(&std::fs::read_to_string("/proc/vmstat").ok()?, "oom_kill"))
     }
 
+    /// Bytes of memory that processes can still take, with what the kernel takes back from its cache of files: of the tightest control group, or of the
+    /// machine. `None` when unknown.
+    pub fn memory_available() -> Option<u64> {
+        let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let group = cgroup::available(Path::new("/sys/fs/cgroup"), &membership);
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        group.into_iter().chain(meminfo_field(&meminfo, "MemAvailable:")).min()
+    }
+
+    /// Reads how much processor time has been used and left idle so far; two readings give the share that is idle.
+    pub fn cpu_clock() -> CpuClock {
+        CpuClock::read()
+    }
+
     /// CPUs' worth of time that may be used: those of the affinity, or the quota if that is less.
     pub fn cpu_time(&self) -> f64 {
         self.cpu_quota.map_or(f64::from(self.cores), |quota| quota.min(f64::from(self.cores)))
@@ -87,7 +104,12 @@ fn parallelism() -> u32 {
 
 /// `MemTotal` of `/proc/meminfo` in bytes.
 fn memory_total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    meminfo_field(meminfo, "MemTotal:")
+}
+
+/// A line of `/proc/meminfo` in bytes.
+fn meminfo_field(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -104,16 +126,21 @@ pub struct Chosen {
 pub fn auto_workers(machine: &Machine, worker_memory: u64) -> Chosen {
     let cpus = machine.cpus();
     let why = format!("auto: {}", cpu_reason(machine));
-    let Some((memory, what)) = memory_bound(machine) else { return Chosen { number: cpus, why } };
+    match worker_room(machine, worker_memory).filter(|(room, _)| *room < cpus) {
+        None => Chosen { number: cpus, why },
+        Some((room, what)) => {
+            let each = size_text(worker_memory);
+            Chosen { number: room, why: format!("auto: {what} has room for {room} of {each} each") }
+        }
+    }
+}
+
+/// How many workers the memory has room for, at least 1, and what that memory is: `the cgroup's memory limit of 512 MiB`. `None` when
+/// it is not known.
+pub(crate) fn worker_room(machine: &Machine, worker_memory: u64) -> Option<(u32, String)> {
+    let (memory, what) = memory_bound(machine)?;
     let room = u32::try_from(memory / worker_memory.max(1)).unwrap_or(u32::MAX).max(1);
-    if room >= cpus {
-        return Chosen { number: cpus, why };
-    }
-    let each = size_text(worker_memory);
-    Chosen {
-        number: room,
-        why: format!("auto: {what} of {} has room for {room} of {each} each", mebibytes(memory)),
-    }
+    Some((room, format!("{what} of {}", mebibytes(memory))))
 }
 
 /// Event-loop threads for this machine.

@@ -17,6 +17,15 @@ pub enum Origin {
         /// Counted from 1.
         line: usize,
     },
+    /// A line of Puma's configuration file.
+    Puma {
+        /// The file, as messages name it.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What stands there: `threads 1, 5`.
+        call: Box<str>,
+    },
     /// Nowhere.
     Default,
 }
@@ -26,7 +35,7 @@ impl Origin {
     pub(crate) fn base<'a>(&self, typed_in: &'a Path, app: &'a Path) -> &'a Path {
         match self {
             Origin::Flag(_) | Origin::Env(_) => typed_in,
-            Origin::File { .. } | Origin::Default => app,
+            Origin::File { .. } | Origin::Puma { .. } | Origin::Default => app,
         }
     }
 }
@@ -35,7 +44,9 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Origin::Flag(name) | Origin::Env(name) => write!(f, "{name}"),
-            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::File { path, line } | Origin::Puma { path, line, .. } => {
+                write!(f, "{}:{line}", path.display())
+            }
             Origin::Default => write!(f, "default"),
         }
     }

@@ -7,6 +7,7 @@ mod bounds;
 mod control;
 mod listen;
 mod mruby;
+mod services;
 mod site;
 mod taker;
 mod threads;
@@ -17,13 +18,18 @@ use std::path::{Path, PathBuf};
 use crate::discover::Discovered;
 use crate::error::Error;
 use crate::given::{Given, Route, Written};
-use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers};
+use crate::kind::numbers::size_text;
+use crate::machine::{Chosen, Machine, auto_front_threads, auto_workers, worker_room};
 use crate::nearest::nearest;
 use crate::origin::Origin;
-use crate::settings::{Files, Health, Logs, Process, Settings};
+use crate::puma::{Mapped, PumaFile, Row, toml};
+use crate::raw::Raw;
+use crate::settings::{DEVELOPMENT, Files, Health, Logs, Process, Rack, Settings, Traces};
 use crate::table::entry::Section;
-use crate::table::{self, app, files, logs, workers};
+use crate::table::{self, app, files, logs, traces, workers};
 use crate::value::log::AccessLog;
+use crate::value::refork::ReforkAfter;
+use crate::value::workers::Workers;
 pub use taker::Choice;
 pub(crate) use taker::Taker;
 
@@ -48,11 +54,17 @@ pub(crate) struct Facts {
     pub(crate) control: PathBuf,
     /// The same for the directory as typed, if that is a link: it leads here after the link has been changed.
     pub(crate) typed_control: Option<TypedControl>,
+    /// Puma's configuration file.
+    pub(crate) puma_rb: Option<PumaFile>,
+    /// What it has called, when it has been evaluated.
+    pub(crate) puma: Option<Mapped>,
     /// Where this user's servers keep what must outlive them.
     pub(crate) state_dir: PathBuf,
     pub(crate) machine: Machine,
     /// Whether this is a container of Kubernetes.
     pub(crate) kubernetes: bool,
+    /// Whether the app is in the Ruby process that has started the front.
+    pub(crate) attached: bool,
 }
 
 /// A control socket that is named after a link.
@@ -77,12 +89,28 @@ pub struct Loaded {
     pub warnings: Vec<String>,
     /// What the machine lets this process use.
     pub machine: Machine,
+    /// What `puma.rb` has called, and what became of it; `None` without one, and before it is evaluated.
+    pub puma: Option<Vec<Row>>,
+    /// The same as a `firebrick.toml`.
+    pub puma_toml: Option<String>,
+}
+
+impl Loaded {
+    /// What to say at a start of a `puma.rb` that has been evaluated: warnings, and a line for each call that does nothing here.
+    pub fn puma_notes(&self) -> impl Iterator<Item = String> {
+        let said = self.puma.is_some();
+        let warnings =
+            self.warnings.iter().filter(move |_| said).map(|warning| format!("warning: {warning}"));
+        warnings.chain(self.puma.iter().flatten().filter_map(Row::note))
+    }
 }
 
 /// The settings, or all that is wrong.
 pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>> {
     let taker = Taker::new(given, &facts.typed_in, &facts.dir);
-    let workers = workers_of(&taker, facts);
+    let process = process(&taker, facts);
+    let development = process.environment == DEVELOPMENT;
+    let (workers, workers_why) = workers_of(&taker, facts, development);
     let front_threads = front_threads_of(&taker, facts);
     // These two were read before the file could be; here they only join the choices.
     taker.take(&app::TARGET);
@@ -105,22 +133,25 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         typed_dir: facts.typed_dir.clone(),
         app: facts.app.clone(),
         config: facts.config.clone(),
+        puma_rb: facts.puma_rb.clone(),
         tag: taker.take(&app::TAG).value.unwrap_or_else(|| name_of(&facts.dir)),
-        process: process(&taker),
+        process,
         binds,
-        workers: workers.number,
+        workers,
         threads: threads::threads(&taker),
         front_threads: front_threads.number,
-        limits: bounds::limits(&taker),
-        timeouts: bounds::timeouts(&taker, facts),
-        rack: Section::take(&taker),
+        limits: bounds::limits(&taker, facts, development),
+        timeouts: bounds::timeouts(&taker, facts, development),
+        rack: rack_of(&taker, facts),
         reload: Section::take(&taker),
         files: files_of(&taker),
         sites: site::sites(&taker, facts),
         mruby: mruby::mruby(&taker, facts),
-        logs: logs_of(&taker),
+        logs: logs_of(&taker, development && facts.app.is_some() && !facts.attached),
+        traces: traces_of(&taker),
         control: control::control(&taker, facts),
         health: health(&taker),
+        services: services::services(&taker, given),
     };
     bounds::warn(&taker, &settings, facts);
     listen::no_path_twice(&taker, &settings);
@@ -128,10 +159,16 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
     Ok(Loaded {
         settings,
         choices,
-        workers_why: workers.why,
+        workers_why,
         front_threads_why: front_threads.why,
         warnings,
         machine: facts.machine.clone(),
+        puma: facts.puma.as_ref().map(|mapped| mapped.rows.clone()),
+        puma_toml: facts
+            .puma
+            .as_ref()
+            .zip(facts.puma_rb.as_ref())
+            .map(|(mapped, file)| toml(mapped, &file.shown)),
     })
 }
 
@@ -149,20 +186,46 @@ fn health(taker: &Taker<'_>) -> Health {
     health
 }
 
-fn workers_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
+fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, String) {
     let written = taker.take(&workers::WORKERS);
     let estimate = taker.take(&workers::WORKER_MEMORY_ESTIMATE);
-    match written.value {
-        None => auto_workers(&facts.machine, estimate.value),
-        Some(number) => {
-            if estimate.origin != Origin::Default {
-                taker.warn(format!(
-                    "worker_memory_estimate has no effect, because workers is {number}, not auto"
-                ));
-            }
-            exactly(number, &written.origin)
+    if facts.attached {
+        if written.value.is_some_and(|workers| workers != Workers::exactly(1)) {
+            taker.warn(format!(
+                "workers has no effect ({}): the Ruby process that has started the server is its worker",
+                written.origin
+            ));
         }
+        return (Workers::exactly(1), "the Ruby process that has started the server".to_owned());
     }
+    let Some(workers) = written.value else {
+        if development && written.origin == Origin::Default {
+            return (Workers::exactly(1), "one in development".to_owned());
+        }
+        let Chosen { number, why } = auto_workers(&facts.machine, estimate.value);
+        return (Workers::exactly(number), why);
+    };
+    if !workers.is_range() {
+        if estimate.origin != Origin::Default {
+            taker.warn(format!(
+                "worker_memory_estimate has no effect, because workers is {workers}, not auto"
+            ));
+        }
+        return (workers, written.origin.to_string());
+    }
+    if development {
+        return (Workers::exactly(workers.min), format!("{}; in development the minimum", written.origin));
+    }
+    if let Some((room, what)) =
+        worker_room(&facts.machine, estimate.value).filter(|(room, _)| *room < workers.max)
+    {
+        taker.warn(format!(
+            "workers is {workers}, but {what} has room for {room} of {} each (worker_memory_estimate); the number \
+             grows only as far as the memory that they really take allows",
+            size_text(estimate.value)
+        ));
+    }
+    (workers, written.origin.to_string())
 }
 
 fn front_threads_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
@@ -176,9 +239,13 @@ fn exactly(number: u32, origin: &Origin) -> Chosen {
     Chosen { number, why: origin.to_string() }
 }
 
-fn process(taker: &Taker<'_>) -> Process {
-    const USUAL: [&str; 3] = ["development", "production", "test"];
-    let process = Process::take(taker);
+fn process(taker: &Taker<'_>, facts: &Facts) -> Process {
+    const USUAL: [&str; 3] = [DEVELOPMENT, "production", "test"];
+    let mut process = Process::take(taker);
+    if facts.attached {
+        // It would name the front, and who has started the Ruby process wants to know that.
+        process.pidfile = None;
+    }
     let name = process.environment.as_str();
     if !USUAL.contains(&name)
         && let Some(usual) = nearest(name, USUAL)
@@ -197,12 +264,41 @@ fn files_of(taker: &Taker<'_>) -> Files {
     Files { public: serve.value.then_some(public.value) }
 }
 
-fn logs_of(taker: &Taker<'_>) -> Logs {
-    let logs = Logs::take(taker);
+/// What changes a process that belongs to somebody else is left alone.
+fn rack_of(taker: &Taker<'_>, facts: &Facts) -> Rack {
+    let mut rack = Rack::take(taker);
+    if facts.attached {
+        (rack.out_of_band_gc, rack.refork_after) = (false, ReforkAfter::default());
+    }
+    rack
+}
+
+/// `shown`: the access log goes to standard output unless something else was written.
+fn logs_of(taker: &Taker<'_>, shown: bool) -> Logs {
+    let mut logs = Logs::take(taker);
+    if shown && taker.origin(&logs::access) == Origin::Default {
+        logs.access = AccessLog::Stdout;
+    }
     if logs.access == AccessLog::Off && taker.origin(&logs::format) != Origin::Default {
         taker.warn("log.format has no effect, because log.access is off".to_owned());
     }
     logs
+}
+
+/// What is set without an endpoint is probably meant to do something.
+fn traces_of(taker: &Taker<'_>) -> Traces {
+    let taken = Traces::take(taker);
+    if taken.endpoint == Some(None) {
+        let given = [
+            ("traces.sample", taker.origin(&traces::sample)),
+            ("traces.service_name", taker.origin(&traces::service_name)),
+            ("traces.headers", taker.origin(&traces::headers)),
+        ];
+        for (key, _) in given.iter().filter(|(_, origin)| *origin != Origin::Default) {
+            taker.warn(format!("{key} has no effect, because traces.endpoint is off"));
+        }
+    }
+    taken
 }
 
 fn name_of(dir: &Path) -> String {
@@ -210,7 +306,7 @@ fn name_of(dir: &Path) -> String {
 }
 
 impl Settings {
-    /// Settings in which every option has its default, with one worker and one front thread.
+    /// Settings in which every option has its default in production, with one worker and one front thread.
     pub fn defaults(dir: &Path) -> Settings {
         let machine = Machine {
             cores: 1,
@@ -226,6 +322,8 @@ impl Settings {
             typed_dir: dir.to_owned(),
             app: None,
             config: None,
+            puma_rb: None,
+            puma: None,
             site: Discovered::default(),
             host_sites: Vec::new(),
             routes: Vec::new(),
@@ -235,8 +333,12 @@ impl Settings {
             typed_control: None,
             machine,
             kubernetes: false,
+            attached: false,
         };
-        let loaded = resolve(&Given::default(), &facts);
+        let mut given = Given::default();
+        let production = Written { raw: Raw::Word("production".to_owned()), origin: Origin::Default };
+        given.add(app::environment.about.key, production);
+        let loaded = resolve(&given, &facts);
         loaded.map(|loaded| loaded.settings).expect("the table's defaults go together, as the tests show")
     }
 }

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::puma::PumaFile;
 pub use crate::table::app::Process;
 pub use crate::table::health::Health;
 pub use crate::table::limits::Limits;
@@ -18,11 +19,17 @@ pub use crate::table::reload::Reload;
 pub use crate::table::site::FileCache;
 pub use crate::table::timeouts::Timeouts;
 pub use crate::table::tls::Https;
+pub use crate::table::traces::Traces;
 use crate::value::acme::Acme;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
+use crate::value::service::Service;
 use crate::value::threads::Threads;
 use crate::value::tls::{CertificateFiles, TlsVersion, Verify};
+use crate::value::workers::Workers;
+
+/// The environment of programmers, in which other defaults count.
+pub(crate) const DEVELOPMENT: &str = "development";
 
 /// Everything that a server run depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +42,8 @@ pub struct Settings {
     pub app: Option<PathBuf>,
     /// The configuration file that was read, absolute.
     pub config: Option<PathBuf>,
+    /// Puma's configuration file, which each template evaluates before it loads the app.
+    pub puma_rb: Option<PumaFile>,
     /// Where the server keeps what must outlive it, absolute. It need not exist.
     pub state_dir: PathBuf,
     /// Shown in process titles; the directory's name by default.
@@ -49,8 +58,8 @@ pub struct Settings {
     pub https: Https,
     /// Certificates that are obtained.
     pub acme: Acme,
-    /// Worker processes, `auto` already resolved; at least 1.
-    pub workers: u32,
+    /// Worker processes, `auto` already resolved. In development no range.
+    pub workers: Workers,
     /// Threads of each worker.
     pub threads: Threads,
     /// Event-loop threads of the front, `auto` already resolved; at least 1.
@@ -71,13 +80,22 @@ pub struct Settings {
     pub mruby: Mruby,
     /// What is logged, and where.
     pub logs: Logs,
+    /// Where spans of distributed traces go.
+    pub traces: Traces,
     /// The control server.
     pub control: Control,
     /// Paths of the app's addresses that the server answers itself.
     pub health: Health,
+    /// Processes beside the workers, in the order of the file.
+    pub services: Vec<Service>,
 }
 
 impl Settings {
+    /// Whether an app runs in the environment of programmers. A site without an app has no environment.
+    pub fn is_development(&self) -> bool {
+        self.app.is_some() && self.process.environment == DEVELOPMENT
+    }
+
     /// Whether there is anything to serve.
     ///
     /// # Errors

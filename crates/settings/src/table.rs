@@ -23,6 +23,7 @@ pub(crate) mod reload;
 pub(crate) mod site;
 pub(crate) mod timeouts;
 pub(crate) mod tls;
+pub(crate) mod traces;
 pub(crate) mod workers;
 
 pub use commands::COMMANDS;
@@ -46,6 +47,7 @@ pub fn entries() -> impl Iterator<Item = &'static dyn AnyEntry> + Clone {
         site::ALL,
         site::FileCache::OPTIONS,
         logs::Logs::OPTIONS,
+        traces::Traces::OPTIONS,
         timeouts::Timeouts::OPTIONS,
         limits::Limits::OPTIONS,
         mruby::ALL,

@@ -52,7 +52,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "'allways'",
         "expected one of \"local\", \"always\", \"off\"; did you mean \"always\"?",
     ),
-    ("workers", "0", "expected a whole number from 1 to 1024, or \"auto\""),
+    ("workers", "0", "expected \"MIN:MAX\" or a number of workers, from 1 to 1024, or \"auto\""),
+    ("workers", "'0:4'", "expected \"MIN:MAX\" or a number of workers, from 1 to 1024"),
+    ("workers", "'2:2000'", "expected \"MIN:MAX\" or a number of workers, from 1 to 1024"),
+    ("workers", "'8:2'", "expected the minimum first, then the maximum; did you mean \"2:8\"?"),
+    ("limits.predict_wait", "'no'", "expected true or false"),
     ("threads", "'5:1'", "expected the minimum first, then the maximum; did you mean \"1:5\"?"),
     ("threads", "513", "expected \"MIN:MAX\" or a number of threads, from 1 to 512"),
     ("front_threads", "'many'", "expected a whole number from 1 to 256, or \"auto\""),
@@ -70,6 +74,12 @@ const WRONG: &[(&str, &str, &str)] = &[
         "'X Id'",
         "expected the name of a header such as \"X-Request-Id\", or \"off\"",
     ),
+    (
+        "reload.step",
+        "0",
+        "expected a number of workers from 1 to 1000, or a percentage of them such as \"25%\"",
+    ),
+    ("reload.step", "'101%'", "expected a number of workers"),
     ("files.public", "1979-05-27", "expected the path of a directory"),
     ("files.serve_public", "'no'", "expected true or false"),
     ("site.root", "'nowhere'", "expected a directory that exists"),
@@ -193,6 +203,46 @@ fn sites_that_cannot_be_are_named_with_their_line() {
 }
 
 #[test]
+fn services_that_cannot_be_are_named_with_their_line_and_key() {
+    let wrong = [
+        ("jobs = 3", "services.jobs.command = 3: expected a command such as \"bin/jobs\", or a list"),
+        ("jobs = 'a | b'", "no shell runs it, so | means nothing: write [\"sh\", \"-c\""),
+        ("jobs = 'QUEUE=a bin/jobs'", "variables go into env = {"),
+        ("jobs = ''", "it is empty"),
+        ("jobs = []", "expected a command such as"),
+        ("'my jobs' = 'a'", "expected a name of letters, digits, - and _"),
+        ("jobs = { env = { A = 'b' } }", "services.jobs: expected a command, such as jobs = \"bin/jobs\""),
+        (
+            "jobs = { comand = 'a', command = 'b' }",
+            "services.jobs.comand = \"a\": unknown key; did you mean \"command\"?",
+        ),
+        ("jobs = { command = 'a', env = 'A=b' }", "services.jobs.env = \"A=b\": expected a table such as"),
+        (
+            "jobs = { command = 'a', env = { A = [1] } }",
+            "services.jobs.env.A = [1]: expected a variable and its text",
+        ),
+        (
+            "jobs = { command = 'a', restart = 'on-fail' }",
+            "expected always, on-failure, never; did you mean \"on-failure\"?",
+        ),
+        ("jobs = { command = 'a', stop_signal = 'STOP' }", "expected TERM, INT, QUIT"),
+        (
+            "jobs = { command = 'a', stop_timeout = 'soon' }",
+            "services.jobs.stop_timeout = \"soon\": expected a time such as",
+        ),
+        ("jobs = { command = 'a', environments = [] }", "expected an environment such as \"production\""),
+        ("jobs = { command = 'a', prefix = 'no' }", "expected true or false"),
+    ];
+    for (line, expected) in wrong {
+        let mistakes = App::with(&format!("[services]\n{line}\n")).mistakes();
+        assert!(mistakes.starts_with("firebrick.toml:2: services."), "{mistakes}");
+        assert!(mistakes.contains(expected), "{line}: {mistakes}");
+    }
+    assert!(App::with("services = 1").mistakes().contains("expected a table: [services]"));
+    assert!(App::with("[service]\njobs = 'a'").mistakes().contains("did you mean \"services\"?"));
+}
+
+#[test]
 fn flags_and_variables_are_named_as_typed() {
     assert_eq!(
         App::new().flag("--max-body", "1 Q").mistakes(),
@@ -200,7 +250,7 @@ fn flags_and_variables_are_named_as_typed() {
     );
     assert_eq!(
         App::new().var("WEB_CONCURRENCY", "lots").mistakes(),
-        "WEB_CONCURRENCY=lots: expected a whole number from 1 to 1024, or \"auto\""
+        "WEB_CONCURRENCY=lots: expected \"MIN:MAX\" or a number of workers, from 1 to 1024, or \"auto\""
     );
     assert!(App::new().flag("--port", "").mistakes().starts_with("--port \"\": expected"));
     assert!(
@@ -266,7 +316,10 @@ fn all_mistakes_are_reported_together_in_order() {
 #[test]
 fn a_value_that_loses_is_still_a_mistake_in_the_file() {
     assert!(App::with("workers = 'x'").flag("--workers", "1").mistakes().starts_with("firebrick.toml:1:"));
-    assert_eq!(App::new().var("WEB_CONCURRENCY", "x").flag("--workers", "1").loaded().settings.workers, 1);
+    assert_eq!(
+        App::new().var("WEB_CONCURRENCY", "x").flag("--workers", "1").loaded().settings.workers.max,
+        1
+    );
 }
 
 #[test]
@@ -303,7 +356,7 @@ fn files_that_cannot_be_read_are_named() {
     let named = |name: &str| App::new().flag("--config", name).mistakes();
     assert_eq!(named("none.toml"), "--config none.toml: there is no such file");
     assert_eq!(named("."), "--config .: expected a file, this is a directory");
-    assert!(named("config/puma.rb").contains("expected a TOML file such as firebrick.toml"));
+    assert_eq!(named("config/puma.rb"), "--config config/puma.rb: there is no such file");
     let app = App::new();
     app.write("firebrick.toml", b"tag = '\xff'");
     assert!(app.mistakes().contains("firebrick.toml: expected text in UTF-8"));

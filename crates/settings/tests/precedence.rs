@@ -5,7 +5,10 @@ mod shared;
 use std::path::Path;
 use std::time::Duration;
 
-use settings::{AccessLog, Bind, Control, ControlAddress, ErrorLog, LogFormat, Origin, Settings, Threads};
+use settings::{
+    AccessLog, Attached, Bind, Control, ControlAddress, ErrorLog, Loaded, LogFormat, Origin, Settings,
+    Threads, Workers, load_attached,
+};
 use shared::{App, below};
 
 #[test]
@@ -17,8 +20,8 @@ fn nothing_written_gives_the_defaults() {
     assert_eq!(settings.app, Some(below(&app, "config.ru")));
     assert_eq!(settings.binds, [Bind::tcp("0.0.0.0", 9292)]);
     assert_eq!(
-        (settings.process.environment.as_str(), settings.workers, settings.front_threads),
-        ("development", 2, 2)
+        (settings.process.environment.as_str(), settings.workers.max, settings.front_threads),
+        ("development", 1, 2)
     );
     assert_eq!(settings.threads, Threads { min: 1, max: 3 });
     assert_eq!(settings.limits.max_header_bytes, 65_536);
@@ -28,13 +31,13 @@ fn nothing_written_gives_the_defaults() {
     assert_eq!(settings.limits.response_spool, 256 << 20);
     assert_eq!(settings.timeouts.body_min_rate, Some(500));
     assert_eq!(settings.timeouts.keep_alive, Duration::from_secs(65));
-    assert_eq!(settings.timeouts.worker, Some(Duration::from_secs(60)));
+    assert_eq!(settings.timeouts.worker, None);
     assert_eq!(settings.rack.ruby, Path::new("ruby"));
     assert!(settings.rack.trusted_proxies.unix && settings.rack.early_hints && settings.rack.compact);
     assert!(!settings.limits.allow_underscore_headers && settings.rack.warmup.is_empty());
     assert_eq!(settings.rack.request_id_header.as_deref(), Some("X-Request-Id"));
     assert_eq!(settings.files.public, Some(below(&app, "public")));
-    assert_eq!(settings.logs.access, AccessLog::Off);
+    assert_eq!(settings.logs.access, AccessLog::Stdout);
     assert_eq!((settings.logs.format, &settings.logs.error), (LogFormat::Combined, &ErrorLog::Stderr));
     assert_eq!((&settings.config, &settings.process.pidfile, settings.process.quiet), (&None, &None, false));
     assert_eq!(settings.tag, app.dir().file_name().expect("a name").to_string_lossy());
@@ -90,7 +93,7 @@ fn staging_belongs_to_lets_encrypt_unless_it_is_named() {
 
 #[test]
 fn defaults_without_loading_are_the_same() {
-    let app = App::new();
+    let app = App::new().var("RACK_ENV", "production");
     let loaded = app.loaded().settings;
     let plain = Settings::defaults(&app.dir());
     assert_eq!((&plain.limits, &plain.timeouts), (&loaded.limits, &loaded.timeouts));
@@ -101,14 +104,14 @@ fn defaults_without_loading_are_the_same() {
 #[test]
 fn flag_over_variable_over_file_over_default() {
     let text = "workers = 3\nport = 1";
-    assert_eq!(App::with(text).loaded().settings.workers, 3);
-    assert_eq!(App::with(text).var("WEB_CONCURRENCY", "4").loaded().settings.workers, 4);
+    assert_eq!(App::with(text).loaded().settings.workers, Workers::exactly(3));
+    assert_eq!(App::with(text).var("WEB_CONCURRENCY", "4").loaded().settings.workers, Workers::exactly(4));
     assert_eq!(
-        App::with(text).var("WEB_CONCURRENCY", "4").flag("--workers", "5").loaded().settings.workers,
+        App::with(text).var("WEB_CONCURRENCY", "4").flag("--workers", "5").loaded().settings.workers.max,
         5
     );
-    assert_eq!(App::with(text).var("WEB_CONCURRENCY", " ").loaded().settings.workers, 3);
-    assert_eq!(App::with(text).var("WEB_CONCURRENCY", "auto").loaded().settings.workers, 2);
+    assert_eq!(App::with(text).var("WEB_CONCURRENCY", " ").loaded().settings.workers, Workers::exactly(3));
+    assert_eq!(App::with(text).var("WEB_CONCURRENCY", "auto").loaded().settings.workers, Workers::exactly(2));
 }
 
 #[test]
@@ -276,9 +279,9 @@ fn the_config_file_can_be_named_or_left_out() {
     let app = App::with("workers = 3");
     app.write("other.toml", "workers = 4");
     let app = app.flag("--config", "other.toml");
-    assert_eq!(app.loaded().settings.workers, 4);
+    assert_eq!(app.loaded().settings.workers, Workers::exactly(4));
     let none = App::with("worker = 3").flag("--config", "-").loaded().settings;
-    assert_eq!((none.workers, none.config), (2, None));
+    assert_eq!((none.workers.max, none.config), (1, None));
 }
 
 #[test]
@@ -346,7 +349,7 @@ fn what_is_allowed_but_odd_is_a_warning() {
         assert!(warnings.iter().any(|warning| warning.contains(text)), "{text}: {warnings:?}");
     };
     warned(App::with("environment = 'prodution'"), "did you mean \"production\"?");
-    warned(App::with("log.format = 'json'"), "log.format has no effect");
+    warned(App::with("environment = 'production'\nlog.format = 'json'"), "log.format has no effect");
     warned(App::with("workers = 1\nworker_memory_estimate = '1GiB'"), "worker_memory_estimate has no effect");
     warned(App::with("files.public = 'x'").flag("--no-public", ""), "because --no-public turns it off");
     warned(App::with("bind = 'h:1'\nhost = '::1'"), "host from firebrick.toml:2 has no effect");
@@ -360,10 +363,122 @@ fn what_is_allowed_but_odd_is_a_warning() {
 
 #[test]
 fn auto_follows_the_machine() {
-    let mut app = App::with("worker_memory_estimate = '512MiB'");
+    let mut app = App::with("environment = 'production'\nworker_memory_estimate = '512MiB'");
     app.machine.cores = 32;
     app.machine.memory_limit = Some(2 << 30);
     let loaded = app.loaded();
-    assert_eq!((loaded.settings.workers, loaded.settings.front_threads), (4, 16));
+    assert_eq!((loaded.settings.workers.max, loaded.settings.front_threads), (4, 16));
     assert!(loaded.workers_why.contains("room for 4 of 512MiB"), "{}", loaded.workers_why);
+}
+
+#[test]
+fn a_range_of_workers() {
+    let range = Workers { min: 2, max: 8 };
+    let production = || App::with("environment = 'production'\nworkers = '2:8'");
+    let loaded = production().loaded();
+    assert_eq!((loaded.settings.workers, loaded.workers_why.as_str()), (range, "firebrick.toml:2"));
+    assert_eq!(
+        App::new().var("RACK_ENV", "test").var("WEB_CONCURRENCY", "2:8").loaded().settings.workers,
+        range
+    );
+    assert_eq!(production().flag("--workers", "3").loaded().settings.workers, Workers::exactly(3));
+    let development = App::new().var("RACK_ENV", "development").flag("--workers", "2:8").loaded();
+    assert_eq!(development.settings.workers, Workers::exactly(2));
+    assert_eq!(development.workers_why, "--workers; in development the minimum");
+    let mut small = production();
+    small.machine.memory_limit = Some(1 << 30);
+    let warnings = small.loaded().warnings;
+    let expected = "workers is 2:8, but the cgroup's memory limit of 1024 MiB has room for 4 of 256MiB each";
+    assert!(warnings.iter().any(|warning| warning.contains(expected)), "{warnings:?}");
+}
+
+#[test]
+fn services_are_a_command_or_a_table() {
+    let app = App::with(
+        "[services]\njobs = 'bin/jobs --queue \"a b\"'\nlist = ['sh', '-c', 'a | b']\n\
+         [services.pusher]\ncommand = 'bin/push'\nenv = { TARGET = 'x', PORT = 3 }\nrestart = 'on-failure'\n\
+         stop_signal = 'SIGINT'\nstop_timeout = '1m'\nenvironments = 'production'\nprefix = false\n",
+    );
+    let services = app.loaded().settings.services;
+    let words = |one: &settings::Service| match &one.program {
+        settings::ServiceProgram::Command { words, .. } => words.join("|"),
+        settings::ServiceProgram::Block => panic!("{} is a command", one.name),
+    };
+    let commands: Vec<_> = services.iter().map(|one| (one.name.as_str(), words(one))).collect();
+    let wanted = [("jobs", "bin/jobs|--queue|a b"), ("list", "sh|-c|a | b"), ("pusher", "bin/push")];
+    assert_eq!(commands, wanted.map(|(name, command)| (name, command.to_owned())));
+    let places: Vec<_> = services.iter().map(|one| one.place.as_str()).collect();
+    assert_eq!(places, ["firebrick.toml:2", "firebrick.toml:3", "firebrick.toml:4"]);
+    let [jobs, _, pusher] = services.as_slice() else { panic!("three services") };
+    assert_eq!(
+        (jobs.restart, jobs.stop_timeout),
+        (settings::Restart::Always, settings::Service::STOP_TIMEOUT)
+    );
+    assert!(jobs.prefix && jobs.runs_in("development"));
+    let settings::ServiceProgram::Command { env, .. } = &pusher.program else { panic!("a command") };
+    assert_eq!(
+        *env,
+        [("TARGET", "x"), ("PORT", "3")].map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+    assert_eq!(
+        (pusher.restart, pusher.stop_signal),
+        (settings::Restart::OnFailure, settings::StopSignal::Int)
+    );
+    assert_eq!(pusher.stop_timeout, std::time::Duration::from_secs(60));
+    assert!(!pusher.prefix && pusher.runs_in("production") && !pusher.runs_in("development"));
+}
+
+#[test]
+fn development_has_defaults_of_its_own() {
+    let (bare, production) = (App::new().loaded(), App::new().var("RACK_ENV", "production").loaded());
+    let facts = |loaded: &Loaded| {
+        let settings = &loaded.settings;
+        (
+            settings.workers,
+            settings.timeouts.worker.is_some(),
+            settings.logs.access.clone(),
+            settings.limits.predict_wait,
+        )
+    };
+    assert_eq!(facts(&bare), (Workers::exactly(1), false, AccessLog::Stdout, false));
+    assert_eq!(bare.workers_why, "one in development");
+    let (_, times_out, access, predicts) = facts(&production);
+    assert_eq!((times_out, access, predicts), (true, AccessLog::Off, true));
+    let written = App::new()
+        .flag("--workers", "3")
+        .flag("--worker-timeout", "5s")
+        .flag("--access-log", "off")
+        .flag("--queue-timeout", "7s")
+        .loaded();
+    let settings = written.settings;
+    assert_eq!((settings.workers, settings.logs.access), (Workers::exactly(3), AccessLog::Off));
+    assert_eq!(settings.timeouts.worker, Some(Duration::from_secs(5)));
+    assert_eq!(settings.timeouts.queue, Duration::from_secs(7));
+}
+
+#[test]
+fn an_attached_front_has_one_worker_and_defaults_of_who_has_started_it() {
+    let weak = vec![("port".to_owned(), "3000".to_owned()), ("host".to_owned(), "127.0.0.1".to_owned())];
+    let load = |app: &App, app_only| {
+        let attached = Attached { app_only, weak: weak.clone() };
+        load_attached(&app.arguments(), app, &attached).unwrap_or_else(|errors| panic!("{errors}"))
+    };
+    let app = App::with("workers = 4\n[timeouts]\nworker = '9s'\n[limits]\nmax_requests = 5\n")
+        .var("RACK_ENV", "production")
+        .var("PIDFILE", "x.pid");
+    std::fs::remove_file(app.dir().join("config.ru")).unwrap();
+    app.write("static.json", "{}");
+    let loaded = load(&app, false);
+    let settings = &loaded.settings;
+    assert_eq!(settings.binds, [Bind::tcp("127.0.0.1", 3000)]);
+    assert_eq!((settings.workers, settings.timeouts.worker), (Workers::exactly(1), None));
+    assert_eq!((settings.limits.max_requests, &settings.process.pidfile), (None, &None));
+    assert_eq!(settings.logs.access, AccessLog::Off);
+    assert!(settings.app.is_some() && settings.sites.main.is_some());
+    assert!(loaded.warnings[0].contains("workers has no effect (firebrick.toml:1)"), "{:?}", loaded.warnings);
+    assert!(load(&app, true).settings.sites.main.is_none());
+    let stronger = [app.var("PORT", "4000"), App::with("port = 4000"), App::new().flag("--port", "4000")];
+    for app in stronger {
+        assert_eq!(load(&app, false).settings.binds, [Bind::tcp("127.0.0.1", 4000)]);
+    }
 }

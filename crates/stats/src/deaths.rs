@@ -1,8 +1,8 @@
 //! Deaths of workers: what `GET /deaths` returns, and their number by cause.
 
+use crate::counts::{Counts, Kind};
 use crate::when;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
@@ -36,9 +36,8 @@ pub enum DeathCause {
     Drain,
 }
 
-impl DeathCause {
-    /// All causes.
-    pub const ALL: [DeathCause; 12] = [
+impl Kind for DeathCause {
+    const EVERY: &'static [DeathCause] = &[
         DeathCause::Exit,
         DeathCause::Signal,
         DeathCause::OutOfMemory,
@@ -53,8 +52,7 @@ impl DeathCause {
         DeathCause::Drain,
     ];
 
-    /// Its name in JSON.
-    pub const fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             DeathCause::Exit => "exit",
             DeathCause::Signal => "signal",
@@ -78,33 +76,8 @@ impl fmt::Display for DeathCause {
     }
 }
 
-/// Deaths since the start of the server, by cause; every cause is there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct DeathCounts(BTreeMap<DeathCause, u64>);
-
-impl Default for DeathCounts {
-    fn default() -> DeathCounts {
-        DeathCounts(DeathCause::ALL.into_iter().map(|cause| (cause, 0)).collect())
-    }
-}
-
-impl DeathCounts {
-    /// Counts one.
-    pub fn count(&mut self, cause: DeathCause) {
-        *self.0.entry(cause).or_default() += 1;
-    }
-
-    /// Deaths of one cause.
-    pub fn of(&self, cause: DeathCause) -> u64 {
-        self.0.get(&cause).copied().unwrap_or_default()
-    }
-
-    /// Causes and their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (DeathCause, u64)> + '_ {
-        self.0.iter().map(|(&cause, &count)| (cause, count))
-    }
-}
+/// Deaths since the start of the server, by cause.
+pub type DeathCounts = Counts<DeathCause>;
 
 /// How a worker ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -145,6 +118,11 @@ pub struct Death {
 }
 
 impl Death {
+    /// Whether it was neither ordered nor a limit of the settings that replaces workers as they age.
+    pub fn is_unexpected(&self) -> bool {
+        !matches!(self.cause, DeathCause::Drain | DeathCause::MaxRequests | DeathCause::MaxAge)
+    }
+
     /// When its end was noticed, for people: `2026-01-31 12:00:00` in UTC.
     pub fn when(&self) -> String {
         when::seconds(self.at).replace('T', " ").trim_end_matches('Z').to_owned()
@@ -164,24 +142,4 @@ pub struct DeathRequest {
     pub answered: bool,
     /// Where it was in the app when that was last asked, innermost call first; `None` when it never was.
     pub backtrace: Option<Vec<String>>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_cause_is_counted_under_its_name() {
-        let mut counts = DeathCounts::default();
-        counts.count(DeathCause::OutOfMemory);
-        let json = serde_json::to_value(&counts).unwrap();
-        assert_eq!(json.as_object().unwrap().len(), DeathCause::ALL.len());
-        assert_eq!((&json["out_of_memory"], &json["max_age"]), (&1.into(), &0.into()));
-        for cause in DeathCause::ALL {
-            assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
-        }
-        assert_eq!(serde_json::from_value::<DeathCounts>(json).unwrap(), counts);
-        assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), 1);
-        assert_eq!(counts.of(DeathCause::OutOfMemory), 1);
-    }
 }

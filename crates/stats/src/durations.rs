@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 const LONGEST_US: u64 = 3_600_000_000;
 const DIGITS: u8 = 2;
 
+/// Of the percentiles that a summary has, in their order there.
+const QUANTILES: [f64; 6] = [0.50, 0.75, 0.90, 0.95, 0.99, 0.999];
+/// Room for so many fine buckets at first.
+const BUCKETS_USUAL: usize = 256;
+
 /// Upper bounds of the buckets that [`DurationSummary::coarse`] shows, in microseconds.
 const BUCKETS_US: [u64; 17] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
@@ -47,29 +52,35 @@ impl Durations {
     }
 
     /// What there is to say about them, with fine buckets: every value that was counted, within 1 %.
+    ///
+    /// Two passes over the counts, one for all percentiles and one for the rest: a summary is made for each scrape.
     pub fn summary(&self) -> DurationSummary {
-        let at = |quantile| ms(self.histogram.value_at_quantile(quantile));
-        DurationSummary {
-            count: self.histogram.len(),
-            sum: ms(self.sum_us),
-            mean: (self.histogram.mean().round_ties_even()) / 1_000.0,
-            p50: at(0.50),
-            p75: at(0.75),
-            p90: at(0.90),
-            p95: at(0.95),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: ms(self.histogram.max()),
-            buckets: self.buckets(),
+        let count = self.histogram.len();
+        if count == 0 {
+            return DurationSummary::default();
         }
-    }
-
-    fn buckets(&self) -> Vec<Bucket> {
-        let counted = self.histogram.iter_recorded().scan(0, |seen, step| {
-            *seen += step.count_since_last_iteration();
-            Some(Bucket { le: ms(step.value_iterated_to()), count: *seen })
-        });
-        counted.collect()
+        let mut percentiles = self.histogram.value_at_quantiles(QUANTILES).map(ms);
+        let [p50, p75, p90, p95, p99, p999] = std::array::from_fn(|_| percentiles.next().unwrap_or_default());
+        let (mut buckets, mut seen, mut weighed) = (Vec::with_capacity(BUCKETS_USUAL), 0, 0.0);
+        for step in self.histogram.iter_recorded() {
+            let (value, new) = (step.value_iterated_to(), step.count_at_value());
+            seen += new;
+            weighed += self.histogram.median_equivalent(value) as f64 * new as f64;
+            buckets.push(Bucket { le: ms(value), count: seen });
+        }
+        DurationSummary {
+            count,
+            sum: ms(self.sum_us),
+            mean: (weighed / count as f64).round_ties_even() / 1_000.0,
+            p50,
+            p75,
+            p90,
+            p95,
+            p99,
+            p999,
+            max: ms(self.histogram.max()),
+            buckets,
+        }
     }
 }
 
@@ -192,6 +203,7 @@ pub struct Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn near(found: f64, wanted: f64) -> bool {
         (found - wanted).abs() <= wanted * 0.01
@@ -210,6 +222,21 @@ mod tests {
         }
         assert!(near(summary.mean, 50.0));
         assert_eq!(summary.sum, 500_050.0, "exactly");
+    }
+
+    proptest! {
+        #[test]
+        fn a_summary_says_what_the_histogram_says(values in prop::collection::vec(0..LONGEST_US, 0..200)) {
+            let mut durations = Durations::default();
+            values.iter().for_each(|us| durations.record(*us));
+            let (summary, histogram) = (durations.summary(), &durations.histogram);
+            let found = [summary.p50, summary.p75, summary.p90, summary.p95, summary.p99, summary.p999];
+            prop_assert_eq!(found, QUANTILES.map(|quantile| ms(histogram.value_at_quantile(quantile))));
+            prop_assert!((summary.mean - histogram.mean() / 1_000.0).abs() <= 0.001);
+            prop_assert_eq!(summary.max, ms(histogram.max()));
+            prop_assert_eq!(summary.buckets.len(), histogram.iter_recorded().count());
+            prop_assert_eq!(summary.buckets.last().map_or(0, |last| last.count), values.len() as u64);
+        }
     }
 
     #[test]

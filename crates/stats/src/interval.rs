@@ -53,6 +53,8 @@ pub struct HandlersInterval {
 pub struct WorkerInterval {
     /// Its place.
     pub index: u32,
+    /// Its process id: while one worker replaces another, both have the same place.
+    pub pid: u32,
     /// Requests it finished.
     pub requests: u64,
     /// CPUs' worth of time that it used.
@@ -99,6 +101,7 @@ impl WorkerSnapshot {
         let (requests, cpu_ms) = before.map_or((0, 0), |old| (old.requests, old.cpu_ms));
         WorkerInterval {
             index: self.index,
+            pid: self.pid,
             requests: self.requests.saturating_sub(requests),
             cpus: cpus(self.cpu_ms.saturating_sub(cpu_ms), seconds),
         }
@@ -183,7 +186,7 @@ mod tests {
         assert!((found.total_ms.p99 - 200.0).abs() < 2.0, "{:?}", found.total_ms);
         assert!((found.total_ms.mean - 100.0).abs() < 1.0, "{:?}", found.total_ms);
         assert_eq!(found.cpus, 1.25);
-        assert_eq!(found.workers[0], WorkerInterval { index: 0, requests: 60, cpus: 1.0 });
+        assert_eq!(found.workers[0], WorkerInterval { index: 0, pid: 100, requests: 60, cpus: 1.0 });
         assert_eq!(found.restarts, 0);
     }
 
@@ -193,7 +196,7 @@ mod tests {
         let worker = &mut later.workers[0];
         (worker.pid, worker.requests, worker.cpu_ms, worker.restarts) = (900, 7, 100, 1);
         let found = Interval::between(&earlier, &later, 1.0).unwrap();
-        assert_eq!(found.workers[0], WorkerInterval { index: 0, requests: 7, cpus: 0.1 });
+        assert_eq!(found.workers[0], WorkerInterval { index: 0, pid: 900, requests: 7, cpus: 0.1 });
         assert_eq!(found.restarts, 1);
     }
 

@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 mod certificates;
+mod changes;
+mod counts;
 mod deaths;
 mod durations;
 mod gauge;
@@ -23,12 +25,16 @@ mod interval;
 pub mod memory;
 mod puma;
 mod recorder;
+mod reloads;
 mod server;
+mod services;
 mod snapshot;
 mod tls;
 mod when;
 
 pub use certificates::CertificateSnapshot;
+pub use changes::{Changes, Ended, Running};
+pub use counts::{Counts, Kind};
 pub use deaths::{Death, DeathCause, DeathCounts, DeathRequest};
 pub use durations::{Bucket, DurationSummary, Durations};
 pub use gauge::{Gauge, Held};
@@ -39,6 +45,14 @@ pub use in_flight::{InFlight, Phase};
 pub use interval::{HandlersInterval, Interval, WorkerInterval};
 pub use puma::PumaSums;
 pub use recorder::{Connection, Fault, Finished, Recorder};
-pub use server::{QueueSnapshot, RubyVersion, ServerSnapshot, WorkerSnapshot, WorkerState};
+pub use reloads::{
+    ReforkOutcome, ReforksSnapshot, ReloadCounts, ReloadEnd, ReloadOutcome, ReloadStage, ReloadsSnapshot,
+    UpgradeOutcome, UpgradesSnapshot,
+};
+pub use server::{
+    OutOfBandGc, QueueSnapshot, RubyVersion, ServerSnapshot, SizeChange, SizingSnapshot, WorkerSnapshot,
+    WorkerState,
+};
+pub use services::{ServiceSnapshot, ServiceState};
 pub use snapshot::{ConnectionCounts, FaultCounts, RequestCounts, Snapshot};
 pub use tls::{Handshake, ServedCertificate, TlsSnapshot};

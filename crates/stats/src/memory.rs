@@ -1,5 +1,10 @@
 //! Memory and CPU time of a process.
 
+use std::io::Read;
+
+/// More than `stat` and `statm` can have: 52 numbers of at most 20 digits, and a name of at most 64 bytes.
+const SHORT: usize = 2_048;
+
 /// The proportional set size of a process in bytes: what it has for itself, and of what it shares with others its share.
 /// That is the figure that can be added up over forked workers. Where the kernel does not report it (before Linux 4.14, or
 /// another user's process), the resident set size; 0 when that cannot be had either, as outside of Linux.
@@ -15,10 +20,24 @@ pub fn rss_bytes(pid: u32) -> u64 {
     rss(pid).unwrap_or(0)
 }
 
+/// Memory of a process that no file backs, in bytes: what another one like it would need that shares nothing with it. 0 where the
+/// kernel does not report it (before Linux 4.5).
+pub fn anonymous_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    kib_of(&status, "RssAnon:").unwrap_or(0)
+}
+
+/// Memory that a process shares with no other, in bytes: what its end gives back. 0 where the kernel does not report it. Takes as
+/// long as [`pss_bytes`].
+pub fn private_bytes(pid: u32) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    kib_of(&rollup, "Private_Dirty:").unwrap_or(0)
+}
+
 /// CPU time that all threads of a process have used, in user and kernel mode, in milliseconds; as exact as the clock
 /// tick of the kernel (10 ms). 0 where it does not report it, as outside of Linux.
 pub fn cpu_ms(pid: u32) -> u64 {
-    let ticks = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|text| stat_ticks(&text));
+    let ticks = read_short(pid, "stat", stat_ticks);
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     ticks.unwrap_or(0).saturating_mul(1_000) / per_second
 }
@@ -28,12 +47,25 @@ fn pss(pid: u32) -> Option<u64> {
 }
 
 fn rss(pid: u32) -> Option<u64> {
-    let pages = statm_resident(&std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)?;
+    let pages = read_short(pid, "statm", statm_resident)?;
     pages.checked_mul(rustix::param::page_size() as u64)
 }
 
+/// What `find` finds in a file of a process that is one short line. The kernel makes such a file whole at the first read, so there is no
+/// second one, and its size is not asked for, which would say 0: scrapes read one for each worker.
+fn read_short(pid: u32, name: &str, find: fn(&str) -> Option<u64>) -> Option<u64> {
+    let mut text = [0; SHORT];
+    let length = std::fs::File::open(format!("/proc/{pid}/{name}")).ok()?.read(&mut text).ok()?;
+    find(std::str::from_utf8(&text[..length]).ok()?)
+}
+
 fn rollup_pss(text: &str) -> Option<u64> {
-    let kib = text.lines().find_map(|line| line.strip_prefix("Pss:"))?.trim().strip_suffix("kB")?;
+    kib_of(text, "Pss:")
+}
+
+/// The figure behind `name` in a text with one in each line, in bytes.
+fn kib_of(text: &str, name: &str) -> Option<u64> {
+    let kib = text.lines().find_map(|line| line.strip_prefix(name))?.trim().strip_suffix("kB")?;
     kib.trim().parse::<u64>().ok()?.checked_mul(1_024)
 }
 
@@ -57,6 +89,7 @@ mod tests {
         let rollup =
             "55d0-7ffc ---p 00000000 00:00 0 [rollup]\nRss:  18432 kB\nPss:   9216 kB\nPss_Dirty: 12 kB\n";
         assert_eq!(rollup_pss(rollup), Some(9_216 * 1_024));
+        assert_eq!(kib_of("VmRSS:\t 90 kB\nRssAnon:\t  50 kB\n", "RssAnon:"), Some(50 * 1_024));
         assert_eq!(rollup_pss("Rss: 1 kB\n"), None);
         assert_eq!(rollup_pss("Pss: many kB\n"), None);
         assert_eq!(statm_resident("2000 150 90 1 0 60 0\n"), Some(150));
@@ -72,6 +105,8 @@ mod tests {
         let held = std::hint::black_box(vec![1_u8; 8 << 20]);
         assert!(pss_bytes(std::process::id()) > held.len() as u64);
         assert!(rss_bytes(std::process::id()) > held.len() as u64);
+        assert!(anonymous_bytes(std::process::id()) > held.len() as u64);
+        assert!(private_bytes(std::process::id()) > held.len() as u64);
         assert_eq!((pss_bytes(u32::MAX), rss_bytes(u32::MAX), cpu_ms(u32::MAX)), (0, 0, 0));
     }
 

@@ -6,6 +6,8 @@ use crate::certificates::CertificateSnapshot;
 use crate::deaths::DeathCounts;
 use crate::handlers::HandlersSnapshot;
 use crate::health::ServerState;
+use crate::reloads::{ReforksSnapshot, ReloadsSnapshot, UpgradesSnapshot};
+use crate::services::ServiceSnapshot;
 use crate::snapshot::Snapshot;
 use crate::tls::TlsSnapshot;
 use crate::when;
@@ -54,11 +56,29 @@ pub struct ServerSnapshot {
     /// Bytes of memory that the server may use: the cgroup's limit, or else the machine's memory. 0 when unknown.
     #[serde(default)]
     pub memory_limit_bytes: u64,
+    /// How many workers there should be; `None` where there is no app.
+    #[serde(default)]
+    pub sizing: Option<SizingSnapshot>,
     /// The workers, by index.
     pub workers: Vec<WorkerSnapshot>,
     /// Workers that have ended, by cause.
     #[serde(default)]
     pub deaths: DeathCounts,
+    /// Reloads of the app.
+    #[serde(default)]
+    pub reloads: ReloadsSnapshot,
+    /// Warm workers that became the next template.
+    #[serde(default)]
+    pub reforks: ReforksSnapshot,
+    /// New programs that took over, or should have.
+    #[serde(default)]
+    pub upgrades: UpgradesSnapshot,
+    /// Processes beside the workers, by name.
+    #[serde(default)]
+    pub services: Vec<ServiceSnapshot>,
+    /// Full garbage collections between requests.
+    #[serde(default)]
+    pub out_of_band_gc: OutOfBandGc,
     /// Requests that wait for a worker.
     pub queue: QueueSnapshot,
     /// Handlers on mruby; `None` when there are no routes to any.
@@ -84,6 +104,15 @@ pub struct RubyVersion {
     pub version: String,
     /// `RUBY_PATCHLEVEL`, when known.
     pub patchlevel: Option<i32>,
+}
+
+/// Full garbage collections that workers have made between requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutOfBandGc {
+    /// How many.
+    pub count: u64,
+    /// How long they took together, in milliseconds.
+    pub ms: u64,
 }
 
 /// What a worker is at.
@@ -145,6 +174,44 @@ pub struct WorkerSnapshot {
     pub restarts: u32,
 }
 
+/// How many workers there should be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizingSnapshot {
+    /// Now.
+    pub wanted: u32,
+    /// The least and the most that the settings allow; the same when the number does not follow the load.
+    pub min: u32,
+    /// As `min`.
+    pub max: u32,
+    /// A signal (TTIN, TTOU) has set `wanted`, and it does not follow the load until the next reload.
+    pub pinned: bool,
+    /// When and why `wanted` changed last.
+    #[serde(default)]
+    pub last: Option<SizeChange>,
+}
+
+/// The number of workers that there should be has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeChange {
+    /// When.
+    #[serde(with = "when")]
+    pub at: SystemTime,
+    /// The number before.
+    pub from: u32,
+    /// The number since then.
+    pub to: u32,
+    /// Why, for people.
+    pub why: String,
+}
+
+impl SizeChange {
+    /// From what to what, such as `grew 2 → 3`.
+    pub fn course(&self) -> String {
+        let verb = if self.to > self.from { "grew" } else { "shrank" };
+        format!("{verb} {} → {}", self.from, self.to)
+    }
+}
+
 /// Requests that wait for a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueSnapshot {
@@ -156,6 +223,15 @@ pub struct QueueSnapshot {
     pub longest: u64,
     /// How many there may be (`max_queue`).
     pub max: u64,
+    /// Requests that were refused since the start because `max` were waiting.
+    #[serde(default)]
+    pub refused_full: u64,
+    /// Requests that were refused because they would have waited longer than `timeouts.queue`.
+    #[serde(default)]
+    pub refused_early: u64,
+    /// Requests that have waited for `timeouts.queue` in vain.
+    #[serde(default)]
+    pub expired: u64,
 }
 
 impl ServerSnapshot {
@@ -254,9 +330,21 @@ pub(crate) mod tests {
             cpu_ms: 250,
             cores: 2.0,
             memory_limit_bytes: 512 << 20,
+            sizing: Some(SizingSnapshot {
+                wanted: workers,
+                min: 1,
+                max: workers + 2,
+                pinned: false,
+                last: None,
+            }),
             workers: (0..workers).map(worker).collect(),
             deaths: DeathCounts::default(),
-            queue: QueueSnapshot { length: 0, oldest_wait_ms: 0.0, longest: 8, max: 10_000 },
+            reloads: ReloadsSnapshot::default(),
+            reforks: ReforksSnapshot::default(),
+            upgrades: UpgradesSnapshot::default(),
+            services: Vec::new(),
+            out_of_band_gc: OutOfBandGc::default(),
+            queue: QueueSnapshot { longest: 8, max: 10_000, refused_early: 3, ..QueueSnapshot::default() },
             handlers: None,
             acme: Vec::new(),
             tls: None,
@@ -290,6 +378,10 @@ pub(crate) mod tests {
             "cores",
             "memory_limit_bytes",
             "deaths",
+            "reforks",
+            "upgrades",
+            "sizing",
+            "out_of_band_gc",
             "app_cpu_ms",
             "gvl_ms",
             "handlers",
@@ -297,6 +389,9 @@ pub(crate) mod tests {
             "tls",
         ] {
             assert!(json.as_object_mut().unwrap().remove(name).is_some(), "{name}");
+        }
+        for name in ["refused_full", "refused_early", "expired"] {
+            assert!(json["queue"].as_object_mut().unwrap().remove(name).is_some(), "{name}");
         }
         for name in ["rss_bytes", "cpu_ms", "waiting"] {
             assert!(json["workers"][0].as_object_mut().unwrap().remove(name).is_some(), "{name}");

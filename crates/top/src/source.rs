@@ -26,6 +26,9 @@ pub(crate) enum Command {
     Trace(InFlight, Instant),
 }
 
+/// Workers that have ended to fetch: among them is one that ended unexpectedly, if all others leave in a reload.
+const DEATHS: usize = 40;
+
 /// Takes one sample of the server.
 pub(crate) fn sample(client: &Client) -> Result<Sample, Error> {
     let server = client.stats()?;
@@ -37,7 +40,9 @@ pub(crate) fn sample(client: &Client) -> Result<Sample, Error> {
         Err(error) if has_app => return Err(error),
         requests => requests.unwrap_or_default(),
     };
-    Ok(Sample { server, requests, at })
+    let died = server.deaths.iter().any(|(_, count)| count > 0);
+    let deaths = if died { client.deaths(DEATHS)? } else { Vec::new() };
+    Ok(Sample { server, requests, deaths, at })
 }
 
 /// Takes a sample every `interval` until the receiver is dropped.

@@ -1,7 +1,7 @@
 //! A view: the last sample of the server, and what happened since the one before. Pure.
 
 use serde_json::{Value, json};
-use stats::{HandlersInterval, InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
+use stats::{Death, HandlersInterval, InFlight, Interval, ServerSnapshot, WorkerInterval, WorkerSnapshot};
 use std::time::Instant;
 
 /// A sample of the server.
@@ -10,6 +10,8 @@ pub(crate) struct Sample {
     pub(crate) server: ServerSnapshot,
     /// Slowest first.
     pub(crate) requests: Vec<InFlight>,
+    /// The last workers that have ended, newest first.
+    pub(crate) deaths: Vec<Death>,
     /// Monotonic time of the sample.
     pub(crate) at: Instant,
 }
@@ -40,6 +42,12 @@ impl View {
         !self.server().rack.is_empty() || !self.server().workers.is_empty()
     }
 
+    /// Whether workers of several generations are there, or were: then it is worth saying which is which.
+    pub(crate) fn has_generations(&self) -> bool {
+        let server = self.server();
+        server.phase > 0 || server.workers.iter().any(|worker| worker.phase != server.phase)
+    }
+
     /// Requests per second; `None` without an interval.
     pub(crate) fn rate(&self) -> Option<f64> {
         self.between.as_ref().map(|between| between.per_second(between.requests.total))
@@ -47,7 +55,7 @@ impl View {
 
     /// The worker's counts in the interval.
     pub(crate) fn did(&self, worker: &WorkerSnapshot) -> Option<&WorkerInterval> {
-        self.between.as_ref()?.workers.iter().find(|did| did.index == worker.index)
+        self.between.as_ref()?.workers.iter().find(|did| (did.index, did.pid) == (worker.index, worker.pid))
     }
 
     /// The counts of handlers on mruby in the interval.
@@ -68,6 +76,7 @@ impl View {
                 "index": worker.index,
                 "pid": worker.pid,
                 "state": worker.state,
+                "generation": worker.phase + 1,
                 "requests_per_s": per_s(did.requests),
                 "cpus": did.cpus,
                 "busy_threads": worker.busy_threads,
@@ -124,6 +133,7 @@ impl View {
             "workers": workers.collect::<Vec<_>>(),
             "handlers": handlers,
             "requests": self.sample.requests,
+            "deaths": self.sample.deaths,
             "stats": raw,
         })
     }
@@ -204,7 +214,8 @@ pub(crate) mod tests {
                 request("/queued", 8.0, None),
             ]
         };
-        let earlier = Sample { server: server(workers, &recorder), requests: Vec::new(), at };
+        let earlier =
+            Sample { server: server(workers, &recorder), requests: Vec::new(), deaths: Vec::new(), at };
         let served = |status, total_us| Finished {
             status,
             total_us,
@@ -220,7 +231,10 @@ pub(crate) mod tests {
             worker.cpu_ms += 1_500;
             worker.requests += 246;
         }
-        View::new(Sample { server: later, requests, at: at + Duration::from_secs(2) }, Some(&earlier))
+        View::new(
+            Sample { server: later, requests, deaths: Vec::new(), at: at + Duration::from_secs(2) },
+            Some(&earlier),
+        )
     }
 
     /// The same with handlers on mruby in two front threads: 120 requests, 4 of which failed, 2 of them because the
@@ -280,7 +294,12 @@ pub(crate) mod tests {
     #[test]
     fn the_first_sample_has_no_rates() {
         let first = View::new(
-            Sample { server: server(1, &Recorder::new()), requests: Vec::new(), at: Instant::now() },
+            Sample {
+                server: server(1, &Recorder::new()),
+                requests: Vec::new(),
+                deaths: Vec::new(),
+                at: Instant::now(),
+            },
             None,
         );
         assert_eq!(first.rate(), None);

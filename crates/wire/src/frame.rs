@@ -35,6 +35,10 @@ pub enum Kind {
     Lend = 0x05,
     /// Front to worker: requests that follow are to be served again.
     Resume = 0x06,
+    /// Front to worker: the socket of the template that it makes when it has finished.
+    Promote = 0x07,
+    /// Front to worker: collect garbage now; no requests come meanwhile.
+    Collect = 0x08,
     /// Worker to front: head of the final response, perhaps all of it.
     Response = 0x81,
     /// Worker to front: body bytes.
@@ -63,6 +67,10 @@ pub enum Kind {
     Resumed = 0x8D,
     /// Worker to front: the request may take longer than `timeouts.worker`.
     Extend = 0x8E,
+    /// Worker to front: a full garbage collection is due.
+    Due = 0x8F,
+    /// Worker to front: COLLECT has been carried out.
+    Collected = 0x90,
 }
 
 impl Kind {
@@ -74,6 +82,8 @@ impl Kind {
             0x04 => Kind::Drain,
             0x05 => Kind::Lend,
             0x06 => Kind::Resume,
+            0x07 => Kind::Promote,
+            0x08 => Kind::Collect,
             0x81 => Kind::Response,
             0x82 => Kind::Body,
             0x83 => Kind::End,
@@ -88,6 +98,8 @@ impl Kind {
             0x8C => Kind::Returned,
             0x8D => Kind::Resumed,
             0x8E => Kind::Extend,
+            0x8F => Kind::Due,
+            0x90 => Kind::Collected,
             _ => return None,
         })
     }

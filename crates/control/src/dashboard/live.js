@@ -121,6 +121,10 @@ function showNow(told, now) {
   id("about").textContent = `${what} · pid ${told.pid} · up ${span((Date.parse(told.taken_at) - Date.parse(told.started_at)) / 1000)}`;
   document.title = `${told.dir.split("/").at(-1) || "Firebrick"} · Firebrick`;
   for (const name of ["flight", "crew"]) id(name).hidden = !isApp(told);
+  showChanges(told);
+  showSize(told);
+  showServices(told);
+  id("generation").hidden = !hasGenerations(told);
   id("workers").replaceChildren(...told.workers.map((one) => workerRow(one, between, told)));
   id("handlers").hidden = !told.handlers;
   id("vms").replaceChildren(...(told.handlers?.threads ?? []).map((one) => vmRow(one, between)));
@@ -150,10 +154,80 @@ function workerRow(one, between, told) {
     threads.append(element("meter", { min: 0, max: one.threads_max, value: one.busy_threads }));
   }
   const up = (Date.parse(told.taken_at) - Date.parse(one.started_at)) / 1000;
-  return element("tr", {}, cell(`${one.index} (pid ${one.pid})`), cell(one.state, one.state === "ready" ? "" : "late"),
+  return element("tr", {}, cell(`${one.index} (pid ${one.pid})`), ...hasGenerations(told) ? [cell(String(one.phase + 1), one.phase === told.phase ? "number" : "number late")] : [], cell(one.state, one.state === "ready" ? "" : "late"),
     element("td", {}, threads, `${one.busy_threads} of ${one.threads_max}`), cell(or(between.requests(one), significant), "number"),
     cell(or(between.cpu(one), percent), "number"), cell(bytes(one.pss_bytes), "number"), cell(String(one.waiting), one.waiting ? "number late" : "number"),
     cell(String(one.restarts), "number"), cell(span(Math.max(0, up)), "number"));
+}
+
+// Which worker runs which code is worth a column once there was more than one.
+const hasGenerations = (told) => told.phase > 0 || told.workers.some((one) => one.phase !== told.phase);
+
+// --- reloads, upgrades, reforks
+
+const CHANGES = [["reload", "Reload", ["done", "undone"]], ["upgrade", "Upgrade", ["done"]], ["refork", "Refork", ["done", "dropped"]]];
+
+function showChanges(told) {
+  const now = Date.parse(told.taken_at), ago = (at) => `${span(Math.max(0, now - Date.parse(at)) / 1000)} ago`;
+  for (const [name, title, good] of CHANGES) {
+    const { running, last } = told[`${name}s`] ?? {}, line = id(name);
+    const failed = last && !good.includes(last.outcome);
+    const told_last = last ? [element("b", {}, `Last ${name}: ${last.outcome.replaceAll("_", " ")}`), ` ${ago(last.at)}: ${last.text.split("\n  ")[0]}`] : [];
+    // That the old code is kept for a while matters less than that the new code serves.
+    const busy = running && running.stage !== "settling";
+    line.hidden = !busy && !last;
+    line.className = `change ${busy ? "running" : failed && now - Date.parse(last.at) < HOUR ? "bad" : ""}`;
+    line.replaceChildren(...busy ? [element("progress", { "aria-hidden": "true" }), element("b", {}, `${title}, ${running.stage}: `), running.text] : told_last);
+  }
+}
+
+// --- how many workers there should be, where that follows the load, and why it changed last
+
+function showSize({ sizing, taken_at }) {
+  const ranges = sizing && sizing.min < sizing.max;
+  id("size").hidden = !ranges;
+  if (!ranges) return;
+  const last = sizing.last && `; ${sizing.last.to > sizing.last.from ? "grew" : "shrank"} ${sizing.last.from} → ${sizing.last.to}, ${span(Math.max(0, Date.parse(taken_at) - Date.parse(sizing.last.at)) / 1000)} ago: ${sizing.last.why}`;
+  id("size").textContent = `${sizing.wanted} of ${sizing.min}:${sizing.max}${sizing.pinned ? ", set by a signal until the next reload" : ""}${last ?? ""}`;
+}
+
+// --- services: processes that get no requests
+
+function showServices({ services, taken_at }) {
+  const now = Date.parse(taken_at);
+  id("services").hidden = !services?.length;
+  id("crafts").replaceChildren(...(services ?? []).map((one) => element("tr", {}, cell(one.name), cell(one.state, one.state === "running" ? "" : "late"),
+    cell(span(Math.max(0, now - Date.parse(one.since)) / 1000), "number"), cell(one.pid ? String(one.pid) : "–", "number"),
+    cell(one.restarts.toLocaleString("en"), one.restarts ? "number late" : "number"), cell(one.last_end))));
+}
+
+// --- how workers ended
+
+let buried = "";
+
+// Asked for only when there are more than before.
+async function showDeaths(told) {
+  const counts = Object.entries(told.deaths ?? {}).filter(([, count]) => count > 0);
+  id("graves").hidden = counts.length === 0;
+  id("counted").textContent = `Since the start: ${counts.map(([cause, count]) => `${count.toLocaleString("en")} ${cause.replaceAll("_", " ")}`).join(", ")}.`;
+  const known = `${told.pid} ${told.started_at} ${JSON.stringify(counts)}`;
+  if (counts.length === 0 || known === buried) return;
+  const deaths = await ask("deaths?limit=10");
+  buried = known;
+  id("deaths").replaceChildren(...deaths.map((one) => element("tr", {}, cell(moment(one.at)), cell(`${one.worker} (pid ${one.pid})`), cell(String(one.generation), "number"),
+    cell(span(one.age_s), "number"), cell(one.requests.toLocaleString("en"), "number"), cell(one.peak_rss_bytes ? bytes(one.peak_rss_bytes) : "–", "number"),
+    cell(one.cause.replaceAll("_", " "), USUAL.includes(one.cause) ? "" : "late"), element("td", { class: "story" }, one.text, ...one.in_flight.filter((request) => request.backtrace?.length).map(serving)))));
+}
+const USUAL = ["drain", "max_requests", "max_age"];
+
+function serving(one) {
+  return element("div", { class: "serving" }, `${one.method} ${one.path} was last seen at ${one.backtrace[0]}`);
+}
+
+// The time, and the day unless it is today.
+function moment(at) {
+  const then = new Date(at), today = new Date().toDateString() === then.toDateString();
+  return today ? clock(then, true) : `${then.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock(then)}`;
 }
 
 // --- TLS: handshakes, and the certificate that ends first
@@ -282,7 +356,10 @@ async function turn(mine) {
     }
     showNow(told, now);
     last = { told, at: now };
-    if (isApp(told)) showRequests(await ask("requests?limit=15"));
+    if (isApp(told)) {
+      showRequests(await ask("requests?limit=15"));
+      await showDeaths(told);
+    }
   } catch (error) {
     fails(error);
     if (error instanceof Refused) return;

@@ -2,18 +2,24 @@
 //!
 //! Contract:
 //! 1. The port opens when all workers are ready, and then the banner is printed.
-//! 2. TERM, QUIT and the first INT drain the front threads, then the workers. A second INT ends both at once.
+//! 2. TERM, QUIT and the first INT drain the front threads, then the workers. A second INT ends both at once; in development the first does.
+//!    An attached process decides itself what INT means.
 //! 3. Before it drains, a server that got TERM or QUIT is a lame duck for `timeouts.lame_duck`: not ready, but still accepting. INT or
 //!    another TERM ends that at once.
-//! 4. Clients that have not finished after `timeouts.shutdown` do not hold the workers any longer.
+//! 4. USR2 starts a new program that takes over; then this one drains. A program that takes over opens its ports when the old one lets it.
+//! 5. Services start after the workers are ready and stop after the last has ended; a second INT kills them.
+//! 6. Clients that have not finished after `timeouts.shutdown` do not hold the workers any longer.
 
 use super::configuration::Configuration;
 use super::logs::Logs;
 use super::observer::Observer;
 use super::pool::RunningPool;
+use super::sockets::Sockets;
 use super::threads::Threads;
+use super::upgrade::{Upgrades, joined};
 use crate::banner::Banner;
-use crate::listen::{Address, Bound};
+use crate::listen::{Address, Bound, Listener};
+use crate::services::Services;
 use crate::signals::{SignalAction, Signals};
 use crate::systemd::notify::Notifier;
 use crate::tls::Encryption;
@@ -37,36 +43,58 @@ pub(super) struct Server<'a> {
     pub(super) vitals: &'a Arc<Vitals>,
     pub(super) systemd: Rc<Notifier>,
     pub(super) observer: Observer,
+    /// The worker is the process that has started this one.
+    pub(super) attached: bool,
 }
 
 /// A server at work.
 pub(super) struct Lifecycle<'a> {
-    server: Server<'a>,
+    pub(super) server: Server<'a>,
+    pub(super) sockets: Sockets,
     /// Bound ports, until they listen.
     ports: Vec<Bound>,
-    pool: RunningPool,
+    pub(super) pool: RunningPool,
     /// Front threads, until they have drained.
-    threads: Option<Threads>,
+    pub(super) threads: Option<Threads>,
+    pub(super) services: Services,
     /// As [`Threads::ended`].
     tunnels: Option<mpsc::Receiver<()>>,
     banner: Banner,
     interrupted: bool,
-    /// When the lame duck ends; `None` while there is none.
-    lame_until: Option<Instant>,
+    /// INT has come twice.
+    halted: bool,
+    /// When the lame duck ends, or a program that has handed over closes idle connections; `None` while there is none.
+    pub(super) lame_until: Option<Instant>,
     outcome: Result<(), String>,
+    pub(super) upgrades: Upgrades,
 }
 
 impl<'a> Lifecycle<'a> {
     pub(super) fn new(
         server: Server<'a>,
-        ports: Vec<Bound>,
+        mut sockets: Sockets,
         pool: RunningPool,
         mut threads: Threads,
+        services: Services,
         banner: Banner,
+        upgrades: Upgrades,
     ) -> Lifecycle<'a> {
-        let tunnels = threads.ended.take();
-        let (threads, interrupted, outcome) = (Some(threads), false, Ok(()));
-        Lifecycle { server, ports, pool, threads, tunnels, banner, interrupted, lame_until: None, outcome }
+        let (ports, tunnels) = (sockets.ports(), threads.ended.take());
+        Lifecycle {
+            server,
+            sockets,
+            ports,
+            pool,
+            threads: Some(threads),
+            services,
+            tunnels,
+            banner,
+            interrupted: false,
+            halted: false,
+            lame_until: None,
+            outcome: Ok(()),
+            upgrades,
+        }
     }
 
     /// Runs until the pool has ended.
@@ -85,8 +113,14 @@ impl<'a> Lifecycle<'a> {
                 Some(notice) = self.pool.notices.recv() => self.notice(notice).await,
                 action = signals.next() => self.signal(action).await,
                 () = until(self.lame_until) => self.drain(),
+                Some(lines) = self.upgrades.wishes.recv() => self.upgrade(Some(lines)).await,
+                outcome = joined(&mut self.upgrades.running) => self.upgraded(outcome).await,
+                go = joined(&mut self.upgrades.waiting) => self.may_serve(go).await,
+                _ = joined(&mut self.upgrades.old) => self.alone().await,
             }
         }
+        self.stop_services(&mut signals).await;
+        self.upgrades.end().await;
         while let Ok(notice) = self.pool.notices.try_recv() {
             if let Notice::Log(text) = notice {
                 self.server.logs.error.write(&text);
@@ -102,13 +136,30 @@ impl<'a> Lifecycle<'a> {
     async fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Log(text) => self.server.logs.error.write(&text),
-            Notice::Reloading => self.server.systemd.reloading("Loading the app again"),
-            Notice::ReloadEnded => self.server.systemd.reloaded(),
-            Notice::Reloaded(settings) => self.server.configuration.replace(settings),
+            Notice::Stop => self.signal(SignalAction::Stop).await,
+            Notice::Reloading => {
+                self.upgrades.reloading = true;
+                self.server.systemd.reloading("Loading the app again");
+            }
+            Notice::ReloadEnded => {
+                self.upgrades.reloading = false;
+                self.server.systemd.reloaded();
+            }
+            Notice::Reloaded(settings, declared) => {
+                self.server.configuration.replace(settings);
+                self.services.replace(&self.server.configuration.settings(), declared);
+            }
+            Notice::Services(declared) => {
+                self.services.declared(&self.server.configuration.settings(), declared);
+            }
+            Notice::Settled if self.wait_for_old() => {}
             Notice::Settled => match self.open_ports() {
                 Ok(addresses) => {
-                    self.banner.print(&self.server.configuration.watch_sites().borrow(), &addresses);
-                    self.server.encryption.opened();
+                    let status = self.opened(&addresses);
+                    let places = addresses.iter().map(ToString::to_string).collect();
+                    self.order(Command::Listening(places)).await;
+                    self.server.systemd.ready(&status);
+                    self.server.systemd.keep_alive(self.server.vitals);
                 }
                 Err(error) => self.fail(error).await,
             },
@@ -129,40 +180,74 @@ impl<'a> Lifecycle<'a> {
             SignalAction::AddWorker => self.order(Command::More).await,
             SignalAction::RemoveWorker => self.order(Command::Fewer).await,
             SignalAction::Reload => self.order(Command::Reload(None)).await,
-            SignalAction::Unsupported => {
-                let text = "USR2 does nothing here: USR1 or `firebrick reload` loads new code";
-                self.server.logs.error.write(text);
+            SignalAction::Upgrade => self.upgrade(None).await,
+            SignalAction::Stop => {
+                self.order(Command::Leave).await;
+                self.leave();
             }
-            SignalAction::Stop => self.leave(),
-            SignalAction::Interrupt if self.interrupted => self.order(Command::Halt).await,
+            SignalAction::Interrupt if self.server.attached => {}
+            SignalAction::Interrupt if self.interrupted => {
+                self.halted = true;
+                self.order(Command::Halt).await;
+            }
             SignalAction::Interrupt => {
                 self.interrupted = true;
-                self.drain();
+                self.order(Command::Leave).await;
+                if self.server.configuration.settings().is_development() {
+                    self.order(Command::Halt).await;
+                } else {
+                    self.drain();
+                }
             }
         }
     }
 
-    /// Lets the ports listen and gives each thread its listeners.
+    /// Lets the ports listen and gives the threads their listeners.
     fn open_ports(&mut self) -> Result<Vec<Address>, String> {
-        let mut addresses = Vec::new();
+        let listening = self.listen()?;
+        Ok(self.accept(listening))
+    }
+
+    /// Lets the ports listen; nothing accepts yet.
+    pub(super) fn listen(&mut self) -> Result<Vec<(Address, Vec<Listener>)>, String> {
+        let mut listening = Vec::new();
         for bound in self.ports.drain(..) {
             let address = bound.address().clone();
-            let listeners = bound.listen().map_err(|e| format!("cannot listen on {address}: {e}"))?;
+            let failed = |e| format!("cannot listen on {address}: {e}");
+            self.upgrades.keep(bound.copies().map_err(failed)?);
+            let (listeners, later) = bound.listen().map_err(failed)?;
+            self.upgrades.later.extend(later);
+            listening.push((address, listeners));
+        }
+        Ok(listening)
+    }
+
+    /// Gives the threads their listeners.
+    pub(super) fn accept(&self, listening: Vec<(Address, Vec<Listener>)>) -> Vec<Address> {
+        let mut addresses = Vec::new();
+        for (address, listeners) in listening {
             if let Some(threads) = &self.threads {
                 threads.listen(listeners);
             }
             addresses.push(address);
         }
+        addresses
+    }
+
+    /// The ports are open: tells those who want to know. Returns the line for the service manager.
+    pub(super) fn opened(&mut self, addresses: &[Address]) -> String {
         self.server.vitals.enter(ServerState::Serving);
-        self.server.observer.opened(&addresses);
+        self.server.observer.opened(addresses);
+        self.banner.print(&self.server.configuration.watch_sites().borrow(), addresses);
+        self.server.encryption.opened();
+        self.services.start(&self.server.configuration.settings());
         let places: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        self.server.systemd.ready(&format!("Serving {}", places.join(", ")));
-        self.server.systemd.keep_alive(self.server.vitals);
-        Ok(addresses)
+        format!("Serving {}", places.join(", "))
     }
 
     /// Tells probes and clients that the server leaves, and drains after `timeouts.lame_duck`. The second time: at once.
     fn leave(&mut self) {
+        self.upgrades.stop();
         let settings = self.server.configuration.settings();
         let lame = settings.timeouts.lame_duck.unwrap_or_default();
         // Where no port is open yet, nobody has to hear of it.
@@ -185,6 +270,9 @@ impl<'a> Lifecycle<'a> {
     /// Clients first; the workers when the front threads have drained, or after the time for it.
     fn drain(&mut self) {
         self.lame_until = None;
+        self.upgrades.stop();
+        // Clients must be refused, not left waiting in a queue that nobody reads.
+        self.upgrades.forget_sockets();
         self.server.vitals.enter(ServerState::Draining);
         let within = self.server.configuration.settings().timeouts.shutdown;
         self.server.systemd.stopping("Finishing requests", within);
@@ -199,12 +287,35 @@ impl<'a> Lifecycle<'a> {
         });
     }
 
-    async fn fail(&mut self, error: String) {
+    /// The workers have ended: now the services do.
+    async fn stop_services(&mut self, signals: &mut Signals) {
+        if let Some(within) = self.services.longest_stop() {
+            self.server.systemd.stopping("Stopping services", within);
+        }
+        if self.halted {
+            self.services.kill()
+        } else {
+            self.services.stop()
+        }
+        loop {
+            tokio::select! {
+                () = self.services.ended() => return,
+                action = signals.next() => match action {
+                    SignalAction::Interrupt if self.interrupted => self.services.kill(),
+                    SignalAction::Interrupt => self.interrupted = true,
+                    SignalAction::ReopenLogs => self.server.logs.reopen(),
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    pub(super) async fn fail(&mut self, error: String) {
         self.outcome = Err(error);
         self.order(Command::Halt).await;
     }
 
-    async fn order(&self, command: Command) {
+    pub(super) async fn order(&self, command: Command) {
         // A pool that has ended takes no orders.
         let _ = self.pool.commands.send(command).await;
     }

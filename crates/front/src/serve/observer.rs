@@ -1,17 +1,20 @@
 //! What the control server reads, from before the app is loaded: then only what the server is at.
 
-use super::snapshot::{PSS_AGE, SCRAPED_AGE, Snapshotter};
+use super::snapshot::{Detail, Snapshotter};
 use crate::listen::Address;
 use crate::vitals::Vitals;
 use control::Provider;
 use control::reload::{ReloadLine, ReloadWish};
 use stats::{Death, InFlight, ServerSnapshot, Status};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::sync::{Notify, mpsc};
+
+/// Wishes for upgrades, and where their steps go.
+pub(crate) type Wishes = mpsc::UnboundedReceiver<mpsc::UnboundedSender<ReloadLine>>;
 
 /// The control server's source.
 #[derive(Clone)]
@@ -20,25 +23,42 @@ pub(crate) struct Observer(Rc<Observed>);
 struct Observed {
     vitals: Arc<Vitals>,
     dir: PathBuf,
-    /// Workers that are wanted; `None` where there is no app.
+    /// Workers that are wanted at first; `None` where there is no app.
     workers: Option<u32>,
     started: SystemTime,
     addresses: RefCell<Vec<String>>,
     snapshotter: OnceCell<Snapshotter>,
     begun: Notify,
+    /// Wishes for upgrades; what comes of them goes where each says.
+    upgrades: mpsc::UnboundedSender<mpsc::UnboundedSender<ReloadLine>>,
+    upgrading: Cell<bool>,
 }
 
 impl Observer {
-    pub(crate) fn new(settings: &settings::Settings, vitals: &Arc<Vitals>, started: SystemTime) -> Observer {
-        Observer(Rc::new(Observed {
+    /// With what receives wishes for upgrades.
+    pub(crate) fn new(
+        settings: &settings::Settings,
+        vitals: &Arc<Vitals>,
+        started: SystemTime,
+    ) -> (Observer, Wishes) {
+        let (upgrades, wishes) = mpsc::unbounded_channel();
+        let observer = Observer(Rc::new(Observed {
             vitals: vitals.clone(),
             dir: settings.dir.clone(),
-            workers: settings.app.as_ref().map(|_| settings.workers),
+            workers: settings.app.as_ref().map(|_| settings.workers.min),
             started,
             addresses: RefCell::default(),
             snapshotter: OnceCell::new(),
             begun: Notify::new(),
-        }))
+            upgrades,
+            upgrading: Cell::new(false),
+        }));
+        (observer, wishes)
+    }
+
+    /// Whether a new program is being started: nothing else may be loaded meanwhile.
+    pub(crate) fn upgrading(&self, is: bool) {
+        self.0.upgrading.set(is);
     }
 
     /// From now on there are figures.
@@ -67,11 +87,11 @@ impl Observer {
 
 impl Provider for Observer {
     async fn stats(&self) -> ServerSnapshot {
-        self.snapshotter().await.stats(PSS_AGE).await
+        self.snapshotter().await.stats(Detail::ALL).await
     }
 
     async fn scraped(&self) -> ServerSnapshot {
-        self.snapshotter().await.stats(SCRAPED_AGE).await
+        self.snapshotter().await.stats(Detail::SCRAPED).await
     }
 
     async fn requests(&self, limit: usize, backtraces: bool) -> Vec<InFlight> {
@@ -83,14 +103,21 @@ impl Provider for Observer {
     }
 
     fn reload(&self, wish: ReloadWish) -> mpsc::UnboundedReceiver<ReloadLine> {
-        if let Some(snapshotter) = self.0.snapshotter.get() {
-            return snapshotter.reload(wish);
+        match self.0.snapshotter.get() {
+            _ if self.0.upgrading.get() => {
+                failed("an upgrade is under way, which loads the code as it is now")
+            }
+            Some(snapshotter) => snapshotter.reload(wish),
+            None => failed("the server is still starting, with the code as it is now"),
         }
+    }
+
+    fn upgrade(&self) -> mpsc::UnboundedReceiver<ReloadLine> {
         let (lines, receiver) = mpsc::unbounded_channel();
-        let failed = "the server is still starting, with the code as it is now".to_owned();
-        // The receiver is ours.
-        let _ = lines.send(ReloadLine::Failed { failed });
-        receiver
+        match self.0.upgrades.send(lines) {
+            Ok(()) => receiver,
+            Err(_) => failed("the server is stopping"),
+        }
     }
 
     async fn status(&self) -> Status {
@@ -106,7 +133,7 @@ impl Provider for Observer {
             live: health.live().is_ok(),
             ready: health.ready().is_ok(),
             reason: health.live().and_then(|()| health.ready()).err(),
-            workers: observed.workers,
+            workers: observed.workers.map(|first| observed.vitals.wanted_workers().unwrap_or(first)),
             workers_ready: health.workers.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
             requests: observed.vitals.in_progress() as u64,
             addresses: observed.addresses.borrow().clone(),
@@ -116,4 +143,12 @@ impl Provider for Observer {
     fn has_figures(&self) -> bool {
         self.0.snapshotter.get().is_some()
     }
+}
+
+/// The only line of what does not even begin.
+fn failed(why: &str) -> mpsc::UnboundedReceiver<ReloadLine> {
+    let (lines, receiver) = mpsc::unbounded_channel();
+    // The receiver is ours.
+    let _ = lines.send(ReloadLine::Failed { failed: why.to_owned() });
+    receiver
 }

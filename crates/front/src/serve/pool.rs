@@ -5,7 +5,9 @@ use super::configuration::Configuration;
 use crate::boot;
 use crate::signals::{SignalAction, Signals};
 use ::pool::Shared;
+use ::pool::spawner::Handoff;
 use ::pool::supervisor::{AppFacts, Command, Notice, Processes, Refresh, ReloadStep, Supervisor};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -18,7 +20,7 @@ const COMMANDS: usize = 16;
 pub(super) struct Pool(Option<Supervisor>);
 
 impl Pool {
-    /// Loads the app, if there is one; `None` when a signal stopped the server meanwhile. Should the front be killed,
+    /// Loads the app, if there is one, or finds it in an `attached` process; `None` when a signal stopped the server meanwhile. Should the front be killed,
     /// the template removes `unlink`.
     ///
     /// # Errors
@@ -27,12 +29,14 @@ impl Pool {
         configuration: &Configuration,
         refresh: Refresh,
         unlink: Vec<PathBuf>,
+        prepared: Handoff,
         signals: &mut Signals,
+        attached: Option<Arc<UnixStream>>,
     ) -> Result<Option<Pool>, String> {
         if configuration.settings().app.is_none() {
             return Ok(Some(Pool(None)));
         }
-        let booting = boot::boot(configuration.watch_settings(), refresh, unlink);
+        let booting = boot::boot(configuration.watch_settings(), refresh, unlink, prepared, attached);
         tokio::pin!(booting);
         loop {
             tokio::select! {
@@ -103,11 +107,18 @@ async fn without_app(mut orders: mpsc::Receiver<Command>, notify: impl Fn(Notice
             Command::Drain | Command::Halt => return,
             // The reply channel may be closed already.
             Command::Processes(reply) => drop(reply.send(Processes::default())),
-            Command::Reload(steps) | Command::UndoReload(steps) => {
+            Command::Reload(steps) | Command::ReloadInPlace(steps) | Command::UndoReload(steps) => {
                 let why = "there is no app to reload; files, static.json and handlers are read again when they change";
                 let _ = steps.map(|steps| steps.send(ReloadStep::End(Err(why.to_owned()))));
             }
-            Command::More | Command::Fewer | Command::Trace(..) => {}
+            // Without an app nobody has declared one; its socket ends.
+            Command::ForkService(_) => {}
+            Command::More
+            | Command::Fewer
+            | Command::Leave
+            | Command::Trace(..)
+            | Command::Unlink(_)
+            | Command::Listening(_) => {}
         }
     }
 }

@@ -3,8 +3,9 @@
 use super::configuration::{Configuration, with_rules};
 use super::pool::RunningPool;
 use crate::boot;
-use ::pool::spawner::{BootConfig, before_bundler};
+use ::pool::spawner::{BootConfig, Handoff, before_bundler};
 use ::pool::supervisor::{Command, Refresh};
+use settings::puma::Call;
 use settings::{Limits, Loaded, Rack, Settings, Timeouts};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,21 +14,32 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Loads the settings again as they were loaded at the start: same arguments, same directory as typed.
-pub type Reread = Rc<dyn Fn() -> Result<Loaded, String>>;
+/// With what `puma.rb` has called, if there is one and it has been evaluated.
+pub type Reread = Rc<dyn Fn(Option<&[Call]>) -> Result<Loaded, String>>;
 
 /// How a template of new code is started: the app's folder as typed, settings read again, the environment from before Bundler.
 pub(super) fn refresh(reread: Reread, configuration: &Configuration, unlink: Vec<PathBuf>) -> Refresh {
     let (settings, sites) = (configuration.watch_settings(), configuration.watch_sites());
-    Refresh::new(move || {
-        let fresh = with_rules(reread()?, &sites.borrow());
+    Refresh::new(move |calls| {
+        let fresh = with_rules(reread(calls)?, &sites.borrow());
+        // What puma.rb serves is known when it has been evaluated.
+        let unknown = fresh.puma_rb.as_ref().filter(|_| calls.is_none()).map(|file| file.path.clone());
         let app = fresh
             .app
             .clone()
+            .or(unknown)
             .ok_or_else(|| format!("there is no config.ru in {} any more", fresh.dir.display()))?;
         let mut environment = before_bundler(std::env::vars_os());
         environment.push(("PWD".into(), Some(OsString::from(&fresh.typed_dir))));
         let settings = Arc::new(merge(&settings.borrow(), fresh));
-        Ok(BootConfig { app, lib: boot::lib()?, settings, environment, unlink: unlink.clone() })
+        Ok(BootConfig {
+            app,
+            lib: boot::lib()?,
+            settings,
+            environment,
+            unlink: unlink.clone(),
+            prepared: Handoff::default(),
+        })
     })
 }
 
@@ -36,6 +48,8 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
     Settings {
         dir: fresh.dir,
         app: fresh.app,
+        puma_rb: fresh.puma_rb,
+        workers: fresh.workers,
         limits: Limits { max_queue: now.limits.max_queue, ..fresh.limits },
         timeouts: Timeouts {
             worker_boot: now.timeouts.worker_boot,
@@ -49,6 +63,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
             ..now.rack.clone()
         },
         reload: fresh.reload,
+        services: fresh.services,
         ..now.clone()
     }
 }
@@ -89,18 +104,21 @@ pub(super) fn follow(settings: &Settings, pool: &RunningPool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use settings::Workers;
 
     #[test]
     fn what_cannot_change_stays() {
         let now = Settings::defaults(Path::new("/app/releases/1"));
         let mut fresh = Settings::defaults(Path::new("/app/releases/2"));
-        fresh.workers = 9;
+        fresh.workers = Workers::exactly(9);
+        fresh.front_threads = 9;
         fresh.limits.max_queue = 9;
         fresh.rack.warmup = vec!["/up".to_owned()];
         fresh.timeouts.keep_alive = Duration::from_secs(1);
         let merged = merge(&now, fresh.clone());
         assert_eq!(merged.dir, Path::new("/app/releases/2"));
-        assert_eq!((merged.workers, merged.tag), (now.workers, now.tag));
+        assert_eq!((merged.front_threads, merged.tag), (now.front_threads, now.tag));
+        assert_eq!(merged.workers, fresh.workers);
         assert_eq!((merged.rack, merged.timeouts), (fresh.rack, fresh.timeouts));
         assert_eq!(merged.limits, now.limits);
     }

@@ -2,16 +2,18 @@
 
 use super::pool::{RunningApp, RunningPool};
 use super::threads::Threads;
+use super::upgrade_record::UpgradeRecord;
+use crate::services::Board;
 use crate::tls::Encryption;
 use crate::vitals::Vitals;
 use control::reload::{ReloadLine, ReloadWish};
 use pool::Shared;
-use pool::supervisor::{Command, Processes, ReloadStep};
+use pool::supervisor::{Command, Processes, ReloadStep, Sizing};
 use pool::table::{FIRST, Row, Stage};
 use settings::{Machine, Settings};
 use stats::{
-    Death, HandlerCounts, HandlersSnapshot, QueueSnapshot, Recorder, RubyVersion, ServerSnapshot, Snapshot,
-    TlsSnapshot, WorkerSnapshot, WorkerState,
+    Death, HandlerCounts, HandlersSnapshot, OutOfBandGc, QueueSnapshot, Recorder, RubyVersion,
+    ServerSnapshot, SizingSnapshot, Snapshot, TlsSnapshot, WorkerSnapshot, WorkerState,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,9 +29,12 @@ pub(crate) struct Snapshotter {
     handlers: Vec<HandlerCounts>,
     encryption: Arc<Encryption>,
     vitals: Arc<Vitals>,
+    services: Board,
+    upgrades: UpgradeRecord,
     commands: mpsc::Sender<Command>,
     started: SystemTime,
     memory: MemoryMeter,
+    machine: MachineMeter,
 }
 
 /// The PSS of processes, not measured again while it is young enough: the kernel walks a process's page tables for it, and holds
@@ -38,16 +43,51 @@ pub(crate) struct Snapshotter {
 struct MemoryMeter(Arc<Mutex<HashMap<u32, (Instant, u64)>>>);
 
 /// How old a measured PSS may be for who looks.
-pub(super) const PSS_AGE: Duration = Duration::from_millis(500);
+const PSS_AGE: Duration = Duration::from_millis(500);
 /// The same for scrapes. The history measures more often, so that a scrape finds all but young workers measured.
-pub(super) const SCRAPED_AGE: Duration = Duration::from_secs(30);
+const SCRAPED_AGE: Duration = Duration::from_secs(30);
+
+/// What a reader wants to know of processes. What it does not need is not read: a file of `/proc` costs as much as the rest of its figures.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Detail {
+    /// How old a measured PSS may be.
+    age: Duration,
+    /// Whether CPU time is read.
+    cpu: bool,
+}
+
+impl Detail {
+    /// Everything.
+    pub(super) const ALL: Detail = Detail { age: PSS_AGE, cpu: true };
+    /// What `/metrics` has.
+    pub(super) const SCRAPED: Detail = Detail { age: SCRAPED_AGE, cpu: false };
+}
+
+/// What the machine grants, not read again while that is young enough: a dozen files, and a socket to see whether there is IPv6.
+#[derive(Clone, Default)]
+struct MachineMeter(Arc<Mutex<Option<(Instant, Machine)>>>);
+
+impl MachineMeter {
+    fn read(&self, age: Duration) -> Machine {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((at, machine)) if at.elapsed() < age => machine.clone(),
+            _ => known.insert((Instant::now(), Machine::read())).1.clone(),
+        }
+    }
+}
 
 impl MemoryMeter {
     fn pss_bytes(&self, pid: u32, age: Duration) -> u64 {
         let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pss)) = measured.get(&pid).filter(|(at, _)| at.elapsed() < age) {
+            return *pss;
+        }
         // Those of processes that have ended go in time.
-        measured.retain(|known, (at, _)| at.elapsed() < if *known == pid { age } else { SCRAPED_AGE });
-        measured.entry(pid).or_insert_with(|| (Instant::now(), stats::memory::pss_bytes(pid))).1
+        measured.retain(|_, (at, _)| at.elapsed() < SCRAPED_AGE);
+        let pss = stats::memory::pss_bytes(pid);
+        measured.insert(pid, (Instant::now(), pss));
+        pss
     }
 }
 
@@ -60,9 +100,12 @@ struct Usage {
 }
 
 impl Usage {
-    fn of(pid: u32, memory: &MemoryMeter, age: Duration) -> Usage {
-        use stats::memory::{cpu_ms, rss_bytes};
-        Usage { pss_bytes: memory.pss_bytes(pid, age), rss_bytes: rss_bytes(pid), cpu_ms: cpu_ms(pid) }
+    fn of(pid: u32, memory: &MemoryMeter, detail: Detail) -> Usage {
+        Usage {
+            pss_bytes: memory.pss_bytes(pid, detail.age),
+            rss_bytes: stats::memory::rss_bytes(pid),
+            cpu_ms: if detail.cpu { stats::memory::cpu_ms(pid) } else { 0 },
+        }
     }
 }
 
@@ -77,18 +120,18 @@ impl std::iter::Sum for Usage {
 }
 
 impl Snapshotter {
-    /// With memory as it was at most `age` ago. It is measured on another thread: it takes the kernel some time.
-    pub(crate) async fn stats(&self, age: Duration) -> ServerSnapshot {
+    /// With memory as it was a while ago, by `detail`. It is measured on another thread: it takes the kernel some time.
+    pub(crate) async fn stats(&self, detail: Detail) -> ServerSnapshot {
         let processes = self.processes().await;
         let pids: Vec<u32> = processes.workers.iter().map(|row| row.pid).collect();
         let own: Vec<u32> = std::iter::once(std::process::id()).chain(processes.templates.clone()).collect();
-        let memory = self.memory.clone();
+        let (memory, machine) = (self.memory.clone(), self.machine.clone());
         let measured = tokio::task::spawn_blocking(move || {
-            let own: Usage = own.into_iter().map(|pid| Usage::of(pid, &memory, age)).sum();
+            let own: Usage = own.into_iter().map(|pid| Usage::of(pid, &memory, detail)).sum();
             (
                 own,
-                Machine::read(),
-                pids.into_iter().map(|pid| Usage::of(pid, &memory, age)).collect::<Vec<Usage>>(),
+                machine.read(detail.age),
+                pids.into_iter().map(|pid| Usage::of(pid, &memory, detail)).collect::<Vec<Usage>>(),
             )
         });
         let Ok((own, machine, workers)) = measured.await else {
@@ -109,6 +152,7 @@ impl Snapshotter {
         tokio::task::spawn_local(async move {
             let command = match wish {
                 ReloadWish::Reload => Command::Reload(Some(to)),
+                ReloadWish::InPlace => Command::ReloadInPlace(Some(to)),
                 ReloadWish::Undo => Command::UndoReload(Some(to)),
             };
             let mut ended = commands.send(command).await.is_err();
@@ -130,6 +174,7 @@ impl Snapshotter {
         threads: &Threads,
         encryption: &Arc<Encryption>,
         vitals: &Arc<Vitals>,
+        upgrades: &UpgradeRecord,
         started: SystemTime,
     ) -> Snapshotter {
         Snapshotter {
@@ -139,10 +184,18 @@ impl Snapshotter {
             handlers: threads.handlers.clone(),
             encryption: encryption.clone(),
             vitals: vitals.clone(),
+            services: Board::default(),
+            upgrades: upgrades.clone(),
             commands: pool.commands.clone(),
             started,
             memory: MemoryMeter::default(),
+            machine: MachineMeter::default(),
         }
+    }
+
+    /// Where services stand is written there.
+    pub(crate) fn services(&self) -> Board {
+        self.services.clone()
     }
 
     /// What front threads and workers share, if there is an app.
@@ -185,14 +238,23 @@ impl Snapshotter {
             taken_at: now.1,
             phase: processes.phase,
             state: self.vitals.state(),
-            clustered: self.app.is_some() && self.settings.workers > 1,
+            clustered: self.app.is_some() && self.settings.workers.max > 1,
             pss_bytes: own.pss_bytes,
             rss_bytes: own.rss_bytes,
             cpu_ms: own.cpu_ms,
             cores: machine.map_or(0.0, Machine::cpu_time),
             memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
+            sizing: self.app.as_ref().map(|_| sizing(&processes.sizing)),
             workers: rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect(),
             deaths: self.shared().map(|shared| shared.deaths().counts()).unwrap_or_default(),
+            reloads: processes.reloads.clone(),
+            reforks: processes.reforks.clone(),
+            upgrades: self.upgrades.snapshot(),
+            services: self.services.list(),
+            out_of_band_gc: OutOfBandGc {
+                count: processes.collections.0,
+                ms: processes.collections.1.as_millis() as u64,
+            },
             queue: self.queue(now.0),
             handlers: HandlersSnapshot::of(&self.handlers),
             acme: self.encryption.obtained(),
@@ -238,13 +300,23 @@ impl Snapshotter {
         let dispatch = shared.dispatch();
         let oldest =
             dispatch.oldest().map_or(0.0, |since| now.saturating_duration_since(since).as_secs_f64() * 1e3);
+        let refusals = dispatch.refusals();
         QueueSnapshot {
             length: dispatch.waiting() as u64,
             oldest_wait_ms: oldest,
             longest: dispatch.longest() as u64,
             max: self.settings.limits.max_queue as u64,
+            refused_full: refusals.full,
+            refused_early: refusals.early,
+            expired: refusals.expired,
         }
     }
+}
+
+fn sizing(of: &Sizing) -> SizingSnapshot {
+    let [wanted, min, max] =
+        [of.wanted, of.min, of.max].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    SizingSnapshot { wanted, min, max, pinned: of.pinned, last: of.last.clone() }
 }
 
 fn line(step: ReloadStep) -> ReloadLine {

@@ -7,6 +7,7 @@ use crate::listen::Listener;
 use crate::scripts;
 use crate::thread::{self, Phase, Scripts, Seed};
 use crate::tls::Encryption;
+use crate::traces::Traces;
 use crate::vitals::Vitals;
 use pool::Shared;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ impl Threads {
         encryption: &Arc<Encryption>,
         vitals: &Arc<Vitals>,
         logs: &Logs,
+        traces: Option<&Traces>,
     ) -> Result<Threads, String> {
         let settings = configuration.settings();
         let (sender, mut evaluated) = mpsc::unbounded_channel();
@@ -62,6 +64,7 @@ impl Threads {
                 recorder,
                 handlers,
                 access_log: logs.access_log(&settings),
+                traces: traces.map(Traces::seed),
                 error_log: logs.error.clone(),
                 admission: admission.clone(),
                 encryption: encryption.clone(),
@@ -80,17 +83,27 @@ impl Threads {
         Ok(threads)
     }
 
-    /// One listener for each thread.
+    /// Gives the listeners of an address to the threads in turn.
     pub(super) fn listen(&self, listeners: Vec<Listener>) {
-        for (thread, listener) in self.listeners.iter().zip(listeners) {
+        for (thread, listener) in self.listeners.iter().cycle().zip(listeners) {
             // A thread that has failed has logged why.
             let _ = thread.send(listener);
         }
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.listeners.len()
+    }
+
     /// Goes on accepting, but ends each connection with its next response.
     pub(super) fn leave(&self) {
         self.phase.send_replace(Phase::Leave);
+    }
+
+    /// Leaves accepting to another program, and ends each connection with its next response.
+    pub(super) fn hand_over(&self) {
+        self.phase.send_replace(Phase::Yield);
     }
 
     /// Accepts no more connections; finishes the requests of those that are open.
@@ -108,6 +121,7 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handover::Handed;
     use crate::listen::{Address, bind_all};
     use crate::systemd::activation::Activated;
     use settings::{Bind, Settings};
@@ -136,11 +150,13 @@ mod tests {
         let logs = Logs::open(&configuration).unwrap();
         let encryption = Arc::new(Encryption::read(&settings).unwrap());
         let threads = runtime
-            .block_on(Threads::start(&configuration, None, &encryption, &Vitals::new(2), &logs))
+            .block_on(Threads::start(&configuration, None, &encryption, &Vitals::new(2), &logs, None))
             .unwrap();
-        let bound = bind_all(&settings.binds, 2, &mut Activated::default()).unwrap().remove(0);
+        let bound = bind_all(&settings.binds, 2, &mut Activated::default(), &mut Handed::default())
+            .unwrap()
+            .remove(0);
         let Address::Tcp(address) = bound.address().clone() else { panic!("a TCP address") };
-        threads.listen(bound.listen().unwrap());
+        threads.listen(bound.listen().unwrap().0);
         assert_eq!(status(address, 100), "404", "within the default limit");
 
         settings.limits.max_uri = 64;

@@ -4,6 +4,8 @@
 //! our settings. So a socket is used where the settings name its address, and one that they do not name is a mistake: clients would connect
 //! to it and wait for ever.
 //!
+//! `systemd` among the binds stands for the addresses of all sockets that no other bind names ([`super::passed`]).
+//!
 //! Contract:
 //! 1. Unix paths are the same if they lead to the same file.
 //! 2. `0.0.0.0` finds a socket of `[::]` that takes IPv4, too, which is what `ListenStream=80` makes.
@@ -25,11 +27,14 @@ pub(crate) struct Activated {
 struct Passed {
     socket: Socket,
     place: Place,
+    /// `FileDescriptorName=`.
+    name: String,
     claimed: bool,
 }
 
+/// Where a socket of systemd is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     Tcp {
         address: SocketAddr,
         /// Whether it takes IPv4, too.
@@ -88,7 +93,7 @@ impl Activated {
                     }
                 },
             };
-            sockets.push(Passed::new(socket).map_err(unusable)?);
+            sockets.push(Passed::new(socket, name).map_err(unusable)?);
         }
         Ok(Activated { sockets })
     }
@@ -96,21 +101,25 @@ impl Activated {
     /// The socket for a TCP address.
     pub(crate) fn tcp(&mut self, wanted: SocketAddr) -> Claim {
         self.claim(|place| match place {
-            Place::Tcp { address, both } => {
-                let covered = *both
-                    && wanted.ip() == IpAddr::from([0, 0, 0, 0])
-                    && address.ip().is_unspecified()
-                    && address.port() == wanted.port();
-                wanted.port() != 0 && (*address == wanted || covered)
-            }
+            Place::Tcp { .. } => place.serves(wanted),
             Place::Unix(_) => false,
         })
     }
 
+    /// Where the sockets are, and how the socket units name them.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Place, &str)> {
+        self.sockets.iter().map(|passed| (&passed.place, passed.name.as_str()))
+    }
+
+    /// The socket of a place, which is not for requests.
+    pub(super) fn take(&mut self, place: &Place) -> Option<Socket> {
+        let found = self.sockets.iter().position(|passed| passed.place == *place)?;
+        Some(self.sockets.remove(found).socket)
+    }
+
     /// The socket for a path.
     pub(crate) fn unix(&mut self, wanted: &Path) -> Claim {
-        let wanted = resolved(wanted);
-        self.claim(|place| matches!(place, Place::Unix(path) if resolved(path) == wanted))
+        self.claim(|place| place.is_file(wanted))
     }
 
     fn claim(&mut self, fits: impl Fn(&Place) -> bool) -> Claim {
@@ -132,14 +141,31 @@ impl Activated {
             None => Ok(()),
             Some(Passed { place, .. }) => Err(format!(
                 "systemd passed a socket for {place}, but no address of the settings is that one; add `-b {place}` (or bind in \
-                 firebrick.toml), or remove it from the socket unit"
+                 firebrick.toml), `-b systemd` for all sockets that it passes, or remove it from the socket unit"
             )),
         }
     }
 }
 
+impl Place {
+    /// Whether a TCP socket here is the one of an address, or serves it, too.
+    pub(super) fn serves(&self, wanted: SocketAddr) -> bool {
+        let Place::Tcp { address, both } = self else { return false };
+        let covered = *both
+            && wanted.ip() == IpAddr::from([0, 0, 0, 0])
+            && address.ip().is_unspecified()
+            && address.port() == wanted.port();
+        wanted.port() != 0 && (*address == wanted || covered)
+    }
+
+    /// Whether a Unix socket here is the one of a path.
+    pub(super) fn is_file(&self, wanted: &Path) -> bool {
+        matches!(self, Place::Unix(path) if resolved(path) == resolved(wanted))
+    }
+}
+
 impl Passed {
-    fn new(socket: Socket) -> Result<Passed, String> {
+    fn new(socket: Socket, name: &str) -> Result<Passed, String> {
         // Only there systemd is.
         #[cfg(target_os = "linux")]
         if !socket.is_listener().unwrap_or(true) {
@@ -159,7 +185,7 @@ impl Passed {
             Place::Unix(_) => Ok(()),
         });
         prepared.map_err(|e| format!("cannot be used: {e}"))?;
-        Ok(Passed { socket, place, claimed: false })
+        Ok(Passed { socket, place, name: name.to_owned(), claimed: false })
     }
 }
 
@@ -175,7 +201,9 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     fn passed(sockets: Vec<Socket>) -> Activated {
-        Activated { sockets: sockets.into_iter().map(|socket| Passed::new(socket).unwrap()).collect() }
+        Activated {
+            sockets: sockets.into_iter().map(|socket| Passed::new(socket, "unknown").unwrap()).collect(),
+        }
     }
 
     #[test]
@@ -214,6 +242,6 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_socket_that_does_not_listen_says_what_to_do() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert!(Passed::new(one.into()).unwrap_err().contains("Accept=no"));
+        assert!(Passed::new(one.into(), "unknown").unwrap_err().contains("Accept=no"));
     }
 }

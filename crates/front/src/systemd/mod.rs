@@ -5,3 +5,4 @@
 
 pub(crate) mod activation;
 pub(crate) mod notify;
+pub(crate) mod passed;

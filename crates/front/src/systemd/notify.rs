@@ -5,7 +5,8 @@
 //! 2. While the app loads, and while requests are finished, the time that systemd waits is extended: the server's own timeouts are those that
 //!    count.
 //! 3. WATCHDOG at half of the time that systemd allows, and only when every front thread has answered since the last one.
-//! 4. Nothing waits for systemd, and a socket that does not take datagrams is said once.
+//! 4. In an upgrade only one program speaks: the old one until it has named the new one (`MAINPID`), then the new one.
+//! 5. Nothing waits for systemd, and a socket that does not take datagrams is said once.
 
 use crate::error_log::ErrorLog;
 use crate::vitals::Vitals;
@@ -40,11 +41,14 @@ pub(crate) struct Notifier {
     complained: Cell<bool>,
     /// systemd knows that the server ends.
     ending: Cell<bool>,
+    /// Another program speaks for the service.
+    silent: Cell<bool>,
 }
 
 impl Notifier {
-    /// As the environment says. A wrong address is said in the log, and nothing is sent.
-    pub(crate) fn new(log: &Arc<ErrorLog>) -> Rc<Notifier> {
+    /// As the environment says. A wrong address is said in the log, and nothing is sent. Silent, until [`Notifier::ready`], for a program that
+    /// takes over from another one.
+    pub(crate) fn new(log: &Arc<ErrorLog>, silent: bool) -> Rc<Notifier> {
         let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let to = var("NOTIFY_SOCKET").and_then(|named| match socket_to(&named) {
             Ok(to) => Some(to),
@@ -62,6 +66,7 @@ impl Notifier {
             log: log.clone(),
             complained: Cell::new(false),
             ending: Cell::new(false),
+            silent: Cell::new(silent),
         })
     }
 
@@ -90,6 +95,7 @@ impl Notifier {
             extending.abort();
         }
         self.status.replace(status.to_owned());
+        self.silent.set(false);
         self.send(&format!("READY=1\nMAINPID={}\nSTATUS={status}\n", std::process::id()));
     }
 
@@ -110,6 +116,12 @@ impl Notifier {
             return;
         }
         self.send(&format!("READY=1\nSTATUS={}\n", self.status.borrow()));
+    }
+
+    /// Another process is the service's main one from now on. This one says nothing any more.
+    pub(crate) fn handed_over(&self, pid: u32) {
+        self.send(&format!("MAINPID={pid}\nSTATUS=Handing over to process {pid}\n"));
+        self.silent.set(true);
     }
 
     /// The server ends, within about `within`.
@@ -135,7 +147,7 @@ impl Notifier {
     }
 
     fn send(&self, text: &str) {
-        let Some((socket, address)) = &self.to else { return };
+        let Some((socket, address)) = self.to.as_ref().filter(|_| !self.silent.get()) else { return };
         if let Err(error) = socket.send_to_addr(text.as_bytes(), address)
             && !self.complained.replace(true)
         {

@@ -97,7 +97,9 @@ impl Encryption {
                 endpoint: channel::Sender::new(Arc::new(endpoint)),
             });
         }
-        if addresses.is_empty() && !pairs.is_empty() {
+        // Names of sockets that systemd opens may say more.
+        let unknown = settings.binds.iter().any(|bind| matches!(bind, Bind::Systemd { .. }));
+        if addresses.is_empty() && !pairs.is_empty() && !unknown {
             warnings.push(
                 "tls.cert has no effect: no address begins with ssl:// (-b ssl://0.0.0.0:443)".to_owned(),
             );

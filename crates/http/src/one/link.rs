@@ -118,7 +118,7 @@ impl<S: Transport> Link<S> {
     }
 
     /// Sends what encryption buffers, within `send_timeout`.
-    async fn flush(&self) -> Result<(), Unsendable> {
+    pub(crate) async fn flush(&self) -> Result<(), Unsendable> {
         let mut armed = false;
         let result = poll_fn(|cx| match self.stream.poll_flush(cx) {
             Poll::Ready(result) => Poll::Ready(result.map_err(|_| Unsendable)),
@@ -177,7 +177,7 @@ impl<S: Transport> Link<S> {
         queued.extend_from_slice(&text[sent..]);
     }
 
-    /// Tries to write what is queued; registers for room if there is none.
+    /// Tries to write what is queued, and what encryption buffers; registers for room if there is none.
     pub(crate) fn poll_flush_interim(&self, cx: &mut Context<'_>) {
         let mut queued = self.queued.borrow_mut();
         while !queued.is_empty() {
@@ -192,6 +192,8 @@ impl<S: Transport> Link<S> {
                 Err(_) => return,
             }
         }
+        // A failure shows up in the read.
+        let _ = self.stream.poll_flush(cx);
     }
 
     /// The stream, for another protocol.

@@ -245,7 +245,8 @@ async fn send_file<S: Transport>(
             Err(_) => return Err(Unsendable),
         }
     }
-    Ok(())
+    // What encryption still buffers is a part of the file; nothing else would send it before the next response.
+    link.flush().await
 }
 
 /// What a stream has next.

@@ -10,6 +10,7 @@ use handler::{Failure, Handler, Peer};
 use http3::control::{Kind, goaway, opening};
 use http3::{Code, Error, UniStream};
 use net::{Lane, Timer};
+use quic::UNI_STREAMS;
 use quic::quinn::{Connection, ReadError, RecvStream, SendStream, VarInt};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -223,7 +224,8 @@ impl Task {
     fn heard(&self) -> Heard {
         let stats = self.hub.connection.stats();
         // Probes are pings.
-        Heard { acks: stats.frame_rx.acks, frames: stats.frame_tx.stream + stats.frame_tx.ping }
+        let sent = stats.frame_tx;
+        Heard { acks: stats.frame_rx.acks, frames: sent.stream + sent.ping + sent.max_streams_uni }
     }
 
     /// The first step of the end.
@@ -246,6 +248,8 @@ impl Task {
         if self.silence.is_none() {
             // A client that is there acknowledges the frame.
             self.silence = Some(Silence::new(self.heard(), self.shared.timers.now()));
+            // The frame does not leave when a download has used up the room of the connection: this one needs none.
+            self.hub.connection.set_max_concurrent_uni_streams(VarInt::from_u32(2 * UNI_STREAMS));
         }
         self.tell(&goaway(stream)).await;
     }

@@ -2,12 +2,14 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
+mod holding;
 pub mod three;
 
 use handler::{
     Body, BodyStream, Chunk, Departure, Ending, Exchange, Failure, Fields, FileRegion, Handler, Kept, Lender,
     Peer, PeerAddr, Response,
 };
+use holding::Holding;
 use http::{Connections, Context, body, one};
 use net::Timers;
 use settings::Settings;
@@ -361,6 +363,14 @@ async fn send_all(stream: &tokio::net::UnixStream, mut bytes: &[u8]) {
     }
 }
 
+/// What a server speaks, over what.
+#[derive(Clone, Copy)]
+enum Speaks {
+    Http1,
+    Either,
+    EitherHolding,
+}
+
 /// A running server; it ends with the test's process.
 pub struct Server {
     pub address: SocketAddr,
@@ -371,20 +381,25 @@ pub struct Server {
 impl Server {
     /// A server of HTTP/1.
     pub fn start(settings: impl Into<Settings>) -> Server {
-        Server::launch(settings.into(), false)
+        Server::launch(settings.into(), Speaks::Http1)
     }
 
     /// A server of HTTP/1 and of HTTP/2 by prior knowledge.
     pub fn start_either(settings: impl Into<Settings>) -> Server {
-        Server::launch(settings.into(), true)
+        Server::launch(settings.into(), Speaks::Either)
     }
 
-    fn launch(settings: Settings, either: bool) -> Server {
+    /// As [`Server::start_either`], over a transport that holds bytes back until it is told to flush.
+    pub fn start_holding(settings: impl Into<Settings>) -> Server {
+        Server::launch(settings.into(), Speaks::EitherHolding)
+    }
+
+    fn launch(settings: Settings, speaks: Speaks) -> Server {
         let log = Log::default();
         let (tell, told) = mpsc::channel();
         let (jobs, to_do) = mpsc::channel::<Job>();
         let answers = Answers { log: log.clone() };
-        std::thread::spawn(move || run(answers, settings, either, &tell, to_do));
+        std::thread::spawn(move || run(answers, settings, speaks, &tell, to_do));
         Server { address: told.recv().unwrap(), log, jobs }
     }
 
@@ -430,7 +445,7 @@ impl Server {
 fn run(
     answers: Answers,
     settings: Settings,
-    either: bool,
+    speaks: Speaks,
     tell: &mpsc::Sender<SocketAddr>,
     jobs: mpsc::Receiver<Job>,
 ) {
@@ -453,11 +468,13 @@ fn run(
                 session: None,
             };
             let (peer, context) = (Rc::new(peer), context.clone());
-            if either {
-                tokio::task::spawn_local(http::serve_either(stream, peer, context));
-            } else {
-                tokio::task::spawn_local(one::serve(stream, peer, context));
-            }
+            match speaks {
+                Speaks::Http1 => tokio::task::spawn_local(one::serve(stream, peer, context)),
+                Speaks::Either => tokio::task::spawn_local(http::serve_either(stream, peer, context)),
+                Speaks::EitherHolding => {
+                    tokio::task::spawn_local(http::serve_either(Holding::new(stream), peer, context))
+                }
+            };
         }
     });
 }

@@ -1,14 +1,17 @@
 //! Messages between front and template (`docs/processes.md`): encoding and decoding.
 
 use super::{BootConfig, ExitStatus};
+use settings::puma::{Call, Evaluated, PumaFile, Refusal};
+use settings::{ControlAddress, Restart, Service, ServiceProgram, StopSignal};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Longest message that is accepted; an exception text with its backtrace fits.
 const LONGEST: usize = 4 << 20;
 
 /// A message from the template.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TemplateMessage {
     /// The app is loaded.
     Booted {
@@ -18,9 +21,17 @@ pub(crate) enum TemplateMessage {
         rack: String,
         /// How long loading took, milliseconds.
         ms: u64,
+        /// What the app has declared with `Firebrick.service`.
+        services: Vec<Service>,
     },
+    /// The process id of a template that was a worker: its first message.
+    Pid(u32),
+    /// From an attached process: finish the requests and end.
+    Stop,
     /// The app cannot be loaded, and why.
     Failed(String),
+    /// What `puma.rb` has called, or why it cannot be evaluated.
+    Configured(Evaluated),
     /// A worker has been forked.
     Forked {
         /// Its scoreboard slot.
@@ -56,13 +67,18 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     let mut put = |key: &str, value: Vec<u8>| parts.extend([key.as_bytes().to_vec(), value]);
     put("wire", number(wire::VERSION.into()));
     put("app", path(&config.app));
+    put("dir", path(&settings.dir));
     put("environment", settings.process.environment.clone().into_bytes());
+    if let Some(ControlAddress::Unix(socket)) = settings.control.listen.first() {
+        put("control", path(socket));
+    }
     put("threads_min", number(settings.threads.min.into()));
     put("threads_max", number(settings.threads.max.into()));
     put("links", number(links));
     put("slots", number(slots));
     put("slot_len", number(slot_len));
     put("compact", switch(settings.rack.compact));
+    put("out_of_band_gc", switch(settings.rack.out_of_band_gc));
     put("early_hints", switch(settings.rack.early_hints));
     put("temp_dir", path(&settings.process.temp_dir));
     put("tag", settings.tag.clone().into_bytes());
@@ -71,7 +87,15 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     put("response_spool", settings.limits.response_spool.to_string().into_bytes());
     settings.rack.warmup.iter().for_each(|target| put("warmup", target.clone().into_bytes()));
     config.unlink.iter().for_each(|file| put("unlink", path(file)));
+    let names = settings.services.iter().map(|one| format!("{} {}", one.name, one.place));
+    names.for_each(|name| put("service", name.into_bytes()));
     parts
+}
+
+pub(super) fn configure(file: &PumaFile) -> Vec<Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt;
+    let workers = file.workers.clone().unwrap_or_default().into_bytes();
+    vec![b"configure".to_vec(), file.shown.as_os_str().as_bytes().to_vec(), workers]
 }
 
 pub(super) fn encode(parts: &[Vec<u8>]) -> Vec<u8> {
@@ -104,7 +128,16 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
                 ruby: value("ruby").into(),
                 rack: value("rack").into(),
                 ms: number(value("ms")).unwrap_or(0),
+                services: services(pairs)?,
             }
+        }
+        ["stop"] => TemplateMessage::Stop,
+        ["pid", pid] => TemplateMessage::Pid(number(pid)?),
+        ["configured", ref words @ ..] => {
+            TemplateMessage::Configured(Ok(Call::decode(words).map_err(unknown)?))
+        }
+        ["unconfigured", ref words @ ..] => {
+            TemplateMessage::Configured(Err(Refusal::decode(words).map_err(unknown)?))
         }
         ["failed", text] => TemplateMessage::Failed(text.into()),
         ["forked", index, pid] => TemplateMessage::Forked { index: number(index)?, pid: number(pid)? },
@@ -121,6 +154,30 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
         }
         _ => return Err(unknown(format!("{words:?}"))),
     })
+}
+
+/// The services among the facts: `service` begins one, the keys after it belong to it.
+fn services(pairs: &[&str]) -> io::Result<Vec<Service>> {
+    let mut services: Vec<Service> = Vec::new();
+    for (key, value) in pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])) {
+        if key == "service" {
+            services.push(Service::new(value, "", ServiceProgram::Block));
+            continue;
+        }
+        let Some(service) = services.last_mut() else { continue };
+        let wrong = || unknown(format!("{key} {value:?} of the service {}", service.name));
+        match key {
+            "place" => value.clone_into(&mut service.place),
+            "restart" => service.restart = Restart::named(value).ok_or_else(wrong)?,
+            "stop_signal" => service.stop_signal = StopSignal::named(value).ok_or_else(wrong)?,
+            "stop_timeout_ms" => {
+                service.stop_timeout = value.parse().map(Duration::from_millis).map_err(|_| wrong())?;
+            }
+            "prefix" => service.prefix = value == "1",
+            _ => {}
+        }
+    }
+    Ok(services)
 }
 
 fn unknown(what: String) -> io::Error {
@@ -141,11 +198,49 @@ mod tests {
 
     #[test]
     fn messages_are_decoded() {
-        let booted = TemplateMessage::Booted { ruby: "ruby 3.1.2".into(), rack: "2.2".into(), ms: 12 };
+        let services = Vec::new();
+        let booted =
+            TemplateMessage::Booted { ruby: "ruby 3.1.2".into(), rack: "2.2".into(), ms: 12, services };
         assert_eq!(read(&["booted", "rack", "2.2", "ruby", "ruby 3.1.2", "ms", "12"]).unwrap(), booted);
         assert_eq!(read(&["forked", "0", "42"]).unwrap(), TemplateMessage::Forked { index: 0, pid: 42 });
+        assert_eq!(read(&["stop"]).unwrap(), TemplateMessage::Stop);
+        assert_eq!(read(&["pid", "42"]).unwrap(), TemplateMessage::Pid(42));
         let exited = TemplateMessage::Exited { pid: 42, status: ExitStatus::Signal(9), peak_kib: 7 };
         assert_eq!(read(&["exited", "42", "signal", "9", "7"]).unwrap(), exited);
+    }
+
+    #[test]
+    fn services_of_the_app_are_read_with_their_keys() {
+        let words = "booted ms 1 service pusher place config.ru:3 restart never stop_signal INT stop_timeout_ms 1500 \
+                     prefix 0 service other place config.ru:9";
+        let message = read(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let TemplateMessage::Booted { services, .. } = message else { panic!("{message:?}") };
+        let pusher = Service {
+            restart: Restart::Never,
+            stop_signal: StopSignal::Int,
+            stop_timeout: Duration::from_millis(1500),
+            prefix: false,
+            ..Service::new("pusher", "config.ru:3", ServiceProgram::Block)
+        };
+        assert_eq!(services, [pusher, Service::new("other", "config.ru:9", ServiceProgram::Block)]);
+        for wrong in ["restart", "stop_signal", "stop_timeout_ms"] {
+            let error = read(&["booted", "service", "pusher", wrong, "x"]).unwrap_err();
+            assert!(error.to_string().contains("of the service pusher"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_puma_rb_calls_is_decoded() {
+        let call = ["configured", "config/puma.rb", "3", "workers", "0", "1", "i2"];
+        let Ok(TemplateMessage::Configured(Ok(calls))) = read(&call) else { panic!("no calls") };
+        assert_eq!(calls[0].to_string(), "workers 2");
+        let Ok(TemplateMessage::Configured(Err(refusal))) = read(&["unconfigured", "f.rb", "2", "", "no"])
+        else {
+            panic!("no refusal")
+        };
+        assert_eq!(refusal.to_string(), "f.rb:2: no");
+        assert!(read(&["configured", "x"]).is_err());
+        assert_eq!(read(&["configured"]).unwrap(), TemplateMessage::Configured(Ok(Vec::new())));
     }
 
     #[test]

@@ -6,12 +6,17 @@
 
 mod environment;
 mod message;
+mod prepared;
 mod template;
 
 pub use environment::before_bundler;
 pub(crate) use message::TemplateMessage;
+pub use prepared::{Handoff, Prepared};
 use settings::Settings;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 pub(crate) use template::{Template, TemplateReport};
@@ -29,6 +34,27 @@ pub struct BootConfig {
     pub environment: Vec<(OsString, Option<OsString>)>,
     /// Removed by the template should the front die.
     pub unlink: Vec<PathBuf>,
+    /// The process of the first template, if there is one already.
+    pub prepared: Handoff,
+}
+
+/// The order to fork a process for a service of the app.
+#[derive(Debug)]
+pub struct ServiceOrder {
+    /// The service's name, and the arguments of its guard.
+    pub words: Vec<String>,
+    /// The guard's end of its socket. Whatever becomes of the order, the other end hears of it.
+    pub socket: UnixStream,
+    /// The guard's program.
+    pub program: File,
+}
+
+impl ServiceOrder {
+    /// It cannot be carried out, and why: said as a guard would.
+    pub(crate) fn fail(self, why: &str) {
+        // The other end may have gone.
+        let _ = (&self.socket).write(format!("failed {}\n", why.replace('\n', " ")).as_bytes());
+    }
 }
 
 /// How a process exited.

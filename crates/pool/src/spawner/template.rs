@@ -1,15 +1,16 @@
 //! A template process and the front's end of its control socket.
 
-use super::BootConfig;
 use super::message::{self, TemplateMessage};
+use super::{BootConfig, Prepared, ServiceOrder};
+use crate::orphans;
 use crate::os;
 use crate::table::Generation;
-use rustix::io::{FdFlags, fcntl_setfd};
 use std::collections::VecDeque;
-use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::process::{Child, Command};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -17,29 +18,36 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Settings of glibc's malloc, unless the user has set them. By default it gives every thread an arena of its own, and
-/// learns to keep large blocks for the next time: with ten workers of ten threads that sort large arrays, 690 MiB
-/// instead of 190, for 4 % less CPU.
-const MALLOC: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "2"), ("MALLOC_MMAP_THRESHOLD_", "524288")];
-
 /// Time that a template gets to exit by itself.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a template of a generation reports: a message, its end (`None`), or bytes that are no message.
 pub(crate) type TemplateReport = (Generation, io::Result<Option<TemplateMessage>>);
 
+/// Whose child the process is.
+#[derive(Debug)]
+enum Process {
+    Ours(Child),
+    /// It was forked by a worker, which has exited or is about to.
+    Adopted,
+    /// Nobody's: it has started us.
+    Attached,
+    Gone,
+}
+
 /// A running template. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Template {
-    child: Option<Child>,
+    process: Process,
     pid: u32,
     socket: Arc<UnixStream>,
     reader: JoinHandle<()>,
 }
 
 impl Template {
-    /// Starts the process of `generation` and tells it to boot the app; its messages go to `reports`. `scoreboard` has `slots`
-    /// slots of `slot_len` bytes; each worker will get `links` links.
+    /// Starts the process of `generation`, or takes the one that is prepared, and tells it to boot the app; its messages go to
+    /// `reports`. `scoreboard` has as many slots of so many bytes as `sizes` says; each worker will get `links` links. A new process first
+    /// evaluates the `puma.rb` of the settings, if there is one, and has to be told to [`boot`](Template::boot) when it has.
     ///
     /// # Errors
     /// `ruby` cannot be started, or the first message cannot be sent.
@@ -48,44 +56,84 @@ impl Template {
         config: &BootConfig,
         links: usize,
         scoreboard: BorrowedFd<'_>,
-        (slots, slot_len): (usize, usize),
+        sizes: (usize, usize),
         reports: mpsc::UnboundedSender<TemplateReport>,
     ) -> io::Result<Template> {
-        let (ours, theirs) = os::pair()?;
-        theirs.set_nonblocking(false)?;
-        fcntl_setfd(&theirs, FdFlags::empty())?;
-        let mut load_path = OsString::from("-I");
-        load_path.push(&config.lib);
-        let mut command = Command::new(&config.settings.rack.ruby);
-        for (name, value) in &config.environment {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
+        let prepared = config.prepared.take();
+        let is_configured = prepared.is_some();
+        let (child, socket) = match prepared {
+            Some(prepared) => prepared,
+            None => Prepared::spawn(&config.settings, &config.lib, &config.environment)?,
         }
-        for name in settings::SERVICE_MANAGER_VARIABLES {
-            command.env_remove(name);
-        }
-        let child = command
-            .arg(load_path)
-            .args(["-rfirebrick/template", "-e", "Firebrick::Template.run"])
-            .current_dir(&config.settings.dir)
-            .env("FIREBRICK_CONTROL_FD", theirs.as_raw_fd().to_string())
-            .envs(MALLOC.iter().filter(|(name, _)| std::env::var_os(name).is_none()).copied())
-            .spawn()
-            .map_err(|e| {
-                let ruby = config.settings.rack.ruby.display();
-                io::Error::new(e.kind(), format!("cannot start {ruby}: {e}"))
-            })?;
-        drop(theirs);
-        let socket = Arc::new(UnixStream::from_std(ours)?);
+        .into_parts()?;
+        let (pid, process) = (child.id(), Process::Ours(child));
+        let socket = Arc::new(UnixStream::from_std(socket)?);
         let reader = tokio::spawn(read(generation, socket.clone(), reports));
-        let template = Template { pid: child.id(), child: Some(child), socket, reader };
-        template.send(&message::boot(config, links, slots, slot_len), &[scoreboard])?;
+        let template = Template { pid, process, socket, reader };
+        match &config.settings.puma_rb {
+            Some(file) if !is_configured => template.send(&message::configure(file), &[])?,
+            _ => template.boot(config, links, scoreboard, sizes)?,
+        }
         Ok(template)
     }
 
-    /// The template's process id.
+    /// The process that has started this one, at the other end of `socket`, as a template: it has an app, and forks nothing but is the worker
+    /// itself. The rest is as in [`Template::start`].
+    ///
+    /// # Errors
+    /// The socket cannot be used.
+    pub(crate) fn attach(
+        generation: Generation,
+        config: &BootConfig,
+        links: usize,
+        scoreboard: BorrowedFd<'_>,
+        sizes: (usize, usize),
+        socket: std::os::unix::net::UnixStream,
+        reports: mpsc::UnboundedSender<TemplateReport>,
+    ) -> io::Result<Template> {
+        let socket = Arc::new(UnixStream::from_std(socket)?);
+        let reader = tokio::spawn(read(generation, socket.clone(), reports));
+        let template = Template { process: Process::Attached, pid: 0, socket, reader };
+        template.boot(config, links, scoreboard, sizes)?;
+        Ok(template)
+    }
+
+    /// Tells a process that has evaluated `puma.rb`, or need not, to load the app.
+    ///
+    /// # Errors
+    /// The template is gone or does not read.
+    pub(crate) fn boot(
+        &self,
+        config: &BootConfig,
+        links: usize,
+        scoreboard: BorrowedFd<'_>,
+        (slots, slot_len): (usize, usize),
+    ) -> io::Result<()> {
+        self.send(&message::boot(config, links, slots, slot_len), &[scoreboard])
+    }
+
+    /// The template that a worker will leave behind, which has the other end of `socket`. It needs no `boot`.
+    ///
+    /// # Errors
+    /// The socket cannot be registered with the event loop.
+    pub(crate) fn adopt(
+        generation: Generation,
+        socket: std::os::unix::net::UnixStream,
+        reports: mpsc::UnboundedSender<TemplateReport>,
+    ) -> io::Result<Template> {
+        let socket = Arc::new(UnixStream::from_std(socket)?);
+        let reader = tokio::spawn(read(generation, socket.clone(), reports));
+        Ok(Template { process: Process::Adopted, pid: 0, socket, reader })
+    }
+
+    /// An adopted template exists now, as this process.
+    pub(crate) fn is_process(&mut self, pid: u32) {
+        if matches!(self.process, Process::Adopted) {
+            self.pid = pid;
+        }
+    }
+
+    /// The template's process id; 0 while it is still to be forked by a worker, and for an attached one, which is a worker.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -99,12 +147,41 @@ impl Template {
         self.send(&[b"fork".to_vec(), index.to_string().into_bytes()], &fds)
     }
 
+    /// Orders a process for a service of the app: a guard with these arguments, and the block as its child. The guard gets `socket`
+    /// as its standard input and is the program `program`.
+    ///
+    /// # Errors
+    /// The template is gone or does not read.
+    pub(crate) fn service(&self, order: &ServiceOrder) -> io::Result<()> {
+        let words = std::iter::once("service").chain(order.words.iter().map(String::as_str));
+        let words: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).collect();
+        self.send(&words, &[order.socket.as_fd(), order.program.as_fd()])
+    }
+
     /// Signals a worker.
     ///
     /// # Errors
     /// The template is gone or does not read.
     pub(crate) fn kill(&self, pid: u32, signal: &str) -> io::Result<()> {
         self.send(&[b"kill".to_vec(), pid.to_string().into_bytes(), signal.as_bytes().to_vec()], &[])
+    }
+
+    /// Says which files to remove should the front be killed, instead of those that it was told before.
+    ///
+    /// # Errors
+    /// The template is gone or does not read.
+    pub(crate) fn unlink(&self, files: &[PathBuf]) -> io::Result<()> {
+        let files = files.iter().map(|file| file.as_os_str().as_bytes().to_vec());
+        self.send(&std::iter::once(b"unlink".to_vec()).chain(files).collect::<Vec<_>>(), &[])
+    }
+
+    /// Tells an attached process where the server listens.
+    ///
+    /// # Errors
+    /// It is gone or does not read.
+    pub(crate) fn listening(&self, addresses: &[String]) -> io::Result<()> {
+        let addresses = addresses.iter().map(|address| address.clone().into_bytes());
+        self.send(&std::iter::once(b"listening".to_vec()).chain(addresses).collect::<Vec<_>>(), &[])
     }
 
     /// Sends a message without waiting. The socket's buffer takes hundreds of messages: when it is full, the template is stopped.
@@ -127,16 +204,25 @@ impl Template {
 
     /// The exit code of a process that was told to exit or has closed its socket; `None` for a signal. Kills it after a while.
     pub(crate) async fn exited(&mut self) -> Option<i32> {
-        let mut child = self.child.take()?;
         let deadline = tokio::time::Instant::now() + EXIT_TIMEOUT;
         while tokio::time::Instant::now() < deadline {
-            match child.try_wait() {
-                Ok(Some(status)) => return status.code(),
+            let ended = match &mut self.process {
+                Process::Ours(child) => child.try_wait().map(|status| status.map(|status| status.code())),
+                Process::Adopted => Ok(orphans::has_exited(self.pid).then_some(None)),
+                Process::Attached | Process::Gone => return None,
+            };
+            match ended {
                 Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
-                Err(_) => return None,
+                Ok(Some(code)) => {
+                    self.process = Process::Gone;
+                    return code;
+                }
+                Err(_) => {
+                    self.process = Process::Gone;
+                    return None;
+                }
             }
         }
-        self.child = Some(child);
         None
     }
 }
@@ -144,10 +230,16 @@ impl Template {
 impl Drop for Template {
     fn drop(&mut self) {
         self.reader.abort();
-        if let Some(mut child) = self.child.take() {
-            // A process that has exited cannot be killed, only reaped.
-            let _ = child.kill();
-            let _ = child.wait();
+        match std::mem::replace(&mut self.process, Process::Gone) {
+            Process::Ours(mut child) => {
+                // A process that has exited cannot be killed, only reaped.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            // Its socket ends, which it obeys unless it hangs. Nobody has reaped it, so its id is not another's.
+            Process::Adopted => orphans::kill(self.pid),
+            // Its socket ends, which says all.
+            Process::Attached | Process::Gone => {}
         }
     }
 }

@@ -8,14 +8,21 @@ use super::{Event, Notice, Supervisor};
 use crate::deaths;
 use crate::dispatch::Serial;
 use crate::progress::Progress;
+use crate::reload_record::Record;
 use crate::rollout::{Facts, Order, Outcome, Plan, Rollout, Stage};
-use crate::shared::ThreadMessage;
+use crate::room::Figures;
+use crate::shared::{Report, ThreadMessage};
 use crate::spawner::BootConfig;
 use crate::table::{Cause, Generation, Stage as WorkerStage, WorkerExit};
 use crate::verdict::{self, Tally, verdict};
+use settings::Machine;
+use settings::puma::Evaluated;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc;
+
+/// How long weighing waits for the end of a template.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// What somebody who waits for a reload hears.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,12 +49,21 @@ pub(super) struct Reloads {
     /// How the one before it was started, while it is there.
     before: Option<BootConfig>,
     listener: Option<Steps>,
+    /// The process of a template that ends.
+    ending: Option<u32>,
     /// The newest reload that was asked for meanwhile.
-    waiting: Option<Option<Steps>>,
+    waiting: Option<Waiting>,
     notes: Vec<Note>,
     probe: Option<Probe>,
     watch: Option<Watch>,
+    record: Record,
     stopped: bool,
+}
+
+/// A reload that was asked for meanwhile.
+struct Waiting {
+    steps: Option<Steps>,
+    in_place: bool,
 }
 
 /// The requests that the worker on trial has to answer.
@@ -78,10 +94,12 @@ impl Reloads {
             boot: None,
             before: None,
             listener: None,
+            ending: None,
             waiting: None,
             notes: Vec::new(),
             probe: None,
             watch: None,
+            record: Record::default(),
             stopped: false,
         }
     }
@@ -89,6 +107,21 @@ impl Reloads {
     /// How to start the template of a generation that is new.
     pub(super) fn boot_of(&self, generation: Generation) -> Option<&BootConfig> {
         self.boot.as_ref().filter(|(number, _)| *number == generation).map(|(_, boot)| boot)
+    }
+
+    /// Whether a reload is under way, up to its last step.
+    pub(super) fn is_busy(&self) -> bool {
+        self.rollout.is_busy()
+    }
+
+    /// Whether no reload is under way, and none can be undone.
+    pub(super) fn is_idle(&self) -> bool {
+        self.rollout.stage().is_none() && self.waiting.is_none()
+    }
+
+    /// The generation that serves until a reload that is under way is done.
+    pub(super) fn old_generation(&self) -> Option<Generation> {
+        self.rollout.old_generation().filter(|_| self.rollout.is_busy())
     }
 
     /// The generation that a reload brings.
@@ -103,31 +136,39 @@ fn end(listener: Option<&Steps>, result: Result<String, String>) {
 }
 
 impl Supervisor {
-    pub(super) fn reload(&mut self, steps: Option<Steps>, notify: &mut impl FnMut(Notice)) {
+    pub(super) fn reload(&mut self, steps: Option<Steps>, in_place: bool, notify: &mut impl FnMut(Notice)) {
         if self.reloads.stopped {
             return end(steps.as_ref(), Err("the server is stopping".to_owned()));
         }
-        if self.reloads.rollout.is_busy() {
-            let text = "another reload is under way; this one follows it".to_owned();
+        if self.reloads.rollout.is_busy() || self.reforks.is_rolling() {
+            let what = if self.reforks.is_rolling() { "a refork" } else { "another reload" };
+            let text = format!("{what} is under way; this one follows it");
             let _ = steps.as_ref().map(|steps| {
                 steps.send(ReloadStep::Step { stage: Stage::Waiting.name(), text: text.clone() })
             });
-            if let Some(older) = self.reloads.waiting.replace(steps) {
-                end(older.as_ref(), Err("a newer reload has taken its place".to_owned()));
+            if let Some(older) = self.reloads.waiting.replace(Waiting { steps, in_place }) {
+                self.reloads.record.superseded();
+                end(older.steps.as_ref(), Err("a newer reload has taken its place".to_owned()));
             }
             return;
         }
-        self.begin_reload(steps, notify);
+        self.begin_reload(steps, in_place, notify);
     }
 
-    fn begin_reload(&mut self, steps: Option<Steps>, notify: &mut impl FnMut(Notice)) {
+    fn begin_reload(&mut self, steps: Option<Steps>, in_place: bool, notify: &mut impl FnMut(Notice)) {
         let now = Instant::now();
+        self.refork_gives_way(notify);
         self.reloads.listener = steps;
-        let boot = match (self.options.refresh.0)() {
+        self.reloads.record.begun(false, (now, SystemTime::now()));
+        let boot = match (self.options.refresh.0)(None) {
             Ok(boot) => boot,
             Err(why) => return self.finish_reload(Outcome::Failed(why), notify),
         };
-        let plan = self.reload_plan();
+        let mut plan = self.reload_plan();
+        if in_place {
+            // There is nothing to compare with for long, and nothing to go back to.
+            (plan.in_place, plan.watch) = (true, None);
+        }
         self.reloads.before = None;
         self.reloads.boot = Some((self.table.last_generation() + 1, boot));
         let Some(old) = self.table.serving() else {
@@ -139,18 +180,36 @@ impl Supervisor {
         self.observe_reload(notify);
     }
 
+    /// A template has evaluated `puma.rb`: tells it to load the app. Of a reload the file has a say in the settings; a template that
+    /// takes the place of a dead one has those in force.
+    pub(super) fn configured(&mut self, generation: Generation, evaluated: Evaluated) -> Result<(), String> {
+        let calls = evaluated.map_err(|refusal| refusal.to_string())?;
+        if self.reloads.boot_of(generation).is_some() {
+            let boot = (self.options.refresh.0)(Some(&calls))?;
+            self.reloads.boot = Some((generation, boot));
+        }
+        self.boot_template(generation)
+            .map_err(|e| format!("the template cannot be told to load the app: {e}"))
+    }
+
     fn reload_plan(&self) -> Plan {
         let settings = self.options.settings.borrow();
         if settings.process.environment == "development" {
-            return Plan::default();
+            return Plan { step: settings.reload.step, ..Plan::default() };
         }
         let watch = Some(settings.reload.watch).filter(|_| settings.reload.share > 0);
-        Plan { probe: true, watch, keep: settings.reload.keep }
+        Plan { probe: true, watch, in_place: false, step: settings.reload.step, keep: settings.reload.keep }
     }
 
     pub(super) fn undo_reload(&mut self, steps: Option<Steps>, notify: &mut impl FnMut(Notice)) {
+        let busy = self.reloads.rollout.is_busy();
         match self.reloads.rollout.undo(&self.reload_facts()) {
             Ok(orders) => {
+                if busy {
+                    self.reloads.record.undo_wished();
+                } else {
+                    self.reloads.record.begun(true, (Instant::now(), SystemTime::now()));
+                }
                 if self.reloads.listener.is_none() {
                     self.reloads.listener = steps;
                 } else if let Some(steps) = steps {
@@ -166,8 +225,9 @@ impl Supervisor {
 
     pub(super) fn stop_reload(&mut self, notify: &mut impl FnMut(Notice)) {
         self.reloads.stopped = true;
+        self.reforks.stop();
         if let Some(waiting) = self.reloads.waiting.take() {
-            end(waiting.as_ref(), Err("the server is stopping".to_owned()));
+            end(waiting.steps.as_ref(), Err("the server is stopping".to_owned()));
         }
         let orders = self.reloads.rollout.stop();
         self.carry_out(orders, notify);
@@ -199,6 +259,12 @@ impl Supervisor {
         }
     }
 
+    /// What is known of reloads.
+    pub(super) fn reloads_snapshot(&self) -> stats::ReloadsSnapshot {
+        let share = self.options.settings.borrow().reload.share;
+        self.reloads.record.snapshot(&self.reloads.rollout, &self.reload_facts(), share, Instant::now())
+    }
+
     /// Tells the rollout what has changed. Called after each event.
     pub(super) fn observe_reload(&mut self, notify: &mut impl FnMut(Notice)) {
         for note in std::mem::take(&mut self.reloads.notes) {
@@ -219,15 +285,22 @@ impl Supervisor {
             self.carry_out(orders, notify);
         }
         if !self.reloads.rollout.is_busy()
-            && let Some(steps) = self.reloads.waiting.take()
+            && !self.reforks.is_rolling()
+            && let Some(Waiting { steps, in_place }) = self.reloads.waiting.take()
         {
-            self.begin_reload(steps, notify);
+            self.begin_reload(steps, in_place, notify);
         }
     }
 
     fn carry_out(&mut self, orders: Vec<Order>, notify: &mut impl FnMut(Notice)) {
         for order in orders {
+            self.reloads.record.ordered(&order, self.reloads.rollout.new_generation());
             match order {
+                Order::Weigh => self.weigh_memory(),
+                Order::Vacate(serving) => self.event(Event::Vacate(serving), notify),
+                Order::Reoccupy => self.event(Event::Reoccupy, notify),
+                Order::Retire(generation) => self.event(Event::RetireTemplate(generation), notify),
+                Order::Restore => self.event(Event::NewGeneration, notify),
                 Order::Start => {
                     notify(Notice::Reloading);
                     self.reloads.rollout.started(self.table.last_generation() + 1);
@@ -236,9 +309,15 @@ impl Supervisor {
                 Order::Probe => self.probe(notify),
                 Order::Watch => self.watch(notify),
                 Order::Keep(generation) => self.event(Event::Keep(generation), notify),
-                Order::Roll(generation) => self.event(Event::Roll(generation), notify),
+                Order::Roll(generation, step) => {
+                    self.event(Event::Step(step.of(self.table.wanted())), notify);
+                    self.event(Event::Roll(generation), notify);
+                }
                 Order::Spare(generation) => self.event(Event::Spare(generation), notify),
-                Order::Abandon(generation) => self.event(Event::Abandon(generation), notify),
+                Order::Abandon(generation) => {
+                    self.reloads.ending = self.templates.get(&generation).map(|one| one.process.pid());
+                    self.event(Event::Abandon(generation), notify);
+                }
                 Order::Say(stage, text) => {
                     notify(Notice::Log(format!("reload: {}: {text}", stage.name())));
                     let step = ReloadStep::Step { stage: stage.name(), text };
@@ -247,6 +326,44 @@ impl Supervisor {
                 Order::Finish(outcome) => self.finish_reload(outcome, notify),
             }
         }
+    }
+
+    // Weighing.
+
+    /// Measures on another thread what a reload has to know of memory: it takes milliseconds.
+    fn weigh_memory(&mut self) {
+        let template = self.table.serving().and_then(|serving| self.templates.get(&serving));
+        let template = template.map(|template| template.process.pid());
+        let workers: Vec<u32> =
+            self.table.rows().filter(|row| row.stage == WorkerStage::Up).map(|row| row.pid).collect();
+        let (shared, ending) = (self.shared.clone(), self.reloads.ending.take());
+        tokio::task::spawn_blocking(move || {
+            use stats::memory::{anonymous_bytes, private_bytes, rss_bytes};
+            // The spare of the reload before gives its memory back in a moment.
+            let until = Instant::now() + ENDING;
+            while ending.is_some_and(|pid| rss_bytes(pid) > 0) && Instant::now() < until {
+                std::thread::sleep(ENDING / 100);
+            }
+            let all: u64 = workers.iter().map(|pid| private_bytes(*pid)).sum();
+            shared.report(Report::Weighed(Figures {
+                available: Machine::memory_available(),
+                template: template.map_or(0, anonymous_bytes),
+                template_alone: template.map_or(0, private_bytes),
+                worker: all / workers.len().max(1) as u64,
+            }));
+        });
+    }
+
+    pub(super) fn weighed(&mut self, figures: &Figures, notify: &mut impl FnMut(Notice)) {
+        let (wanted, plan) = (self.table.wanted(), self.reloads.rollout.plan());
+        let result = if plan.in_place {
+            Ok(figures.staying(wanted))
+        } else {
+            figures.fits(plan.step.of(wanted)).map(|()| wanted)
+        };
+        let facts = self.reload_facts();
+        let orders = self.reloads.rollout.weighed(result, &facts);
+        self.carry_out(orders, notify);
     }
 
     // Probing.
@@ -367,24 +484,29 @@ impl Supervisor {
     }
 
     fn finish_reload(&mut self, outcome: Outcome, notify: &mut impl FnMut(Notice)) {
+        let failed = matches!(outcome, Outcome::Failed(_));
+        self.reloads.record.finished(&outcome, (Instant::now(), SystemTime::now()));
+        if !failed {
+            self.reforks.reloaded();
+        }
         let (line, result) = match outcome {
             Outcome::Done(text) => {
                 if let Some((_, boot)) = self.reloads.boot.take() {
-                    notify(Notice::Reloaded(boot.settings.clone()));
+                    notify(Notice::Reloaded(boot.settings.clone(), self.declared_services()));
                     self.reloads.before = Some(std::mem::replace(&mut self.options.boot, boot));
                 }
                 (format!("reload: {text}"), Ok(text))
             }
             Outcome::NoWayBack(why) => {
                 if let Some((_, boot)) = self.reloads.boot.take() {
-                    notify(Notice::Reloaded(boot.settings.clone()));
+                    notify(Notice::Reloaded(boot.settings.clone(), self.declared_services()));
                     self.options.boot = boot;
                 }
                 (format!("reload: {why}"), Err(why))
             }
             Outcome::Undone(text) => {
                 if let Some(before) = self.reloads.before.take() {
-                    notify(Notice::Reloaded(before.settings.clone()));
+                    notify(Notice::Reloaded(before.settings.clone(), self.declared_services()));
                     self.options.boot = before;
                 }
                 (format!("reload: {text}"), Ok(text))
@@ -395,6 +517,9 @@ impl Supervisor {
             }
         };
         notify(Notice::Log(line));
+        if !failed {
+            self.reloaded_size(notify);
+        }
         notify(Notice::ReloadEnded);
         end(self.reloads.listener.take().as_ref(), result);
     }

@@ -25,8 +25,16 @@ pub enum Event {
     TrialGeneration,
     /// The worker that is tried gets requests.
     OpenTrial(Generation),
-    /// This generation takes over one worker at a time, from whichever serves now. A trial ends.
+    /// How many workers of a generation are replaced at a time from now on: so many exist beyond the wanted ones meanwhile.
+    Step(usize),
+    /// This generation takes over step by step, from whichever serves now. A trial ends.
     Roll(Generation),
+    /// A reload in place begins: so many workers serve until the next generation has taken over, the others leave now.
+    Vacate(usize),
+    /// It does not take place after all: there are to be as many workers as wanted again.
+    Reoccupy,
+    /// The template of this generation ends although its workers serve on; nothing takes its place until that is ordered.
+    RetireTemplate(Generation),
     /// A trial has failed, or a spare is not needed any longer: end it.
     Abandon(Generation),
     /// The template of this generation stays when its workers have been replaced.
@@ -81,6 +89,10 @@ pub enum Event {
     Stuck(Serial),
     /// A worker is to be replaced: it serves on until its successor is ready.
     Recycle(Serial),
+    /// As [`Event::Recycle`]; and it is to leave a template behind, whose generation is on trial.
+    Promote(Serial),
+    /// It is not to leave one, if it has not been told yet.
+    Demote(Serial),
     /// A worker must be killed at once.
     Kill(Serial),
     /// A stuck worker serves nothing but requests that are stuck.
@@ -102,12 +114,36 @@ pub enum Event {
     More,
     /// One worker fewer.
     Fewer,
+    /// One worker fewer: this one.
+    Retire(Serial),
+    /// There should be so many workers.
+    Want(usize),
     /// Let all workers finish.
     Drain,
     /// Kill all workers.
     Halt,
     /// Time passes.
     Tick,
+}
+
+impl Event {
+    /// Whether it is about workers that come and go, which an attached one does not.
+    pub(super) fn replaces_a_worker(&self) -> bool {
+        matches!(
+            self,
+            Event::NewGeneration
+                | Event::TrialGeneration
+                | Event::Frozen(_)
+                | Event::Stuck(_)
+                | Event::Recycle(_)
+                | Event::Promote(_)
+                | Event::Kill(_)
+                | Event::More
+                | Event::Fewer
+                | Event::Retire(_)
+                | Event::Want(_)
+        )
+    }
 }
 
 /// What to do.
@@ -144,6 +180,13 @@ pub enum Action {
     Open(Serial),
     /// The worker is tried: it takes requests, but only a share of them.
     OpenTrial(Serial),
+    /// The worker, which is about to be told to finish, is to leave the template of this generation behind.
+    Promote {
+        /// Which worker.
+        serial: Serial,
+        /// The generation, which waits for its template.
+        generation: Generation,
+    },
     /// The worker gets no more requests and is told to finish.
     Close(Serial),
     /// The worker is gone.

@@ -16,12 +16,17 @@
 //!    worker that boots for longer than `boot` or drains for longer than `shutdown` is killed.
 //! 4. A worker with a stuck request gets no new requests, is asked for backtraces and is replaced. It is killed when its other requests
 //!    have finished, or after `shutdown`.
-//! 5. A new generation takes over one worker at a time: an old worker drains when a new one is ready. Until then, and when the new
-//!    generation fails, the old one serves on. So do the workers of a template that has died.
+//! 5. A new generation takes over one worker at a time, or in larger [steps](Event::Step): an old worker drains when a new one is
+//!    ready. Until then, and when the new generation fails, the old one serves on. So do the workers of a template that has died.
 //! 6. A worker that is recycled drains when its successor is ready, like one of an old generation. Until then it serves on.
 //! 7. A generation on trial has one worker, which does not count as one of the wanted ones. It costs the others nothing, whatever
 //!    becomes of it.
-//! 8. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once.
+//! 8. In place, with fewer workers ([`Event::Vacate`]), one more than those that serve exists at most, those that leave included.
+//! 9. A worker that is promoted leaves the template of a new generation, which is on trial, behind when it leaves its place to its
+//!    successor.
+//! 10. Attached ([`Table::attached`]): the process that has started the front is template and worker in one. There is never another worker,
+//!     what is its end is the end of the server, and it is asked to stop but never told to be another.
+//! 11. Every worker that a fork was ordered for is reported [`Action::Gone`] exactly once.
 
 mod event;
 mod generation;
@@ -64,6 +69,8 @@ struct Worker {
     killed: bool,
     /// It serves until its successor is ready.
     retiring: bool,
+    /// It leaves a template behind when its successor is ready.
+    promoted: bool,
     /// Its template has exited, so its exit is only seen by its links.
     orphan: bool,
 }
@@ -81,6 +88,15 @@ impl Worker {
     }
 }
 
+/// How a generation takes over where memory is short.
+#[derive(Debug, Clone, Copy)]
+struct InPlace {
+    /// Workers that serve meanwhile.
+    serving: usize,
+    /// The generation that served before.
+    old: Generation,
+}
+
 /// The table.
 #[derive(Debug)]
 pub struct Table {
@@ -92,10 +108,15 @@ pub struct Table {
     /// When to try another template, while there is none.
     retry: Option<Instant>,
     wanted: usize,
+    /// Workers that may exist beyond the wanted ones while a generation takes over.
+    step: usize,
+    /// A reload in place, until the generation that it brings has taken over.
+    in_place: Option<InPlace>,
     timeouts: Timeouts,
     next: Serial,
     stopping: bool,
     settled: bool,
+    attached: bool,
 }
 
 /// The generation that a table starts with.
@@ -121,20 +142,35 @@ impl Table {
             last_generation: FIRST,
             retry: None,
             wanted: wanted.min(slots),
+            step: 1,
+            in_place: None,
             timeouts,
             next: 1,
             stopping: false,
             settled: false,
+            attached: false,
         }
+    }
+
+    /// The table of a front whose only worker is the process that has started it.
+    pub fn attached(timeouts: Timeouts, now: Instant) -> Table {
+        Table { attached: true, ..Table::new(1, 1, timeouts, now) }
     }
 
     /// What to do after `event`.
     pub fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
+        if self.attached && event.replaces_a_worker() {
+            return actions;
+        }
         match event {
             Event::NewGeneration => self.start_generation(now, &mut actions),
             Event::TrialGeneration => self.start_trial(now, &mut actions),
             Event::OpenTrial(generation) => self.open_trial(generation, &mut actions),
+            Event::Vacate(serving) => self.vacate(serving),
+            Event::Reoccupy => self.in_place = None,
+            Event::RetireTemplate(generation) => self.retire_template(generation, now, &mut actions),
+            Event::Step(step) => self.step = step.max(1),
             Event::Roll(generation) => self.roll(generation, &mut actions),
             Event::Abandon(generation) => self.abandon(generation, now, &mut actions),
             Event::Keep(generation) => self.keep(generation),
@@ -154,6 +190,11 @@ impl Table {
             Event::Resumed(serial) => self.suspended(serial, None),
             Event::Frozen(serial) => self.kill_worker(serial, Cause::Frozen, now, &mut actions),
             Event::Recycle(serial) => self.recycle(serial),
+            Event::Promote(serial) => {
+                self.recycle(serial);
+                self.set_promoted(serial, true);
+            }
+            Event::Demote(serial) => self.set_promoted(serial, false),
             Event::Kill(serial) => self.kill_worker(serial, Cause::Ordered, now, &mut actions),
             Event::Stuck(serial) => self.stuck(serial, now, &mut actions),
             Event::OthersFinished(serial) => self.others_finished(serial),
@@ -162,6 +203,8 @@ impl Table {
             }
             Event::More => self.wanted = (self.wanted + 1).min(self.workers.len()),
             Event::Fewer => self.wanted = self.wanted.saturating_sub(1).max(1),
+            Event::Retire(serial) => self.retire(serial, now, &mut actions),
+            Event::Want(number) => self.wanted = number.clamp(1, self.workers.len()),
             Event::Drain => self.drain(now, &mut actions),
             Event::Halt => self.halt(now, &mut actions),
             Event::Tick => self.tick(now, &mut actions),
@@ -173,6 +216,32 @@ impl Table {
     /// Number of workers that there should be.
     pub fn wanted(&self) -> usize {
         self.wanted
+    }
+
+    /// Number of workers that there can be room for.
+    pub fn slots(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Whether as many workers as wanted take requests, and none is being replaced by one of another generation.
+    pub fn is_complete(&self) -> bool {
+        let newest = self.newest().map_or(0, |generation| generation.number);
+        let mut up = 0;
+        for worker in self.workers.iter().flatten() {
+            match worker.state {
+                State::Up if worker.generation != newest => return false,
+                State::Up => up += 1,
+                State::Forking | State::Booting => return false,
+                State::Draining | State::Stuck { .. } | State::Ending(_) => {}
+            }
+        }
+        !self.stopping && up == self.wanted
+    }
+
+    /// Whether as many workers as wanted take requests, whatever becomes of them.
+    pub fn is_staffed(&self) -> bool {
+        let up = self.workers.iter().flatten().filter(|worker| worker.state == State::Up).count();
+        !self.stopping && up >= self.wanted
     }
 
     /// All workers that have been forked.
@@ -329,6 +398,17 @@ impl Table {
         serials.into_iter().for_each(|serial| self.close(serial, now, actions));
     }
 
+    fn vacate(&mut self, serving: usize) {
+        self.in_place = self.serving().map(|old| InPlace { serving, old });
+    }
+
+    fn retire_template(&mut self, number: Generation, now: Instant, actions: &mut Vec<Action>) {
+        if self.generation(number).is_some_and(|generation| generation.template == Template::Up) {
+            actions.push(Action::EndTemplate { generation: number, why: TemplateEnd::Replaced });
+            self.orphan_workers(number, now, actions);
+        }
+    }
+
     fn keep(&mut self, number: Generation) {
         if let Some(generation) = self.generation(number) {
             generation.kept = true;
@@ -370,8 +450,40 @@ impl Table {
         let Some(generation) = self.generation(number).filter(|g| g.template != Template::Gone) else {
             return;
         };
-        generation.template = Template::Gone;
         let (proven, in_trial) = (generation.proven, generation.role != Role::Service);
+        if self.attached {
+            return self.detached(number, now, actions);
+        }
+        self.orphan_workers(number, now, actions);
+        let serves = |g: &GenerationState| g.role == Role::Service && g.template != Template::Gone;
+        if in_trial || self.generations.iter().any(serves) {
+            return;
+        }
+        // A template that never brought forth a worker is not tried again at once.
+        if proven {
+            self.start_generation(now, actions);
+        } else {
+            self.retry = Some(now + RETRY);
+        }
+    }
+
+    /// The process that is both has left, or wants to: the server ends, whatever is under way.
+    fn detached(&mut self, number: Generation, now: Instant, actions: &mut Vec<Action>) {
+        if let Some(generation) = self.generation(number) {
+            generation.template = Template::Gone;
+        }
+        for index in 0..self.workers.len() {
+            let Some(worker) = &self.workers[index] else { continue };
+            actions.push(Action::Close(worker.serial));
+            self.gone(index, None, Cause::Ordered, now, actions);
+        }
+        self.stop();
+    }
+
+    fn orphan_workers(&mut self, number: Generation, now: Instant, actions: &mut Vec<Action>) {
+        if let Some(generation) = self.generation(number) {
+            generation.template = Template::Gone;
+        }
         for index in 0..self.workers.len() {
             let Some(worker) = self.workers[index].as_mut().filter(|w| w.generation == number) else {
                 continue;
@@ -385,16 +497,6 @@ impl Table {
             if worker.state == State::Forking || worker.link_lost.is_some() {
                 self.gone(index, None, cause, now, actions);
             }
-        }
-        let serves = |g: &GenerationState| g.role == Role::Service && g.template != Template::Gone;
-        if in_trial || self.generations.iter().any(serves) {
-            return;
-        }
-        // A template that never brought forth a worker is not tried again at once.
-        if proven {
-            self.start_generation(now, actions);
-        } else {
-            self.retry = Some(now + RETRY);
         }
     }
 
@@ -499,6 +601,34 @@ impl Table {
         }
     }
 
+    fn retire(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
+        let up = |worker: &&mut Worker| worker.state == State::Up;
+        if self.wanted > 1 && self.worker(serial).filter(up).is_some() {
+            self.wanted -= 1;
+            self.close(serial, now, actions);
+        }
+    }
+
+    fn set_promoted(&mut self, serial: Serial, promoted: bool) {
+        if let Some(worker) = self.worker(serial).filter(|worker| worker.state == State::Up) {
+            worker.promoted = promoted;
+        }
+    }
+
+    /// A worker leaves its place to its successor. If it was promoted, it is the template of a generation on trial next.
+    fn leave(&mut self, serial: Serial, now: Instant, actions: &mut Vec<Action>) {
+        let promoted = self.worker(serial).is_some_and(|worker| worker.promoted && worker.state == State::Up);
+        if promoted && !self.generations.iter().any(|g| matches!(g.role, Role::Trial { .. })) {
+            self.last_generation += 1;
+            // It finishes its requests first.
+            let mut generation = GenerationState::new(self.last_generation, now + self.timeouts.shutdown);
+            generation.role = Role::Trial { open: false };
+            self.generations.push(generation);
+            actions.push(Action::Promote { serial, generation: self.last_generation });
+        }
+        self.close(serial, now, actions);
+    }
+
     fn kill_worker(&mut self, serial: Serial, cause: Cause, now: Instant, actions: &mut Vec<Action>) {
         let Some(index) = self.position(serial) else { return };
         let live = |w: &Worker| matches!(w.state, State::Up | State::Draining | State::Stuck { .. });
@@ -578,6 +708,9 @@ impl Table {
             cause,
             wait,
         }));
+        if self.attached {
+            self.stop();
+        }
     }
 
     /// Counts a death that was not ordered, when it is first noticed: whether the next fork has to wait depends on it.
@@ -700,6 +833,7 @@ impl Table {
             return;
         }
         self.close_surplus(now, actions);
+        self.end_in_place();
         self.end_replaced(actions);
         self.settle(now, actions);
         if self.workers.iter().flatten().all(|worker| worker.state != State::Forking)
@@ -726,6 +860,36 @@ impl Table {
         self.counting(now).filter(is_of).count()
     }
 
+    /// How many workers there should be now: in place fewer than wanted.
+    fn target(&self) -> usize {
+        self.in_place.map_or(self.wanted, |place| place.serving.clamp(1, self.wanted.max(1)))
+    }
+
+    /// In place: whether another worker may exist, those that leave included.
+    fn has_room(&self) -> bool {
+        self.in_place.is_none() || self.workers.iter().flatten().count() <= self.target()
+    }
+
+    /// Once no worker of before is left, there are as many as wanted again.
+    fn end_in_place(&mut self) {
+        let Some(place) = self.in_place else { return };
+        let newest = self.newest().filter(|newest| newest.proven && newest.number > place.old);
+        if newest.is_some_and(|newest| self.workers.iter().flatten().all(|w| w.generation == newest.number)) {
+            self.in_place = None;
+        }
+    }
+
+    /// How many workers may count beyond the wanted ones, because their successors are to be ready first: a step of those of old
+    /// generations, one of those that are recycled.
+    fn surge(&self, newest: Generation, now: Instant) -> usize {
+        let outdated = || self.counting(now).filter(|worker| newest > 0 && worker.is_outdated(newest));
+        if self.in_place.is_none() && outdated().any(|worker| worker.generation != newest) {
+            self.step
+        } else {
+            usize::from(outdated().next().is_some())
+        }
+    }
+
     /// Old workers, and those that are recycled, leave when as many as wanted are up beside them, the others when there are too many: the youngest first, because it
     /// has the coldest caches.
     fn close_surplus(&mut self, now: Instant, actions: &mut Vec<Action>) {
@@ -736,16 +900,19 @@ impl Table {
             let closable = || counting().filter(|worker| worker.state != State::Forking);
             let old = closable().filter(|w| w.is_outdated(newest)).max_by_key(|worker| worker.serial);
             let up = counting().filter(|worker| worker.state == State::Up).count();
-            let spare = usize::from(newest > 0 && counting().any(|worker| worker.is_outdated(newest)));
-            let surplus = counting().count() > self.wanted + spare;
+            let surge = self.surge(newest, now);
+            let surplus = counting().count() > self.target() + surge;
+            let forking = counting().any(|worker| worker.state == State::Forking);
             let victim = match old {
-                Some(old) if proven && (up > self.wanted || surplus) => Some(old),
-                // One that serves nothing yet before one that does.
-                _ if surplus => closable().max_by_key(|worker| (worker.state != State::Up, worker.serial)),
+                Some(old) if proven && (up > self.target() || surplus) => Some(old),
+                // One that serves nothing yet before one that does; while one is just being forked, that one, later.
+                _ if surplus => closable()
+                    .max_by_key(|worker| (worker.state != State::Up, worker.serial))
+                    .filter(|worker| worker.state != State::Up || !forking || surge > 0),
                 _ => None,
             };
             let Some(serial) = victim.map(|worker| worker.serial) else { return };
-            self.close(serial, now, actions);
+            self.leave(serial, now, actions);
         }
     }
 
@@ -798,14 +965,14 @@ impl Table {
         let newest = self.newest()?;
         let (all, new) = (self.count(None, now), self.count(Some(newest.number), now));
         let allowed = |generation: &GenerationState| generation.wait(now).is_none();
-        let spare = usize::from(all > new);
         if newest.proven {
-            let needed = new < self.wanted && all < self.wanted + spare;
+            let target = self.target();
+            let needed = new < target && all < target + self.surge(newest.number, now) && self.has_room();
             return (needed && allowed(newest)).then_some(newest.number);
         }
         let is_fallback = |g: &&GenerationState| g.number != newest.number && g.proven && g.can_serve();
         let fallback = self.generations.iter().rfind(is_fallback);
-        if let Some(old) = fallback.filter(|old| all - new < self.wanted && allowed(old)) {
+        if let Some(old) = fallback.filter(|old| all - new < self.target() && allowed(old)) {
             return Some(old.number);
         }
         // The first worker of a generation is forked alone: what kills it would kill them all.
@@ -828,6 +995,7 @@ impl Table {
             link_lost: None,
             killed: false,
             retiring: false,
+            promoted: false,
             orphan: false,
         });
         actions.push(Action::Fork { generation, index: index as u32, serial });

@@ -271,6 +271,58 @@ fn more_and_fewer() {
 }
 
 #[test]
+fn a_worker_that_is_being_forked_leaves_before_one_that_serves() {
+    let (mut table, now) = settled(1);
+    assert_eq!(table.on(Event::More, now), [fork(FIRST, 1, 2)]);
+    assert_eq!(table.on(Event::Fewer, now), []);
+    let forked = Event::Forked { generation: FIRST, index: 1, pid: 102 };
+    assert_eq!(table.on(forked, now), [Action::Close(2)]);
+    assert_eq!(up(&table), [1]);
+}
+
+#[test]
+fn a_worker_is_named_that_leaves() {
+    let (mut table, now) = settled(3);
+    assert!(table.is_complete() && table.is_staffed());
+    assert_eq!(table.on(Event::Retire(2), now), [Action::Close(2)]);
+    assert_eq!((table.wanted(), up(&table)), (2, vec![1, 3]));
+    assert!(table.is_complete(), "that it has not gone yet is of no account");
+    assert_eq!(table.on(Event::Retire(2), now), [], "it is leaving");
+    assert_eq!(table.on(Event::Retire(9), now), [], "there is none");
+    table.on(Event::Retire(3), now);
+    assert_eq!(table.on(Event::Retire(1), now), [], "one stays");
+    assert_eq!((table.wanted(), up(&table)), (1, vec![1]));
+}
+
+#[test]
+fn so_many_are_wanted() {
+    let (mut table, now) = settled(2);
+    let actions = table.on(Event::Want(4), now);
+    assert!(!table.is_complete() && !table.is_staffed());
+    carry_out(&mut table, actions, now);
+    assert_eq!(up(&table), [1, 2, 3, 4]);
+    assert!(table.is_complete());
+    assert_eq!(table.on(Event::Want(2), now), [Action::Close(4), Action::Close(3)]);
+    table.on(Event::Want(0), now);
+    assert_eq!(table.wanted(), 1);
+    table.on(Event::Want(99), now);
+    assert_eq!((table.wanted(), table.slots()), (32, 32));
+}
+
+#[test]
+fn while_a_worker_is_replaced_the_table_is_staffed_but_not_complete() {
+    let (mut table, now) = settled(2);
+    let actions = table.on(Event::Recycle(1), now);
+    assert!(table.is_staffed() && !table.is_complete());
+    carry_out(&mut table, actions, now);
+    assert!(table.is_staffed() && table.is_complete());
+    table.on(Event::Kill(2), now);
+    assert!(!table.is_staffed());
+    table.on(Event::Drain, now);
+    assert!(!table.is_staffed() && !table.is_complete());
+}
+
+#[test]
 fn draining_ends_empty_and_kills_workers_that_do_not_finish() {
     let (mut table, now) = settled(2);
     assert_eq!(table.on(Event::Drain, now), [Action::Close(1), Action::Close(2)]);
@@ -430,6 +482,8 @@ struct World {
     gone: HashSet<Serial>,
     templates: HashSet<Generation>,
     booting: Vec<Generation>,
+    /// Those that workers have left behind, or will.
+    left: HashSet<Generation>,
 }
 
 impl World {
@@ -443,6 +497,7 @@ impl World {
             gone: HashSet::new(),
             templates: HashSet::from([FIRST]),
             booting: vec![FIRST],
+            left: HashSet::new(),
         }
     }
 
@@ -456,6 +511,12 @@ impl World {
                 }
                 Action::StartTemplate(generation) => {
                     prop_assert!(self.templates.insert(generation));
+                    self.booting.push(generation);
+                }
+                Action::Promote { serial, generation } => {
+                    prop_assert!(up(&self.table).len() >= self.table.wanted(), "it has a successor");
+                    prop_assert!(!up(&self.table).contains(&serial));
+                    prop_assert!(self.templates.insert(generation) && self.left.insert(generation));
                     self.booting.push(generation);
                 }
                 Action::EndTemplate { generation, .. } => {
@@ -478,10 +539,7 @@ impl World {
             self.table.rows().find(|row| row.serial == number).map_or(FIRST, |row| row.generation);
         let newest = self.templates.iter().max().copied().unwrap_or(FIRST);
         let event = match step {
-            0 => match self.booting.pop() {
-                Some(generation) => Event::TemplateBooted(generation),
-                None => Event::Tick,
-            },
+            0 => return self.boot(),
             1 | 2 => match self.forking.take() {
                 Some((generation, index, serial)) => Event::Forked { generation, index, pid: 100 + serial },
                 None => Event::Tick,
@@ -504,6 +562,10 @@ impl World {
             14 => Event::Frozen(number),
             15 => Event::Recycle(number),
             16 => Event::Kill(number),
+            17 => Event::Retire(number),
+            18 => Event::Want(number as usize % 6),
+            19 => Event::Promote(number),
+            20 => Event::Demote(number),
             _ => {
                 self.now += 2 * SECOND;
                 Event::Tick
@@ -512,13 +574,20 @@ impl World {
         self.on(event)
     }
 
+    /// A template is ready. One that a worker has left behind takes over.
+    fn boot(&mut self) -> Result<(), TestCaseError> {
+        let Some(generation) = self.booting.pop() else { return self.on(Event::Tick) };
+        self.on(Event::TemplateBooted(generation))?;
+        if self.left.contains(&generation) { self.on(Event::Roll(generation)) } else { Ok(()) }
+    }
+
     /// From now on everything works: templates boot, forks succeed, workers get ready, closed and killed ones exit.
     fn recover(&mut self) -> Result<(), TestCaseError> {
         for _ in 0..200 {
             self.now += SECOND;
             self.on(Event::Tick)?;
-            while let Some(generation) = self.booting.pop() {
-                self.on(Event::TemplateBooted(generation))?;
+            while !self.booting.is_empty() {
+                self.boot()?;
             }
             while let Some((generation, index, serial)) = self.forking.take() {
                 self.on(Event::Forked { generation, index, pid: 100 + serial })?;
@@ -566,6 +635,64 @@ fn a_recycled_worker_stays_when_its_successor_fails() {
     assert_eq!(up(&table), [1], "nor when the template dies");
 }
 
+/// A worker that has been promoted, when its successor is ready.
+fn promoted() -> (Table, Instant) {
+    let (mut table, now) = settled(2);
+    assert_eq!(table.on(Event::Promote(1), now), [fork(FIRST, 2, 3)]);
+    table.on(Event::Forked { generation: FIRST, index: 2, pid: 103 }, now);
+    let promote = Action::Promote { serial: 1, generation: 2 };
+    assert_eq!(table.on(Event::Ready(3), now), [Action::Open(3), promote, Action::Close(1)]);
+    (table, now)
+}
+
+#[test]
+fn a_promoted_worker_leaves_a_template_behind_when_its_successor_is_ready() {
+    let (mut table, now) = promoted();
+    assert_eq!(gone(&table.on(drained(1, FIRST), now)).len(), 1);
+    assert_eq!(table.census(2).template, TemplateStage::Booting);
+    assert_eq!(table.on(Event::TemplateBooted(2), now), [fork(2, 0, 4)], "a worker on trial");
+    table.on(Event::Forked { generation: 2, index: 0, pid: 104 }, now);
+    table.on(Event::Keep(FIRST), now);
+    table.on(Event::Roll(2), now);
+    let actions = table.on(Event::Ready(4), now);
+    let next = [Action::Open(4), Action::Close(3), fork(2, 3, 5)];
+    assert_eq!(actions, next, "it takes over, one at a time");
+}
+
+#[test]
+fn a_promoted_worker_may_take_as_long_as_any_to_finish() {
+    let (mut table, now) = promoted();
+    let late = |actions: &[Action]| {
+        let why = TemplateEnd::BootTimeout;
+        actions.contains(&Action::EndTemplate { generation: 2, why })
+    };
+    table.on(drained(1, FIRST), now + TIMEOUTS.shutdown - SECOND);
+    assert!(!late(&table.on(Event::Tick, now + TIMEOUTS.shutdown + TIMEOUTS.boot - SECOND)));
+    assert!(late(&table.on(Event::Tick, now + TIMEOUTS.shutdown + TIMEOUTS.boot)));
+    assert_eq!(up(&table), [2, 3]);
+    assert_eq!(table.census(2).template, TemplateStage::Gone);
+}
+
+#[test]
+fn a_demoted_worker_is_replaced_and_no_more() {
+    let (mut table, now) = settled(2);
+    table.on(Event::Promote(1), now);
+    table.on(Event::Demote(1), now);
+    table.on(Event::Forked { generation: FIRST, index: 2, pid: 103 }, now);
+    assert_eq!(table.on(Event::Ready(3), now), [Action::Open(3), Action::Close(1)]);
+}
+
+#[test]
+fn a_promoted_worker_that_dies_leaves_nothing() {
+    let (mut table, now) = settled(2);
+    table.on(Event::Promote(1), now);
+    table.on(Event::Forked { generation: FIRST, index: 2, pid: 103 }, now);
+    let actions = table.on(exited(1), now);
+    assert!(!actions.iter().any(|action| matches!(action, Action::Promote { .. })), "{actions:?}");
+    assert_eq!(table.on(Event::Ready(3), now), [Action::Open(3)]);
+    assert_eq!(table.last_generation(), FIRST);
+}
+
 #[test]
 fn a_worker_that_is_killed_is_replaced_at_once() {
     let (mut table, now) = settled(2);
@@ -575,13 +702,81 @@ fn a_worker_that_is_killed_is_replaced_at_once() {
     assert_eq!((gone(&actions)[0].killed, gone(&actions)[0].cause), (true, Cause::Ordered));
 }
 
+/// An attached table whose worker is up.
+fn attached() -> (Table, Instant) {
+    let now = Instant::now();
+    let mut table = Table::attached(TIMEOUTS, now);
+    let actions = table.on(Event::TemplateBooted(FIRST), now);
+    let seen = carry_out(&mut table, actions, now);
+    assert_eq!(seen, [fork(FIRST, 0, 1), Action::Open(1), Action::Settled]);
+    (table, now)
+}
+
+#[test]
+fn an_attached_worker_is_never_replaced() {
+    let (mut table, now) = attached();
+    let orders = [
+        Event::NewGeneration,
+        Event::TrialGeneration,
+        Event::Frozen(1),
+        Event::Stuck(1),
+        Event::Recycle(1),
+        Event::Promote(1),
+        Event::Kill(1),
+        Event::More,
+        Event::Fewer,
+        Event::Want(3),
+    ];
+    for order in orders {
+        assert_eq!(table.on(order, now), []);
+    }
+    table.on(Event::Suspended { serial: 1, idle_thread: true }, now);
+    assert_eq!(table.on(Event::Tick, now + ABSENT * 2), [], "there is nobody to take its place");
+}
+
+#[test]
+fn the_end_of_an_attached_worker_is_the_end() {
+    for event in [drained(1, FIRST), exited(1)] {
+        let (mut table, now) = attached();
+        let actions = table.on(event, now);
+        assert!(matches!(actions[..], [Action::Gone(_), Action::Empty]), "{actions:?}");
+        assert_eq!(table.on(Event::Tick, now + SECOND * 60), [Action::Empty]);
+    }
+}
+
+#[test]
+fn an_attached_process_that_leaves_takes_its_worker_along() {
+    let (mut table, now) = attached();
+    let actions = table.on(Event::TemplateGone(FIRST), now);
+    assert!(matches!(actions[..], [Action::Close(1), Action::Gone(_), Action::Empty]), "{actions:?}");
+}
+
+#[test]
+fn an_attached_worker_that_does_not_finish_is_told_so() {
+    let (mut table, now) = attached();
+    assert_eq!(table.on(Event::Drain, now), [Action::Close(1)]);
+    let late = now + TIMEOUTS.shutdown;
+    assert_eq!(table.on(Event::Tick, late), [signal(1, "KILL")]);
+    let actions = table.on(drained(1, FIRST), late);
+    assert!(matches!(actions[..], [Action::Gone(_), Action::Empty]), "{actions:?}");
+}
+
+#[test]
+fn an_attached_worker_that_cannot_start_is_the_end() {
+    let now = Instant::now();
+    let mut table = Table::attached(TIMEOUTS, now);
+    table.on(Event::TemplateBooted(FIRST), now);
+    let actions = table.on(Event::ForkFailed { generation: FIRST, index: 0 }, now);
+    assert!(matches!(actions[..], [Action::Gone(_), Action::Empty]), "{actions:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     /// Whatever happens: one fork at a time, by a template that exists, and no worker is gone twice or without having been forked.
     /// When all works again, the newest generation alone serves, with as many workers as wanted, and all others were reported gone.
     #[test]
-    fn bookkeeping_holds(steps in proptest::collection::vec((0u8..20, 1u32..12), 1..150)) {
+    fn bookkeeping_holds(steps in proptest::collection::vec((0u8..24, 1u32..12), 1..150)) {
         let mut world = World::new(3);
         for (step, number) in steps {
             world.step(step, number)?;

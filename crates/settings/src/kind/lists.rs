@@ -1,6 +1,7 @@
 //! Types whose values are lists or pairs, read by the modules of [`crate::value`].
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use super::numbers::OrDefault;
 use super::{Completion, Kind, Mistake, texts};
@@ -8,7 +9,10 @@ use crate::raw::Raw;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
 use crate::value::proxies::TrustedProxies;
+use crate::value::refork::ReforkAfter;
+use crate::value::step::Step;
 use crate::value::threads::Threads;
+use crate::value::workers::Workers;
 
 /// Addresses to listen on.
 pub(crate) struct Binds;
@@ -31,6 +35,24 @@ impl Kind<Vec<Bind>> for Binds {
 
     fn expected(&self) -> String {
         "\"tcp://HOST:PORT\", \"unix://PATH\", \"HOST:PORT\" or \"/PATH\"".to_owned()
+    }
+
+    fn is_list(&self) -> bool {
+        true
+    }
+}
+
+/// Requests until the next refork, for each generation.
+pub(crate) struct Generations;
+
+impl Kind<ReforkAfter> for Generations {
+    fn read(&self, raw: &Raw) -> Result<ReforkAfter, Mistake> {
+        ReforkAfter::read(raw)
+    }
+
+    fn expected(&self) -> String {
+        "a number of requests, a list of them such as [1000, 10000] (0 at its end ends reforking), or \"off\""
+            .to_owned()
     }
 
     fn is_list(&self) -> bool {
@@ -93,20 +115,51 @@ impl Kind<Vec<ControlPart>> for ControlAddresses {
     }
 }
 
+/// Reads what is written as a text, or as a number alone.
+fn text_or_number<T: FromStr<Err = Mistake>>(raw: &Raw) -> Result<T, Mistake> {
+    match raw {
+        Raw::Word(text) | Raw::Text(text) => text.parse(),
+        Raw::Integer(number) => number.to_string().parse(),
+        _ => Err(Mistake::default()),
+    }
+}
+
 /// `MIN:MAX`, or one number for the maximum and the minimum.
 pub(crate) struct ThreadRange;
 
 impl Kind<Threads> for ThreadRange {
     fn read(&self, raw: &Raw) -> Result<Threads, Mistake> {
-        match raw {
-            Raw::Word(text) | Raw::Text(text) => text.parse(),
-            Raw::Integer(number) => number.to_string().parse(),
-            _ => Err(Mistake::default()),
-        }
+        text_or_number(raw)
     }
 
     fn expected(&self) -> String {
         format!("\"MIN:MAX\" or a number of threads, from 1 to {}", Threads::MOST)
+    }
+}
+
+/// `MIN:MAX`, or one number for both.
+pub(crate) struct WorkerRange;
+
+impl Kind<Workers> for WorkerRange {
+    fn read(&self, raw: &Raw) -> Result<Workers, Mistake> {
+        text_or_number(raw)
+    }
+
+    fn expected(&self) -> String {
+        format!("\"MIN:MAX\" or a number of workers, from 1 to {}", Workers::MOST)
+    }
+}
+
+/// A number of workers, or a percentage of them.
+pub(crate) struct Steps;
+
+impl Kind<Step> for Steps {
+    fn read(&self, raw: &Raw) -> Result<Step, Mistake> {
+        text_or_number(raw)
+    }
+
+    fn expected(&self) -> String {
+        format!("a number of workers from 1 to {}, or a percentage of them such as \"25%\"", Step::MOST)
     }
 }
 

@@ -29,6 +29,26 @@ impl<T: TryFrom<u64>> Kind<T> for Count {
     }
 }
 
+/// A number from 0 to 1, in millionths.
+pub(crate) struct Ratio;
+
+impl Kind<u32> for Ratio {
+    fn read(&self, raw: &Raw) -> Result<u32, Mistake> {
+        let number = match raw {
+            Raw::Word(text) => text.parse::<f64>().ok(),
+            Raw::Integer(number @ 0..=1) => Some(*number as f64),
+            Raw::Float(number) => Some(*number),
+            _ => None,
+        };
+        let within = number.filter(|number| (0.0..=1.0).contains(number));
+        within.map(|number| (number * 1e6).round() as u32).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        "a number from 0 to 1, such as 0.1".to_owned()
+    }
+}
+
 /// A number of bytes within bounds: `65536`, `64KiB`, `10MB`.
 pub(crate) struct Size {
     pub(crate) min: u64,
@@ -223,6 +243,20 @@ mod tests {
         assert_eq!(size_text(1 << 30), "1GiB");
         assert_eq!(size_text(1_000), "1000");
         assert_eq!(size_text(0), "0");
+    }
+
+    #[test]
+    fn ratios_are_from_0_to_1() {
+        let read = |raw| Ratio.read(&raw).ok();
+        assert_eq!(
+            ["0", "1", "0.25", "1e-3"].map(|text| read(Raw::Word(text.into()))),
+            [0, 1_000_000, 250_000, 1_000].map(Some)
+        );
+        assert_eq!((read(Raw::Float(0.5)), read(Raw::Integer(1))), (Some(500_000), Some(1_000_000)));
+        for wrong in ["", "1.1", "-0.1", "10 %", "nan", "inf"] {
+            assert_eq!(read(Raw::Word(wrong.into())), None, "{wrong}");
+        }
+        assert_eq!((read(Raw::Integer(2)), read(Raw::Float(f64::NAN))), (None, None));
     }
 
     #[test]

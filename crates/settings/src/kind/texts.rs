@@ -65,6 +65,28 @@ impl Kind<String> for Text {
     }
 }
 
+/// `name=value,name=value`, as OpenTelemetry writes lists of header fields; values are percent-encoded.
+pub(crate) struct Pairs;
+
+impl Kind<String> for Pairs {
+    fn read(&self, raw: &Raw) -> Result<String, Mistake> {
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let is_pair = |pair: &str| {
+            pair.split_once('=').is_some_and(|(name, value)| {
+                let (name, value) = (name.trim(), value.trim());
+                !name.is_empty()
+                    && name.bytes().all(token)
+                    && value.bytes().all(|byte| (b' '..0x7f).contains(&byte))
+            })
+        };
+        raw.text().filter(|text| text.split(',').all(is_pair)).map(str::to_owned).ok_or_default()
+    }
+
+    fn expected(&self) -> String {
+        "header fields such as \"api-key=0123,x-tenant=shop\", with values percent-encoded".to_owned()
+    }
+}
+
 /// A password that goes into a header field and a URL.
 pub(crate) struct Secret;
 
@@ -294,5 +316,19 @@ impl Kind<String> for HeaderName {
 
     fn expected(&self) -> String {
         "the name of a header such as \"X-Request-Id\"".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_names_and_values() {
+        let read = |text: &str| Pairs.read(&Raw::Word(text.into())).is_ok();
+        assert!(read("api-key=0123") && read("a=1, b=x%2Cy") && read("a="));
+        for wrong in ["", "api-key", "=1", "a b=1", "a=1,", "a=1\n2", "a=ä"] {
+            assert!(!read(wrong), "{wrong:?}");
+        }
     }
 }

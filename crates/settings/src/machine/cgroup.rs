@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What the groups grant; `None` where none of them sets a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,26 +19,17 @@ pub(super) struct Granted {
 /// Reads the groups mounted at `root` that `membership` (the text of `/proc/self/cgroup`) names.
 pub(super) fn read(root: &Path, membership: &str) -> Granted {
     let mut granted = Granted::default();
-    for line in membership.lines() {
-        // hierarchy-ID:controller-list:path
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
-            continue;
-        };
+    for (controllers, path) in hierarchies(membership) {
         if controllers.is_empty() {
             for group in groups(root, path) {
                 granted.tighten(cpu_max(&group), number(&group.join("memory.max")));
             }
             continue;
         }
-        let names: Vec<&str> = controllers.split(',').collect();
-        // The mount is named after the whole list, or is a link named after one of it.
-        let mounts =
-            |name: &str| [root.join(controllers), root.join(name)].into_iter().find(|mount| mount.is_dir());
-        if let Some(mount) = names.contains(&"cpu").then(|| mounts("cpu")).flatten() {
+        if let Some(mount) = v1_mount(root, controllers, "cpu") {
             groups(&mount, path).iter().for_each(|group| granted.tighten(cfs_quota(group), None));
         }
-        if let Some(mount) = names.contains(&"memory").then(|| mounts("memory")).flatten() {
+        if let Some(mount) = v1_mount(root, controllers, "memory") {
             let limit = |group: &PathBuf| {
                 number(&group.join("memory.limit_in_bytes")).filter(|bytes| *bytes < V1_UNLIMITED)
             };
@@ -47,24 +39,91 @@ pub(super) fn read(root: &Path, membership: &str) -> Granted {
     granted
 }
 
+/// The groups with a CPU quota: what each grants (CPUs' worth of time), and the time that it has used.
+pub(super) fn quotas(root: &Path, membership: &str) -> Vec<(f64, Duration)> {
+    let mut found = Vec::new();
+    for (controllers, path) in hierarchies(membership) {
+        if controllers.is_empty() {
+            for group in groups(root, path) {
+                let stat = fs::read_to_string(group.join("cpu.stat")).unwrap_or_default();
+                let used = counter(&stat, "usage_usec").map(Duration::from_micros);
+                found.extend(cpu_max(&group).zip(used));
+            }
+        } else if let Some(mount) = v1_mount(root, controllers, "cpu") {
+            // The time is counted by another controller, which is nearly always mounted with this one.
+            for group in groups(&mount, path) {
+                let used = number(&group.join("cpuacct.usage")).map(Duration::from_nanos);
+                found.extend(cfs_quota(&group).zip(used));
+            }
+        }
+    }
+    found
+}
+
 /// Processes of the own group that the kernel has killed because memory ran out, the group's or the machine's. `None` where the
 /// group does not count them.
 pub(super) fn oom_kills(root: &Path, membership: &str) -> Option<u64> {
-    membership.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
+    hierarchies(membership).find_map(|(controllers, path)| {
         let (mount, file) = match controllers {
             "" => (root.to_owned(), "memory.events"),
-            names if names.split(',').any(|name| name == "memory") => {
-                let mount =
-                    [root.join(names), root.join("memory")].into_iter().find(|mount| mount.is_dir())?;
-                (mount, "memory.oom_control")
-            }
-            _ => return None,
+            names => (v1_mount(root, names, "memory")?, "memory.oom_control"),
         };
         let text = fs::read_to_string(groups(&mount, path).first()?.join(file)).ok()?;
         counter(&text, "oom_kill")
     })
+}
+
+/// Bytes that the tightest group on the way up still grants: its limit without what is used, where what the kernel can take back at once
+/// does not count as used ([`reclaimable`]). `None` where no group sets a limit.
+pub(super) fn available(root: &Path, membership: &str) -> Option<u64> {
+    let of = |(controllers, path): (&str, &str)| {
+        let (mount, limit, used, files) = match controllers {
+            "" => (root.to_owned(), "memory.max", "memory.current", V2_FILES),
+            names => {
+                let mount = v1_mount(root, names, "memory")?;
+                (mount, "memory.limit_in_bytes", "memory.usage_in_bytes", V1_FILES)
+            }
+        };
+        let left = |group: &PathBuf| {
+            let limit = number(&group.join(limit)).filter(|bytes| *bytes < V1_UNLIMITED)?;
+            let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+            let used = number(&group.join(used))?.saturating_sub(reclaimable(&stat, files));
+            Some(limit.saturating_sub(used))
+        };
+        groups(&mount, path).iter().filter_map(left).min()
+    };
+    hierarchies(membership).filter_map(of).min()
+}
+
+/// The lines of `memory.stat` that say how much of a group are pages of files: those in the cache, recently used or not, and those of them
+/// that have to be written first.
+#[derive(Clone, Copy)]
+struct Files {
+    cached: [&'static str; 2],
+    unwritten: [&'static str; 2],
+}
+
+const V2_FILES: Files =
+    Files { cached: ["inactive_file", "active_file"], unwritten: ["file_dirty", "file_writeback"] };
+/// With the groups below, as what is used is.
+const V1_FILES: Files = Files {
+    cached: ["total_inactive_file", "total_active_file"],
+    unwritten: ["total_dirty", "total_writeback"],
+};
+
+/// Bytes that the kernel takes back without waiting when somebody else needs them: pages of files, also recently used ones. Active pages
+/// are no sign of need: reading a file twice makes them, as log files and booting an app do, and they stay until memory is short. What has
+/// to be written first takes time, so it does not count, nor does what is in no list of files: `tmpfs`, shared memory.
+fn reclaimable(stat: &str, files: Files) -> u64 {
+    let sum = |names: [&str; 2]| names.into_iter().filter_map(|name| counter(stat, name)).sum::<u64>();
+    sum(files.cached).saturating_sub(sum(files.unwritten))
+}
+
+/// Where a controller of version 1 is mounted, if a line of `/proc/self/cgroup` with these `controllers` is about it: the mount is named
+/// after the whole list, or is a link named after one of it.
+fn v1_mount(root: &Path, controllers: &str, name: &str) -> Option<PathBuf> {
+    let mounts = || [root.join(controllers), root.join(name)].into_iter().find(|mount| mount.is_dir());
+    controllers.split(',').any(|one| one == name).then(mounts).flatten()
 }
 
 /// The number behind `name` in a text with a name and a number in each line.
@@ -80,6 +139,11 @@ impl Granted {
         self.cpus = self.cpus.into_iter().chain(cpus).reduce(f64::min);
         self.memory = self.memory.into_iter().chain(memory).min();
     }
+}
+
+/// The controllers and the path of each line: hierarchy-ID:controller-list:path.
+fn hierarchies(membership: &str) -> impl Iterator<Item = (&str, &str)> {
+    membership.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'))
 }
 
 /// The directories of the group `path` and of all above it, up to the mount.
@@ -141,6 +205,56 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_is_that_of_the_tightest_group() {
+        let root = fixture(&[
+            ("pods/memory.max", "1000\n"),
+            ("pods/memory.current", "900\n"),
+            ("pods/memory.stat", "anon 500\ninactive_file 300\n"),
+            ("pods/app/memory.max", "800\n"),
+            ("pods/app/memory.current", "100\n"),
+            ("pods/other/memory.max", "max\n"),
+            ("pods/other/memory.current", "700\n"),
+        ]);
+        assert_eq!(available(root.path(), "0::/pods/app\n"), Some(400));
+        assert_eq!(available(root.path(), "0::/pods/other\n"), Some(400));
+        assert_eq!(available(root.path(), "0::/\n"), None);
+        let root = fixture(&[
+            ("memory/a/memory.limit_in_bytes", "1000\n"),
+            ("memory/a/memory.usage_in_bytes", "900\n"),
+            ("memory/a/memory.stat", "inactive_file 1\ntotal_inactive_file 50\n"),
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/memory.usage_in_bytes", "5000\n"),
+        ]);
+        assert_eq!(available(root.path(), "4:memory:/a\n1:cpu:/a\n"), Some(150));
+    }
+
+    #[test]
+    fn the_cache_of_files_is_left_but_for_what_is_to_be_written() {
+        let stat = "anon 500\nfile 380\nfile_dirty 30\nfile_writeback 20\ninactive_file 200\nactive_file 150\nshmem 30\n";
+        assert_eq!(reclaimable(stat, V2_FILES), 300);
+        let stat =
+            "active_file 9\ntotal_dirty 1\ntotal_writeback 2\ntotal_inactive_file 10\ntotal_active_file 20\n";
+        assert_eq!(reclaimable(stat, V1_FILES), 27, "with the groups below");
+        assert_eq!(reclaimable("", V2_FILES), 0);
+        assert_eq!(reclaimable("file_dirty 5\ninactive_file 3\n", V2_FILES), 0);
+        let root = fixture(&[
+            ("memory.max", "1000\n"),
+            ("memory.current", "990\n"),
+            ("memory.stat", "inactive_file 100\nactive_file 400\nfile_dirty 50\n"),
+        ]);
+        assert_eq!(available(root.path(), "0::/\n"), Some(460));
+    }
+
+    #[test]
+    fn version_1_is_mounted_by_its_list_or_by_a_name_of_it() {
+        let root = fixture(&[("cpu,cpuacct/tasks", ""), ("memory/tasks", "")]);
+        assert_eq!(v1_mount(root.path(), "cpu,cpuacct", "cpu"), Some(root.path().join("cpu,cpuacct")));
+        assert_eq!(v1_mount(root.path(), "memory,hugetlb", "memory"), Some(root.path().join("memory")));
+        assert_eq!(v1_mount(root.path(), "cpuacct", "cpu"), None, "another controller");
+        assert_eq!(v1_mount(root.path(), "cpu", "cpu"), None, "not mounted");
+    }
+
+    #[test]
     fn version_2_in_a_container_reads_the_mounts_top() {
         let root = fixture(&[("cpu.max", "200000 100000"), ("memory.max", "1073741824")]);
         let granted = read(root.path(), "0::/../../docker/0123\n");
@@ -167,6 +281,25 @@ mod tests {
             ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
         ]);
         assert_eq!(read(root.path(), "5:cpu,cpuacct:/\n4:memory:/\n"), Granted::default());
+    }
+
+    #[test]
+    fn quotas_come_with_the_time_that_was_used() {
+        let root = fixture(&[
+            ("cpu.stat", "usage_usec 99\n"),
+            ("pods/cpu.max", "150000 100000\n"),
+            ("pods/cpu.stat", "usage_usec 2500000\nuser_usec 1\n"),
+            ("pods/a/cpu.max", "max 100000\n"),
+            ("pods/a/cpu.stat", "usage_usec 7\n"),
+        ]);
+        assert_eq!(quotas(root.path(), "0::/pods/a\n"), [(1.5, Duration::from_millis(2_500))]);
+        assert_eq!(quotas(root.path(), "0::/\nnonsense\n"), []);
+        let root = fixture(&[
+            ("cpu,cpuacct/docker/1/cpu.cfs_quota_us", "50000\n"),
+            ("cpu,cpuacct/docker/1/cpu.cfs_period_us", "100000\n"),
+            ("cpu,cpuacct/docker/1/cpuacct.usage", "3000000000\n"),
+        ]);
+        assert_eq!(quotas(root.path(), "5:cpu,cpuacct:/docker/1\n"), [(0.5, Duration::from_secs(3))]);
     }
 
     #[test]

@@ -10,8 +10,17 @@ use std::time::Duration;
 
 /// A target that fills the head leaves no room for a version and a Host. Only a written one can be wrong: the
 /// default follows the size of the head.
-pub(super) fn limits(taker: &Taker<'_>) -> Limits {
+///
+/// In development nothing is refused because of what it would wait for, since that may be a debugger; and nobody replaces a Ruby process that
+/// belongs to somebody else.
+pub(super) fn limits(taker: &Taker<'_>, facts: &Facts, development: bool) -> Limits {
     let mut limits = Limits::take(taker);
+    if (development || facts.attached) && taker.origin(&l::predict_wait) == Origin::Default {
+        limits.predict_wait = false;
+    }
+    if facts.attached {
+        (limits.worker_memory, limits.max_requests, limits.max_age) = (None, None, None);
+    }
     if taker.origin(&l::max_uri) == Origin::Default {
         limits.max_uri = limits.max_uri.min(limits.max_header_bytes / 2);
     } else if limits.max_uri >= limits.max_header_bytes {
@@ -27,8 +36,20 @@ pub(super) fn limits(taker: &Taker<'_>) -> Limits {
 /// How long it takes until all of a Kubernetes cluster has heard that a pod leaves, with some to spare.
 const CLUSTER_HEARS: Duration = Duration::from_secs(5);
 
-pub(super) fn timeouts(taker: &Taker<'_>, facts: &Facts) -> Timeouts {
+/// How long a request may wait in development, where a debugger may hold the only worker.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) fn timeouts(taker: &Taker<'_>, facts: &Facts, development: bool) -> Timeouts {
     let mut timeouts = Timeouts::take(taker);
+    if development && taker.origin(&t::queue) == Origin::Default {
+        timeouts.queue = PATIENCE;
+    }
+    if facts.attached || (development && taker.origin(&t::worker) == Origin::Default) {
+        timeouts.worker = None;
+    }
+    if facts.attached {
+        timeouts.lame_duck.get_or_insert(Duration::ZERO);
+    }
     if facts.kubernetes {
         timeouts.lame_duck.get_or_insert(CLUSTER_HEARS);
     }

@@ -104,7 +104,7 @@ pub(super) fn fits_a_socket(taker: &Taker<'_>, about: &About, path: &Path) {
 pub(super) fn no_path_twice(taker: &Taker<'_>, settings: &Settings) {
     let sockets = settings.binds.iter().filter_map(|bind| match bind {
         Bind::Unix { path, .. } => Some((&BIND.about, path)),
-        Bind::Tcp { .. } => None,
+        Bind::Tcp { .. } | Bind::Systemd { .. } => None,
     });
     let access = if let AccessLog::File(path) = &settings.logs.access { Some(path) } else { None };
     let error = if let ErrorLog::File(path) = &settings.logs.error { Some(path) } else { None };

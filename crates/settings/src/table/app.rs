@@ -24,7 +24,8 @@ entries! { Category::App;
         key: "config",
         in_file: false,
         flags: &[short('C', "config", "PATH")],
-        default_shown: Some("firebrick.toml in the app's directory, if there is one"),
+        default_shown: Some("firebrick.toml in the app's directory, or else config/puma.rb, if there is one"),
+        more: "A name that ends in .rb is that of Puma's file (docs/puma-rb.md); firebrick.toml is then read as well, and counts before it.",
     }
     /// Name shown in process titles
     TAG: Option<String> = Maybe(Text), {

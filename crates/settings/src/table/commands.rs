@@ -84,7 +84,11 @@ pub const COMMANDS: &[Command] = &[
         name: "check",
         doc: "Check the configuration and load the app once; exit 0 or 1",
         options: Options::All,
-        arguments: &[],
+        arguments: &[Own {
+            name: "write",
+            form: Form::Switch,
+            doc: "Make a firebrick.toml of config/puma.rb, where there is none",
+        }],
     },
     Command {
         name: "explain",
@@ -124,11 +128,24 @@ pub const COMMANDS: &[Command] = &[
         name: "reload",
         doc: "Load the app in DIR again and replace its workers one by one; prints each step",
         options: RUNNING,
-        arguments: &[Own {
-            name: "undo",
-            form: Form::Switch,
-            doc: "Go back to the code from before, while its template is there (reload.keep)",
-        }],
+        arguments: &[
+            Own {
+                name: "undo",
+                form: Form::Switch,
+                doc: "Go back to the code from before, while its template is there (reload.keep)",
+            },
+            Own {
+                name: "in-place",
+                form: Form::Switch,
+                doc: "Where memory has no room for both: old workers leave first, and there is no way back",
+            },
+        ],
+    },
+    Command {
+        name: "upgrade",
+        doc: "Start the program of the server that runs in DIR again, and hand its sockets over; prints each step",
+        options: RUNNING,
+        arguments: &[],
     },
     Command {
         name: "status",

@@ -29,6 +29,8 @@ pub enum Category {
     Mruby,
     /// Log lines.
     Logs,
+    /// Distributed traces.
+    Traces,
     /// Bounds on waiting.
     Timeouts,
     /// Bounds on size and number.
@@ -50,6 +52,7 @@ impl Category {
             Category::Site => "Static sites",
             Category::Mruby => "Handlers on mruby",
             Category::Logs => "Logs",
+            Category::Traces => "Traces",
             Category::Timeouts => "Timeouts",
             Category::Limits => "Limits",
         }

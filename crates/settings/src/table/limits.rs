@@ -75,6 +75,15 @@ section! { Category::Limits;
         default: "10000",
         known_as: &["queue_size"],
     }
+    /// Refuse requests at once that would wait longer than timeouts.queue (503)
+    predict_wait: bool = Switch, {
+        key: "limits.predict_wait",
+        flags: &[bare("no-predict-wait", "false")],
+        default: "true",
+        more: "Judged by the pace at which the queue moves. Retry-After says how long the request would have waited. \
+               Without it, and while the pace is unknown, such requests wait for timeouts.queue and get 503 then.",
+        reloadable: true,
+    }
     /// Largest request body kept in memory; larger ones go to a file
     body_memory: usize = Size { min: 1 << 10, max: 1 << 30 }, {
         key: "limits.body_memory",

@@ -16,7 +16,7 @@ entries! { Category::Listen;
         more: "tcp://HOST:PORT, tcp://[::1]:3000, unix:///run/app.sock or unix://tmp/app.sock; also HOST:PORT, \
                unix:PATH and /PATH. Options follow a ?: backlog=1024 and, for Unix sockets, umask=0117 or \
                mode=0660, joined with &; for TCP ports proxy_protocol=v1, v2 or any: each connection begins with a PROXY \
-               header that says who the client is, and only rack.trusted_proxies may connect. A bind replaces the default address; a --port next to it adds one more. \
+               header that says who the client is, and only rack.trusted_proxies may connect. systemd: all sockets that systemd passes. A bind replaces the default address; a --port next to it adds one more. \
                The variable PORT counts only when no bind is given.",
         known_as: &["listen"],
     }

@@ -17,6 +17,7 @@ section! { Category::Logs;
             Flag { short: Some('v'), ..bare("log-requests", "-") },
         ],
         default: "off",
+        default_shown: Some("off; - for an app in development"),
         more: "-v is short for --access-log -. HUP reopens the file.",
         known_as: &["access_log", "log_requests", "stdout_redirect", "accesslog"],
     }

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use super::entry::{Category, bare, long, section};
-use crate::kind::lists::{Proxies, RequestPaths};
+use crate::kind::lists::{Generations, Proxies, RequestPaths};
 use crate::kind::texts::{HeaderName, Program, Switch};
 use crate::kind::wrappers::OrOff;
 use crate::value::proxies::TrustedProxies;
+use crate::value::refork::ReforkAfter;
 
 section! { Category::Rack;
     /// How Ruby and the app are run.
@@ -51,6 +52,28 @@ section! { Category::Rack;
         default: "true",
         more: "Workers then share more memory. Turn it off if a native extension does not support GC.compact.",
         reloadable: true,
+    }
+    /// Make full garbage collections between requests
+    out_of_band_gc: bool = Switch, {
+        key: "rack.out_of_band_gc",
+        flags: &[bare("out-of-band-gc", "true"), bare("no-out-of-band-gc", "false")],
+        default: "false",
+        more: "One worker at a time, which gets no requests meanwhile, and only while others have free threads. Best with Ruby 3.4 or \
+               later, which makes none by itself then, unless one has waited for 30 s: docs/workers.md.",
+        reloadable: true,
+        known_as: &["oob_gc", "out_of_band_gc", "out_of_band", "oobgc"],
+    }
+    /// Requests after which a worker becomes the next template; 0 is off
+    refork_after: ReforkAfter = Generations, {
+        key: "rack.refork_after",
+        flags: &[long("refork-after", "LIST")],
+        default: "0",
+        more: "What workers have loaded and cached since they were forked is then shared. A list has one figure for each \
+               generation of workers, counted from its forks; the last one repeats, and a 0 at the end ends reforking. The app and its libraries \
+               must be safe to fork while they are in use: read docs/refork.md first. Not in development, and not with a \
+               single worker.",
+        reloadable: true,
+        known_as: &["refork_after", "fork_worker", "refork", "refork_condition"],
     }
     /// Header that carries the request id in and out
     request_id_header: Option<String> = OrOff(HeaderName), {

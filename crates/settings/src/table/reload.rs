@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::entry::{Category, long, section};
-use crate::kind::lists::RequestPaths;
+use crate::kind::lists::{RequestPaths, Steps};
 use crate::kind::numbers::{Count, Period};
+use crate::value::step::Step;
 
 section! { Category::Reload;
     /// How `firebrick reload` replaces the workers.
@@ -35,6 +36,16 @@ section! { Category::Reload;
         more: "It must not die, nor fail (5xx) more often or be much slower than the old ones; that ends the reload. Not in \
                development.",
         reloadable: true,
+    }
+    /// How many workers are replaced at a time
+    step: Step = Steps, {
+        key: "reload.step",
+        flags: &[long("reload-step", "NUMBER")],
+        default: "1",
+        more: "A number, or a percentage of `workers` (rounded up). So many workers more than wanted exist meanwhile, and never \
+               fewer are ready: a larger step is faster and takes more memory.",
+        reloadable: true,
+        known_as: &["max_surge", "rolling_batch"],
     }
     /// How long the old template stays after a reload, for --undo
     keep: Duration = Period::ANY, {

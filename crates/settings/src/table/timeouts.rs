@@ -65,6 +65,7 @@ section! { Category::Timeouts;
         key: "timeouts.queue",
         flags: &[long("queue-timeout", "TIME")],
         default: "60s",
+        default_shown: Some("60s; a day in development"),
         reloadable: true,
         known_as: &["queue_timeout"],
     }
@@ -73,6 +74,7 @@ section! { Category::Timeouts;
         key: "timeouts.worker",
         flags: &[long("worker-timeout", "TIME")],
         default: "60s",
+        default_shown: Some("60s; off in development"),
         more: "Counted from when a worker starts the request. When the time is over the client gets 504 and the worker's \
                backtraces are logged. The worker gets no more requests and is replaced at once; it is ended when its other \
                requests have finished, at the latest after `timeouts.shutdown`. A response that has started is not limited.",

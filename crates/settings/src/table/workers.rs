@@ -1,20 +1,26 @@
 //! Numbers of processes and threads.
 
 use super::entry::{Category, entries, long, short};
-use crate::kind::lists::ThreadRange;
+use crate::kind::lists::{ThreadRange, WorkerRange};
 use crate::kind::numbers::{Count, Size};
 use crate::kind::wrappers::Auto;
 use crate::value::threads::Threads;
+use crate::value::workers::Workers;
 
 entries! { Category::Workers;
-    /// Worker processes
-    WORKERS: Option<u32> = Auto(Count { min: 1, max: 1024 }), {
+    /// Worker processes: a number, MIN:MAX, or auto
+    WORKERS: Option<Workers> = Auto(WorkerRange), {
         key: "workers",
-        flags: &[short('w', "workers", "N|auto")],
+        flags: &[short('w', "workers", "N|RANGE|auto")],
         env: &["WEB_CONCURRENCY"],
         default: "auto",
+        default_shown: Some("auto; 1 in development"),
         more: "auto is one per CPU that may be used (affinity and the cgroup's CPU quota), as long as the memory \
-               limit has room for worker_memory_estimate each. At least one worker always runs.",
+               limit has room for worker_memory_estimate each. At least one worker always runs. With MIN:MAX the \
+               number follows the load (docs/workers.md): it starts with MIN, grows while requests wait and CPU and \
+               memory have room, and shrinks when fewer are needed; in development it stays at MIN. A reload raises it up to \
+               the largest number that the server started with, or 12 if that is more; beyond that it needs a restart.",
+        reloadable: true,
         known_as: &["processes", "worker_processes", "cluster"],
     }
     /// Threads of each worker, MIN:MAX or one number
@@ -34,10 +40,13 @@ entries! { Category::Workers;
         default: "auto",
         more: "auto is one per CPU that may be used, at most 16.",
     }
-    /// Memory that `workers = \"auto\"` assumes for each worker
+    /// Memory that is assumed for each worker before any is measured
     WORKER_MEMORY_ESTIMATE: u64 = Size { min: 1 << 20, max: 1 << 40 }, {
         key: "worker_memory_estimate",
         flags: &[long("worker-memory-estimate", "SIZE")],
         default: "256MiB",
+        more: "It decides what workers = \"auto\" means, and whether a range of workers is warned of. A server with a range \
+               goes by the measured memory of its workers.",
+        reloadable: true,
     }
 }

@@ -1,4 +1,4 @@
-//! An address to listen on: `tcp://HOST:PORT`, `ssl://HOST:PORT` or `unix://PATH`, each with options behind a `?`.
+//! An address to listen on: `tcp://HOST:PORT`, `ssl://HOST:PORT` or `unix://PATH`, each with options behind a `?`; or `systemd`.
 //!
 //! The words of `ssl://` are Puma's. What is asked for there and cannot be had is a mistake that says why.
 
@@ -19,6 +19,9 @@ use options::Options;
 
 /// Backlog when none is given; the kernel lowers it to `net.core.somaxconn`.
 pub const DEFAULT_BACKLOG: u32 = 4096;
+
+/// How all sockets of systemd are written.
+const SYSTEMD: &str = "systemd";
 
 /// One address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +52,11 @@ pub enum Bind {
         mode: Option<u32>,
         /// Connections the kernel may hold before they are accepted.
         backlog: u32,
+    },
+    /// All sockets that systemd has opened and no other bind names.
+    Systemd {
+        /// Whether TCP ports among them speak TLS, unless names of theirs say which ones do.
+        https: bool,
     },
 }
 
@@ -91,7 +99,7 @@ impl Bind {
     pub fn tls(&self) -> Option<&BindTls> {
         match self {
             Bind::Tcp { tls, .. } => tls.as_deref(),
-            Bind::Unix { .. } => None,
+            Bind::Unix { .. } | Bind::Systemd { .. } => None,
         }
     }
 
@@ -116,7 +124,8 @@ impl Bind {
                 http2: false,
                 proxy_protocol,
             },
-            unix => unix,
+            Bind::Systemd { .. } => Bind::Systemd { https: true },
+            unix @ Bind::Unix { .. } => unix,
         }
     }
 
@@ -127,6 +136,7 @@ impl Bind {
                 a == b && p == q && *p != 0
             }
             (Bind::Unix { path: a, .. }, Bind::Unix { path: b, .. }) => a == b,
+            (Bind::Systemd { .. }, Bind::Systemd { .. }) => true,
             _ => false,
         }
     }
@@ -142,6 +152,7 @@ impl Bind {
                 let tls = tls.map(|tls| Box::new(tls.based_at(base)));
                 Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol }
             }
+            systemd @ Bind::Systemd { .. } => systemd,
         }
     }
 }
@@ -150,6 +161,7 @@ impl Bind {
 impl fmt::Display for Bind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (mut options, backlog) = match self {
+            Bind::Systemd { .. } => return f.write_str(SYSTEMD),
             Bind::Tcp { host, port, backlog, tls, http2, proxy_protocol } => {
                 let scheme = if tls.is_some() { "ssl" } else { "tcp" };
                 let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
@@ -177,6 +189,14 @@ impl FromStr for Bind {
 
     fn from_str(text: &str) -> Result<Bind, Mistake> {
         let (address, query) = text.split_once('?').unwrap_or((text, ""));
+        if address == SYSTEMD {
+            let none = "systemd without options: for options of a socket name its address, such as tcp://0.0.0.0:80?proxy_protocol=v2";
+            return if address == text {
+                Ok(Bind::Systemd { https: false })
+            } else {
+                Err(Mistake::expected(none))
+            };
+        }
         if let Some(path) = unix_path(address) {
             return parse_unix(path, query);
         }

@@ -103,7 +103,7 @@ fn tcp(rest: &str) -> Result<ControlAddress, Mistake> {
             Err(Mistake::expected("a host before the port").near(Some(format!("tcp://127.0.0.1{rest}"))))
         }
         Ok(Bind::Tcp { host, port, .. }) => Ok(ControlAddress::Tcp { host, port }),
-        Ok(Bind::Unix { .. }) => Err(Mistake::default()),
+        Ok(Bind::Unix { .. } | Bind::Systemd { .. }) => Err(Mistake::default()),
         Err(_) if rest.bytes().all(|byte| byte.is_ascii_digit()) => {
             Err(Mistake::expected("a host before the port").near(Some(format!("tcp://127.0.0.1:{rest}"))))
         }

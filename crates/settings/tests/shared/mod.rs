@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use settings::puma::Call;
 use settings::table::{Takes, entries};
-use settings::{Argument, Environment, Errors, Loaded, Machine, load};
+use settings::{Argument, Environment, Errors, Loaded, Machine, load, load_evaluated};
 
 /// A temporary directory with a config.ru, variables, and flags.
 pub struct App {
@@ -40,6 +41,8 @@ impl App {
     }
 
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let parent = self.folder.path().join(name).parent().map(Path::to_owned).expect("a parent");
+        std::fs::create_dir_all(parent).expect("a directory");
         std::fs::write(self.folder.path().join(name), text).expect("a file");
     }
 
@@ -73,12 +76,21 @@ impl App {
         self
     }
 
+    pub fn arguments(&self) -> Vec<Argument> {
+        self.arguments.clone()
+    }
+
     pub fn load(&self) -> Result<Loaded, Errors> {
         load(&self.arguments, self)
     }
 
     pub fn loaded(&self) -> Loaded {
         self.load().unwrap_or_else(|errors| panic!("{errors}"))
+    }
+
+    /// With what the app's `puma.rb` has called.
+    pub fn evaluated(&self, calls: &[Call]) -> Result<Loaded, Errors> {
+        load_evaluated(&self.arguments, self, calls)
     }
 
     /// The messages, one a line.

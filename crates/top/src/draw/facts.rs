@@ -1,35 +1,102 @@
-//! Queue and connections, CPU and memory, errors, TLS: one line each; two lines for handlers on mruby.
+//! Queue and connections, CPU and memory, errors, TLS, a range of workers: one line each; two lines for handlers on mruby; one for each
+//! service; one for a reload, an upgrade, a refork and deaths of workers, while they are news.
 
-use super::{bar, line, rows as part};
-use crate::number::{bytes, grouped, percent, significant, time};
+use super::{bar, services};
+use crate::number::{bytes, grouped, percent, significant, span, time};
 use crate::theme::Theme;
 use crate::view::View;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
-use stats::{HandlerThread, HandlersInterval, HandlersSnapshot, TlsSnapshot};
+use stats::{
+    Changes, Death, HandlerThread, HandlersInterval, HandlersSnapshot, Kind, ReforkOutcome, ReloadOutcome,
+    SizingSnapshot, TlsSnapshot, UpgradeOutcome,
+};
+use std::fmt::Display;
+use std::time::{Duration, SystemTime};
 
 /// Width of a bar on a screen of 80 columns.
 const BAR: usize = 10;
+/// For how long the end of a reload or of a worker is news.
+const NEWS: Duration = Duration::from_secs(3_600);
 
-pub(super) fn rows(view: &View) -> u16 {
-    let handlers = if view.server().handlers.is_some() { 2 } else { 0 };
-    3 + handlers + u16::from(view.server().tls.is_some())
+/// The lines, from top to bottom. `width`: columns of the screen; `services`: most lines for services.
+pub(super) fn lines(view: &View, theme: Theme, width: u16, services: usize) -> Vec<Vec<Span<'static>>> {
+    let server = view.server();
+    let mut lines = vec![queue(view, theme), machine(view, theme, width), errors(view, theme)];
+    if let Some(handlers) = &server.handlers {
+        lines.push(handled(handlers, view, theme));
+        lines.push(heap(handlers, view, theme, width));
+    }
+    lines.extend(server.tls.as_ref().map(|tls| encryption(tls, view, theme)));
+    lines.extend(server.sizing.as_ref().and_then(|sizing| range(sizing, view, theme)));
+    lines.extend(services::lines(&server.services, server.taken_at, theme, services));
+    let settled = |outcome: ReforkOutcome| matches!(outcome, ReforkOutcome::Done | ReforkOutcome::Dropped);
+    let news = [
+        ("Reload", change(&server.reloads, view, ReloadOutcome::is_success)),
+        ("Upgrade", change(&server.upgrades, view, |outcome| outcome == UpgradeOutcome::Done)),
+        // One that went well is daily business.
+        ("Refork", change(&server.reforks, view, settled).filter(|(_, how)| *how != How::Good)),
+    ];
+    lines.extend(news.into_iter().filter_map(|(title, news)| {
+        let (text, how) = news?;
+        let style = if how == How::Bad { theme.alarm() } else { Style::new() };
+        Some(vec![name(title, theme), Span::styled(text, style)])
+    }));
+    lines.extend(last_death(view).map(|death| {
+        let text = format!("{} ago: {}", span(since(death.at, view)), death.text);
+        vec![name("Died", theme), Span::styled(text, theme.warning())]
+    }));
+    lines
 }
 
-pub(super) fn draw(buffer: &mut Buffer, area: Rect, view: &View, theme: Theme) {
-    line(buffer, part(area, 0, 1), queue(view, theme));
-    line(buffer, part(area, 1, 1), machine(view, theme, area.width));
-    line(buffer, part(area, 2, 1), errors(view, theme));
-    if let Some(handlers) = &view.server().handlers {
-        line(buffer, part(area, 3, 1), handled(handlers, view, theme));
-        line(buffer, part(area, 4, 1), heap(handlers, view, theme, area.width));
+/// How it stands with a change of the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    UnderWay,
+    Good,
+    Bad,
+}
+
+/// The change under way, or the end of the last one while that is news.
+fn change<K: Kind + Display>(
+    changes: &Changes<K>,
+    view: &View,
+    is_good: fn(K) -> bool,
+) -> Option<(String, How)> {
+    // That the old code is kept for a while is no news once the new code serves.
+    if let Some(running) = changes.running.as_ref().filter(|running| running.stage != "settling") {
+        let how = if running.stage == "reverting" { How::Bad } else { How::UnderWay };
+        return Some((format!("{}: {}", running.stage, running.text), how));
     }
-    if let Some(tls) = &view.server().tls {
-        let place = rows(view) - 1;
-        line(buffer, part(area, place, 1), encryption(tls, view, theme));
+    let last = changes.last.as_ref().filter(|last| since(last.at, view) < NEWS)?;
+    let text = format!("{} {} ago: {}", last.outcome, span(since(last.at, view)), last.summary());
+    Some((text, if is_good(last.outcome) { How::Good } else { How::Bad }))
+}
+
+/// The number of workers where it follows the load: what it is of what it may be, and why it changed last.
+fn range(sizing: &SizingSnapshot, view: &View, theme: Theme) -> Option<Vec<Span<'static>>> {
+    if sizing.min == sizing.max {
+        return None;
     }
+    let mut spans = vec![name("Workers", theme)];
+    spans.push(Span::raw(format!("{} of {}:{}", sizing.wanted, sizing.min, sizing.max)));
+    if sizing.pinned {
+        spans.push(Span::styled(", set by a signal until the next reload", theme.warning()));
+    }
+    if let Some(last) = &sizing.last {
+        let ago = span(since(last.at, view));
+        spans.push(Span::raw(format!("   {}, {ago} ago: {}", last.course(), last.why)));
+    }
+    Some(spans)
+}
+
+/// The last worker that ended unexpectedly.
+fn last_death(view: &View) -> Option<&Death> {
+    view.sample.deaths.iter().find(|death| death.is_unexpected()).filter(|death| since(death.at, view) < NEWS)
+}
+
+fn since(at: SystemTime, view: &View) -> Duration {
+    view.server().taken_at.duration_since(at).unwrap_or_default()
 }
 
 /// Handshakes, those that failed, and the certificate that ends first.
@@ -56,7 +123,7 @@ fn encryption(tls: &TlsSnapshot, view: &View, theme: Theme) -> Vec<Span<'static>
     spans
 }
 
-fn name(text: &str, theme: Theme) -> Span<'static> {
+pub(super) fn name(text: &str, theme: Theme) -> Span<'static> {
     Span::styled(format!("{text} "), theme.faint())
 }
 

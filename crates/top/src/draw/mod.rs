@@ -8,6 +8,7 @@ mod facts;
 mod head;
 mod overlay;
 mod requests;
+mod services;
 mod workers;
 
 use crate::state::State;
@@ -55,7 +56,8 @@ pub(crate) fn page(buffer: &mut Buffer, state: &State, theme: Theme, address: &s
 pub(crate) fn rows_for(view: &View) -> u16 {
     let lists =
         if view.has_app() { 4 + view.server().workers.len() + view.sample.requests.len().max(1) } else { 0 };
-    u16::try_from(lists).unwrap_or(u16::MAX - 100) + head::ROWS + charts::LEAST_ROWS + facts::rows(view)
+    let facts = facts::lines(view, Theme::new(false), 0, usize::MAX).len();
+    u16::try_from(lists + facts).unwrap_or(u16::MAX - 100) + head::ROWS + charts::LEAST_ROWS
 }
 
 fn body(
@@ -71,8 +73,11 @@ fn body(
     let charts = if live { charts::rows_in(area.height) } else { charts::LEAST_ROWS };
     charts::draw(buffer, rows(area, used, charts), state, view, theme, live);
     used += charts;
-    facts::draw(buffer, rows(area, used, facts::rows(view)), view, theme);
-    used += facts::rows(view);
+    let facts = facts::lines(view, theme, area.width, services_in(area.height, live));
+    for spans in facts {
+        line(buffer, rows(area, used, 1), spans);
+        used += 1;
+    }
     if !view.has_app() {
         return;
     }
@@ -81,6 +86,15 @@ fn body(
     workers::draw(buffer, rows(area, used, for_workers), state, view, theme);
     used += for_workers;
     requests::draw(buffer, rows(area, used, for_requests), state, view, theme, live);
+}
+
+/// Most rows for services.
+fn services_in(height: u16, live: bool) -> usize {
+    match height {
+        _ if !live => usize::MAX,
+        0..40 => 2,
+        _ => 8,
+    }
 }
 
 /// Rows for workers and for requests, including headings. If not both fit, each gets half, or what the other leaves.

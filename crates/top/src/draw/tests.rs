@@ -102,6 +102,150 @@ fn handlers_have_two_lines() {
     assert!(!text(&state(3), 80, 24).contains("Handlers"));
 }
 
+/// What the server reports of a reload, as JSON.
+fn reloads(json: serde_json::Value) -> stats::ReloadsSnapshot {
+    let mut whole = serde_json::to_value(stats::ReloadsSnapshot::default()).unwrap();
+    whole.as_object_mut().unwrap().extend(json.as_object().unwrap().clone());
+    serde_json::from_value(whole).unwrap()
+}
+
+fn death(cause: &str, at: &str, text: &str) -> stats::Death {
+    serde_json::from_value(serde_json::json!({
+        "at": at, "worker": 1, "pid": 4_001, "generation": 1, "age_s": 60.0, "requests": 7, "cause": cause, "exit_code": null,
+        "signal": 9, "peak_rss_bytes": 0, "rss_bytes": null, "pss_bytes": null, "oom_kills_before": null, "oom_kills_after": null,
+        "in_flight": [], "text": text,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_reload_is_shown_with_its_step_and_its_end() {
+    let mut state = state(3);
+    assert!(!text(&state, 80, 24).contains("Reload") && !text(&state, 80, 24).contains("gen"));
+    let sample = &mut state.view.as_mut().unwrap().sample;
+    let (stage, step) = ("watching", "one worker serves 10 % of the requests for 6 s more");
+    sample.server.workers[2].phase = 1;
+    sample.server.phase = 1;
+    sample.server.reloads = reloads(serde_json::json!({
+        "running": { "stage": stage, "text": step, "started_at": "2026-01-31T11:59:00Z" },
+    }));
+    let shown = text(&state, 80, 24);
+    assert!(shown.contains(&format!("Reload {stage}: {step}")), "{shown}");
+    assert!(shown.contains("  gen") && shown.contains("    2 ") && shown.contains("waiting"), "{shown}");
+    assert!(text(&state, 120, 24).contains("restarts"), "there is room for both");
+    let ended = |at: &str, running| {
+        let last =
+            serde_json::json!({ "at": at, "outcome": "reverted", "text": "30 % failed", "took_s": 9.5 });
+        reloads(serde_json::json!({ "last": last, "running": running }))
+    };
+    let settling =
+        serde_json::json!({ "stage": "settling", "text": "x", "started_at": "2026-01-31T11:59:00Z" });
+    state.view.as_mut().unwrap().sample.server.reloads = ended("2026-01-31T11:58:00Z", settling);
+    assert!(
+        text(&state, 80, 24).contains("Reload reverted 2 min ago: 30 % failed"),
+        "{}",
+        text(&state, 80, 24)
+    );
+    state.view.as_mut().unwrap().sample.server.reloads =
+        ended("2026-01-31T10:58:00Z", serde_json::Value::Null);
+    assert!(!text(&state, 80, 24).contains("Reload"), "no news any more");
+}
+
+#[test]
+fn upgrades_are_news_and_reforks_only_when_they_fail() {
+    let mut state = state(3);
+    let change = |outcome: &str, running: serde_json::Value| {
+        serde_json::json!({
+            "counts": {"done": 1, "failed": 1}, "running": running,
+            "last": {"at": "2026-01-31T11:58:00Z", "outcome": outcome, "text": "because", "took_s": 1.0},
+        })
+    };
+    let none = serde_json::Value::Null;
+    let running = serde_json::json!({"stage": "booting", "text": "the workers start", "started_at": "2026-01-31T11:59:00Z"});
+    let set = |state: &mut State, upgrades, reforks| {
+        let server = &mut state.view.as_mut().unwrap().sample.server;
+        server.upgrades = serde_json::from_value(upgrades).unwrap();
+        server.reforks = serde_json::from_value(reforks).unwrap();
+    };
+    set(&mut state, change("done", none.clone()), change("done", none.clone()));
+    let shown = text(&state, 80, 24);
+    assert!(shown.contains("Upgrade done 2 min ago: because") && !shown.contains("Refork"), "{shown}");
+    set(&mut state, change("done", running), change("reverted", none));
+    let shown = text(&state, 80, 24);
+    for line in ["Upgrade booting: the workers start", "Refork reverted 2 min ago: because"] {
+        assert!(shown.contains(line), "{line:?} is missing in\n{shown}");
+    }
+}
+
+/// A service in a state, for two minutes.
+fn service(name: &str, state: &str, pid: u32, restarts: u64, last_end: &str) -> stats::ServiceSnapshot {
+    serde_json::from_value(serde_json::json!({
+        "name": name, "state": state, "pid": pid, "since": "2026-01-31T11:58:00Z", "restarts": restarts, "last_end": last_end,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn services_have_a_line_each_and_those_that_do_not_run_come_first() {
+    let mut state = state(3);
+    assert!(!text(&state, 80, 24).contains("Service"));
+    state.view.as_mut().unwrap().sample.server.services = vec![
+        service("jobs", "running", 77, 1, ""),
+        service("push", "waiting", 0, 1_234, "ended with exit code 3"),
+    ];
+    let shown = text(&state, 80, 24);
+    let [push, jobs] = [
+        "Service push  waiting  2 min                  1,234 restarts; ended with exit code 3",
+        "Service jobs  running  2 min      pid 77      1 restart",
+    ]
+    .map(|line| {
+        shown.find(&line[..line.len().min(80)]).unwrap_or_else(|| panic!("{line:?} is missing in\n{shown}"))
+    });
+    assert!(push < jobs, "{shown}");
+    let many = (0..12).map(|index| service(&format!("s{index}"), "running", 100 + index, 0, ""));
+    state.view.as_mut().unwrap().sample.server.services = many.collect();
+    let shown = text(&state, 80, 24);
+    assert!(
+        shown.contains("Service s0") && shown.contains("Service … 11 more") && shown.contains("busy threads"),
+        "{shown}"
+    );
+    let shown = text(&state, 200, 50);
+    assert!(shown.contains("Service s6") && shown.contains("Service … 5 more"), "{shown}");
+}
+
+#[test]
+fn a_range_of_workers_says_why_it_changed() {
+    let mut state = state(3);
+    let sizing = |json: serde_json::Value| Some(serde_json::from_value(json).unwrap());
+    let server = &mut state.view.as_mut().unwrap().sample.server;
+    server.sizing = sizing(serde_json::json!({"wanted": 3, "min": 3, "max": 3, "pinned": false}));
+    assert!(!text(&state, 80, 24).contains("Workers 3"));
+    let last = serde_json::json!({"at": "2026-01-31T11:59:00Z", "from": 2, "to": 3, "why": "requests wait"});
+    let server = &mut state.view.as_mut().unwrap().sample.server;
+    server.sizing =
+        sizing(serde_json::json!({"wanted": 3, "min": 2, "max": 8, "pinned": false, "last": last}));
+    let shown = text(&state, 80, 24);
+    assert!(shown.contains("Workers 3 of 2:8   grew 2 → 3, 1 min ago: requests wait"), "{shown}");
+    let server = &mut state.view.as_mut().unwrap().sample.server;
+    server.sizing = sizing(serde_json::json!({"wanted": 2, "min": 2, "max": 8, "pinned": true}));
+    let shown = text(&state, 80, 24);
+    assert!(shown.contains("Workers 2 of 2:8, set by a signal until the next reload"), "{shown}");
+}
+
+#[test]
+fn the_last_unexpected_death_is_shown_for_an_hour() {
+    let mut state = state(3);
+    let recent = "2026-01-31T11:59:30Z";
+    state.view.as_mut().unwrap().sample.deaths = vec![
+        death("drain", recent, "worker 0 finished"),
+        death("signal", recent, "worker 1 (pid 4001) was killed by signal 9 (SIGKILL)"),
+    ];
+    let shown = text(&state, 80, 24);
+    assert!(shown.contains("Died 30 s ago: worker 1 (pid 4001) was killed by signal 9 (SIGKILL)"), "{shown}");
+    state.view.as_mut().unwrap().sample.deaths[1].at -= Duration::from_secs(3_600);
+    assert!(!text(&state, 80, 24).contains("Died"));
+}
+
 #[test]
 fn a_static_site_shows_no_workers() {
     let shown = text(&state(0), 80, 24);

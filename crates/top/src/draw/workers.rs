@@ -20,7 +20,13 @@ struct Column {
     text: fn(&WorkerSnapshot, &View) -> String,
 }
 
-const COLUMNS: [Column; 7] = [
+/// Shown while there is more than the first.
+const GENERATION: &str = "gen";
+/// The least screen width that shows restarts beside it.
+const RESTARTS_FROM: u16 = 88;
+
+const COLUMNS: [Column; 8] = [
+    Column { title: GENERATION, width: 5, from: 72, text: |worker, _| (worker.phase + 1).to_string() },
     Column { title: "req/s", width: 8, from: 0, text: |worker, view| rate(worker, view) },
     Column {
         title: "CPU",
@@ -42,7 +48,13 @@ const COUNT: usize = 6;
 const LONGEST_BAR: usize = 40;
 
 pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, theme: Theme) {
-    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| area.width >= column.from).collect();
+    let generations = view.has_generations();
+    let fits = |column: &&Column| match column.title {
+        GENERATION => generations && area.width >= column.from,
+        "restarts" if generations => area.width >= RESTARTS_FROM,
+        _ => area.width >= column.from,
+    };
+    let columns: Vec<&Column> = COLUMNS.iter().filter(fits).collect();
     let behind: usize = columns.iter().map(|column| column.width).sum();
     let bar = usize::from(area.width).saturating_sub(BEFORE + COUNT + behind).clamp(4, LONGEST_BAR);
     let titles =

@@ -33,6 +33,16 @@ fn every_spelling_of_unix() {
 }
 
 #[test]
+fn all_sockets_of_systemd() {
+    let systemd = bind("systemd");
+    assert_eq!((&systemd, systemd.to_string().as_str()), (&Bind::Systemd { https: false }, "systemd"));
+    assert!(systemd.clashes_with(&bind("systemd")) && !systemd.clashes_with(&bind("tcp://[::]:80")));
+    assert_eq!(systemd.encrypted(), Bind::Systemd { https: true });
+    assert_eq!(bind("systemd:80"), Bind::tcp("systemd", 80), "a host of that name");
+    assert!("systemd?backlog=3".parse::<Bind>().is_err());
+}
+
+#[test]
 fn options_of_a_port() {
     let text = "tcp://0.0.0.0:80?h2c=true&proxy_protocol=any";
     let Bind::Tcp { tls: None, http2: true, proxy_protocol: Some(ProxyProtocol::Any), .. } = bind(text)

@@ -1,0 +1,46 @@
+//! `firebrick check --write`: a `firebrick.toml` that says what `puma.rb` says.
+//!
+//! Contract: it is made where there is none; one that is there stays as it is.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::ExitCode;
+
+use settings::{CONFIG_FILE, Loaded};
+
+use crate::print::print;
+
+/// Writes the file into the app's directory. Fails when there is nothing to write, or a file already.
+pub fn write(loaded: &Loaded) -> ExitCode {
+    match try_to_write(loaded) {
+        Ok(line) => print(format!("{line}\n").as_bytes()),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_to_write(loaded: &Loaded) -> Result<String, String> {
+    let path = loaded.settings.dir.join(CONFIG_FILE);
+    let shown = path.display();
+    let Some(text) = &loaded.puma_toml else {
+        return Err(format!(
+            "there is no config/puma.rb to make {CONFIG_FILE} of{}",
+            if path.exists() {
+                format!("; {shown} is there, which is read instead of it")
+            } else {
+                String::new()
+            }
+        ));
+    };
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(|e| {
+        if e.kind() == std::io::ErrorKind::AlreadyExists {
+            format!("{shown} is there already, and stays as it is; move it away first")
+        } else {
+            format!("{shown} cannot be written: {e}")
+        }
+    })?;
+    file.write_all(text.as_bytes()).map_err(|e| format!("{shown} cannot be written: {e}"))?;
+    Ok(format!("{shown} is written; `firebrick check` shows what it means."))
+}

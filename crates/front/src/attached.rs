@@ -1,0 +1,119 @@
+//! A front that a Ruby process has started to serve an app that is in that process: `Firebrick::Server` (docs/processes.md, "An attached
+//! worker").
+//!
+//! Contract:
+//! 1. Standard input is one end of a pair of stream sockets, the other end is Ruby's. Its messages are those between front and template. The
+//!    end of the socket is the end of the front, however Ruby has ended.
+//! 2. What keeps the front from serving is Ruby's to say: it goes there as `failed`, and nothing is printed.
+//! 3. Ctrl-C reaches Ruby, too, which decides what it means.
+
+use crate::handover::Started;
+use crate::serve::{self, Reread};
+use settings::{Attached, Loaded, ProcessEnvironment};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What Ruby starts the program with, as the first arguments.
+const WORDS: [&str; 2] = ["front", "--attach"];
+/// All requests are the app's.
+const APP_ONLY: &str = "--app-only";
+/// A setting that is weaker than any other: `--weak key=value`.
+const WEAK: &str = "--weak";
+
+/// What Ruby wants, and the arguments that are left, which are those of `serve`; `None` when Ruby has not started this program. `words` are
+/// without the program's name.
+pub fn attached(words: impl IntoIterator<Item = OsString>) -> Option<(Attached, Vec<OsString>)> {
+    let mut words = words.into_iter();
+    if WORDS.iter().any(|word| words.next().is_none_or(|typed| typed != *word)) {
+        return None;
+    }
+    let (mut attached, mut rest) = (Attached::default(), Vec::new());
+    while let Some(word) = words.next() {
+        if word == APP_ONLY {
+            attached.app_only = true;
+        } else if word == WEAK {
+            let pair = words.next().and_then(|pair| pair.into_string().ok()).unwrap_or_default();
+            attached.weak.extend(pair.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())));
+        } else {
+            rest.push(word);
+        }
+    }
+    Some((attached, rest))
+}
+
+/// Tells Ruby why there will be no server.
+pub fn refuse(why: &str) {
+    match standard_input() {
+        Ok(mut socket) => fail(&mut socket, why),
+        Err(error) => eprintln!("error: {why}\nerror: {error}"),
+    }
+}
+
+/// Serves the app of the process at the other end of standard input, until that ends or wants it to end.
+pub fn serve_attached(loaded: Loaded) -> ExitCode {
+    let socket = match standard_input().and_then(|socket| take(socket).map_err(|error| error.to_string())) {
+        Ok(socket) => Arc::new(socket),
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let reread: Reread = Rc::new(|_| Err("the app is in the process that has started this one".to_owned()));
+    match serve::serve_as(loaded, reread, Started::now(&ProcessEnvironment), Some(socket.clone())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            fail(&mut &*socket, &error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn standard_input() -> Result<UnixStream, String> {
+    let wrong = "front --attach is how Ruby starts this program (Firebrick::Server), with a socket as standard input; type firebrick alone";
+    let stdin = io::stdin();
+    let is_socket =
+        rustix::net::sockopt::socket_type(&stdin).is_ok_and(|kind| kind == rustix::net::SocketType::STREAM);
+    if !is_socket {
+        return Err(wrong.to_owned());
+    }
+    Ok(stdin.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?.into())
+}
+
+/// Services must not inherit the socket: it would not end with us.
+fn take(socket: UnixStream) -> io::Result<UnixStream> {
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn fail(socket: &mut impl Write, why: &str) {
+    let text = format!("failed\0{}", why.replace('\0', ""));
+    let mut message = (text.len() as u32).to_le_bytes().to_vec();
+    message.extend(text.as_bytes());
+    // Who is not there any more need not know.
+    let _ = socket.write_all(&message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Option<(Attached, Vec<OsString>)> {
+        attached(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn only_rubys_words_are_understood() {
+        assert!(read(&["serve", "."]).is_none() && read(&["front"]).is_none() && read(&[]).is_none());
+        let (attached, rest) = read(&["front", "--attach", "--weak", "port=3000", "-b", "x"]).unwrap();
+        assert_eq!((attached.app_only, attached.weak), (false, vec![("port".to_owned(), "3000".to_owned())]));
+        assert_eq!(rest, ["-b", "x"]);
+        assert!(read(&["front", "--attach", "--app-only"]).unwrap().0.app_only);
+    }
+}

@@ -1,0 +1,337 @@
+//! Messages between the program that serves and the one that takes over: encoding and decoding. Pure.
+//!
+//! Contract:
+//! 1. A message is one packet: a verb and its arguments, separated by NUL. Descriptors travel with it.
+//! 2. Both programs may be of different versions: an unknown verb, a wrong number of arguments or an address that is none is an error that
+//!    quotes it, and never a guess.
+//! 3. What is decoded again after encoding is the same, but for texts for people: those are cut to [`LONGEST_TEXT`] bytes, without NUL.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The version of these messages. Another one of the other program is an error: it is stopped and started instead.
+pub(super) const VERSION: u32 = 1;
+/// Longest message that is accepted, bytes.
+pub(super) const LONGEST: usize = 32 << 10;
+/// Most descriptors of a message.
+pub(super) const MOST_FDS: usize = 64;
+/// Most bytes of a text for people, such as an exception with its backtrace.
+const LONGEST_TEXT: usize = 16 << 10;
+
+/// What a handed-over socket is for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// Requests over TCP.
+    Tcp {
+        /// Where it is.
+        address: SocketAddr,
+        /// The settings said port 0.
+        chosen: bool,
+        /// It was opened by systemd.
+        activated: bool,
+        /// It was, and its connections are encrypted.
+        encrypted: bool,
+    },
+    /// Requests over a Unix socket.
+    Unix {
+        /// Its file.
+        path: PathBuf,
+        /// It was opened by systemd, and its file is systemd's.
+        activated: bool,
+    },
+    /// HTTP/3.
+    Udp {
+        /// Where it is.
+        address: SocketAddr,
+    },
+    /// The control server's file.
+    ControlUnix {
+        /// Its file.
+        path: PathBuf,
+        /// It was opened by systemd, and its file is systemd's.
+        activated: bool,
+    },
+    /// A port of the control server.
+    ControlTcp {
+        /// Where it is.
+        address: SocketAddr,
+        /// The settings said port 0.
+        chosen: bool,
+        /// It was opened by systemd.
+        activated: bool,
+    },
+}
+
+/// A message of either side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Message {
+    /// The first one: which version the old program speaks. With its standard input.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// The version of the program, for messages.
+        program: String,
+        /// Upgrades that have failed and that have succeeded, this program's and those before it. What knows nothing of them leaves them
+        /// out, or does not read them.
+        upgrades: (u64, u64),
+    },
+    /// Sockets of a place; there may be more messages for the same one.
+    Sockets(Place),
+    /// The token that the control server has generated.
+    Token(String),
+    /// That was all.
+    End,
+    /// The new program: it expects to be ready within this time.
+    Within(Duration),
+    /// The new program: what it is at, for people.
+    Step(String),
+    /// The new program: it could serve now.
+    Ready,
+    /// The new program: it cannot take over, and why.
+    Failed(String),
+    /// The old program: serve.
+    Go,
+    /// The new program: it serves, and these files are its own now.
+    Serving(Vec<PathBuf>),
+    /// The old program: the service manager knows the new one.
+    Yours,
+}
+
+/// The message as a packet.
+pub(super) fn encode(message: &Message) -> Vec<u8> {
+    let flag = |on: bool| if on { b"1".to_vec() } else { b"0".to_vec() };
+    let file = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    let text = |text: &str| text.as_bytes().to_vec();
+    // Later additions: left out where they say nothing, for programs that do not know them.
+    let with = |mut parts: Vec<Vec<u8>>, on: bool| {
+        parts.extend(on.then(|| flag(true)));
+        parts
+    };
+    let parts: Vec<Vec<u8>> = match message {
+        Message::Hello { version, program, upgrades: (failed, done) } => {
+            let numbers = [failed, done].map(|number| text(&number.to_string()));
+            [text("hello"), text(&version.to_string()), text(program)].into_iter().chain(numbers).collect()
+        }
+        Message::Sockets(place) => match place {
+            Place::Tcp { address, chosen, activated, encrypted } => {
+                let parts = vec![text("tcp"), text(&address.to_string()), flag(*chosen), flag(*activated)];
+                with(parts, *encrypted)
+            }
+            Place::Unix { path, activated } => vec![text("unix"), file(path), flag(*activated)],
+            Place::Udp { address } => vec![text("udp"), text(&address.to_string())],
+            Place::ControlUnix { path, activated } => {
+                with(vec![text("control-unix"), file(path)], *activated)
+            }
+            Place::ControlTcp { address, chosen, activated } => {
+                with(vec![text("control-tcp"), text(&address.to_string()), flag(*chosen)], *activated)
+            }
+        },
+        Message::Token(token) => vec![text("token"), text(token)],
+        Message::End => vec![text("end")],
+        Message::Within(time) => vec![text("within"), text(&time.as_millis().to_string())],
+        Message::Step(what) => vec![text("step"), for_people(what)],
+        Message::Ready => vec![text("ready")],
+        Message::Failed(why) => vec![text("failed"), for_people(why)],
+        Message::Go => vec![text("go")],
+        Message::Serving(files) => {
+            std::iter::once(text("serving")).chain(files.iter().map(|path| file(path))).collect()
+        }
+        Message::Yours => vec![text("yours")],
+    };
+    parts.join(&0)
+}
+
+/// The beginning of a text that fits.
+fn for_people(text: &str) -> Vec<u8> {
+    let mut end = text.len().min(LONGEST_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].replace('\0', " ").into_bytes()
+}
+
+/// The message of a packet.
+///
+/// # Errors
+/// It is none; the text quotes it.
+pub(super) fn decode(packet: &[u8]) -> Result<Message, String> {
+    let parts: Vec<&[u8]> = packet.split(|&byte| byte == 0).collect();
+    let unknown = || {
+        let beginning = &packet[..packet.len().min(80)];
+        format!("a message that is not understood: {:?}", String::from_utf8_lossy(beginning))
+    };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let file = |bytes: &[u8]| (!bytes.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(bytes)));
+    let flag = |bytes: &[u8]| match bytes {
+        b"0" => Some(false),
+        b"1" => Some(true),
+        _ => None,
+    };
+    let later = |rest: &[&[u8]]| match *rest {
+        [] => Some(false),
+        [b"1"] => Some(true),
+        _ => None,
+    };
+    let message = match *parts.as_slice() {
+        [b"hello", version, program, ref more @ ..] => number(version)
+            .and_then(|version| u32::try_from(version).ok())
+            .map(|version| Message::Hello { version, program: text(program), upgrades: counted(more) }),
+        [b"tcp", address, chosen, activated, ref rest @ ..] => (|| {
+            let (address, chosen, activated) = (socket_address(address)?, flag(chosen)?, flag(activated)?);
+            Some(Message::Sockets(Place::Tcp { address, chosen, activated, encrypted: later(rest)? }))
+        })(),
+        [b"unix", path, activated] => (|| {
+            let (path, activated) = (file(path)?, flag(activated)?);
+            Some(Message::Sockets(Place::Unix { path, activated }))
+        })(),
+        [b"udp", address] => socket_address(address).map(|address| Message::Sockets(Place::Udp { address })),
+        [b"control-unix", path, ref rest @ ..] => (|| {
+            let (path, activated) = (file(path)?, later(rest)?);
+            Some(Message::Sockets(Place::ControlUnix { path, activated }))
+        })(),
+        [b"control-tcp", address, chosen, ref rest @ ..] => (|| {
+            let (address, chosen, activated) = (socket_address(address)?, flag(chosen)?, later(rest)?);
+            Some(Message::Sockets(Place::ControlTcp { address, chosen, activated }))
+        })(),
+        [b"token", token] => Some(Message::Token(text(token))),
+        [b"end"] => Some(Message::End),
+        [b"within", time] => number(time).map(|ms| Message::Within(Duration::from_millis(ms))),
+        [b"step", what] => Some(Message::Step(text(what))),
+        [b"ready"] => Some(Message::Ready),
+        [b"failed", why] => Some(Message::Failed(text(why))),
+        [b"go"] => Some(Message::Go),
+        [b"serving", ref files @ ..] => {
+            files.iter().map(|path| file(path)).collect::<Option<Vec<_>>>().map(Message::Serving)
+        }
+        [b"yours"] => Some(Message::Yours),
+        _ => None,
+    };
+    message.ok_or_else(unknown)
+}
+
+/// The numbers of a hello, if they are there: later versions may say something else in their place.
+fn counted(more: &[&[u8]]) -> (u64, u64) {
+    let counted = more.first_chunk().and_then(|[failed, done]| Some((number(failed)?, number(done)?)));
+    counted.unwrap_or_default()
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn socket_address(bytes: &[u8]) -> Option<SocketAddr> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// The value of the variable that announces a handover: the process that hands over.
+pub(super) fn announced(value: std::ffi::OsString) -> Option<i32> {
+    let pid = number(&value.into_vec())?;
+    i32::try_from(pid).ok().filter(|pid| *pid > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn address() -> impl Strategy<Value = SocketAddr> {
+        prop_oneof![
+            (any::<[u8; 4]>(), any::<u16>()).prop_map(SocketAddr::from),
+            (any::<[u8; 16]>(), any::<u16>()).prop_map(SocketAddr::from),
+        ]
+    }
+
+    fn path() -> impl Strategy<Value = PathBuf> {
+        prop::collection::vec(1..=255_u8, 1..100).prop_map(|bytes| std::ffi::OsString::from_vec(bytes).into())
+    }
+
+    fn place() -> impl Strategy<Value = Place> {
+        prop_oneof![
+            (address(), any::<[bool; 3]>()).prop_map(|(address, [chosen, activated, encrypted])| {
+                Place::Tcp { address, chosen, activated, encrypted }
+            }),
+            (path(), any::<bool>()).prop_map(|(path, activated)| Place::Unix { path, activated }),
+            address().prop_map(|address| Place::Udp { address }),
+            (path(), any::<bool>()).prop_map(|(path, activated)| Place::ControlUnix { path, activated }),
+            (address(), any::<[bool; 2]>()).prop_map(|(address, [chosen, activated])| Place::ControlTcp {
+                address,
+                chosen,
+                activated
+            }),
+        ]
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        let text = "[^\0]{0,200}";
+        prop_oneof![
+            (any::<u32>(), text, any::<(u64, u64)>())
+                .prop_map(|(version, program, upgrades)| Message::Hello { version, program, upgrades }),
+            place().prop_map(Message::Sockets),
+            text.prop_map(Message::Token),
+            Just(Message::End),
+            any::<u32>().prop_map(|ms| Message::Within(Duration::from_millis(ms.into()))),
+            text.prop_map(Message::Step),
+            Just(Message::Ready),
+            text.prop_map(Message::Failed),
+            Just(Message::Go),
+            prop::collection::vec(path(), 0..8).prop_map(Message::Serving),
+            Just(Message::Yours),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive(message in message()) {
+            let packet = encode(&message);
+            prop_assert!(packet.len() <= LONGEST);
+            prop_assert_eq!(decode(&packet), Ok(message));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            if let Err(why) = decode(&bytes) {
+                prop_assert!(why.starts_with("a message that is not understood"));
+            }
+        }
+
+        #[test]
+        fn words_of_the_protocol_in_any_order_are_read_or_refused(
+            words in prop::collection::vec(prop::sample::select(vec![
+                "hello", "tcp", "unix", "udp", "control-tcp", "control-unix", "token", "end", "within", "step", "ready", "failed", "go",
+                "serving", "yours", "0", "1", "127.0.0.1:80", "[::1]:0", "", "/run/app.sock", "18446744073709551616",
+            ]), 0..6),
+        ) {
+            let packet = words.join("\0");
+            if let Ok(message) = decode(packet.as_bytes()) {
+                prop_assert_eq!(decode(&encode(&message)), Ok(message));
+            }
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_stay_text() {
+        let Ok(Message::Failed(cut)) = decode(&encode(&Message::Failed("ä\0".repeat(20_000)))) else {
+            panic!("a text")
+        };
+        assert!(cut.len() <= LONGEST_TEXT && cut.starts_with("ä ä "), "{}", cut.len());
+    }
+
+    #[test]
+    fn a_later_version_is_known_by_its_first_message() {
+        let hello = |upgrades| Ok(Message::Hello { version: 2, program: "Firebrick 9".to_owned(), upgrades });
+        assert_eq!(decode(b"hello\x002\x00Firebrick 9\x00something new\x00and more"), hello((0, 0)));
+        assert_eq!(decode(b"hello\x002\x00Firebrick 9\x004\x0017\x00something new"), hello((4, 17)));
+        assert_eq!(decode(b"hello\x002\x00Firebrick 9"), hello((0, 0)), "an earlier one");
+    }
+
+    #[test]
+    fn only_a_process_id_announces_a_handover() {
+        assert_eq!(announced("42".into()), Some(42));
+        for stale in ["", "0", "-1", "x", "4294967297"] {
+            assert_eq!(announced(stale.into()), None, "{stale}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The side that takes over: what the old program has given, and the words that are exchanged with it.
+//!
+//! Contract:
+//! 1. Nothing that was given is touched before the old program says `go`, or is gone: should this program fail, everything is as before.
+//! 2. An old program that dies does not end this one: it has the sockets, so it serves as soon as it can.
+
+use super::channel::{Channel, on_standard_input, receive_within, send};
+use super::message::{Message, Place, VERSION};
+use socket2::Socket;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the old program may take for each message in the beginning.
+const FIRST_WORDS: Duration = Duration::from_secs(10);
+/// Most sockets that are accepted.
+const MOST_SOCKETS: usize = 8192;
+/// How long the old program may take to tell the service manager.
+const CONFIRMED: Duration = Duration::from_secs(10);
+
+/// The sockets that were given, until something claims them.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    places: Vec<(Place, Vec<OwnedFd>)>,
+    token: Option<String>,
+    /// Claimed sockets of systemd that take IPv4 and IPv6.
+    both: Vec<u16>,
+}
+
+/// Sockets of one address.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) sockets: Vec<Socket>,
+    /// systemd has opened them, and keeps their files.
+    pub(crate) activated: bool,
+}
+
+/// The old program.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    socket: OwnedFd,
+    pid: i32,
+    /// Upgrades that it and those before it have counted: failed and successful ones.
+    upgrades: (u64, u64),
+}
+
+/// Receives what an old program gives, if one has started this one. Before any thread is started: it puts standard input back.
+///
+/// # Errors
+/// What is wrong with it; the old program was told.
+pub(crate) fn receive() -> Result<Option<(Handed, Predecessor)>, String> {
+    let Some((socket, pid)) = on_standard_input() else { return Ok(None) };
+    let mut predecessor = Predecessor { socket, pid, upgrades: (0, 0) };
+    match predecessor.receive_all() {
+        Ok(handed) => Ok(Some((handed, predecessor))),
+        Err(why) => {
+            predecessor.fail(&why);
+            Err(why)
+        }
+    }
+}
+
+/// Tells the program that has started this one, if it hands over, that this one cannot take over.
+pub fn decline(why: &str) {
+    if let Some((socket, _)) = on_standard_input() {
+        // It sees the end of this process, too.
+        let _ = send(socket, &Message::Failed(why.to_owned()), &[]);
+    }
+}
+
+impl Predecessor {
+    fn receive_all(&mut self) -> Result<Handed, String> {
+        let socket = &self.socket;
+        let next = || match receive_within(socket, FIRST_WORDS) {
+            Ok(Some(packet)) => Ok(packet),
+            Ok(None) => Err("the old program has ended before it had handed over its sockets".to_owned()),
+            Err(error) => Err(format!("the old program does not hand over its sockets: {error}")),
+        };
+        let (Message::Hello { version, program, upgrades }, stdin) = next()? else {
+            return Err("the old program begins with another message than hello".to_owned());
+        };
+        let null = || File::open("/dev/null").map(OwnedFd::from);
+        stdin
+            .into_iter()
+            .next()
+            .map_or_else(null, Ok)
+            .and_then(|original| Ok(rustix::stdio::dup2_stdin(original)?))
+            .map_err(|e| format!("standard input cannot be put back: {e}"))?;
+        if version != VERSION {
+            return Err(format!(
+                "{program} hands over with version {version}, Firebrick {} with version {VERSION}: stop it and start this one",
+                crate::VERSION
+            ));
+        }
+        let mut handed = Handed::default();
+        let mut count = 0;
+        self.upgrades = upgrades;
+        loop {
+            match next()? {
+                (Message::Sockets(place), sockets) => {
+                    count += sockets.len();
+                    if count > MOST_SOCKETS {
+                        return Err(format!("the old program hands over more than {MOST_SOCKETS} sockets"));
+                    }
+                    handed.add(place, sockets)?;
+                }
+                (Message::Token(token), _) => handed.token = Some(token),
+                (Message::End, _) => return Ok(handed),
+                (other, _) => return Err(format!("the old program sent {other:?} among its sockets")),
+            }
+        }
+    }
+
+    /// The process.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Upgrades before this one: failed and successful ones.
+    pub(crate) fn upgrades(&self) -> (u64, u64) {
+        self.upgrades
+    }
+
+    /// Says how long this program may take until it is ready.
+    pub(crate) fn within(&self, time: Duration) {
+        self.say(&Message::Within(time));
+    }
+
+    /// Says what this program is at.
+    pub(crate) fn step(&self, text: &str) {
+        self.say(&Message::Step(text.to_owned()));
+    }
+
+    /// Says that this program cannot take over.
+    pub(crate) fn fail(&self, why: &str) {
+        self.say(&Message::Failed(why.to_owned()));
+    }
+
+    /// Nobody waits for an old program that does not read; one that is gone is seen by who receives.
+    fn say(&self, message: &Message) {
+        let _ = send(&self.socket, message, &[]);
+    }
+
+    /// Says that this program could serve, and waits until it may: whether the old program lives.
+    ///
+    /// # Errors
+    /// The old program sent something else.
+    pub(crate) async fn ready(&self) -> Result<bool, String> {
+        self.say(&Message::Ready);
+        match self.next().await? {
+            Some(Message::Go) => Ok(true),
+            None => Ok(false),
+            Some(other) => Err(format!("the old program sent {other:?} where go belongs")),
+        }
+    }
+
+    /// Says that this program serves, and that these files are its own; waits until the service manager knows.
+    pub(crate) async fn serving(&self, files: Vec<PathBuf>) {
+        self.say(&Message::Serving(files));
+        // Whatever comes instead: this program serves now.
+        let _ = tokio::time::timeout(CONFIRMED, self.next()).await;
+    }
+
+    /// Waits until the old program has ended.
+    pub(crate) async fn gone(&self) {
+        while let Ok(Some(_)) = self.next().await {}
+    }
+
+    async fn next(&self) -> Result<Option<Message>, String> {
+        let receive = async {
+            let channel = Channel::new(self.socket.try_clone()?)?;
+            channel.receive().await
+        };
+        let received = receive.await.map_err(|e| format!("the old program: {e}"))?;
+        Ok(received.map(|(message, _)| message))
+    }
+}
+
+impl Handed {
+    /// Adds sockets of a place.
+    ///
+    /// # Errors
+    /// A descriptor is something else.
+    pub(crate) fn add(&mut self, place: Place, sockets: Vec<OwnedFd>) -> Result<(), String> {
+        if let Some(wrong) = sockets.iter().find(|socket| !is_at(socket, &place)) {
+            return Err(format!("the old program hands over {wrong:?} as {place:?}, which it is not"));
+        }
+        match self.places.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, known)) => known.extend(sockets),
+            None => self.places.push((place, sockets)),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, fits: impl Fn(&Place) -> bool) -> Option<(Place, Vec<OwnedFd>)> {
+        self.take_with(|place, _| fits(place))
+    }
+
+    fn take_with(&mut self, fits: impl Fn(&Place, &[OwnedFd]) -> bool) -> Option<(Place, Vec<OwnedFd>)> {
+        let is_it =
+            |(place, sockets): &(Place, Vec<OwnedFd>)| !sockets.is_empty() && fits(place, sockets.as_slice());
+        let found = self.places.iter().position(is_it)?;
+        Some(self.places.remove(found))
+    }
+
+    /// What systemd has opened and nothing has claimed, with a socket of each.
+    pub(crate) fn activated(&self) -> impl Iterator<Item = (&Place, &OwnedFd)> {
+        let is_activated = |place: &Place| match place {
+            Place::Tcp { activated, .. }
+            | Place::Unix { activated, .. }
+            | Place::ControlUnix { activated, .. }
+            | Place::ControlTcp { activated, .. } => *activated,
+            Place::Udp { .. } => false,
+        };
+        let places = self.places.iter().filter(move |(place, _)| is_activated(place));
+        places.filter_map(|(place, sockets)| Some((place, sockets.first()?)))
+    }
+
+    /// The sockets of a TCP address. One with port 0 is that for which the system has chosen a port.
+    pub(crate) fn tcp(&mut self, wanted: SocketAddr) -> Option<(SocketAddr, Taken)> {
+        let fits = |place: &Place, sockets: &[OwnedFd]| match place {
+            Place::Tcp { address, chosen, activated, .. } => {
+                is_wanted(*address, *chosen, wanted)
+                    || *activated && is_covered(wanted, *address) && sockets.iter().any(takes_both)
+            }
+            _ => false,
+        };
+        let (place, sockets) = self.take_with(fits)?;
+        let Place::Tcp { address, activated, .. } = place else { return None };
+        if activated && sockets.iter().any(takes_both) {
+            self.both.push(address.port());
+        }
+        Some((address, Taken { sockets: sockets.into_iter().map(Socket::from).collect(), activated }))
+    }
+
+    /// Whether a socket of systemd that was claimed for another address serves this one, too.
+    pub(crate) fn covers(&self, wanted: SocketAddr) -> bool {
+        wanted.ip().is_unspecified() && self.both.contains(&wanted.port())
+    }
+
+    /// The socket of a path.
+    pub(crate) fn unix(&mut self, wanted: &Path) -> Option<Taken> {
+        let resolved = resolve(wanted);
+        let (place, sockets) =
+            self.take(|place| matches!(place, Place::Unix { path, .. } if resolve(path) == resolved))?;
+        let activated = matches!(place, Place::Unix { activated: true, .. });
+        Some(Taken { sockets: sockets.into_iter().map(Socket::from).collect(), activated })
+    }
+
+    /// The sockets of a UDP address, on which the old program goes on receiving until it has ended.
+    pub(crate) fn udp(&mut self, wanted: SocketAddr) -> Option<Vec<Socket>> {
+        let (_, sockets) =
+            self.take(|place| matches!(place, Place::Udp { address } if *address == wanted))?;
+        Some(sockets.into_iter().map(Socket::from).collect())
+    }
+
+    /// The socket of a file of the control server, and whether it is systemd's.
+    pub(crate) fn control_unix(&mut self, wanted: &Path) -> Option<(OwnedFd, bool)> {
+        let fits = |place: &Place| matches!(place, Place::ControlUnix { path, .. } if path == wanted);
+        let (place, mut sockets) = self.take(fits)?;
+        Some((sockets.pop()?, matches!(place, Place::ControlUnix { activated: true, .. })))
+    }
+
+    /// The socket of a port of the control server, and whether it is systemd's.
+    pub(crate) fn control_tcp(&mut self, wanted: SocketAddr) -> Option<(OwnedFd, bool)> {
+        let fits = |place: &Place| matches!(place, Place::ControlTcp { address, chosen, .. } if is_wanted(*address, *chosen, wanted));
+        let (place, mut sockets) = self.take(fits)?;
+        Some((sockets.pop()?, matches!(place, Place::ControlTcp { activated: true, .. })))
+    }
+
+    /// The token that the old program's control server has generated.
+    pub(crate) fn token(&self) -> Option<String> {
+        self.token.clone()
+    }
+}
+
+fn is_wanted(address: SocketAddr, chosen: bool, wanted: SocketAddr) -> bool {
+    address == wanted || chosen && wanted.port() == 0 && address.ip() == wanted.ip()
+}
+
+/// Whether a socket at `[::]` that takes IPv4, too, serves an address.
+fn is_covered(wanted: SocketAddr, address: SocketAddr) -> bool {
+    wanted.is_ipv4()
+        && wanted.ip().is_unspecified()
+        && address.is_ipv6()
+        && address.ip().is_unspecified()
+        && address.port() == wanted.port()
+}
+
+/// Whether a socket of IPv6 takes IPv4, too.
+pub(crate) fn takes_both(socket: &OwnedFd) -> bool {
+    let socket = socket2::SockRef::from(socket);
+    let is_ipv6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
+    is_ipv6 && !socket.only_v6().unwrap_or(true)
+}
+
+/// A path without symbolic links, as far as it exists.
+fn resolve(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether a descriptor is what it was announced as.
+fn is_at(socket: impl AsFd, place: &Place) -> bool {
+    let socket = socket2::SockRef::from(&socket);
+    let Ok(local) = socket.local_addr() else { return false };
+    let stream = socket.r#type().is_ok_and(|kind| kind == socket2::Type::STREAM);
+    match place {
+        Place::Tcp { address, .. } | Place::ControlTcp { address, .. } => {
+            stream && local.as_socket() == Some(*address)
+        }
+        Place::Udp { address } => !stream && local.as_socket() == Some(*address),
+        Place::Unix { .. } | Place::ControlUnix { .. } => stream && local.is_unix(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn sockets_are_claimed_by_their_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let place = Place::Tcp { address, chosen: true, activated: false, encrypted: false };
+        let mut handed = Handed::default();
+        handed.add(place.clone(), vec![listener.try_clone().unwrap().into()]).unwrap();
+        handed.add(place.clone(), vec![listener.try_clone().unwrap().into()]).unwrap();
+        let other = SocketAddr::new(address.ip(), address.port().wrapping_add(1));
+        assert!(handed.tcp(other).is_none());
+        assert!(handed.udp(address).is_none() && handed.control_tcp(address).is_none());
+        let (found, taken) = handed.tcp(SocketAddr::new(address.ip(), 0)).unwrap();
+        assert_eq!((found, taken.sockets.len(), taken.activated), (address, 2, false));
+        assert!(handed.tcp(address).is_none(), "claimed");
+        let wrong = Place::Tcp { address: other, chosen: true, activated: false, encrypted: false };
+        let error = handed.add(wrong, vec![listener.into()]).unwrap_err();
+        assert!(error.contains("which it is not"), "{error}");
+    }
+
+    #[test]
+    fn a_port_of_the_settings_is_not_any_port() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut handed = Handed::default();
+        let place = Place::Tcp { address, chosen: false, activated: true, encrypted: false };
+        handed.add(place, vec![listener.into()]).unwrap();
+        assert!(handed.tcp(SocketAddr::new(address.ip(), 0)).is_none());
+        assert!(handed.tcp(address).unwrap().1.activated);
+    }
+
+    #[tokio::test]
+    async fn an_old_program_of_another_version_is_told() {
+        let (theirs, ours) = super::super::channel::pair().unwrap();
+        let mut predecessor = Predecessor { socket: ours, pid: 1, upgrades: (0, 0) };
+        let hello = Message::Hello { version: 2, program: "Firebrick 9".to_owned(), upgrades: (0, 0) };
+        let stdin = std::io::stdin();
+        send(&theirs, &hello, &[stdin.as_fd()]).unwrap();
+        let why = predecessor.receive_all().unwrap_err();
+        assert!(why.starts_with("Firebrick 9 hands over with version 2"), "{why}");
+        drop(theirs);
+        let lost = predecessor.receive_all().unwrap_err();
+        assert!(lost.contains("has ended"), "{lost}");
+        assert_eq!(predecessor.ready().await, Ok(false), "the old program has died");
+        predecessor.gone().await;
+    }
+}

@@ -1,0 +1,87 @@
+//! What is told of upgrades: the one under way, the last one, and how many ended how.
+//!
+//! An upgrade that succeeds ends the program that has counted it. So the numbers travel with the sockets, and the new program adds its own
+//! beginning to them: who reads a counter sees it grow by one, and no upgrade is missing from it.
+
+use crate::handover::Predecessor;
+use stats::{Ended, Running, UpgradeOutcome, UpgradesSnapshot};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Instant, SystemTime};
+
+/// Clones are the same record.
+#[derive(Clone)]
+pub(super) struct UpgradeRecord(Rc<RefCell<Recorded>>);
+
+struct Recorded {
+    told: UpgradesSnapshot,
+    /// Of the upgrade that is under way, or that has brought this program.
+    begun: Instant,
+}
+
+impl UpgradeRecord {
+    /// Of a program that has just been started, by `predecessor` if there is one.
+    pub(super) fn new(predecessor: Option<&Predecessor>) -> UpgradeRecord {
+        let mut told = UpgradesSnapshot::default();
+        let (failed, done) = predecessor.map(Predecessor::upgrades).unwrap_or_default();
+        told.counts.add(UpgradeOutcome::Failed, failed);
+        told.counts.add(UpgradeOutcome::Done, done);
+        UpgradeRecord(Rc::new(RefCell::new(Recorded { told, begun: Instant::now() })))
+    }
+
+    /// An upgrade has come that far; with its first step it begins.
+    pub(super) fn step(&self, stage: &str, text: &str) {
+        let mut recorded = self.0.borrow_mut();
+        let before = recorded.told.running.take();
+        if before.is_none() {
+            recorded.begun = Instant::now();
+        }
+        let started_at = before.map_or_else(SystemTime::now, |before| before.started_at);
+        recorded.told.running = Some(Running { stage: stage.to_owned(), text: text.to_owned(), started_at });
+    }
+
+    /// One that was to wait does not any more: it begins now, or may not.
+    pub(super) fn waited(&self) {
+        self.0.borrow_mut().told.running = None;
+    }
+
+    /// An upgrade has ended: the one under way, or the one that has brought this program.
+    pub(super) fn ended(&self, outcome: UpgradeOutcome, text: &str) {
+        let mut recorded = self.0.borrow_mut();
+        let took = recorded.begun.elapsed();
+        recorded.told.ended(Ended::new(outcome, text, took, SystemTime::now()));
+    }
+
+    /// For the program that takes over: failed and successful ones so far.
+    pub(super) fn counted(&self) -> (u64, u64) {
+        let counts = &self.0.borrow().told.counts;
+        (counts.of(UpgradeOutcome::Failed), counts.of(UpgradeOutcome::Done))
+    }
+
+    /// What is known now.
+    pub(super) fn snapshot(&self) -> UpgradesSnapshot {
+        self.0.borrow().told.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_is_told_from_its_first_step_to_its_end() {
+        let record = UpgradeRecord::new(None);
+        record.step("starting", "process 7 is started");
+        let begun = record.snapshot().running.unwrap();
+        record.step("booting", "the app is loaded");
+        let running = record.snapshot().running.unwrap();
+        assert_eq!((running.stage.as_str(), running.started_at), ("booting", begun.started_at));
+        record.ended(UpgradeOutcome::Failed, "it did not boot");
+        let told = record.snapshot();
+        assert_eq!((record.counted(), told.running), ((1, 0), None));
+        assert_eq!(told.last.unwrap().text, "it did not boot");
+        record.step("waiting", "the program before finishes its requests");
+        record.waited();
+        assert_eq!((record.counted(), record.snapshot().running), ((1, 0), None));
+    }
+}

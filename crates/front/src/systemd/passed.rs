@@ -1,0 +1,180 @@
+//! `bind = "systemd"`: puts addresses in its place, those of all sockets that systemd has opened and no other bind names.
+//!
+//! Why addresses: everything after this (TLS, ports, upgrades, what is printed) knows addresses only, and a socket is claimed by its own.
+//!
+//! Contract:
+//! 1. Each socket is used as what it is: a TCP port or a Unix socket. `FileDescriptorName=https` makes TLS of a port, `control` gives the
+//!    socket to the control server; other names say nothing.
+//! 2. In an upgrade the same follows from what the old program hands over.
+//! 3. Nothing to put there is an error.
+
+use super::activation::{Activated, Place};
+use crate::handover::{self, Handed, takes_both};
+use crate::listen::resolve;
+use settings::{Bind, BindTls, ControlAddress, Settings};
+
+const HTTPS: &str = "https";
+const CONTROL: &str = "control";
+
+/// Replaces `systemd` in the settings' binds, and adds addresses of the control server.
+///
+/// # Errors
+/// There is no socket for it, or a name asks for what cannot be; the text says what to do.
+pub(crate) fn name_addresses(
+    settings: &mut Settings,
+    activated: &mut Activated,
+    handed: &mut Handed,
+) -> Result<(), String> {
+    let found = settings.binds.iter().enumerate().find_map(|(at, bind)| match bind {
+        Bind::Systemd { https } => Some((at, *https)),
+        _ => None,
+    });
+    let Some((at, https)) = found else { return Ok(()) };
+    let all = sockets(activated, handed);
+    let passed = all.len();
+    let is_named = |place: &Place, binds: &[Bind]| binds.iter().any(|bind| names(bind, place));
+    let free: Vec<_> = all.into_iter().filter(|(place, _)| !is_named(place, &settings.binds)).collect();
+    let (control, requests): (Vec<_>, Vec<_>) = free.into_iter().partition(|(_, name)| name == CONTROL);
+    let binds = binds(&requests, https)?;
+    if binds.is_empty() {
+        return Err(if passed == 0 {
+            "bind systemd: systemd has passed no socket to this process; start the server by its socket unit, which needs \
+             ListenStream=, or bind addresses instead"
+                .to_owned()
+        } else {
+            format!(
+                "bind systemd: none of the {passed} sockets that systemd has passed is left for requests, because other binds name \
+                 them or they are called {CONTROL}; remove `systemd`, or add ListenStream= to the socket unit"
+            )
+        });
+    }
+    settings.binds.splice(at..=at, binds);
+    for (place, _) in control {
+        give_to_control(&place, settings, activated, handed)?;
+    }
+    Ok(())
+}
+
+/// What systemd has opened, directly or for the old program, and how it is called.
+fn sockets(activated: &Activated, handed: &Handed) -> Vec<(Place, String)> {
+    let direct = activated.places().map(|(place, name)| (place.clone(), name.to_owned()));
+    let theirs = handed.activated().map(|(place, socket)| {
+        let tcp = |address| Place::Tcp { address, both: takes_both(socket) };
+        match place {
+            handover::Place::Tcp { address, encrypted, .. } => {
+                (tcp(*address), if *encrypted { HTTPS } else { "" }.to_owned())
+            }
+            handover::Place::Udp { address } => (tcp(*address), String::new()),
+            handover::Place::Unix { path, .. } => (Place::Unix(path.clone()), String::new()),
+            handover::Place::ControlUnix { path, .. } => (Place::Unix(path.clone()), CONTROL.to_owned()),
+            handover::Place::ControlTcp { address, .. } => (tcp(*address), CONTROL.to_owned()),
+        }
+    });
+    direct.chain(theirs).collect()
+}
+
+/// Whether a bind asks for the socket of a place.
+fn names(bind: &Bind, place: &Place) -> bool {
+    match bind {
+        Bind::Tcp { host, port, .. } => {
+            // A host that cannot be resolved is an error when it is bound.
+            resolve(host, *port).unwrap_or_default().into_iter().any(|address| place.serves(address))
+        }
+        Bind::Unix { path, .. } => place.is_file(path),
+        Bind::Systemd { .. } => false,
+    }
+}
+
+/// `https`: TCP ports speak TLS, unless a name says which ones do.
+fn binds(sockets: &[(Place, String)], https: bool) -> Result<Vec<Bind>, String> {
+    let by_name = sockets.iter().any(|(_, name)| name == HTTPS);
+    let bind = |(place, name): &(Place, String)| match place {
+        Place::Tcp { address, .. } => {
+            let (host, port) = (address.ip().to_string(), address.port());
+            let encrypted = if by_name { name == HTTPS } else { https };
+            Ok(if encrypted { Bind::ssl(host, port, BindTls::default()) } else { Bind::tcp(host, port) })
+        }
+        Place::Unix(path) if name == HTTPS => Err(format!(
+            "bind systemd: the socket unit calls the Unix socket {} {HTTPS}, but only TCP ports speak TLS; give it another \
+             FileDescriptorName=",
+            path.display()
+        )),
+        Place::Unix(path) => Ok(Bind::unix(path)),
+    };
+    sockets.iter().map(bind).collect()
+}
+
+fn give_to_control(
+    place: &Place,
+    settings: &mut Settings,
+    activated: &mut Activated,
+    handed: &mut Handed,
+) -> Result<(), String> {
+    let (address, theirs) = match place {
+        Place::Tcp { address, .. } => (
+            ControlAddress::Tcp { host: address.ip().to_string(), port: address.port() },
+            handover::Place::ControlTcp { address: *address, chosen: false, activated: true },
+        ),
+        Place::Unix(path) => (
+            ControlAddress::Unix(path.clone()),
+            handover::Place::ControlUnix { path: path.clone(), activated: true },
+        ),
+    };
+    if !settings.control.listen.contains(&address) {
+        settings.control.listen.push(address);
+    }
+    match activated.take(place) {
+        Some(socket) => handed.add(theirs, vec![socket.into()]),
+        // The old program has handed it over.
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn tcp(address: &str, name: &str) -> (Place, String) {
+        let address: SocketAddr = address.parse().unwrap();
+        (Place::Tcp { address, both: false }, name.to_owned())
+    }
+
+    fn texts(sockets: &[(Place, String)], https: bool) -> Vec<String> {
+        binds(sockets, https).unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_socket_is_what_it_is() {
+        let unix = (Place::Unix("/run/app.sock".into()), "app.socket".to_owned());
+        let all = [tcp("0.0.0.0:80", "http"), tcp("[::]:443", "https"), unix.clone()];
+        assert_eq!(texts(&all, false), ["tcp://0.0.0.0:80", "ssl://[::]:443", "unix:///run/app.sock"]);
+        assert_eq!(texts(&all, true), texts(&all, false), "names say which ports are encrypted");
+        let unnamed = [tcp("0.0.0.0:443", "unknown"), unix];
+        assert_eq!(texts(&unnamed, true), ["ssl://0.0.0.0:443", "unix:///run/app.sock"]);
+        assert_eq!(texts(&unnamed, false), ["tcp://0.0.0.0:443", "unix:///run/app.sock"]);
+        let wrong = binds(&[(Place::Unix("/run/app.sock".into()), HTTPS.to_owned())], false).unwrap_err();
+        assert!(wrong.contains("/run/app.sock") && wrong.contains("FileDescriptorName="), "{wrong}");
+    }
+
+    #[test]
+    fn binds_name_what_is_at_their_address() {
+        let (place, _) = tcp("127.0.0.1:80", "");
+        assert!(names(&Bind::tcp("127.0.0.1", 80), &place));
+        assert!(!names(&Bind::tcp("127.0.0.1", 81), &place) && !names(&Bind::unix("/a"), &place));
+        let both = Place::Tcp { address: "[::]:80".parse().unwrap(), both: true };
+        assert!(names(&Bind::tcp("0.0.0.0", 80), &both));
+    }
+
+    #[test]
+    fn without_sockets_nothing_is_left_to_say() {
+        let mut settings = Settings::defaults(std::path::Path::new("/"));
+        let (mut activated, mut handed) = (Activated::default(), Handed::default());
+        let before = settings.binds.clone();
+        assert_eq!(name_addresses(&mut settings, &mut activated, &mut handed), Ok(()));
+        assert_eq!(settings.binds, before);
+        settings.binds.push(Bind::Systemd { https: false });
+        let error = name_addresses(&mut settings, &mut activated, &mut handed).unwrap_err();
+        assert!(error.contains("passed no socket"), "{error}");
+    }
+}

@@ -1,0 +1,162 @@
+//! A batch to the collector: an HTTP request by the reverse proxy's client, which keeps connections and verifies certificates.
+
+use super::config::Config;
+use super::otlp::ExportResponse;
+use super::retry::Answer;
+use bytes::{Bytes, BytesMut};
+use handler::{
+    Body, Chunk, Client, Departure, Exchange, Failure, Fields, Incoming, Peer, PeerAddr, Request, Span,
+    Trace, Version,
+};
+use prost::Message;
+use proxy::Origin;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Instant, SystemTime};
+
+/// Bytes of an answer that are read.
+const LONGEST_ANSWER: usize = 64 << 10;
+
+/// Sends batches.
+pub(super) struct Collector {
+    client: proxy::Client,
+    origin: Origin,
+    peer: Rc<Peer>,
+}
+
+impl Collector {
+    /// # Errors
+    /// The address is no origin.
+    pub(super) fn new(config: &Config) -> Result<Collector, String> {
+        let origin = Origin::parse(&config.origin)?;
+        let client = proxy::Client::new(proxy::Config {
+            forwarded: false,
+            websocket: false,
+            retries: 0,
+            max_idle: 1,
+            connect_timeout: config.timeout,
+            read_timeout: config.timeout,
+            send_timeout: config.timeout,
+            tls_ca: config.ca.as_ref().map(|(_, file)| file.clone()),
+            ..proxy::Config::new("traces", Vec::new())
+        });
+        let peer = Rc::new(Peer {
+            remote: PeerAddr::Unix,
+            remote_text: String::new(),
+            local: PeerAddr::Unix,
+            tls: false,
+            session: None,
+        });
+        Ok(Collector { client, origin, peer })
+    }
+
+    /// The collector's answer; and what it says about spans that it does not want although it has accepted the others.
+    pub(super) async fn send(&self, config: &Config, batch: Bytes) -> (Answer, Option<String>) {
+        match tokio::time::timeout(config.timeout, self.ask(config, batch)).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(failure)) => (Answer::Later { why: explained(&failure.reason), after: None }, None),
+            Err(_) => {
+                let why = format!("no answer within {} s", config.timeout.as_secs_f64());
+                (Answer::Later { why, after: None }, None)
+            }
+        }
+    }
+
+    async fn ask(&self, config: &Config, batch: Bytes) -> Result<(Answer, Option<String>), Failure> {
+        let target = config.target.clone().into_bytes();
+        let exchange = Exchange {
+            request: self.request(config).into(),
+            incoming: Incoming::Ready(batch),
+            client: Rc::new(Nobody),
+            trace: Rc::new(Trace::default()),
+        };
+        let response = self.client.ask(self.origin.clone(), exchange, target).await?;
+        let answer = Answer::of(response.status, response.fields.get("retry-after"), SystemTime::now());
+        // Also of a refusal: a connection whose response is read can be used again.
+        let body = read(response.body).await;
+        let partial = match answer {
+            Answer::Accepted => ExportResponse::decode(body).ok().and_then(|read| read.partial_success),
+            _ => None,
+        };
+        let unwanted =
+            partial.filter(|partial| partial.rejected_spans > 0 || !partial.error_message.is_empty());
+        let text = unwanted.map(|partial| {
+            format!("the collector has rejected {} spans: {}", partial.rejected_spans, partial.error_message)
+        });
+        Ok((answer, text))
+    }
+
+    fn request(&self, config: &Config) -> Request {
+        let mut text = b"POST".to_vec();
+        let method = Span { start: 0, len: 4 };
+        text.extend_from_slice(config.target.as_bytes());
+        let target = Span { start: 4, len: config.target.len() as u32 };
+        let path_len = config.target.find('?').unwrap_or(config.target.len()) as u32;
+        let query = match target.len.checked_sub(path_len + 1) {
+            Some(len) => Span { start: 4 + path_len + 1, len },
+            None => Span::default(),
+        };
+        let mut fields = Fields::from_parts(text, Vec::new());
+        fields.push(b"Content-Type", b"application/x-protobuf");
+        fields.push(b"User-Agent", format!("OTel-OTLP-Exporter-Firebrick/{}", crate::VERSION).as_bytes());
+        for (name, value) in &config.headers {
+            fields.push(name.as_bytes(), value.as_bytes());
+        }
+        Request {
+            version: Version::Http11,
+            method,
+            target,
+            path: Span { len: path_len, ..target },
+            query,
+            authority: Span::default(),
+            fields,
+            variables: Vec::new(),
+            peer: self.peer.clone(),
+            https: false,
+            received: SystemTime::now(),
+            arrived: Instant::now(),
+        }
+    }
+}
+
+/// Why there is no answer, and what can be done about a certificate that is not trusted.
+fn explained(reason: &str) -> String {
+    match reason.contains("invalid peer certificate") {
+        true => {
+            format!(
+                "{reason} (OTEL_EXPORTER_OTLP_CERTIFICATE names a PEM file of the authorities to trust instead of the system's)"
+            )
+        }
+        false => reason.to_owned(),
+    }
+}
+
+/// What there is of a body, as far as it is of interest.
+async fn read(body: Body) -> Bytes {
+    match body {
+        Body::Bytes(bytes) => bytes,
+        Body::Stream(mut stream) => {
+            let mut all = BytesMut::new();
+            while let Some(Ok(Chunk::Bytes(bytes))) = poll_fn(|cx| stream.poll_chunk(cx)).await {
+                all.extend_from_slice(&bytes);
+                if all.len() > LONGEST_ANSWER {
+                    break;
+                }
+            }
+            all.freeze()
+        }
+        _ => Bytes::new(),
+    }
+}
+
+/// The client of our own requests: it is always there.
+struct Nobody;
+
+impl Client for Nobody {
+    fn poll_departure(&self, _: &mut Context<'_>) -> Poll<Departure> {
+        Poll::Pending
+    }
+
+    fn interim(&self, _: u16, _: &Fields) {}
+}

@@ -1,0 +1,155 @@
+//! Descendants that lost their parent: templates that workers have forked, workers of templates that have died, and whatever the app
+//! has left behind. The front adopts them (child subreaper), so that they stay below it in the tree of processes wherever it runs, and
+//! reaps those that end.
+//!
+//! Contract:
+//! 1. A child of our own is never reaped here: one that others wait for is reaped by them at once, so only those that have been dead
+//!    since the last look are ([`LOOK_EVERY`]).
+//! 2. Until then the process id of an adopted process is not given to another one, so it may be signalled.
+//! 3. Elsewhere than on Linux the system adopts orphans, and nothing is done.
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, test_kill_process, waitpid};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Adopts orphaned descendants from now on.
+pub(crate) fn adopt() {
+    #[cfg(target_os = "linux")]
+    // An old kernel does not know it; the system adopts them then.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+fn pid_of(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+/// Whether the process with this id has exited. If it is our child, it is reaped.
+pub(crate) fn has_exited(pid: u32) -> bool {
+    let Some(pid) = pid_of(pid) else { return true };
+    match waitpid(Some(pid), WaitOptions::NOHANG) {
+        Ok(reaped) => reaped.is_some(),
+        // Its parent is still there, or somebody else has adopted it.
+        Err(_) => test_kill_process(pid).is_err(),
+    }
+}
+
+/// Kills the process with this id, if there is one.
+pub(crate) fn kill(pid: u32) {
+    if let Some(pid) = pid_of(pid) {
+        // It may have exited.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Reaps orphans.
+#[derive(Debug)]
+pub(crate) struct Orphans {
+    next: Instant,
+    /// Children that were dead at the last look.
+    dead: BTreeSet<u32>,
+}
+
+impl Orphans {
+    /// The first look is at `now`.
+    pub(crate) fn new(now: Instant) -> Orphans {
+        Orphans { next: now, dead: BTreeSet::new() }
+    }
+
+    /// Reaps the children that have been dead since the last look. `are_ours`: processes that are waited for elsewhere.
+    pub(crate) fn reap(&mut self, are_ours: &[u32], now: Instant) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + LOOK_EVERY;
+        let dead: BTreeSet<u32> = dead_children().filter(|pid| !are_ours.contains(pid)).collect();
+        for pid in self.dead.intersection(&dead).copied().filter_map(pid_of) {
+            // Whoever else waits for it was quicker.
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+        self.dead = dead;
+    }
+}
+
+/// The children that have ended and are not reaped yet. Orphans are given to the first thread of their new parent.
+fn dead_children() -> impl Iterator<Item = u32> {
+    let own = std::process::id();
+    let children = std::fs::read_to_string(format!("/proc/self/task/{own}/children")).unwrap_or_default();
+    let pids: Vec<u32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+    pids.into_iter().filter(|pid| crate::os::is_dead(*pid))
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !done() {
+            assert!(Instant::now() < deadline, "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// A grandchild that is orphaned at once, and ends when its standard input does.
+    fn orphan() -> (u32, std::process::Child) {
+        let shell = "exec 3<&0; (exec cat <&3) >/dev/null & echo $!; read line";
+        let mut parent = Command::new("sh")
+            .args(["-c", shell])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = parent.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        (line.trim().parse().unwrap(), parent)
+    }
+
+    #[test]
+    fn whether_a_process_has_exited() {
+        assert!(!has_exited(std::process::id()) && has_exited(0));
+        let (pid, mut parent) = orphan();
+        assert!(!has_exited(pid), "a grandchild");
+        kill(pid);
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        wait_until("it has exited", || has_exited(pid) || crate::os::is_dead(pid));
+    }
+
+    #[test]
+    fn orphans_are_adopted_and_reaped_when_they_have_been_dead_for_a_while() {
+        adopt();
+        let (pid, mut parent) = orphan();
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        kill(pid);
+        wait_until("it has ended", || crate::os::is_dead(pid));
+        let exists = || std::path::Path::new(&format!("/proc/{pid}")).exists();
+        let (mut orphans, now) = (Orphans::new(Instant::now()), Instant::now());
+        orphans.reap(&[], now);
+        assert!(exists(), "somebody may be about to wait for it");
+        orphans.reap(&[], now + LOOK_EVERY / 2);
+        assert!(exists(), "it is too early to look again");
+        orphans.reap(&[pid], now + LOOK_EVERY);
+        assert!(exists(), "it is waited for elsewhere");
+        orphans.reap(&[], now + 2 * LOOK_EVERY);
+        orphans.reap(&[], now + 3 * LOOK_EVERY);
+        assert!(!exists());
+    }
+
+    #[test]
+    fn a_child_that_others_wait_for_is_left_to_them() {
+        let mut child = Command::new("true").spawn().unwrap();
+        wait_until("it has exited", || crate::os::is_dead(child.id()));
+        let (mut orphans, now) = (Orphans::new(Instant::now()), Instant::now());
+        for look in 0..3 {
+            orphans.reap(&[child.id()], now + LOOK_EVERY * look);
+        }
+        assert!(child.wait().unwrap().success());
+    }
+}

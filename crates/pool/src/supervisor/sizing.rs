@@ -1,0 +1,268 @@
+//! The number of workers, carried out: what [growth](crate::growth) has to know is read here, and what it decides becomes events of the
+//! process table and lines of the log. Also tells the queue when predictions make sense.
+
+use super::{Event, Notice, Supervisor};
+use crate::dispatch::Serial;
+use crate::growth::{Decision, Growth, Memory, Range, Sample};
+use crate::shared::Report;
+use crate::table::{Row, Stage};
+use settings::{CpuClock, Machine, Workers};
+use stats::SizeChange;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How many workers there should be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sizing {
+    /// Now.
+    pub wanted: usize,
+    /// The least and the most; the same where the number does not follow the load.
+    pub min: usize,
+    /// As `min`.
+    pub max: usize,
+    /// Set by a signal: it does not follow the load until the next reload.
+    pub pinned: bool,
+    /// When and why the number changed last.
+    pub last: Option<SizeChange>,
+}
+
+/// Time between two samples.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// Time after which limits are read again: a pod can be resized while it runs.
+const LIMITS: Duration = Duration::from_secs(10);
+/// Time between two measurements of the templates' PSS.
+const TEMPLATES: Duration = Duration::from_secs(60);
+
+/// What decides about the number of workers, and what it is told.
+pub(super) struct Sizer {
+    growth: Growth,
+    /// What the settings say.
+    workers: Workers,
+    leaving: bool,
+    next: Instant,
+    machine: Option<(Instant, Machine)>,
+    clock: Option<CpuClock>,
+    /// CPU time of each worker at the last sample, milliseconds.
+    cpu_ms: BTreeMap<Serial, u64>,
+    templates_pss: Option<u64>,
+    next_templates: Instant,
+    /// What the queue was told last.
+    longest_wait: Option<Duration>,
+    /// When and why the number changed last.
+    last: Option<SizeChange>,
+}
+
+impl Sizer {
+    pub(super) fn new(workers: Workers, now: Instant) -> Sizer {
+        Sizer {
+            growth: Growth::new(range(workers)),
+            workers,
+            leaving: false,
+            next: now,
+            machine: None,
+            clock: None,
+            cpu_ms: BTreeMap::new(),
+            templates_pss: None,
+            next_templates: now,
+            longest_wait: None,
+            last: None,
+        }
+    }
+
+    /// The server leaves soon.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    pub(super) fn templates_measured(&mut self, pss: u64, now: Instant) {
+        (self.templates_pss, self.next_templates) = (Some(pss), now + TEMPLATES);
+    }
+
+    fn machine(&mut self, now: Instant) -> &Machine {
+        let old = |(read, _): &mut (Instant, Machine)| now.saturating_duration_since(*read) >= LIMITS;
+        self.machine.take_if(old);
+        &self.machine.get_or_insert_with(|| (now, Machine::read())).1
+    }
+
+    fn disturbed(&mut self) {
+        self.growth.disturbed();
+        self.clock = None;
+        self.cpu_ms.clear();
+    }
+}
+
+fn range(workers: Workers) -> Range {
+    Range { min: workers.min as usize, max: workers.max as usize }
+}
+
+/// The most workers that there are slots for, with as many again that leave.
+fn capacity(slots: usize) -> u32 {
+    u32::try_from(slots.saturating_sub(super::SPARE_SLOTS) / 2).unwrap_or(u32::MAX).max(1)
+}
+
+impl Supervisor {
+    pub(super) fn sizing(&self) -> Sizing {
+        let (growth, wanted) = (&self.sizer.growth, self.table.wanted());
+        let Range { min, max } = growth.range();
+        Sizing { wanted, min, max, pinned: growth.is_pinned(), last: self.sizer.last.clone() }
+    }
+
+    /// The number was `from` before. Who looks at the server is told why it is another one, until it changes again.
+    fn resized(&mut self, from: usize, why: &str) {
+        let [from, to] = [from, self.table.wanted()].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        if from != to {
+            self.sizer.last = Some(SizeChange { at: SystemTime::now(), from, to, why: why.to_owned() });
+        }
+    }
+
+    /// A signal has ordered a worker more or fewer.
+    pub(super) fn ordered_size(&mut self, event: Event, notify: &mut impl FnMut(Notice)) {
+        let before = self.table.wanted();
+        self.event(event, notify);
+        let after = self.table.wanted();
+        self.resized(before, "by signal");
+        if self.sizer.workers.is_range() {
+            self.sizer.growth.pin();
+            let text =
+                format!("workers: {before} → {after} by signal; the number stays until the next reload");
+            notify(Notice::Log(text));
+        }
+    }
+
+    /// The settings of a reload are in force.
+    pub(super) fn reloaded_size(&mut self, notify: &mut impl FnMut(Notice)) {
+        let mut workers = self.options.boot.settings.workers;
+        let most = capacity(self.table.slots());
+        if workers.max > most {
+            notify(Notice::Log(format!(
+                "workers is {workers}, but there can be at most {most} in this server; restart it for more"
+            )));
+            workers = Workers { min: workers.min.min(most), max: most };
+        }
+        if workers == self.sizer.workers && !self.sizer.growth.is_pinned() {
+            return;
+        }
+        self.sizer.workers = workers;
+        self.sizer.growth.set_range(range(workers));
+        // What nobody has asked for meanwhile is old.
+        let _ = self.shared.dispatch().take_load();
+        let before = self.table.wanted();
+        let wanted = before.clamp(workers.min as usize, workers.max as usize);
+        if wanted != before {
+            let why = format!("the setting is {workers} now");
+            notify(Notice::Log(format!("workers: {before} → {wanted}: {why}")));
+            self.event(Event::Want(wanted), notify);
+            self.resized(before, &why);
+        }
+    }
+
+    /// Tells others how many workers there should be, and the queue how long requests may wait. Called after each event.
+    pub(super) fn observe_size(&mut self) {
+        self.shared.set_wanted(self.table.wanted());
+        let settings = self.options.settings.borrow();
+        let known = settings.limits.predict_wait && !self.reloads.is_busy() && self.table.is_staffed();
+        let longest_wait = known.then_some(settings.timeouts.queue);
+        if longest_wait != self.sizer.longest_wait {
+            self.sizer.longest_wait = longest_wait;
+            self.shared.dispatch().predict(longest_wait, Instant::now());
+        }
+    }
+
+    /// Takes a sample and does what follows from it.
+    pub(super) fn check_size(&mut self, rows: &[Row], now: Instant, notify: &mut impl FnMut(Notice)) {
+        if now < self.sizer.next || !self.sizer.growth.is_active() || self.sizer.leaving || self.stopping {
+            return;
+        }
+        self.sizer.next = now + SAMPLE;
+        let sample = self.sample(rows, now);
+        if !self.table.is_complete() || self.reloads.is_busy() || self.reforks.is_rolling() {
+            return self.sizer.disturbed();
+        }
+        let workers = self.table.wanted();
+        let decision = self.sizer.growth.observe(sample, workers, now);
+        let (event, why) = match decision {
+            None => return,
+            Some(Decision::Stay(why)) => {
+                let range = self.sizer.growth.range();
+                return notify(Notice::Log(format!("workers: {workers} of {range}: {why}")));
+            }
+            Some(Decision::Grow(why)) => (Event::More, why),
+            Some(Decision::Shrink(why)) => match self.least_missed(rows) {
+                Some(serial) => (Event::Retire(serial), why),
+                None => return,
+            },
+        };
+        self.event(event, notify);
+        self.resized(workers, &why);
+        notify(Notice::Log(format!("workers: {workers} → {}: {why}", self.table.wanted())));
+    }
+
+    /// The worker with the fewest open WebSockets, then the fewest requests; of equals the youngest, which has the coldest caches.
+    fn least_missed(&self, rows: &[Row]) -> Option<Serial> {
+        let dispatch = self.shared.dispatch();
+        let up = rows.iter().filter(|row| row.stage == Stage::Up).map(|row| row.serial);
+        up.min_by_key(|&serial| (dispatch.tunnels(serial), dispatch.taken(serial), Reverse(serial)))
+    }
+
+    fn sample(&mut self, rows: &[Row], now: Instant) -> Sample {
+        let (load, oldest, busy, seats) = {
+            let mut dispatch = self.shared.dispatch();
+            let waiting = |since| now.saturating_duration_since(since);
+            let oldest = dispatch.oldest().map_or(Duration::ZERO, waiting);
+            (dispatch.take_load(), oldest, dispatch.busy(), dispatch.seats())
+        };
+        let memory = self.memory_sample(rows, now);
+        let clock = Machine::cpu_clock();
+        let before = self.sizer.clock.replace(clock.clone());
+        let cpu_ms: BTreeMap<Serial, u64> =
+            rows.iter().map(|row| (row.serial, stats::memory::cpu_ms(row.pid))).collect();
+        let last = std::mem::replace(&mut self.sizer.cpu_ms, cpu_ms);
+        let used: u64 = (self.sizer.cpu_ms.iter())
+            .filter_map(|(serial, now)| Some(now.saturating_sub(*last.get(serial)?)))
+            .sum();
+        let passed = before.as_ref().map(|before| clock.at().saturating_duration_since(before.at()));
+        let worker_cpus = passed.map(|passed| used as f64 / 1e3 / passed.as_secs_f64().max(0.1));
+        let cpus = self.sizer.machine(now).cpu_time().max(0.01);
+        Sample {
+            load,
+            oldest,
+            busy,
+            seats,
+            worker_cpus,
+            worker_share: worker_cpus.map(|used| used / cpus),
+            idle_cpu: before.and_then(|before| clock.idle_since(&before)),
+            memory,
+        }
+    }
+
+    fn memory_sample(&mut self, rows: &[Row], now: Instant) -> Memory {
+        self.measure_templates(now);
+        let limit = self.sizer.machine(now).memory();
+        let pss = |row: &Row| self.workers.get(&row.serial).and_then(|worker| worker.memory.pss_at_most());
+        let largest = rows.iter().filter_map(pss).max();
+        // One that has not been measured yet may become as large as the others.
+        let workers: u64 = rows.iter().map(|row| pss(row).or(largest).unwrap_or(0)).sum();
+        let front = stats::memory::rss_bytes(std::process::id());
+        Memory {
+            taken: workers + front + self.sizer.templates_pss.unwrap_or(0),
+            worker: largest.filter(|_| self.sizer.templates_pss.is_some()),
+            limit,
+            available: Machine::memory_available(),
+        }
+    }
+
+    /// On another thread: it takes milliseconds.
+    fn measure_templates(&mut self, now: Instant) {
+        if now < self.sizer.next_templates {
+            return;
+        }
+        self.sizer.next_templates = now + TEMPLATES;
+        let pids: Vec<u32> = self.templates.values().map(|template| template.process.pid()).collect();
+        let shared = self.shared.clone();
+        tokio::task::spawn_blocking(move || {
+            let pss = pids.into_iter().map(stats::memory::pss_bytes).sum();
+            shared.report(Report::TemplatesMeasured(pss));
+        });
+    }
+}

@@ -1,0 +1,106 @@
+//! How long requests have waited for a seat: a histogram that is cheap enough to be filled under the lock of the queue.
+
+use std::time::Duration;
+
+/// Buckets: the first up to a millisecond, then four for each doubling, up to 65 s.
+const BUCKETS: usize = 66;
+const PER_DOUBLING: f64 = 4.0;
+
+/// A histogram of waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waits {
+    buckets: [u32; BUCKETS],
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { buckets: [0; BUCKETS] }
+    }
+}
+
+impl Waits {
+    /// Counts a request that had a seat at once.
+    #[inline]
+    pub fn none(&mut self) {
+        self.buckets[0] = self.buckets[0].saturating_add(1);
+    }
+
+    /// Counts a request that has waited.
+    pub fn record(&mut self, wait: Duration) {
+        let ms = wait.as_secs_f64() * 1e3;
+        let bucket = if ms <= 1.0 { 0 } else { (ms.log2() * PER_DOUBLING) as usize + 1 };
+        let bucket = &mut self.buckets[bucket.min(BUCKETS - 1)];
+        *bucket = bucket.saturating_add(1);
+    }
+
+    /// Adds what another one has counted.
+    pub fn add(&mut self, other: &Waits) {
+        for (sum, count) in self.buckets.iter_mut().zip(other.buckets) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// How many requests were counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// The wait that 95 of 100 requests did not exceed, at most a fifth too long; nothing when there were none, or when it is a
+    /// millisecond at most.
+    pub fn p95(&self) -> Duration {
+        let rank = (self.count() * 95).div_ceil(100);
+        let mut seen = 0;
+        let reached = self.buckets.iter().position(|&count| {
+            seen += u64::from(count);
+            seen >= rank
+        });
+        match reached.unwrap_or(0) {
+            0 => Duration::ZERO,
+            bucket => Duration::from_secs_f64((bucket as f64 / PER_DOUBLING).exp2() / 1e3),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_percentile_is_that_of_all() {
+        let mut waits = Waits::default();
+        assert_eq!((waits.count(), waits.p95()), (0, Duration::ZERO));
+        (0..95).for_each(|_| waits.none());
+        (0..5).for_each(|_| waits.record(MS * 500));
+        assert_eq!((waits.count(), waits.p95()), (100, Duration::ZERO));
+        waits.record(MS * 500);
+        let p95 = waits.p95();
+        assert!(p95 >= MS * 500 && p95 < MS * 600, "{p95:?}");
+        let mut both = waits.clone();
+        both.add(&waits);
+        assert_eq!((both.count(), both.p95()), (202, p95));
+    }
+
+    #[test]
+    fn the_longest_waits_count_too() {
+        let mut waits = Waits::default();
+        waits.record(Duration::MAX);
+        assert!(waits.p95() >= Duration::from_secs(65));
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_is_found_again(us in 0u64..65_000_000) {
+            let (mut waits, wait) = (Waits::default(), Duration::from_micros(us));
+            waits.record(wait);
+            let p95 = waits.p95();
+            if wait <= MS {
+                prop_assert_eq!(p95, Duration::ZERO);
+            } else {
+                prop_assert!(p95 >= wait && p95 <= wait.mul_f64(1.2), "{:?} {:?}", wait, p95);
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What the evaluation of a `puma.rb` yields, and how it is sent: a list of words.
+//!
+//! Contract: what is no evaluation is refused, never a panic.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::nearest_method;
+
+/// A value of Ruby.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `nil`
+    Nil,
+    /// `true`, `false`
+    Bool(bool),
+    /// An Integer.
+    Integer(i64),
+    /// A Float.
+    Float(f64),
+    /// A String.
+    Text(String),
+    /// A Symbol.
+    Symbol(String),
+    /// An Array.
+    List(Vec<Value>),
+    /// A Hash.
+    Map(Vec<(Value, Value)>),
+    /// Something else, by the name of its class.
+    Object(String),
+}
+
+/// One call of a method of the DSL.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The file, as messages name it.
+    pub file: PathBuf,
+    /// Counted from 1.
+    pub line: usize,
+    /// The method.
+    pub method: String,
+    /// What it was given.
+    pub arguments: Vec<Value>,
+    /// Whether it was given a block.
+    pub block: bool,
+}
+
+/// What a `puma.rb` has called, or why it could not be evaluated to its end.
+pub type Evaluated = Result<Vec<Call>, Refusal>;
+
+/// Why a `puma.rb` could not be evaluated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The file, as messages name it; empty when the exception came from elsewhere.
+    pub file: PathBuf,
+    /// Counted from 1; 0 when unknown.
+    pub line: usize,
+    /// The method that Puma does not have, if that is the reason.
+    pub unknown: Option<String>,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "{}:{}: ", self.file.display(), self.line)?;
+        }
+        match &self.unknown {
+            Some(name) => {
+                write!(f, "{name}: Puma has no such setting")?;
+                match nearest_method(name) {
+                    Some(near) => write!(f, "; did you mean {near:?}?"),
+                    None => Ok(()),
+                }
+            }
+            None => write!(f, "{}", self.text),
+        }
+    }
+}
+
+/// As it would be written in Ruby, on one line.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, open: &str, parts: Vec<String>, close: &str| {
+            write!(f, "{open}{}{close}", parts.join(", "))
+        };
+        match self {
+            Value::Nil => write!(f, "nil"),
+            Value::Bool(on) => write!(f, "{on}"),
+            Value::Integer(number) => write!(f, "{number}"),
+            Value::Float(number) => write!(f, "{number}"),
+            Value::Text(text) => write!(f, "{text:?}"),
+            Value::Symbol(text) => write!(f, ":{}", text.escape_debug()),
+            Value::List(parts) => list(f, "[", parts.iter().map(Value::to_string).collect(), "]"),
+            Value::Map(pairs) => {
+                let pair = |(key, value): &(Value, Value)| match key {
+                    Value::Symbol(key) => format!("{}: {}", key.escape_debug(), shown(key, value)),
+                    key => format!("{key} => {value}"),
+                };
+                list(f, "", pairs.iter().map(pair).collect(), "")
+            }
+            Value::Object(class) => write!(f, "#<{}>", class.escape_debug()),
+        }
+    }
+}
+
+/// Tokens and keys are for nobody's eyes.
+fn shown(key: &str, value: &Value) -> String {
+    let secret = ["auth_token", "cert_pem", "key_pem"].contains(&key);
+    if secret { "(not shown)".to_owned() } else { value.to_string() }
+}
+
+/// As it stands in the file, more or less: `threads 1, 5`.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let arguments: Vec<String> = self.arguments.iter().map(Value::to_string).collect();
+        let block = if self.block { " { }" } else { "" };
+        let space = if arguments.is_empty() { "" } else { " " };
+        write!(f, "{}{space}{}{block}", self.method.escape_debug(), arguments.join(", "))
+    }
+}
+
+impl Call {
+    /// The argument at a place, unless it is not there or `nil`.
+    pub(super) fn argument(&self, place: usize) -> Option<&Value> {
+        self.arguments.get(place).filter(|value| **value != Value::Nil)
+    }
+
+    /// An option of the Hash that is the last argument.
+    pub(super) fn option(&self, name: &str) -> Option<&Value> {
+        let Some(Value::Map(pairs)) = self.arguments.last() else { return None };
+        let is_it = |key: &Value| matches!(key, Value::Symbol(key) | Value::Text(key) if key == name);
+        pairs.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value).filter(|value| **value != Value::Nil)
+    }
+
+    /// The calls that these words are.
+    ///
+    /// # Errors
+    /// They are no calls; says where it went wrong.
+    pub fn decode(words: &[&str]) -> Result<Vec<Call>, String> {
+        let mut words = Words(words);
+        let mut calls = Vec::new();
+        while !words.0.is_empty() {
+            let (file, line, method) = (words.next()?, words.next()?, words.next()?);
+            let (block, count) = (words.next()?, words.next()?);
+            let line = number(line)?;
+            let count: usize = number(count)?;
+            let arguments = (0..count).map(|_| words.value(0)).collect::<Result<_, _>>()?;
+            calls.push(Call {
+                file: file.into(),
+                line,
+                method: method.to_owned(),
+                arguments,
+                block: block == "1",
+            });
+        }
+        Ok(calls)
+    }
+}
+
+/// How deep lists may be in lists.
+const DEPTH: usize = 16;
+
+struct Words<'a>(&'a [&'a str]);
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Result<&'a str, String> {
+        let (first, rest) = self.0.split_first().ok_or("the words end too early")?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, String> {
+        let word = self.next()?;
+        let kind = word.chars().next().ok_or("a value without its kind")?;
+        let rest = &word[kind.len_utf8()..];
+        if depth > DEPTH {
+            return Err("values are nested too deeply".to_owned());
+        }
+        Ok(match kind {
+            'n' => Value::Nil,
+            't' => Value::Bool(true),
+            'f' => Value::Bool(false),
+            'i' => Value::Integer(number(rest)?),
+            'd' => Value::Float(number(rest)?),
+            's' => Value::Text(rest.to_owned()),
+            'y' => Value::Symbol(rest.to_owned()),
+            'o' => Value::Object(rest.to_owned()),
+            'l' => {
+                let count: usize = number(rest)?;
+                Value::List((0..count).map(|_| self.value(depth + 1)).collect::<Result<_, _>>()?)
+            }
+            'h' => {
+                let count: usize = number(rest)?;
+                let pair = |_| Ok::<_, String>((self.value(depth + 1)?, self.value(depth + 1)?));
+                Value::Map((0..count).map(pair).collect::<Result<_, _>>()?)
+            }
+            other => return Err(format!("a value of the kind {other:?}")),
+        })
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} where a number belongs"))
+}
+
+impl Refusal {
+    /// The refusal that these words are.
+    ///
+    /// # Errors
+    /// They are none.
+    pub fn decode(words: &[&str]) -> Result<Refusal, String> {
+        let [file, line, unknown, text] = words else {
+            return Err(format!("{} words where a refusal has four", words.len()));
+        };
+        Ok(Refusal {
+            file: file.into(),
+            line: number(line)?,
+            unknown: Some((*unknown).to_owned()).filter(|name| !name.is_empty()),
+            text: (*text).to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn calls_are_decoded() {
+        let words = [
+            "config/puma.rb",
+            "3",
+            "threads",
+            "0",
+            "2",
+            "i1",
+            "s5",
+            "config/puma.rb",
+            "7",
+            "ssl_bind",
+            "1",
+            "2",
+            "s0.0.0.0",
+            "h2",
+            "ycert",
+            "sa.pem",
+            "ykeys",
+            "l2",
+            "n",
+            "dInfinity",
+        ];
+        let calls = Call::decode(&words).unwrap();
+        assert_eq!(calls[0].to_string(), "threads 1, \"5\"");
+        assert_eq!((calls[1].line, calls[1].block), (7, true));
+        assert_eq!(calls[1].to_string(), "ssl_bind \"0.0.0.0\", cert: \"a.pem\", keys: [nil, inf] { }");
+        assert_eq!(calls[1].option("cert"), Some(&Value::Text("a.pem".into())));
+        assert_eq!(calls[1].option("key"), None);
+    }
+
+    #[test]
+    fn tokens_are_not_shown() {
+        let options = Value::Map(vec![(Value::Symbol("auth_token".into()), Value::Text("geheim".into()))]);
+        assert!(!options.to_string().contains("geheim"));
+    }
+
+    #[test]
+    fn what_is_no_call_is_refused() {
+        for words in [
+            &["f", "x", "m", "0", "0"][..],
+            &["f", "1", "m", "0", "1"],
+            &["f", "1", "m", "0", "1", ""],
+            &["f", "1", "m", "0", "1", "l9"],
+            &["f", "1", "m", "0", "1", "z"],
+        ] {
+            assert!(Call::decode(words).is_err(), "{words:?}");
+        }
+        let deep = vec!["l1"; 40];
+        let words: Vec<&str> = ["f", "1", "m", "0", "1"].into_iter().chain(deep).collect();
+        assert!(Call::decode(&words).is_err());
+        assert!(Refusal::decode(&["a"]).is_err());
+    }
+
+    #[test]
+    fn refusals_name_place_and_nearest_method() {
+        let refusal = Refusal::decode(&["config/puma.rb", "7", "worker_timout", ""]).unwrap();
+        let text =
+            "config/puma.rb:7: worker_timout: Puma has no such setting; did you mean \"worker_timeout\"?";
+        assert_eq!(refusal.to_string(), text);
+        let raised = Refusal::decode(&["config/puma.rb", "2", "", "KeyError: key not found: \"X\""]).unwrap();
+        assert_eq!(raised.to_string(), "config/puma.rb:2: KeyError: key not found: \"X\"");
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_are_read_or_refused(words in proptest::collection::vec("[a-z0-9]{0,3}", 0..24)) {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let _ = Call::decode(&words).is_ok();
+        }
+    }
+}

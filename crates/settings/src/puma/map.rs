@@ -1,0 +1,512 @@
+//! Calls to values of options, and to the table that `firebrick check` prints.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::{Call, Class, Method, Value};
+use crate::error::Error;
+use crate::given::Written;
+use crate::origin::Origin;
+use crate::raw::Raw;
+
+/// What a call has come to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It sets these options: keys and values.
+    Sets(Vec<(&'static str, String)>),
+    /// A later call of the same method counts: the line.
+    Overruled(usize),
+    /// What the table says of the method, or more exactly of this call.
+    Is(Class, String),
+    /// A method that a plugin has added.
+    Plugins,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Sets(set) => {
+                let set: Vec<String> = set.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+                write!(
+                    f,
+                    "{}",
+                    if set.is_empty() { "nothing is left of it".to_owned() } else { set.join(", ") }
+                )
+            }
+            Outcome::Overruled(line) => write!(f, "overruled by line {line}"),
+            Outcome::Is(class, text) => write!(f, "{}: {text}", class.name()),
+            Outcome::Plugins => write!(f, "read: the setting of a plugin"),
+        }
+    }
+}
+
+/// One call, and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The call, as it stands in the file.
+    pub call: String,
+    /// Where.
+    pub place: (PathBuf, usize),
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl Row {
+    /// A line that says why the call does nothing; `None` of one that does something.
+    pub fn note(&self) -> Option<String> {
+        let Outcome::Is(Class::Ignored, why) = &self.outcome else { return None };
+        Some(format!("{}:{}: {} is ignored: {why}", self.place.0.display(), self.place.1, self.call))
+    }
+}
+
+/// What a `puma.rb` says, in our words.
+#[derive(Clone, Debug, Default)]
+pub struct Mapped {
+    /// Values of options, one for each key.
+    pub(crate) values: Vec<(&'static str, Written)>,
+    /// A row for each call, in their order.
+    pub rows: Vec<Row>,
+    /// The rackup file that it names.
+    pub(crate) rackup: Option<(String, Origin)>,
+    /// The directory that it names.
+    pub(crate) directory: Option<(String, Origin)>,
+    /// Whether it is the app itself.
+    pub(crate) is_app: bool,
+    /// What cannot be had here and must not be ignored.
+    pub(crate) errors: Vec<Error>,
+}
+
+/// What `calls` mean.
+pub fn map(calls: &[Call]) -> Mapped {
+    let mut mapping = Mapping { calls, ..Mapping::default() };
+    for (index, call) in calls.iter().enumerate() {
+        let outcome = mapping.one(index, call);
+        let place = (call.file.clone(), call.line);
+        mapping.mapped.rows.push(Row { call: call.to_string(), place, outcome });
+    }
+    mapping.finish()
+}
+
+#[derive(Default)]
+struct Mapping<'a> {
+    calls: &'a [Call],
+    mapped: Mapped,
+    /// Addresses, and the host and port of those that `port` made.
+    binds: Vec<Address>,
+    /// The host of `port`.
+    default_host: Option<String>,
+    proxy_protocol: Option<String>,
+    /// Addresses and a token of the control server.
+    control: Vec<(String, Origin)>,
+    requests_are_logged: bool,
+}
+
+struct Address {
+    text: String,
+    /// Without host: the default.
+    port: Option<(Raw, Option<String>)>,
+    origin: Origin,
+    row: usize,
+}
+
+impl Mapping<'_> {
+    fn one(&mut self, index: usize, call: &Call) -> Outcome {
+        let Some(method) = Method::find(&call.method) else { return Outcome::Plugins };
+        let plain = || Outcome::Is(method.class, method.text.to_owned());
+        // Of these each call counts.
+        let adds_up = ["port", "bind", "ssl_bind", "activate_control_app", "stdout_redirect"];
+        if method.class == Class::Mapped
+            && !adds_up.contains(&method.name)
+            && let Some(later) = self.calls[index + 1..]
+                .iter()
+                .find(|later| method.names().any(|name| name == later.method))
+                .filter(|_| method.name != "rackup")
+        {
+            return Outcome::Overruled(later.line);
+        }
+        let seconds = |place: usize| call.argument(place).map(raw);
+        match method.name {
+            "port" => self.port(index, call),
+            "bind" => self.address(index, call, call.argument(0).map(text).unwrap_or_default(), None),
+            "ssl_bind" => self.ssl_bind(index, call),
+            "clear_binds!" => {
+                self.binds.clear();
+                plain()
+            }
+            "set_default_host" => {
+                self.default_host = call.argument(0).map(text);
+                plain()
+            }
+            "set_remote_address" => self.remote_address(call, plain),
+            "workers" => self.set(call, "workers", workers(call.argument(0))),
+            "threads" => self.set(call, "threads", threads(call)),
+            "environment" | "pidfile" | "tag" => {
+                let value = call.argument(0).map(|value| Raw::Word(text(value)));
+                self.set_if(call, method.name_of_option(), value, plain)
+            }
+            "rackup" => {
+                // The first one counts.
+                if self.mapped.rackup.is_none() {
+                    self.mapped.rackup = call.argument(0).map(|value| (text(value), origin(call)));
+                }
+                plain()
+            }
+            "directory" => {
+                self.mapped.directory = call.argument(0).map(|value| (text(value), origin(call)));
+                plain()
+            }
+            "app" => {
+                self.mapped.is_app = true;
+                plain()
+            }
+            "log_requests" | "quiet" => {
+                let on = truthy(call, true) == (method.name == "log_requests");
+                self.requests_are_logged = on;
+                self.set(call, "log.access", Raw::Word(if on { "-" } else { "off" }.to_owned()))
+            }
+            "stdout_redirect" => self.redirect(call, plain),
+            "early_hints" => self.set(call, "rack.early_hints", Raw::Switch(truthy(call, true))),
+            "worker_timeout" => self.set_if(call, "timeouts.worker", seconds(0), plain),
+            "worker_boot_timeout" => self.set_if(call, "timeouts.worker_boot", seconds(0), plain),
+            "worker_shutdown_timeout" => self.set_if(call, "timeouts.shutdown", seconds(0), plain),
+            "force_shutdown_after" => match call.argument(0) {
+                None => plain(),
+                Some(Value::Symbol(word)) if word == "forever" => plain(),
+                Some(Value::Symbol(word)) if word == "immediately" => {
+                    self.set(call, "timeouts.shutdown", Raw::Integer(0))
+                }
+                Some(value) => self.set(call, "timeouts.shutdown", raw(value)),
+            },
+            "persistent_timeout" => self.set_if(call, "timeouts.keep_alive", seconds(0), plain),
+            "enable_keep_alives" if truthy(call, true) => plain(),
+            "enable_keep_alives" => self.set(call, "timeouts.keep_alive", Raw::Integer(0)),
+            "first_data_timeout" => self.set_if(call, "timeouts.header", seconds(0), plain),
+            "max_keep_alive" => {
+                let most = call.argument(0).map(whole);
+                self.set_if(call, "limits.max_requests_per_connection", most, plain)
+            }
+            "http_content_length_limit" => {
+                self.set_if(call, "limits.max_body", call.argument(0).map(whole), plain)
+            }
+            "allow_underscore_headers" => {
+                self.set(call, "rack.allow_underscore_headers", Raw::Switch(truthy(call, true)))
+            }
+            "activate_control_app" => self.control(call, plain),
+            "fork_worker" => {
+                let after = call.argument(0).map_or(Raw::Integer(1000), raw);
+                self.set(call, "rack.refork_after", after)
+            }
+            "out_of_band" => {
+                self.value(call, "rack.out_of_band_gc", Raw::Switch(true));
+                plain()
+            }
+            "plugin" if call.argument(0).map(text).as_deref() == Some("tmp_restart") => Outcome::Is(
+                Class::Always,
+                "touching tmp/restart.txt reloads the app, with and without the plugin".to_owned(),
+            ),
+            "preload_app!" if !truthy(call, true) => Outcome::Is(
+                Class::Ignored,
+                "workers are always forked from a template that has loaded the app; a reload replaces it all the same"
+                    .to_owned(),
+            ),
+            "custom_logger" => plain(),
+            _ => plain(),
+        }
+    }
+
+    /// Sets the key, and says so.
+    fn set(&mut self, call: &Call, key: &'static str, raw: Raw) -> Outcome {
+        let shown = raw.to_string();
+        self.value(call, key, raw);
+        Outcome::Sets(vec![(key, shown)])
+    }
+
+    fn set_if(
+        &mut self,
+        call: &Call,
+        key: &'static str,
+        raw: Option<Raw>,
+        plain: impl Fn() -> Outcome,
+    ) -> Outcome {
+        match raw {
+            Some(raw) => self.set(call, key, raw),
+            None => plain(),
+        }
+    }
+
+    /// The last value of a key counts, whichever method it comes from.
+    fn value(&mut self, call: &Call, key: &'static str, raw: Raw) {
+        self.mapped.values.retain(|(known, _)| *known != key);
+        self.mapped.values.push((key, Written { raw, origin: origin(call) }));
+    }
+
+    fn refuse(&mut self, call: &Call, problem: &str) {
+        let (origin, written) = (origin(call), call.to_string());
+        self.mapped.errors.push(Error { origin, written, problem: problem.to_owned(), nearest: None });
+    }
+
+    fn port(&mut self, index: usize, call: &Call) -> Outcome {
+        let Some(port) = call.argument(0) else {
+            self.refuse(call, "expected a port");
+            return Outcome::Sets(Vec::new());
+        };
+        let host = call.argument(1).map(text).or_else(|| self.default_host.clone());
+        let host = host.map(|host| host.trim_matches(['[', ']']).to_owned());
+        let at = host.clone().unwrap_or_else(|| "0.0.0.0".to_owned());
+        let at = if at.contains(':') { format!("[{at}]") } else { at };
+        self.address(index, call, format!("tcp://{at}:{}", text(port)), Some((raw(port), host)))
+    }
+
+    fn address(
+        &mut self,
+        row: usize,
+        call: &Call,
+        text: String,
+        port: Option<(Raw, Option<String>)>,
+    ) -> Outcome {
+        let origin = origin(call);
+        let text = without(&text, &["low_latency"]);
+        let text = if text.starts_with("ssl://") { self.development(call, text) } else { text };
+        if !self.binds.iter().any(|known| known.text == text) {
+            self.binds.push(Address { text, port, origin, row });
+        }
+        // Said when all addresses are known.
+        Outcome::Sets(Vec::new())
+    }
+
+    fn ssl_bind(&mut self, index: usize, call: &Call) -> Outcome {
+        let argument = |place| call.argument(place).map(text).unwrap_or_default();
+        let (host, port) = (argument(0), argument(1));
+        let mut options = Vec::new();
+        for name in ["cert", "key", "ca", "key_password_command"] {
+            options.extend(call.option(name).map(|value| format!("{name}={}", escaped(&text(value)))));
+        }
+        for name in ["cert_pem", "key_pem", "keystore", "truststore"] {
+            // The address's own reader says why not.
+            options.extend(call.option(name).map(|_| format!("{name}=given")));
+        }
+        for name in ["verify_mode", "verification_flags", "ssl_cipher_filter", "ssl_ciphersuites", "backlog"]
+        {
+            options.extend(call.option(name).map(|value| format!("{name}={}", text(value))));
+        }
+        for name in ["no_tlsv1", "no_tlsv1_1"] {
+            options.extend(
+                call.option(name).filter(|on| **on == Value::Bool(true)).map(|_| format!("{name}=true")),
+            );
+        }
+        let question = if options.is_empty() { "" } else { "?" };
+        self.address(index, call, format!("ssl://{host}:{port}{question}{}", options.join("&")), None)
+    }
+
+    /// On this machine alone, an address without a certificate is one for development.
+    fn development(&mut self, call: &Call, address: String) -> String {
+        let (place, options) = address.split_once('?').unwrap_or((&address, ""));
+        let host = place.trim_start_matches("ssl://").rsplit_once(':').map_or("", |(host, _)| host);
+        let is_local = ["localhost", "127.0.0.1", "[::1]"].contains(&host) || host.ends_with(".localhost");
+        let own = options.split('&').any(|option| option.starts_with("cert"));
+        if is_local && !own {
+            self.value(call, "https", Raw::Switch(true));
+        }
+        address
+    }
+
+    fn remote_address(&mut self, call: &Call, plain: impl Fn() -> Outcome) -> Outcome {
+        if let Some(version) = call.option("proxy_protocol").map(text) {
+            self.proxy_protocol = Some(version.clone());
+            return Outcome::Is(Class::Mapped, format!("`?proxy_protocol={version}` of each TCP address"));
+        }
+        match call.argument(0) {
+            None => plain(),
+            Some(Value::Symbol(word)) if word == "socket" => {
+                Outcome::Is(Class::Always, "REMOTE_ADDR is the address of the peer".to_owned())
+            }
+            _ => Outcome::Is(Class::Request, "REMOTE_ADDR is what it says".to_owned()),
+        }
+    }
+
+    fn redirect(&mut self, call: &Call, plain: impl Fn() -> Outcome) -> Outcome {
+        let mut set = Vec::new();
+        if let Some(path) = call.argument(1).map(text) {
+            set.push(("log.error", path.clone()));
+            self.value(call, "log.error", Raw::Word(path));
+        }
+        let mut logged =
+            self.calls.iter().filter(|call| ["log_requests", "quiet"].contains(&call.method.as_str()));
+        let logged =
+            logged.next_back().is_some_and(|last| truthy(last, true) == (last.method == "log_requests"));
+        if let Some(path) = call.argument(0).map(text).filter(|_| logged) {
+            set.push(("log.access", path));
+        }
+        if set.is_empty() { plain() } else { Outcome::Sets(set) }
+    }
+
+    fn control(&mut self, call: &Call, plain: impl Fn() -> Outcome) -> Outcome {
+        let mut set = Vec::new();
+        if let Some(url) = call.argument(0).filter(|value| !matches!(value, Value::Map(_))).map(text)
+            && url != "auto"
+        {
+            // Options of the URL, such as umask, are not ours.
+            let url = url.split('?').next().unwrap_or_default().to_owned();
+            set.push(("control", url.clone()));
+            self.control.push((url, origin(call)));
+        }
+        if let Some(token) = call.option("auth_token").map(text) {
+            self.value(call, "control_token", Raw::Word(token));
+            set.push(("control_token", "(not shown)".to_owned()));
+        }
+        if set.is_empty() { plain() } else { Outcome::Sets(set) }
+    }
+
+    fn finish(mut self) -> Mapped {
+        self.listen();
+        self.redirected_log();
+        if let Some((_, first)) = self.control.first() {
+            // `auto` stays, so that commands find the server.
+            let unix =
+                self.control.iter().any(|(url, _)| !url.starts_with("tcp:") && !url.starts_with("http:"));
+            let auto = unix.then(|| "auto".to_owned()).into_iter();
+            let parts = auto.chain(self.control.iter().map(|(url, _)| url.clone())).map(Raw::Text).collect();
+            self.mapped.values.push(("control", Written { raw: Raw::List(parts), origin: first.clone() }));
+        }
+        self.mapped
+    }
+
+    /// A single `port` stays one, so that a flag or variable can replace it; otherwise there are addresses.
+    fn listen(&mut self) {
+        let proxied = self.proxy_protocol.take();
+        if let ([Address { port: Some((port, host)), origin, row, .. }], None) =
+            (self.binds.as_slice(), &proxied)
+        {
+            let mut set = vec![("port", port.to_string())];
+            self.mapped.values.push(("port", Written { raw: port.clone(), origin: origin.clone() }));
+            if let Some(host) = host {
+                set.push(("host", host.clone()));
+                let raw = Raw::Word(host.clone());
+                self.mapped.values.push(("host", Written { raw, origin: origin.clone() }));
+            }
+            self.mapped.rows[*row].outcome = Outcome::Sets(set);
+            return;
+        }
+        let with_option = |address: &Address| match &proxied {
+            Some(version) if !address.text.starts_with("unix") => {
+                let sign = if address.text.contains('?') { '&' } else { '?' };
+                format!("{}{sign}proxy_protocol={version}", address.text)
+            }
+            _ => address.text.clone(),
+        };
+        let mut parts = Vec::new();
+        for address in &self.binds {
+            let text = with_option(address);
+            self.mapped.rows[address.row].outcome = Outcome::Sets(vec![("bind", text.clone())]);
+            parts.push(Raw::Text(text));
+        }
+        if let Some(first) = self.binds.first() {
+            let origin = first.origin.clone();
+            self.mapped.values.push(("bind", Written { raw: Raw::List(parts), origin }));
+        } else if let Some(version) = proxied {
+            let raw = Raw::List(vec![Raw::Text(format!("tcp://0.0.0.0:9292?proxy_protocol={version}"))]);
+            let call = self.calls.iter().find(|call| call.method == "set_remote_address");
+            let origin = call.map_or(Origin::Default, origin);
+            self.mapped.values.push(("bind", Written { raw, origin }));
+        }
+    }
+
+    /// Where requests are logged, they are logged to the file of standard output.
+    fn redirected_log(&mut self) {
+        let mut redirects = self.calls.iter().filter(|call| call.method == "stdout_redirect");
+        let Some((call, path)) =
+            redirects.next_back().and_then(|call| Some((call, call.argument(0).map(text)?)))
+        else {
+            return;
+        };
+        if self.requests_are_logged {
+            self.value(call, "log.access", Raw::Word(path));
+        }
+    }
+}
+
+impl Method {
+    /// The option of the same name.
+    fn name_of_option(&self) -> &'static str {
+        self.name
+    }
+}
+
+fn origin(call: &Call) -> Origin {
+    Origin::Puma { path: call.file.clone(), line: call.line, call: call.to_string().into() }
+}
+
+/// A value as it would be written in our own file.
+fn raw(value: &Value) -> Raw {
+    match value {
+        Value::Nil => Raw::Other("nil"),
+        Value::Bool(on) => Raw::Switch(*on),
+        Value::Integer(number) => Raw::Integer(*number),
+        Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => Raw::Integer(*number as i64),
+        Value::Float(number) => Raw::Float(*number),
+        Value::Text(text) | Value::Symbol(text) => Raw::Word(text.clone()),
+        Value::List(parts) => Raw::List(parts.iter().map(raw).collect()),
+        Value::Map(_) => Raw::Other("a Hash"),
+        Value::Object(_) => Raw::Other("an object"),
+    }
+}
+
+/// The same of a number without a bound: infinity is 0, which is off.
+fn whole(value: &Value) -> Raw {
+    match value {
+        Value::Float(number) if number.is_infinite() => Raw::Integer(0),
+        value => raw(value),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Text(text) | Value::Symbol(text) => text.clone(),
+        Value::Nil => String::new(),
+        Value::List(parts) => parts.iter().map(text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+fn truthy(call: &Call, default: bool) -> bool {
+    match call.arguments.first() {
+        None => default,
+        Some(value) => !matches!(value, Value::Nil | Value::Bool(false)),
+    }
+}
+
+/// 0 and nil are Puma's single mode: one process that serves.
+fn workers(value: Option<&Value>) -> Raw {
+    match value {
+        None | Some(Value::Integer(0)) => Raw::Integer(1),
+        Some(Value::Text(text)) if text.trim() == "0" => Raw::Integer(1),
+        Some(Value::Text(text)) => Raw::Word(text.trim().to_owned()),
+        Some(value) => raw(value),
+    }
+}
+
+/// Puma starts threads as they are needed from 0 on; here there is always one.
+fn threads(call: &Call) -> Raw {
+    let text = |place: usize| call.argument(place).map(text);
+    let (least, most) = (text(0).unwrap_or_default(), text(1));
+    let most = most.unwrap_or_else(|| least.clone());
+    let least = if least.trim() == "0" { "1".to_owned() } else { least };
+    Raw::Word(format!("{}:{}", least.trim(), most.trim()))
+}
+
+/// The address without options that say nothing here.
+fn without(address: &str, names: &[&str]) -> String {
+    let Some((place, options)) = address.split_once('?') else { return address.to_owned() };
+    let kept = |option: &&str| !names.contains(&option.split('=').next().unwrap_or_default());
+    let kept: Vec<&str> = options.split('&').filter(kept).collect();
+    if kept.is_empty() { place.to_owned() } else { format!("{place}?{}", kept.join("&")) }
+}
+
+/// A path between `=` and `&`.
+fn escaped(path: &str) -> String {
+    path.replace('%', "%25").replace('&', "%26").replace('?', "%3F").replace('#', "%23")
+}
+
+#[cfg(test)]
+#[path = "map_tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+//! The `[services]` table.
+
+use std::time::Duration;
+
+use super::Taker;
+use crate::error::Error;
+use crate::given::{Given, Named, Written};
+use crate::kind::Kind;
+use crate::kind::numbers::Period;
+use crate::nearest::nearest;
+use crate::raw::Raw;
+use crate::value::service::{Program, Restart, Service, StopSignal, words};
+
+/// What a service may say.
+const KEYS: [&str; 7] =
+    ["command", "env", "restart", "stop_signal", "stop_timeout", "environments", "prefix"];
+
+/// All services, in the order of the file.
+pub(super) fn services(taker: &Taker<'_>, given: &Given) -> Vec<Service> {
+    given.services.iter().filter_map(|named| service(taker, named)).collect()
+}
+
+fn service(taker: &Taker<'_>, named: &Named) -> Option<Service> {
+    let reader = Reader { taker, named };
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if named.name.is_empty() || !named.name.chars().all(plain) {
+        reader.refuse("", &named.written, "expected a name of letters, digits, - and _".to_owned());
+        return None;
+    }
+    let (mut command, mut env) = (None, Vec::new());
+    let mut service = Service::new(&named.name, &named.written.origin.to_string(), Program::Block);
+    for (key, written) in &named.keys {
+        if let Some(name) = key.strip_prefix("env.") {
+            env.extend(reader.variable(key, name, written));
+            continue;
+        }
+        match key.as_str() {
+            "command" => command = Some(reader.command(written)),
+            "env" => reader.refuse(key, written, "expected a table such as { QUEUE = \"mails\" }".to_owned()),
+            "restart" => service.restart = reader.word(key, written, &Restart::WORDS),
+            "stop_signal" => service.stop_signal = reader.signal(written),
+            "stop_timeout" => service.stop_timeout = reader.period(key, written),
+            "environments" => service.environments = reader.environments(written),
+            "prefix" => service.prefix = reader.switch(key, written),
+            _ => reader.unknown(key, written),
+        }
+    }
+    let Some(command) = command else {
+        reader.refuse(
+            "",
+            &named.written,
+            format!("expected a command, such as {} = \"bin/{}\"", named.name, named.name),
+        );
+        return None;
+    };
+    service.program = Program::Command { words: command?, env };
+    Some(service)
+}
+
+/// Reads the keys of one service.
+struct Reader<'a> {
+    taker: &'a Taker<'a>,
+    named: &'a Named,
+}
+
+impl Reader<'_> {
+    fn command(&self, written: &Written) -> Option<Vec<String>> {
+        let expected = "expected a command such as \"bin/jobs\", or a list such as [\"bin/jobs\", \"start\"]";
+        let (problem, words) = match &written.raw {
+            Raw::Text(line) => match words(line) {
+                Ok(words) => (String::new(), Some(words)),
+                Err(why) => (format!("{expected}; {why}"), None),
+            },
+            Raw::List(parts) => {
+                let words: Option<Vec<String>> =
+                    parts.iter().map(|part| part.text().map(str::to_owned)).collect();
+                let has_program = |words: &Vec<String>| words.first().is_some_and(|first| !first.is_empty());
+                (expected.to_owned(), words.filter(has_program))
+            }
+            _ => (expected.to_owned(), None),
+        };
+        match words {
+            Some(words) if words.iter().any(|word| word.contains('\0')) => {
+                self.refuse("command", written, "expected words without NUL".to_owned());
+                None
+            }
+            Some(words) => Some(words),
+            None => {
+                self.refuse("command", written, problem);
+                None
+            }
+        }
+    }
+
+    fn variable(&self, key: &str, name: &str, written: &Written) -> Option<(String, String)> {
+        let value = match &written.raw {
+            Raw::Text(text) => Some(text.clone()),
+            Raw::Integer(number) => Some(number.to_string()),
+            Raw::Float(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let usable =
+            |value: &String| !value.contains('\0') && !name.is_empty() && !name.contains(['=', '\0']);
+        let Some(value) = value.filter(usable) else {
+            self.refuse(
+                key,
+                written,
+                "expected a variable and its text, such as QUEUE = \"mails\"".to_owned(),
+            );
+            return None;
+        };
+        Some((name.to_owned(), value))
+    }
+
+    fn word<T: Copy + Default>(&self, key: &str, written: &Written, known: &[(&'static str, T)]) -> T {
+        let text = written.raw.text().unwrap_or_default();
+        if let Some((_, value)) = known.iter().find(|(word, _)| *word == text) {
+            return *value;
+        }
+        let names: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
+        let near = nearest(text, names.iter().copied()).map(str::to_owned);
+        self.error(key, written, format!("expected {}", names.join(", ")), near);
+        T::default()
+    }
+
+    fn signal(&self, written: &Written) -> StopSignal {
+        let text = written.raw.text().unwrap_or_default().to_ascii_uppercase();
+        StopSignal::named(&text).unwrap_or_else(|| self.word("stop_signal", written, &StopSignal::WORDS))
+    }
+
+    fn period(&self, key: &str, written: &Written) -> Duration {
+        Period::ANY.read(&written.raw).unwrap_or_else(|_| {
+            self.refuse(key, written, format!("expected {}", Period::ANY.expected()));
+            Service::STOP_TIMEOUT
+        })
+    }
+
+    fn environments(&self, written: &Written) -> Vec<String> {
+        let one = std::slice::from_ref(&written.raw);
+        let parts = if let Raw::List(parts) = &written.raw { parts } else { one };
+        let names: Option<Vec<String>> =
+            parts.iter().map(|part| part.text().filter(|text| !text.is_empty()).map(str::to_owned)).collect();
+        names.filter(|names| !names.is_empty()).unwrap_or_else(|| {
+            let expected = "expected an environment such as \"production\", or a list of them";
+            self.refuse("environments", written, expected.to_owned());
+            Vec::new()
+        })
+    }
+
+    fn switch(&self, key: &str, written: &Written) -> bool {
+        if let Raw::Switch(on) = written.raw {
+            return on;
+        }
+        self.refuse(key, written, "expected true or false".to_owned());
+        true
+    }
+
+    fn unknown(&self, key: &str, written: &Written) {
+        self.error(key, written, "unknown key".to_owned(), nearest(key, KEYS).map(str::to_owned));
+    }
+
+    fn refuse(&self, key: &str, written: &Written, problem: String) {
+        self.error(key, written, problem, None);
+    }
+
+    fn error(&self, key: &str, written: &Written, problem: String, nearest: Option<String>) {
+        let dot = if key.is_empty() { "" } else { "." };
+        let name = format!("services.{}{dot}{key}", self.named.name.escape_debug());
+        let shown = match &written.raw {
+            Raw::Other(_) => name,
+            raw => format!("{name} = {raw}"),
+        };
+        self.taker.refuse(Error { origin: written.origin.clone(), written: shown, problem, nearest });
+    }
+}

@@ -1,0 +1,48 @@
+//! Distributed traces.
+
+use super::entry::{Category, long, section};
+use crate::kind::names::Url;
+use crate::kind::numbers::Ratio;
+use crate::kind::texts::{Pairs, Text};
+use crate::kind::wrappers::{Auto, Maybe, OrOff};
+
+section! { Category::Traces;
+    /// Where spans of distributed traces go. What is missing here is taken from OpenTelemetry's variables.
+    Traces:
+
+    /// OpenTelemetry collector to which spans of requests are exported
+    endpoint: Option<Option<String>> = Auto(OrOff(Url)), {
+        key: "traces.endpoint",
+        flags: &[long("traces-endpoint", "URL|auto|off")],
+        default: "off",
+        more: "By OTLP/HTTP with protobuf; /v1/traces is added. auto takes OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or \
+               OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318. These variables alone export nothing. While it is \
+               off, traceparent passes as it came.",
+        known_as: &["otel_exporter_otlp_endpoint", "otlp_endpoint", "trace_endpoint", "tracing_endpoint"],
+    }
+    /// Share of the traces that begin here to record, 0 to 1
+    sample: Option<u32> = Maybe(Ratio), {
+        key: "traces.sample",
+        flags: &[long("traces-sample", "RATIO")],
+        default_shown: Some("`OTEL_TRACES_SAMPLER` with `OTEL_TRACES_SAMPLER_ARG`, else 1"),
+        more: "Of traces that others have begun, the sampled flag of traceparent decides.",
+        known_as: &["otel_traces_sampler_arg", "sample_rate", "traces_sample_rate"],
+    }
+    /// Name of this service in traces
+    service_name: Option<String> = Maybe(Text), {
+        key: "traces.service_name",
+        flags: &[long("traces-service-name", "NAME")],
+        default_shown: Some("`OTEL_SERVICE_NAME`, else `service.name` of `OTEL_RESOURCE_ATTRIBUTES`, else tag"),
+        more: "More attributes of the service come from OTEL_RESOURCE_ATTRIBUTES.",
+        known_as: &["otel_service_name", "service_name"],
+    }
+    /// Header fields for the collector, such as its key
+    headers: Option<String> = Maybe(Pairs), {
+        key: "traces.headers",
+        flags: &[long("traces-headers", "NAME=VALUE,...")],
+        default_shown: Some("`OTEL_EXPORTER_OTLP_TRACES_HEADERS`, else `OTEL_EXPORTER_OTLP_HEADERS`"),
+        more: "name=value,name=value; a comma inside a value is %2C.",
+        secret: true,
+        known_as: &["otel_exporter_otlp_headers"],
+    }
+}

@@ -1,0 +1,104 @@
+//! Changes of a running server that begin, take steps and end somehow: reloads, reforks, upgrades. What is under way, how the last one
+//! ended, and how many ended how.
+
+use crate::counts::{Counts, Kind};
+use crate::when;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, SystemTime};
+
+/// A change under way, or the time after one in which it can be undone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Running {
+    /// What it is doing, in one word or two.
+    pub stage: String,
+    /// The same for people, as of now.
+    pub text: String,
+    /// When the change began.
+    #[serde(with = "when")]
+    pub started_at: SystemTime,
+}
+
+/// A change that has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ended<K> {
+    /// When it ended.
+    #[serde(with = "when")]
+    pub at: SystemTime,
+    /// How.
+    pub outcome: K,
+    /// The same for people, with the reason of a failure.
+    pub text: String,
+    /// From its beginning to its end, in seconds.
+    pub took_s: f64,
+}
+
+impl<K> Ended<K> {
+    /// One that ended at `at`.
+    pub fn new(outcome: K, text: &str, took: Duration, at: SystemTime) -> Ended<K> {
+        let took_s = (took.as_secs_f64() * 1e3).round() / 1e3;
+        Ended { at, outcome, text: text.to_owned(), took_s }
+    }
+
+    /// The text on one line, without the backtrace of an exception.
+    pub fn summary(&self) -> String {
+        let lines = self.text.lines().take_while(|line| !line.starts_with("  ")).map(str::trim);
+        lines.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What is known of the changes of one sort.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "K: Deserialize<'de> + Ord"))]
+pub struct Changes<K> {
+    /// Those that have ended, by outcome.
+    pub counts: Counts<K>,
+    /// The one under way.
+    pub running: Option<Running>,
+    /// The last one that ran; not those that ended before they began.
+    pub last: Option<Ended<K>>,
+}
+
+impl<K: Kind> Default for Changes<K> {
+    fn default() -> Changes<K> {
+        Changes { counts: Counts::default(), running: None, last: None }
+    }
+}
+
+impl<K: Kind> Changes<K> {
+    /// Counts one that has ended, which is the last one then. Nothing is under way any more.
+    pub fn ended(&mut self, end: Ended<K>) {
+        self.counts.count(end.outcome);
+        (self.running, self.last) = (None, Some(end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reloads::ReloadOutcome::{Done, Failed};
+
+    #[test]
+    fn a_summary_is_one_line_without_the_backtrace() {
+        let text = "the app cannot be loaded:\nRuntimeError: broken\n    config.ru:1:in `block'\n    -e:1";
+        let end = Ended::new(Failed, text, Duration::from_micros(1_234_567), SystemTime::UNIX_EPOCH);
+        assert_eq!(end.summary(), "the app cannot be loaded: RuntimeError: broken");
+        assert_eq!(end.took_s, 1.235);
+    }
+
+    #[test]
+    fn an_end_is_counted_and_nothing_runs_after_it() {
+        let running =
+            Running { stage: "booting".to_owned(), text: String::new(), started_at: SystemTime::UNIX_EPOCH };
+        let mut changes = Changes { running: Some(running), ..Changes::default() };
+        for outcome in [Failed, Done, Done] {
+            changes.ended(Ended::new(outcome, "", Duration::ZERO, SystemTime::UNIX_EPOCH));
+        }
+        assert_eq!(
+            (changes.counts.of(Failed), changes.counts.of(Done), changes.running.clone()),
+            (1, 2, None)
+        );
+        assert_eq!(changes.last.as_ref().map(|last| last.outcome), Some(Done));
+        let json = serde_json::to_value(&changes).unwrap();
+        assert_eq!(serde_json::from_value::<Changes<_>>(json).unwrap(), changes);
+    }
+}

@@ -1,0 +1,162 @@
+//! How reloads, reforks and upgrades end.
+
+use crate::changes::{Changes, Ended, Running};
+use crate::counts::{Counts, Kind};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a reload ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReloadOutcome {
+    /// The new code serves.
+    Done,
+    /// The new code was given up before a client met it.
+    Failed,
+    /// The new code had served requests of clients, and the old code serves again.
+    Reverted,
+    /// The old code serves again because somebody wished it.
+    Undone,
+    /// The new code serves although it was given up: the template of the old code had died.
+    NoWayBack,
+    /// A newer reload took its place while it waited.
+    Superseded,
+}
+
+impl ReloadOutcome {
+    /// Whether the code that was wished serves.
+    pub fn is_success(self) -> bool {
+        matches!(self, ReloadOutcome::Done | ReloadOutcome::Undone)
+    }
+}
+
+impl Kind for ReloadOutcome {
+    const EVERY: &'static [ReloadOutcome] = &[
+        ReloadOutcome::Done,
+        ReloadOutcome::Failed,
+        ReloadOutcome::Reverted,
+        ReloadOutcome::Undone,
+        ReloadOutcome::NoWayBack,
+        ReloadOutcome::Superseded,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            ReloadOutcome::Done => "done",
+            ReloadOutcome::Failed => "failed",
+            ReloadOutcome::Reverted => "reverted",
+            ReloadOutcome::Undone => "undone",
+            ReloadOutcome::NoWayBack => "no_way_back",
+            ReloadOutcome::Superseded => "superseded",
+        }
+    }
+}
+
+impl fmt::Display for ReloadOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name().replace('_', " "))
+    }
+}
+
+/// How a refork ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReforkOutcome {
+    /// All workers were forked from a warm one.
+    Done,
+    /// No template came of it that could fork a worker; nothing has changed.
+    Failed,
+    /// Workers of the new template had served, and those of the old one serve again.
+    Reverted,
+    /// It was given up before a template came of it, for no fault of its own: a reload began, or the chosen worker had to end.
+    Dropped,
+}
+
+impl Kind for ReforkOutcome {
+    const EVERY: &'static [ReforkOutcome] =
+        &[ReforkOutcome::Done, ReforkOutcome::Failed, ReforkOutcome::Reverted, ReforkOutcome::Dropped];
+
+    fn name(self) -> &'static str {
+        match self {
+            ReforkOutcome::Done => "done",
+            ReforkOutcome::Failed => "failed",
+            ReforkOutcome::Reverted => "reverted",
+            ReforkOutcome::Dropped => "dropped",
+        }
+    }
+}
+
+impl fmt::Display for ReforkOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How an upgrade ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeOutcome {
+    /// A new program has taken over.
+    Done,
+    /// The new program was given up, and the one before serves on.
+    Failed,
+}
+
+impl Kind for UpgradeOutcome {
+    const EVERY: &'static [UpgradeOutcome] = &[UpgradeOutcome::Done, UpgradeOutcome::Failed];
+
+    fn name(self) -> &'static str {
+        match self {
+            UpgradeOutcome::Done => "done",
+            UpgradeOutcome::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for UpgradeOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Reloads that have ended since the start of the server, by outcome.
+pub type ReloadCounts = Counts<ReloadOutcome>;
+/// A reload under way, or the time after one in which it can be undone. Its stages are `booting`, `probing`, `watching`, `rolling`,
+/// `settling` and `reverting`.
+pub type ReloadStage = Running;
+/// A reload that has ended.
+pub type ReloadEnd = Ended<ReloadOutcome>;
+/// What is known of reloads.
+pub type ReloadsSnapshot = Changes<ReloadOutcome>;
+/// What is known of reforks. Their stages are `replacing`, `becoming`, `rolling` and `settling`.
+pub type ReforksSnapshot = Changes<ReforkOutcome>;
+/// What is known of upgrades. The counts are those of all programs that have handed over to each other, the present one included.
+pub type UpgradesSnapshot = Changes<UpgradeOutcome>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::DeserializeOwned;
+
+    fn named<K: Kind + Serialize + DeserializeOwned + fmt::Debug>(one: K) {
+        let mut counts = Counts::default();
+        counts.count(one);
+        let json = serde_json::to_value(&counts).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), K::EVERY.len());
+        for kind in K::EVERY {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+            assert_eq!(json[kind.name()], u64::from(*kind == one));
+            assert_eq!(counts.of(*kind), u64::from(*kind == one));
+        }
+        assert_eq!(serde_json::from_value::<Counts<K>>(json).unwrap(), counts);
+    }
+
+    #[test]
+    fn every_outcome_is_counted_under_its_name() {
+        named(ReloadOutcome::NoWayBack);
+        named(ReforkOutcome::Dropped);
+        named(UpgradeOutcome::Failed);
+        named(crate::DeathCause::OutOfMemory);
+        assert_eq!(ReloadOutcome::NoWayBack.to_string(), "no way back");
+    }
+}
