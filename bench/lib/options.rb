@@ -15,7 +15,7 @@ module Bench
     ROOT = File.expand_path("../..", __dir__)
     PUMA = "puma -b tcp://127.0.0.1:{port} -w {cluster} -t {threads}:{threads} -e production {preload}"
     FIREBRICK = "{firebrick} -p {port} -w {workers} -t {threads}:{threads} -e production -q {dir}"
-    HINT = "; build it with `make dist`, name another with FIREBRICK=PATH, " \
+    HINT = "; build it with `make optimised`, name another with FIREBRICK=PATH, " \
            "or leave it out with --without firebrick"
 
     attr_reader :servers, :scenarios, :rounds, :seconds, :json, :pin, :shape

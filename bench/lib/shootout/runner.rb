@@ -47,7 +47,7 @@ module Bench
       def check_firebrick
         return if File.executable?(@setup.firebrick)
 
-        raise Failure, "#{@setup.firebrick} was not found: build it with `make dist`, or name another with FIREBRICK=PATH"
+        raise Failure, "#{@setup.firebrick} was not found: build it with `make optimised`, or name another with FIREBRICK=PATH"
       end
 
       # Fail now rather than after an hour.
