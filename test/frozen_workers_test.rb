@@ -147,11 +147,11 @@ class FrozenWorkersTest < Case
   private
 
   def template_of(server)
-    Processes.tree(server.pid).find { |one| one.parent == server.pid }&.pid
+    Processes.templates(server.pid).first&.pid
   end
 
   def workers_of(server)
-    templates = Processes.tree(server.pid).select { |one| one.parent == server.pid }.map(&:pid)
+    templates = Processes.templates(server.pid).map(&:pid)
     Processes.all.values.select { |one| templates.include?(one.parent) }.map(&:pid)
   end
 end

@@ -158,6 +158,16 @@ class TimeLimitsTest < Case
     assert_closed connection
   end
 
+  it "gives the first connection after a pause as much time as any other" do
+    own = start(app: LIMITS_APP, settings: { timeouts: { header: 2 } })
+    assert_status 200, get("/", to: own)
+    sleep 2.5 # Without connections the server has nothing to do, and does not look at the clock.
+    connection = connect(own)
+    sleep 0.5
+    connection.write(request("GET", "/"))
+    assert_status 200, connection.read_response
+  end
+
   it "limits the time for the whole head, not for each byte" do
     connection = connect
     sender = Thread.new { connection.write_slowly("GET /refused HTTP/1.1\r\nX-A: #{'a' * 100}\r\n", pause: 0.1) }

@@ -140,6 +140,23 @@ class MetricsTest < Case
     assert_equal 1, value(families, "firebrick_ready")
   end
 
+  it "counts reloads by outcome" do
+    own = start(app: APP, workers: 1, settings: { reload: { watch: "0s", keep: "60s" } })
+    counted = -> { parse(scrape(own, OPEN).last, open: true)["firebrick_reloads"].samples.to_h { |(_, labels), count| [labels["outcome"], count.to_i] } }
+    assert_equal %w[done failed no_way_back reverted superseded undone], counted.call.keys.sort
+    assert_equal 0, counted.call.values.sum
+    [[], ["--undo"]].each { |args| assert_equal 0, own.command_line("reload", own.dir, *args).last, -> { own.report } }
+    assert_equal({ "done" => 1, "undone" => 1 }, counted.call.select { |_, count| count.positive? })
+  end
+
+  it "counts upgrades and reforks by outcome, from the start" do
+    own = start(app: APP, workers: 1)
+    families = parse(scrape(own, OPEN).last, open: true)
+    counted = ->(name) { families[name].samples.to_h { |(_, labels), count| [labels["outcome"], count.to_i] } }
+    assert_equal({ "done" => 0, "failed" => 0 }, counted.call("firebrick_upgrades"))
+    assert_equal({ "done" => 0, "failed" => 0, "reverted" => 0, "dropped" => 0 }, counted.call("firebrick_reforks"))
+  end
+
   it "has counters that never fall, also when a worker is replaced" do
     own = start(app: APP, workers: 1)
     3.times { get("/", to: own) }

@@ -101,16 +101,45 @@ class ReloadTest < Case
 
   it "serves the newest of several reloads that come at a time" do
     firebrick_only
-    own = launch_app(app: "sleep 1\n#{Reloading::APP}")
-    runs = 3.times.map do |number|
+    # The app does not load before all have been asked for.
+    own = launch_app(app: "sleep 0.02 until File.exist?('gate')\n#{Reloading::APP}", files: { "gate" => "" })
+    File.delete(own.path("gate"))
+    runs = []
+    [/^booting: /, /^waiting: /, /^waiting: /].each_with_index do |step, number|
       deploy(own, "number #{number}")
-      Thread.new { reload(own) }.tap { sleep 0.2 }
+      runs << own.begin_command("reload", own.dir)
+      wait_until("reload #{number} to be asked for", within: 30) { runs.last.output.match?(step) }
     end
-    first, second, third = runs.map(&:value)
-    assert_equal [0, 1, 0], [first, second, third].map(&:last), -> { runs.map(&:value).inspect }
-    assert_match(/a newer reload/, second[1])
-    assert_match(/^waiting: /, third[0])
+    File.write(own.path("gate"), "")
+    first, second, third = runs.each(&:wait)
+    assert_equal [0, 1, 0], runs.map(&:code), -> { runs.map(&:output).join("\n") + own.report }
+    assert_match(/a newer reload/, second.output)
+    assert_match(/^waiting: /, third.output)
+    refute_match(/^waiting: /, first.output)
     assert_equal "number 2", get("/", to: own).body
+  end
+
+  it "shows the reload under way, and counts those that have ended by outcome" do
+    firebrick_only
+    own = launch_app(workers: 2, settings: { reload: { keep: "60s", watch: "60s" } })
+    outcomes = -> { own.stats["reloads"]["counts"].select { |_, count| count.positive? } }
+    assert_equal [{}, nil, nil], [outcomes.call, *own.stats["reloads"].values_at("running", "last")]
+    watched = Thread.new { reload(own) }
+    wait_until("the reload to watch") { own.stats.dig("reloads", "running", "stage") == "watching" }
+    assert_match(/\Aone worker serves 10 % of the requests for [456]\d s more\z/, own.stats.dig("reloads", "running", "text"))
+    assert_equal [0, 1], own.stats["workers"].map { |worker| worker["phase"] }.uniq.sort
+    top, _, code = own.command_line("top", own.dir, "--once")
+    assert_equal [0, true], [code, top.include?("Reload watching: one worker serves 10 % of the requests for ")], top
+    assert_match(/^reload +watching: one worker/, own.command_line("stats", own.dir).first)
+    own.command_line("reload", own.dir, "--undo")
+    assert_equal 1, watched.value.last
+    assert_equal [{ "undone" => 1 }, nil], [outcomes.call, own.stats["reloads"]["running"]]
+    File.write(own.path("config.ru"), "raise 'broken on purpose'")
+    assert_equal 1, reload(own).last
+    assert_equal({ "undone" => 1, "failed" => 1 }, outcomes.call)
+    assert_equal "failed", own.stats.dig("reloads", "last", "outcome")
+    assert_match(/broken on purpose/, own.stats.dig("reloads", "last", "text"))
+    assert_match(/^last reload +failed, \d+s ago: .*broken on purpose/, own.command_line("stats", own.dir).first)
   end
 
   it "shows the phase, and counts both templates' memory" do

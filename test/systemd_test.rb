@@ -2,10 +2,15 @@
 
 # systemd: what it is told (NOTIFY_SOCKET), the watchdog, and sockets that it opens.
 
+require "openssl"
 require "support/case"
+require "support/certificates"
+require "support/processes"
 
 class SystemdTest < Case
   parallel! slow: true
+
+  include Certificates
 
   APP = <<~RUBY
     names = ENV.keys.grep(/NOTIFY|WATCHDOG|LISTEN_/)
@@ -236,6 +241,105 @@ class SystemdTest < Case
   ensure
     tcp&.close
     datagrams&.close
+  end
+
+  def ask_port(port)
+    TCPSocket.open("127.0.0.1", port) do |socket|
+      socket.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+      socket.read
+    end
+  end
+
+  def ask_path(path, target = "/")
+    UNIXSocket.open(path) do |socket|
+      socket.write("GET #{target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+      socket.read
+    end
+  end
+
+  it "uses all sockets that are passed with -b systemd, each as what it is, beside those that other binds name" do
+    plain, named = Array.new(2) { TCPServer.new("127.0.0.1", 0) }
+    unix = UNIXServer.new(path = File.join(@dir, "app.sock"))
+    ports = [plain, named].map { |socket| socket.addr[1] }
+    own = activated([plain, unix, named], binds: ["systemd", "tcp://127.0.0.1:#{ports.last}?proxy_protocol=v1"],
+                                          settings: { rack: { trusted_proxies: ["127.0.0.1"] } })
+    own.start
+    wait_until("three addresses") { own.stdout.scan(/Listening on/).size == 3 }
+    assert_equal ["http://127.0.0.1:#{ports.first}", "unix://#{path}", "http://127.0.0.1:#{ports.last}"].sort, own.stdout.scan(/Listening on (\S+)/).flatten.sort
+    [plain, named, unix].each(&:close)
+    [ask_port(ports.first), ask_path(path)].each { |response| assert_match(/\AHTTP\S+ 200 /, response) }
+    TCPSocket.open("127.0.0.1", ports.last) do |socket|
+      socket.write("PROXY TCP4 192.0.2.1 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+      assert_match(/\AHTTP\S+ 200 /, socket.read, "as its own bind says")
+    end
+  end
+
+  it "serves HTTPS and its control socket where their names say so, and hands all of them over in an upgrade" do
+    cert, key = certificate
+    ports = Array.new(2) { TCPServer.new("127.0.0.1", 0) }
+    unix = UNIXServer.new(path = File.join(@dir, "control.sock"))
+    http, https = ports.map { |socket| socket.addr[1] }
+    own = activated([ports[0], ports[1], unix], binds: ["systemd"], env: { "LISTEN_FDNAMES" => "web:https:control" },
+                                                files: { "own.pem" => cert.to_pem, "own.key" => key.to_pem }, args: ["--no-http3"],
+                                                settings: { tls: { cert: ["own.pem"], key: ["own.key"] } }, exit_code: :any)
+    own.start
+    [*ports, unix].each(&:close)
+    check = lambda do |pid|
+      assert_match(/\AHTTP\S+ 200 /, ask_port(http))
+      encrypted = OpenSSL::SSL::SSLSocket.new(TCPSocket.new("127.0.0.1", https)).tap(&:connect)
+      encrypted.write("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+      assert_match(/\AHTTP\S+ 200 /, encrypted.read)
+      encrypted.close
+      assert_match(/"pid": ?#{pid}\b/, ask_path(path, "/status"))
+    end
+    check.call(own.pid)
+    out, err, code = own.command_line("upgrade", own.dir)
+    assert_equal 0, code, -> { out + err + own.report }
+    assert_equal 0, own.wait_exit
+    new = Integer(out[/process (\d+) is started/, 1])
+    check.call(new)
+    assert_equal 0, own.command_line("stop", own.dir).last
+    assert_path_exists path, "the file is systemd's"
+    refute Processes.alive?(new)
+  end
+
+  it "hands over a socket that takes both IPv4 and IPv6 in an upgrade" do
+    both = Socket.new(:INET6, :STREAM)
+    both.setsockopt(:IPV6, :V6ONLY, false)
+    both.bind(Addrinfo.tcp("::", 0))
+    both.listen(16)
+    port = both.local_address.ip_port
+    own = activated([both], binds: ["tcp://0.0.0.0:#{port}", "tcp://[::]:#{port}"], exit_code: :any)
+    own.launch
+    wait_until("it to listen") { own.stdout.include?("Use Ctrl-C") }
+    both.close
+    out, err, code = own.command_line("upgrade", own.dir)
+    assert_equal 0, code, -> { out + err + own.report }
+    assert_equal 0, own.wait_exit
+    assert_match(/\AHTTP\S+ 200 /, ask_port(port))
+    assert_equal 0, own.command_line("stop", own.dir).last
+  end
+
+  it "refuses -b systemd where there is no socket for it, and a Unix socket that should be HTTPS" do
+    unix = UNIXServer.new(File.join(@dir, "app.sock"))
+    {
+      [[], {}] => /bind systemd: systemd has passed no socket to this process; start the server by its socket unit/,
+      [[unix], { "LISTEN_FDNAMES" => "control" }] => /bind systemd: none of the 1 sockets that systemd has passed is left for requests/,
+      [[unix], { "LISTEN_FDNAMES" => "https" }] => /calls the Unix socket \S+ https, but only TCP ports speak TLS/
+    }.each do |(sockets, env), expected|
+      own = activated(sockets, binds: ["systemd"], env: env, exit_code: 1)
+      own.launch
+      assert_equal 1, own.wait_exit
+      assert_match expected, own.stderr
+    end
+    own = Server.new(app: APP)
+    out, err, code = own.command_line("check", own.dir, "-b", "systemd?backlog=4")
+    assert_equal 1, code, out
+    assert_match(/systemd without options/, err)
+    assert_match(/^ +listen +systemd$/, own.command_line("check", own.dir, "-b", "systemd").first)
+  ensure
+    unix.close
+    FileUtils.remove_entry(own.base) if own
   end
 
   it "works under systemd-socket-activate" do

@@ -192,6 +192,27 @@ class TopCommandTest < Case
     refute other.shows?("Handlers"), "there are none"
   end
 
+  it "shows services, and a range of workers with the reason of its last change" do
+    services = { jobs: ["sh", "-c", "exec sleep 1000"], push: { command: ["sh", "-c", "exit 3"], restart: "never" } }
+    own = start(app: APP, workers: "1:3", threads: "2:2", settings: { services: services })
+    wait_until("services", within: 20) { own.stats["services"].map { |one| one["state"] } == %w[running ended] }
+    pid = own.stats["services"].first["pid"]
+    screens = [[24, 80], [50, 200]].map { |rows, columns| top(control: socket(own), rows: rows, columns: columns) }
+    screens.each do |terminal|
+      terminal.wait_for(/Service push  ended    \d+ s +0 restarts; .*exit code 3/)
+      terminal.wait_for(/Service jobs  running  \d+ s +pid #{pid} +0 restarts/)
+      terminal.wait_for(/^Workers 1 of 1:3$/)
+      terminal.wait_for("busy threads")
+    end
+    Process.kill("TTIN", own.pid)
+    screens.each { |terminal| terminal.wait_for(/Workers 2 of 1:3, set by a signal until the next reload   grew 1 → 2, \d+ s a/) }
+    File.write(File.join(ENV["TEST_SCREENSHOTS"], "top.txt"), screens.map { |one| one.screen.join("\n") }.join("\n\n")) if ENV["TEST_SCREENSHOTS"]
+    out, err, code = piped("--once", "--control", socket(own), env: { "COLUMNS" => "100" })
+    assert_equal ["", 0], [err, code]
+    assert_match(/^Workers 2 of 1:3, .*grew 1 → 2, \d+ s ago: by signal/, out)
+    assert_match(/^Service jobs  running /, out)
+  end
+
   it "requires a terminal, and names the modes without one" do
     out, err, code = piped("--control", socket)
     assert_equal ["", 2], [out, code]

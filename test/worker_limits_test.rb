@@ -5,7 +5,7 @@
 require "support/case"
 require "support/load"
 
-LIMITS_APP = <<~'RUBY'
+WORKER_LIMITS_APP = <<~'RUBY'
   text = { "content-type" => "text/plain" }
   run lambda { |env|
     case env["PATH_INFO"]
@@ -22,7 +22,7 @@ class WorkerLimitsTest < Case
   parallel! slow: true
 
   def server(limits, **options)
-    start(app: LIMITS_APP, settings: { limits: limits }, **options)
+    start(app: WORKER_LIMITS_APP, settings: { limits: limits }, **options)
   end
 
   it "replaces workers after max_requests, the successor first, and loses no request" do
@@ -117,7 +117,7 @@ class WorkerLimitsTest < Case
 
   it "refuses limits that are none" do
     firebrick_only
-    own = Server.new(app: LIMITS_APP)
+    own = Server.new(app: WORKER_LIMITS_APP)
     _, err, code = own.command_line("check", "--worker-memory", "much", "--max-age", "old", "--max-requests=-1")
     assert_equal 1, code
     %w[worker-memory max-age max-requests].each { |flag| assert_includes err, "--#{flag}" }

@@ -35,7 +35,7 @@ module Again
     return true if Minitest.run(arguments)
     return false if reporter.failed.empty? || reporter.failed.size > MOST
 
-    reporter.failed.group_by(&:first).all? { |name, failed| alone(program, name, failed.map(&:last)) }
+    reporter.failed.group_by(&:first).map { |name, failed| alone(program, name, failed.map(&:last)) }.all?
   end
 
   # The failed tests of a class; all of them if it was the end of their shared server.

@@ -36,11 +36,16 @@ module Processes
     found
   end
 
-  # Processes whose working directory is +dir+ or below; includes those that were reparented.
-  def in_directory(dir)
+  # The templates of a front. It adopts workers whose template has died, too.
+  def templates(front)
+    tree(front).select { |one| one.parent == front && command(one.pid).include?("template") }
+  end
+
+  # Processes whose working directory is one of +dirs+ or below; includes those that were reparented.
+  def in_directory(*dirs)
     all.values.select do |one|
-      cwd = File.readlink("/proc/#{one.pid}/cwd")
-      cwd == dir || cwd.start_with?("#{dir}/")
+      cwd = "#{File.readlink("/proc/#{one.pid}/cwd")}/"
+      dirs.any? { |dir| cwd.start_with?("#{dir}/") }
     rescue SystemCallError
       false
     end

@@ -8,7 +8,9 @@ require "json"
 require "open3"
 require "socket"
 require "tmpdir"
+require "support/background_command"
 require "support/clock"
+require "support/interruption"
 require "support/processes"
 require "support/settings_file"
 
@@ -75,6 +77,7 @@ class Server
   def initialize(app: nil, files: {}, settings: {}, workers: 1, threads: "1:5", environment: "production", binds: nil,
                  directory: nil, args: [], env: {}, exit_code: 0)
     @base = File.realpath(Dir.mktmpdir("firebrick-test"))
+    Interruption.own(@base)
     @dir = directory || File.join(@base, "app")
     @workers = workers
     @threads = threads
@@ -179,6 +182,11 @@ class Server
     [out, err, status.exitstatus]
   end
 
+  # The same without waiting for its end.
+  def begin_command(*args)
+    BackgroundCommand.new(environment, self.class.binary, *args, chdir: @dir)
+  end
+
   def stats
     out, err, code = command_line("stats", @dir, "--json")
     raise Minitest::Assertion, "firebrick stats exited #{code}: #{err}" unless code&.zero?
@@ -202,6 +210,7 @@ class Server
     @finished = true
     problems = stop
     FileUtils.remove_entry(@base) if problems.empty? && !@keep
+    Interruption.disown(@base)
     problems
   end
 

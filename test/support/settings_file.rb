@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Writes a firebrick.toml: a table per topic, plain values. Durations are in seconds.
+# Writes a firebrick.toml: a table per topic, plain values and tables on one line. Durations are in seconds.
 
 module SettingsFile
   module_function
@@ -22,6 +22,7 @@ module SettingsFile
   def literal(value)
     case value
     when String then value.dump
+    when Hash then "{ #{value.map { |key, one| pair(key, one) }.join(', ')} }"
     when Array then "[#{value.map { |one| literal(one) }.join(', ')}]"
     when Integer, Float, true, false then value.to_s
     else raise ArgumentError, "no TOML for #{value.inspect}"

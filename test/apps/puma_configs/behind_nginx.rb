@@ -1,0 +1,8 @@
+# check: in requests: REMOTE_ADDR is what it says
+# check: bind = unix://tmp/app.sock?umask=0111&backlog=1024
+# check: always so: sockets that systemd has opened
+bind "unix://tmp/app.sock?umask=0111&backlog=1024"
+bind_to_activated_sockets
+set_remote_address header: "X-Real-IP"
+rack_url_scheme "https"
+io_selector_backend :auto

@@ -1,0 +1,7 @@
+# plugin: yabeda
+# check: beside the workers: runs in a process beside the workers
+# check: ignored: there is no state file
+port 3000
+activate_control_app "unix://metrics.sock", { no_token: true }
+state_permission 0o600
+plugin :yabeda

@@ -1,0 +1,3 @@
+# plugin: tuned
+# check: timeouts.header = 7
+plugin :tuned

@@ -1,0 +1,130 @@
+# frozen_string_literal: true
+
+# `rails server -u firebrick` with a generated app.
+
+require "open3"
+require "support/program_case"
+
+class RailsServerTest < ProgramCase
+  in_turn!
+
+  CONTROLLER = <<~'RUBY'
+    class PagesController < ActionController::Base
+      def show
+        render plain: "#{Greeting::TEXT} #{Process.pid} #{Rails.env} #{request.env['rack.multiprocess']}"
+      end
+
+      def stop
+        answer = "unchanged"
+        binding.irb
+        render plain: answer
+      end
+    end
+  RUBY
+
+  FILES = {
+    "Gemfile" => %(gem "rails"\ngem "sqlite3"\n),
+    "app/controllers/pages_controller.rb" => CONTROLLER,
+    "app/models/greeting.rb" => %(class Greeting; TEXT = "hello"; end\n),
+    "config/routes.rb" => %(Rails.application.routes.draw { root "pages#show"; get "stop", to: "pages#stop" }\n)
+  }.freeze
+
+  class << self
+    # A generated app, to be copied; nil where Rails is not.
+    def app
+      @app ||= generate
+      @app unless @app == :none
+    end
+
+    def over(reporter)
+      super
+      FileUtils.remove_entry(File.dirname(@app)) if @app && @app != :none
+    end
+
+    private
+
+    def generate
+      return :none unless system("rails", "--version", out: File::NULL, err: File::NULL)
+
+      folder = Dir.mktmpdir("firebrick-rails")
+      out, status = Open3.capture2e({ "RUBYOPT" => "-W0" }, "rails", "new", "blog", "--minimal", "--skip-bundle", "--skip-git", "--skip-javascript", chdir: folder)
+      raise out unless status.success?
+
+      File.join(folder, "blog")
+    rescue Errno::ENOENT
+      :none
+    end
+  end
+
+  def before_setup
+    super
+    skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless self.class.app
+  end
+
+  def rails_server(*arguments, **options)
+    env = { "RUBYOPT" => "-W0", "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "IRBRC" => "/dev/null" }
+    ruby = ENV.fetch("RUBY", "ruby")
+    files = Dir.glob("**/*", File::FNM_DOTMATCH, base: self.class.app).select { |file| File.file?(File.join(self.class.app, file)) }
+    files = files.to_h { |file| [file, File.binread(File.join(self.class.app, file))] }.merge(FILES)
+    # The generated file names a gem that watches files.
+    files["config/environments/development.rb"] = files["config/environments/development.rb"].sub(/^.*EventedFileUpdateChecker.*$/, "")
+    program(command: [ruby, "bin/rails", "server", "-u", "firebrick", *arguments], files: files, env: env.merge(options.delete(:env) || {}), **options)
+  end
+
+  def pid_file(server)
+    File.join(server.base, "tmp/pids/server.pid")
+  end
+
+  it "serves the app in its own process, logs to the terminal, keeps the pid file right, serves changed classes, ends by Ctrl-C" do
+    port = free_port
+    server = rails_server("-p", port.to_s, "-b", "127.0.0.1", terminal: true)
+    assert_equal "hello #{server.pid} development false", fetch_soon(port)
+    server.wait_for(%r{Started GET "/" for 127\.0\.0\.1})
+    server.wait_for(/Completed 200 OK/)
+    assert_equal server.pid, Integer(File.read(pid_file(server)))
+
+    server.write("app/models/greeting.rb", %(class Greeting; TEXT = "changed"; end\n))
+    later = Time.now + 5
+    File.utime(later, later, File.join(server.base, "app/models/greeting.rb"))
+    assert wait_until(within: 20) { fetch(port) == "changed #{server.pid} development false" }
+
+    server.type("\u0003")
+    assert_equal 0, server.wait_exit
+    assert_match(/Exiting/, server.output)
+    refute_path_exists pid_file(server)
+  end
+
+  it "has binding.irb at its terminal" do
+    port = free_port
+    server = rails_server("-p", port.to_s, "-b", "127.0.0.1", terminal: true, env: { "THREADS" => "1" })
+    fetch_soon(port)
+    client = Thread.new { fetch(port, "/stop") }
+    server.wait_for(/irb\(.*?\):\d+/)
+    server.type("answer = 'ty' + 'ped'\n")
+    server.wait_for(/irb\(.*?\):\d+/)
+    server.type("exit\n")
+    assert_equal "typed", client.value
+    server.type("\u0003")
+    assert_equal 0, server.wait_exit
+  end
+
+  it "listens on Rails' port unless firebrick.toml says otherwise" do
+    port = free_port
+    server = rails_server("-P", "other.pid", env: { "PORT" => port.to_s })
+    assert_equal port, server.port
+    assert_path_exists File.join(server.base, "other.pid")
+  end
+
+  it "becomes the program in production, which keeps the pid file" do
+    port = free_port
+    server = rails_server("-p", port.to_s, "-b", "127.0.0.1", "-e", "production", env: { "WEB_CONCURRENCY" => "2" })
+    response = fetch_soon(port)
+    assert_match(/\Ahello \d+ production true\z/, response)
+    refute_equal server.pid, Integer(response[/\d+/])
+    assert_match(/2 workers/, server.output)
+    assert_equal server.pid, Integer(File.read(pid_file(server)))
+    server.signal("TERM")
+    assert_equal 0, server.wait_exit
+    refute_path_exists pid_file(server)
+  end
+end
