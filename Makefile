@@ -57,10 +57,10 @@ lint: setup-test
 
 # The worker has no tests of its own here, but chosen with it the libraries are those that `lint` compiles, too.
 unit: setup-test
-	$(CARGO) test --workspace --locked
+	script/unit
 
 worker-test: build
-	ruby ext/worker/tests/run.rb
+	TEST_AGAIN=1 ruby ext/worker/tests/run.rb
 
 bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/bench_test.rb

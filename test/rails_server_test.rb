@@ -61,11 +61,12 @@ class RailsServerTest < ProgramCase
     skip "Rails is not installed (apt-get install ruby-rails ruby-sqlite3)" unless self.class.app
   end
 
-  def rails_server(*arguments, **options)
+  def rails_server(*arguments, files: {}, **options)
     env = { "RUBYOPT" => "-W0", "SECRET_KEY_BASE" => "x" * 64, "BUNDLE_APP_CONFIG" => "/nonexistent", "IRBRC" => "/dev/null" }
     ruby = ENV.fetch("RUBY", "ruby")
+    own = files
     files = Dir.glob("**/*", File::FNM_DOTMATCH, base: self.class.app).select { |file| File.file?(File.join(self.class.app, file)) }
-    files = files.to_h { |file| [file, File.binread(File.join(self.class.app, file))] }.merge(FILES)
+    files = files.to_h { |file| [file, File.binread(File.join(self.class.app, file))] }.merge(FILES, own)
     # The generated file names a gem that watches files.
     files["config/environments/development.rb"] = files["config/environments/development.rb"].sub(/^.*EventedFileUpdateChecker.*$/, "")
     program(command: [ruby, "bin/rails", "server", "-u", "firebrick", *arguments], files: files, env: env.merge(options.delete(:env) || {}), **options)
@@ -113,6 +114,43 @@ class RailsServerTest < ProgramCase
     server = rails_server("-P", "other.pid", env: { "PORT" => port.to_s })
     assert_equal port, server.port
     assert_path_exists File.join(server.base, "other.pid")
+  end
+
+  it "does as config/puma.rb says, which is evaluated once" do
+    puma_rb = <<~'RUBY'
+      $stderr.puts "evaluated in #{Process.pid}"
+      threads 2, 3
+      bind "tcp://127.0.0.1:0"
+      set_remote_address "10.1.2.3"
+      before_fork { $stderr.puts "forked" }
+      before_thread_start { $stderr.puts "thread" }
+      after_booted { $stderr.puts "booted in #{Process.pid}" }
+      after_stopped { $stderr.puts "stopped in #{Process.pid}" }
+      lowlevel_error_handler { |error| [500, {}, ["handled #{error.message}"]] }
+      plugin :tmp_restart
+    RUBY
+    server = rails_server(files: { "config/puma.rb" => puma_rb })
+    assert_equal "hello #{server.pid} development false", fetch(server.port)
+    server.signal("INT")
+    assert_equal 0, server.wait_exit
+    assert_match(%r{Started GET "/" for 10\.1\.2\.3}, server.output)
+    lines = server.output.lines(chomp: true)
+    %w[evaluated booted stopped].each { |what| assert_equal 1, lines.count("#{what} in #{server.pid}"), what }
+    assert_includes 2..3, lines.count("thread")
+    refute_includes lines, "forked"
+    refute_match(/plugin/, server.output)
+  end
+
+  it "restarts the process when it is told to by `rails restart`" do
+    port = free_port
+    server = rails_server("-p", port.to_s, "-b", "127.0.0.1", files: { "config/initializers/one.rb" => "Greeting = Struct.new(:text)\nGreeting::TEXT = 'before'" })
+    assert_equal "before #{server.pid} development false", fetch_soon(port)
+    server.write("config/initializers/one.rb", "Greeting = Struct.new(:text)\nGreeting::TEXT = 'after'")
+    server.write("tmp/restart.txt", "")
+    assert wait_until(within: 30) { fetch_soon(port) == "after #{server.pid} development false" }
+    assert_equal server.pid, Integer(File.read(pid_file(server)))
+    server.signal("INT")
+    assert_equal 0, server.wait_exit
   end
 
   it "becomes the program in production, which keeps the pid file" do

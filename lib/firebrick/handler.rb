@@ -18,7 +18,12 @@ module Firebrick
       return Binary.exec(*Handler.arguments(options)) if Handler.becomes_program?(options)
 
       require "firebrick/server"
-      Server.new(app, **Handler.server_options(options)).run(&)
+      settings = Handler.server_options(options)
+      server = Server.new(app, **settings)
+      return server.run(&) unless options[:restart_cmd]
+
+      require "firebrick/server/restart_file"
+      Server::RestartFile.new(settings[:dir], options[:restart_cmd]).run(server, &)
     end
 
     def valid_options

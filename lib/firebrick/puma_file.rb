@@ -23,14 +23,21 @@ module Firebrick
       # The file of this process; nil without one.
       attr_reader :current
 
-      # Evaluates it: what `configured` or `unconfigured` tell the front (docs/processes.md).
+      # Evaluates it: what `configured` or `unconfigured` tell the front (docs/processes.md). With a block it is called
+      # first; what it raises is told in the same way.
       def evaluate(path, workers)
         @current = new(path, workers)
-        Template.set_up_bundler
+        yield if block_given?
         @current.evaluate
-        ["configured", *@current.calls.flat_map { |call| Words.of_call(call) }]
+        words(@current)
       rescue Exception => e # rubocop:disable Lint/RescueException
-        ["unconfigured", *@current.refusal(e)]
+        words = ["unconfigured", *@current.refusal(e)]
+        @current = nil
+        words
+      end
+
+      def words(file)
+        ["configured", *file.calls.flat_map { |call| Words.of_call(call) }]
       end
     end
 
@@ -100,9 +107,13 @@ module Firebrick
 
     # Keeps the blocks as hooks, and declares what runs beside the workers.
     def install
+      install_hooks
+      @background.declare
+    end
+
+    def install_hooks
       require "firebrick/puma_file/hooks"
       Hooks.new(self).install
-      @background.declare
     end
 
     private

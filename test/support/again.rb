@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Runs failed tests once more, alone, in a process of their own. For TEST_AGAIN, which `make e2e` sets.
+# Runs failed tests once more, alone, in a process of their own. For TEST_AGAIN, which `make e2e` and `make worker-test` set.
 #
 # Why: some two thousand tests start servers, eight at a time, on machines that are shared. A test that fails beside the others and
 # passes alone names a test that must be mended, or a race; both runs are printed. A fault fails both.
@@ -27,24 +27,24 @@ module Again
 
   module_function
 
-  # Whether all tests passed, at the latest when they were run again.
-  def run(arguments, program)
+  # Whether all tests passed, at the latest when they were run again. `program` takes a word of a file's name and minitest's options.
+  def run(arguments, *program)
     reporter = Reporter.new
     Minitest.extensions << "again"
     Minitest.define_singleton_method(:plugin_again_init) { |_| self.reporter << reporter }
     return true if Minitest.run(arguments)
     return false if reporter.failed.empty? || reporter.failed.size > MOST
 
-    reporter.failed.group_by(&:first).map { |name, failed| alone(program, name, failed.map(&:last)) }.all?
+    reporter.failed.group_by(&:first).map { |name, failed| alone(*program, name: name, tests: failed.map(&:last)) }.all?
   end
 
   # The failed tests of a class; all of them if it was the end of their shared server.
-  def alone(program, name, tests)
+  def alone(*program, name:, tests:)
     own = Object.const_get(name)
     file = own.instance_method(own.runnable_methods.first).source_location.first
     names = (tests - own.runnable_methods).empty? ? tests.map { |test| Regexp.escape(test) }.join("|") : "test_.*"
     puts "", "Again, alone: #{name} (#{tests.join(', ')})"
-    passed = system({ "TEST_AGAIN" => nil, "MT_CPU" => "1" }, program, file.delete_prefix("#{File.dirname(program)}/"),
+    passed = system({ "TEST_AGAIN" => nil, "MT_CPU" => "1" }, *program, file.delete_prefix("#{File.dirname(program.last)}/"),
                     "-n", "/\\A#{Regexp.escape(name)}#(#{names})\\z/")
     puts "UNSTABLE: #{name} failed beside the other tests, see above, and passes alone" if passed
     passed

@@ -138,16 +138,17 @@ pub fn parse<Word: Into<OsString> + Clone>(
 /// # Errors
 /// The exit code.
 pub fn parse_attached(
-    attached: &settings::Attached,
+    attached: settings::Attached,
     words: Vec<OsString>,
     environment: &dyn Environment,
-) -> Result<Box<Loaded>, ExitCode> {
+) -> Result<(Box<Loaded>, front::Reread), ExitCode> {
     let words = [OsString::from("firebrick"), OsString::from("serve")].into_iter().chain(words);
     let loaded = grammar().try_get_matches_from(words).map_err(Output::Clap).and_then(|matches| {
-        settings::load_attached(&arguments(&matches), environment, attached)
-            .map_err(|errors| wrong(errors, 2))
+        let arguments = arguments(&matches);
+        let loaded = settings::load_attached(&arguments, environment, &attached, None);
+        Ok((loaded.map_err(|errors| wrong(errors, 2))?, arguments))
     });
-    let loaded = loaded.map_err(|output| {
+    let (loaded, arguments) = loaded.map_err(|output| {
         let (text, code) = match output {
             Output::Clap(error) => (error.to_string(), 2),
             Output::Wrong { errors, code } => (errors.join("\n"), code),
@@ -155,10 +156,17 @@ pub fn parse_attached(
         front::refuse(text.trim().trim_start_matches("error: "));
         ExitCode::from(code)
     })?;
-    for warning in &loaded.warnings {
+    for warning in loaded.warnings.iter().filter(|_| loaded.settings.puma_rb.is_none()) {
         eprintln!("firebrick: warning: {warning}");
     }
-    Ok(Box::new(loaded))
+    let here = At(environment.current_dir());
+    let reread: front::Reread = Rc::new(move |calls| match calls {
+        Some(_) => {
+            settings::load_attached(&arguments, &here, &attached, calls).map_err(|errors| lines(&errors))
+        }
+        None => Err("the app is in the process that has started this one".to_owned()),
+    });
+    Ok((Box::new(loaded), reread))
 }
 
 /// Loads the settings of `serve` again whenever it is called: the same words, typed in the same place.
@@ -169,11 +177,12 @@ pub fn reread(arguments: Vec<Argument>, environment: &dyn Environment) -> front:
             Some(calls) => settings::load_evaluated(&arguments, &here, calls),
             None => settings::load(&arguments, &here),
         };
-        loaded.map_err(|errors| {
-            let errors: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
-            errors.join("\n")
-        })
+        loaded.map_err(|errors| lines(&errors))
     })
+}
+
+fn lines(errors: &Errors) -> String {
+    errors.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// What is printed instead of running a command.

@@ -10,7 +10,7 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// `firebrick check`: the process that evaluates `puma.rb` is the one that loads the app.
 fn check(loaded: Loaded, arguments: Vec<Argument>, write: bool) -> ExitCode {
-    match front::configure(loaded, &cli::reread(arguments, &ProcessEnvironment)) {
+    match front::configure(loaded, &cli::reread(arguments, &ProcessEnvironment), None) {
         Ok((loaded, _)) if write => cli::write(&loaded),
         Ok((loaded, prepared)) => cli::check(&loaded, Some(&|settings| front::check(settings, &prepared))),
         Err(error) => {
@@ -27,8 +27,8 @@ fn main() -> ExitCode {
     }
     // Nor this: how Ruby starts the server of an app that it has loaded itself.
     if let Some((attached, words)) = front::attached(std::env::args_os().skip(1)) {
-        let loaded = cli::parse_attached(&attached, words, &ProcessEnvironment);
-        return loaded.map_or_else(|code| code, |loaded| front::serve_attached(*loaded));
+        let loaded = cli::parse_attached(attached, words, &ProcessEnvironment);
+        return loaded.map_or_else(|code| code, |(loaded, reread)| front::serve_attached(*loaded, reread));
     }
     match cli::parse(std::env::args_os(), &ProcessEnvironment) {
         Ok(Command::Serve(loaded, arguments)) => {

@@ -205,11 +205,13 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
     family.at(&[("reason", "early")], server.queue.refused_early);
     family.at(&[("reason", "expired")], server.queue.expired);
     family.at(&[("reason", "full")], server.queue.refused_full);
+    if server.sizing.is_some() {
+        page.counter("firebrick_worker_deaths", "Workers that have ended, by why")
+            .counts("cause", &server.deaths);
+    }
     if server.workers.is_empty() {
         return;
     }
-    page.counter("firebrick_worker_deaths", "Workers that have ended, by why")
-        .counts("cause", &server.deaths);
     // While one worker replaces another, both have the same number: the newer one is the worker of that number.
     let mut seen = BTreeSet::new();
     let newest = server.workers.iter().rev().filter(|worker| seen.insert(worker.index));

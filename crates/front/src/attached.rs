@@ -16,7 +16,6 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// What Ruby starts the program with, as the first arguments.
@@ -55,8 +54,9 @@ pub fn refuse(why: &str) {
     }
 }
 
-/// Serves the app of the process at the other end of standard input, until that ends or wants it to end.
-pub fn serve_attached(loaded: Loaded) -> ExitCode {
+/// Serves the app of the process at the other end of standard input, until that ends or wants it to end. `reread` loads the settings again
+/// with what a `puma.rb` has called.
+pub fn serve_attached(loaded: Loaded, reread: Reread) -> ExitCode {
     let socket = match standard_input().and_then(|socket| take(socket).map_err(|error| error.to_string())) {
         Ok(socket) => Arc::new(socket),
         Err(error) => {
@@ -64,7 +64,6 @@ pub fn serve_attached(loaded: Loaded) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let reread: Reread = Rc::new(|_| Err("the app is in the process that has started this one".to_owned()));
     match serve::serve_as(loaded, reread, Started::now(&ProcessEnvironment), Some(socket.clone())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

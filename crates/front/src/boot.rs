@@ -13,15 +13,24 @@ use tokio::sync::watch;
 const LIB: &str = "FIREBRICK_LIB";
 
 /// The settings with what `puma.rb` says, and the process that has evaluated it and is to load the app. Without a `puma.rb` nothing is
-/// started.
+/// started. The process at the other end of `attached` evaluates it itself.
 ///
 /// # Errors
 /// It raised, or calls what Puma does not have; a value in it is wrong; it took longer than `timeouts.worker_boot`.
-pub fn configure(loaded: Loaded, reread: &Reread) -> Result<(Loaded, Handoff), String> {
+pub fn configure(
+    loaded: Loaded,
+    reread: &Reread,
+    attached: Option<&UnixStream>,
+) -> Result<(Loaded, Handoff), String> {
     if loaded.settings.puma_rb.is_none() {
         return Ok((loaded, Handoff::default()));
     }
     let within = loaded.settings.timeouts.worker_boot;
+    if let Some(socket) = attached {
+        let evaluated = Prepared::configure_attached(&loaded.settings, socket, within)?;
+        let calls = evaluated.map_err(|refusal| refusal.to_string())?;
+        return Ok((reread(Some(&calls))?, Handoff::default()));
+    }
     let (prepared, evaluated) = Prepared::configure(&loaded.settings, &lib()?, within)?;
     let calls = evaluated.map_err(|refusal| refusal.to_string())?;
     Ok((reread(Some(&calls))?, Handoff::new(Some(prepared))))

@@ -107,7 +107,7 @@ async fn run(
     if let Some(old) = &predecessor {
         old.within(loaded.settings.timeouts.worker_boot + BOOT_SPARE);
     }
-    let (mut loaded, prepared) = boot::configure(loaded, &reread)?;
+    let (mut loaded, prepared) = boot::configure(loaded, &reread, attached.as_deref())?;
     loaded.puma_notes().for_each(|note| eprintln!("{note}"));
     passed::name_addresses(&mut loaded.settings, &mut given.activated, &mut given.handed)?;
     let configuration = Configuration::read(loaded)?;

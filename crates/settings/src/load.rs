@@ -40,7 +40,8 @@ pub fn load_evaluated(
     load_as(arguments, environment, Some(calls), None)
 }
 
-/// The same for a front whose app is in the Ruby process that has started it. No `puma.rb` is looked for.
+/// The same for a front whose app is in the Ruby process that has started it; that process evaluates a `puma.rb`, too. What the file says of
+/// the app and its directory does not count.
 ///
 /// # Errors
 /// All that is wrong, together.
@@ -48,8 +49,9 @@ pub fn load_attached(
     arguments: &[Argument],
     environment: &dyn Environment,
     attached: &Attached,
+    calls: Option<&[Call]>,
 ) -> Result<Loaded, Errors> {
-    load_as(arguments, environment, None, Some(attached))
+    load_as(arguments, environment, calls, Some(attached))
 }
 
 /// What the Ruby process says beside settings.
@@ -76,9 +78,10 @@ fn load_as(
     });
     let named = given.written(app::CONFIG.about.key).first().cloned();
     let config = config(named.as_ref(), &typed_in, &target);
-    let puma_rb = match attached {
-        Some(_) => None,
-        None => puma_file(&given, named.as_ref(), &typed_in, &target, config.is_some()),
+    let app_only = attached.is_some_and(|attached| attached.app_only);
+    let puma_rb = match app_only {
+        true => None,
+        false => puma_file(&given, named.as_ref(), &typed_in, &target, config.is_some(), attached.is_some()),
     };
     errors.extend(puma_rb.as_ref().and_then(|file| unreadable_ruby(&file.path, named.as_ref())));
     match config.as_ref().map(|path| (path, read(path))) {
@@ -88,12 +91,6 @@ fn load_as(
         Some((path, Err(problem))) => errors.push(unreadable(path, problem, named.as_ref())),
         None => {}
     }
-    for (key, value) in attached.iter().flat_map(|attached| &attached.weak) {
-        if let Some(entry) = table::entries().find(|entry| entry.about().key == key) {
-            let raw = Raw::Word(value.clone());
-            given.add(entry.about().key, Written { raw, origin: Origin::Default });
-        }
-    }
     let asked_in = target.typed_dir.clone();
     let mapped = puma_rb.as_ref().and(calls).map(puma::map);
     if let Some(mapped) = &mapped {
@@ -101,10 +98,17 @@ fn load_as(
             given.add(key, written.clone());
         }
         errors.extend(mapped.errors.iter().cloned());
-        errors.extend(target.follow(&given, mapped, puma_rb.as_ref()));
+        if attached.is_none() {
+            errors.extend(target.follow(&given, mapped, puma_rb.as_ref()));
+        }
+    }
+    for (key, value) in attached.iter().flat_map(|attached| &attached.weak) {
+        if let Some(entry) = table::entries().find(|entry| entry.about().key == key) {
+            let raw = Raw::Word(value.clone());
+            given.add(entry.about().key, Written { raw, origin: Origin::Default });
+        }
     }
     let site_base = target.dir.clone();
-    let app_only = attached.is_some_and(|attached| attached.app_only);
     let facts = Facts {
         state_dir: state_dir(environment),
         control: control_path(&target.dir, environment, environment.uid()),
@@ -259,6 +263,7 @@ fn puma_file(
     typed_in: &Path,
     target: &Target,
     has_config: bool,
+    is_attached: bool,
 ) -> Option<PumaFile> {
     let first = |key: &str| given.written(key).first()?.raw.text().map(str::to_owned);
     let path: PathBuf = match named.map(|written| written.raw.text().unwrap_or_default()) {
@@ -273,7 +278,7 @@ fn puma_file(
     let shown = [&target.dir, &target.typed_dir].into_iter().find_map(|dir| path.strip_prefix(dir).ok());
     Some(PumaFile {
         shown: shown.unwrap_or(&path).to_owned(),
-        workers: first(workers::WORKERS.about.key),
+        workers: if is_attached { Some("1".to_owned()) } else { first(workers::WORKERS.about.key) },
         path,
     })
 }

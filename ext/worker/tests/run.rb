@@ -8,6 +8,7 @@
 # RUBY           the Ruby under test (the one that runs this file)
 # NATIVE         the built library, copied into the library folder first (the newest of the target folder)
 # FIREBRICK_LIB  the library folder (lib/ of this checkout)
+# TEST_AGAIN     1: up to five tests that fail are run once more, alone; only what fails then as well fails the run
 
 require "fileutils"
 
@@ -25,10 +26,11 @@ if built && !(File.exist?(native) && FileUtils.identical?(built, native))
 end
 
 require_relative "case"
+require_relative "../../../test/support/again"
 words = []
 words << ARGV.shift while ARGV.first && !ARGV.first.start_with?("-")
 files = Dir[File.join(__dir__, "*_test.rb")]
 files.select! { |file| words.any? { |word| File.basename(file).include?(word) } } unless words.empty?
 abort "no test file matches #{words.join(' ')}" if files.empty?
 files.each { |file| require file }
-exit Minitest.run(ARGV)
+exit(ENV["TEST_AGAIN"] == "1" ? Again.run(ARGV, RbConfig.ruby, File.expand_path(__FILE__)) : Minitest.run(ARGV))

@@ -22,6 +22,11 @@ module Firebrick
         @plugins[name.to_s] ||= ::Puma::Plugins.find(name).new
       end
 
+      # The names of the plugins.
+      def plugins
+        @plugins.keys
+      end
+
       # Before the app is loaded: from then on there can be no other services.
       def declare
         @plugins.each do |name, plugin|
@@ -32,6 +37,13 @@ module Firebrick
         return unless blocks?
 
         declare_one("after_booted and after_stopped", NAME) { |launcher| subscribe(launcher.events) }
+      end
+
+      # Whether the server stops or new code replaces this process is not known here, so both run.
+      def subscribe(events)
+        blocks = @file.blocks
+        blocks[:after_booted].each { |_, block| events.after_booted(&block) }
+        [*blocks[:before_restart], *blocks[:after_stopped]].each { |_, block| events.after_stopped(&block) }
       end
 
       private
@@ -57,13 +69,6 @@ module Firebrick
         launcher.events.fire(:after_booted)
         service.wait
         launcher.events.fire(:after_stopped)
-      end
-
-      # Whether the server stops or new code replaces this process is not known here, so both run.
-      def subscribe(events)
-        blocks = @file.blocks
-        blocks[:after_booted].each { |_, block| events.after_booted(&block) }
-        [*blocks[:before_restart], *blocks[:after_stopped]].each { |_, block| events.after_stopped(&block) }
       end
 
       def service_name(plugin)

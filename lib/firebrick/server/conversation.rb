@@ -82,7 +82,9 @@ module Firebrick
         messages = @control.receive
         return @over = true unless messages
 
-        messages.each { |verb, arguments, descriptors| execute(verb, arguments, descriptors) }
+        messages.each do |verb, arguments, descriptors|
+          verb == "configure" ? configure(arguments) : execute(verb, arguments, descriptors)
+        end
       end
 
       def execute(verb, arguments, descriptors)
@@ -94,6 +96,13 @@ module Firebrick
         when "failed" then @error = Front.error(arguments.first)
         when "exit" then @stopped = @over = true
         end
+      end
+
+      # The folder has a puma.rb.
+      def configure(arguments)
+        require "firebrick/server/puma_rb"
+        @puma_rb, words = PumaRb.evaluate(*arguments)
+        @control.send_message(*words)
       end
 
       # The front has read its settings.
@@ -109,7 +118,8 @@ module Firebrick
 
       # This process is the worker that the front orders.
       def attach(index, links)
-        @worker = Worker.new(@app, @settings, links: links, scoreboard: @scoreboard, bell: @pipes.ring)
+        app = @puma_rb ? @puma_rb.wrap(@app) : @app
+        @worker = Worker.new(app, @settings, links: links, scoreboard: @scoreboard, bell: @pipes.ring)
         @control.send_message("forked", index, Process.pid)
       rescue StandardError => e
         links.each { |descriptor| IO.for_fd(descriptor).close }
@@ -119,6 +129,7 @@ module Firebrick
 
       def listening(addresses)
         @addresses = addresses
+        @puma_rb&.booted
         @started << nil
       end
 
@@ -126,8 +137,6 @@ module Firebrick
         @killed_by ||= now + GRACE if name == "KILL"
         @worker&.signal(name)
       end
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

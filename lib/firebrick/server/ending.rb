@@ -10,17 +10,25 @@ module Firebrick
       private
 
       def finish
-        # The front may be about to say why it ends.
-        hear_last
-        @control&.close
-        status = @front.wait
+        status = end_front
         end_worker
         note_end(status) if status && !status.success?
-        @started << (@error || Error.new("the server was stopped before it listened")) if @addresses.empty?
+        @addresses.empty? ? decline : @puma_rb&.stopped
       ensure
         @addresses = []
         # A thread that does not end keeps what it uses.
         close unless @worker
+      end
+
+      def decline
+        @started << (@error || Error.new("the server was stopped before it listened"))
+      end
+
+      def end_front
+        # It may be about to say why it ends.
+        hear_last
+        @control&.close
+        @front.wait
       end
 
       def hear_last
@@ -58,6 +66,8 @@ module Firebrick
       def close
         [@control, @pipes, @scoreboard].each { |one| one&.close }
       end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

@@ -15,7 +15,7 @@ module Firebrick
       # Evaluates a puma.rb and returns the next message.
       def configure(arguments)
         require "firebrick/puma_file"
-        words = PumaFile.evaluate(*arguments)
+        words = PumaFile.evaluate(*arguments) { Template.set_up_bundler }
         @control.send_message(*words)
         exit!(1) unless words.first == "configured"
         @control.wait.first

@@ -209,8 +209,9 @@ impl Lifecycle<'_> {
         let (log, record) = (self.server.logs.error.clone(), self.upgrades.record.clone());
         let reporter = Reporter { log, lines, record };
         if self.server.attached {
-            let why = "the Ruby process that has started this server would go on with the old program: restart that process";
-            return reporter.failed(format!("{why}; nothing has changed"));
+            return reporter.refused(
+                "the Ruby process that has started this server would go on with the old program: restart that process",
+            );
         }
         if self.upgrades.predecessor.is_some()
             && self.upgrades.old.is_some()

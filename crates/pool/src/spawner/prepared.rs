@@ -9,7 +9,7 @@ use super::message::{self, TemplateMessage};
 use crate::os;
 use rustix::io::{FdFlags, fcntl_setfd};
 use settings::Settings;
-use settings::puma::Evaluated;
+use settings::puma::{Evaluated, PumaFile};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -80,54 +80,77 @@ impl Prepared {
     ) -> Result<(Prepared, Evaluated), String> {
         let Some(file) = &settings.puma_rb else { return Err("there is no puma.rb".to_owned()) };
         let prepared = Prepared::spawn(settings, lib, &[]).map_err(|e| e.to_string())?;
-        let shown = file.shown.display();
-        let evaluated = prepared.ask(&message::encode(&message::configure(file)), within);
-        match evaluated {
-            Ok(Some(TemplateMessage::Configured(evaluated))) => Ok((prepared, evaluated)),
-            Ok(Some(other)) => Err(format!("{shown}: the template's first message was {other:?}")),
-            Ok(None) => {
-                Err(format!("{shown}: the process that evaluates it has ended; what it wrote is above"))
-            }
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                let seconds = within.as_secs_f64();
-                Err(format!("{shown} was not evaluated within worker_boot_timeout ({seconds} s)"))
-            }
-            Err(e) => Err(format!("{shown}: {e}")),
-        }
+        let evaluated = match &prepared.socket {
+            Some(socket) => ask_for(file, socket, within)?,
+            None => return Err("the process is another's already".to_owned()),
+        };
+        Ok((prepared, evaluated))
     }
 
-    /// Sends a message and waits for the reply; none when the process has ended.
-    fn ask(&self, bytes: &[u8], within: Duration) -> io::Result<Option<TemplateMessage>> {
-        let mut socket = self.socket.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        let until = Instant::now() + within;
-        socket.set_nonblocking(false)?;
-        socket.write_all(bytes)?;
-        let mut received = Vec::new();
-        loop {
-            if let Some((parts, _)) = message::decode(&received)? {
-                socket.set_nonblocking(true)?;
-                return message::interpret(&parts).map(Some);
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            socket.set_read_timeout(Some(left))?;
-            let mut buffer = [0; 4096];
-            match socket.read(&mut buffer) {
-                Ok(0) => return Ok(None),
-                Ok(n) => received.extend_from_slice(&buffer[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
-                Err(e) => return Err(e),
-            }
-        }
+    /// The same by a process that is there already, at the other end of `socket`: it is the worker.
+    ///
+    /// # Errors
+    /// As [`Prepared::configure`].
+    pub fn configure_attached(
+        settings: &Settings,
+        socket: &UnixStream,
+        within: Duration,
+    ) -> Result<Evaluated, String> {
+        let Some(file) = &settings.puma_rb else { return Err("there is no puma.rb".to_owned()) };
+        ask_for(file, socket, within)
     }
 
     /// The process and our end of its control socket, for whoever looks after it from now on.
     pub(super) fn into_parts(mut self) -> io::Result<(Child, UnixStream)> {
         let parts = self.child.take().zip(self.socket.take());
         parts.ok_or_else(|| io::Error::other("the process is another's already"))
+    }
+}
+
+/// Has `file` evaluated at the other end of `socket`.
+fn ask_for(file: &PumaFile, socket: &UnixStream, within: Duration) -> Result<Evaluated, String> {
+    let shown = file.shown.display();
+    match ask(socket, &message::encode(&message::configure(file)), within) {
+        Ok(Some(TemplateMessage::Configured(evaluated))) => Ok(evaluated),
+        Ok(Some(other)) => Err(format!("{shown}: the template's first message was {other:?}")),
+        Ok(None) => Err(format!("{shown}: the process that evaluates it has ended; what it wrote is above")),
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            let seconds = within.as_secs_f64();
+            Err(format!("{shown} was not evaluated within worker_boot_timeout ({seconds} s)"))
+        }
+        Err(e) => Err(format!("{shown}: {e}")),
+    }
+}
+
+/// Sends a message and waits for the reply; none when the process has ended. What comes after the reply is left in the socket.
+fn ask(mut socket: &UnixStream, bytes: &[u8], within: Duration) -> io::Result<Option<TemplateMessage>> {
+    const LENGTH: usize = 4;
+    let until = Instant::now() + within;
+    socket.set_nonblocking(false)?;
+    socket.write_all(bytes)?;
+    let mut received = Vec::new();
+    loop {
+        if let Some((parts, _)) = message::decode(&received)? {
+            socket.set_read_timeout(None)?;
+            socket.set_nonblocking(true)?;
+            return message::interpret(&parts).map(Some);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(Some(left))?;
+        let whole =
+            received.first_chunk().map_or(LENGTH, |length| LENGTH + u32::from_le_bytes(*length) as usize);
+        let mut buffer = [0; 4096];
+        let missing = (whole - received.len()).min(buffer.len());
+        match socket.read(&mut buffer[..missing]) {
+            Ok(0) => return Ok(None),
+            Ok(n) => received.extend_from_slice(&buffer[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(e) => return Err(e),
+        }
     }
 }
 

@@ -66,10 +66,7 @@ impl Template {
             None => Prepared::spawn(&config.settings, &config.lib, &config.environment)?,
         }
         .into_parts()?;
-        let (pid, process) = (child.id(), Process::Ours(child));
-        let socket = Arc::new(UnixStream::from_std(socket)?);
-        let reader = tokio::spawn(read(generation, socket.clone(), reports));
-        let template = Template { pid, process, socket, reader };
+        let template = Template::reporting(generation, child.id(), Process::Ours(child), socket, reports)?;
         match &config.settings.puma_rb {
             Some(file) if !is_configured => template.send(&message::configure(file), &[])?,
             _ => template.boot(config, links, scoreboard, sizes)?,
@@ -91,9 +88,7 @@ impl Template {
         socket: std::os::unix::net::UnixStream,
         reports: mpsc::UnboundedSender<TemplateReport>,
     ) -> io::Result<Template> {
-        let socket = Arc::new(UnixStream::from_std(socket)?);
-        let reader = tokio::spawn(read(generation, socket.clone(), reports));
-        let template = Template { process: Process::Attached, pid: 0, socket, reader };
+        let template = Template::reporting(generation, 0, Process::Attached, socket, reports)?;
         template.boot(config, links, scoreboard, sizes)?;
         Ok(template)
     }
@@ -121,9 +116,20 @@ impl Template {
         socket: std::os::unix::net::UnixStream,
         reports: mpsc::UnboundedSender<TemplateReport>,
     ) -> io::Result<Template> {
+        Template::reporting(generation, 0, Process::Adopted, socket, reports)
+    }
+
+    /// The template at the other end of `socket`; its messages go to `reports` from now on.
+    fn reporting(
+        generation: Generation,
+        pid: u32,
+        process: Process,
+        socket: std::os::unix::net::UnixStream,
+        reports: mpsc::UnboundedSender<TemplateReport>,
+    ) -> io::Result<Template> {
         let socket = Arc::new(UnixStream::from_std(socket)?);
         let reader = tokio::spawn(read(generation, socket.clone(), reports));
-        Ok(Template { process: Process::Adopted, pid: 0, socket, reader })
+        Ok(Template { process, pid, socket, reader })
     }
 
     /// An adopted template exists now, as this process.

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require "firebrick/puma_file"
+
+module Firebrick
+  class Server
+    # The folder's puma.rb, in a process that has its app already and is the worker itself. It is evaluated once in a
+    # process, however often a server is started. As in Puma's single mode, blocks about the workers of a cluster do
+    # not run; plugins do not run either, because nothing is forked and nobody would guard them.
+    class PumaRb
+      # What the server does by itself.
+      BUILT_IN = %w[tmp_restart].freeze
+
+      # Evaluates it: what `configured` or `unconfigured` tell the front, and the file.
+      def self.evaluate(path, workers)
+        current = PumaFile.current
+        return [new(current), PumaFile.words(current)] if current&.path == path
+
+        words = PumaFile.evaluate(path, workers)
+        file = new(PumaFile.current)
+        file.install if words.first == "configured"
+        [file, words]
+      end
+
+      def initialize(file)
+        @file = file
+        @events = Compat::Events.new if defined?(Compat)
+      end
+
+      def install
+        @file.redirect_output
+        @file.install_hooks
+        left_out = @file.background.plugins - BUILT_IN
+        left_out.each do |name|
+          Report.log("firebrick: #{@file.path}: plugin :#{name} does not run in a server that is a part of this " \
+                     "process; type `firebrick` for a server that runs it")
+        end
+      end
+
+      # The app, with what the file says about requests.
+      def wrap(app)
+        @file.wrap(app)
+      end
+
+      # The server listens.
+      def booted
+        @file.background.subscribe(@events)
+        fire(:after_booted)
+      end
+
+      # The server has ended.
+      def stopped
+        fire(:after_stopped)
+      end
+
+      private
+
+      def fire(name)
+        @events.fire(name)
+      rescue StandardError => e
+        Report.log("firebrick: #{Exchange.name}: #{name} of puma.rb: #{Report.text(e)}")
+      end
+    end
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+require "shellwords"
+
+module Firebrick
+  class Server
+    # `rails restart` touches tmp/restart.txt: a server that `rails server` has started ends, and its command is typed
+    # again in the place of this process, as with Puma's plugin :tmp_restart. The Ruby stays the same.
+    class RestartFile
+      # Seconds between two looks.
+      PERIOD = 0.5
+
+      # dir::     the app's folder
+      # command:: what Rails says restarts it: a Ruby file and its arguments
+      def initialize(dir, command)
+        @path = File.join(dir, "tmp", "restart.txt")
+        @command = command
+        @touched = changed_at
+        @restart = false
+      end
+
+      # Runs the server; returns when it has ended, unless the file was touched.
+      def run(server, &)
+        watcher = Thread.new { watch(server) }
+        watcher.name = "firebrick restart.txt"
+        server.run(&)
+        exec(RbConfig.ruby, *@command.shellsplit) if @restart
+      ensure
+        watcher&.kill
+      end
+
+      private
+
+      def watch(server)
+        sleep PERIOD until changed_at != @touched && server.running?
+        Report.log("firebrick: #{@path} was touched: restarting")
+        @restart = true
+        server.stop
+      end
+
+      def changed_at
+        File.mtime(@path)
+      rescue SystemCallError
+        nil
+      end
+    end
+  end
+end
