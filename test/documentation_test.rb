@@ -1,0 +1,112 @@
+# frozen_string_literal: true
+
+# What README.md and docs/ show can be typed: settings are accepted, keys exist, commands and flags are understood, links lead somewhere.
+
+require "open3"
+require "shellwords"
+require "support/case"
+
+class DocumentationTest < Case
+  parallel!
+
+  ROOT = File.expand_path("..", __dir__)
+  PAGES = [File.join(ROOT, "README.md"), *Dir[File.join(ROOT, "docs/*.md")]].sort.freeze
+  # Stands for something in a value: `cert=…`.
+  LEFT_OUT = /…|\.\.\./
+
+  class << self
+    # Sections and keys, as `limits.max_body`.
+    def keys
+      @keys ||= File.read(File.join(ROOT, "docs/settings.md")).scan(/^\| `([a-z_]+(?:\.[a-z_]+)*)`/).flatten
+    end
+
+    def sections
+      @sections ||= keys.grep(/\./).map { |key| key.split(".").first }.uniq
+    end
+  end
+
+  def setup
+    firebrick_only
+  end
+
+  # The text of a page without its code blocks, which have rules of their own, and those blocks.
+  def parts(page)
+    blocks = []
+    text = File.read(page).gsub(/(?:^ {4}.*\n|^\n(?= {4}))+/) do |block|
+      blocks << block.gsub(/^ {4}/, "").strip
+      "\n"
+    end
+    [text, blocks]
+  end
+
+  def inline(page)
+    parts(page).first.scan(/`([^`]+)`/).flatten.map { |code| code.gsub("\\|", "|") }
+  end
+
+  def toml?(block)
+    lines = block.lines(chomp: true).reject { |line| line.empty? || line.start_with?("#") }
+    lines.any? && lines.all? { |line| line.match?(/\A(\[\[?[a-z_]+(\.[\w-]+)*\]\]?|[\w.-]+ = .+)\s*(#.*)?\z/) }
+  end
+
+  # A block that gives a key several values shows what could be written.
+  def alternatives(block)
+    lines = block.lines(chomp: true)
+    return [block] if lines.any? { |line| line.start_with?("[") }
+
+    lines.map { |line| line[/\A[\w.-]+(?= = )/] }.compact.tally.values.max.to_i > 1 ? lines : [block]
+  end
+
+  # Runs the program in a folder with a page; its exit code and what it wrote.
+  def firebrick(*words, files: {})
+    Dir.mktmpdir("firebrick-documentation") do |dir|
+      { "index.html" => "hello" }.merge(files).each { |name, text| File.write(File.join(dir, name), text) }
+      out, status = Open3.capture2e({ "FIREBRICK_CONTROL" => nil }, Server.binary, *words, chdir: dir)
+      [status.exitstatus, out]
+    end
+  end
+
+  # Its subcommand exists, and has these flags.
+  def assert_understood(command)
+    words = Shellwords.split(command.sub("[DIR]", "")).drop(1)
+    subcommand = words.first if words.first&.match?(/\A[a-z]+\z/)
+    status, help = firebrick(*subcommand, "--help")
+    assert_equal 0, status, "#{command}\n#{help}"
+    flags = words.map { |word| word[/\A--?[a-z][a-z-]*/] }.compact
+    flags.each { |flag| assert help.match?(/(?<![\w-])#{flag}(?![\w-])/), "#{command}: there is no #{flag}" }
+  end
+
+  PAGES.each do |page|
+    name = page.delete_prefix("#{ROOT}/")
+
+    it "#{name}: settings are accepted" do
+      settings = inline(page).grep(/\A[a-z_]+(\.[a-z_]+)* = /).grep_v(/\Aconfig\./)
+      parts(page).last.select { |block| toml?(block) }.each { |block| settings.concat(alternatives(block)) }
+      settings.grep_v(LEFT_OUT).uniq.each do |toml|
+        status, out = firebrick("check", files: { "firebrick.toml" => "#{toml}\n" })
+        assert_equal 0, status, "#{toml}\n#{out}"
+      end
+    end
+
+    it "#{name}: keys exist" do
+      keys = inline(page).grep(/\A(#{Regexp.union(self.class.sections)})\.[a-z_]+\z/).uniq
+      assert_empty keys - self.class.keys - self.class.sections
+    end
+
+    it "#{name}: links lead to pages and sections that exist" do
+      File.read(page).scan(/\]\(([^)\s]+)\)/).flatten.grep_v(/\A[a-z]+:/).each do |link|
+        path, section = link.split("#", 2)
+        target = path.empty? ? page : File.expand_path(path, File.dirname(page))
+        assert_path_exists target, link
+        next unless section
+
+        headings = File.read(target).scan(/^#+ (.+)$/).flatten.map { |title| title.downcase.gsub(/[^\w\- ]/, "").tr(" ", "-") }
+        assert_includes headings, section, link
+      end
+    end
+
+    it "#{name}: commands and flags are understood" do
+      commands = [*inline(page), *parts(page).last.flat_map(&:lines)].filter_map { |line| line.strip[/\Afirebrick(?: .*)?\z/] }.grep_v(/--guard-|front --attach/)
+      commands.grep_v(LEFT_OUT).map { |command| command.sub(/\s+#.*|[|>].*/, "").strip }.uniq.each { |command| assert_understood(command) }
+    end
+  end
+end
