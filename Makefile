@@ -60,19 +60,15 @@ lint: setup-test
 	rubocop --format quiet
 
 # The worker has no tests of its own here, but chosen with it the libraries are those that `lint` compiles, too.
+# Without rustdoc's search for examples in comments: there are none, says the test of the house.
 unit: setup-test
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --lib --bins --tests
 
 worker-test: build
 	ruby ext/worker/tests/run.rb
 
 bench-test: build
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/bench_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/shootout_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/mruby_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/protocols_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploy_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploys_test.rb
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/run.rb
 
 e2e: build
 	TEST_AGAIN=1 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run
