@@ -10,7 +10,7 @@ FUZZ    ?=
 # Plugins of gems that happen to be installed (Rails has one) do not change what tests print.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build optimised dist dist-test demo test lint unit e2e worker-test bench-test gem-test test-debian13 test-forky setup setup-test bench shootout fuzz deny docs gem clean
+.PHONY: all build optimised dist dist-test demo test lint unit e2e worker-test bench-test gem-test test-debian13 test-forky setup setup-test setup-dist bench shootout fuzz deny docs gem clean
 
 all: build
 
@@ -20,9 +20,13 @@ setup:
 setup-test:
 	@script/setup test
 
-# The program, and the native part of a worker where Ruby finds it.
+setup-dist:
+	@script/setup dist
+
+# The program, and the native part of a worker where Ruby finds it. zstd is Debian's, which saves half a minute of compiling it; packages
+# have their own.
 build: setup
-	$(CARGO) build --release --locked -p cli -p worker
+	ZSTD_SYS_USE_PKG_CONFIG=1 $(CARGO) build --release --locked -p cli -p worker
 	@cp -f $(TARGET)/release/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # As `build`, but as packages ship it: target/dist/firebrick. Compiles several times as long.
@@ -31,11 +35,11 @@ optimised: setup
 	@cp -f $(TARGET)/dist/libfirebrick_worker.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 # The packages, in dist/: a tarball, a gem for this platform, a .deb, an image for containers. PACKAGES='deb gem' for some.
-dist: setup-test optimised
+dist: setup-dist optimised
 	script/dist $(PACKAGES)
 
 # Installs what `make dist` made into empty trees of Debian 12 and 13, and uses it there. Needs root.
-dist-test:
+dist-test: setup-dist
 	script/package-test $(PACKAGES)
 
 # Installs what is missing, builds, serves the Sinatra example and prints its address. One worker: the entries of the
@@ -63,12 +67,7 @@ worker-test: build
 	TEST_AGAIN=1 ruby ext/worker/tests/run.rb
 
 bench-test: build
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/bench_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/shootout_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/mruby_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/protocols_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploy_test.rb
-	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/deploys_test.rb
+	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/run.rb
 
 e2e: build
 	TEST_AGAIN=1 FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run

@@ -6,6 +6,8 @@ require "open3"
 require "support/case"
 
 class MetricsTest < Case
+  parallel!
+
   APP = <<~RUBY
     run lambda { |env|
       sleep 0.02 until File.exist?("../go") if env["PATH_INFO"] == "/wait"

@@ -19,7 +19,7 @@ module Packages
 
     raise Failure, "#{command.join(' ')} failed:\n#{output.lines.last(30).join}"
   rescue Errno::ENOENT
-    raise Failure, "#{command.first} is missing: install it first (script/setup test)"
+    raise Failure, "#{command.first} is missing: install it first (script/setup dist)"
   end
 
   # What was compiled: the program, and the worker for each Ruby.

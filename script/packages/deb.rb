@@ -22,7 +22,7 @@ module Packages
 
     def pack
       unless system("cargo", "deb", "--version", out: File::NULL, err: File::NULL)
-        raise Failure, "cargo-deb is missing: cargo install cargo-deb --locked"
+        raise Failure, "cargo-deb is missing: install it first (script/setup dist)"
       end
 
       fill(root)

@@ -15,9 +15,7 @@ module Packages
     def self.open(release, packages)
       machine = new(release)
       machine.mount
-      if packages.any?
-        machine.shell("apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends #{packages.join(' ')}")
-      end
+      machine.install(*packages) if packages.any?
       yield machine
     ensure
       machine&.unmount
@@ -44,6 +42,12 @@ module Packages
     def unmount
       [@root, @dir].each { |path| system("umount", path, err: File::NULL) }
       FileUtils.remove_entry(@dir)
+    end
+
+    # Packages of Debian, by name or by a path in it; options are those of script/apt-install.
+    def install(*packages)
+      options, packages = packages.partition { |word| word.start_with?("--") }
+      Packages.run("script/apt-install", "--in", @root, *options, *packages)
     end
 
     # What a command of the shell prints; a Failure unless it succeeds.

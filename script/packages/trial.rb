@@ -12,6 +12,9 @@ module Packages
     # What a user has already who installs this way, by kind.
     HAS = { "deb" => [], "gem" => %w[ruby ruby-rack], "tarball" => %w[ruby ruby-rack], "image" => [] }.freeze
 
+    # Bytes: the largest program that a package may install.
+    PROGRAM = 20 << 20
+
     # Left behind when a package is removed: nothing whose path has this in it.
     NAME = "firebrick"
 
@@ -37,6 +40,7 @@ module Packages
         seconds = Clock.elapsed { send("install_#{@kind}") }
         puts format("  installed in %.1f s", seconds)
         look
+        weigh
         SERVED.each { |what, (files, words, expected)| serve(what, files, words, expected) }
         remove
       end
@@ -56,7 +60,7 @@ module Packages
 
     def install_deb
       @machine.bring(package("*.deb"), "/tmp/firebrick.deb")
-      @machine.shell("apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq /tmp/firebrick.deb")
+      @machine.install("--recommended", "/tmp/firebrick.deb")
       @command = "firebrick"
     end
 
@@ -96,6 +100,16 @@ module Packages
       end
       expect("ruby -e 'begin; require \"rackup/handler/firebrick\"; rescue LoadError; require \"rack/handler/firebrick\"; end; print Firebrick::Binary.path'",
              %r{\A/usr/lib/firebrick/bin/firebrick\z})
+    end
+
+    # One program, stripped, no larger than promised.
+    def weigh
+      programs = @machine.shell("find / -xdev -type f -name firebrick -size +1M -printf '%s %p\\n'").lines(chomp: true)
+      raise Failure, "the package installs #{programs.size} programs: #{programs.join(', ')}" unless programs.one?
+
+      size, path = programs.first.split(" ", 2)
+      puts format("  %<path>s has %<size>.1f MiB", path: path, size: size.to_f / (1 << 20))
+      raise Failure, "#{path} has #{size} bytes, which is more than #{PROGRAM}: what made it larger?" if size.to_i > PROGRAM
     end
 
     def expect(command, pattern)

@@ -6,6 +6,7 @@
 //! 3. A crate uses crates of lower layers only; so do its tests.
 //! 4. The column "used by" follows from "may use"; `FIREBRICK_REGENERATE=1 cargo test -p cli --test house` writes it.
 
+mod examples;
 mod map;
 mod workspace;
 
