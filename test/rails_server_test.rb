@@ -67,8 +67,9 @@ class RailsServerTest < ProgramCase
     own = files
     files = Dir.glob("**/*", File::FNM_DOTMATCH, base: self.class.app).select { |file| File.file?(File.join(self.class.app, file)) }
     files = files.to_h { |file| [file, File.binread(File.join(self.class.app, file))] }.merge(FILES, own)
-    # The generated file names a gem that watches files.
-    files["config/environments/development.rb"] = files["config/environments/development.rb"].sub(/^.*EventedFileUpdateChecker.*$/, "")
+    # What is generated needs gems that watch files and make assets; and in production, since 7.1, TLS.
+    files.delete("config/initializers/assets.rb")
+    files.select { |file,| file.start_with?("config/environments/") }.each_value { |text| text.gsub!(/^.*(EventedFileUpdateChecker|config\.(assets|force_ssl)).*$/, "") }
     program(command: [ruby, "bin/rails", "server", "-u", "firebrick", *arguments], files: files, env: env.merge(options.delete(:env) || {}), **options)
   end
 
@@ -155,7 +156,7 @@ class RailsServerTest < ProgramCase
 
   it "becomes the program in production, which keeps the pid file" do
     port = free_port
-    server = rails_server("-p", port.to_s, "-b", "127.0.0.1", "-e", "production", env: { "WEB_CONCURRENCY" => "2" })
+    server = rails_server("-p", port.to_s, "-b", "127.0.0.1", "-e", "production", "-P", "tmp/pids/server.pid", env: { "WEB_CONCURRENCY" => "2" })
     response = fetch_soon(port)
     assert_match(/\Ahello \d+ production true\z/, response)
     refute_equal server.pid, Integer(response[/\d+/])

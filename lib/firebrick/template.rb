@@ -5,6 +5,7 @@ require "firebrick/version"
 require "firebrick/template/configuring"
 require "firebrick/template/control"
 require "firebrick/template/lives"
+require "firebrick/template/yjit"
 
 module Firebrick
   # The process that loads the app once and then only forks workers (docs/processes.md). Before Bundler is set up it
@@ -24,6 +25,8 @@ module Firebrick
       attr_reader :front
 
       def run
+        again = ["-I", File.dirname(__dir__), "-rfirebrick/template", "-e", "Firebrick::Template.run"]
+        Yjit.choose(ENV.delete("FIREBRICK_YJIT"), *again)
         @front = Integer(ENV.delete("FIREBRICK_FRONT_PID"))
         new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD"))), @front).run
       end

@@ -27,8 +27,9 @@ class ProgramCase < Case
     server.addr[1].tap { server.close }
   end
 
+  # At whichever address `localhost` is: with port 0 servers listen at its first one, which may be ::1.
   def fetch(port, path = "/")
-    Net::HTTP.get(URI("http://127.0.0.1:#{port}#{path}"))
+    Net::HTTP.get(URI("http://localhost:#{port}#{path}"))
   end
 
   # Fetches as soon as somebody listens.

@@ -72,6 +72,9 @@ impl Banner {
             }
             None => writeln!(out, "* {process}")?,
         }
+        for note in self.facts.iter().flat_map(|facts| &facts.notes) {
+            writeln!(out, "* {note}")?;
+        }
         if settings.tls.development {
             writeln!(out, "* https for development: browsers accept it after `firebrick trust`")?;
         }

@@ -52,7 +52,8 @@ fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
         supervisor.abandon().await;
         Ok(facts.map_or("The app loads.".to_owned(), |facts| {
             let seconds = facts.took.as_secs_f64();
-            format!("The app loads in {seconds:.2} s ({}, Rack {}).", facts.ruby, facts.rack)
+            let loads = format!("The app loads in {seconds:.2} s ({}, Rack {}).", facts.ruby, facts.rack);
+            std::iter::once(loads).chain(facts.notes).collect::<Vec<_>>().join("\n")
         }))
     })
 }

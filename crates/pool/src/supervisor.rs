@@ -169,6 +169,8 @@ pub struct AppFacts {
     pub took: Duration,
     /// What it has declared with `Firebrick.service`.
     pub services: Vec<Service>,
+    /// Settings that have no effect in this Ruby: sentences.
+    pub notes: Vec<String>,
 }
 
 /// The app cannot be loaded.
@@ -328,8 +330,11 @@ impl Supervisor {
 
     async fn first_boot(&mut self) -> Result<(), BootError> {
         let error = match self.template_reports.1.recv().await.map(|(_, message)| message) {
-            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services }))) => {
-                self.set_facts(FIRST, AppFacts { ruby, rack, took: Duration::from_millis(ms), services });
+            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes }))) => {
+                self.set_facts(
+                    FIRST,
+                    AppFacts { ruby, rack, took: Duration::from_millis(ms), services, notes },
+                );
                 return Ok(());
             }
             Some(Ok(Some(TemplateMessage::Failed(text)))) => BootError::App(text),
@@ -569,9 +574,12 @@ impl Supervisor {
                 }
                 return;
             }
-            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services })) => {
+            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes })) => {
                 let took = Duration::from_millis(ms);
-                self.set_facts(generation, AppFacts { ruby, rack, took, services: services.clone() });
+                if !is_refork {
+                    notes.iter().for_each(|note| notify(Notice::Log(note.clone())));
+                }
+                self.set_facts(generation, AppFacts { ruby, rack, took, services: services.clone(), notes });
                 if let Some(template) = self.templates.get(&generation) {
                     let _ = template.process.unlink(&self.options.boot.unlink);
                 }

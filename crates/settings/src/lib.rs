@@ -66,3 +66,4 @@ pub use value::step::Step;
 pub use value::threads::Threads;
 pub use value::tls::{BindTls, CertificateFiles, TlsVersion, Verify};
 pub use value::workers::Workers;
+pub use value::yjit::Yjit;

@@ -30,6 +30,7 @@ use crate::table::{self, app, files, logs, traces, workers};
 use crate::value::log::AccessLog;
 use crate::value::refork::ReforkAfter;
 use crate::value::workers::Workers;
+use crate::value::yjit::Yjit;
 pub use taker::Choice;
 pub(crate) use taker::Taker;
 
@@ -269,6 +270,9 @@ fn rack_of(taker: &Taker<'_>, facts: &Facts) -> Rack {
     let mut rack = Rack::take(taker);
     if facts.attached {
         (rack.out_of_band_gc, rack.refork_after) = (false, ReforkAfter::default());
+        if rack.yjit == Yjit::Auto {
+            rack.yjit = Yjit::Off;
+        }
     }
     rack
 }

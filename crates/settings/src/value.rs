@@ -13,3 +13,4 @@ pub(crate) mod step;
 pub(crate) mod threads;
 pub(crate) mod tls;
 pub(crate) mod workers;
+pub(crate) mod yjit;

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/server/ending"
+require "firebrick/template/yjit"
 
 module Firebrick
   class Server
@@ -112,7 +113,7 @@ module Firebrick
         @scoreboard = IO.for_fd(descriptors.first)
         Front.check_wire(@settings.wire)
         Exchange.name ||= "server (pid #{Process.pid})"
-        facts = { ruby: "#{RUBY_ENGINE} #{RUBY_VERSION}", rack: Worker.rack || "none", ms: 0 }
+        facts = { **Template::Yjit.apply(@settings.yjit), "rack" => Worker.rack || "none", "ms" => 0 }
         @control.send_message("booted", *facts.to_a.flatten)
       end
 

@@ -21,6 +21,11 @@ module Firebrick
         @values.fetch("unlink", [])
       end
 
+      # Whether Ruby's compiler is switched on: `auto`, `on` or `off`.
+      def yjit
+        one("yjit")
+      end
+
       # The version of docs/wire.md that the front speaks.
       def wire
         one("wire")

@@ -31,15 +31,15 @@ module Firebrick
 
       # Facts for `booted`.
       def run
-        started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        started = now
         prepare_process
         apply_puma_file
         load_app
+        ruby = Yjit.apply(one("yjit", "off"))
         warm_up
         Firebrick.run_hooks(:before_fork)
         tidy
-        took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
-        facts = { "ruby" => "#{RUBY_ENGINE} #{RUBY_VERSION}", "rack" => Rack.release, "ms" => (took * 1000).round }
+        facts = { **ruby, "rack" => Rack.release, "ms" => now - started }
         facts.to_a + Firebrick.services.facts
       end
 
@@ -58,6 +58,11 @@ module Firebrick
       end
 
       private
+
+      # Milliseconds.
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
+      end
 
       def one(key, default = nil)
         @settings.fetch(key, [default]).last || raise(ArgumentError, "boot: #{key} is missing")

@@ -58,8 +58,11 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
         },
         rack: Rack {
             ruby: fresh.rack.ruby,
+            yjit: fresh.rack.yjit,
             warmup: fresh.rack.warmup,
             compact: fresh.rack.compact,
+            out_of_band_gc: fresh.rack.out_of_band_gc,
+            refork_after: fresh.rack.refork_after,
             ..now.rack.clone()
         },
         reload: fresh.reload,
@@ -114,6 +117,8 @@ mod tests {
         fresh.front_threads = 9;
         fresh.limits.max_queue = 9;
         fresh.rack.warmup = vec!["/up".to_owned()];
+        fresh.rack.yjit = settings::Yjit::On;
+        fresh.rack.out_of_band_gc = true;
         fresh.timeouts.keep_alive = Duration::from_secs(1);
         let merged = merge(&now, fresh.clone());
         assert_eq!(merged.dir, Path::new("/app/releases/2"));

@@ -23,6 +23,8 @@ pub(crate) enum TemplateMessage {
         ms: u64,
         /// What the app has declared with `Firebrick.service`.
         services: Vec<Service>,
+        /// Settings that have no effect in this Ruby: sentences for the banner.
+        notes: Vec<String>,
     },
     /// The process id of a template that was a worker: its first message.
     Pid(u32),
@@ -79,6 +81,7 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     put("slot_len", number(slot_len));
     put("compact", switch(settings.rack.compact));
     put("out_of_band_gc", switch(settings.rack.out_of_band_gc));
+    put("yjit", settings.rack.yjit.word().into());
     put("early_hints", switch(settings.rack.early_hints));
     put("temp_dir", path(&settings.process.temp_dir));
     put("tag", settings.tag.clone().into_bytes());
@@ -129,6 +132,11 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
                 rack: value("rack").into(),
                 ms: number(value("ms")).unwrap_or(0),
                 services: services(pairs)?,
+                notes: pairs
+                    .chunks_exact(2)
+                    .filter(|pair| pair[0] == "note")
+                    .map(|pair| pair[1].to_owned())
+                    .collect(),
             }
         }
         ["stop"] => TemplateMessage::Stop,
@@ -198,10 +206,11 @@ mod tests {
 
     #[test]
     fn messages_are_decoded() {
-        let services = Vec::new();
-        let booted =
-            TemplateMessage::Booted { ruby: "ruby 3.1.2".into(), rack: "2.2".into(), ms: 12, services };
-        assert_eq!(read(&["booted", "rack", "2.2", "ruby", "ruby 3.1.2", "ms", "12"]).unwrap(), booted);
+        let (services, notes) = (Vec::new(), vec!["no YJIT".to_owned()]);
+        let (ruby, rack) = ("ruby 3.1.2".to_owned(), "2.2".to_owned());
+        let booted = TemplateMessage::Booted { ruby, rack, ms: 12, services, notes };
+        let words = ["booted", "rack", "2.2", "note", "no YJIT", "ruby", "ruby 3.1.2", "ms", "12"];
+        assert_eq!(read(&words).unwrap(), booted);
         assert_eq!(read(&["forked", "0", "42"]).unwrap(), TemplateMessage::Forked { index: 0, pid: 42 });
         assert_eq!(read(&["stop"]).unwrap(), TemplateMessage::Stop);
         assert_eq!(read(&["pid", "42"]).unwrap(), TemplateMessage::Pid(42));

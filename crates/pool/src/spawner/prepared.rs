@@ -60,6 +60,8 @@ impl Prepared {
             .current_dir(&settings.dir)
             .env("FIREBRICK_CONTROL_FD", theirs.as_raw_fd().to_string())
             .env("FIREBRICK_FRONT_PID", std::process::id().to_string())
+            // Rubies before 3.3 must be told when they start.
+            .env("FIREBRICK_YJIT", settings.rack.yjit.word())
             .envs(MALLOC.iter().filter(|(name, _)| std::env::var_os(name).is_none()).copied())
             .spawn()
             .map_err(|e| {

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use super::entry::{Category, bare, long, section};
 use crate::kind::lists::{Generations, Proxies, RequestPaths};
-use crate::kind::texts::{HeaderName, Program, Switch};
+use crate::kind::texts::{Choice, HeaderName, Program, Switch};
 use crate::kind::wrappers::OrOff;
 use crate::value::proxies::TrustedProxies;
 use crate::value::refork::ReforkAfter;
+use crate::value::yjit::Yjit;
 
 section! { Category::Rack;
     /// How Ruby and the app are run.
@@ -20,6 +21,18 @@ section! { Category::Rack;
         default: "ruby",
         more: "A name without a slash is looked up in PATH.",
         reloadable: true,
+    }
+    /// Compile the app with YJIT: auto, on or off
+    yjit: Yjit = Choice(Yjit::WORDS), {
+        key: "rack.yjit",
+        flags: &[long("yjit", "auto|on|off")],
+        default: "auto",
+        more: "auto switches it on with Ruby 3.3 and later, if that Ruby was built with it, when the app is loaded and before workers are \
+               forked; where Rails 7.2 or later is loaded, its config.yjit decides instead. on does it with Ruby 3.1 and 3.2, too, and says so \
+               when Ruby was built without it. off leaves it to RUBYOPT, RUBY_YJIT_ENABLE and the app. For an attached server auto means off. \
+               docs/workers.md.",
+        reloadable: true,
+        known_as: &["yjit", "jit", "enable_yjit"],
     }
     /// Peers whose X-Forwarded-* headers are trusted
     trusted_proxies: TrustedProxies = Proxies, {

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+
+module Firebrick
+  class Template
+    # Ruby's compiler (`rack.yjit`). Since Ruby 3.3 it can be switched on at any time, and is when the app is loaded:
+    # code that runs only once is not worth compiling. Before that it is chosen when Ruby starts, or never.
+    module Yjit
+      class << self
+        # Starts this program again with YJIT, as the same process, if that is wanted and has to be chosen now.
+        def choose(wanted, *arguments)
+          return unless wanted == "on" && built? && !switchable? && !enabled?
+
+          exec(RbConfig.ruby, "--yjit", *arguments)
+        end
+
+        # Switches it on if the setting says so. Facts for `booted`: which Ruby this is and whether it compiles, and
+        # why not if that was asked for.
+        def apply(wanted)
+          RubyVM::YJIT.enable if wants?(wanted) && switchable? && !enabled?
+          note = "YJIT is off, although rack.yjit is \"on\": #{reason}" if wanted == "on" && !enabled?
+          { "ruby" => "#{RUBY_ENGINE} #{RUBY_VERSION}#{' +YJIT' if enabled?}", "note" => note }.compact
+        end
+
+        private
+
+        def wants?(wanted)
+          wanted == "on" || (wanted == "auto" && !decided_by_rails?)
+        end
+
+        def enabled?
+          built? && RubyVM::YJIT.enabled?
+        end
+
+        def built?
+          defined?(RubyVM::YJIT) ? true : false
+        end
+
+        def switchable?
+          built? && RubyVM::YJIT.respond_to?(:enable)
+        end
+
+        # Since 7.2 it has a setting of its own, which it has acted upon when the app is loaded.
+        def decided_by_rails?
+          defined?(::Rails.application) && ::Rails.application&.config.respond_to?(:yjit)
+        end
+
+        def reason
+          return "this Ruby (#{RUBY_ENGINE} #{RUBY_VERSION}) was built without it" unless built?
+          return "Ruby #{RUBY_VERSION} has not switched it on" if switchable?
+
+          "Ruby #{RUBY_VERSION} can only do it when it starts; set RUBYOPT=--yjit"
+        end
+      end
+    end
+  end
+end
