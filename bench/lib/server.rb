@@ -32,15 +32,16 @@ module Bench
       @env = UNSET.to_h { |name| [name, nil] }.merge("RACK_ENV" => "production", **env)
     end
 
-    # shape: [workers, threads]; the block gets the port and returns whether the app's response is correct.
-    def start(dir, shape)
+    # shape: [workers, threads]; within: seconds for the first response; the block gets the port and returns whether the app's
+    # response is correct.
+    def start(dir, shape, within: BOOT_SECONDS)
       @port = Machine.free_port
       values = self.class.values(port: @port, dir: dir, shape: shape).merge(@values)
       write_config(values)
       words = self.class.words(@template, values)
       @pid = spawn_leader(Machine.pinned(@cpu, words), dir)
       @tree = ProcessTree.new(@pid)
-      wait_until_ready { yield @port }
+      wait_until_ready(within) { yield @port }
       self
     end
 
@@ -102,8 +103,8 @@ module Bench
       end
     end
 
-    def wait_until_ready
-      ready = wait(BOOT_SECONDS) do
+    def wait_until_ready(seconds)
+      ready = wait(seconds) do
         raise Failure, "the server exited before it responded: #{tail}" if exited?
 
         begin
@@ -112,7 +113,7 @@ module Bench
           false
         end
       end
-      raise Failure, "no response within #{BOOT_SECONDS} s: #{tail}" unless ready
+      raise Failure, "no response within #{seconds} s: #{tail}" unless ready
     end
 
     def wait(seconds)

@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+# An instance of Redmine under a server: Firebrick, started in Redmine's folder as somebody would who has just installed both, or
+# Puma.
+
+require "socket"
+require "support/redmine/instance"
+require "support/server"
+
+module Redmine
+  module Served
+    attr_reader :instance
+
+    def initialize(instance)
+      super(directory: instance.dir, env: Instance::ENVIRONMENT.merge("RAILS_ENV" => "production"))
+      @instance = instance
+    end
+
+    def report
+      "#{super}production.log (tail):\n#{@instance.log.lines.last(40).join}"
+    end
+  end
+
+  # `firebrick` and its port: no other option.
+  class Firebrick < Server
+    prepend Served
+
+    private
+
+    def command
+      [self.class.binary, "-p", "0"]
+    end
+  end
+
+  class Puma < Server
+    prepend Served
+
+    # Its configuration, if Redmine's folder had one, would not be wanted.
+    def command
+      ["puma", "-C", "-", "-b", "tcp://127.0.0.1:0", "-e", "production", "-t", "1:3", "-w", "2", "--preload"]
+    end
+
+    private
+
+    # It ends by the signal that it was sent.
+    def end_process
+      Process.kill("TERM", @pid) if running?
+      wait_until(within: 20) { !running? }
+      running? ? ["Puma did not end within 20 s"] : []
+    end
+  end
+end
