@@ -3,15 +3,18 @@
 require "firebrick/exchange"
 require "firebrick/null_input"
 require "firebrick/request_timeout"
+require "firebrick/sendfile_rules"
 
 module Firebrick
   # The env that every request starts from. The native worker copies it and adds what is specific to the request.
   module Environment
     module_function
 
-    def base(multithread:, early_hints:, multiprocess: true)
+    # +sendfile+ are the rules of the table of that name, as SendfileRules reads them.
+    def base(multithread:, early_hints:, multiprocess: true, sendfile: [])
       cgi.merge(rack(multithread, multiprocess)).tap do |env|
         env["rack.early_hints"] = ->(headers) { Native.early_hints(headers) } if early_hints
+        env["firebrick.sendfile"] = SendfileRules.parse(sendfile) unless sendfile.empty?
       end
     end
 

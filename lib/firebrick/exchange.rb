@@ -35,10 +35,15 @@ module Firebrick
         custom_response(error, env) || ErrorPage.response(error, env, detailed: detailed?(env))
       end
 
-      # The app has set X-Sendfile: the response with the file that it names.
+      # The app has set X-Sendfile or X-Accel-Redirect: the response with the file that it names; nil if the fields are
+      # for somebody else.
       def send_file(env, status, headers)
         require "firebrick/sent_file"
-        SentFile.new(env, status, headers).response
+        require "firebrick/accel_redirect"
+        headers = headers.to_h.transform_keys { |name| name.to_s.downcase }
+        return SentFile.new(env, status, headers).response if headers.key?("x-sendfile")
+
+        env["firebrick.sendfile"]&.then { |rules| AccelRedirect.new(env, headers, rules).response }
       end
 
       # Logs what was raised in a serving thread while it served no request.

@@ -18,10 +18,11 @@ module Firebrick
       end
     end
 
+    # The names of +headers+ are in lower case.
     def initialize(env, status, headers)
       @env = env
       @status = status
-      @headers = headers.to_h.transform_keys { |name| name.to_s.downcase }
+      @headers = headers
     end
 
     # Status, headers and body.

@@ -74,8 +74,9 @@ class Server
   # directory::   serve this existing directory instead (nothing is written into it)
   # args:: env::  added to the command line and to the environment
   # exit_code::   the exit code of a clean end; :any for any
+  # leaves::      what the app writes and leaves behind: paths in its directory
   def initialize(app: nil, files: {}, settings: {}, workers: 1, threads: "1:5", environment: "production", binds: nil,
-                 directory: nil, args: [], env: {}, exit_code: 0)
+                 directory: nil, args: [], env: {}, exit_code: 0, leaves: [])
     @base = File.realpath(Dir.mktmpdir("firebrick-test"))
     Interruption.own(@base)
     @dir = directory || File.join(@base, "app")
@@ -86,6 +87,7 @@ class Server
     @args = args
     @env = env
     @exit_code = exit_code
+    @leaves = leaves.map { |name| "/app/#{name}" }
     @settings = settings
     FileUtils.mkdir_p([@dir, temp_dir, run_dir])
     write_files(app, files) unless directory
@@ -258,7 +260,7 @@ class Server
   end
 
   def files_left
-    files = (listing - @left_behind_before).reject { |file| file.end_with?(".log") || file == "/run/firebrick" }
+    files = (listing - @left_behind_before).reject { |file| file.end_with?(".log") || file == "/run/firebrick" || file.start_with?(*@leaves) }
     files.map { |file| "file left behind: #{file}" }
   end
 

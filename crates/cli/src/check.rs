@@ -138,6 +138,10 @@ impl Plan<'_> {
             lines.push(("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)));
             lines.push(("files", path(&settings.files.public, "off")));
         }
+        lines.extend(settings.sendfile.iter().map(|rule| {
+            let missing = if rule.folder.is_dir() { "" } else { " (there is no such folder)" };
+            ("sendfile", format!("{} in {}{missing}", rule.prefix, rule.folder.display()))
+        }));
         let environment = &settings.process.environment;
         lines.extend(settings.services.iter().map(|service| {
             let elsewhere = if service.runs_in(environment) { "" } else { " (not in this environment)" };

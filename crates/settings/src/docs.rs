@@ -27,8 +27,8 @@ max_body = \"10MB\"
 worker = \"30s\"
 ```
 
-Three tables have keys of your own: `[sites]` maps host names to static sites, `[services]` names [processes beside the
-workers](services.md), and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
+Four tables have keys of your own: `[sites]` maps host names to static sites, `[services]` names [processes beside the
+workers](services.md), `[sendfile]` maps paths of [`X-Accel-Redirect`](sendfile.md) to folders, and `[routes]` maps paths to handlers on the built-in mruby. A route is a handler, a list of handlers that run in turn (one that returns 399 passes the request to the next,
 the last one to the site or the app), or a table with the limits that differ there:
 
 ```toml
@@ -38,13 +38,16 @@ the last one to the site or the app), or a table with the limits that differ the
 [services]
 jobs = \"bin/jobs\"
 
+[sendfile]
+\"/protected/\" = \"/srv/files\"
+
 [routes]
 \"/\" = \"auth.rb\"
 \"/api\" = { mruby = [\"auth.rb\", \"api.rb\"], deadline = \"5s\", max_body = \"1MiB\" }
 ```
 
 Settings are read when the server starts. `firebrick reload` reads them again and puts those marked \"On reload: takes effect\" in
-force, and `[services]`; the others take effect with the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`, handler files and certificates are read again when
+force, and `[services]` and `[sendfile]`; the others take effect with the next start, or with `firebrick upgrade`. `static.json`, `.htpasswd`, handler files and certificates are read again when
 they change.
 
 Sizes are bytes or have a unit: `65536`, `\"64KiB\"`, `\"10MB\"`. Times are seconds or have a unit: `30`, `\"30s\"`,

@@ -30,6 +30,8 @@ pub(crate) fn read(path: &Path, text: &str, given: &mut Given) -> Vec<Error> {
 pub(crate) const SITES: &str = "sites";
 /// The table of handlers by path.
 pub(crate) const ROUTES: &str = "routes";
+/// The table of folders by prefix.
+pub(crate) const SENDFILE: &str = "sendfile";
 /// The table of services by name.
 pub(crate) const SERVICES: &str = "services";
 /// The tables of certificates that are obtained.
@@ -56,6 +58,7 @@ impl Reader<'_> {
             match (entry, item.as_table_like()) {
                 (None, Some(sites)) if key == SITES => self.sites(sites),
                 (None, Some(routes)) if key == ROUTES => self.routes(routes),
+                (None, Some(rules)) if key == SENDFILE => self.sendfile(rules),
                 (None, Some(services)) if key == SERVICES => self.services(services),
                 (None, _) if key == ORDERS && is_tables(item) => self.given.orders = self.tables(item),
                 (None, _) if key == FILES && is_tables(item) => self.given.files = self.tables(item),
@@ -128,6 +131,14 @@ impl Reader<'_> {
         for (host, item) in sites.iter() {
             let written = self.written(sites, host, item);
             self.given.sites.push((host.to_owned(), written));
+        }
+    }
+
+    /// Reads the table whose keys are prefixes of paths.
+    fn sendfile(&mut self, rules: &dyn TableLike) {
+        for (prefix, item) in rules.iter() {
+            let written = self.written(rules, prefix, item);
+            self.given.sendfile.push((prefix.to_owned(), written));
         }
     }
 
@@ -208,7 +219,10 @@ fn keys() -> impl Iterator<Item = &'static str> {
 
 /// The tables that hold keys, some more than once.
 fn sections() -> impl Iterator<Item = &'static str> {
-    keys().filter_map(|key| key.split_once('.')).map(|(section, _)| section).chain([SITES, ROUTES, SERVICES])
+    keys()
+        .filter_map(|key| key.split_once('.'))
+        .map(|(section, _)| section)
+        .chain([SITES, ROUTES, SENDFILE, SERVICES])
 }
 
 fn is_section(key: &str) -> bool {

@@ -71,6 +71,8 @@ pub struct Given {
     pub(crate) sites: Vec<(String, Written)>,
     /// The `[routes]` table.
     pub(crate) routes: Vec<Route>,
+    /// The `[sendfile]` table: prefixes and folders.
+    pub(crate) sendfile: Vec<(String, Written)>,
     /// The `[services]` table.
     pub(crate) services: Vec<Named>,
     /// The tables `[[acme.certificates]]`.

@@ -60,6 +60,7 @@ pub use value::hsts::Hsts;
 pub use value::log::{AccessLog, ErrorLog, LogFormat};
 pub use value::proxies::{Cidr, TrustedProxies};
 pub use value::refork::ReforkAfter;
+pub use value::sendfile::SendfileRule;
 pub use value::server_timing::ServerTiming;
 pub use value::service::{Program as ServiceProgram, Restart, Service, StopSignal};
 pub use value::step::Step;

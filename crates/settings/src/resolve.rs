@@ -7,6 +7,7 @@ mod bounds;
 mod control;
 mod listen;
 mod mruby;
+mod sendfile;
 mod services;
 mod site;
 mod taker;
@@ -152,6 +153,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         traces: traces_of(&taker),
         control: control::control(&taker, facts),
         health: health(&taker),
+        sendfile: sendfile::rules(&taker, given, facts),
         services: services::services(&taker, given),
     };
     bounds::warn(&taker, &settings, facts);

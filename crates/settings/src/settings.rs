@@ -23,6 +23,7 @@ pub use crate::table::traces::Traces;
 use crate::value::acme::Acme;
 use crate::value::bind::Bind;
 use crate::value::control::ControlAddress;
+use crate::value::sendfile::SendfileRule;
 use crate::value::service::Service;
 use crate::value::threads::Threads;
 use crate::value::tls::{CertificateFiles, TlsVersion, Verify};
@@ -86,6 +87,8 @@ pub struct Settings {
     pub control: Control,
     /// Paths of the app's addresses that the server answers itself.
     pub health: Health,
+    /// Folders that `X-Accel-Redirect` of the app means, the longest prefix first.
+    pub sendfile: Vec<SendfileRule>,
     /// Processes beside the workers, in the order of the file.
     pub services: Vec<Service>,
 }

@@ -7,6 +7,7 @@ pub(crate) mod hsts;
 pub(crate) mod log;
 pub(crate) mod proxies;
 pub(crate) mod refork;
+pub(crate) mod sendfile;
 pub(crate) mod server_timing;
 pub(crate) mod service;
 pub(crate) mod step;

@@ -204,6 +204,29 @@ fn sites_that_cannot_be_are_named_with_their_line() {
 }
 
 #[test]
+fn rules_of_sendfile_that_cannot_be_are_named_with_their_line_and_prefix() {
+    let wrong = [
+        ("'/a' = 'files'", "sendfile.\"/a\" = \"files\": expected a path that begins and ends with /"),
+        ("'a/' = 'files'", "expected a path that begins and ends with /, such as \"/protected/\""),
+        ("'/a/../b/' = 'files'", "without empty parts, . and .."),
+        ("'/a//' = 'files'", "without empty parts, . and .."),
+        ("'/a%20b/' = 'files'", "as it is after decoding: \"/my files/\", not \"/my%20files/\""),
+        ("'/a?b/' = 'files'", "without a query"),
+        ("'/a/' = 3", "sendfile.\"/a/\" = 3: expected a folder, such as \"/srv/files\" or \"storage\""),
+        ("'/a/' = ''", "expected a folder"),
+        ("'/a/' = ['b']", "expected a folder"),
+        ("'/a/' = { folder = 'b' }", "sendfile.\"/a/\": expected a folder"),
+    ];
+    for (line, expected) in wrong {
+        let mistakes = App::with(&format!("[sendfile]\n{line}\n")).mistakes();
+        assert!(mistakes.starts_with("firebrick.toml:2: sendfile."), "{mistakes}");
+        assert!(mistakes.contains(expected), "{line}: {mistakes}");
+    }
+    assert!(App::with("sendfile = 1").mistakes().contains("expected a table: [sendfile]"));
+    assert!(App::with("[send_file]\n'/a/' = 'a'").mistakes().contains("did you mean \"sendfile\"?"));
+}
+
+#[test]
 fn services_that_cannot_be_are_named_with_their_line_and_key() {
     let wrong = [
         ("jobs = 3", "services.jobs.command = 3: expected a command such as \"bin/jobs\", or a list"),

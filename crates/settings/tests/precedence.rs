@@ -393,6 +393,22 @@ fn a_range_of_workers() {
 }
 
 #[test]
+fn rules_of_sendfile_begin_with_the_longest_prefix_and_in_the_apps_folder() {
+    let app = App::with("[sendfile]\n'/' = 'all'\n'/a/b/' = '/srv/b'\n'/a/' = '../a'\n'/ä b/' = 'x'\n");
+    let settings = app.loaded().settings;
+    let rules: Vec<_> =
+        settings.sendfile.iter().map(|rule| (rule.prefix.as_str(), rule.folder.clone())).collect();
+    let dir = &settings.dir;
+    let wanted = [
+        ("/ä b/", dir.join("x")),
+        ("/a/b/", "/srv/b".into()),
+        ("/a/", dir.join("../a")),
+        ("/", dir.join("all")),
+    ];
+    assert_eq!(rules, wanted);
+}
+
+#[test]
 fn services_are_a_command_or_a_table() {
     let app = App::with(
         "[services]\njobs = 'bin/jobs --queue \"a b\"'\nlist = ['sh', '-c', 'a | b']\n\

@@ -72,6 +72,13 @@ impl<'b> Encoder<'b> {
     }
 }
 
+/// Makes a finished RESPONSE, which had no flags, the whole response: flag `END`, and the times of all of it.
+pub fn complete(frame: &mut [u8], times: Times) {
+    let payload = frame::HEADER;
+    frame[5] = frame::flag::END;
+    frame[payload + 4..payload + 4 + times::LEN].copy_from_slice(&times.to_bytes());
+}
+
 /// An [`Encoder`] that has been put aside.
 #[derive(Debug, Clone, Copy)]
 pub struct Suspended {

@@ -5,10 +5,12 @@
 //!    app's memory if the front agrees ([`loan`]). What the client does not take at once waits in memory up to
 //!    `response_memory`, in a file up to `response_spool`, and otherwise goes in BODY frames as the client takes it.
 //! 2. What `each` yields is sent when it is yielded, because the next chunk may take long; but the chunks of a
-//!    response with a known length, or of one that could be an array, are gathered, because it will end soon.
+//!    response with a known length, or of one that could be an array, are gathered, because it will probably end soon. Rails' streams
+//!    respond to `to_ary`, too: the watchdog sends what has been gathered when the next chunk is not there at once.
 //! 3. BODY frames keep within the window.
 
 use crate::names::names;
+use crate::place::place;
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::raw::ruby::{self, Value};
@@ -156,18 +158,13 @@ fn each(gvl: &mut Gvl, task: &'static Task, head: Suspended, body: Value) {
     if !task.finite.get() && ruby::responds(gvl, body, names().to_ary) {
         task.finite.set(true);
     }
-    task.chunk.with(gvl, Vec::clear);
     ruby::each(gvl, body, names().each, &mut |gvl, arguments| match arguments.first() {
         Some(&part) => chunk(gvl, task, head, part),
         None => must_be_string(gvl, ruby::NIL),
     });
     if task.stage.get() == Stage::Unsent {
-        let whole = task.chunk.with(gvl, std::mem::take);
-        emit::response(gvl, task, head, flag::END, None, |out| out.extend_from_slice(&whole));
-        task.chunk.with(gvl, |chunk| *chunk = whole);
-        return;
+        return emit::response(gvl, task, head, flag::END, None, |_| {});
     }
-    push(gvl, task, head);
     emit::end(gvl, task, false);
 }
 
@@ -178,42 +175,40 @@ fn chunk(gvl: &mut Gvl, task: &'static Task, head: Suspended, part: Value) {
         return;
     }
     if size >= PIECE {
-        push(gvl, task, head);
-        push_large(gvl, task, part);
-    } else {
-        let gathered = task.chunk.with(gvl, |chunk| {
-            chunk.extend_from_slice(part.bytes(gvl));
-            chunk.len()
-        });
-        let waited_us = os::now_us().saturating_sub(task.flushed_us.get());
-        if task.finite.get() && gathered <= INLINE && waited_us < GATHER_US {
-            return;
+        if task.stage.get() == Stage::Unsent {
+            emit::response(gvl, task, head, 0, None, |_| {});
         }
-        push(gvl, task, head);
+        push_large(gvl, task, part);
+    } else if gather(gvl, task, head, part) {
+        place().watchdog.waiting();
+        return;
     }
+    part.keep();
     serve::send(gvl, task, task.link.get() as usize);
     task.flushed_us.set(os::now_us());
     serve::check_client(gvl, task);
 }
 
-/// Sends what has been gathered, and the head if it has not been sent yet.
-fn push(gvl: &mut Gvl, task: &'static Task, head: Suspended) {
+/// Appends a small chunk to the response. Whether that can wait to be sent.
+fn gather(gvl: &mut Gvl, task: &'static Task, head: Suspended, part: Value) -> bool {
     if task.stage.get() == Stage::Unsent {
-        let size = task.chunk.with(gvl, |chunk| chunk.len());
-        debug_assert!(size <= INLINE + PIECE);
-        emit::response(gvl, task, head, 0, None, |out| task.chunk.with(gvl, |chunk| out.append(chunk)));
-        return;
+        emit::open_response(gvl, task, head, part.bytes(gvl));
+        return task.finite.get();
+    }
+    if emit::grow(gvl, task, part.bytes(gvl), INLINE) {
+        return true;
     }
     let mut at = 0;
-    while at < task.chunk.with(gvl, |chunk| chunk.len()) {
+    while at < part.bytes(gvl).len() {
         let room = room(gvl, task);
-        task.chunk.with(gvl, |chunk| {
-            let end = chunk.len().min(at + room);
-            emit::body(gvl, task, &chunk[at..end]);
-            at = end;
-        });
+        let bytes = part.bytes(gvl);
+        let end = bytes.len().min(at + room);
+        emit::body(gvl, task, &bytes[at..end]);
+        at = end;
     }
-    task.chunk.with(gvl, Vec::clear);
+    let waited_us = os::now_us().saturating_sub(task.flushed_us.get());
+    let outbox = worker(gvl, |w| w.links[task.link.get() as usize].outbox());
+    task.finite.get() && outbox.unsent() <= INLINE && waited_us < GATHER_US
 }
 
 /// Sends the Strings of an Array, which is read again after each wait: the app may change it.

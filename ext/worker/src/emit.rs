@@ -39,6 +39,47 @@ pub(crate) fn response(
     task.stage.set(if flags & flag::END != 0 { Stage::Ended } else { Stage::Begun });
 }
 
+/// RESPONSE with the first bytes of a body whose end is not known yet. Until it is sent the frame can grow ([`grow`]), be completed
+/// ([`end`]) and be taken back ([`take_back`]).
+pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]) {
+    let now_us = os::now_us();
+    task.head.with(gvl, |bytes| {
+        head.resume(bytes).finish(0, task.times(now_us), b"");
+        let mark = outbox(gvl, task).append_open(now_us, |out| {
+            let start = out.len();
+            out.extend_from_slice(bytes);
+            out.extend_from_slice(body);
+            finish(&mut out[start..], 0, 0);
+        });
+        task.open.set(Some(mark));
+    });
+    task.stage.set(Stage::Begun);
+}
+
+/// Adds bytes to the RESPONSE that has not been sent, if it has then at most `most` bytes.
+pub(crate) fn grow(gvl: &Gvl, task: &Task, more: &[u8], most: usize) -> bool {
+    let mut grown = false;
+    let mark = task.open.take().and_then(|mark| {
+        outbox(gvl, task).amend(mark, |out, start| {
+            grown = out.len() - start + more.len() <= most;
+            if grown {
+                out.extend_from_slice(more);
+                finish(&mut out[start..], 0, 0);
+            }
+        })
+    });
+    task.open.set(mark);
+    grown
+}
+
+/// Takes the RESPONSE back that has not been sent: the response can be another one.
+pub(crate) fn take_back(gvl: &Gvl, task: &Task) {
+    let Some(mark) = task.open.take() else { return };
+    if outbox(gvl, task).amend(mark, |out, start| out.truncate(start)).is_some() {
+        task.stage.set(Stage::Unsent);
+    }
+}
+
 /// BODY. The caller has checked the window.
 pub(crate) fn body(gvl: &Gvl, task: &Task, bytes: &[u8]) {
     let now_us = os::now_us();
@@ -89,9 +130,18 @@ pub(crate) fn interim(gvl: &Gvl, task: &Task, frame: &[u8]) {
     outbox(gvl, task).append(os::now_us(), None, |out| out.extend_from_slice(frame));
 }
 
-/// END.
+/// END; or the flag that says so, in a RESPONSE that has not been sent.
 pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
     let now_us = os::now_us();
+    let whole =
+        |out: &mut Vec<u8>, start: usize| wire::response::complete(&mut out[start..], task.times(now_us));
+    if let Some(mark) = task.open.take()
+        && !failed
+        && outbox(gvl, task).amend(mark, whole).is_some()
+    {
+        task.stage.set(Stage::Ended);
+        return;
+    }
     let flags = if failed { flag::FAILED } else { 0 };
     let times = task.times(now_us).to_bytes();
     outbox(gvl, task).append(now_us, None, |out| append(out, Kind::End, flags, task.id.get(), &times));

@@ -156,7 +156,7 @@ impl Fields {
             self.task.finite.set(true);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.task.coded.set(true);
-        } else if name.eq_ignore_ascii_case(b"x-sendfile") && !self.interim {
+        } else if names_file(name) && !self.interim {
             self.task.send_file.set(true);
         }
         self.left -= size;
@@ -167,6 +167,16 @@ impl Fields {
             encoder.suspend()
         });
         Ok(())
+    }
+}
+
+/// Whether the field names a file to be sent in the place of the body.
+#[inline]
+fn names_file(name: &[u8]) -> bool {
+    match name.len() {
+        10 => name.eq_ignore_ascii_case(b"x-sendfile"),
+        16 => name.eq_ignore_ascii_case(b"x-accel-redirect"),
+        _ => false,
     }
 }
 

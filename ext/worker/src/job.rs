@@ -133,11 +133,15 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
     task.status.set(status);
     let head = head::response(gvl, task, status, headers);
     if from_app && task.send_file.get() {
-        task.finite.set(false);
-        let status = ruby::integer(gvl, i64::from(status));
+        let number = ruby::integer(gvl, i64::from(status));
         let file =
-            ruby::call(gvl, names().exchange.get(), names().send_file, &[task.env.get(), status, headers]);
-        return respond(gvl, task, file, false);
+            ruby::call(gvl, names().exchange.get(), names().send_file, &[task.env.get(), number, headers]);
+        // No rule for that path: the response is what the app has made it.
+        if !file.is_nil() {
+            task.finite.set(false);
+            task.coded.set(false);
+            return respond(gvl, task, file, false);
+        }
     }
     body::respond(gvl, task, head, status, body);
     triple.keep();
@@ -146,6 +150,7 @@ fn respond(gvl: &mut Gvl, task: &'static Task, response: Value, from_app: bool) 
 /// The app has raised: sends an error page, if the response has not begun. Whether it counts as a failure of the app.
 fn failure(gvl: &mut Gvl, task: &'static Task, (_, error): (Jump, Value)) -> bool {
     task.error.set(error);
+    emit::take_back(gvl, task);
     let unsent = task.stage.get() == Stage::Unsent;
     if task.gone.get() && !error.is_nil() && ruby::is_a(gvl, error, names().client_gone.get()) {
         emit::end(gvl, task, true);

@@ -4,6 +4,7 @@
 //! 1. Serving threads append and send with the GVL; the watchdog sends without it. The lock is held for an append or for one
 //!    sendmsg(2) that does not wait, never while Ruby runs.
 //! 2. Frames are sent in the order in which they were appended, a descriptor with the first byte of its frame.
+//! 3. The last frame may still be changed, as long as none of it has been sent ([`Mark`]).
 
 use crate::raw::os;
 use std::collections::VecDeque;
@@ -36,11 +37,21 @@ struct Frames {
     bytes: Vec<u8>,
     sent: usize,
     fds: VecDeque<(usize, RawFd)>,
+    /// How often all bytes have been sent: positions mean nothing afterwards.
+    round: u64,
+}
+
+/// A frame without a descriptor, while it waits to be sent behind all others.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    round: u64,
+    start: usize,
+    end: usize,
 }
 
 impl Outbox {
     pub(crate) fn new(fd: RawFd) -> Outbox {
-        let frames = Frames { bytes: Vec::new(), sent: 0, fds: VecDeque::new() };
+        let frames = Frames { bytes: Vec::new(), sent: 0, fds: VecDeque::new(), round: 0 };
         Outbox { fd, unsent: AtomicUsize::new(0), oldest_us: AtomicU64::new(0), frames: Mutex::new(frames) }
     }
 
@@ -65,11 +76,38 @@ impl Outbox {
         self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
     }
 
+    /// Lets `f` append one frame that can be changed until it is sent.
+    #[inline]
+    pub(crate) fn append_open(&self, now_us: u64, f: impl FnOnce(&mut Vec<u8>)) -> Mark {
+        let mut mark = None;
+        self.append(now_us, None, |bytes| {
+            let start = bytes.len();
+            f(bytes);
+            mark = Some((start, bytes.len()));
+        });
+        let (start, end) = mark.unwrap_or_default();
+        Mark { round: self.lock().round, start, end }
+    }
+
+    /// Lets `f` change the frame, given the outbox's bytes and where it begins in them; its new mark. `None` when some of it has
+    /// been sent, or another frame has come behind it.
+    #[inline]
+    pub(crate) fn amend(&self, mark: Mark, f: impl FnOnce(&mut Vec<u8>, usize)) -> Option<Mark> {
+        let mut frames = self.lock();
+        if frames.round != mark.round || frames.sent > mark.start || frames.bytes.len() != mark.end {
+            return None;
+        }
+        f(&mut frames.bytes, mark.start);
+        self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
+        Some(Mark { end: frames.bytes.len(), ..mark })
+    }
+
     /// Drops what has not been sent, and the buffer.
     pub(crate) fn clear(&self) {
         let mut frames = self.lock();
         frames.fds.drain(..).for_each(|(_, fd)| os::close(fd));
         (frames.bytes, frames.sent) = (Vec::new(), 0);
+        frames.round += 1;
         self.unsent.store(0, Relaxed);
     }
 
@@ -120,6 +158,7 @@ impl Frames {
             }
         }
         self.sent = 0;
+        self.round += 1;
         self.bytes.clear();
         if self.bytes.capacity() > KEEP {
             self.bytes = Vec::new();

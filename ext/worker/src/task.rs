@@ -4,6 +4,7 @@
 //! any of them is in use.
 
 use crate::env::Memo;
+use crate::outbox::Mark;
 use crate::place::{self, PLACES};
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::gvl_wait::GvlWait;
@@ -69,11 +70,13 @@ pub(crate) struct Task {
     pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
     pub(crate) flushed_us: Cell<u64>,
+    /// The RESPONSE that has not been sent, while the body goes on.
+    pub(crate) open: Cell<Option<Mark>>,
     /// The body has a known length, or can become an array: it will end soon.
     pub(crate) finite: Cell<bool>,
     /// The app has encoded the body itself (Transfer-Encoding): the front decodes it, which takes BODY frames.
     pub(crate) coded: Cell<bool>,
-    /// The app wants a file to be sent in the place of the body (X-Sendfile).
+    /// The app names a file that may take the place of the body (X-Sendfile, X-Accel-Redirect).
     pub(crate) send_file: Cell<bool>,
 
     /// The Ruby thread.
@@ -92,7 +95,6 @@ pub(crate) struct Task {
     pub(crate) response_finished: &'static Slot,
 
     pub(crate) head: Scratch,
-    pub(crate) chunk: Scratch,
     pub(crate) interim: Scratch,
     pub(crate) memo: Memo,
 }
@@ -136,7 +138,7 @@ impl Task {
         self.called.store(false, Ordering::Relaxed);
         self.killed.set(false);
         self.in_app.set(false);
-        for buffer in [&self.head, &self.chunk, &self.interim] {
+        for buffer in [&self.head, &self.interim] {
             buffer.with(gvl, |bytes| *bytes = Vec::new());
         }
     }
@@ -162,6 +164,7 @@ impl Task {
             unfinished: Cell::new(false),
             status: Cell::new(0),
             flushed_us: Cell::new(0),
+            open: Cell::new(None),
             finite: Cell::new(false),
             coded: Cell::new(false),
             send_file: Cell::new(false),
@@ -176,7 +179,6 @@ impl Task {
             after_reply: Slot::leak(gvl, NIL),
             response_finished: Slot::leak(gvl, NIL),
             head: Guarded::new(Vec::new()),
-            chunk: Guarded::new(Vec::new()),
             interim: Guarded::new(Vec::new()),
             memo: Memo::new(gvl),
         }))
@@ -199,6 +201,7 @@ impl Task {
         self.window.set(i64::from(wire::INITIAL_WINDOW));
         self.gone.set(false);
         self.head_only.set(false);
+        self.open.set(None);
         self.finite.set(false);
         self.coded.set(false);
         self.send_file.set(false);

@@ -4,7 +4,7 @@
 //! out to be slow, both would wait for it, and no Ruby thread can help while an extension holds the GVL.
 //!
 //! Contract:
-//! 1. A finished response waits at most about [`TICK`] behind a running request.
+//! 1. A finished response waits at most about [`TICK`] behind a running request, and so do the gathered chunks of one that goes on.
 //! 2. When no request has been taken up for [`RETURN_US`] while some wait, those are returned to the front (docs/wire.md,
 //!    "Returning requests").
 //! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
@@ -112,6 +112,14 @@ impl Watchdog {
         }
     }
 
+    /// Something waits to be sent, though its thread may be busy elsewhere for long.
+    #[inline]
+    pub(crate) fn waiting(&self) {
+        if self.dozing.load(SeqCst) {
+            self.wake();
+        }
+    }
+
     /// A request has been served.
     #[inline]
     pub(crate) fn ended(&self) {
@@ -150,6 +158,9 @@ impl Watchdog {
         }
         if self.active.load(SeqCst) == 0 {
             return None;
+        }
+        if ports.iter().any(|port| port.outbox.unsent() > 0) {
+            return Some(TICK);
         }
         let still_us = now_us.saturating_sub(progress.since_us);
         if still_us >= RETURN_US {

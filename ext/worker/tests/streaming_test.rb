@@ -16,6 +16,36 @@ class StreamingTest < Case
     end
   end
 
+  # Rails' responses respond to `to_ary`, streams among them; others have a length and take their time.
+  def test_gathered_chunks_do_not_wait_for_the_next
+    Dir.mktmpdir do |dir|
+      gate = File.join(dir, "gate")
+      each = %(def b.each; yield "on"; yield "e"; 2.times { |i| sleep 0.01 until File.exist?("#{gate}\#{i}"); yield i.to_s }; end)
+      ["b = Object.new; def b.to_ary; end; #{each}; [200, {}, b]", "b = Object.new; #{each}; [200, { 'content-length' => '5' }, b]"].each do |text|
+        [[1, 1], [1, 3]].each do |threads|
+          serve(app(text), threads: threads) do |worker|
+            id = worker.start
+            assert_equal "one", worker.take_for(id, :response, timeout: 20).head.last
+            2.times do |i|
+              File.write("#{gate}#{i}", "")
+              assert_equal i.to_s, worker.take_for(id, :body, timeout: 20).payload
+            end
+            refute_predicate worker.take_for(id, :end), :end?
+          end
+          FileUtils.rm(Dir["#{gate}*"])
+        end
+      end
+    end
+  end
+
+  def test_a_gathered_body_that_raises_can_still_become_an_error
+    serve(app('b = Object.new; def b.to_ary; end; def b.each; yield "one"; raise "late"; end; [200, {}, b]')) do |worker|
+      head = worker.take_for(worker.start, :response)
+      assert_equal 500, head.head.first
+      assert_predicate head, :end?
+    end
+  end
+
   def test_the_window_is_respected
     rackup = app('b = Object.new; def b.each; 48.times { yield "x" * 65_536 }; end; [200, {}, b]')
     [[1, 1], [2, 2]].each do |threads|

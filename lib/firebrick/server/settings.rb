@@ -52,7 +52,8 @@ module Firebrick
       # The env that every request starts from.
       def env
         hints = one("early_hints") == "1"
-        Environment.base(multithread: threads.last > 1, early_hints: hints, multiprocess: false)
+        Environment.base(multithread: threads.last > 1, early_hints: hints, multiprocess: false,
+                         sendfile: @values.fetch("sendfile", []))
                    .merge("firebrick.detailed_errors" => development?)
       end
 

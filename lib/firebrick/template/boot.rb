@@ -112,7 +112,8 @@ module Firebrick
         Exchange.name = "template"
         Exchange.detailed_errors = one("environment") == "development"
         threads = [number("threads_min"), number("threads_max")]
-        @base = Environment.base(multithread: threads.last > 1, early_hints: flag?("early_hints"))
+        @base = Environment.base(multithread: threads.last > 1, early_hints: flag?("early_hints"),
+                                 sendfile: @settings.fetch("sendfile", []))
         Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
       end
 

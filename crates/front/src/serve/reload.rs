@@ -66,6 +66,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
             ..now.rack.clone()
         },
         reload: fresh.reload,
+        sendfile: fresh.sendfile,
         services: fresh.services,
         ..now.clone()
     }

@@ -89,6 +89,9 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     put("response_memory", number(settings.limits.response_memory));
     put("response_spool", settings.limits.response_spool.to_string().into_bytes());
     settings.rack.warmup.iter().for_each(|target| put("warmup", target.clone().into_bytes()));
+    for rule in &settings.sendfile {
+        put("sendfile", [rule.prefix.as_bytes(), rule.folder.as_os_str().as_bytes()].join(&b'\n'));
+    }
     config.unlink.iter().for_each(|file| put("unlink", path(file)));
     let names = settings.services.iter().map(|one| format!("{} {}", one.name, one.place));
     names.for_each(|name| put("service", name.into_bytes()));

@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+require "firebrick/sent_file"
+
+module Firebrick
+  # X-Accel-Redirect with a rule of the `[sendfile]` table: the response is the file's, as nginx would make it, and of
+  # the app's only fields stay. Without a rule for the path, everything is passed on.
+  class AccelRedirect
+    # Fields that are about the app's own body, or for nginx.
+    DROPPED = %w[x-accel-redirect x-accel-buffering x-accel-charset x-accel-expires x-accel-limit-rate
+                 content-length transfer-encoding content-encoding content-range content-md5 digest repr-digest
+                 content-digest etag last-modified location refresh].freeze
+    # Fields that are about the file, and not about an error.
+    OF_THE_FILE = %w[content-disposition cache-control expires accept-ranges].freeze
+    ERRORS = { 403 => "Forbidden", 404 => "Not Found" }.freeze
+
+    # Nothing can be sent; the message says why.
+    class Refused < StandardError; end
+
+    # The names of +headers+ are in lower case.
+    def initialize(env, headers, rules)
+      @env = env
+      @headers = headers
+      @rules = rules
+    end
+
+    # Status, headers and body; nil if there is no rule for the path.
+    def response
+      value = Array(@headers["x-accel-redirect"]).first.to_s
+      place = @rules.find(value)
+      place && send_file(place)
+    rescue Errno::EACCES, Errno::EPERM => e
+      error(403, value, e.message)
+    rescue Refused, SystemCallError, ArgumentError => e
+      error(404, value, e.message)
+    end
+
+    private
+
+    def send_file(place)
+      path = path_of(place)
+      fields = validators(File.open(path, &:stat))
+      return [304, kept.except("content-type").merge(fields), []] if unchanged?(fields)
+
+      SentFile.new(request, 200, kept.merge(fields, "x-sendfile" => path)).response
+    end
+
+    # The file, which is in the folder whatever links there are.
+    def path_of(place)
+      raise Refused, "the path leads out of its folder" if place == :unsafe
+
+      folder = File.realpath(place.folder).b
+      path = File.realpath(File.join(folder, place.path)).b
+      inside = path == folder || path.start_with?(folder == "/" ? folder : "#{folder}/")
+      raise Refused, "#{path} is outside of #{folder}" unless inside
+      raise Refused, "#{path} is no regular file" if !File.file?(path) || place.path.end_with?("/")
+
+      path
+    end
+
+    # As nginx makes them.
+    def validators(stat)
+      { "etag" => %("#{stat.mtime.to_i.to_s(16)}-#{stat.size.to_s(16)}"), "last-modified" => stat.mtime.httpdate }
+    end
+
+    # What the file is asked for: whatever the app was asked for becomes GET, and conditions have been answered.
+    def request
+      method = @env["REQUEST_METHOD"] == "HEAD" ? "HEAD" : "GET"
+      answered = ["HTTP_IF_MODIFIED_SINCE", ("HTTP_RANGE" if @headers["accept-ranges"] == "none")]
+      @env.except(*answered).merge("REQUEST_METHOD" => method)
+    end
+
+    # If-None-Match, and else If-Modified-Since (RFC 9110 section 13.2.2).
+    def unchanged?(fields)
+      tags = @env["HTTP_IF_NONE_MATCH"] or return @env["HTTP_IF_MODIFIED_SINCE"] == fields["last-modified"]
+
+      tags.strip == "*" || tags.scan(/"[^"]*"/).include?(fields["etag"])
+    end
+
+    # The app's fields, with the charset that it wishes.
+    def kept
+      charset = Array(@headers["x-accel-charset"]).first.to_s
+      fields = @headers.except(*DROPPED)
+      type = Array(fields["content-type"]).first
+      return fields if type.nil? || charset.empty? || charset == "off" || type.match?(/;\s*charset=/i)
+
+      fields.merge("content-type" => "#{type}; charset=#{charset}")
+    end
+
+    def error(status, value, reason)
+      Report.log("firebrick: #{Exchange.name}: X-Accel-Redirect: #{value.inspect}: #{reason}")
+      fields = kept.except(*OF_THE_FILE).merge("content-type" => "text/plain")
+      [status, fields, ["#{status} #{ERRORS[status]}\n"]]
+    end
+  end
+end

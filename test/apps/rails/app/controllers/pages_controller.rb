@@ -1,0 +1,22 @@
+# frozen_string_literal: true
+
+class PagesController < ApplicationController
+  def show
+    render plain: "#{Rails.configuration.x.greeting} #{Process.pid}"
+  end
+
+  def up
+    render plain: "up"
+  end
+
+  def cable
+    render layout: false
+  end
+
+  # The client's side comes with the gem, or with a package of Node's modules.
+  def cable_script
+    folders = ["#{ActionCable::Engine.root}/app/assets/javascripts", "/usr/share/nodejs/@rails/actioncable/app/assets/javascripts"]
+    script = Dir["{#{folders.join(',')}}/{actioncable,action_cable}.js"].first
+    render plain: File.read(script), content_type: "text/javascript"
+  end
+end
