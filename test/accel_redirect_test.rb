@@ -4,7 +4,7 @@
 
 require "support/case"
 require "support/peers"
-require "cgi"
+require "uri"
 require "time"
 require_relative "../lib/firebrick/sendfile_rules"
 
@@ -88,7 +88,7 @@ class AccelRedirectTest < Case
   class << self
     def shared_options
       files = FILES.transform_keys { |name| "files/#{name}" }
-      { app: ACCEL_APP, threads: "1:5", files: files.merge("elsewhere/z.txt" => "elsewhere", "secret.txt" => "secret"), settings: settings(RULES) }
+      { app: ACCEL_APP, threads: "1:5", leaves: ["files/link"], files: files.merge("elsewhere/z.txt" => "elsewhere", "secret.txt" => "secret"), settings: settings(RULES) }
     end
 
     # With TOML's quotes around prefixes.

@@ -51,11 +51,14 @@ module Firebrick
 
       folder = File.realpath(place.folder).b
       path = File.realpath(File.join(folder, place.path)).b
-      inside = path == folder || path.start_with?(folder == "/" ? folder : "#{folder}/")
-      raise Refused, "#{path} is outside of #{folder}" unless inside
+      raise Refused, "#{path} is outside of #{folder}" unless inside?(path, folder)
       raise Refused, "#{path} is no regular file" if !File.file?(path) || place.path.end_with?("/")
 
       path
+    end
+
+    def inside?(path, folder)
+      path == folder || path.start_with?(folder == "/" ? folder : "#{folder}/")
     end
 
     # As nginx makes them.
