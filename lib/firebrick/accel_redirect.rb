@@ -52,9 +52,13 @@ module Firebrick
       folder = File.realpath(place.folder).b
       path = File.realpath(File.join(folder, place.path)).b
       raise Refused, "#{path} is outside of #{folder}" unless inside?(path, folder)
-      raise Refused, "#{path} is no regular file" if !File.file?(path) || place.path.end_with?("/")
+      raise Refused, "#{path} is no regular file" unless regular?(path, place)
 
       path
+    end
+
+    def regular?(path, place)
+      File.file?(path) && !place.path.end_with?("/")
     end
 
     def inside?(path, folder)

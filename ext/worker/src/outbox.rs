@@ -64,6 +64,18 @@ impl Outbox {
     /// Lets `f` append whole frames; `fd`, which the outbox then owns, travels with the first.
     #[inline]
     pub(crate) fn append(&self, now_us: u64, fd: Option<RawFd>, f: impl FnOnce(&mut Vec<u8>)) {
+        self.append_frame(now_us, fd, f);
+    }
+
+    /// Lets `f` append one frame that can be changed until it is sent.
+    #[inline]
+    pub(crate) fn append_open(&self, now_us: u64, f: impl FnOnce(&mut Vec<u8>)) -> Mark {
+        self.append_frame(now_us, None, f)
+    }
+
+    /// The mark is made under the same lock: the watchdog may send at any time.
+    #[inline]
+    fn append_frame(&self, now_us: u64, fd: Option<RawFd>, f: impl FnOnce(&mut Vec<u8>)) -> Mark {
         let mut frames = self.lock();
         let start = frames.bytes.len();
         if start == 0 {
@@ -74,19 +86,7 @@ impl Outbox {
         }
         f(&mut frames.bytes);
         self.unsent.store(frames.bytes.len() - frames.sent, Relaxed);
-    }
-
-    /// Lets `f` append one frame that can be changed until it is sent.
-    #[inline]
-    pub(crate) fn append_open(&self, now_us: u64, f: impl FnOnce(&mut Vec<u8>)) -> Mark {
-        let mut mark = None;
-        self.append(now_us, None, |bytes| {
-            let start = bytes.len();
-            f(bytes);
-            mark = Some((start, bytes.len()));
-        });
-        let (start, end) = mark.unwrap_or_default();
-        Mark { round: self.lock().round, start, end }
+        Mark { round: frames.round, start, end: frames.bytes.len() }
     }
 
     /// Lets `f` change the frame, given the outbox's bytes and where it begins in them; its new mark. `None` when some of it has

@@ -20,7 +20,7 @@ pub(crate) fn fault(prefix: &str) -> Option<&'static str> {
         return Some("expected a path without control characters");
     }
     let inner = prefix.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')).unwrap_or_default();
-    if !inner.is_empty() && inner.split('/').any(|segment| ["", ".", ".."].contains(&segment)) {
+    if prefix != "/" && inner.split('/').any(|segment| ["", ".", ".."].contains(&segment)) {
         return Some("expected a path without empty parts, . and ..");
     }
     if prefix.contains('?') {
