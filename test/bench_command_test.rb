@@ -443,8 +443,8 @@ class BenchAgainstNginxTest < BenchCase
   end
 
   def shape(text)
-    # The greeting differs by program, units depend on the figures, and ab warns about its own statistics.
-    text.sub(/\AThis is.*?\n\n\n/m, "").gsub(/^(WARNING|ERROR): The median.*\n.*\n/, "").lines.map do |line|
+    # The greeting differs by program, units depend on the figures, ab warns about its own statistics, and siege has begun a line after its brace.
+    text.sub(/^\{\n\t/, "{\t").sub(/\AThis is.*?\n\n\n/m, "").gsub(/^(WARNING|ERROR): The median.*\n.*\n/, "").lines.map do |line|
       line = line.chomp.sub(/Server Software:.*/, "Server Software:").sub(/(Running ).*( test @ )/, '\1T\2')
       line.gsub(/ +-?\d+(\.\d+)?(us|ms|s|k|K|M|G)?(B?)(?= |,|$|%)/) { |found| " #{found.include?('.') ? 'N.N' : 'N'}" }.gsub(/\d+(\.\d+)?/, "N").gsub(/\bN\.N\b/, "N").gsub(/\t\s+N/, "\t N").squeeze(" ")
     end

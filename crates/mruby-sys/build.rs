@@ -10,7 +10,7 @@ use std::process::Command;
 struct Found {
     lib: PathBuf,
     include: PathBuf,
-    /// Folder of the symbol names of a library that was not installed.
+    /// Folder of the symbol names of a library that was not installed, or was installed without them.
     names: Option<PathBuf>,
     /// Whether it was built with MRB_USE_DEBUG_HOOK.
     has_hook: bool,
@@ -136,6 +136,7 @@ fn find() -> Library {
     if let Some(why) = unfit(&include) {
         return Library::None(why);
     }
+    let names = names.or_else(|| names_instead_of(&include));
     let mut found = Found { lib, include, names, has_hook: false };
     // If programs for the target cannot run here, the headers are trusted; the check at start remains.
     if std::env::var("HOST").ok() == std::env::var("TARGET").ok() {
@@ -152,6 +153,12 @@ fn find() -> Library {
         }
     }
     Library::Fit(found)
+}
+
+/// The folder that stands in for the symbol names. Headers before 4.0 can do without them, which takes MRB_NO_PRESYM.
+fn names_instead_of(include: &Path) -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/names");
+    (!include.join("mruby/presym/id.h").exists()).then_some(own)
 }
 
 /// Why this release is not supported.

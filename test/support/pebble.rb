@@ -46,10 +46,10 @@ class Pebble
       programs("pebble-challtestsrv").first
     end
 
-    # Its flags for an address of its DNS; later ones serve DNS over HTTPS, too.
+    # Its flags for an address of its DNS. Later ones serve DNS over HTTPS, too, and the latest have another name for the address.
     def dns_flags(address)
-      later = Open3.capture2e(dns_server, "-h").first.include?("-doh")
-      later ? ["-dnsserver", address, "-doh", ""] : ["-dns01", address]
+      help = Open3.capture2e(dns_server, "-h").first
+      [help.include?("-dnsserver") ? "-dnsserver" : "-dns01", address, *(["-doh", ""] if help.include?("-doh "))]
     end
 
     private
