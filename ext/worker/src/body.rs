@@ -195,7 +195,7 @@ fn gather(gvl: &mut Gvl, task: &'static Task, head: Suspended, part: Value) -> b
         emit::open_response(gvl, task, head, part.bytes(gvl));
         return task.finite.get();
     }
-    if emit::grow(gvl, task, part.bytes(gvl), INLINE) {
+    if emit::grow(gvl, task, part.bytes(gvl)) {
         return true;
     }
     let mut at = 0;

@@ -1,6 +1,6 @@
 //! Appending a task's frames to its link.
 
-use crate::outbox::Outbox;
+use crate::outbox::{Mark, Outbox};
 use crate::raw::gvl::Gvl;
 use crate::raw::os;
 use crate::task::{Stage, Task};
@@ -9,6 +9,18 @@ use std::os::fd::RawFd;
 use wire::frame::{append, finish};
 use wire::response::Suspended;
 use wire::{Kind, flag};
+
+/// Bytes to which a RESPONSE that waits may grow: from here on it saves more to send the body apart than that costs.
+const RESPONSE: usize = 128 << 10;
+/// Bytes to which a BODY that waits may grow.
+const BODY: usize = 64 << 10;
+
+/// The last frame of a response that goes on, while it waits to be sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Open {
+    mark: Mark,
+    is_response: bool,
+}
 
 #[inline]
 fn outbox(gvl: &Gvl, task: &Task) -> &'static Outbox {
@@ -40,7 +52,7 @@ pub(crate) fn response(
 }
 
 /// RESPONSE with the first bytes of a body whose end is not known yet. Until it is sent the frame can grow ([`grow`]), be completed
-/// ([`end`]) and be taken back ([`take_back`]).
+/// ([`end`]) or be taken back ([`take_back`]).
 pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]) {
     let now_us = os::now_us();
     task.head.with(gvl, |bytes| {
@@ -51,39 +63,45 @@ pub(crate) fn open_response(gvl: &Gvl, task: &Task, head: Suspended, body: &[u8]
             out.extend_from_slice(body);
             finish(&mut out[start..], 0, 0);
         });
-        task.open.set(Some(mark));
+        task.open.set(Some(Open { mark, is_response: true }));
     });
     task.stage.set(Stage::Begun);
 }
 
-/// Adds bytes to the RESPONSE that has not been sent, if it has then at most `most` bytes.
-pub(crate) fn grow(gvl: &Gvl, task: &Task, more: &[u8], most: usize) -> bool {
+/// Adds bytes to the last frame of the body, if it has not been sent, may become so long and the window allows it.
+pub(crate) fn grow(gvl: &Gvl, task: &Task, more: &[u8]) -> bool {
+    let Some(open) = task.open.take() else { return false };
+    let most = if open.is_response { RESPONSE } else { BODY };
+    // The window is for what comes behind the RESPONSE.
+    let fits = open.is_response || more.len() as i64 <= task.window.get();
     let mut grown = false;
-    let mark = task.open.take().and_then(|mark| {
-        outbox(gvl, task).amend(mark, |out, start| {
-            grown = out.len() - start + more.len() <= most;
-            if grown {
-                out.extend_from_slice(more);
-                finish(&mut out[start..], 0, 0);
-            }
-        })
+    let mark = outbox(gvl, task).amend(open.mark, |out, start| {
+        grown = fits && out.len() - start + more.len() <= most;
+        if grown {
+            out.extend_from_slice(more);
+            finish(&mut out[start..], 0, 0);
+        }
     });
-    task.open.set(mark);
+    if grown && !open.is_response {
+        task.window.set(task.window.get() - more.len() as i64);
+    }
+    task.open.set(mark.map(|mark| Open { mark, ..open }));
     grown
 }
 
 /// Takes the RESPONSE back that has not been sent: the response can be another one.
 pub(crate) fn take_back(gvl: &Gvl, task: &Task) {
-    let Some(mark) = task.open.take() else { return };
-    if outbox(gvl, task).amend(mark, |out, start| out.truncate(start)).is_some() {
+    let Some(open) = task.open.take().filter(|open| open.is_response) else { return };
+    if outbox(gvl, task).amend(open.mark, |out, start| out.truncate(start)).is_some() {
         task.stage.set(Stage::Unsent);
     }
 }
 
-/// BODY. The caller has checked the window.
+/// BODY, which can grow until it is sent. The caller has checked the window.
 pub(crate) fn body(gvl: &Gvl, task: &Task, bytes: &[u8]) {
     let now_us = os::now_us();
-    outbox(gvl, task).append(now_us, None, |out| append(out, Kind::Body, 0, task.id.get(), bytes));
+    let mark = outbox(gvl, task).append_open(now_us, |out| append(out, Kind::Body, 0, task.id.get(), bytes));
+    task.open.set(Some(Open { mark, is_response: false }));
     task.window.set(task.window.get() - bytes.len() as i64);
 }
 
@@ -135,9 +153,10 @@ pub(crate) fn end(gvl: &Gvl, task: &Task, failed: bool) {
     let now_us = os::now_us();
     let whole =
         |out: &mut Vec<u8>, start: usize| wire::response::complete(&mut out[start..], task.times(now_us));
-    if let Some(mark) = task.open.take()
+    if let Some(open) = task.open.take()
+        && open.is_response
         && !failed
-        && outbox(gvl, task).amend(mark, whole).is_some()
+        && outbox(gvl, task).amend(open.mark, whole).is_some()
     {
         task.stage.set(Stage::Ended);
         return;

@@ -3,8 +3,8 @@
 //! Contract: lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while
 //! any of them is in use.
 
+use crate::emit::Open;
 use crate::env::Memo;
-use crate::outbox::Mark;
 use crate::place::{self, PLACES};
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
 use crate::raw::gvl_wait::GvlWait;
@@ -70,8 +70,8 @@ pub(crate) struct Task {
     pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
     pub(crate) flushed_us: Cell<u64>,
-    /// The RESPONSE that has not been sent, while the body goes on.
-    pub(crate) open: Cell<Option<Mark>>,
+    /// The last frame of the response, if more can be added to it.
+    pub(crate) open: Cell<Option<Open>>,
     /// The body has a known length, or can become an array: it will end soon.
     pub(crate) finite: Cell<bool>,
     /// The app has encoded the body itself (Transfer-Encoding): the front decodes it, which takes BODY frames.
