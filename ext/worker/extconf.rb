@@ -13,6 +13,8 @@ target = ENV["CARGO_TARGET_DIR"] || File.join(root, "target")
 
 # An installed program is compiled for speed, which takes minutes. FIREBRICK_PROFILE=release takes a third of that.
 profile = ENV.fetch("FIREBRICK_PROFILE", "dist")
+# cargo's own name for the folder of its first profile.
+built = profile == "dev" ? "debug" : profile
 
 # An installed gem keeps what it runs with, not half a gigabyte of what that was made from.
 own_target = target == File.join(root, "target") && !File.exist?(File.join(root, ".git"))
@@ -27,10 +29,10 @@ File.write("Makefile", <<~MAKEFILE)
   sitearchdir = #{RbConfig::CONFIG['sitearchdir']}
 
   all:
-  \tcd "$(ROOT)" && RUBY="$(RUBY)" "$(CARGO)" build --profile #{profile} --locked --target-dir "$(TARGET)" -p worker -p cli
+  \tcd "$(ROOT)" && RUBY="$(RUBY)" CARGO_PROFILE_DIST_STRIP=true CARGO_PROFILE_DIST_DEBUG=false "$(CARGO)" build --profile #{profile} --locked --target-dir "$(TARGET)" -p worker -p cli
   \tmkdir -p "$(ROOT)/libexec"
-  \tcp "$(TARGET)/#{profile}/#{library}" "$(ROOT)/lib/firebrick/native.#{RbConfig::CONFIG['DLEXT']}"
-  \tcp "$(TARGET)/#{profile}/firebrick" "$(ROOT)/libexec/firebrick"
+  \tcp "$(TARGET)/#{built}/#{library}" "$(ROOT)/lib/firebrick/native.#{RbConfig::CONFIG['DLEXT']}"
+  \tcp "$(TARGET)/#{built}/firebrick" "$(ROOT)/libexec/firebrick"
 
   install:
   \tmkdir -p "$(DESTDIR)$(sitearchdir)/firebrick"

@@ -33,13 +33,26 @@ fn command(described: &'static table::commands::Command) -> Command {
     let options = arguments(|about| described.options.include(about.key));
     let command = Command::new(described.name).about(described.doc).args(described.arguments.iter().map(own));
     let command = command.args(options);
-    match described.name {
+    measuring(described.name, command)
+}
+
+/// The commands that measure have options of their own.
+#[cfg(feature = "measuring")]
+fn measuring(name: &str, command: Command) -> Command {
+    match name {
         "bench" => bench::arguments(command),
         "tune" => tuner::arguments(command),
         "plan" => plan::arguments(command),
         "top" => top::arguments(command),
         _ => command,
     }
+}
+
+/// Without them any words are taken, so that the error is that the command is not there.
+#[cfg(not(feature = "measuring"))]
+fn measuring(name: &str, command: Command) -> Command {
+    let words = Arg::new("words").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true).hide(true);
+    if matches!(name, "bench" | "tune" | "plan" | "top") { command.arg(words) } else { command }
 }
 
 /// An argument of one command.

@@ -46,10 +46,19 @@ fn main() -> ExitCode {
         Ok(Command::Status { target, json }) => control::status_command(&target, json),
         Ok(Command::Stop { target, timeout }) => control::stop_command(&target, timeout),
         Ok(Command::Certs { loaded, client, json }) => cli::certs(&loaded.settings, client.as_ref(), json),
+        #[cfg(feature = "measuring")]
         Ok(Command::Bench(given)) => bench::run(&given),
+        #[cfg(feature = "measuring")]
         Ok(Command::Tune(given)) => tuner::run(&given),
+        #[cfg(feature = "measuring")]
         Ok(Command::Plan(given)) => plan::run(&given),
+        #[cfg(feature = "measuring")]
         Ok(Command::Top { dir, client, given }) => top::run(&dir, &client, &given),
+        #[cfg(not(feature = "measuring"))]
+        Ok(Command::Bench(_) | Command::Tune(_) | Command::Plan(_) | Command::Top { .. }) => {
+            eprintln!("error: this program was built without bench, tune, plan and top; `make` builds it with them");
+            ExitCode::from(2)
+        }
         Ok(Command::Trust(given)) => cli::trust(&given, &ProcessEnvironment),
         Ok(Command::Completions(shell)) => cli::completions(shell),
         Ok(Command::Man) => cli::man(),
