@@ -174,7 +174,7 @@ class AccelRedirectTest < Case
   it "answers 404 for what leads out of the folder or is no file, 403 for what may not be read, and logs why" do
     { "../secret.txt" => /leads out of its folder/, "a/../../secret.txt" => /leads out/, "%2e%2e/secret.txt" => /leads out/, "..%2fsecret.txt" => /leads out/,
       "small.txt%00" => /leads out/, "link_out.txt" => /is outside of/, "link_etc/hostname" => /is outside of/, "deep" => /no regular file/, "" => /no regular file/,
-      "missing.txt" => /No such file/, "small.txt/" => /Not a directory/, ("x" * 300) => /too long/ }.each do |path, said|
+      "missing.txt" => /No such file/, "small.txt/" => /no regular file/, ("x" * 300) => /too long/ }.each do |path, said|
       response = ask_for("/protected/#{path}", fields: { "content-disposition" => "attachment", "cache-control" => "max-age=9" })
       assert_equal [404, "404 Not Found\n", nil, nil], [response.status, response.body, response["content-disposition"], response["cache-control"]], path
       assert_logged(/X-Accel-Redirect: "#{Regexp.escape("/protected/#{path}"[0, 60])}.*#{said}/, on: server)

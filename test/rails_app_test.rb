@@ -360,12 +360,13 @@ class RailsSettingsTest < Case
 
   it "shows exceptions in development, with the page of Rails" do
     own = start(environment: "development", **RailsApp.options)
-    response = get("/requests/fails", to: own)
+    host = { "Host" => "localhost" }
+    response = get("/requests/fails", to: own, headers: host)
     assert_status 500, response
     assert_includes response.body, "an error of the app"
     assert_includes response.body, "requests_controller.rb"
-    assert_match(/No route matches/, get("/nowhere", to: own).body)
-    assert_equal 403, get("/echo", to: own, headers: { "Host" => "unknown.test" }).status
+    assert_match(/No route matches/, get("/nowhere", to: own, headers: host).body)
+    assert_status 403, get("/echo", to: own, headers: { "Host" => "unknown.example" })
   end
 
   it "loads the app again by rails restart" do

@@ -112,9 +112,9 @@ class RubyProgram
     problems
   end
 
-  # Files of servers: sockets, large bodies.
+  # Files of servers: sockets, large bodies. Browsers that a program starts leave files of their own.
   def left
-    Dir.glob("{temporary,run}/**/*", base: @base).reject { |file| file == "run/firebrick" }
+    Dir.glob("{temporary,run}/**/*", base: @base).reject { |file| file == "run/firebrick" || file.match?(%r{\A(temporary/\.?org\.chromium|run/dconf)}) }
   end
 
   private

@@ -19,6 +19,7 @@ class API < Grape::API
   format :json
   content_type :txt, "text/plain"
 
+  rescue_from(Grape::Exceptions::Base) { |error| error!({ error: error.message }, error.status) }
   rescue_from(ArgumentError) { |error| error!({ error: error.message }, 422) }
   rescue_from(:all) { |_| error!({ error: "internal" }, 500) }
 

@@ -3,7 +3,8 @@
 require "sequel"
 require "json"
 
-DB = Sequel.connect("sqlite://test.sqlite3", max_connections: 8, timeout: 20_000)
+# One connection: a thread that waits for SQLite's lock keeps Ruby's, so it must never wait for a thread of its own process.
+DB = Sequel.connect("sqlite://test.sqlite3", max_connections: 1, pool_timeout: 60, timeout: 20_000)
 DB.create_table(:entries) do
   primary_key :id
   String :text

@@ -28,7 +28,7 @@ class App < Sinatra::Base
   put("/json") { request.body.read.reverse }
 
   get "/stream" do
-    content_type :event_stream
+    content_type "text/event-stream"
     stream do |out|
       3.times do |i|
         Gate.wait("#{params[:name]}-#{i}")
@@ -38,7 +38,7 @@ class App < Sinatra::Base
   end
 
   get "/endless" do
-    content_type :event_stream
+    content_type "text/event-stream"
     stream do |out|
       out.callback { Gate.open(params[:name]) }
       loop do

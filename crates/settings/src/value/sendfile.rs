@@ -19,8 +19,7 @@ pub(crate) fn fault(prefix: &str) -> Option<&'static str> {
     if prefix.contains(char::is_control) {
         return Some("expected a path without control characters");
     }
-    let inner = prefix.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')).unwrap_or_default();
-    if prefix != "/" && inner.split('/').any(|segment| ["", ".", ".."].contains(&segment)) {
+    if prefix.contains("//") || prefix.split('/').any(|part| [".", ".."].contains(&part)) {
         return Some("expected a path without empty parts, . and ..");
     }
     if prefix.contains('?') {

@@ -1,6 +1,9 @@
 # frozen_string_literal: true
 
 class PagesController < ApplicationController
+  # Scripts are for pages of this app only, unless a page says otherwise.
+  skip_after_action :verify_same_origin_request, only: :cable_script
+
   def show
     render plain: "#{Rails.configuration.x.greeting} #{Process.pid}"
   end
