@@ -66,10 +66,15 @@ class Case < Minitest::Test
       @in_turn || (superclass.respond_to?(:in_turn?) && superclass.in_turn?)
     end
 
-    def run(reporter, options = {})
-      super
+    # Minitest's interface: runs all tests of the class. Version 6 has another name for it.
+    define_method(Minitest::Runnable.respond_to?(:run_suite) ? :run_suite : :run) do |reporter, options = {}|
+      super(reporter, options)
     ensure
-      over(reporter) unless test_order == :parallel
+      over(reporter) unless runs_beside_others?
+    end
+
+    def runs_beside_others?
+      %i[test_order run_order].any? { |order| respond_to?(order) && public_send(order) == :parallel }
     end
 
     # Called after the last of the class's tests: ends what they shared.

@@ -16,7 +16,7 @@ class ParallelTests
   Test = Struct.new(:suite, :name, :reporter) do
     def run
       reporter.synchronize { reporter.prerecord suite, name }
-      result = Minitest.run_one_method(suite, name)
+      result = suite.new(name).run
       reporter.synchronize { reporter.record result }
     end
   end

@@ -58,7 +58,7 @@ module SharedServers
     test.title = owner.name
     method = "test_the_shared_server_shuts_down_cleanly"
     reporter.synchronize { reporter.prerecord test, method }
-    result = Minitest.run_one_method(test, method)
+    result = test.new(method).run
     reporter.synchronize { reporter.record result }
   end
 
@@ -68,8 +68,9 @@ module SharedServers
 
   # Runs the parallel tests before the summary is printed, and stops what servers are left when the run was interrupted.
   module AfterParallelTests
-    def __run(reporter, options)
-      super.tap do
+    # Version 6 of Minitest has another name for it.
+    define_method(Minitest.respond_to?(:run_all_suites) ? :run_all_suites : :__run) do |reporter, options|
+      super(reporter, options).tap do
         parallel_executor.shutdown
         SharedServers.finish_all(reporter)
       end
