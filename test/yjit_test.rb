@@ -123,7 +123,7 @@ class YjitTest < Case
 
   it "is reported by firebrick check" do
     own = Server.new(app: APP, settings: { rack: { yjit: "on" } })
-    out, err, code = own.command_line("check", own.dir)
+    out, err, code = own.command_line("check", own.dir, "--ruby", RUBY)
     assert_equal ["", 0], [err, code]
     if kind == :none
       assert_match(/^The app loads .*\nYJIT is off, although rack.yjit is "on": this Ruby \(ruby \S+\) was built without it$/, out)

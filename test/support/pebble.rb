@@ -24,7 +24,7 @@ class Pebble
       !!(usual && dns_server)
     end
 
-    # Whether there is one that knows profiles and renewal windows; Debian's of 2023 does not.
+    # Whether there is one that knows profiles and renewal windows; those of Debian 12 and 13 do not.
     def new?
       !newest.nil?
     end
@@ -38,8 +38,8 @@ class Pebble
     def newest
       return @newest if defined?(@newest)
 
-      # Older ones do not know the flag.
-      @newest = programs("pebble").find { |path| system(path, "-version", out: File::NULL, err: File::NULL) }
+      # No flag tells, and Debian's says "dev" when it is asked for its version.
+      @newest = programs("pebble").find { |path| File.binread(path).include?("/set-renewal-info/") }
     end
 
     def dns_server
