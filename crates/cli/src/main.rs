@@ -56,7 +56,9 @@ fn main() -> ExitCode {
         Ok(Command::Top { dir, client, given }) => top::run(&dir, &client, &given),
         #[cfg(not(feature = "measuring"))]
         Ok(Command::Bench(_) | Command::Tune(_) | Command::Plan(_) | Command::Top { .. }) => {
-            eprintln!("error: this program was built without bench, tune, plan and top; `make` builds it with them");
+            eprintln!(
+                "error: this program was built without bench, tune, plan and top; `make` builds it with them"
+            );
             ExitCode::from(2)
         }
         Ok(Command::Trust(given)) => cli::trust(&given, &ProcessEnvironment),
