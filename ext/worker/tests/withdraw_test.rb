@@ -10,6 +10,8 @@ class WithdrawTest < Case
   # Stops the worker while the block sends it requests.
   def while_stopped(worker)
     Process.kill("STOP", worker.pid)
+    # The signal takes effect when each thread is about to run.
+    eventually("it is stopped") { Dir["/proc/#{worker.pid}/task/*/stat"].all? { |file| File.read(file).match?(/\) T/) } }
     yield
   ensure
     Process.kill("CONT", worker.pid)
