@@ -117,6 +117,7 @@ fn next(gvl: &mut Gvl, task: &'static Task, now_us: &mut u64) -> Option<Job> {
                 provide(gvl, help);
                 return Some(job);
             }
+            Step::Send => send_all(gvl, task),
             Step::Read => read(gvl, task),
             Step::Collect => collection::run(gvl),
             Step::Sleep => sleep(gvl, task),

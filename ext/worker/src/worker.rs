@@ -138,6 +138,8 @@ pub(crate) fn find(gvl: &Gvl, serial: u64) -> Option<usize> {
 /// What a thread does next.
 pub(crate) enum Step {
     Run(Job, Help),
+    /// Requests were discarded, which the front has to hear of, though there is nothing else to do.
+    Send,
     Read,
     Collect,
     Sleep,
@@ -305,15 +307,20 @@ impl Worker {
         if self.finished {
             return Step::Stop;
         }
+        let mut discarded = false;
         while let Some(job) = self.inbox.pop_front() {
             if !self.links[job.link as usize].take_up() {
                 job.discard();
+                discarded = true;
                 continue;
             }
             self.active += 1;
             self.place.watchdog.begun();
             let help = self.step_down(me, now_us);
             return Step::Run(job, help);
+        }
+        if discarded {
+            return Step::Send;
         }
         if self.draining && self.active == 0 {
             self.finished = true;

@@ -22,6 +22,8 @@ class WithdrawTest < Case
       serve(app(APP), threads: threads) do |worker, front|
         worker.resends = false
         worker.get("/before")
+        # The watchdog, which would send what others forget, sleeps by then.
+        sleep 0.1
         while_stopped(worker) do
           3.times { worker.start(target: "/withdrawn") }
           front.withdraw(0, 4)
