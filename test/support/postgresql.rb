@@ -7,6 +7,7 @@ require "fileutils"
 require "open3"
 require "tmpdir"
 require "support/clock"
+require "support/interruption"
 
 class Postgresql
   include Clock
@@ -21,6 +22,7 @@ class Postgresql
 
   def initialize
     @dir = Dir.mktmpdir("firebrick-postgresql")
+    Interruption.own(@dir)
     # It refuses to run as root; the package brings a user.
     @user = Etc.getpwnam("postgres") if Process.uid.zero?
     FileUtils.chown(@user.uid, @user.gid, @dir) if @user
@@ -49,6 +51,7 @@ class Postgresql
       Process.wait(@pid)
     end
     FileUtils.remove_entry(@dir)
+    Interruption.disown(@dir)
   end
 
   private

@@ -6,6 +6,7 @@
 require "fileutils"
 require "open3"
 require "tmpdir"
+require "support/interruption"
 
 module Redmine
   SOURCE = "/usr/share/redmine"
@@ -31,6 +32,7 @@ module Redmine
     # database:: what database.yml says, key => value; by default SQLite's file
     def initialize(database = nil)
       @base = File.realpath(Dir.mktmpdir("firebrick-redmine"))
+      Interruption.own(@base)
       @dir = File.join(@base, "share/redmine")
       FileUtils.mkdir_p(File.join(@base, "share"))
       @database = database
@@ -76,6 +78,7 @@ module Redmine
 
     def remove
       FileUtils.remove_entry(@base) if File.exist?(@base)
+      Interruption.disown(@base)
     end
 
     private
