@@ -250,12 +250,11 @@ class AccelRedirectTest < Case
     folder = server.path("files")
     peer = Class.new(Peers::Nginx) do
       define_method(:configuration) do
-        temp = %w[client_body proxy fastcgi uwsgi scgi].map { |name| "#{name}_temp_path #{@base}/#{name};" }.join(" ")
         <<~CONF
           user root; worker_processes 1; pid #{@base}/nginx.pid; error_log #{@base}/error.log;
           events { }
           http {
-            #{temp} access_log off;
+            #{temporary_folders} access_log off;
             server {
               listen 127.0.0.1:#{@port};
               location / { proxy_pass http://127.0.0.1:#{app.port}; }

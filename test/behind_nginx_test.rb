@@ -24,8 +24,7 @@ class BehindNginxTest < Case
     def configuration
       location = "location /socket {\n#{WEBSOCKETS}proxy_set_header Upgrade $http_upgrade;\n}"
       page = PAGE.sub("unix:/run/app.sock", "unix:#{@socket}").sub("server {\n  location", "server {\nlisten 127.0.0.1:#{@port};\n#{location}\n  location")
-      temp = %w[client_body proxy fastcgi uwsgi scgi].map { |name| "#{name}_temp_path #{@base}/#{name};" }.join(" ")
-      "user root; worker_processes 1; pid #{@base}/nginx.pid; error_log #{log}; events {}\nhttp { #{temp} access_log off; client_max_body_size 0;\n#{page}\n}\n"
+      "user root; worker_processes 1; pid #{@base}/nginx.pid; error_log #{log}; events {}\nhttp { #{temporary_folders} access_log off; client_max_body_size 0;\n#{page}\n}\n"
     end
   end
 

@@ -54,12 +54,11 @@ class BenchTarget < Peers::Nginx
   private
 
   def configuration
-    temp = %w[client_body proxy fastcgi uwsgi scgi].map { |name| "#{name}_temp_path #{@base}/#{name};" }.join(" ")
     <<~CONF
       user root; worker_processes 1; pid #{@base}/nginx.pid; error_log #{log};
       events { worker_connections 1024; }
       http {
-        #{temp}
+        #{temporary_folders}
         access_log #{@base}/access.log; keepalive_requests 1000000; default_type text/plain;
         server {
           listen 127.0.0.1:#{@port}; listen unix:#{socket}; listen 127.0.0.1:#{@h2} http2;

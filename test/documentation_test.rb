@@ -9,15 +9,14 @@ require "support/case"
 class DocumentationTest < Case
   parallel!
 
-  ROOT = File.expand_path("..", __dir__)
-  PAGES = [File.join(ROOT, "README.md"), *Dir[File.join(ROOT, "docs/*.md")]].sort.freeze
+  PAGES = [File.join(Server::ROOT, "README.md"), *Dir[File.join(Server::ROOT, "docs/*.md")]].sort.freeze
   # Stands for something in a value: `cert=…`.
   LEFT_OUT = /…|\.\.\./
 
   class << self
     # Sections and keys, as `limits.max_body`.
     def keys
-      @keys ||= File.read(File.join(ROOT, "docs/settings.md")).scan(/^\| `([a-z_]+(?:\.[a-z_]+)*)`/).flatten
+      @keys ||= File.read(File.join(Server::ROOT, "docs/settings.md")).scan(/^\| `([a-z_]+(?:\.[a-z_]+)*)`/).flatten
     end
 
     def sections
@@ -76,7 +75,7 @@ class DocumentationTest < Case
   end
 
   PAGES.each do |page|
-    name = page.delete_prefix("#{ROOT}/")
+    name = page.delete_prefix("#{Server::ROOT}/")
 
     it "#{name}: settings are accepted" do
       settings = inline(page).grep(/\A[a-z_]+(\.[a-z_]+)* = /).grep_v(/\Aconfig\./)

@@ -93,13 +93,17 @@ module Peers
       ["/usr/sbin/nginx", "-p", @base, "-c", File.join(@base, "peer.conf"), "-g", "daemon off;"]
     end
 
+    # For `http`: nginx's own are in /var/lib.
+    def temporary_folders
+      %w[client_body proxy fastcgi uwsgi scgi].map { |name| "#{name}_temp_path #{@base}/#{name};" }.join(" ")
+    end
+
     def configuration
-      temp = %w[client_body proxy fastcgi uwsgi scgi].map { |name| "#{name}_temp_path #{@base}/#{name};" }.join(" ")
       <<~CONF
         user root; worker_processes 1; pid #{@base}/nginx.pid; error_log #{log};
         events { worker_connections 1024; }
         http {
-          #{temp}
+          #{temporary_folders}
           include /etc/nginx/mime.types; default_type application/octet-stream; charset utf-8; access_log off;
           sendfile on; server_tokens off; absolute_redirect off; max_ranges 32; if_modified_since before;
           gzip on; gzip_static on; gzip_vary on; gzip_min_length 512; gzip_proxied any;

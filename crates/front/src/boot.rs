@@ -26,14 +26,15 @@ pub fn configure(
         return Ok((loaded, Handoff::default()));
     }
     let within = loaded.settings.timeouts.worker_boot;
-    if let Some(socket) = attached {
-        let evaluated = Prepared::configure_attached(&loaded.settings, socket, within)?;
-        let calls = evaluated.map_err(|refusal| refusal.to_string())?;
-        return Ok((reread(Some(&calls))?, Handoff::default()));
-    }
-    let (prepared, evaluated) = Prepared::configure(&loaded.settings, &lib()?, within)?;
+    let (prepared, evaluated) = match attached {
+        Some(socket) => (None, Prepared::configure_attached(&loaded.settings, socket, within)?),
+        None => {
+            let (prepared, evaluated) = Prepared::configure(&loaded.settings, &lib()?, within)?;
+            (Some(prepared), evaluated)
+        }
+    };
     let calls = evaluated.map_err(|refusal| refusal.to_string())?;
-    Ok((reread(Some(&calls))?, Handoff::new(Some(prepared))))
+    Ok((reread(Some(&calls))?, Handoff::new(prepared)))
 }
 
 /// Starts the template and waits until it has loaded the app. Should the front be killed, the template removes `unlink`.

@@ -114,18 +114,8 @@ proptest! {
         let mut asked = 0;
         for (step, number) in steps {
             match step {
-                0 | 1 if !world.rollout.is_busy() => {
-                    let orders = world.orders.len();
-                    world.request();
-                    asked += usize::from(world.orders.len() > orders);
-                }
-                2 => {
-                    let was_busy = world.rollout.is_busy();
-                    if let Ok(orders) = world.rollout.undo(&world.facts()) {
-                        asked += usize::from(!was_busy);
-                        world.carry_out(orders);
-                    }
-                }
+                0 | 1 if !world.rollout.is_busy() => asked += world.asks_to_reload(),
+                2 => asked += world.asks_to_undo(),
                 3 => world.kill_worker(number),
                 4 => world.kill_template(number % 6 + 1),
                 5 => world.answer(Err("500".to_owned())),

@@ -128,6 +128,21 @@ impl World {
         }
     }
 
+    /// [`World::request`]; how many reloads have been begun by that, 0 or 1.
+    fn asks_to_reload(&mut self) -> usize {
+        let orders = self.orders.len();
+        self.request();
+        usize::from(self.orders.len() > orders)
+    }
+
+    /// Undoes a reload, if that can be; how many were begun by that, 0 or 1.
+    fn asks_to_undo(&mut self) -> usize {
+        let was_busy = self.rollout.is_busy();
+        let Ok(orders) = self.rollout.undo(&self.facts()) else { return 0 };
+        self.carry_out(orders);
+        usize::from(!was_busy)
+    }
+
     fn request(&mut self) {
         if self.rollout.is_busy() {
             return;
@@ -397,18 +412,8 @@ proptest! {
             let before = world.open.len();
             let mut takes_away = false;
             match step {
-                0 | 1 if !world.rollout.is_busy() => {
-                    let orders = world.orders.len();
-                    world.request();
-                    asked += usize::from(world.orders.len() > orders);
-                }
-                2 => {
-                    let was_busy = world.rollout.is_busy();
-                    if let Ok(orders) = world.rollout.undo(&world.facts()) {
-                        asked += usize::from(!was_busy);
-                        world.carry_out(orders);
-                    }
-                }
+                0 | 1 if !world.rollout.is_busy() => asked += world.asks_to_reload(),
+                2 => asked += world.asks_to_undo(),
                 3 => {
                     takes_away = true;
                     world.kill_worker(number);

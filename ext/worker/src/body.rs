@@ -180,7 +180,7 @@ fn chunk(gvl: &mut Gvl, task: &'static Task, head: Suspended, part: Value) {
         }
         push_large(gvl, task, part);
     } else if gather(gvl, task, head, part) {
-        place().watchdog.waiting();
+        place().watchdog.look();
         return;
     }
     part.keep();

@@ -107,14 +107,12 @@ impl Watchdog {
     #[inline]
     pub(crate) fn begun(&self) {
         self.active.fetch_add(1, SeqCst);
-        if self.dozing.load(SeqCst) {
-            self.wake();
-        }
+        self.look();
     }
 
-    /// Something waits to be sent, though its thread may be busy elsewhere for long.
+    /// There is something to watch: a request, or what waits to be sent though its thread may be busy elsewhere for long.
     #[inline]
-    pub(crate) fn waiting(&self) {
+    pub(crate) fn look(&self) {
         if self.dozing.load(SeqCst) {
             self.wake();
         }

@@ -11,20 +11,20 @@ module Firebrick
       # What the server does by itself.
       BUILT_IN = %w[tmp_restart].freeze
 
-      # Evaluates it: what `configured` or `unconfigured` tell the front, and the file.
+      # Evaluates it: the file, nil if it was refused, and what `configured` or `unconfigured` tell the front.
       def self.evaluate(path, workers)
         current = PumaFile.current
         return [new(current), PumaFile.words(current)] if current&.path == path
 
         words = PumaFile.evaluate(path, workers)
-        file = new(PumaFile.current)
-        file.install if words.first == "configured"
-        [file, words]
+        return [nil, words] unless words.first == "configured"
+
+        [new(PumaFile.current).tap(&:install), words]
       end
 
       def initialize(file)
         @file = file
-        @events = Compat::Events.new if defined?(Compat)
+        @events = Compat::Events.new
       end
 
       def install

@@ -3,7 +3,7 @@
 use super::otlp::{AnyValue, ExportRequest, Span, Value, encode, spans};
 use super::*;
 use crate::access_log::request_for_tests::{peer, request};
-use handler::{Failure, Trace};
+use handler::{Failure, Peer, Trace};
 use prost::Message;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -81,6 +81,23 @@ fn a_position_that_cannot_be_read_is_replaced_with_its_state() {
     }
 }
 
+/// A response without a body, at once.
+fn ending<'a>(request: &'a Request, peer: &'a Peer, trace: &'a Trace, status: u16) -> Ending<'a> {
+    let now = Instant::now();
+    Ending {
+        request: Some(request),
+        failure: None,
+        peer,
+        trace,
+        status,
+        body_bytes: 0,
+        started: now,
+        ended: now,
+        broken: false,
+        hijacked: false,
+    }
+}
+
 /// A request that took 60 ms: begun, 10 ms until a worker was asked for, 20 ms in the queue, 15 ms in the app, then 15 ms to send.
 fn recorded(change: impl FnOnce(&Trace, &mut Ending<'_>)) -> Vec<Span> {
     let (tracing, mut records) = tracing(always(), 1);
@@ -96,18 +113,7 @@ fn recorded(change: impl FnOnce(&Trace, &mut Ending<'_>)) -> Vec<Span> {
     trace.queue_us.set(20_000);
     trace.app_us.set(15_000);
     trace.worker.set(3);
-    let mut ending = Ending {
-        request: Some(&request),
-        failure: None,
-        peer: &peer,
-        trace: &trace,
-        status: 200,
-        body_bytes: 5,
-        started,
-        ended: at(60),
-        broken: false,
-        hijacked: false,
-    };
+    let mut ending = Ending { body_bytes: 5, started, ended: at(60), ..ending(&request, &peer, &trace, 200) };
     change(&trace, &mut ending);
     tracing.finished(&ending);
     spans(&records.try_recv().expect("a record"))
@@ -215,20 +221,9 @@ fn what_fails_has_the_status_of_an_error_and_what_clients_do_wrong_has_not() {
 fn unusual_methods_do_not_become_names() {
     let (tracing, mut records) = tracing(always(), 1);
     let mut request = request("BREW", "/pot", &[]);
-    let (trace, peer, now) = (Trace::default(), peer(), Instant::now());
+    let (trace, peer) = (Trace::default(), peer());
     trace.span.set(Box::new(tracing.begin(&mut request).unwrap())).unwrap();
-    tracing.finished(&Ending {
-        request: Some(&request),
-        failure: None,
-        peer: &peer,
-        trace: &trace,
-        status: 405,
-        body_bytes: 0,
-        started: now,
-        ended: now,
-        broken: false,
-        hijacked: false,
-    });
+    tracing.finished(&ending(&request, &peer, &trace, 405));
     let record = records.try_recv().unwrap();
     let span = &spans(&record)[0];
     assert_eq!((span.name.as_str(), span.parent_span_id.len(), span.flags), ("HTTP", 0, 0x101));
@@ -243,22 +238,11 @@ fn unusual_methods_do_not_become_names() {
 #[test]
 fn a_full_queue_drops_and_counts() {
     let (tracing, _records) = tracing(always(), 1);
-    let (peer, now) = (peer(), Instant::now());
+    let peer = peer();
     for _ in 0..3 {
         let (mut request, trace) = (request("GET", "/", &[]), Trace::default());
         trace.span.set(Box::new(tracing.begin(&mut request).unwrap())).unwrap();
-        tracing.finished(&Ending {
-            request: Some(&request),
-            failure: None,
-            peer: &peer,
-            trace: &trace,
-            status: 200,
-            body_bytes: 0,
-            started: now,
-            ended: now,
-            broken: false,
-            hijacked: false,
-        });
+        tracing.finished(&ending(&request, &peer, &trace, 200));
     }
     assert_eq!(tracing.seed.crowded.load(Ordering::Relaxed), 2);
 }

@@ -123,13 +123,7 @@ impl Supervisor {
 
     fn refork_facts(&self) -> Facts {
         let refork = &self.reforks.refork;
-        let [new, old] = [refork.new_generation(), refork.old_generation()].map(Option::unwrap_or_default);
-        Facts {
-            new: self.table.census(new),
-            old: self.table.census(old),
-            others: self.table.others_ready(new),
-            wanted: self.table.wanted(),
-        }
+        self.facts_between(refork.old_generation(), refork.new_generation())
     }
 
     /// Tells the refork what has changed. Called after each event.

@@ -250,7 +250,12 @@ impl Supervisor {
 
     fn reload_facts(&self) -> Facts {
         let rollout = &self.reloads.rollout;
-        let [new, old] = [rollout.new_generation(), rollout.old_generation()].map(Option::unwrap_or_default);
+        self.facts_between(rollout.old_generation(), rollout.new_generation())
+    }
+
+    /// What a change from one generation of workers to another is decided by.
+    pub(super) fn facts_between(&self, old: Option<Generation>, new: Option<Generation>) -> Facts {
+        let [new, old] = [new, old].map(Option::unwrap_or_default);
         Facts {
             new: self.table.census(new),
             old: self.table.census(old),
