@@ -2,6 +2,7 @@
 
 require "stringio"
 require "firebrick/error_page"
+require "firebrick/fibers"
 require "firebrick/peer_certificates"
 require "firebrick/report"
 

@@ -11,6 +11,9 @@ pub const FAILURES: usize = 8;
 /// Offset of the number of threads started.
 pub const THREADS: usize = 16;
 
+/// Offset of the number of requests that are being served; only of a worker that serves with fibers.
+pub const SERVING: usize = 24;
+
 const BUSY: u64 = 1 << 63;
 
 /// Bytes for each link.
@@ -82,7 +85,9 @@ pub struct Slot {
     pub failures: u64,
     /// Threads started.
     pub threads: u64,
-    /// The threads that serve a request.
+    /// Requests that are being served, if the worker serves with fibers.
+    pub serving: u64,
+    /// The threads that serve a request; with fibers those that run one at this moment, since when they do.
     pub busy: Vec<Busy>,
     /// For each link, how many of its requests have been taken up.
     pub taken: Vec<u64>,
@@ -97,6 +102,7 @@ impl Slot {
             requests: word(REQUESTS),
             failures: word(FAILURES),
             threads: word(THREADS),
+            serving: word(SERVING),
             busy: (0..threads)
                 .filter_map(|t| {
                     let serving = Serving::unpack(word(thread_at(t)))?;

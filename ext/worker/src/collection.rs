@@ -7,7 +7,8 @@
 use crate::names::names;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os;
-use crate::raw::ruby::{self, Slot, Value};
+use crate::raw::ruby::{self, Value};
+use crate::raw::slots::Slot;
 use crate::serve::{end, report};
 use crate::worker::worker;
 use wire::Kind;

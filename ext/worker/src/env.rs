@@ -7,7 +7,8 @@
 use crate::names::{method, names};
 use crate::place::place;
 use crate::raw::gvl::Gvl;
-use crate::raw::ruby::{self, Slot, Value};
+use crate::raw::ruby::{self, Value};
+use crate::raw::slots::Slot;
 use crate::task::Task;
 use crate::worker::worker;
 use std::cell::Cell;
@@ -69,7 +70,14 @@ const _: () = {
 pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, fd: Option<RawFd>) -> Value {
     let keys = names();
     refresh(gvl, task, request);
-    let env = ruby::hash_dup(gvl, task.template.get());
+    let env = ruby::hash_dup(gvl, task.thread.template.get());
+    if task.fiber.is_some() {
+        // Requests of other fibers have lists of their own.
+        for (list, key) in [(task.after_reply, keys.after_reply), (task.response_finished, keys.response_finished)] {
+            renew(gvl, list, key, env);
+            ruby::hash_set(gvl, env, key.get(), list.get());
+        }
+    }
     put_target(gvl, env, request);
     if request.head.remote_port != 0 {
         let port = decimal(gvl, u64::from(request.head.remote_port));
@@ -90,7 +98,7 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
 /// Brings the template up to date.
 #[inline]
 fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
-    let (keys, memo, head, template) = (names(), &task.memo, &request.head, task.template.get());
+    let (keys, memo, head, template) = (names(), &task.thread.memo, &request.head, task.thread.template.get());
     let remember = |gvl: &mut Gvl, slot: &Slot, key: &Slot, bytes: &[u8]| {
         if slot.get().bytes(gvl) != bytes {
             slot.set(ruby::interned(gvl, bytes));
@@ -129,8 +137,10 @@ fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
             ruby::hash_delete(gvl, template, keys.https.get());
         }
     }
-    renew(gvl, task.after_reply, keys.after_reply, template);
-    renew(gvl, task.response_finished, keys.response_finished, template);
+    if task.fiber.is_none() {
+        renew(gvl, task.after_reply, keys.after_reply, template);
+        renew(gvl, task.response_finished, keys.response_finished, template);
+    }
 }
 
 /// Puts `rack.hijack` into the template, or takes it out: a request that shares its connection with others has none to hand

@@ -20,12 +20,15 @@ use wire::request::{Request, asks_to_measure};
 pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64) -> u64 {
     task.begin(job.link, job.id, started_us);
     let board = worker(gvl, |w| w.scoreboard);
-    board.begin(task.index, job.link, job.id, started_us);
+    if task.fiber.is_some() {
+        worker(gvl, |w| w.fiber_begins(task));
+    }
+    board.begin(task.thread.index, job.link, job.id, started_us);
     let (samples, measure) = (worker(gvl, |w| w.samples()), asks_to_measure(&job.bytes[job.payload.clone()]));
     let cpu_us = (samples || measure).then(os::thread_us);
     cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(cpu_us));
     let failed = if job.gone { drop_unstarted(gvl, task, job.fd) } else { serve_request(gvl, task, &job) };
-    board.finish(task.index, failed);
+    board.finish(task.thread.index, failed);
     task.end();
     let now_us = os::now_us();
     let took_us = now_us.saturating_sub(started_us);
@@ -33,14 +36,34 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
         .filter(|_| samples)
         .map(|before| took_us.saturating_sub(os::thread_us().saturating_sub(before)));
     place().watchdog.ended();
+    // A fiber that waits holds nothing up: what counts is how long it has kept the thread.
+    let held_us = task.fiber.as_ref().map_or(took_us, |fiber| now_us.saturating_sub(fiber.entered_us.get()));
     worker(gvl, |w| {
         w.active -= 1;
-        w.record(took_us, off_us);
-        if w.leader == Some(task.index) {
+        w.record(held_us, off_us);
+        if task.fiber.is_some() {
+            w.fiber_ends(task);
+        }
+        if w.leader == Some(task.thread.index) {
             w.leader = None;
         }
     });
     now_us
+}
+
+/// The thread is being killed: the request of a fiber that waits gets no more of a response.
+pub(crate) fn give_up(gvl: &mut Gvl, task: &'static Task) {
+    if task.stage.get() == Stage::Unsent {
+        emit::fallback(gvl, task);
+    } else if task.stage.get() != Stage::Ended {
+        emit::end(gvl, task, true);
+    }
+    task.return_loan();
+    place().watchdog.ended();
+    worker(gvl, |w| {
+        w.active -= 1;
+        w.fiber_ends(task);
+    });
 }
 
 fn drop_unstarted(gvl: &mut Gvl, task: &'static Task, fd: Option<RawFd>) -> bool {
@@ -59,6 +82,9 @@ fn serve_request(gvl: &mut Gvl, task: &'static Task, job: &Job) -> bool {
         }
     };
     task.head_only.set(request.head.method == b"HEAD");
+    if let Some(fiber) = &task.fiber {
+        fiber.interruptible.set(matches!(request.head.method, b"GET" | b"HEAD"));
+    }
     let mut failed = match attempt(gvl, task, |gvl| enter(gvl, task, &request, job.fd)) {
         Ok(()) => false,
         Err(cause) => failure(gvl, task, cause),
@@ -86,7 +112,7 @@ fn attempt(gvl: &mut Gvl, task: &'static Task, part: impl FnMut(&mut Gvl)) -> Re
         os::exit_now(i32::from(outcome.is_err()));
     }
     if let Err((jump, _)) = outcome {
-        task.killed.set(task.killed.get() || jump.is_kill());
+        task.thread.killed.set(task.thread.killed.get() || jump.is_kill());
     }
     outcome
 }

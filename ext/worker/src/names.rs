@@ -1,7 +1,8 @@
 //! Ruby names and constant strings, looked up once: env keys, method names, classes.
 
 use crate::raw::gvl::Gvl;
-use crate::raw::ruby::{self, Id, Slot, Value};
+use crate::raw::ruby::{self, Id, Value};
+use crate::raw::slots::Slot;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
@@ -45,6 +46,7 @@ names! {
         is_due: "due?", collect: "collect", thread_started: "thread_started", thread_ended: "thread_ended",
         stream: "stream", input: "input", interrupted: "interrupted", peer_certificate: "peer_certificate",
         send_file: "send_file",
+        install: "install", uninstall: "uninstall", make: "make", clean: "clean", expired: "expired",
     }
     keys {
         request_method: "REQUEST_METHOD", path_info: "PATH_INFO", request_path: "REQUEST_PATH",
@@ -60,6 +62,7 @@ names! {
     }
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",
+        fibers: c"Firebrick::Fibers", fibers_error: c"FiberError",
     }
 }
 

@@ -9,7 +9,8 @@
 use crate::env;
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os::Timer;
-use crate::raw::ruby::{NIL, Slot, Value};
+use crate::raw::ruby::{NIL, Value};
+use crate::raw::slots::Slot;
 use crate::watchdog::Watchdog;
 use crate::worker::STANDBY_AFTER;
 use std::cell::Cell;

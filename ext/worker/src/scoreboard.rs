@@ -8,7 +8,7 @@ use std::sync::atomic::{
     Ordering::{Release, SeqCst},
     fence,
 };
-use wire::scoreboard::{FAILURES, REQUESTS, Serving, THREADS, link_at, thread_at, withdrawn_at};
+use wire::scoreboard::{FAILURES, REQUESTS, SERVING, Serving, THREADS, link_at, thread_at, withdrawn_at};
 
 /// One worker's slot.
 #[derive(Clone, Copy)]
@@ -71,6 +71,24 @@ impl Scoreboard {
     pub(crate) fn begin(self, thread: usize, link: u32, id: u32, now_us: u64) {
         self.put(thread_at(thread) + 8, now_us);
         self.put(thread_at(thread), Serving { link, id }.pack());
+    }
+
+    /// The fiber of a request runs on a thread.
+    #[inline]
+    pub(crate) fn runs(self, thread: usize, link: u32, id: u32, now_us: u64) {
+        self.begin(thread, link, id, now_us);
+    }
+
+    /// No fiber runs on a thread.
+    #[inline]
+    pub(crate) fn rests(self, thread: usize) {
+        self.put(thread_at(thread), 0);
+    }
+
+    /// Sets how many requests are being served.
+    #[inline]
+    pub(crate) fn serves(self, count: u64) {
+        self.put(SERVING, count);
     }
 
     #[inline]

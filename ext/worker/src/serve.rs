@@ -9,8 +9,9 @@ use crate::raw::gvl_wait;
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, Value};
 use crate::task::{Loan, Stage, Task};
+use crate::thread::ServingThread;
 use crate::worker::{Help, SLOW_US, STANDBY_AFTER, Step, worker};
-use crate::{collection, job};
+use crate::{collection, fibers, job};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::RawFd;
@@ -18,7 +19,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Acquire;
 
 thread_local! {
-    static CURRENT: Cell<Option<&'static Task>> = const { Cell::new(None) };
+    pub(crate) static CURRENT: Cell<Option<&'static Task>> = const { Cell::new(None) };
 }
 
 /// The request that the calling thread is serving.
@@ -30,9 +31,23 @@ pub(crate) fn current() -> Option<&'static Task> {
 pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
     let task = worker(gvl, |w| w.tasks[index]);
     CURRENT.set(Some(task));
-    task.thread.set(Value::current_thread(gvl));
-    gvl_wait::attach(gvl, &task.gvl_wait);
+    task.thread.ruby.set(Value::current_thread(gvl));
+    gvl_wait::attach(gvl, &task.thread.gvl_wait);
     tell(gvl, names().thread_started);
+    if worker(gvl, |w| w.options.fibers > 0) {
+        fibers::serve(gvl, task);
+    } else {
+        serve_in_turn(gvl, task);
+    }
+    tell(gvl, names().thread_ended);
+    // A thread that the app has killed is replaced: the worker keeps its size.
+    if worker(gvl, |w| w.thread_ends(task.thread.index)) {
+        again(gvl, task.thread.index);
+    }
+}
+
+/// Serves one request after another.
+fn serve_in_turn(gvl: &mut Gvl, task: &'static Task) {
     let mut now_us = os::now_us();
     while let Some(job) = next(gvl, task, &mut now_us) {
         let bytes = Rc::clone(&job.bytes);
@@ -49,14 +64,9 @@ pub(crate) fn serve(gvl: &mut Gvl, index: usize) {
                 w.links[link].reuse(buffer);
             }
         });
-        if !task.in_app.get() && task.killed.get() {
-            break;
+        if !task.in_app.get() && task.thread.killed.get() {
+            return;
         }
-    }
-    tell(gvl, names().thread_ended);
-    // A thread that the app has killed is replaced: the worker keeps its size.
-    if worker(gvl, |w| w.thread_ends(task.index)) {
-        again(gvl, task.index);
     }
 }
 
@@ -73,7 +83,7 @@ fn tell(gvl: &mut Gvl, moment: ruby::Id) {
 /// Starts a thread again that the app has killed.
 pub(crate) fn again(gvl: &mut Gvl, index: usize) {
     let task = worker(gvl, |w| w.tasks[index]);
-    task.killed.set(false);
+    task.thread.killed.set(false);
     start_thread(gvl, index);
 }
 
@@ -112,7 +122,7 @@ fn next(gvl: &mut Gvl, task: &'static Task, now_us: &mut u64) -> Option<Job> {
             send_all(gvl, task);
             *now_us = os::now_us();
         }
-        match worker(gvl, |w| w.step(task.index, *now_us)) {
+        match worker(gvl, |w| w.step(task.thread.index, *now_us)) {
             Step::Run(job, help) => {
                 provide(gvl, help);
                 return Some(job);
@@ -123,7 +133,7 @@ fn next(gvl: &mut Gvl, task: &'static Task, now_us: &mut u64) -> Option<Job> {
             Step::Sleep => sleep(gvl, task),
             Step::Stop => return None,
         }
-        if task.killed.get() {
+        if task.thread.killed.get() {
             return None;
         }
         *now_us = os::now_us();
@@ -135,7 +145,7 @@ pub(crate) fn provide(gvl: &mut Gvl, help: Help) {
     match help {
         Help::None => {}
         Help::SetTimer => place().timer().set(STANDBY_AFTER),
-        Help::Spawn(index) => match Task::obtain(gvl, index) {
+        Help::Spawn(index) => match ServingThread::obtain(gvl, index) {
             Ok(task) => {
                 worker(gvl, |w| w.tasks.push(task));
                 start_thread(gvl, index);
@@ -155,10 +165,10 @@ pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
         return;
     }
     let fds: Vec<_> = worker(gvl, |w| w.links.iter().map(|link| link.fd).collect());
-    let mut wait = Wait::readable(fds.into_iter().chain([task.wakeup.fd()]));
+    let mut wait = Wait::readable(fds.into_iter().chain([task.thread.wakeup.fd()]));
     gvl::release(gvl, || wait.wait());
     if wait.ready(links) {
-        task.wakeup.clear();
+        task.thread.wakeup.clear();
     }
     for at in (0..links).filter(|&at| wait.ready(at)) {
         receive_now(gvl, at);
@@ -168,14 +178,14 @@ pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
 }
 
 /// Reads link `at` without waiting. Whether there was something.
-fn receive_now(gvl: &mut Gvl, at: usize) -> bool {
+pub(crate) fn receive_now(gvl: &mut Gvl, at: usize) -> bool {
     let (fd, (mut input, mut fds)) = worker(gvl, |w| (w.links[at].fd, w.links[at].take_input()));
     let received = os::receive(fd, &mut input, &mut fds, false);
     worker(gvl, |w| w.links[at].give_back((input, fds)));
     digest(gvl, at, received)
 }
 
-fn receive(gvl: &mut Gvl, task: &'static Task, at: usize, wait: bool) {
+pub(crate) fn receive(gvl: &mut Gvl, task: &'static Task, at: usize, wait: bool) {
     let (fd, (mut input, mut fds)) = worker(gvl, |w| (w.links[at].fd, w.links[at].take_input()));
     let received = gvl::release(gvl, || os::receive(fd, &mut input, &mut fds, wait));
     worker(gvl, |w| w.links[at].give_back((input, fds)));
@@ -232,7 +242,7 @@ pub(crate) fn protocol_error(gvl: &Gvl, error: &wire::Malformed) {
 }
 
 /// Sends the unsent frames of all links.
-fn send_all(gvl: &mut Gvl, task: &'static Task) {
+pub(crate) fn send_all(gvl: &mut Gvl, task: &'static Task) {
     let links = worker(gvl, |w| w.links.len());
     for at in 0..links {
         if worker(gvl, |w| w.links[at].outbox().unsent() > 0) {
@@ -253,6 +263,9 @@ pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
             Ok(Sent::Part) => {}
             Err(_) => return end(gvl, 0),
         }
+        if task.fiber.is_some() && fibers::wait_writable(gvl, fd) {
+            continue;
+        }
         let mut wait = Wait::writable(fd);
         gvl::release(gvl, || wait.wait());
         drop(wait);
@@ -262,7 +275,7 @@ pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
 
 /// Sleeps until woken, or until the standby has to take over.
 fn sleep(gvl: &mut Gvl, task: &'static Task) {
-    let (index, wakeup, called, place) = (task.index, &task.wakeup, &task.called, place());
+    let (index, wakeup, called, place) = (task.thread.index, &task.thread.wakeup, &task.thread.called, place());
     gvl::release(gvl, || {
         loop {
             let watch = place.is_standby(index);
@@ -285,7 +298,7 @@ fn sleep(gvl: &mut Gvl, task: &'static Task) {
             }
         }
     });
-    worker(gvl, |w| w.awake(task.index));
+    worker(gvl, |w| w.awake(task.thread.index));
     interrupts(gvl, task);
 }
 
@@ -293,11 +306,15 @@ fn sleep(gvl: &mut Gvl, task: &'static Task) {
 pub(crate) fn wait_for_window(gvl: &mut Gvl, task: &'static Task) {
     while task.window.get() <= 0 && !task.gone.get() {
         send(gvl, task, task.link.get() as usize);
+        if task.fiber.is_some() {
+            fibers::wait_for_news(gvl, task);
+            continue;
+        }
         let leads = worker(gvl, |w| {
-            if matches!(w.leader, Some(leader) if leader != task.index) || w.appoint() {
+            if matches!(w.leader, Some(leader) if leader != task.thread.index) || w.appoint() {
                 return false;
             }
-            w.lead(task.index);
+            w.lead(task.thread.index);
             true
         });
         watch(gvl, task, leads);
@@ -312,14 +329,18 @@ pub(crate) fn wait_for_loan(gvl: &mut Gvl, task: &'static Task) -> Option<RawFd>
     task.loan.set(Loan::Offered);
     while task.loan.get() == Loan::Offered && !task.gone.get() {
         send(gvl, task, task.link.get() as usize);
+        if task.fiber.is_some() {
+            fibers::wait_for_news(gvl, task);
+            continue;
+        }
         // LEND comes soon: reading it here is cheaper than waking another thread, unless requests are waiting for one.
         let leads = worker(gvl, |w| {
-            if matches!(w.leader, Some(leader) if leader != task.index)
+            if matches!(w.leader, Some(leader) if leader != task.thread.index)
                 || (!w.inbox.is_empty() && w.appoint())
             {
                 return false;
             }
-            w.lead(task.index);
+            w.lead(task.thread.index);
             true
         });
         watch(gvl, task, leads);
@@ -337,14 +358,14 @@ fn watch(gvl: &mut Gvl, task: &'static Task, leads: bool) {
     if leads {
         return read(gvl, task);
     }
-    let wakeup = task.wakeup.fd();
+    let wakeup = task.thread.wakeup.fd();
     gvl::release(gvl, || Wait::readable([wakeup].into_iter()).wait());
-    task.wakeup.clear();
+    task.thread.wakeup.clear();
     interrupts(gvl, task);
 }
 
 /// Reads the links without waiting, if no other thread does.
-fn poll_links(gvl: &mut Gvl) {
+pub(crate) fn poll_links(gvl: &mut Gvl) {
     if worker(gvl, |w| w.leader.is_none()) {
         (0..worker(gvl, |w| w.links.len())).for_each(|at| {
             receive_now(gvl, at);
@@ -365,8 +386,8 @@ fn raise_if_gone(gvl: &mut Gvl, task: &'static Task) {
 }
 
 fn resign(gvl: &mut Gvl, task: &'static Task) {
-    if worker(gvl, |w| w.leader == Some(task.index)) {
-        provide(gvl, worker(gvl, |w| w.step_down(task.index, os::now_us())));
+    if task.fiber.is_none() && worker(gvl, |w| w.leader == Some(task.thread.index)) {
+        provide(gvl, worker(gvl, |w| w.step_down(task.thread.index, os::now_us())));
     }
 }
 
@@ -378,7 +399,7 @@ pub(crate) fn interrupts(gvl: &mut Gvl, task: &'static Task) {
         return ruby::check_interrupts(gvl);
     }
     match ruby::protect(gvl, ruby::check_interrupts) {
-        Err((jump, _)) if jump.is_kill() => task.killed.set(true),
+        Err((jump, _)) if jump.is_kill() => task.thread.killed.set(true),
         Err((_, error)) => report(gvl, error),
         Ok(()) => {}
     }

@@ -1,19 +1,18 @@
-//! A serving thread and the request that it serves.
+//! A request while it is served. A thread has one task; a thread that serves with fibers has one for each of them.
 //!
 //! Contract: lives as long as the process; all fields are plain or known to the collector, so Ruby may raise while
 //! any of them is in use.
 
 use crate::emit::Open;
-use crate::env::Memo;
-use crate::place::{self, PLACES};
+use crate::fibers::Key;
+use crate::link::Job;
 use crate::raw::gvl::{Guarded, Gvl, Scratch};
-use crate::raw::gvl_wait::GvlWait;
-use crate::raw::os::{self, Wakeup};
-use crate::raw::ruby::{NIL, Slot};
+use crate::raw::os;
+use crate::raw::ruby::NIL;
+use crate::raw::slots::Slot;
+use crate::thread::ServingThread;
 use std::cell::Cell;
-use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use wire::times::Times;
 
 /// How far the response has come.
@@ -42,13 +41,10 @@ pub(crate) enum Loan {
 }
 
 pub(crate) struct Task {
-    pub(crate) index: usize,
-    pub(crate) wakeup: Wakeup,
-
-    /// Set when the thread is woken because there is something to do, not only for a change of roles.
-    pub(crate) called: AtomicBool,
-    /// The thread is being killed and must not go on.
-    pub(crate) killed: Cell<bool>,
+    /// The thread that serves it.
+    pub(crate) thread: &'static ServingThread,
+    /// What it is in the loop of that thread; `None` where threads serve without fibers.
+    pub(crate) fiber: Option<TaskFiber>,
 
     /// Code of the app may be running: what is raised belongs to it.
     pub(crate) in_app: Cell<bool>,
@@ -65,7 +61,6 @@ pub(crate) struct Task {
     pub(crate) head_only: Cell<bool>,
     /// Processor time of the thread when it took the request up, microseconds; `None` when that is not measured.
     pub(crate) cpu_from: Cell<Option<u64>>,
-    pub(crate) gvl_wait: GvlWait,
     /// Something must be done after the response.
     pub(crate) unfinished: Cell<bool>,
     pub(crate) status: Cell<u16>,
@@ -79,8 +74,6 @@ pub(crate) struct Task {
     /// The app names a file that may take the place of the body (X-Sendfile, X-Accel-Redirect).
     pub(crate) send_file: Cell<bool>,
 
-    /// The Ruby thread.
-    pub(crate) thread: &'static Slot,
     pub(crate) env: &'static Slot,
     pub(crate) headers: &'static Slot,
     pub(crate) body: &'static Slot,
@@ -89,66 +82,65 @@ pub(crate) struct Task {
     /// The `rack.input` that must be closed.
     pub(crate) input: &'static Slot,
     pub(crate) error: &'static Slot,
-    /// The env that all requests of this thread start from.
-    pub(crate) template: &'static Slot,
     pub(crate) after_reply: &'static Slot,
     pub(crate) response_finished: &'static Slot,
 
     pub(crate) head: Scratch,
     pub(crate) interim: Scratch,
-    pub(crate) memo: Memo,
 }
 
-/// Tasks of the last worker at each place, by index: in a child those of the worker that it was forked from.
-static KEPT: Guarded<[Vec<&'static Task>; PLACES]> = Guarded::new([const { Vec::new() }; PLACES]);
+/// The fiber that a task belongs to.
+pub(crate) struct TaskFiber {
+    /// The Ruby fiber; nil while the task has none.
+    pub(crate) ruby: &'static Slot,
+    /// The request that it is to serve next.
+    pub(crate) next: Cell<Option<Job>>,
+    /// It is to end when it is entered next.
+    pub(crate) ends: Cell<bool>,
+    /// What it waits for, while it does.
+    pub(crate) wait: Cell<Option<Key>>,
+    /// It waits for the front, not because the app does.
+    pub(crate) native: Cell<bool>,
+    /// Since when it has been running, microseconds: the loop entered it then.
+    pub(crate) entered_us: Cell<u64>,
+    /// Processor time that a measured request had used when the loop left it, microseconds.
+    pub(crate) used_us: Cell<u64>,
+    /// A wait of the app may end because the client has gone. That happens once, and not to requests that change something.
+    pub(crate) interruptible: Cell<bool>,
+}
+
+impl TaskFiber {
+    pub(crate) fn new(gvl: &mut Gvl) -> TaskFiber {
+        TaskFiber {
+            ruby: Slot::leak(gvl, NIL),
+            next: Cell::new(None),
+            ends: Cell::new(false),
+            wait: Cell::new(None),
+            native: Cell::new(false),
+            entered_us: Cell::new(0),
+            used_us: Cell::new(0),
+            interruptible: Cell::new(false),
+        }
+    }
+}
 
 impl Task {
-    /// The task of thread `index`: one that was kept, or a new one. It lives as long as the process.
-    ///
-    /// # Errors
-    /// No descriptor for waking the thread.
-    pub(crate) fn obtain(gvl: &mut Gvl, index: usize) -> io::Result<&'static Task> {
-        let task = match KEPT.with(gvl, |kept| kept[place::here()].get(index).copied()) {
-            Some(task) => {
-                task.wakeup.renew()?;
-                task.memo.reset();
-                task
-            }
-            None => Task::leak(gvl, index, Wakeup::new()?),
-        };
-        task.template.set(place::env_template(gvl));
-        Ok(task)
-    }
-
-    /// Keeps the tasks of a worker, in the order of their indices, for the next one at its place.
-    pub(crate) fn keep(gvl: &Gvl, place: usize, tasks: Vec<&'static Task>) {
-        KEPT.with(gvl, |kept| {
-            if tasks.len() > kept[place].len() {
-                kept[place] = tasks;
-            }
-        });
-    }
-
     /// The thread has ended with its worker: nothing of its last request stays, and no large buffer.
     pub(crate) fn retire(&self, gvl: &Gvl) {
         self.end();
-        for slot in [self.thread, self.template, self.after_reply, self.response_finished] {
-            slot.set(NIL);
-        }
-        self.called.store(false, Ordering::Relaxed);
-        self.killed.set(false);
+        self.after_reply.set(NIL);
+        self.response_finished.set(NIL);
         self.in_app.set(false);
         for buffer in [&self.head, &self.interim] {
             buffer.with(gvl, |bytes| *bytes = Vec::new());
         }
     }
 
-    fn leak(gvl: &mut Gvl, index: usize, wakeup: Wakeup) -> &'static Task {
+    /// A task that lives as long as the process.
+    pub(crate) fn leak(gvl: &mut Gvl, thread: &'static ServingThread, fiber: Option<TaskFiber>) -> &'static Task {
         Box::leak(Box::new(Task {
-            index,
-            wakeup,
-            called: AtomicBool::new(false),
-            killed: Cell::new(false),
+            thread,
+            fiber,
             in_app: Cell::new(false),
             active: Cell::new(false),
             link: Cell::new(0),
@@ -160,7 +152,6 @@ impl Task {
             gone: Cell::new(false),
             head_only: Cell::new(false),
             cpu_from: Cell::new(None),
-            gvl_wait: GvlWait::new(),
             unfinished: Cell::new(false),
             status: Cell::new(0),
             flushed_us: Cell::new(0),
@@ -168,26 +159,17 @@ impl Task {
             finite: Cell::new(false),
             coded: Cell::new(false),
             send_file: Cell::new(false),
-            thread: Slot::leak(gvl, NIL),
             env: Slot::leak(gvl, NIL),
             headers: Slot::leak(gvl, NIL),
             body: Slot::leak(gvl, NIL),
             take_over: Slot::leak(gvl, NIL),
             input: Slot::leak(gvl, NIL),
             error: Slot::leak(gvl, NIL),
-            template: Slot::leak(gvl, NIL),
             after_reply: Slot::leak(gvl, NIL),
             response_finished: Slot::leak(gvl, NIL),
             head: Guarded::new(Vec::new()),
             interim: Guarded::new(Vec::new()),
-            memo: Memo::new(gvl),
         }))
-    }
-
-    /// Wakes the thread because there is something to do.
-    pub(crate) fn wake(&self) {
-        self.called.store(true, Ordering::Release);
-        self.wakeup.wake();
     }
 
     /// Resets the state for a new request.
@@ -212,7 +194,26 @@ impl Task {
     /// Measures the request that has begun, the thread having used `cpu_us` so far.
     pub(crate) fn measure(&self, cpu_us: u64) {
         self.cpu_from.set(Some(cpu_us));
-        self.gvl_wait.begin();
+        // The waits of a thread are those of all its fibers.
+        if self.fiber.is_none() {
+            self.thread.gvl_wait.begin();
+        }
+    }
+
+    /// The loop enters the fiber.
+    pub(crate) fn enter(&self, now_us: u64) {
+        let Some(fiber) = &self.fiber else { return };
+        fiber.entered_us.set(now_us);
+        if self.cpu_from.get().is_some() {
+            self.cpu_from.set(Some(os::thread_us().saturating_sub(fiber.used_us.get())));
+        }
+    }
+
+    /// The fiber has been left.
+    pub(crate) fn leave(&self) {
+        if let (Some(fiber), Some(from)) = (&self.fiber, self.cpu_from.get()) {
+            fiber.used_us.set(os::thread_us().saturating_sub(from));
+        }
     }
 
     /// How long the request has taken at `now_us`.
@@ -224,7 +225,8 @@ impl Task {
         // Both are parts of the whole, which is measured by another clock.
         let part = |us: u64| saturating(us).min(app_us);
         let cpu_us = part(os::thread_us().saturating_sub(cpu_from));
-        Times { app_us, cpu_us: Some(cpu_us), gvl_us: self.gvl_wait.so_far_us().map(part) }
+        let gvl_us = self.thread.gvl_wait.so_far_us().filter(|_| self.fiber.is_none());
+        Times { app_us, cpu_us: Some(cpu_us), gvl_us: gvl_us.map(part) }
     }
 
     /// Closes the client's socket, if it is on loan.
@@ -237,8 +239,8 @@ impl Task {
     /// Drops the references to the request, so that its objects can be collected.
     pub(crate) fn end(&self) {
         self.active.set(false);
-        if self.cpu_from.take().is_some() {
-            self.gvl_wait.end();
+        if self.cpu_from.take().is_some() && self.fiber.is_none() {
+            self.thread.gvl_wait.end();
         }
         self.return_loan();
         for slot in [self.env, self.headers, self.body, self.take_over, self.input, self.error] {

@@ -14,8 +14,10 @@ use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::os;
 use crate::scoreboard::Scoreboard;
 use crate::task::{Loan, Task};
+use crate::thread::ServingThread;
 use crate::watchdog::Port;
-use std::collections::VecDeque;
+use crate::fibers;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -39,6 +41,8 @@ pub(crate) const STANDBY_AFTER: Duration = Duration::from_millis(1);
 pub(crate) struct Options {
     pub(crate) threads_min: usize,
     pub(crate) threads_max: usize,
+    /// Fibers of each thread; 0: threads serve without.
+    pub(crate) fibers: usize,
     /// Largest response head, in bytes.
     pub(crate) max_head: usize,
     /// Whether the app's Rack is 3 or later.
@@ -65,6 +69,10 @@ pub(crate) struct Worker {
     begun: u32,
     /// Share of the sampled requests that waited, in 1/256; recent ones count most.
     waits: u32,
+    /// With fibers: the requests that are being served, by link and id.
+    by_request: HashMap<(u32, u32), &'static Task, fibers::Fast>,
+    /// With fibers: requests that the front has sent something for.
+    woken: Vec<&'static Task>,
     pub(crate) draining: bool,
     pub(crate) finished: bool,
     /// A full collection is to be made when no request is being served.
@@ -135,6 +143,12 @@ pub(crate) fn find(gvl: &Gvl, serial: u64) -> Option<usize> {
     WORKERS.with(gvl, |workers| workers.iter().position(|worker| worker.as_ref().is_some_and(is_it)))
 }
 
+/// Nothing of a thread and its last request stays.
+fn retire_thread(gvl: &Gvl, task: &'static Task) {
+    task.retire(gvl);
+    task.thread.retire();
+}
+
 /// What a thread does next.
 pub(crate) enum Step {
     Run(Job, Help),
@@ -143,6 +157,21 @@ pub(crate) enum Step {
     Read,
     Collect,
     Sleep,
+    Stop,
+}
+
+/// What the loop of a thread with fibers does next.
+pub(crate) enum FiberStep {
+    /// Give it to an idle fiber.
+    Run(Job, Help),
+    /// As [`Step::Send`].
+    Send,
+    Collect,
+    /// Wait, if no fiber is ready.
+    Wait {
+        /// Also for the links, and read them.
+        leads: bool,
+    },
     Stop,
 }
 
@@ -168,7 +197,7 @@ impl Worker {
         #[rustfmt::skip]
         let worker = Worker {
             options, links, inbox: VecDeque::new(), tasks, scoreboard, leader: None, idle: Vec::new(), active: 0,
-            recent_us: 0, begun: 0, waits: 0, draining: false, finished: false, collect: false, promotion: None, ports,
+            recent_us: 0, begun: 0, waits: 0, by_request: HashMap::default(), woken: Vec::new(), draining: false, finished: false, collect: false, promotion: None, ports,
             place: place(), attached: None, lost: false,
         };
         WORKERS.with(gvl, |workers| workers[place::here()] = Some(worker));
@@ -232,7 +261,11 @@ impl Worker {
         self.inbox.drain(..).for_each(|job| job.discard());
         for task in &self.tasks {
             task.gone.set(true);
-            task.wake();
+            task.thread.wake();
+        }
+        for task in self.by_request.values() {
+            task.gone.set(true);
+            self.woken.push(task);
         }
         // Threads may have ended before.
         self.attached.iter().for_each(|attached| os::ring(attached.bell));
@@ -250,8 +283,8 @@ impl Worker {
         worker.ports.iter().for_each(|port| port.outbox.clear());
         worker.promotion.into_iter().for_each(os::close);
         worker.scoreboard.unmap();
-        worker.tasks.iter().for_each(|task| task.retire(gvl));
-        Task::keep(gvl, at, worker.tasks);
+        worker.tasks.iter().for_each(|task| retire_thread(gvl, task));
+        ServingThread::keep(gvl, at, worker.tasks);
         worker.place.vacate(gvl);
         true
     }
@@ -261,9 +294,10 @@ impl Worker {
         for at in 0..PLACES {
             let Some(worker) = WORKERS.with(gvl, |workers| workers[at].take()) else { continue };
             worker.links.iter().for_each(|link| os::close(link.fd));
-            worker.tasks.iter().for_each(|task| task.return_loan());
+            worker.tasks.iter().chain(worker.by_request.values()).for_each(|task| task.return_loan());
             worker.promotion.into_iter().for_each(os::close);
             ABANDONED.store(true, Relaxed);
+            fibers::abandon(gvl);
             if worker.attached.is_some() {
                 place::burn(gvl, at);
             } else {
@@ -281,8 +315,8 @@ impl Worker {
         let Some(Retired { scoreboard, ports, tasks }) = RETIRED.with(gvl, Option::take) else { return };
         scoreboard.unmap();
         ports.iter().for_each(|port| port.outbox.clear());
-        tasks.iter().for_each(|task| task.retire(gvl));
-        Task::keep(gvl, place::here(), tasks);
+        tasks.iter().for_each(|task| retire_thread(gvl, task));
+        ServingThread::keep(gvl, place::here(), tasks);
         place().reset();
         ABANDONED.store(false, Relaxed);
     }
@@ -323,8 +357,7 @@ impl Worker {
             return Step::Send;
         }
         if self.draining && self.active == 0 {
-            self.finished = true;
-            self.tasks.iter().for_each(|task| task.wake());
+            self.finish();
             return Step::Stop;
         }
         if self.active == 0 && std::mem::take(&mut self.collect) {
@@ -363,7 +396,7 @@ impl Worker {
         if !self.place.has_standby() {
             let Some(&chosen) = self.idle.last() else { return self.more() };
             self.place.choose_standby(chosen);
-            self.tasks[chosen].wakeup.wake();
+            self.tasks[chosen].thread.wakeup.wake();
         }
         if self.place.arm() { Help::SetTimer } else { Help::None }
     }
@@ -373,7 +406,7 @@ impl Worker {
         let Some(chosen) = self.idle.pop() else { return false };
         self.place.dismiss_standby(chosen);
         self.lead(chosen);
-        self.tasks[chosen].wake();
+        self.tasks[chosen].thread.wake();
         true
     }
 
@@ -391,7 +424,113 @@ impl Worker {
     #[inline]
     pub(crate) fn samples(&mut self) -> bool {
         self.begun = self.begun.wrapping_add(1);
-        self.options.threads_max > 1 && self.begun.is_multiple_of(SAMPLE_EVERY)
+        self.options.threads_max > 1 && self.options.fibers == 0 && self.begun.is_multiple_of(SAMPLE_EVERY)
+    }
+
+    // Threads that serve with fibers. They take more than one request at a time, so who reads the links is decided when a thread waits, and when
+    // it stops waiting.
+
+    /// Decides what the loop of thread `me` does next. `can_take`: it has an idle fiber.
+    #[inline]
+    pub(crate) fn fiber_step(&mut self, me: usize, now_us: u64, can_take: bool) -> FiberStep {
+        if self.finished {
+            return FiberStep::Stop;
+        }
+        if can_take {
+            let waiting = self.inbox.len();
+            if let Some((job, help)) = self.fiber_take(me, now_us) {
+                return FiberStep::Run(job, help);
+            }
+            if waiting > 0 {
+                return FiberStep::Send;
+            }
+        } else if !self.inbox.is_empty() {
+            self.appoint();
+        }
+        if self.draining && self.active == 0 {
+            self.finish();
+            return FiberStep::Stop;
+        }
+        if self.active == 0 && std::mem::take(&mut self.collect) {
+            return FiberStep::Collect;
+        }
+        let leads = match self.leader {
+            Some(leader) => leader == me,
+            // Another thread has a request, and may be back soon.
+            None => !self.place.is_standby(me),
+        };
+        if leads {
+            self.lead(me);
+        }
+        FiberStep::Wait { leads }
+    }
+
+    /// Takes the next request up that has not been returned, for a fiber of thread `me`.
+    #[inline]
+    pub(crate) fn fiber_take(&mut self, me: usize, now_us: u64) -> Option<(Job, Help)> {
+        while let Some(job) = self.inbox.pop_front() {
+            if !self.links[job.link as usize].take_up() {
+                job.discard();
+                continue;
+            }
+            self.active += 1;
+            self.place.watchdog.begun();
+            let help = self.step_down(me, now_us);
+            return Some((job, help));
+        }
+        None
+    }
+
+    /// Thread `me` enters fibers that are ready: it does not read the links meanwhile.
+    pub(crate) fn fiber_works(&mut self, me: usize, now_us: u64) -> Help {
+        self.place.dismiss_standby(me);
+        if self.leader == Some(me) { self.step_down(me, now_us) } else { Help::None }
+    }
+
+    /// Thread `me` is about to wait, and does not read the links.
+    pub(crate) fn fiber_idles(&mut self, me: usize) {
+        self.idle.push(me);
+    }
+
+    /// Thread `me` has waited; `leads`: it reads the links from now on.
+    pub(crate) fn fiber_awake(&mut self, me: usize, leads: bool) {
+        self.idle.retain(|&idle| idle != me);
+        if leads {
+            self.place.dismiss_standby(me);
+        }
+    }
+
+    /// A request is served by a fiber.
+    pub(crate) fn fiber_begins(&mut self, task: &'static Task) {
+        self.by_request.insert((task.link.get(), task.id.get()), task);
+        self.scoreboard.serves(self.active as u64);
+    }
+
+    /// A fiber has served a request.
+    pub(crate) fn fiber_ends(&mut self, task: &'static Task) {
+        self.by_request.remove(&(task.link.get(), task.id.get()));
+        self.scoreboard.serves(self.active as u64);
+    }
+
+    /// The requests of thread `me` that the front has sent something for.
+    pub(crate) fn take_woken(&mut self, me: usize) -> Vec<&'static Task> {
+        if self.woken.is_empty() {
+            return Vec::new();
+        }
+        let (mine, others) = std::mem::take(&mut self.woken).into_iter().partition(|task| task.thread.index == me);
+        self.woken = others;
+        mine
+    }
+
+    /// The fibers that serve requests, with links and ids.
+    pub(crate) fn fibers_serving(&self) -> impl Iterator<Item = &'static Task> + '_ {
+        self.by_request.values().copied()
+    }
+
+    /// Nothing is left to do.
+    fn finish(&mut self) {
+        self.finished = true;
+        self.tasks.iter().for_each(|task| task.thread.wake());
     }
 
     /// Records how long a request took and, for a sampled one, how long it was off the processor.
@@ -413,7 +552,7 @@ impl Worker {
             Message::Window { id, bytes } => {
                 if let Some(task) = self.serving(link, id) {
                     task.window.set(task.window.get() + i64::from(bytes));
-                    task.wake();
+                    self.wake(task);
                 }
             }
             // The thread that offered may have stopped waiting.
@@ -421,7 +560,7 @@ impl Worker {
                 match self.serving(link, id).filter(|task| task.loan.get() == Loan::Offered) {
                     Some(task) => {
                         task.loan.set(fd.map_or(Loan::Declined, Loan::Lent));
-                        task.wake();
+                        self.wake(task);
                     }
                     None => fd.into_iter().for_each(os::close),
                 }
@@ -429,7 +568,7 @@ impl Worker {
             Message::Abort { id } => match self.serving(link, id) {
                 Some(task) => {
                     task.gone.set(true);
-                    task.wake();
+                    self.wake(task);
                 }
                 None => {
                     let waiting = self.inbox.iter_mut().find(|job| job.link == link && job.id == id);
@@ -439,7 +578,22 @@ impl Worker {
         }
     }
 
+    /// Has the task's thread look at what has come for it.
+    fn wake(&mut self, task: &'static Task) {
+        if task.fiber.is_none() {
+            return task.thread.wake();
+        }
+        self.woken.push(task);
+        // The leader looks when it has read everything.
+        if self.leader != Some(task.thread.index) {
+            task.thread.wakeup.wake();
+        }
+    }
+
     fn serving(&self, link: u32, id: u32) -> Option<&'static Task> {
+        if self.options.fibers > 0 {
+            return self.by_request.get(&(link, id)).copied();
+        }
         self.tasks
             .iter()
             .copied()

@@ -111,8 +111,8 @@ module Firebrick
         require "firebrick/environment"
         Exchange.name = "template"
         Exchange.detailed_errors = one("environment") == "development"
-        threads = [number("threads_min"), number("threads_max")]
-        @base = Environment.base(multithread: threads.last > 1, early_hints: flag?("early_hints"),
+        threads = [number("threads_min"), number("threads_max"), Integer(one("fibers", "0"))]
+        @base = Environment.base(multithread: threads.max > 1, early_hints: flag?("early_hints"),
                                  sendfile: @settings.fetch("sendfile", []))
         Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
       end

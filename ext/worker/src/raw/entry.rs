@@ -7,9 +7,10 @@ use crate::link::Link;
 use crate::place::{self, place};
 use crate::scoreboard::Scoreboard;
 use crate::task::{Stage, Task};
+use crate::thread::ServingThread;
 use crate::watchdog::Port;
 use crate::worker::{self, Help, Options, Worker, worker};
-use crate::{body, collection, emit, head, names, serve};
+use crate::{body, collection, emit, fibers, head, names, serve};
 use rb_sys::VALUE;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -66,6 +67,17 @@ pub extern "C" fn Init_native() {
             c"hijack" => hijack();
             c"early_hints" => early_hints(headers);
             c"extend_timeout" => extend_timeout(milliseconds);
+            c"fiber_body" => fiber_body();
+            c"fiber_io" => fiber_io(fd, events, us);
+            c"fiber_select" => fiber_select(wanted, us);
+            c"fiber_sleep" => fiber_sleep(us);
+            c"fiber_block" => fiber_block(us);
+            c"fiber_unblock" => fiber_unblock(number, fiber);
+            c"fiber_pause" => fiber_pause();
+            c"fiber_start" => fiber_start(fiber);
+            c"fiber_alarm" => fiber_alarm(us);
+            c"fiber_cancel" => fiber_cancel(number);
+            c"fiber_closes" => fiber_closes(fd);
             c"receive" => receive(fd);
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
@@ -107,6 +119,7 @@ fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
     Options {
         threads_min: number(threads.at(gvl, 0)).max(1),
         threads_max: number(threads.at(gvl, 1)).max(1),
+        fibers: threads.at(gvl, 2).fixnum().map_or(0, |fibers| fibers.max(0) as usize),
         // A frame must hold the head and an inline body.
         max_head: number(limits.at(gvl, 0)).min(512 << 10),
         rack3: rack3.truthy(),
@@ -130,7 +143,7 @@ fn start(gvl: &mut Gvl, index: Value, links: Value, scoreboard: Value, slot_len:
     add_task(gvl, 0);
     board.thread_started();
     (1..options.threads_min).for_each(|index| serve::provide(gvl, Help::Spawn(index)));
-    ready(gvl, options.threads_max);
+    ready(gvl, options.threads_max * options.fibers.max(1));
     NIL
 }
 
@@ -249,16 +262,17 @@ fn release(gvl: &mut Gvl, serial: Value) -> Value {
 }
 
 fn add_task(gvl: &mut Gvl, index: usize) {
-    match Task::obtain(gvl, index) {
+    match ServingThread::obtain(gvl, index) {
         Ok(task) => worker(gvl, |w| w.tasks.push(task)),
         Err(error) => failed(gvl, format!("cannot start a thread: {error}")),
     }
 }
 
-fn ready(gvl: &Gvl, threads: usize) {
+/// READY: `seats` requests can be served at the same time.
+fn ready(gvl: &Gvl, seats: usize) {
     let mut payload = [0; 6];
     payload[..4].copy_from_slice(&std::process::id().to_le_bytes());
-    payload[4..].copy_from_slice(&(threads as u16).to_le_bytes());
+    payload[4..].copy_from_slice(&u16::try_from(seats).unwrap_or(u16::MAX).to_le_bytes());
     send_frame(gvl, |out| wire::frame::append(out, Kind::Ready, 0, 0, &payload));
 }
 
@@ -269,11 +283,16 @@ fn stopping(gvl: &mut Gvl) -> Value {
     NIL
 }
 
-/// For each request that is being served: the thread that serves it, the number of its link, its id there.
+/// Backtraces that are sent at a time.
+const TRACES: usize = 1_000;
+
+/// For each request that is being served: the thread or fiber that serves it, the number of its link, its id there.
 fn serving(gvl: &mut Gvl) -> Value {
     let active = worker(gvl, |w| -> Vec<(Value, u32, u32)> {
-        let active = w.tasks.iter().filter(|task| task.active.get());
-        active.map(|task| (task.thread.get(), task.link.get(), task.id.get())).collect()
+        let threads = w.tasks.iter().copied().filter(|task| task.active.get());
+        let who = |task: &'static Task| task.fiber.as_ref().map_or(task.thread.ruby.get(), |fiber| fiber.ruby.get());
+        let all = threads.chain(w.fibers_serving()).take(TRACES);
+        all.map(|task| (who(task), task.link.get(), task.id.get())).collect()
     });
     let all = ruby::array(gvl, &[]);
     for (thread, link, id) in active {
@@ -431,4 +450,52 @@ fn release_gaps(_gvl: &mut Gvl) -> Value {
 fn settle_heap(_gvl: &mut Gvl) -> Value {
     os::settle_heap();
     NIL
+}
+
+// Fibers: see `crate::fibers`. Times are microseconds; nil is for ever.
+
+/// The body of a fiber that serves requests.
+fn fiber_body(gvl: &mut Gvl) -> Value {
+    fibers::body(gvl);
+    NIL
+}
+
+fn fiber_io(gvl: &mut Gvl, fd: Value, events: Value, us: Value) -> Value {
+    fibers::io(gvl, fd, events, us)
+}
+
+fn fiber_select(gvl: &mut Gvl, wanted: Value, us: Value) -> Value {
+    fibers::select(gvl, wanted, us)
+}
+
+fn fiber_sleep(gvl: &mut Gvl, us: Value) -> Value {
+    fibers::sleep(gvl, us)
+}
+
+fn fiber_block(gvl: &mut Gvl, us: Value) -> Value {
+    fibers::block(gvl, us)
+}
+
+fn fiber_unblock(gvl: &mut Gvl, number: Value, fiber: Value) -> Value {
+    fibers::unblock(gvl, number, fiber)
+}
+
+fn fiber_pause(gvl: &mut Gvl) -> Value {
+    fibers::pause(gvl)
+}
+
+fn fiber_start(gvl: &mut Gvl, fiber: Value) -> Value {
+    fibers::start(gvl, fiber)
+}
+
+fn fiber_alarm(gvl: &mut Gvl, us: Value) -> Value {
+    fibers::alarm(gvl, us)
+}
+
+fn fiber_cancel(gvl: &mut Gvl, number: Value) -> Value {
+    fibers::cancel(gvl, number)
+}
+
+fn fiber_closes(gvl: &mut Gvl, fd: Value) -> Value {
+    fibers::closes(gvl, fd)
 }

@@ -10,7 +10,10 @@
 //! 3. A panic never reaches Ruby: every function that Ruby calls is wrapped in [`ruby::guard`].
 
 pub(crate) mod entry;
+pub(crate) mod fiber;
 pub(crate) mod gvl;
 pub(crate) mod gvl_wait;
 pub(crate) mod os;
+pub(crate) mod poller;
 pub(crate) mod ruby;
+pub(crate) mod slots;

@@ -183,6 +183,25 @@ impl Wait {
         }
     }
 
+    /// Waits for no longer than so many microseconds. Returns early, with nothing ready, on a signal.
+    pub(crate) fn wait_for(&mut self, us: u64) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: pointer and length belong together; the time is readable, and the signal mask stays.
+        let count = unsafe {
+            let time = libc::timespec { tv_sec: (us / 1_000_000) as _, tv_nsec: (us % 1_000_000 * 1000) as _ };
+            libc::ppoll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, &raw const time, std::ptr::null())
+        };
+        #[cfg(not(target_os = "linux"))]
+        // SAFETY: pointer and length belong together.
+        let count = unsafe {
+            let ms = us.div_ceil(1000).min(60_000) as libc::c_int;
+            libc::poll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, ms)
+        };
+        if count < 0 {
+            self.0.iter_mut().for_each(|entry| entry.revents = 0);
+        }
+    }
+
     /// Whether the descriptor that was given as number `at` is ready.
     pub(crate) fn ready(&self, at: usize) -> bool {
         self.0.get(at).is_some_and(|entry| entry.revents != 0)

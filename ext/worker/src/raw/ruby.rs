@@ -7,7 +7,6 @@ use super::gvl::{Gvl, enter};
 use rb_sys::{ID, VALUE};
 use std::ffi::{CStr, c_char, c_int, c_long};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// A Ruby value. Only safe from the collector while on the machine stack or in a [`Slot`]; what is done with it needs a [`Gvl`].
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,6 +24,12 @@ impl Value {
 
     pub(super) const fn raw(self) -> VALUE {
         self.0
+    }
+
+    /// What tells it from other objects that are alive.
+    #[inline]
+    pub(crate) fn id(self) -> usize {
+        self.0 as usize
     }
 
     /// The Ruby thread that this runs on.
@@ -115,31 +120,6 @@ impl Value {
     #[inline]
     pub(crate) fn keep(self) {
         std::hint::black_box(self);
-    }
-}
-
-/// A variable that the collector knows: what is in it stays alive and does not move.
-pub(crate) struct Slot(AtomicUsize);
-
-const _: () = assert!(size_of::<VALUE>() == size_of::<usize>());
-
-impl Slot {
-    /// Makes a slot that lives as long as the process.
-    pub(crate) fn leak(_gvl: &mut Gvl, value: Value) -> &'static Slot {
-        let slot: &'static Slot = Box::leak(Box::new(Slot(AtomicUsize::new(value.0 as usize))));
-        // SAFETY: the address is valid for ever, and holds a VALUE.
-        unsafe { rb_sys::rb_gc_register_address(slot.0.as_ptr().cast()) };
-        slot
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> Value {
-        Value(self.0.load(Relaxed) as VALUE)
-    }
-
-    #[inline]
-    pub(crate) fn set(&self, value: Value) {
-        self.0.store(value.0 as usize, Relaxed);
     }
 }
 

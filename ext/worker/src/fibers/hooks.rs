@@ -1,0 +1,254 @@
+//! What fibers wait for: the requests of Ruby's scheduler, and those of the worker itself.
+//!
+//! Contract: a wait raises in its fiber when a `Timeout.timeout` around it has expired, and when its client has gone (once, and only in
+//! requests that change nothing). In a process without the loop (the app has forked) a wait stops the thread.
+
+use super::waits::{Key, Outcome, Waits};
+use super::{HERE, here, with};
+use crate::names::names;
+use crate::raw::fiber;
+use crate::raw::gvl::{self, Gvl};
+use crate::raw::os::{self, Wait};
+use crate::raw::poller;
+use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
+use crate::raw::slots::Slot;
+use crate::serve::CURRENT;
+use crate::task::Task;
+use std::os::fd::RawFd;
+
+/// How often a wait without a loop looks whether its fiber has been unblocked, microseconds.
+const LOOK_AGAIN_US: u64 = 5_000;
+
+/// Microseconds; nil is for ever.
+fn micros(value: Value) -> Option<u64> {
+    value.fixnum().map(|us| us.max(0) as u64)
+}
+
+/// Lets the loop go on until the wait is over that `watch` describes. May raise.
+fn park(gvl: &mut Gvl, us: Option<u64>, native: bool, watch: &mut dyn FnMut(&mut Waits, Key)) -> (Key, Outcome) {
+    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
+    let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
+        Some(slot) => slot,
+        None => Slot::leak(gvl, NIL),
+    };
+    slot.set(fiber);
+    let until_us = us.map(|us| os::now_us().saturating_add(us));
+    let begun = here(gvl, |l| {
+        let key = l.waits.begin(slot, task, until_us);
+        watch(&mut l.waits, key);
+        if let Some(number) = l.waits.missed_alarm(fiber) {
+            l.waits.wake(key, Outcome::Alarm(number));
+        }
+        (key, l.root.get())
+    });
+    let (key, root) = begun.expect("the thread has a loop");
+    let part = task.and_then(|task| task.fiber.as_ref());
+    if let Some(part) = part {
+        part.wait.set(Some(key));
+        part.native.set(native);
+    }
+    let left = fiber::transfer(gvl, root);
+    if let Some(part) = part {
+        part.wait.set(None);
+    }
+    let outcome = here(gvl, |l| l.waits.finish(key)).flatten();
+    if let Err(unwind) = left {
+        fiber::go_on(gvl, unwind);
+    }
+    match outcome {
+        Some(Outcome::Alarm(number)) => {
+            let number = ruby::integer(gvl, number as i64);
+            ruby::call(gvl, names().fibers.get(), names().expired, &[number]);
+            (key, Outcome::TimedOut)
+        }
+        Some(Outcome::Gone) => ruby::raise(gvl, names().client_gone.get(), "the client has gone"),
+        Some(outcome) => (key, outcome),
+        // Somebody else has entered the fiber.
+        None => (key, Outcome::Woken),
+    }
+}
+
+/// Whether the calling fiber can be parked: the thread has a loop, and this is another fiber.
+fn can_park(gvl: &Gvl) -> bool {
+    here(gvl, |l| l.root.get()).is_some_and(|root| root != fiber::current(gvl))
+}
+
+/// Waits until the worker wakes the task ([`crate::worker::Worker::handle`]). May raise.
+pub(crate) fn wait_for_news(gvl: &mut Gvl, _task: &'static Task) {
+    park(gvl, None, true, &mut |_, _| {});
+}
+
+/// Waits until the socket takes something. False: the caller has to wait by itself. May raise.
+pub(crate) fn wait_writable(gvl: &mut Gvl, fd: RawFd) -> bool {
+    if !can_park(gvl) {
+        return false;
+    }
+    park(gvl, None, true, &mut |waits, key| waits.watch(key, fd, poller::WRITABLE));
+    true
+}
+
+/// `io_wait`: the events that have come; false after `us`.
+pub(crate) fn io(gvl: &mut Gvl, fd: Value, events: Value, us: Value) -> Value {
+    let (Some(fd), Some(events)) = (fd.fixnum(), events.fixnum()) else { return FALSE };
+    let (fd, events) = (fd as RawFd, events as u32);
+    if !can_park(gvl) {
+        return io_alone(gvl, fd, events, micros(us));
+    }
+    let (key, outcome) = park(gvl, micros(us), false, &mut |waits, key| waits.watch(key, fd, events));
+    if outcome == Outcome::TimedOut {
+        return FALSE;
+    }
+    let fired = here(gvl, |l| l.waits.fired(key).iter().fold(0, |all, (_, events)| all | events)).unwrap_or(0);
+    ruby::integer(gvl, i64::from(if fired == 0 { events } else { fired }))
+}
+
+fn io_alone(gvl: &mut Gvl, fd: RawFd, events: u32, us: Option<u64>) -> Value {
+    let ms = us.map_or(-1, |us| i32::try_from(us.div_ceil(1000)).unwrap_or(i32::MAX));
+    let waited = gvl::release(gvl, || poller::wait_for(fd, events, ms));
+    ruby::check_interrupts(gvl);
+    match waited {
+        Some(Ok(0)) => FALSE,
+        _ => ruby::integer(gvl, i64::from(events)),
+    }
+}
+
+/// Waits for several descriptors: `wanted` is a list of [number, events]. Those that have come, in the same form; an empty list after `us`.
+pub(crate) fn select(gvl: &mut Gvl, wanted: Value, us: Value) -> Value {
+    if !can_park(gvl) {
+        return NIL;
+    }
+    let count = wanted.array_len(gvl);
+    let mut at = 0;
+    // The list is read one by one: what would hold all of it could be lost when the wait raises.
+    let mut next = |gvl: &Gvl| {
+        let pair = wanted.at(gvl, at);
+        at += 1;
+        (pair.at(gvl, 0).fixnum().unwrap_or(-1) as RawFd, pair.at(gvl, 1).fixnum().unwrap_or(0) as u32)
+    };
+    let mut few = [(-1, 0); 16];
+    if count <= few.len() {
+        few.iter_mut().take(count).for_each(|pair| *pair = next(gvl));
+    } else {
+        return NIL;
+    }
+    let few = &few[..count];
+    let (key, outcome) = park(gvl, micros(us), false, &mut |waits, key| {
+        few.iter().for_each(|&(fd, events)| waits.watch(key, fd, events));
+    });
+    wanted.keep();
+    let all = ruby::array(gvl, &[]);
+    if outcome == Outcome::TimedOut {
+        return all;
+    }
+    let mut fired = 0;
+    while let Some((fd, events)) = here(gvl, |l| l.waits.fired(key).get(fired).copied()).flatten() {
+        let (fd, events) = (ruby::integer(gvl, i64::from(fd)), ruby::integer(gvl, i64::from(events)));
+        let pair = ruby::array(gvl, &[fd, events]);
+        ruby::push(gvl, all, pair);
+        fired += 1;
+    }
+    all
+}
+
+/// `kernel_sleep`.
+pub(crate) fn sleep(gvl: &mut Gvl, us: Value) -> Value {
+    if can_park(gvl) {
+        park(gvl, micros(us), false, &mut |_, _| {});
+    } else {
+        pause_alone(gvl, micros(us).unwrap_or(u64::MAX));
+    }
+    TRUE
+}
+
+fn pause_alone(gvl: &mut Gvl, us: u64) {
+    let mut wait = Wait::readable(std::iter::empty());
+    gvl::release(gvl, || wait.wait_for(us));
+    drop(wait);
+    ruby::check_interrupts(gvl);
+}
+
+/// `block`: whether the fiber was unblocked before the time was over.
+pub(crate) fn block(gvl: &mut Gvl, us: Value) -> Value {
+    let fiber = fiber::current(gvl);
+    if here(gvl, |l| l.waits.was_woken_early(fiber)).unwrap_or(false) {
+        return TRUE;
+    }
+    if can_park(gvl) {
+        let (_, outcome) = park(gvl, micros(us), false, &mut |_, _| {});
+        return if outcome == Outcome::TimedOut { FALSE } else { TRUE };
+    }
+    // Whoever unblocks it is another thread; blockers ask again.
+    pause_alone(gvl, micros(us).map_or(LOOK_AGAIN_US, |us| us.min(LOOK_AGAIN_US)));
+    TRUE
+}
+
+/// `unblock`, by any thread: `number` is that of the fiber's loop.
+pub(crate) fn unblock(gvl: &mut Gvl, number: Value, fiber: Value) -> Value {
+    let Some(number) = number.fixnum().and_then(|number| usize::try_from(number).ok()) else { return NIL };
+    let thread = with(gvl, number, |l| {
+        l.waits.wake_fiber(fiber);
+        l.thread
+    });
+    if HERE.get() != Some(number) {
+        thread.into_iter().for_each(|thread| thread.wakeup.wake());
+    }
+    NIL
+}
+
+/// Lets the ready fibers run first.
+pub(crate) fn pause(gvl: &mut Gvl) -> Value {
+    if can_park(gvl) {
+        park(gvl, None, false, &mut |waits, key| {
+            waits.wake(key, Outcome::Woken);
+        });
+    }
+    NIL
+}
+
+/// `fiber`: runs a new fiber until it waits; the caller goes on when the loop comes to it again.
+pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
+    if here(gvl, |_| ()).is_none() {
+        ruby::raise(gvl, names().fibers_error.get(), "Fiber.schedule needs a thread that serves requests with fibers");
+    }
+    let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
+        Some(slot) => slot,
+        None => Slot::leak(gvl, NIL),
+    };
+    slot.set(new);
+    here(gvl, |l| l.waits.start(slot));
+    pause(gvl)
+}
+
+/// `timeout_after`: the number of an alarm for the calling fiber.
+pub(crate) fn alarm(gvl: &mut Gvl, us: Value) -> Value {
+    let fiber = fiber::current(gvl);
+    let at_us = os::now_us().saturating_add(micros(us).unwrap_or(0));
+    match here(gvl, |l| l.waits.set_alarm(fiber, at_us)) {
+        Some(number) => ruby::integer(gvl, number as i64),
+        None => NIL,
+    }
+}
+
+pub(crate) fn cancel(gvl: &mut Gvl, number: Value) -> Value {
+    if let Some(number) = number.fixnum() {
+        here(gvl, |l| l.waits.cancel_alarm(number as u64));
+    }
+    NIL
+}
+
+/// A descriptor of this process is about to be closed, by any thread.
+pub(crate) fn closes(gvl: &mut Gvl, fd: Value) -> Value {
+    let Some(fd) = fd.fixnum() else { return NIL };
+    let mut number = 0;
+    loop {
+        let count = super::LOOPS.with(gvl, |loops| loops.len());
+        if number >= count {
+            return NIL;
+        }
+        let woken = with(gvl, number, |l| l.waits.closes(fd as RawFd).then_some(l.thread)).flatten();
+        if HERE.get() != Some(number) {
+            woken.into_iter().for_each(|thread| thread.wakeup.wake());
+        }
+        number += 1;
+    }
+}

@@ -1,0 +1,426 @@
+//! Serving with fibers: thousands of requests wait on one thread, written as if each had a thread of its own.
+//!
+//! A thread that serves so runs a *loop* on its first fiber. Requests run on other fibers of the thread. When the app waits (for a socket, a
+//! time, a lock, another fiber), Ruby asks the thread's scheduler (`lib/firebrick/fibers/scheduler.rb`), which parks the fiber here: the loop goes on with
+//! another one, and waits for all of them at once when none can run.
+//!
+//! Contract:
+//! 1. Every switch goes through the loop, by transfer ([`crate::raw::fiber`]). So the loop knows which request runs, and since when.
+//! 2. A fiber serves requests one after another, and is kept when there are none. It takes the next one from the inbox itself while no other
+//!    fiber is ready.
+//! 3. The loop enters each ready fiber once before it looks at links, descriptors and timers again; so no fiber can keep another from
+//!    being entered other than by computing.
+//! 4. Of several threads one reads the links, as in [`crate::worker`]: another takes over when it computes.
+//! 5. In a child that the app has forked there is no loop: waits stop it, as they stop any process.
+
+mod hooks;
+mod timers;
+mod waits;
+
+pub(crate) use hooks::*;
+pub(crate) use waits::{Fast, Key};
+
+use crate::link::Job;
+use crate::names::names;
+use crate::place::place;
+use crate::raw::fiber;
+use crate::raw::gvl::{self, Guarded, Gvl};
+use crate::raw::os::{self, Wait};
+use crate::raw::ruby::{self, NIL, Value};
+use crate::raw::slots::Slot;
+use crate::serve::{self, CURRENT};
+use crate::task::{Stage, Task, TaskFiber};
+use crate::thread::ServingThread;
+use crate::worker::{FiberStep, worker};
+use crate::{collection, job};
+use std::cell::Cell;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Acquire;
+use waits::{Outcome, Waits};
+
+/// How long the loop may enter fibers before it looks at links, descriptors and timers, microseconds.
+const LOOK_EVERY_US: u64 = 200;
+/// Payloads up to this size are copied out of the buffer that they were read into, in bytes: a request that waits must not keep it.
+const COPY: usize = 16 << 10;
+
+struct Loop {
+    waits: Waits,
+    /// The thread's first fiber, which runs the loop.
+    root: &'static Slot,
+    thread: &'static ServingThread,
+    /// Fibers without a request.
+    idle: Vec<&'static Task>,
+    /// Those that have been made and have not ended.
+    all: Vec<&'static Task>,
+    most: usize,
+    /// The task of the fiber that a request is given to: a fiber that has not run yet learns its own so.
+    starting: Option<&'static Task>,
+}
+
+// By the index of the thread.
+static LOOPS: Guarded<Vec<Option<Box<Loop>>>> = Guarded::new(Vec::new());
+
+/// Tasks of fibers that have ended, for later ones.
+static SPARE: Guarded<Vec<&'static Task>> = Guarded::new(Vec::new());
+
+thread_local! {
+    /// The number of the thread's loop.
+    static HERE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Borrows a loop; `None` when there is none with that number, or not any more.
+fn with<R>(gvl: &Gvl, number: usize, f: impl FnOnce(&mut Loop) -> R) -> Option<R> {
+    LOOPS.with(gvl, |loops| loops.get_mut(number)?.as_deref_mut().map(f))
+}
+
+/// Borrows the loop of the calling thread.
+fn here<R>(gvl: &Gvl, f: impl FnOnce(&mut Loop) -> R) -> Option<R> {
+    with(gvl, HERE.get()?, f)
+}
+
+/// Serves as [`serve::serve`] does, with fibers. `own` is the thread's task, which serves nothing.
+pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
+    let index = own.thread.index;
+    if let Err(error) = open(gvl, own.thread) {
+        return serve::report(gvl, error);
+    }
+    CURRENT.set(None);
+    run(gvl, own);
+    close(gvl);
+    HERE.set(None);
+    LOOPS.with(gvl, |loops| loops[index] = None);
+}
+
+/// Makes the loop, and the thread's scheduler.
+fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
+    let root = Slot::leak(gvl, fiber::current(gvl));
+    let most = worker(gvl, |w| w.options.fibers);
+    let mut made = Waits::new();
+    let protected = ruby::protect(gvl, |gvl| {
+        if let Err(error) = &made {
+            ruby::raise(gvl, names().fibers.get(), format!("no fibers: {error}"));
+        }
+        let number = ruby::integer(gvl, thread.index as i64);
+        ruby::call(gvl, names().fibers.get(), names().install, &[number]);
+    });
+    protected.map_err(|(_, error)| error)?;
+    let Ok(waits) = std::mem::replace(&mut made, Err(std::io::ErrorKind::Other.into())) else { return Err(NIL) };
+    LOOPS.with(gvl, |loops| {
+        loops.resize_with(loops.len().max(thread.index + 1), || None);
+        let (idle, all) = (Vec::new(), Vec::new());
+        loops[thread.index] = Some(Box::new(Loop { waits, root, thread, idle, all, most, starting: None }));
+    });
+    HERE.set(Some(thread.index));
+    Ok(())
+}
+
+fn run(gvl: &mut Gvl, own: &'static Task) {
+    let mut looked_us = 0;
+    loop {
+        let ready = here(gvl, |l| l.waits.ready()).unwrap_or(0);
+        if ready > 0 {
+            let help = worker(gvl, |w| w.fiber_works(own.thread.index, os::now_us()));
+            serve::provide(gvl, help);
+        }
+        for _ in 0..ready {
+            let Some((fiber, task)) = here(gvl, |l| l.waits.next()).flatten() else { break };
+            enter(gvl, own, fiber, task);
+        }
+        let mut now_us = os::now_us();
+        if worker(gvl, |w| w.must_send(now_us)) {
+            serve::send_all(gvl, own);
+            now_us = os::now_us();
+        }
+        let can_take = has_idle(gvl, own);
+        match worker(gvl, |w| w.fiber_step(own.thread.index, now_us, can_take)) {
+            FiberStep::Run(job, help) => {
+                serve::provide(gvl, help);
+                begin(gvl, own, job);
+            }
+            FiberStep::Send => serve::send_all(gvl, own),
+            FiberStep::Collect => collection::run(gvl),
+            FiberStep::Stop => return,
+            FiberStep::Wait { leads } => {
+                let ready = here(gvl, |l| l.waits.ready()).unwrap_or(0);
+                if ready == 0 {
+                    wait(gvl, own, leads);
+                    looked_us = os::now_us();
+                }
+            }
+        }
+        // While fibers are ready, the rest is looked at now and then.
+        if now_us.saturating_sub(looked_us) > LOOK_EVERY_US {
+            serve::poll_links(gvl);
+            look(gvl, own);
+            looked_us = os::now_us();
+        }
+        if own.thread.killed.get() {
+            return;
+        }
+    }
+}
+
+/// Takes descriptors, times and news of the links into account. Never waits.
+fn look(gvl: &mut Gvl, own: &'static Task) {
+    let now_us = os::now_us();
+    let woken = worker(gvl, |w| w.take_woken(own.thread.index));
+    here(gvl, |l| {
+        if l.waits.polls() {
+            l.waits.poll();
+        }
+        l.waits.expire(now_us);
+        for task in woken {
+            l.news(task);
+        }
+    });
+}
+
+impl Loop {
+    /// The front has sent something that concerns a request.
+    fn news(&mut self, task: &'static Task) {
+        let Some(fiber) = &task.fiber else { return };
+        let Some(key) = fiber.wait.get() else { return };
+        let outcome = match task.gone.get() {
+            true if fiber.native.get() => Outcome::Woken,
+            true if fiber.interruptible.get() && task.stage.get() != Stage::Hijacked => {
+                fiber.interruptible.set(false);
+                Outcome::Gone
+            }
+            false if fiber.native.get() => Outcome::Woken,
+            _ => return,
+        };
+        self.waits.wake(key, outcome);
+    }
+}
+
+/// Waits for links, descriptors and times. The links are read by the leader.
+fn wait(gvl: &mut Gvl, own: &'static Task, leads: bool) {
+    let (links, alone) = worker(gvl, |w| (w.links.len(), w.options.threads_max == 1));
+    let (polls, until_us, poller) =
+        here(gvl, |l| (l.waits.polls(), l.waits.next_us(), l.waits.poller_fd())).unwrap_or((false, None, -1));
+    if leads && alone && links == 1 && !polls && until_us.is_none() {
+        // Nothing else can happen, but for a fiber that another thread unblocks.
+        if here(gvl, |l| l.waits.is_empty()).unwrap_or(true) {
+            serve::receive(gvl, own, 0, true);
+            return look(gvl, own);
+        }
+    }
+    let thread = own.thread;
+    let mut fds: Vec<RawFd> = if leads { worker(gvl, |w| w.links.iter().map(|link| link.fd).collect()) } else { Vec::new() };
+    let wakeup = fds.len();
+    fds.push(thread.wakeup.fd());
+    fds.extend(polls.then_some(poller));
+    let timer = fds.len();
+    let place = place();
+    let watch = !leads && place.is_standby(thread.index);
+    fds.extend(watch.then(|| place.timer().fd()));
+    if !leads {
+        worker(gvl, |w| w.fiber_idles(thread.index));
+    }
+    let mut wait = Wait::readable(fds.into_iter());
+    let left_us = until_us.map(|at_us| at_us.saturating_sub(os::now_us()));
+    gvl::release(gvl, || match left_us {
+        None => wait.wait(),
+        Some(us) => wait.wait_for(us),
+    });
+    let is_ready: [bool; 2] = [wait.ready(wakeup), watch && wait.ready(timer)];
+    let readable: u64 = (0..wakeup.min(64)).filter(|&at| wait.ready(at)).fold(0, |all, at| all | 1 << at);
+    drop(wait);
+    if is_ready[0] {
+        thread.wakeup.clear();
+    }
+    if leads {
+        (0..wakeup.min(64)).filter(|&at| readable & (1 << at) != 0).for_each(|at| {
+            serve::receive_now(gvl, at);
+        });
+    } else {
+        let takes_over = is_ready[1] && {
+            place.timer().clear(crate::worker::STANDBY_AFTER);
+            place.must_take_over(os::now_us())
+        };
+        let called = thread.called.swap(false, Acquire);
+        worker(gvl, |w| w.fiber_awake(thread.index, called || takes_over));
+    }
+    look(gvl, own);
+    serve::interrupts(gvl, own);
+}
+
+/// Lets a fiber run until it waits or has nothing to do.
+fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, task: Option<&'static Task>) {
+    let (index, now_us) = (own.thread.index, os::now_us());
+    let serves = task.filter(|task| task.active.get());
+    if let Some(task) = serves {
+        task.enter(now_us);
+        worker(gvl, |w| w.scoreboard.runs(index, task.link.get(), task.id.get(), now_us));
+    }
+    CURRENT.set(task);
+    let left = fiber::transfer(gvl, fiber);
+    CURRENT.set(None);
+    if let Some(task) = task.filter(|task| task.active.get()) {
+        task.leave();
+    }
+    worker(gvl, |w| w.scoreboard.rests(index));
+    if let Err(unwind) = left {
+        let (killed, error) = fiber::caught(gvl, unwind);
+        own.thread.killed.set(own.thread.killed.get() || killed);
+        serve::report(gvl, error);
+    }
+}
+
+/// Gives a request to an idle fiber, and lets it run.
+fn begin(gvl: &mut Gvl, own: &'static Task, job: Job) {
+    let task = here(gvl, |l| {
+        let task = l.idle.pop();
+        l.starting = task;
+        task
+    });
+    let task = task.flatten().expect("a request is taken up when a fiber is idle");
+    let Some(part) = &task.fiber else { return };
+    part.next.set(Some(job));
+    enter(gvl, own, part.ruby.get(), Some(task));
+    here(gvl, |l| l.starting = None);
+}
+
+/// Whether there is a fiber for another request.
+fn has_idle(gvl: &mut Gvl, own: &'static Task) -> bool {
+    let (idle, more) = here(gvl, |l| (!l.idle.is_empty(), l.all.len() < l.most)).unwrap_or((false, false));
+    if idle || !more || worker(gvl, |w| w.inbox.is_empty()) {
+        return idle;
+    }
+    let made = make(gvl, own);
+    let left = here(gvl, |l| {
+        match made {
+            Some(task) => l.idle.push(task),
+            // The system gives no more: those that there are must do.
+            None => l.most = l.all.len(),
+        }
+        l.most
+    });
+    if left == Some(0) {
+        eprintln!("firebrick: worker {}: not one fiber could be made; ending the process", std::process::id());
+        serve::end(gvl, 70);
+    }
+    made.is_some()
+}
+
+/// Makes a fiber, which has not run yet.
+fn make(gvl: &mut Gvl, own: &'static Task) -> Option<&'static Task> {
+    let spare = |spare: &mut Vec<&'static Task>| {
+        let at = spare.iter().rposition(|task| std::ptr::eq(task.thread, own.thread))?;
+        Some(spare.swap_remove(at))
+    };
+    let task = match SPARE.with(gvl, spare) {
+        Some(task) => task,
+        None => {
+            let part = TaskFiber::new(gvl);
+            Task::leak(gvl, own.thread, Some(part))
+        }
+    };
+    let part = task.fiber.as_ref()?;
+    let made = ruby::protect(gvl, |gvl| {
+        let fiber = ruby::call(gvl, names().fibers.get(), names().make, &[]);
+        part.ruby.set(fiber);
+    });
+    if let Err((_, error)) = made {
+        serve::report(gvl, error);
+        SPARE.with(gvl, |spare| spare.push(task));
+        return None;
+    }
+    here(gvl, |l| l.all.push(task));
+    Some(task)
+}
+
+/// The body of a fiber.
+pub(crate) fn body(gvl: &mut Gvl) {
+    let Some(task) = here(gvl, |l| l.starting.take()).flatten() else { return };
+    let Some(part) = &task.fiber else { return };
+    loop {
+        while let Some(job) = part.next.take() {
+            serve_one(gvl, task, job);
+            if !task.thread.killed.get() {
+                part.next.set(another(gvl, task));
+            }
+        }
+        if part.ends.get() {
+            return;
+        }
+        let Some(root) = here(gvl, |l| {
+            l.idle.push(task);
+            l.root.get()
+        }) else {
+            return;
+        };
+        if let Err(unwind) = fiber::transfer(gvl, root) {
+            let (killed, error) = fiber::caught(gvl, unwind);
+            task.thread.killed.set(task.thread.killed.get() || killed);
+            serve::report(gvl, error);
+        }
+    }
+}
+
+fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
+    let started_us = os::now_us();
+    let link = job.link as usize;
+    if job.payload.len() <= COPY {
+        let payload = Rc::new(job.bytes[job.payload.clone()].to_vec());
+        let buffer = std::mem::replace(&mut job.bytes, payload);
+        job.payload = 0..job.bytes.len();
+        if let Ok(buffer) = Rc::try_unwrap(buffer) {
+            worker(gvl, |w| w.links[link].reuse(buffer));
+        }
+    }
+    if let Some(part) = &task.fiber {
+        part.entered_us.set(started_us);
+        part.used_us.set(0);
+        part.interruptible.set(false);
+    }
+    job::run(gvl, task, job, started_us);
+    collection::check(gvl);
+    if let Err((_, error)) = ruby::protect(gvl, |gvl| {
+        ruby::call(gvl, names().fibers.get(), names().clean, &[]);
+    }) {
+        serve::report(gvl, error);
+    }
+}
+
+/// Another request for the fiber that has served one, while no other fiber is ready.
+fn another(gvl: &mut Gvl, task: &'static Task) -> Option<Job> {
+    let now_us = os::now_us();
+    if here(gvl, |l| l.waits.ready() > 0).unwrap_or(true) || worker(gvl, |w| w.must_send(now_us)) {
+        return None;
+    }
+    let (job, help) = worker(gvl, |w| w.fiber_take(task.thread.index, now_us))?;
+    serve::provide(gvl, help);
+    Some(job)
+}
+
+/// Ends all fibers: those that wait have nothing to serve.
+fn close(gvl: &mut Gvl) {
+    let all = here(gvl, |l| std::mem::take(&mut l.all)).unwrap_or_default();
+    for task in all {
+        let Some(part) = &task.fiber else { continue };
+        if task.active.get() {
+            // The thread has been killed under its requests.
+            job::give_up(gvl, task);
+            // Its fiber keeps the task for what its app may still do.
+            continue;
+        }
+        part.ends.set(true);
+        let _ = fiber::transfer(gvl, part.ruby.get());
+        part.ends.set(false);
+        part.ruby.set(NIL);
+        task.retire(gvl);
+        SPARE.with(gvl, |spare| spare.push(task));
+    }
+    if let Err((_, error)) = ruby::protect(gvl, |gvl| {
+        ruby::call(gvl, names().fibers.get(), names().uninstall, &[]);
+    }) {
+        serve::report(gvl, error);
+    }
+}
+
+/// In a child that the app has forked: the loops belong to the parent.
+pub(crate) fn abandon(gvl: &Gvl) {
+    LOOPS.with(gvl, Vec::clear);
+}

@@ -1,0 +1,417 @@
+//! The fibers of one thread that wait, and for what: descriptors, a time, another fiber, the front.
+//!
+//! Contract:
+//! 1. A wait begins with [`Waits::begin`] and is over with [`Waits::finish`], which its own fiber calls when it runs again. In between it becomes
+//!    ready exactly once, by whatever comes first.
+//! 2. Ready fibers are entered in the order in which they became ready.
+//! 3. Nothing here calls Ruby.
+
+use super::timers::{Due, Timers};
+use crate::raw::poller::{Event, Poller};
+use crate::raw::ruby::{NIL, Value};
+use crate::raw::slots::Slot;
+use crate::task::Task;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::os::fd::RawFd;
+
+/// A wait. Its place is used again, with another generation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Key {
+    at: u32,
+    generation: u32,
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// What it waited for has come; for descriptors see [`Waits::fired`].
+    Woken,
+    TimedOut,
+    /// The `Timeout.timeout` with this number has expired.
+    Alarm(u64),
+    /// The client has gone.
+    Gone,
+}
+
+struct Wait {
+    generation: u32,
+    /// `None`: it is over.
+    fiber: Option<&'static Slot>,
+    /// The request that the fiber serves.
+    task: Option<&'static Task>,
+    outcome: Option<Outcome>,
+    limited: bool,
+    /// The fiber has not run yet, so nobody will call [`Waits::finish`].
+    starts: bool,
+    interests: Vec<(RawFd, u32)>,
+    fired: Vec<(RawFd, u32)>,
+}
+
+/// Who waits for a descriptor.
+#[derive(Default)]
+struct Interest {
+    waits: Vec<(Key, u32)>,
+    /// The poller knows the number.
+    known: bool,
+}
+
+/// An expected `Timeout.timeout`.
+struct Alarm {
+    fiber: Value,
+    due: bool,
+}
+
+/// Object references and small numbers are their own hash, but for the bits that are always equal.
+#[derive(Default)]
+pub(crate) struct Multiply(u64);
+
+impl Hasher for Multiply {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 ^= self.0 >> 32;
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_i32(&mut self, number: i32) {
+        self.write_u64(number as u64);
+    }
+}
+
+pub(crate) type Fast = BuildHasherDefault<Multiply>;
+
+pub(super) struct Waits {
+    waits: Vec<Wait>,
+    free: Vec<u32>,
+    slots: Vec<&'static Slot>,
+    by_fiber: HashMap<usize, Key, Fast>,
+    /// Fibers that were unblocked before they blocked.
+    early: HashSet<usize, Fast>,
+    ready: VecDeque<Key>,
+    interests: HashMap<RawFd, Interest, Fast>,
+    /// Waits for descriptors that have not become ready.
+    polled: usize,
+    timers: Timers,
+    alarms: HashMap<u64, Alarm, Fast>,
+    /// Alarms that came while their fibers did not wait, by fiber: they hear of them when they do.
+    missed: HashMap<usize, u64, Fast>,
+    last_alarm: u64,
+    poller: Poller,
+    events: Vec<Event>,
+}
+
+impl Waits {
+    /// # Errors
+    /// As epoll_create1(2).
+    pub(super) fn new() -> io::Result<Waits> {
+        Ok(Waits {
+            waits: Vec::new(),
+            free: Vec::new(),
+            slots: Vec::new(),
+            by_fiber: HashMap::default(),
+            early: HashSet::default(),
+            ready: VecDeque::new(),
+            interests: HashMap::default(),
+            polled: 0,
+            timers: Timers::new(),
+            alarms: HashMap::default(),
+            missed: HashMap::default(),
+            last_alarm: 0,
+            poller: Poller::new()?,
+            events: Vec::new(),
+        })
+    }
+
+    /// A slot for the fiber of a wait.
+    pub(super) fn take_slot(&mut self) -> Option<&'static Slot> {
+        self.slots.pop()
+    }
+
+    /// A fiber begins to wait; `slot` holds it meanwhile. `until_us`: for no longer.
+    pub(super) fn begin(&mut self, slot: &'static Slot, task: Option<&'static Task>, until_us: Option<u64>) -> Key {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.waits.push(Wait {
+                generation: 0,
+                fiber: None,
+                task: None,
+                outcome: None,
+                limited: false,
+                starts: false,
+                interests: Vec::new(),
+                fired: Vec::new(),
+            });
+            (self.waits.len() - 1) as u32
+        });
+        let wait = &mut self.waits[at as usize];
+        wait.generation = wait.generation.wrapping_add(1);
+        let key = Key { at, generation: wait.generation };
+        (wait.fiber, wait.task, wait.outcome) = (Some(slot), task, None);
+        wait.limited = until_us.is_some();
+        wait.fired.clear();
+        self.by_fiber.insert(slot.get().id(), key);
+        until_us.into_iter().for_each(|at_us| self.timers.set(at_us, Due::Wait(key)));
+        key
+    }
+
+    /// The wait also ends when one of these events comes. A descriptor that cannot be waited for counts as ready: its user finds out why.
+    pub(super) fn watch(&mut self, key: Key, fd: RawFd, events: u32) {
+        let interest = self.interests.entry(fd).or_default();
+        let all = interest.waits.iter().fold(events, |all, (_, events)| all | events);
+        match self.poller.arm(fd, all, interest.known) {
+            Ok(()) => {
+                interest.known = true;
+                interest.waits.push((key, events));
+                let wait = &mut self.waits[key.at as usize];
+                self.polled += usize::from(wait.interests.is_empty());
+                wait.interests.push((fd, events));
+            }
+            Err(_) => {
+                self.waits[key.at as usize].fired.push((fd, events));
+                self.wake(key, Outcome::Woken);
+            }
+        }
+    }
+
+    fn live(&mut self, key: Key) -> Option<&mut Wait> {
+        let wait = self.waits.get_mut(key.at as usize)?;
+        (wait.generation == key.generation && wait.fiber.is_some()).then_some(wait)
+    }
+
+    /// Ends a wait, if it is not over. Whether it was not.
+    pub(super) fn wake(&mut self, key: Key, outcome: Outcome) -> bool {
+        let Some(wait) = self.live(key).filter(|wait| wait.outcome.is_none()) else { return false };
+        wait.outcome = Some(outcome);
+        self.ready.push_back(key);
+        true
+    }
+
+    /// A fiber that has not run yet is the next to be entered; `slot` holds it until then.
+    pub(super) fn start(&mut self, slot: &'static Slot) {
+        let key = self.begin(slot, None, None);
+        self.by_fiber.remove(&slot.get().id());
+        self.waits[key.at as usize].starts = true;
+        self.waits[key.at as usize].outcome = Some(Outcome::Woken);
+        self.ready.push_front(key);
+    }
+
+    /// Ends the wait of a fiber, also one that begins next. Whether it waited.
+    pub(super) fn wake_fiber(&mut self, fiber: Value) -> bool {
+        match self.by_fiber.get(&fiber.id()).copied() {
+            Some(key) => self.wake(key, Outcome::Woken),
+            None => {
+                self.early.insert(fiber.id());
+                false
+            }
+        }
+    }
+
+    /// Whether this fiber was unblocked before it blocked.
+    pub(super) fn was_woken_early(&mut self, fiber: Value) -> bool {
+        !self.early.is_empty() && self.early.remove(&fiber.id())
+    }
+
+    /// The next ready fiber, and what it serves.
+    pub(super) fn next(&mut self) -> Option<(Value, Option<&'static Task>)> {
+        while let Some(key) = self.ready.pop_front() {
+            let Some(wait) = self.live(key) else { continue };
+            let next = wait.fiber.map(|slot| (slot.get(), wait.task));
+            if std::mem::take(&mut wait.starts) {
+                self.finish(key);
+            }
+            return next;
+        }
+        None
+    }
+
+    /// Whether no fiber waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.waits.len()
+    }
+
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// The fiber runs again: its wait is over. The outcome; `None` when it was unwound.
+    pub(super) fn finish(&mut self, key: Key) -> Option<Outcome> {
+        let wait = self.live(key)?;
+        let outcome = wait.outcome;
+        let limited = std::mem::take(&mut wait.limited);
+        let slot = wait.fiber.take();
+        wait.task = None;
+        if !wait.interests.is_empty() {
+            self.polled -= 1;
+            self.unwatch(key);
+        }
+        if let Some(slot) = slot {
+            self.by_fiber.remove(&slot.get().id());
+            slot.set(NIL);
+            self.slots.push(slot);
+        }
+        if limited && outcome != Some(Outcome::TimedOut) {
+            let (waits, alarms) = (&self.waits, &self.alarms);
+            self.timers.forget(|due| is_wanted(waits, alarms, due));
+        }
+        self.free.push(key.at);
+        outcome
+    }
+
+    fn unwatch(&mut self, key: Key) {
+        let interests = std::mem::take(&mut self.waits[key.at as usize].interests);
+        for &(fd, _) in &interests {
+            if let Some(interest) = self.interests.get_mut(&fd) {
+                let before = interest.waits.len();
+                interest.waits.retain(|(waiting, _)| *waiting != key);
+                // What has been reported is not armed any more.
+                if interest.waits.is_empty() && before > 0 {
+                    self.poller.disarm(fd);
+                }
+            }
+        }
+        let mut interests = interests;
+        interests.clear();
+        self.waits[key.at as usize].interests = interests;
+    }
+
+    /// What a finished wait for descriptors has got.
+    pub(super) fn fired(&self, key: Key) -> &[(RawFd, u32)] {
+        &self.waits[key.at as usize].fired
+    }
+
+    // Descriptors.
+
+    /// Whether some fiber waits for a descriptor.
+    pub(super) fn polls(&self) -> bool {
+        self.polled > 0
+    }
+
+    pub(super) fn poller_fd(&self) -> RawFd {
+        self.poller.fd()
+    }
+
+    /// Takes what the poller reports.
+    pub(super) fn poll(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        while self.poller.take(&mut events) {}
+        events.iter().for_each(|event| self.report(*event));
+        events.clear();
+        self.events = events;
+    }
+
+    fn report(&mut self, event: Event) {
+        let Some(interest) = self.interests.get_mut(&event.fd) else { return };
+        let mut waits = std::mem::take(&mut interest.waits);
+        let concerned = |events: u32| events & event.events != 0;
+        for &(key, events) in waits.iter().filter(|(_, events)| concerned(*events)) {
+            self.waits[key.at as usize].fired.push((event.fd, events & event.events));
+            self.wake(key, Outcome::Woken);
+        }
+        waits.retain(|(_, events)| !concerned(*events));
+        let rest = waits.iter().fold(0, |all, (_, events)| all | events);
+        let failed = rest != 0 && self.poller.arm(event.fd, rest, true).is_err();
+        if failed {
+            let left: Vec<Key> = waits.drain(..).map(|(key, _)| key).collect();
+            for key in left {
+                self.wake(key, Outcome::Woken);
+            }
+        }
+        if let Some(interest) = self.interests.get_mut(&event.fd) {
+            interest.waits = waits;
+        }
+    }
+
+    /// A descriptor is about to be closed: who waits for it has to find that out. Whether somebody did.
+    pub(super) fn closes(&mut self, fd: RawFd) -> bool {
+        let Some(interest) = self.interests.get_mut(&fd) else { return false };
+        interest.known = false;
+        let waits: Vec<(Key, u32)> = interest.waits.drain(..).collect();
+        for &(key, events) in &waits {
+            self.waits[key.at as usize].fired.push((fd, events));
+            self.wake(key, Outcome::Woken);
+        }
+        !waits.is_empty()
+    }
+
+    // Times.
+
+    pub(super) fn next_us(&self) -> Option<u64> {
+        self.timers.next_us()
+    }
+
+    /// Ends the waits whose time has come.
+    pub(super) fn expire(&mut self, now_us: u64) {
+        while let Some(due) = self.timers.pop(now_us) {
+            if !is_wanted(&self.waits, &self.alarms, &due) {
+                continue;
+            }
+            self.timers.came();
+            match due {
+                Due::Wait(key) => {
+                    self.wake(key, Outcome::TimedOut);
+                }
+                Due::Alarm(number) => self.ring(number),
+            }
+        }
+    }
+
+    // Alarms: Timeout.timeout.
+
+    /// Sets an alarm for a fiber, which holds it itself; its number.
+    pub(super) fn set_alarm(&mut self, fiber: Value, at_us: u64) -> u64 {
+        self.last_alarm += 1;
+        self.alarms.insert(self.last_alarm, Alarm { fiber, due: false });
+        self.timers.set(at_us, Due::Alarm(self.last_alarm));
+        self.last_alarm
+    }
+
+    pub(super) fn cancel_alarm(&mut self, number: u64) {
+        let Some(alarm) = self.alarms.remove(&number) else { return };
+        if alarm.due {
+            self.missed.remove(&alarm.fiber.id());
+        } else {
+            let (waits, alarms) = (&self.waits, &self.alarms);
+            self.timers.forget(|due| is_wanted(waits, alarms, due));
+        }
+    }
+
+    fn ring(&mut self, number: u64) {
+        let Some(alarm) = self.alarms.get_mut(&number) else { return };
+        alarm.due = true;
+        let fiber = alarm.fiber.id();
+        let waits = self.by_fiber.get(&fiber).copied();
+        if !waits.is_some_and(|key| self.wake(key, Outcome::Alarm(number))) {
+            self.missed.insert(fiber, number);
+        }
+    }
+
+    /// An alarm of this fiber that came while it did not wait.
+    pub(super) fn missed_alarm(&mut self, fiber: Value) -> Option<u64> {
+        if self.missed.is_empty() { None } else { self.missed.remove(&fiber.id()) }
+    }
+}
+
+/// Whether what a timer was set for still waits for it.
+fn is_wanted(waits: &[Wait], alarms: &HashMap<u64, Alarm, Fast>, due: &Due) -> bool {
+    match due {
+        Due::Wait(key) => waits
+            .get(key.at as usize)
+            .is_some_and(|wait| wait.generation == key.generation && wait.fiber.is_some() && wait.limited),
+        Due::Alarm(number) => alarms.get(number).is_some_and(|alarm| !alarm.due),
+    }
+}

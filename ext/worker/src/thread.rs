@@ -1,0 +1,91 @@
+//! A thread that serves requests: how it is woken, and what its requests start from.
+//!
+//! Contract: lives as long as the process, and serves the next worker at its place when its own has gone.
+
+use crate::env::Memo;
+use crate::place::{self, PLACES};
+use crate::raw::gvl::{Guarded, Gvl};
+use crate::raw::gvl_wait::GvlWait;
+use crate::raw::os::Wakeup;
+use crate::raw::ruby::NIL;
+use crate::raw::slots::Slot;
+use crate::task::Task;
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) struct ServingThread {
+    pub(crate) index: usize,
+    pub(crate) wakeup: Wakeup,
+    /// Set when the thread is woken because there is something to do, not only for a change of roles.
+    pub(crate) called: AtomicBool,
+    /// The thread is being killed and must not go on.
+    pub(crate) killed: Cell<bool>,
+    pub(crate) gvl_wait: GvlWait,
+    /// The Ruby thread.
+    pub(crate) ruby: &'static Slot,
+    /// The env that all requests of this thread start from.
+    pub(crate) template: &'static Slot,
+    pub(crate) memo: Memo,
+}
+
+/// Tasks of the last worker at each place, by the index of their thread: in a child those of the worker that it was forked from.
+static KEPT: Guarded<[Vec<&'static Task>; PLACES]> = Guarded::new([const { Vec::new() }; PLACES]);
+
+impl ServingThread {
+    /// Thread `index`, as its own task: one that was kept, or a new one. It lives as long as the process.
+    ///
+    /// # Errors
+    /// No descriptor for waking the thread.
+    pub(crate) fn obtain(gvl: &mut Gvl, index: usize) -> io::Result<&'static Task> {
+        let task = match KEPT.with(gvl, |kept| kept[place::here()].get(index).copied()) {
+            Some(task) => {
+                task.thread.wakeup.renew()?;
+                task.thread.memo.reset();
+                task
+            }
+            None => {
+                let thread = ServingThread::leak(gvl, index, Wakeup::new()?);
+                Task::leak(gvl, thread, None)
+            }
+        };
+        task.thread.template.set(place::env_template(gvl));
+        Ok(task)
+    }
+
+    /// Keeps the threads of a worker, in the order of their indices, for the next one at its place.
+    pub(crate) fn keep(gvl: &Gvl, place: usize, tasks: Vec<&'static Task>) {
+        KEPT.with(gvl, |kept| {
+            if tasks.len() > kept[place].len() {
+                kept[place] = tasks;
+            }
+        });
+    }
+
+    /// The thread has ended with its worker: nothing of it stays.
+    pub(crate) fn retire(&self) {
+        self.ruby.set(NIL);
+        self.template.set(NIL);
+        self.called.store(false, Ordering::Relaxed);
+        self.killed.set(false);
+    }
+
+    fn leak(gvl: &mut Gvl, index: usize, wakeup: Wakeup) -> &'static ServingThread {
+        Box::leak(Box::new(ServingThread {
+            index,
+            wakeup,
+            called: AtomicBool::new(false),
+            killed: Cell::new(false),
+            gvl_wait: GvlWait::new(),
+            ruby: Slot::leak(gvl, NIL),
+            template: Slot::leak(gvl, NIL),
+            memo: Memo::new(gvl),
+        }))
+    }
+
+    /// Wakes the thread because there is something to do.
+    pub(crate) fn wake(&self) {
+        self.called.store(true, Ordering::Release);
+        self.wakeup.wake();
+    }
+}

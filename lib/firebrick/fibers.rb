@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+module Firebrick
+  # Serving with fibers. The loop that enters them is native (ext/worker/src/fibers), and calls what is here.
+  module Fibers
+    autoload :Apart, "firebrick/fibers/apart"
+    autoload :Closing, "firebrick/fibers/closing"
+    autoload :Guard, "firebrick/fibers/guard"
+    autoload :Scheduler, "firebrick/fibers/scheduler"
+    autoload :Select, "firebrick/fibers/select"
+
+    # Values of Ruby 3.2's fiber storage belong to a request, and a fiber serves many.
+    STORAGE = Fiber.method_defined?(:storage)
+
+    class << self
+      # Gives the calling thread its scheduler: that of loop `number`.
+      def install(number)
+        extend_ruby
+        Fiber.set_scheduler(Scheduler.new(number))
+      end
+
+      def uninstall
+        Fiber.set_scheduler(nil)
+      end
+
+      # A fiber that serves requests when it is entered.
+      def make
+        STORAGE ? Fiber.new(blocking: false, storage: nil) { Native.fiber_body } : Fiber.new(blocking: false) { Native.fiber_body }
+      end
+
+      # After each request, on its fiber.
+      def clean
+        forget_storage if STORAGE
+      end
+
+      # On its fiber: an alarm of `Scheduler#timeout_after` has come.
+      def expired(number)
+        Fiber.scheduler.expired(number)
+      end
+
+      # Whether the caller is on a fiber that the loop can leave.
+      def here?
+        Fiber.current_scheduler.is_a?(Scheduler)
+      end
+
+      # Runs the block on a thread of its own, for what would stop all fibers of this one, and waits for its result.
+      def apart(&)
+        thread = Thread.new(&)
+        thread.report_on_exception = false
+        thread.value
+      end
+
+      private
+
+      def forget_storage
+        return if Fiber.current.storage.nil? || Fiber.current.storage.empty?
+
+        # It warns that it is experimental.
+        warns = Warning[:experimental]
+        Warning[:experimental] = false
+        Fiber.current.storage = nil
+      ensure
+        Warning[:experimental] = warns unless warns.nil?
+      end
+
+      # What Ruby, or a library, would do without asking the scheduler.
+      def extend_ruby
+        IO.singleton_class.prepend(Select) unless Scheduler::ASKED_TO_SELECT
+        IO.prepend(Closing)
+        Fiber.singleton_class.prepend(Guard)
+        Kernel.prepend(Apart) if defined?(::Async)
+      end
+    end
+  end
+end
