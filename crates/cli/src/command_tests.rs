@@ -59,6 +59,7 @@ impl Environment for Shelf {
             memory_limit: None,
             memory_total: None,
             open_files: None,
+            max_map_count: None,
             ipv6: true,
         }
     }

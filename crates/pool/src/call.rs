@@ -23,6 +23,8 @@ pub(crate) struct Call {
     state: Cell<CallState>,
     /// The worker that it was last sent to.
     serial: Cell<Serial>,
+    /// When it was last sent to one, microseconds of the monotonic clock.
+    sent_us: Cell<u64>,
     /// It has been reported as stuck.
     overdue: Cell<bool>,
     /// It has asked for time until then, microseconds of the monotonic clock.
@@ -57,7 +59,8 @@ impl Call {
         trace.asked.set(Some(asked));
         let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
         let (serial, overdue, until_us) = (Cell::new(0), Cell::new(false), Cell::new(0));
-        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, overdue, until_us }
+        let sent_us = Cell::new(0);
+        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, sent_us, overdue, until_us }
     }
 
     pub(crate) fn state(&self) -> CallState {
@@ -131,6 +134,16 @@ impl Call {
     pub(crate) fn sent_to(&self, serial: Serial, index: u16) {
         self.trace.worker.set(index + 1);
         self.serial.set(serial);
+    }
+
+    /// Notes when it is sent, which is when a fiber begins to serve it.
+    pub(crate) fn sent_at(&self, now_us: u64) {
+        self.sent_us.set(now_us);
+    }
+
+    /// When it was sent, if that has been noted.
+    pub(crate) fn sent_us(&self) -> u64 {
+        self.sent_us.get()
     }
 
     /// Marks it as stuck; whether it was marked before.

@@ -4,6 +4,7 @@
 //! 1. Requests leave the queue in the order in which they arrived; a request that is put back keeps its number and so its position.
 //! 2. A request goes to the worker with the most free threads: processes before threads, because threads of one process share a GVL.
 //!    Of those, to the one with the fewest open tunnels (WebSockets and other connections that the app has taken over).
+//!    One whose threads have been computing for a while, with fibers that wait behind, comes after all others.
 //! 3. Only when no thread anywhere is free, and only while requests are fast, is a request handed to a worker in advance
 //!    ([`Pace`]). Such prefetching makes batches, and batches make small requests cheap.
 //! 4. A worker on trial gets its share of the requests and no more, as long as another worker is open.
@@ -96,6 +97,8 @@ struct Seats {
     suspended: bool,
     /// It collects garbage, and gets no new requests meanwhile.
     resting: bool,
+    /// Its threads compute: with fibers, what it is sent now would wait for them. Others are chosen first.
+    held: bool,
     /// Connections that its app has taken over. They hold no seat.
     tunnels: u32,
     /// Links over which requests were returned and that have not resumed.
@@ -135,6 +138,8 @@ pub struct Dispatch {
     max_queue: usize,
     longest: usize,
     pace: Pace,
+    /// Threads get requests in advance. Fibers do not: there is one for each request that is wanted at a time.
+    prefetches: bool,
     trial: Option<Trial>,
     /// How long a request may wait; `None` while no predictions are wanted.
     longest_wait: Option<Duration>,
@@ -154,11 +159,24 @@ impl Dispatch {
             max_queue,
             longest: 0,
             pace: Pace::default(),
+            prefetches: true,
             trial: None,
             longest_wait: None,
             throughput: Throughput::default(),
             refusals: Refusals::default(),
             load: Load::default(),
+        }
+    }
+
+    /// The same, for workers that serve with fibers: no request is handed over in advance.
+    pub fn without_prefetching(self) -> Dispatch {
+        Dispatch { prefetches: false, ..self }
+    }
+
+    /// Whether the threads of a worker have been computing for a while.
+    pub fn worker_held(&mut self, serial: Serial, held: bool) {
+        if let Some(worker) = self.worker(serial) {
+            worker.held = held;
         }
     }
 
@@ -366,6 +384,7 @@ impl Dispatch {
             open: true,
             suspended: false,
             resting: false,
+            held: false,
             tunnels: 0,
             stalled: 0,
             progress: now,
@@ -568,7 +587,13 @@ impl Dispatch {
             .iter_mut()
             .filter(|w| w.open && !w.suspended && !w.resting && w.stalled == 0 && may(w));
         // Of equals the first: an idle worker that stays idle keeps its memory shared with the template.
-        let best = open.min_by_key(|w| (i64::from(w.taken) - i64::from(w.threads), w.tunnels, w.taken))?;
+        let best = open.min_by_key(|w| {
+            let free = i64::from(w.taken) - i64::from(w.threads);
+            (w.held && free < 0, free, w.tunnels, w.taken)
+        })?;
+        if best.taken >= best.threads && !self.prefetches {
+            return None;
+        }
         if best.taken >= best.threads {
             let silent = now.saturating_duration_since(best.progress) > SILENT;
             let depth = if silent { 1 } else { self.pace.depth(now) };

@@ -265,6 +265,7 @@ impl Local {
                 ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
                 ThreadMessage::Gone { serial, taken, stuck } => self.gone(serial, &taken, stuck),
                 ThreadMessage::Overdue { serial, id } => self.overdue(serial, id),
+                ThreadMessage::OverdueSince { serial, timeout } => self.overdue_since(serial, timeout),
                 ThreadMessage::Withdraw(serial) => self.withdraw(serial),
                 ThreadMessage::Probe { serial, target, limit } => self.probe(serial, &target, limit),
                 // The receiver may have timed out.
@@ -369,6 +370,30 @@ impl Local {
         let Some(call) = call else { return };
         self.shared.report(Report::Stuck { serial, request: call.describe() });
         if !call.reply.is_unwanted() {
+            call.fail(stuck_failure());
+        }
+    }
+
+    /// With fibers: gives up what a worker was sent longer than `timeout` ago and has not responded to. The fiber ends when the app next waits;
+    /// the worker is not to blame.
+    fn overdue_since(&self, serial: Serial, timeout: Duration) {
+        let now_us = os::monotonic_us();
+        let limit_us = now_us.saturating_sub(timeout.as_micros() as u64);
+        let mut late = Vec::new();
+        let Some(link) = self.link(serial) else { return };
+        link.each_flight(|_, call| {
+            let sent_us = match call.sent_us() {
+                0 => {
+                    call.sent_at(now_us);
+                    now_us
+                }
+                sent_us => sent_us,
+            };
+            if sent_us < limit_us && !call.reply.headed() && !call.is_extended(now_us) {
+                late.push(call.clone());
+            }
+        });
+        for call in late.into_iter().filter(|call| !call.mark_overdue() && !call.reply.is_unwanted()) {
             call.fail(stuck_failure());
         }
     }

@@ -38,6 +38,8 @@ pub(crate) enum ThreadMessage {
     Probe { serial: Serial, target: String, limit: Duration },
     /// This request has held a worker for `worker_timeout`.
     Overdue { serial: Serial, id: u32 },
+    /// With fibers: a request that this worker was sent may take so long.
+    OverdueSince { serial: Serial, timeout: Duration },
     /// No worker can be started: fail the queued requests.
     Hopeless,
     /// Send the `limit` oldest requests of this thread.

@@ -51,6 +51,11 @@ impl Options {
         self.boot.settings.threads.max.into()
     }
 
+    /// Whether threads serve with fibers.
+    fn fibers(&self) -> bool {
+        self.boot.settings.fibers > 0
+    }
+
     fn workers(&self) -> settings::Workers {
         self.boot.settings.workers
     }
@@ -265,6 +270,10 @@ impl Worker {
 }
 
 /// Time between two looks at deadlines while requests or processes are under way, and while all is idle.
+/// How often workers with fibers are asked whether they compute.
+const HELD_TICK: Duration = Duration::from_millis(25);
+/// A thread whose fiber has been computing for longer holds up what it is sent.
+const HELD: Duration = Duration::from_millis(50);
 const BUSY_TICK: Duration = Duration::from_millis(200);
 const IDLE_TICK: Duration = Duration::from_secs(1);
 /// Why orders about workers and code are refused.
@@ -298,7 +307,10 @@ impl Supervisor {
         let slot_len = slot_len(options.worker_threads(), options.front_threads());
         let scoreboard = os::scoreboard_memory(slots, slot_len)?;
         let (to_supervisor, reports) = mpsc::unbounded_channel();
-        let dispatch = Dispatch::new(options.settings.borrow().limits.max_queue);
+        let mut dispatch = Dispatch::new(options.settings.borrow().limits.max_queue);
+        if options.fibers() {
+            dispatch = dispatch.without_prefetching();
+        }
         let (threads, worker_threads) = (options.front_threads(), options.worker_threads());
         let shared = Arc::new(Shared::new(dispatch, threads, to_supervisor, scoreboard, worker_threads));
         Ok(Supervisor {
@@ -395,9 +407,11 @@ impl Supervisor {
         self.event(Event::TemplateBooted(FIRST), &mut notify);
         while !self.empty {
             // The tick has a time of its own, which other events cannot put off.
+            let looks = self.options.fibers() && !self.is_calm();
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(self.next_tick.into()) => self.tick(&mut notify),
+                () = tokio::time::sleep(HELD_TICK), if looks => self.look_for_held(),
                 Some((generation, message)) = self.template_reports.1.recv() => self.template_reported(generation, message, &mut notify),
                 Some(report) = self.reports.recv() => self.reported(report, &mut notify),
                 Some(command) = commands.recv() => self.commanded(command, &mut notify),
@@ -1010,6 +1024,10 @@ impl Supervisor {
         self.check_progress(row, &slot, now, notify);
         self.trace_slow(row, &slot);
         let Some(timeout) = self.options.timeouts().worker else { return };
+        if self.options.fibers() {
+            // Which of them wait is not on the scoreboard.
+            self.shared.to_all(|| ThreadMessage::OverdueSince { serial: row.serial, timeout });
+        }
         let Some(worker) = self.workers.get_mut(&row.serial) else { return };
         let key = |busy: &Busy| (busy.serving.link, busy.serving.id);
         worker.extended.retain(|request, _| slot.busy.iter().any(|busy| key(busy) == *request));
@@ -1024,6 +1042,17 @@ impl Supervisor {
         }
         if !worker.stuck.is_empty() && (overdue().count() == slot.busy.len() || os::is_stopped(row.pid)) {
             self.event(Event::OthersFinished(row.serial), notify);
+        }
+    }
+
+    /// With fibers: which workers compute on all of their threads, and so get nothing while others are free.
+    fn look_for_held(&self) {
+        let limit = os::monotonic_us().saturating_sub(HELD.as_micros() as u64);
+        let threads = self.options.worker_threads();
+        for row in self.table.rows().filter(|row| row.stage == Stage::Up) {
+            let slot = self.shared.slot(row.index as usize);
+            let held = slot.busy.iter().filter(|busy| busy.since_us < limit).count() >= threads;
+            self.shared.dispatch().worker_held(row.serial, held);
         }
     }
 
@@ -1051,7 +1080,7 @@ impl Supervisor {
         let seen = Observation {
             handed,
             stalled,
-            busy: slot.busy.len() as u32,
+            busy: if self.options.fibers() { slot.serving as u32 } else { slot.busy.len() as u32 },
             threads: worker.threads,
             work: slot.taken.iter().sum::<u64>().wrapping_add(slot.requests),
         };

@@ -24,6 +24,8 @@ pub struct Machine {
     pub memory_total: Option<u64>,
     /// Files that the process may have open (`RLIMIT_NOFILE`, the hard limit); `None` when unlimited.
     pub open_files: Option<u64>,
+    /// Memory maps that a process may have (`vm.max_map_count`); `None` where that is not limited.
+    pub max_map_count: Option<u64>,
     /// Whether it speaks IPv6.
     pub ipv6: bool,
 }
@@ -40,6 +42,9 @@ impl Machine {
             memory_limit: granted.memory,
             memory_total: memory_total(&meminfo),
             open_files: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
+            max_map_count: std::fs::read_to_string("/proc/sys/vm/max_map_count")
+                .ok()
+                .and_then(|text| text.trim().parse().ok()),
             // A kernel without it has no such address, nor has one that was told to leave it alone.
             ipv6: std::net::UdpSocket::bind((std::net::Ipv6Addr::LOCALHOST, 0)).is_ok(),
         }
@@ -188,6 +193,7 @@ mod tests {
             memory_limit: None,
             memory_total: Some(64 << 30),
             open_files: None,
+            max_map_count: None,
             ipv6: true,
         }
     }

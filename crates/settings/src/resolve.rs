@@ -2,6 +2,7 @@
 //!
 //! Contract: pure. What the outside contributes is in [`Facts`].
 
+mod fibers;
 mod acme;
 mod bounds;
 mod control;
@@ -126,7 +127,9 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         );
     }
     let binds = listen::binds(&taker, https, acme.is_on(), facts.machine.ipv6);
+    let threads = threads::threads(&taker);
     let settings = Settings {
+        fibers: fibers::fibers(&taker, threads, facts),
         tls: tls::tls(&taker, given, facts, &binds, https, acme.is_on()),
         https: Section::take(&taker),
         acme,
@@ -140,7 +143,7 @@ pub(crate) fn resolve(given: &Given, facts: &Facts) -> Result<Loaded, Vec<Error>
         process,
         binds,
         workers,
-        threads: threads::threads(&taker),
+        threads,
         front_threads: front_threads.number,
         limits: bounds::limits(&taker, facts, development),
         timeouts: bounds::timeouts(&taker, facts, development),
@@ -320,6 +323,7 @@ impl Settings {
             memory_limit: None,
             memory_total: None,
             open_files: None,
+            max_map_count: None,
             ipv6: true,
         };
         let facts = Facts {

@@ -63,6 +63,8 @@ pub struct Settings {
     pub workers: Workers,
     /// Threads of each worker.
     pub threads: Threads,
+    /// Fibers of each thread; 0: threads serve one request at a time.
+    pub fibers: u32,
     /// Event-loop threads of the front, `auto` already resolved; at least 1.
     pub front_threads: u32,
     /// Bounds on what is accepted from a client and kept for it.

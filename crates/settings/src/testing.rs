@@ -22,6 +22,7 @@ impl Fake {
                 memory_limit: None,
                 memory_total: None,
                 open_files: None,
+                max_map_count: None,
                 ipv6: true,
             },
         }

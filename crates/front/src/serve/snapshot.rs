@@ -270,6 +270,8 @@ impl Snapshotter {
         let shared = self.shared()?;
         let slot = shared.slot(row.index as usize);
         let in_flight = shared.dispatch().taken(row.serial);
+        let fibers = self.settings.fibers;
+        let busy = if fibers > 0 { slot.serving as u32 } else { slot.busy.len() as u32 };
         Some(WorkerSnapshot {
             index: row.index,
             pid: row.pid,
@@ -283,11 +285,11 @@ impl Snapshotter {
             last_checkin: wall,
             requests: slot.requests,
             failures: slot.failures,
-            busy_threads: slot.busy.len() as u32,
+            busy_threads: busy,
             threads_started: slot.threads as u32,
-            threads_max: self.settings.threads.max.into(),
+            threads_max: u32::from(self.settings.threads.max) * fibers.max(1),
             in_flight,
-            waiting: in_flight.saturating_sub(slot.busy.len() as u32),
+            waiting: in_flight.saturating_sub(busy),
             pss_bytes: taken.pss_bytes,
             rss_bytes: taken.rss_bytes,
             cpu_ms: taken.cpu_ms,

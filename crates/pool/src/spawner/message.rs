@@ -76,6 +76,7 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     }
     put("threads_min", number(settings.threads.min.into()));
     put("threads_max", number(settings.threads.max.into()));
+    put("fibers", number(settings.fibers as usize));
     put("links", number(links));
     put("slots", number(slots));
     put("slot_len", number(slot_len));

@@ -3,7 +3,7 @@
 use super::entry::{Category, entries, long, short};
 use crate::kind::lists::{ThreadRange, WorkerRange};
 use crate::kind::numbers::{Count, Size};
-use crate::kind::wrappers::Auto;
+use crate::kind::wrappers::{Auto, OrOff};
 use crate::value::threads::Threads;
 use crate::value::workers::Workers;
 
@@ -32,6 +32,13 @@ entries! { Category::Workers;
         more: "Each of the two variables sets its half. If the other half comes from a weaker source and contradicts it, \
                the other half is adjusted.",
         known_as: &["max_threads", "min_threads"],
+    }
+    /// Fibers of each thread; each serves a request
+    FIBERS: Option<u64> = OrOff(Count { min: 0, max: 65_535 }), {
+        key: "fibers",
+        flags: &[long("fibers", "N|off")],
+        default: "off",
+        more: "Requests that wait (for a database, another service, a sleep) then cost some kilobytes each instead of a thread, and a worker                holds thousands of them. The app must not mind that requests of one thread take turns where they wait; Rails needs                config.active_support.isolation_level = :fiber. docs/fibers.md tells when threads, processes or fibers are the better choice.                Not for an attached server.",
     }
     /// Event-loop threads of the front
     FRONT_THREADS: Option<u32> = Auto(Count { min: 1, max: 256 }), {

@@ -28,6 +28,7 @@ impl App {
             memory_limit: None,
             memory_total: None,
             open_files: None,
+            max_map_count: None,
             ipv6: true,
         };
         App { folder, vars: Vec::new(), arguments: Vec::new(), machine }
