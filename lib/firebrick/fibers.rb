@@ -5,12 +5,13 @@ module Firebrick
   module Fibers
     autoload :Apart, "firebrick/fibers/apart"
     autoload :Closing, "firebrick/fibers/closing"
+    autoload :Joining, "firebrick/fibers/joining"
     autoload :Guard, "firebrick/fibers/guard"
     autoload :Scheduler, "firebrick/fibers/scheduler"
     autoload :Select, "firebrick/fibers/select"
 
-    # Values of Ruby 3.2's fiber storage belong to a request, and a fiber serves many.
-    STORAGE = Fiber.method_defined?(:storage)
+    # With Ruby 3.2's storage, which belongs to a request, while a fiber serves many.
+    STORAGE = (Fiber.method_defined?(:storage) ? { storage: nil } : {}).freeze
 
     class << self
       # Gives the calling thread its scheduler: that of loop `number`.
@@ -25,12 +26,12 @@ module Firebrick
 
       # A fiber that serves requests when it is entered.
       def make
-        STORAGE ? Fiber.new(blocking: false, storage: nil) { Native.fiber_body } : Fiber.new(blocking: false) { Native.fiber_body }
+        Fiber.new(blocking: false, **STORAGE) { Native.fiber_body }
       end
 
       # After each request, on its fiber.
       def clean
-        forget_storage if STORAGE
+        forget_storage unless STORAGE.empty?
       end
 
       # On its fiber: an alarm of `Scheduler#timeout_after` has come.
@@ -65,7 +66,10 @@ module Firebrick
 
       # What Ruby, or a library, would do without asking the scheduler.
       def extend_ruby
-        IO.singleton_class.prepend(Select) unless Scheduler::ASKED_TO_SELECT
+        unless Scheduler::ASKED_TO_SELECT
+          IO.singleton_class.prepend(Select)
+          Thread.prepend(Joining)
+        end
         IO.prepend(Closing)
         Fiber.singleton_class.prepend(Guard)
         Kernel.prepend(Apart) if defined?(::Async)

@@ -102,8 +102,9 @@ module Firebrick
 
     def backtraces
       prefix = "firebrick: #{Exchange.name}:"
-      Thread.list.flat_map do |thread|
-        ["#{prefix} #{thread.inspect}", *thread.backtrace.to_a.map { |line| "#{prefix}     #{line}" }]
+      fibers = Native.serving.map(&:first) - Thread.list
+      (Thread.list + fibers).flat_map do |one|
+        ["#{prefix} #{one.inspect}", *one.backtrace.to_a.map { |line| "#{prefix}     #{line}" }]
       end.join("\n")
     end
   end

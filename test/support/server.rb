@@ -294,6 +294,7 @@ class Server
     flags += ["-t", @threads] if @threads
     flags += ["-e", @environment] if @environment
     flags += ["--ruby", ENV["RUBY"]] if ENV["RUBY"]
+    flags += ["--fibers", ENV["TEST_FIBERS"]] if ENV["TEST_FIBERS"] && File.exist?(path("config.ru"))
     [self.class.binary, "serve", @dir, *flags, *@args]
   end
 

@@ -2,10 +2,10 @@
 //!
 //! Contract: pure. What the outside contributes is in [`Facts`].
 
-mod fibers;
 mod acme;
 mod bounds;
 mod control;
+mod fibers;
 mod listen;
 mod mruby;
 mod sendfile;

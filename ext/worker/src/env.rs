@@ -73,7 +73,9 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
     let env = ruby::hash_dup(gvl, task.thread.template.get());
     if task.fiber.is_some() {
         // Requests of other fibers have lists of their own.
-        for (list, key) in [(task.after_reply, keys.after_reply), (task.response_finished, keys.response_finished)] {
+        for (list, key) in
+            [(task.after_reply, keys.after_reply), (task.response_finished, keys.response_finished)]
+        {
             renew(gvl, list, key, env);
             ruby::hash_set(gvl, env, key.get(), list.get());
         }
@@ -98,7 +100,8 @@ pub(crate) fn build(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>, f
 /// Brings the template up to date.
 #[inline]
 fn refresh(gvl: &mut Gvl, task: &'static Task, request: &Request<'_>) {
-    let (keys, memo, head, template) = (names(), &task.thread.memo, &request.head, task.thread.template.get());
+    let (keys, memo, head, template) =
+        (names(), &task.thread.memo, &request.head, task.thread.template.get());
     let remember = |gvl: &mut Gvl, slot: &Slot, key: &Slot, bytes: &[u8]| {
         if slot.get().bytes(gvl) != bytes {
             slot.set(ruby::interned(gvl, bytes));

@@ -62,7 +62,7 @@ names! {
     }
     classes {
         exchange: c"Firebrick::Exchange", bad_response: c"Firebrick::BadResponse", client_gone: c"Firebrick::ClientGone",
-        fibers: c"Firebrick::Fibers", fibers_error: c"FiberError",
+        fibers: c"Firebrick::Fibers", fibers_error: c"FiberError", io_error: c"IOError",
     }
 }
 

@@ -275,7 +275,8 @@ pub(crate) fn send(gvl: &mut Gvl, task: &'static Task, at: usize) {
 
 /// Sleeps until woken, or until the standby has to take over.
 fn sleep(gvl: &mut Gvl, task: &'static Task) {
-    let (index, wakeup, called, place) = (task.thread.index, &task.thread.wakeup, &task.thread.called, place());
+    let (index, wakeup, called, place) =
+        (task.thread.index, &task.thread.wakeup, &task.thread.called, place());
     gvl::release(gvl, || {
         loop {
             let watch = place.is_standby(index);

@@ -137,7 +137,11 @@ impl Task {
     }
 
     /// A task that lives as long as the process.
-    pub(crate) fn leak(gvl: &mut Gvl, thread: &'static ServingThread, fiber: Option<TaskFiber>) -> &'static Task {
+    pub(crate) fn leak(
+        gvl: &mut Gvl,
+        thread: &'static ServingThread,
+        fiber: Option<TaskFiber>,
+    ) -> &'static Task {
         Box::leak(Box::new(Task {
             thread,
             fiber,

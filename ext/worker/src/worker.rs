@@ -8,6 +8,7 @@
 //!    thread, the *standby*, checks after [`STANDBY_AFTER`] whether a request is slow, and then becomes the leader.
 //! 3. All other idle threads sleep until they are woken. An idle worker causes no wake-ups.
 
+use crate::fibers;
 use crate::link::{Job, Link, Message};
 use crate::place::{self, PLACES, Place, place};
 use crate::raw::gvl::{Guarded, Gvl};
@@ -16,7 +17,6 @@ use crate::scoreboard::Scoreboard;
 use crate::task::{Loan, Task};
 use crate::thread::ServingThread;
 use crate::watchdog::Port;
-use crate::fibers;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -517,7 +517,8 @@ impl Worker {
         if self.woken.is_empty() {
             return Vec::new();
         }
-        let (mine, others) = std::mem::take(&mut self.woken).into_iter().partition(|task| task.thread.index == me);
+        let (mine, others) =
+            std::mem::take(&mut self.woken).into_iter().partition(|task| task.thread.index == me);
         self.woken = others;
         mine
     }

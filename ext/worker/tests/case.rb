@@ -19,6 +19,11 @@ class Case < Minitest::Test
     end
   end
 
+  # What is true of threads that serve one request at a time, as all do unless TEST_FIBERS says otherwise.
+  def threads_only(why)
+    skip why unless ENV.fetch("TEST_FIBERS", "0") == "0"
+  end
+
   def header(fields, name)
     fields.filter_map { |key, value| value if key.casecmp?(name) }
   end

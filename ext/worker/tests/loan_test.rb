@@ -190,6 +190,7 @@ class LoanTest < Case
   end
 
   def test_an_exception_while_waiting
+    threads_only "Thread#raise concerns the thread, not the fiber that waits"
     each_shape do |worker|
       id = worker.start(target: "/interrupted")
       worker.take_for(id, :offer)

@@ -8,6 +8,10 @@ class ReturningTest < Case
     [200, {}, [env["PATH_INFO"]]]
   RUBY
 
+  def setup
+    threads_only "a fiber that waits holds no others up"
+  end
+
   def serve(*, **)
     super { |worker, front| yield worker.tap { worker.resends = false }, front }
   end

@@ -256,6 +256,7 @@ class StreamingTest < Case
   RUBY
 
   def test_after_reply
+    threads_only "other requests do not wait for the callback"
     serve(app(AFTER)) do |worker|
       assert_equal "x", worker.get("/reply", timeout: 0.9)[2]
       assert_equal "[:one, :two]", worker.get("/log")[2]

@@ -83,6 +83,7 @@ class ThreadsTest < Case
   end
 
   def test_the_scoreboard_shows_what_is_being_served
+    threads_only "what waits is not on the scoreboard"
     serve(app(SLEEPER), threads: [2, 2], links: 2) do |worker, front|
       id = worker.start(target: "/?1", link: 1)
       eventually("it is shown") { front.slot(0)[:serving].include?((1 << 63) | (1 << 32) | id) }

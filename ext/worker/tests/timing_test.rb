@@ -70,6 +70,7 @@ class TimingTest < Case
   end
 
   def test_threads_that_serve_tell_where_they_are
+    threads_only "it looks at the scoreboard, which does not show what waits"
     serve(APP, threads: [3, 3]) do |worker, front|
       ids = Array.new(2) { worker.start(target: "/nap") }
       eventually("two requests are served") { front.slot(0)[:serving].count(&:positive?) == 2 }

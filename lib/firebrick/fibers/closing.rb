@@ -2,11 +2,18 @@
 
 module Firebrick
   module Fibers
-    # Fibers that wait for a descriptor which another one closes would wait for ever: the system reports nothing.
+    # Fibers that wait for a descriptor which is closed: the system reports nothing, and Ruby tells the thread, not
+    # the fiber. So they are told here, and have let go of it before it is closed.
     module Closing
       def close
-        Native.fiber_closes(fileno) unless closed?
+        let_go if !closed? && Native.fiber_closes(fileno)
         super
+      end
+
+      private
+
+      def let_go
+        Fibers.here? ? Native.fiber_pause : sleep(0.005)
       end
     end
   end

@@ -4,9 +4,11 @@ require "socket"
 
 module Firebrick
   module Fibers
-    # The scheduler of a thread: Ruby calls it, on the fiber concerned, instead of stopping the thread. All that waits is native.
+    # The scheduler of a thread: Ruby calls it, on the fiber concerned, instead of stopping the thread. All that waits
+    # is native.
     #
-    # There is no `io_read` and no `io_write`: their arguments change from one Ruby to the next, and `io_wait` does for sockets and pipes.
+    # There is no `io_read` and no `io_write`: their arguments change from one Ruby to the next, and `io_wait` does for
+    # sockets and pipes.
     class Scheduler
       # Since 3.2; before, `Fibers::Select` stands in for it.
       ASKED_TO_SELECT = RUBY_VERSION >= "3.2"
@@ -19,15 +21,15 @@ module Firebrick
       end
 
       def io_wait(io, events, timeout = nil)
-        Native.fiber_io(io.fileno, events, timeout && micros(timeout))
+        Native.fiber_io(io.fileno, events, limit(timeout))
       end
 
       def kernel_sleep(duration = nil)
-        Native.fiber_sleep(duration && micros(duration))
+        Native.fiber_sleep(limit(duration))
       end
 
       def block(_blocker, timeout = nil)
-        Native.fiber_block(timeout && micros(timeout))
+        Native.fiber_block(limit(timeout))
       end
 
       def unblock(_blocker, fiber)
@@ -50,15 +52,14 @@ module Firebrick
       end
 
       def io_select(reads, writes, errors, timeout)
-        wanted = interests(reads => IO::READABLE, writes => IO::WRITABLE, errors => IO::PRIORITY)
         ready = ready_now(reads, writes, errors)
         return ready if ready || timeout&.zero?
+
+        wanted = interests([[reads, IO::READABLE], [writes, IO::WRITABLE], [errors, IO::PRIORITY]])
         return Fibers.apart { IO.select(reads, writes, errors, timeout) } if wanted.length > MOST
 
-        fired = Native.fiber_select(wanted.to_a, timeout && micros(timeout))
-        return if fired.empty?
-
-        ready_now(reads, writes, errors) || pick(fired.to_h, reads, writes, errors)
+        fired = Native.fiber_select(wanted.to_a, limit(timeout))
+        fired.empty? ? nil : ready_now(reads, writes, errors) || pick(fired.to_h, reads, writes, errors)
       end
 
       # Runs the block on a fiber of its own until it waits. It does not belong to the request any more.
@@ -90,6 +91,11 @@ module Firebrick
       def close; end
 
       private
+
+      # Microseconds; nil is for ever.
+      def limit(seconds)
+        micros(seconds) if seconds
+      end
 
       def micros(seconds)
         (seconds * 1_000_000).ceil.clamp(0, 1 << 60)

@@ -25,7 +25,12 @@ fn micros(value: Value) -> Option<u64> {
 }
 
 /// Lets the loop go on until the wait is over that `watch` describes. May raise.
-fn park(gvl: &mut Gvl, us: Option<u64>, native: bool, watch: &mut dyn FnMut(&mut Waits, Key)) -> (Key, Outcome) {
+fn park(
+    gvl: &mut Gvl,
+    us: Option<u64>,
+    native: bool,
+    watch: &mut dyn FnMut(&mut Waits, Key),
+) -> (Key, Outcome) {
     let (fiber, task) = (fiber::current(gvl), CURRENT.get());
     let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
         Some(slot) => slot,
@@ -61,6 +66,7 @@ fn park(gvl: &mut Gvl, us: Option<u64>, native: bool, watch: &mut dyn FnMut(&mut
             ruby::call(gvl, names().fibers.get(), names().expired, &[number]);
             (key, Outcome::TimedOut)
         }
+        Some(Outcome::Closed) => ruby::raise(gvl, names().io_error.get(), "stream closed in another fiber"),
         Some(Outcome::Gone) => ruby::raise(gvl, names().client_gone.get(), "the client has gone"),
         Some(outcome) => (key, outcome),
         // Somebody else has entered the fiber.
@@ -98,7 +104,8 @@ pub(crate) fn io(gvl: &mut Gvl, fd: Value, events: Value, us: Value) -> Value {
     if outcome == Outcome::TimedOut {
         return FALSE;
     }
-    let fired = here(gvl, |l| l.waits.fired(key).iter().fold(0, |all, (_, events)| all | events)).unwrap_or(0);
+    let fired =
+        here(gvl, |l| l.waits.fired(key).iter().fold(0, |all, (_, events)| all | events)).unwrap_or(0);
     ruby::integer(gvl, i64::from(if fired == 0 { events } else { fired }))
 }
 
@@ -208,7 +215,11 @@ pub(crate) fn pause(gvl: &mut Gvl) -> Value {
 /// `fiber`: runs a new fiber until it waits; the caller goes on when the loop comes to it again.
 pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
     if here(gvl, |_| ()).is_none() {
-        ruby::raise(gvl, names().fibers_error.get(), "Fiber.schedule needs a thread that serves requests with fibers");
+        ruby::raise(
+            gvl,
+            names().fibers_error.get(),
+            "Fiber.schedule needs a thread that serves requests with fibers",
+        );
     }
     let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
         Some(slot) => slot,
@@ -236,19 +247,17 @@ pub(crate) fn cancel(gvl: &mut Gvl, number: Value) -> Value {
     NIL
 }
 
-/// A descriptor of this process is about to be closed, by any thread.
+/// A descriptor of this process is about to be closed, by any thread: raises in the fibers that wait for it. Whether there are such.
 pub(crate) fn closes(gvl: &mut Gvl, fd: Value) -> Value {
-    let Some(fd) = fd.fixnum() else { return NIL };
-    let mut number = 0;
-    loop {
-        let count = super::LOOPS.with(gvl, |loops| loops.len());
-        if number >= count {
-            return NIL;
-        }
+    let Some(fd) = fd.fixnum() else { return FALSE };
+    let mut any = FALSE;
+    for number in 0..super::LOOPS.with(gvl, |loops| loops.len()) {
         let woken = with(gvl, number, |l| l.waits.closes(fd as RawFd).then_some(l.thread)).flatten();
+        let Some(thread) = woken else { continue };
+        any = TRUE;
         if HERE.get() != Some(number) {
-            woken.into_iter().for_each(|thread| thread.wakeup.wake());
+            thread.wakeup.wake();
         }
-        number += 1;
     }
+    any
 }

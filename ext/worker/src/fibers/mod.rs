@@ -105,7 +105,9 @@ fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
         ruby::call(gvl, names().fibers.get(), names().install, &[number]);
     });
     protected.map_err(|(_, error)| error)?;
-    let Ok(waits) = std::mem::replace(&mut made, Err(std::io::ErrorKind::Other.into())) else { return Err(NIL) };
+    let Ok(waits) = std::mem::replace(&mut made, Err(std::io::ErrorKind::Other.into())) else {
+        return Err(NIL);
+    };
     LOOPS.with(gvl, |loops| {
         loops.resize_with(loops.len().max(thread.index + 1), || None);
         let (idle, all) = (Vec::new(), Vec::new());
@@ -207,7 +209,8 @@ fn wait(gvl: &mut Gvl, own: &'static Task, leads: bool) {
         }
     }
     let thread = own.thread;
-    let mut fds: Vec<RawFd> = if leads { worker(gvl, |w| w.links.iter().map(|link| link.fd).collect()) } else { Vec::new() };
+    let mut fds: Vec<RawFd> =
+        if leads { worker(gvl, |w| w.links.iter().map(|link| link.fd).collect()) } else { Vec::new() };
     let wakeup = fds.len();
     fds.push(thread.wakeup.fd());
     fds.extend(polls.then_some(poller));
@@ -298,7 +301,10 @@ fn has_idle(gvl: &mut Gvl, own: &'static Task) -> bool {
         l.most
     });
     if left == Some(0) {
-        eprintln!("firebrick: worker {}: not one fiber could be made; ending the process", std::process::id());
+        eprintln!(
+            "firebrick: worker {}: not one fiber could be made; ending the process",
+            std::process::id()
+        );
         serve::end(gvl, 70);
     }
     made.is_some()

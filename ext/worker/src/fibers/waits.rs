@@ -33,6 +33,8 @@ pub(crate) enum Outcome {
     Alarm(u64),
     /// The client has gone.
     Gone,
+    /// What it waited for is being closed.
+    Closed,
 }
 
 struct Wait {
@@ -144,7 +146,12 @@ impl Waits {
     }
 
     /// A fiber begins to wait; `slot` holds it meanwhile. `until_us`: for no longer.
-    pub(super) fn begin(&mut self, slot: &'static Slot, task: Option<&'static Task>, until_us: Option<u64>) -> Key {
+    pub(super) fn begin(
+        &mut self,
+        slot: &'static Slot,
+        task: Option<&'static Task>,
+        until_us: Option<u64>,
+    ) -> Key {
         let at = self.free.pop().unwrap_or_else(|| {
             self.waits.push(Wait {
                 generation: 0,
@@ -336,14 +343,13 @@ impl Waits {
         }
     }
 
-    /// A descriptor is about to be closed: who waits for it has to find that out. Whether somebody did.
+    /// A descriptor is about to be closed: the system would not tell who waits for it. Whether somebody did.
     pub(super) fn closes(&mut self, fd: RawFd) -> bool {
         let Some(interest) = self.interests.get_mut(&fd) else { return false };
         interest.known = false;
         let waits: Vec<(Key, u32)> = interest.waits.drain(..).collect();
-        for &(key, events) in &waits {
-            self.waits[key.at as usize].fired.push((fd, events));
-            self.wake(key, Outcome::Woken);
+        for &(key, _) in &waits {
+            self.wake(key, Outcome::Closed);
         }
         !waits.is_empty()
     }

@@ -290,7 +290,9 @@ const TRACES: usize = 1_000;
 fn serving(gvl: &mut Gvl) -> Value {
     let active = worker(gvl, |w| -> Vec<(Value, u32, u32)> {
         let threads = w.tasks.iter().copied().filter(|task| task.active.get());
-        let who = |task: &'static Task| task.fiber.as_ref().map_or(task.thread.ruby.get(), |fiber| fiber.ruby.get());
+        let who = |task: &'static Task| {
+            task.fiber.as_ref().map_or(task.thread.ruby.get(), |fiber| fiber.ruby.get())
+        };
         let all = threads.chain(w.fibers_serving()).take(TRACES);
         all.map(|task| (who(task), task.link.get(), task.id.get())).collect()
     });

@@ -188,7 +188,8 @@ impl Wait {
         #[cfg(target_os = "linux")]
         // SAFETY: pointer and length belong together; the time is readable, and the signal mask stays.
         let count = unsafe {
-            let time = libc::timespec { tv_sec: (us / 1_000_000) as _, tv_nsec: (us % 1_000_000 * 1000) as _ };
+            let time =
+                libc::timespec { tv_sec: (us / 1_000_000) as _, tv_nsec: (us % 1_000_000 * 1000) as _ };
             libc::ppoll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, &raw const time, std::ptr::null())
         };
         #[cfg(not(target_os = "linux"))]

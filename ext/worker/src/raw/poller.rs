@@ -59,10 +59,9 @@ mod system {
         /// As epoll_ctl(2): `PermissionDenied` for a file, which is always ready.
         pub(crate) fn arm(&self, fd: RawFd, events: u32, known: bool) -> io::Result<()> {
             // The bits are those of poll(2).
-            let mut event = libc::epoll_event {
-                events: events | libc::EPOLLONESHOT as u32 | libc::EPOLLRDHUP as u32 * u32::from(events & READABLE != 0),
-                u64: fd as u64,
-            };
+            let hang_up = if events & READABLE == 0 { 0 } else { libc::EPOLLRDHUP as u32 };
+            let mut event =
+                libc::epoll_event { events: events | libc::EPOLLONESHOT as u32 | hang_up, u64: fd as u64 };
             // A number that was closed and has come again is not known; one that has been armed by its former user is.
             let orders = if known {
                 [libc::EPOLL_CTL_MOD, libc::EPOLL_CTL_ADD]

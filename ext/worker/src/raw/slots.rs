@@ -74,7 +74,8 @@ fn register(gvl: &mut Gvl) {
             enter(|gvl| {
                 SLOTS.with(gvl, |slots| {
                     let all = slots.chunks.iter().flat_map(|chunk| chunk.iter());
-                    all.filter(|slot| !slot.get().is_nil()).for_each(|slot| rb_sys::rb_gc_mark(slot.get().raw()));
+                    all.filter(|slot| !slot.get().is_nil())
+                        .for_each(|slot| rb_sys::rb_gc_mark(slot.get().raw()));
                 });
             });
         }
