@@ -3,6 +3,7 @@
 require "firebrick/version"
 require "firebrick/hooks"
 require "firebrick/errors"
+require "firebrick/unsliced"
 
 # Firebrick: a web server for Ruby people.
 #
@@ -13,6 +14,7 @@ require "firebrick/errors"
 #   Firebrick.before_worker_exit { |index| Metrics.flush }
 #   Firebrick.service("metrics") { |service| Metrics.push until service.wait(10) }
 #   Firebrick.on_error           { |error, env| [500, { "content-type" => "text/plain" }, ["Sorry\n"]] }
+#   Firebrick.unsliced           { Counter.increment_without_lock }
 module Firebrick
   autoload :Server, "firebrick/server"
 end

@@ -13,7 +13,14 @@ module Firebrick
     # With Ruby 3.2's storage, which belongs to a request, while a fiber serves many.
     STORAGE = (Fiber.method_defined?(:storage) ? { storage: nil } : {}).freeze
 
+    # How the paths of this library begin in backtraces: its methods are not pre-empted.
+    OWN = "#{__dir__}/".freeze
+
     class << self
+      def own_paths
+        OWN
+      end
+
       # Gives the calling thread its scheduler: that of loop `number`.
       def install(number)
         extend_ruby

@@ -107,6 +107,8 @@ pub(crate) struct TaskFiber {
     pub(crate) used_us: Cell<u64>,
     /// A wait of the app may end because the client has gone. That happens once, and not to requests that change something.
     pub(crate) interruptible: Cell<bool>,
+    /// How many `Firebrick.unsliced` it is in: it is not pre-empted there.
+    pub(crate) unsliced: Cell<u32>,
 }
 
 impl TaskFiber {
@@ -120,6 +122,7 @@ impl TaskFiber {
             entered_us: Cell::new(0),
             used_us: Cell::new(0),
             interruptible: Cell::new(false),
+            unsliced: Cell::new(0),
         }
     }
 }

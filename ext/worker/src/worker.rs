@@ -43,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) threads_max: usize,
     /// Fibers of each thread; 0: threads serve without.
     pub(crate) fibers: usize,
+    /// Processor time that a fiber may use while others are ready, microseconds; 0 is without limit.
+    pub(crate) slice_us: u64,
     /// Largest response head, in bytes.
     pub(crate) max_head: usize,
     /// Whether the app's Rack is 3 or later.

@@ -210,7 +210,8 @@ class FakeFront
       wire: Wire::VERSION, app: File.join(@dir, "config.ru"), environment: @environment, threads_min: @threads.first,
       threads_max: @threads.last, links: @links, slot_len: @slot_len, slots: 16, compact: 1, early_hints: 1,
       temp_dir: @dir, tag: "test", max_head: 65_536,
-      response_memory: 1 << 20, response_spool: 256 << 20, fibers: ENV.fetch("TEST_FIBERS", "0")
+      response_memory: 1 << 20, response_spool: 256 << 20, fibers: ENV.fetch("TEST_FIBERS", "0"),
+      slice_us: ENV.fetch("TEST_SLICE_US", "0")
     }
     pairs = defaults.merge(@settings.except(:workers)).flat_map { |key, value| Array(value).flat_map { |v| [key, v] } }
     tell("boot", *pairs, fds: [@scoreboard])

@@ -9,6 +9,7 @@
 # NATIVE         the built library, copied into the library folder first (the newest of the target folder)
 # FIREBRICK_LIB  the library folder (lib/ of this checkout)
 # TEST_FIBERS    workers serve with so many fibers (0)
+# TEST_SLICE_US  and pre-empt those that compute for so many microseconds (0: none)
 # TEST_AGAIN     1: up to five tests that fail are run once more, alone; only what fails then as well fails the run
 
 require "fileutils"

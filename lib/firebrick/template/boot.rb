@@ -68,8 +68,8 @@ module Firebrick
         @settings.fetch(key, [default]).last || raise(ArgumentError, "boot: #{key} is missing")
       end
 
-      def number(key)
-        Integer(one(key))
+      def numbers(*keys)
+        keys.map { |key| Integer(one(key)) }
       end
 
       def flag?(key)
@@ -111,14 +111,14 @@ module Firebrick
         require "firebrick/environment"
         Exchange.name = "template"
         Exchange.detailed_errors = one("environment") == "development"
-        threads = [number("threads_min"), number("threads_max"), Integer(one("fibers", "0"))]
-        @base = Environment.base(multithread: threads.max > 1, early_hints: flag?("early_hints"),
+        threads = numbers("threads_min", "threads_max", "fibers", "slice_us")
+        @base = Environment.base(multithread: threads.first(3).max > 1, early_hints: flag?("early_hints"),
                                  sendfile: @settings.fetch("sendfile", []))
         Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
       end
 
       def limits
-        [number("max_head"), number("response_memory"), number("response_spool"), one("temp_dir")]
+        [*numbers("max_head", "response_memory", "response_spool"), one("temp_dir")]
       end
 
       def warm_up

@@ -82,6 +82,7 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     put("slot_len", number(slot_len));
     put("compact", switch(settings.rack.compact));
     put("out_of_band_gc", switch(settings.rack.out_of_band_gc));
+    put("slice_us", number(settings.rack.fiber_slice.map_or(0, |slice| slice.as_micros() as usize)));
     put("yjit", settings.rack.yjit.word().into());
     put("early_hints", switch(settings.rack.early_hints));
     put("temp_dir", path(&settings.process.temp_dir));

@@ -1,9 +1,11 @@
 //! How Ruby and the app are run.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::entry::{Category, bare, long, section};
 use crate::kind::lists::{Generations, Proxies, RequestPaths};
+use crate::kind::numbers::Period;
 use crate::kind::texts::{Choice, HeaderName, Program, Switch};
 use crate::kind::wrappers::OrOff;
 use crate::value::proxies::TrustedProxies;
@@ -87,6 +89,16 @@ section! { Category::Rack;
                single worker.",
         reloadable: true,
         known_as: &["refork_after", "fork_worker", "refork", "refork_condition"],
+    }
+    /// How long a fiber may compute while others are ready
+    fiber_slice: Option<Duration> = OrOff(Period { min: Duration::from_millis(2), max: Duration::from_secs(1) }), {
+        key: "rack.fiber_slice",
+        flags: &[long("fiber-slice", "TIME|off")],
+        default: "10ms",
+        more: "In processor time. Then the other fibers of its thread run first, and the app has to be as safe as with threads. Only with \
+               `fibers`. Not while a file is loaded, nor inside Firebrick.unsliced { }: docs/fiber-slices.md.",
+        reloadable: true,
+        known_as: &["slice", "fibers.slice", "time_slice", "quantum"],
     }
     /// Header that carries the request id in and out
     request_id_header: Option<String> = OrOff(HeaderName), {

@@ -14,10 +14,12 @@
 //! 5. In a child that the app has forked there is no loop: waits stop it, as they stop any process.
 
 mod hooks;
+mod preempt;
 mod timers;
 mod waits;
 
 pub(crate) use hooks::*;
+pub(crate) use preempt::{slice_is_over, unsliced};
 pub(crate) use waits::{Fast, Key};
 
 use crate::link::Job;
@@ -27,12 +29,14 @@ use crate::raw::fiber;
 use crate::raw::gvl::{self, Guarded, Gvl};
 use crate::raw::os::{self, Wait};
 use crate::raw::ruby::{self, NIL, Value};
+use crate::raw::slice::Slices;
 use crate::raw::slots::Slot;
 use crate::serve::{self, CURRENT};
 use crate::task::{Stage, Task, TaskFiber};
 use crate::thread::ServingThread;
 use crate::worker::{FiberStep, worker};
 use crate::{collection, job};
+use preempt::Preempt;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -56,6 +60,10 @@ struct Loop {
     most: usize,
     /// The task of the fiber that a request is given to: a fiber that has not run yet learns its own so.
     starting: Option<&'static Task>,
+    /// `None` while fibers are not pre-empted.
+    preempt: Option<Preempt>,
+    /// When one was, or when one of those had its turn last, microseconds.
+    turned_us: u64,
 }
 
 // By the index of the thread.
@@ -95,14 +103,16 @@ pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
 /// Makes the loop, and the thread's scheduler.
 fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
     let root = Slot::leak(gvl, fiber::current(gvl));
-    let most = worker(gvl, |w| w.options.fibers);
+    let (most, slice_us) = worker(gvl, |w| (w.options.fibers, w.options.slice_us));
     let mut made = Waits::new();
+    let mut preempt = None;
     let protected = ruby::protect(gvl, |gvl| {
         if let Err(error) = &made {
             ruby::raise(gvl, names().fibers.get(), format!("no fibers: {error}"));
         }
         let number = ruby::integer(gvl, thread.index as i64);
         ruby::call(gvl, names().fibers.get(), names().install, &[number]);
+        preempt = Preempt::begin(gvl, slice_us);
     });
     protected.map_err(|(_, error)| error)?;
     let Ok(waits) = std::mem::replace(&mut made, Err(std::io::ErrorKind::Other.into())) else {
@@ -111,7 +121,17 @@ fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
     LOOPS.with(gvl, |loops| {
         loops.resize_with(loops.len().max(thread.index + 1), || None);
         let (idle, all) = (Vec::new(), Vec::new());
-        loops[thread.index] = Some(Box::new(Loop { waits, root, thread, idle, all, most, starting: None }));
+        loops[thread.index] = Some(Box::new(Loop {
+            waits,
+            root,
+            thread,
+            idle,
+            all,
+            most,
+            starting: None,
+            preempt,
+            turned_us: 0,
+        }));
     });
     HERE.set(Some(thread.index));
     Ok(())
@@ -119,6 +139,7 @@ fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
 
 fn run(gvl: &mut Gvl, own: &'static Task) {
     let mut looked_us = 0;
+    let slice_us = worker(gvl, |w| w.options.slice_us);
     loop {
         let ready = here(gvl, |l| l.waits.ready()).unwrap_or(0);
         if ready > 0 {
@@ -143,24 +164,56 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
             FiberStep::Send => serve::send_all(gvl, own),
             FiberStep::Collect => collection::run(gvl),
             FiberStep::Stop => return,
-            FiberStep::Wait { leads } => {
-                let ready = here(gvl, |l| l.waits.ready()).unwrap_or(0);
-                if ready == 0 {
-                    wait(gvl, own, leads);
-                    looked_us = os::now_us();
+            FiberStep::Wait { leads } if here(gvl, |l| l.waits.ready()).unwrap_or(0) == 0 => {
+                match here(gvl, Loop::preempted_us).flatten() {
+                    None => {
+                        wait(gvl, own, leads);
+                        looked_us = os::now_us();
+                    }
+                    Some(since_us) if since_us < looked_us => go_on(gvl, own),
+                    // While it computed others may have become ready: that is looked at first, below.
+                    Some(_) => looked_us = 0,
                 }
             }
+            FiberStep::Wait { .. } => {}
+        }
+        // Those that compute get as much time as the others together.
+        if let Some(since_us) = here(gvl, Loop::preempted_us).flatten()
+            && os::now_us().saturating_sub(since_us) > slice_us
+        {
+            go_on(gvl, own);
         }
         // While fibers are ready, the rest is looked at now and then.
+        now_us = os::now_us();
         if now_us.saturating_sub(looked_us) > LOOK_EVERY_US {
-            serve::poll_links(gvl);
-            look(gvl, own);
+            look_around(gvl, own);
             looked_us = os::now_us();
         }
         if own.thread.killed.get() {
             return;
         }
     }
+}
+
+/// Lets the fiber go on that was pre-empted first.
+fn go_on(gvl: &mut Gvl, own: &'static Task) {
+    let help = worker(gvl, |w| w.fiber_works(own.thread.index, os::now_us()));
+    serve::provide(gvl, help);
+    if let Some((fiber, task)) = here(gvl, |l| l.waits.next_preempted()).flatten() {
+        enter(gvl, own, fiber, task);
+    }
+    let now_us = os::now_us();
+    here(gvl, |l| l.turned_us = now_us);
+}
+
+/// Reads the links, if no other thread does, and sees who has become ready. Never waits.
+fn look_around(gvl: &mut Gvl, own: &'static Task) {
+    let (links, reads) =
+        worker(gvl, |w| (w.links.len(), w.leader.is_none_or(|leader| leader == own.thread.index)));
+    for at in (0..links).filter(|_| reads) {
+        serve::receive_now(gvl, at);
+    }
+    look(gvl, own);
 }
 
 /// Takes descriptors, times and news of the links into account. Never waits.
@@ -179,6 +232,11 @@ fn look(gvl: &mut Gvl, own: &'static Task) {
 }
 
 impl Loop {
+    /// Since when fibers that have been pre-empted have had no turn; `None` when there are none.
+    fn preempted_us(&mut self) -> Option<u64> {
+        (self.waits.preempted() > 0).then_some(self.turned_us)
+    }
+
     /// The front has sent something that concerns a request.
     fn news(&mut self, task: &'static Task) {
         let Some(fiber) = &task.fiber else { return };
@@ -258,6 +316,7 @@ fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, task: Option<&'static 
         worker(gvl, |w| w.scoreboard.runs(index, task.link.get(), task.id.get(), now_us));
     }
     CURRENT.set(task);
+    Slices::turn_here();
     let left = fiber::transfer(gvl, fiber);
     CURRENT.set(None);
     if let Some(task) = task.filter(|task| task.active.get()) {
@@ -380,7 +439,9 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
         part.entered_us.set(started_us);
         part.used_us.set(0);
         part.interruptible.set(false);
+        part.unsliced.set(0);
     }
+    Slices::turn_here();
     job::run(gvl, task, job, started_us);
     collection::check(gvl);
     if let Err((_, error)) = ruby::protect(gvl, |gvl| {
@@ -393,7 +454,9 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
 /// Another request for the fiber that has served one, while no other fiber is ready.
 fn another(gvl: &mut Gvl, task: &'static Task) -> Option<Job> {
     let now_us = os::now_us();
-    if here(gvl, |l| l.waits.ready() > 0).unwrap_or(true) || worker(gvl, |w| w.must_send(now_us)) {
+    if here(gvl, |l| l.waits.ready() + l.waits.preempted() > 0).unwrap_or(true)
+        || worker(gvl, |w| w.must_send(now_us))
+    {
         return None;
     }
     let (job, help) = worker(gvl, |w| w.fiber_take(task.thread.index, now_us))?;
@@ -403,6 +466,7 @@ fn another(gvl: &mut Gvl, task: &'static Task) -> Option<Job> {
 
 /// Ends all fibers: those that wait have nothing to serve.
 fn close(gvl: &mut Gvl) {
+    here(gvl, |l| l.preempt.iter_mut().for_each(Preempt::end));
     let all = here(gvl, |l| std::mem::take(&mut l.all)).unwrap_or_default();
     for task in all {
         let Some(part) = &task.fiber else { continue };

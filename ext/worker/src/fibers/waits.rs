@@ -106,6 +106,8 @@ pub(super) struct Waits {
     /// Fibers that were unblocked before they blocked.
     early: HashSet<usize, Fast>,
     ready: VecDeque<Key>,
+    /// Fibers that have been pre-empted, in the order of that.
+    preempted: VecDeque<Key>,
     interests: HashMap<RawFd, Interest, Fast>,
     /// Waits for descriptors that have not become ready.
     polled: usize,
@@ -129,6 +131,7 @@ impl Waits {
             by_fiber: HashMap::default(),
             early: HashSet::default(),
             ready: VecDeque::new(),
+            preempted: VecDeque::new(),
             interests: HashMap::default(),
             polled: 0,
             timers: Timers::new(),
@@ -217,6 +220,15 @@ impl Waits {
         self.ready.push_front(key);
     }
 
+    /// A fiber has been pre-empted: it does not wait, so nothing else can make it go on. It comes after the others.
+    pub(super) fn put_back(&mut self, slot: &'static Slot, task: Option<&'static Task>) -> Key {
+        let key = self.begin(slot, task, None);
+        self.by_fiber.remove(&slot.get().id());
+        self.waits[key.at as usize].outcome = Some(Outcome::Woken);
+        self.preempted.push_back(key);
+        key
+    }
+
     /// Ends the wait of a fiber, also one that begins next. Whether it waited.
     pub(super) fn wake_fiber(&mut self, fiber: Value) -> bool {
         match self.by_fiber.get(&fiber.id()).copied() {
@@ -244,6 +256,17 @@ impl Waits {
             return next;
         }
         None
+    }
+
+    /// The fiber that was pre-empted first, and what it serves.
+    pub(super) fn next_preempted(&mut self) -> Option<(Value, Option<&'static Task>)> {
+        let key = self.preempted.pop_front()?;
+        let wait = self.live(key)?;
+        wait.fiber.map(|slot| (slot.get(), wait.task))
+    }
+
+    pub(super) fn preempted(&self) -> usize {
+        self.preempted.len()
     }
 
     /// Whether no fiber waits.

@@ -78,6 +78,7 @@ pub extern "C" fn Init_native() {
             c"fiber_alarm" => fiber_alarm(us);
             c"fiber_cancel" => fiber_cancel(number);
             c"fiber_closes" => fiber_closes(fd);
+            c"fiber_unsliced" => fiber_unsliced(begins);
             c"receive" => receive(fd);
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
@@ -120,6 +121,7 @@ fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
         threads_min: number(threads.at(gvl, 0)).max(1),
         threads_max: number(threads.at(gvl, 1)).max(1),
         fibers: threads.at(gvl, 2).fixnum().map_or(0, |fibers| fibers.max(0) as usize),
+        slice_us: threads.at(gvl, 3).fixnum().map_or(0, |us| us.max(0) as u64),
         // A frame must hold the head and an inline body.
         max_head: number(limits.at(gvl, 0)).min(512 << 10),
         rack3: rack3.truthy(),
@@ -500,4 +502,10 @@ fn fiber_cancel(gvl: &mut Gvl, number: Value) -> Value {
 
 fn fiber_closes(gvl: &mut Gvl, fd: Value) -> Value {
     fibers::closes(gvl, fd)
+}
+
+/// A block of `Firebrick.unsliced` begins, or ends.
+fn fiber_unsliced(_gvl: &mut Gvl, begins: Value) -> Value {
+    fibers::unsliced(begins.truthy());
+    NIL
 }

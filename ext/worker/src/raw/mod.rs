@@ -9,11 +9,15 @@
 //!    anything that needs dropping.
 //! 3. A panic never reaches Ruby: every function that Ruby calls is wrapped in [`ruby::guard`].
 
+pub(crate) mod afterwards;
+pub(crate) mod cpu_timer;
 pub(crate) mod entry;
 pub(crate) mod fiber;
+pub(crate) mod frames;
 pub(crate) mod gvl;
 pub(crate) mod gvl_wait;
 pub(crate) mod os;
 pub(crate) mod poller;
 pub(crate) mod ruby;
+pub(crate) mod slice;
 pub(crate) mod slots;

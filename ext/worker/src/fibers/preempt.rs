@@ -1,0 +1,160 @@
+//! Pre-emption: a fiber that has computed for a slice goes to the end of the line.
+//!
+//! [`crate::raw::slice`] gets the thread to one of Ruby's safe points. There [`slice_is_over`] runs on the fiber's own stack, inside a postponed
+//! job, and transfers to the loop, which comes back when the others have had their turn. Ruby keeps what a job masks and restores (interrupts,
+//! `$!`) with the fiber, so the others notice nothing. To the app it is as if Ruby had switched threads there.
+//!
+//! Contract: a fiber is not left
+//! 1. while a file is loaded, for others must not see what is half loaded, and what guards that belongs to threads in part;
+//! 2. inside [`unsliced`], where the app says so;
+//! 3. inside Firebrick's own library, whose fibers are between two states, and inside functions of C that may hold something;
+//! 4. where the scheduler is not asked (`Fiber.blocking`; Enumerators of Ruby 3.1), nor while the thread itself sleeps;
+//! 5. on Ruby 3.1 inside `synchronize`: an Enumerator that wants the lock could not wait for the fiber that has it.
+//!
+//! It is tried again with the next signal.
+
+use super::{HERE, here};
+use crate::names::names;
+use crate::raw::cpu_timer::Timer;
+use crate::raw::frames::{self, Frames};
+use crate::raw::gvl::Gvl;
+use crate::raw::os;
+use crate::raw::ruby::{self, NIL, Value};
+use crate::raw::slice::Slices;
+use crate::raw::slots::Slot;
+use crate::raw::{afterwards, fiber};
+use crate::serve::CURRENT;
+use std::io;
+use std::sync::Once;
+
+/// What a loop needs for it.
+pub(super) struct Preempt {
+    timer: Option<Timer>,
+    frames: Frames,
+    /// How the paths of Firebrick's library begin.
+    own: Vec<u8>,
+    /// Fibers are not left inside `synchronize`.
+    keeps_locks: bool,
+}
+
+impl Preempt {
+    /// Pre-emption for the calling thread; `None` when it is off, or cannot be, which is said once. May raise.
+    pub(super) fn begin(gvl: &mut Gvl, slice_us: u64) -> Option<Preempt> {
+        static SAID: Once = Once::new();
+        if slice_us == 0 {
+            return None;
+        }
+        let own = ruby::call(gvl, names().fibers.get(), names().own_paths, &[]);
+        let own = own.bytes(gvl).to_vec();
+        // There a thread may go on as another native thread, which has no such timer.
+        let moves = std::env::var_os("RUBY_MN_THREADS").is_some_and(|on| on == "1");
+        let timer =
+            if moves { Err(io::Error::other("RUBY_MN_THREADS=1")) } else { Slices::here().begin(slice_us) };
+        match timer {
+            Ok(timer) => Some(Preempt {
+                timer: Some(timer),
+                frames: Frames::new(),
+                own,
+                keeps_locks: frames::enumerators_stop_the_thread(),
+            }),
+            Err(error) => {
+                SAID.call_once(|| {
+                    eprintln!("firebrick: rack.fiber_slice has no effect ({error}): a fiber that computes keeps its thread");
+                });
+                None
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.timer.take().into_iter().for_each(Timer::end);
+    }
+}
+
+/// In a postponed job: if the slice of the fiber that runs is over, lets the others run first.
+pub(crate) fn slice_is_over(gvl: &mut Gvl) {
+    if HERE.get().is_none() || !Slices::here().is_over() || !can_leave(gvl) {
+        return;
+    }
+    let (fiber, task) = (fiber::current(gvl), CURRENT.get());
+    let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
+        Some(slot) => slot,
+        None => Slot::leak(gvl, NIL),
+    };
+    slot.set(fiber);
+    let now_us = os::now_us();
+    let put_back = here(gvl, |l| {
+        l.turned_us = now_us;
+        (l.waits.put_back(slot, task), l.root.get())
+    });
+    let Some((key, root)) = put_back else { return };
+    let left = fiber::transfer(gvl, root);
+    here(gvl, |l| l.waits.finish(key));
+    let mut killed = false;
+    if let Err(unwind) = left {
+        let (dies, error) = fiber::caught(gvl, unwind);
+        killed = dies || (!error.is_nil() && afterwards::raise(gvl, error));
+    }
+    let alarm = here(gvl, |l| l.waits.missed_alarm(fiber)).flatten();
+    if let Some(error) = alarm.and_then(|number| expired(gvl, number)) {
+        killed |= afterwards::raise(gvl, error);
+    }
+    if killed {
+        leave_for_good(gvl, root);
+    }
+}
+
+/// The thread is being killed: its fiber must not go on, and the job cannot be unwound.
+fn leave_for_good(gvl: &mut Gvl, root: Value) -> ! {
+    here(gvl, |l| l.thread.killed.set(true));
+    loop {
+        let _ = fiber::transfer(gvl, root);
+    }
+}
+
+/// What a `Timeout.timeout` of the calling fiber raises.
+fn expired(gvl: &mut Gvl, number: u64) -> Option<Value> {
+    let raised = ruby::protect(gvl, |gvl| {
+        let number = ruby::integer(gvl, number as i64);
+        ruby::call(gvl, names().fibers.get(), names().expired, &[number]);
+    });
+    raised.err().map(|(_, error)| error).filter(|error| !error.is_nil())
+}
+
+/// See the contract above.
+fn can_leave(gvl: &mut Gvl) -> bool {
+    let fiber = fiber::current(gvl);
+    if !here(gvl, |l| l.root.get()).is_some_and(|root| root != fiber) || !frames::asks_scheduler(gvl) {
+        return false;
+    }
+    if CURRENT.get().and_then(|task| task.fiber.as_ref()).is_some_and(|part| part.unsliced.get() > 0) {
+        return false;
+    }
+    // The loop's own, while nothing else can borrow it: what is asked may make objects, but runs no code of Ruby.
+    let Some(mut preempt) = here(gvl, |l| l.preempt.take()).flatten() else { return false };
+    let mut can = false;
+    let asked = ruby::protect(gvl, |gvl| {
+        let thread = Value::current_thread(gvl);
+        can = !ruby::call(gvl, thread, names().is_stopped, &[]).truthy()
+            && preempt.frames.can_be_left(gvl, &preempt.own, preempt.keeps_locks);
+    });
+    here(gvl, |l| l.preempt = Some(preempt));
+    if let Err((_, error)) = asked {
+        // An interrupt for the app.
+        if afterwards::raise(gvl, error)
+            && let Some(root) = here(gvl, |l| l.root.get())
+        {
+            leave_for_good(gvl, root);
+        }
+        return false;
+    }
+    can
+}
+
+/// The calling fiber is not pre-empted from now on, until the same has been called with `false`. Calls can be nested.
+pub(crate) fn unsliced(begins: bool) {
+    if let Some(part) = CURRENT.get().and_then(|task| task.fiber.as_ref()) {
+        let depth = part.unsliced.get();
+        part.unsliced.set(if begins { depth + 1 } else { depth.saturating_sub(1) });
+    }
+}

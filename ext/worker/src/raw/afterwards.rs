@@ -1,0 +1,89 @@
+//! Raising after a postponed job what came inside it.
+//!
+//! Why: Ruby drops what is raised in a postponed job. A fiber that has been pre-empted is inside one until it goes on, and may be meant by
+//! `Thread#raise`, or by a `Timeout.timeout` that has expired meanwhile. What one thread raises on another is noted, and raised at
+//! the next safe point, which is the end of the job; what it raises on itself comes at once. So another thread does it.
+
+use super::gvl::{self, Guarded, Gvl};
+use super::ruby::{self, NIL, Value};
+use super::slots::Slot;
+use std::cell::Cell;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// The longest wait for the other thread.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// How often it is tried, when something else is raised at the same time.
+const ROUNDS: usize = 8;
+
+/// What is to be raised, and on which thread.
+struct Order {
+    thread: &'static Slot,
+    error: &'static Slot,
+    /// Dropped when it has been done.
+    done: Cell<Option<Sender<()>>>,
+}
+
+// SAFETY: touched with the GVL only.
+unsafe impl Sync for Order {}
+
+/// Orders that have been carried out, for later ones.
+static SPARE: Guarded<Vec<&'static Order>> = Guarded::new(Vec::new());
+
+fn carry_out(gvl: &mut Gvl, order: &'static Order) {
+    let raise = ruby::id(gvl, "raise");
+    // The thread may have ended.
+    let _ = ruby::protect(gvl, |gvl| {
+        ruby::call(gvl, order.thread.get(), raise, &[order.error.get()]);
+    });
+    give_back(gvl, order);
+}
+
+fn give_back(gvl: &Gvl, order: &'static Order) {
+    order.done.set(None);
+    order.thread.set(NIL);
+    order.error.set(NIL);
+    SPARE.with(gvl, |spare| spare.push(order));
+}
+
+/// Raises `error` on the calling thread when the postponed job that calls this has returned. Never raises itself; true: the thread is being
+/// killed, and nothing is raised any more.
+pub(crate) fn raise(gvl: &mut Gvl, mut error: Value) -> bool {
+    for _ in 0..ROUNDS {
+        let Some(done) = send(gvl, error) else { return false };
+        // Being woken by another thread leaves an interrupt noted that stands for nothing. It has to go, or the wait does not begin. What
+        // is raised meanwhile is either the same, for the other thread has been fast, or comes next.
+        let raised = ruby::protect(gvl, ruby::check_interrupts);
+        let Err((jump, other)) = raised else {
+            let _ = gvl::release(gvl, move || done.recv_timeout(LONGEST));
+            return false;
+        };
+        if jump.is_kill() {
+            return true;
+        }
+        if other != error {
+            let _ = gvl::release(gvl, move || done.recv_timeout(LONGEST));
+        }
+        error = other;
+    }
+    false
+}
+
+/// Has another thread raise `error` on this one. `None`: there can be no other thread.
+fn send(gvl: &mut Gvl, error: Value) -> Option<Receiver<()>> {
+    let order = SPARE.with(gvl, Vec::pop).unwrap_or_else(|| {
+        let (thread, error) = (Slot::leak(gvl, NIL), Slot::leak(gvl, NIL));
+        Box::leak(Box::new(Order { thread, error, done: Cell::new(None) }))
+    });
+    order.thread.set(Value::current_thread(gvl));
+    order.error.set(error);
+    let (sender, receiver) = channel();
+    order.done.set(Some(sender));
+    let start = |gvl: &mut Gvl| ruby::spawn(gvl, Box::new(move |gvl: &mut Gvl| carry_out(gvl, order))).keep();
+    if ruby::protect(gvl, start).is_err() {
+        give_back(gvl, order);
+        return None;
+    }
+    Some(receiver)
+}

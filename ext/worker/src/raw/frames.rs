@@ -1,0 +1,102 @@
+//! What the calling fiber is doing: its frames, for deciding whether it can be left where it is.
+
+use super::gvl::Gvl;
+use super::ruby::Value;
+use rb_sys::VALUE;
+use std::ffi::c_int;
+
+/// The most frames that are looked at. A fiber's stack has room for fewer, unless it has been made larger (`RUBY_FIBER_VM_STACK_SIZE`).
+const MOST: usize = 4096;
+
+/// Room for the frames of one thread.
+pub(crate) struct Frames {
+    frames: Vec<VALUE>,
+    lines: Vec<c_int>,
+    count: usize,
+}
+
+/// Classes whose functions stop for interrupts in the middle of long work, and hold nothing meanwhile.
+const PURE: [&[u8]; 5] = [b"String", b"Symbol", b"Regexp", b"Integer", b"MatchData"];
+
+impl Frames {
+    pub(crate) fn new() -> Frames {
+        Frames { frames: vec![0; MOST], lines: vec![0; MOST], count: 0 }
+    }
+
+    /// Takes the frames of the calling fiber, the innermost first. They are good until Ruby makes an object.
+    fn take(&mut self, _gvl: &Gvl) {
+        // SAFETY: both lists have room for MOST.
+        let count = unsafe {
+            rb_sys::rb_profile_frames(0, MOST as c_int, self.frames.as_mut_ptr(), self.lines.as_mut_ptr())
+        };
+        self.count = usize::try_from(count).unwrap_or(0).min(MOST);
+    }
+
+    /// Whether the calling fiber can be left here. Not
+    ///
+    /// - while it loads a file: others must not see it half loaded;
+    /// - where it is inside a function of C that may hold something, or of Firebrick's library, whose paths begin with `own`;
+    /// - if `keeps_locks`, where it holds a Mutex or a Monitor by `synchronize`;
+    /// - if there are more frames than can be looked at.
+    ///
+    /// May raise.
+    pub(crate) fn can_be_left(&mut self, gvl: &mut Gvl, own: &[u8], keeps_locks: bool) -> bool {
+        self.take(gvl);
+        let frames = &self.frames[..self.count];
+        let Some(&top) = frames.first().filter(|_| self.count < MOST) else { return false };
+        for &frame in frames {
+            let (label, method) = (
+                name(rb_sys::rb_profile_frame_label, frame),
+                name(rb_sys::rb_profile_frame_method_name, frame),
+            );
+            if is(gvl, label, b"<top (required)>")
+                || is(gvl, method, b"require")
+                || is(gvl, method, b"require_relative")
+            {
+                return false;
+            }
+            let locks =
+                keeps_locks && (is(gvl, method, b"synchronize") || is(gvl, method, b"mon_synchronize"));
+            if locks && is_native(frame) {
+                return false;
+            }
+        }
+        if !is_native(top) {
+            let path = name(rb_sys::rb_profile_frame_absolute_path, top);
+            return !(path.is_string(gvl) && path.bytes(gvl).starts_with(own));
+        }
+        // Asked last, for it makes a String, and the frames are not known to the collector.
+        let class = name(rb_sys::rb_profile_frame_classpath, top);
+        let pure = class.is_string(gvl) && PURE.contains(&class.bytes(gvl));
+        class.keep();
+        pure
+    }
+}
+
+/// What Ruby knows of a frame: a String or nil.
+fn name(ask: unsafe extern "C" fn(VALUE) -> VALUE, frame: VALUE) -> Value {
+    // SAFETY: `frame` is one that `Frames::take` has got, and nothing has been made since.
+    Value::from_raw(unsafe { ask(frame) })
+}
+
+/// Whether it is that of a function of C.
+fn is_native(frame: VALUE) -> bool {
+    name(rb_sys::rb_profile_frame_path, frame).is_nil()
+}
+
+fn is(gvl: &Gvl, name: Value, text: &[u8]) -> bool {
+    name.is_string(gvl) && name.bytes(gvl) == text
+}
+
+/// Whether the calling fiber is one that its scheduler is asked for: not the thread's first, not an Enumerator's before Ruby 3.2, and not inside
+/// `Fiber.blocking { }`.
+pub(crate) fn asks_scheduler(_gvl: &Gvl) -> bool {
+    // SAFETY: called with the GVL.
+    let scheduler = unsafe { rb_sys::rb_fiber_scheduler_current() };
+    !Value::from_raw(scheduler).is_nil()
+}
+
+/// Whether fibers of Enumerators cannot wait for other fibers: before Ruby 3.2.
+pub(crate) fn enumerators_stop_the_thread() -> bool {
+    super::slice::symbol(c"rb_fiber_new_storage").is_none()
+}

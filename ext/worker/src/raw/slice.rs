@@ -1,0 +1,151 @@
+//! Time slices of a thread that runs fibers: what notices that one of them computes for too long, and gets the thread to one of Ruby's safe
+//! points.
+//!
+//! How: the thread has a timer of its own processor time (timer_create(2)). So a signal comes to it while it computes, and never while it waits
+//! in a system call or for the GVL. Its handler sees whether the loop has entered a fiber since the last signals; if not, it asks Ruby for
+//! a postponed job, which Ruby runs on this thread where it would also switch threads. The job does the rest ([`crate::fibers::preempt`]).
+//!
+//! Contract:
+//! 1. The handler reads and writes atomics of its own thread, and calls one function of Ruby that is made for signal handlers.
+//! 2. Before Ruby 3.3 a job must not be asked for while another thread may run jobs: it is not, while this thread is without the GVL.
+//! 3. Jobs of other threads, and those that come too late, are nothing: [`Slices::is_over`].
+//! 4. In a forked child there are no timers; so nothing comes.
+
+use super::cpu_timer::{self, Timer};
+use super::gvl::enter;
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Signals for each slice: a fiber that has had this many of them in a row has used one up.
+const SIGNALS: u32 = 2;
+
+/// The slices of one thread.
+pub(crate) struct Slices {
+    /// How often the loop has entered a fiber.
+    turns: AtomicU64,
+    /// `turns` at the last signal, and how many there have been with the same.
+    seen: AtomicU64,
+    signals: AtomicU32,
+    over: AtomicBool,
+}
+
+thread_local! {
+    // Without a destructor, and first used before there are signals: the handler may read it.
+    static OWN: Cell<Option<&'static Slices>> = const { Cell::new(None) };
+}
+
+type Job = unsafe extern "C" fn(*mut c_void);
+type Preregister = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_uint;
+type Trigger = unsafe extern "C" fn(c_uint);
+type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_int;
+type HasGvl = unsafe extern "C" fn() -> c_int;
+
+/// How Ruby is asked to run a job.
+#[derive(Clone, Copy)]
+enum Ask {
+    /// Since Ruby 3.3.
+    Trigger(Trigger, c_uint),
+    /// Before. The second function says whether the thread has the GVL.
+    Register(Register, HasGvl),
+}
+
+/// How to ask, and the signal; set once.
+static WAY: OnceLock<Option<(Ask, c_int)>> = OnceLock::new();
+
+/// The function of this name in the running Ruby, if it has one.
+pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a C string; the search has no side effects.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+fn ask() -> Option<Ask> {
+    // SAFETY: the functions have these types in debug.h and thread.c.
+    unsafe {
+        if let (Some(preregister), Some(trigger)) =
+            (symbol(c"rb_postponed_job_preregister"), symbol(c"rb_postponed_job_trigger"))
+        {
+            let preregister = std::mem::transmute::<*mut c_void, Preregister>(preregister);
+            let handle = preregister(0, job, std::ptr::null_mut());
+            let trigger = std::mem::transmute::<*mut c_void, Trigger>(trigger);
+            return (handle != c_uint::MAX).then_some(Ask::Trigger(trigger, handle));
+        }
+        let (register, has_gvl) = (symbol(c"rb_postponed_job_register_one")?, symbol(c"ruby_thread_has_gvl_p")?);
+        Some(Ask::Register(
+            std::mem::transmute::<*mut c_void, Register>(register),
+            std::mem::transmute::<*mut c_void, HasGvl>(has_gvl),
+        ))
+    }
+}
+
+extern "C" fn handler(_signal: c_int) {
+    let Some(slices) = OWN.get() else { return };
+    let turns = slices.turns.load(Relaxed);
+    if slices.seen.swap(turns, Relaxed) != turns {
+        slices.signals.store(0, Relaxed);
+        return;
+    }
+    if slices.signals.fetch_add(1, Relaxed) + 1 < SIGNALS {
+        return;
+    }
+    let Some(Some((ask, _))) = WAY.get() else { return };
+    slices.over.store(true, Relaxed);
+    // SAFETY: both are made for signal handlers.
+    unsafe {
+        match *ask {
+            Ask::Trigger(trigger, handle) => trigger(handle),
+            Ask::Register(register, has_gvl) => {
+                if has_gvl() != 0 {
+                    register(0, job, std::ptr::null_mut());
+                }
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn job(_data: *mut c_void) {
+    // SAFETY: Ruby runs jobs with the GVL, at a point where it could run other threads.
+    unsafe { enter(crate::fibers::slice_is_over) };
+}
+
+impl Slices {
+    /// Those of the calling thread, if Ruby and the system can do it; they begin with [`Slices::begin`].
+    pub(crate) fn here() -> &'static Slices {
+        OWN.get().unwrap_or_else(|| {
+            let made = Box::leak(Box::new(Slices {
+                turns: AtomicU64::new(0),
+                seen: AtomicU64::new(0),
+                signals: AtomicU32::new(0),
+                over: AtomicBool::new(false),
+            }));
+            OWN.set(Some(made));
+            made
+        })
+    }
+
+    /// From now on a slice is over when a fiber has computed for `us` of processor time, or half as long again at most.
+    ///
+    /// # Errors
+    /// As timer_create(2); `Unsupported`: this Ruby or system has no way to do it.
+    pub(crate) fn begin(&self, us: u64) -> io::Result<Timer> {
+        let way = *WAY.get_or_init(|| Some((ask()?, cpu_timer::take_signal(handler)?)));
+        let Some((_, signal)) = way else { return Err(io::ErrorKind::Unsupported.into()) };
+        Timer::start(signal, us / u64::from(SIGNALS))
+    }
+
+    /// The calling thread enters a fiber, or begins another request: a slice begins.
+    #[inline]
+    pub(crate) fn turn_here() {
+        if let Some(own) = OWN.get() {
+            own.turns.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// In a job: whether the slice of the fiber that runs is over. The answer is given once.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.swap(false, Relaxed) && self.seen.load(Relaxed) == self.turns.load(Relaxed)
+    }
+}
