@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/template/configured"
+require "firebrick/template/fiber_check"
 require "firebrick/template/heap"
 
 module Firebrick
@@ -35,12 +36,13 @@ module Firebrick
         prepare_process
         apply_puma_file
         load_app
+        notes = FiberCheck.new(number("fibers"), number("threads_max")).notes
         ruby = Yjit.apply(one("yjit", "off"))
         warm_up
         Firebrick.run_hooks(:before_fork)
         tidy
         facts = { **ruby, "rack" => Rack.release, "ms" => now - started }
-        facts.to_a + Firebrick.services.facts
+        facts.to_a + notes.map { |note| ["note", note] } + Firebrick.services.facts
       end
 
       def out_of_band_gc?
@@ -111,7 +113,7 @@ module Firebrick
         require "firebrick/environment"
         Exchange.name = "template"
         Exchange.detailed_errors = one("environment") == "development"
-        threads = [number("threads_min"), number("threads_max"), Integer(one("fibers", "0"))]
+        threads = [number("threads_min"), number("threads_max"), number("fibers")]
         @base = Environment.base(multithread: threads.max > 1, early_hints: flag?("early_hints"),
                                  sendfile: @settings.fetch("sendfile", []))
         Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)
