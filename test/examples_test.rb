@@ -26,11 +26,20 @@ class ExamplesTest < Case
     names = Dir.children(ROOT).select { |name| File.directory?(File.join(ROOT, name)) }.sort
     # Examples of mruby handlers are tested by mruby_examples_test.rb.
     names, = names.partition { |name| !name.start_with?("mruby-") }
-    assert_equal %w[hello jekyll json-redis sinatra spa websocket-chat], names
+    assert_equal %w[hello jekyll json-redis sinatra sleepers spa websocket-chat], names
     names.each { |name| assert File.file?(File.join(ROOT, name, "README.md")), name }
     apps, sites = names.partition { |name| File.file?(File.join(ROOT, name, "config.ru")) }
     # The sites are tested by pages_test.rb.
-    assert_equal [%w[hello json-redis sinatra websocket-chat], %w[jekyll spa]], [apps, sites]
+    assert_equal [%w[hello json-redis sinatra sleepers websocket-chat], %w[jekyll spa]], [apps, sites]
+  end
+
+  it "runs sleepers" do
+    own = example("sleepers", workers: 1, threads: "1:1", args: ["--fibers", "200"])
+    began = now
+    sleeping = Array.new(200) { connect(own).write(request("GET", "/sleep/2")) }
+    assert_equal "slept\n", get("/", to: own).body
+    assert_equal ["slept\n"], sleeping.map { |one| one.read_response.body }.uniq
+    assert_operator now - began, :<, 60, "they slept at the same time"
   end
 
   it "runs hello" do

@@ -66,7 +66,11 @@ impl Banner {
             }
             Some(facts) => {
                 writeln!(out, "* Environment: {}", environment(settings))?;
-                writeln!(out, "* {} x {} threads, {process}", workers(settings), settings.threads)?;
+                let fibers = match settings.fibers {
+                    0 => String::new(),
+                    fibers => format!(" x {fibers} fibers"),
+                };
+                writeln!(out, "* {} x {} threads{fibers}, {process}", workers(settings), settings.threads)?;
                 let (all, app) = (self.begun.elapsed().as_secs_f64(), facts.took.as_secs_f64());
                 writeln!(out, "* Ready in {all:.2} s, of which the app took {app:.2} s")?;
             }

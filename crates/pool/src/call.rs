@@ -104,6 +104,11 @@ impl Call {
         Some(read(&head))
     }
 
+    /// Whether the request's method is safe (RFC 9110, 9.2.1), as far as apps can be expected to keep to it.
+    pub(crate) fn changes_nothing(&self) -> bool {
+        self.with_head(|head| matches!(head.method, b"GET" | b"HEAD")).unwrap_or(false)
+    }
+
     pub(crate) fn describe(&self) -> String {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         let named = self.with_head(|head| format!("{} {}", text(head.method), text(head.target)));

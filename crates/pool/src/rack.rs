@@ -13,11 +13,13 @@ use handler::{
 };
 use http::body::{Collected, collect};
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use tokio::time::Sleep;
 use wire::Kind;
 use wire::request::{Encoder, Head as WireHead, Put};
 
@@ -41,6 +43,10 @@ impl Samples {
     }
 }
 
+/// How long a half-closed client is waited for whose request is served by a fiber. Most such clients have disconnected, which only a write
+/// would show.
+const HALF_CLOSED: Duration = Duration::from_secs(1);
+
 /// What a waiting handler is woken by.
 enum RackEvent {
     Reply(ReplyEvent),
@@ -60,8 +66,17 @@ impl Rack {
         drop(request);
         let pending = PendingCall { local: &self.local, call: Some(call.clone()) };
         self.local.submit(&call)?;
+        // With fibers a client that is half-closed is given up a little later, because its request can then be ended.
+        let mut leaving: Option<Pin<Box<Sleep>>> = None;
         loop {
-            match poll_fn(|cx| poll_call(&call, &*client, cx)).await {
+            let event = poll_fn(|cx| {
+                let is_over = |sleep: &mut Pin<Box<Sleep>>| sleep.as_mut().poll(cx).is_ready();
+                if leaving.as_mut().is_some_and(is_over) {
+                    return Poll::Ready(RackEvent::Departed(Departure::Gone));
+                }
+                poll_call(&call, &*client, cx)
+            });
+            match event.await {
                 RackEvent::Reply(ReplyEvent::Interim(status, fields)) => client.interim(status, &fields),
                 RackEvent::Reply(ReplyEvent::Head(head)) => {
                     return self.respond(head, pending);
@@ -73,7 +88,12 @@ impl Rack {
                 RackEvent::Reply(ReplyEvent::Failed(failure)) => return Err(failure),
                 // A half-closed client loses its place in the queue; a response already started is finished.
                 RackEvent::Departed(Departure::HalfClosed)
-                    if !matches!(call.state(), CallState::Waiting(_)) => {}
+                    if !matches!(call.state(), CallState::Waiting(_)) =>
+                {
+                    if self.local.settings().fibers > 0 && call.changes_nothing() {
+                        leaving = Some(Box::pin(tokio::time::sleep(HALF_CLOSED)));
+                    }
+                }
                 RackEvent::Departed(_) => {
                     return Err(Failure::client_gone("the client went away"));
                 }

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/template/configured"
+require "firebrick/template/fiber_check"
 require "firebrick/template/heap"
 
 module Firebrick
@@ -35,12 +36,13 @@ module Firebrick
         prepare_process
         apply_puma_file
         load_app
+        notes = FiberCheck.new(*numbers("fibers", "threads_max")).notes
         ruby = Yjit.apply(one("yjit", "off"))
         warm_up
         Firebrick.run_hooks(:before_fork)
         tidy
         facts = { **ruby, "rack" => Rack.release, "ms" => now - started }
-        facts.to_a + Firebrick.services.facts
+        facts.to_a + notes.map { |note| ["note", note] } + Firebrick.services.facts
       end
 
       def out_of_band_gc?

@@ -64,7 +64,13 @@ fn entry(
         let at = traces.iter().position(|trace| trace.link == u32::from(sent.link) && trace.id == sent.id)?;
         Some(traces.swap_remove(at).lines)
     });
-    let queue_us = busy.map_or(request.age_us(), |busy| busy.since_us.saturating_sub(request.asked_us));
+    // A fiber is there for each request that is sent; the slot shows only those that run at this moment.
+    let on_fiber = worker.is_some_and(|(_, (_, slot))| slot.serving > 0);
+    let queue_us = match busy {
+        _ if on_fiber => 0,
+        Some(busy) => busy.since_us.saturating_sub(request.asked_us),
+        None => request.age_us(),
+    };
     InFlight {
         worker: worker.map(|(_, (row, _))| row.index),
         pid: worker.map(|(_, (row, _))| row.pid),
@@ -76,6 +82,7 @@ fn entry(
         state: match busy {
             _ if request.responding => Phase::Sending,
             Some(_) => Phase::App,
+            None if on_fiber => Phase::App,
             None => Phase::Queued,
         },
         backtrace,

@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require "socket"
+
+class Sleepers
+  # A server on a Unix socket that answers each connection after some seconds: what the requests of the trial `read` wait for.
+  class Late
+    # Connections of a process: it has 20,000 descriptors.
+    MOST = 18_000
+
+    attr_reader :path
+
+    def initialize(dir, count, seconds)
+      @path = File.join(dir, "late.sock")
+      server = UNIXServer.new(@path)
+      server.listen(4096)
+      @pids = Array.new((count.to_f / MOST).ceil) { fork { serve(server, seconds) } }
+      server.close
+    end
+
+    def stop
+      @pids.each { |pid| Process.kill("KILL", pid) }
+      @pids.each { |pid| Process.wait(pid) }
+    end
+
+    private
+
+    def serve(server, seconds)
+      Process.setrlimit(Process::RLIMIT_NOFILE, [MOST + 1000, Process.getrlimit(Process::RLIMIT_NOFILE)[1]].min)
+      waiting = []
+      loop do
+        until waiting.empty? || waiting.first[0] > now
+          _, socket = waiting.shift
+          answer(socket)
+        end
+        accept(server, waiting, seconds)
+      end
+    end
+
+    def accept(server, waiting, seconds)
+      return sleep(0.005) if waiting.length >= MOST
+
+      limit = waiting.empty? ? nil : [waiting.first[0] - now, 0].max
+      return unless server.wait_readable(limit)
+
+      socket = server.accept_nonblock(exception: false)
+      waiting << [now + seconds, socket] unless socket == :wait_readable
+    end
+
+    def answer(socket)
+      socket.write("late\n")
+      socket.close
+    rescue SystemCallError
+      nil
+    end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end

@@ -1,0 +1,78 @@
+# frozen_string_literal: true
+
+require "socket"
+
+class Sleepers
+  # The servers, each with the same four paths (examples/sleepers).
+  class Servers
+    ROOT = File.expand_path("../../..", __dir__)
+    FOLDER = File.join(ROOT, "bench/sleepers.d")
+    FIREBRICK = ENV["FIREBRICK"] || File.join(ROOT, "target/dist/firebrick")
+    # Descriptors of a worker, some of which are its own.
+    DESCRIPTORS = 19_000
+
+    ALL = {
+      "firebrick" => :firebrick,
+      "go" => :go,
+      "node" => :node
+    }.freeze
+
+    class << self
+      # A server that listens; nil, with a note, when it cannot be had.
+      def start(name, dir, count, late)
+        command, folder = send(ALL.fetch(name), dir, count, late)
+        return puts("#{name} is not installed: left out") unless command
+
+        port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
+        new(command.map { |word| word.gsub("PORT", port.to_s) }, folder || dir, port, late, File.join(dir, "log"))
+      end
+
+      private
+
+      def firebrick(dir, count, late)
+        # Each blocked read takes a descriptor of its worker.
+        workers = [4, late ? (count.to_f / DESCRIPTORS).ceil : 0].max
+        File.write(File.join(dir, "firebrick.toml"), "app = #{File.join(ROOT, 'examples/sleepers/config.ru').inspect}\n")
+        [[FIREBRICK, "serve", dir, "-b", "tcp://127.0.0.1:PORT", "-w", workers.to_s, "-t", "1", "-e", "production",
+          "--fibers", (count.to_f / workers).ceil.+(100).to_s]]
+      end
+
+      def go(dir, *)
+        program = File.join(dir, "sleepers-go")
+        return unless system("go", "build", "-o", program, "server.go", chdir: FOLDER)
+
+        [[program, "PORT"]]
+      end
+
+      def node(*)
+        return unless system("which node > /dev/null")
+
+        [["node", File.join(FOLDER, "server.js"), "PORT"]]
+      end
+    end
+
+    attr_reader :pid, :port
+
+    def initialize(command, folder, port, late, log)
+      @port = port
+      @pid = spawn({ "LATE" => late, "MALLOC_ARENA_MAX" => "2" }, *command, chdir: folder, %i[out err] => log, pgroup: true, rlimit_nofile: 20_000)
+      wait(log)
+    end
+
+    def stop
+      Process.kill("TERM", @pid)
+      Process.wait(@pid)
+    end
+
+    private
+
+    def wait(log)
+      200.times do
+        return Socket.tcp("127.0.0.1", @port).close
+      rescue SystemCallError
+        sleep 0.1
+      end
+      abort "the server did not start:\n#{File.read(log)}"
+    end
+  end
+end
