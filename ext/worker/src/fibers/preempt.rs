@@ -7,7 +7,7 @@
 //! Contract: a fiber is not left
 //! 1. while a file is loaded, for others must not see what is half loaded, and what guards that belongs to threads in part;
 //! 2. inside [`unsliced`], where the app says so;
-//! 3. inside Firebrick's own library, whose fibers are between two states, and inside functions of C that may hold something;
+//! 3. inside Firebrick's own library, whose fibers are between two states, and in functions of IO, Zlib and threads, which may hold a lock;
 //! 4. where the scheduler is not asked (`Fiber.blocking`; Enumerators of Ruby 3.1), nor while the thread itself sleeps;
 //! 5. on Ruby 3.1 inside `synchronize`: an Enumerator that wants the lock could not wait for the fiber that has it.
 //!

@@ -1,7 +1,7 @@
 //! What the calling fiber is doing: its frames, for deciding whether it can be left where it is.
 
 use super::gvl::Gvl;
-use super::ruby::Value;
+use super::ruby::{NIL, Value};
 use rb_sys::VALUE;
 use std::ffi::c_int;
 
@@ -15,8 +15,8 @@ pub(crate) struct Frames {
     count: usize,
 }
 
-/// Classes whose functions stop for interrupts in the middle of long work, and hold nothing meanwhile.
-const PURE: [&[u8]; 5] = [b"String", b"Symbol", b"Regexp", b"Integer", b"MatchData"];
+/// How the names of classes begin whose functions may wait while they hold a lock, or are about to.
+const HOLDING: [&[u8]; 4] = [b"IO", b"Monitor", b"Thread", b"Zlib"];
 
 impl Frames {
     pub(crate) fn new() -> Frames {
@@ -35,7 +35,7 @@ impl Frames {
     /// Whether the calling fiber can be left here. Not
     ///
     /// - while it loads a file: others must not see it half loaded;
-    /// - where it is inside a function of C that may hold something, or of Firebrick's library, whose paths begin with `own`;
+    /// - in Firebrick's library, whose paths begin with `own`, and in functions of C that may hold something;
     /// - if `keeps_locks`, where it holds a Mutex or a Monitor by `synchronize`;
     /// - if there are more frames than can be looked at.
     ///
@@ -61,15 +61,20 @@ impl Frames {
                 return false;
             }
         }
+        // Ruby looks for interrupts inside C functions that wait, and also, more often, when one has just returned.
+        let code = frames.iter().copied().find(|&frame| !is_native(frame));
+        let path = code.map_or(NIL, |frame| name(rb_sys::rb_profile_frame_absolute_path, frame));
+        if path.is_string(gvl) && path.bytes(gvl).starts_with(own) {
+            return false;
+        }
         if !is_native(top) {
-            let path = name(rb_sys::rb_profile_frame_absolute_path, top);
-            return !(path.is_string(gvl) && path.bytes(gvl).starts_with(own));
+            return true;
         }
         // Asked last, for it makes a String, and the frames are not known to the collector.
         let class = name(rb_sys::rb_profile_frame_classpath, top);
-        let pure = class.is_string(gvl) && PURE.contains(&class.bytes(gvl));
+        let holds = class.is_string(gvl) && HOLDING.iter().any(|holding| class.bytes(gvl).starts_with(holding));
         class.keep();
-        pure
+        !holds
     }
 }
 
