@@ -72,7 +72,8 @@ impl Frames {
         }
         // Asked last, for it makes a String, and the frames are not known to the collector.
         let class = name(rb_sys::rb_profile_frame_classpath, top);
-        let holds = class.is_string(gvl) && HOLDING.iter().any(|holding| class.bytes(gvl).starts_with(holding));
+        let holds =
+            class.is_string(gvl) && HOLDING.iter().any(|holding| class.bytes(gvl).starts_with(holding));
         class.keep();
         !holds
     }

@@ -73,7 +73,8 @@ fn ask() -> Option<Ask> {
             let trigger = std::mem::transmute::<*mut c_void, Trigger>(trigger);
             return (handle != c_uint::MAX).then_some(Ask::Trigger(trigger, handle));
         }
-        let (register, has_gvl) = (symbol(c"rb_postponed_job_register_one")?, symbol(c"ruby_thread_has_gvl_p")?);
+        let (register, has_gvl) =
+            (symbol(c"rb_postponed_job_register_one")?, symbol(c"ruby_thread_has_gvl_p")?);
         Some(Ask::Register(
             std::mem::transmute::<*mut c_void, Register>(register),
             std::mem::transmute::<*mut c_void, HasGvl>(has_gvl),
