@@ -42,6 +42,11 @@ module Bench
       members.sum { |entry| self.class.clock(entry.pid) + entry.reaped_seconds }
     end
 
+    # How often the system has taken the processor away from one of its threads that wanted to go on; without threads that have ended.
+    def preemptions
+      living.sum { |entry| Dir["/proc/#{entry.pid}/task/*/status"].sum { |path| self.class.preemptions(path) } }
+    end
+
     # MiB of proportional set size of the tree.
     def pss_mib
       members.sum { |entry| self.class.pss_kib(entry.pid) } / 1024.0
@@ -69,6 +74,13 @@ module Bench
       Process.clock_gettime((~pid << 3) | 2)
     rescue Errno::EINVAL, Errno::ESRCH
       0.0
+    end
+
+    # Those of one thread.
+    def self.preemptions(path)
+      File.read(path)[/^nonvoluntary_ctxt_switches:\s+(\d+)/, 1].to_i
+    rescue Errno::ENOENT, Errno::ESRCH
+      0
     end
 
     def self.pss_kib(pid)

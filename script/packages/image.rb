@@ -5,6 +5,16 @@ require_relative "deb"
 module Packages
   # The image for containers, from deploy/Containerfile and the .deb, by buildah; in the machine's own storage as firebrick:VERSION.
   class Image
+    RECIPE = "deploy/Containerfile"
+
+    # Builds an image of the name from the .deb of this path. +base+ is the image that it is built on, instead of the one that the recipe
+    # names; +time+, in seconds, is that of all its files.
+    def self.build(name, deb, base: nil, time: nil)
+      options = [*(["--timestamp", time] if time), *(["--build-arg", "BASE=#{base}"] if base)]
+      Packages.run("buildah", "bud", "--isolation", "chroot", *options, "--build-arg", "DEB=#{File.basename(deb)}",
+                   "--file", RECIPE, "--tag", name, File.dirname(deb))
+    end
+
     # IMAGE_BASE:: the image that it is built on, instead of the one that the recipe names
     def initialize(build, deb, base: ENV.fetch("IMAGE_BASE", nil))
       @build = build
@@ -16,10 +26,7 @@ module Packages
 
     # A sentence that names the image.
     def make
-      deb = @deb.make
-      base = @base ? ["--build-arg", "BASE=#{@base}"] : []
-      Packages.run("buildah", "bud", "--isolation", "chroot", "--timestamp", @build.time, *base, "--build-arg", "DEB=#{File.basename(deb)}",
-                   "--file", "deploy/Containerfile", "--tag", name, File.dirname(deb))
+      Image.build(name, @deb.make, base: @base, time: @build.time)
       "The image is #{name}: buildah images firebrick"
     end
   end

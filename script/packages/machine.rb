@@ -21,26 +21,23 @@ module Packages
       machine&.unmount
     end
 
-    # The command that an image starts.
-    attr_reader :entry_point
-
     def initialize(release)
-      @tree = Packages.run("script/tree", release).lines.last.strip
+      @release = release
       @dir = Dir.mktmpdir("firebrick-machine")
-      @root = File.join(@dir, "root")
     end
 
     def mount
+      @root = File.join(@dir, "root")
       # Overlays do not lie on overlays: a memory file system holds what is written.
       Packages.run("mount", "-t", "tmpfs", "tmpfs", @dir)
       parts = %w[root upper work].map { |name| File.join(@dir, name).tap { |path| Dir.mkdir(path) } }
       Packages.run("mount", "-t", "overlay", "overlay", "-o",
-                   "lowerdir=#{@tree},upperdir=#{parts[1]},workdir=#{parts[2]}", @root)
+                   "lowerdir=#{tree},upperdir=#{parts[1]},workdir=#{parts[2]}", @root)
       FileUtils.rm_f(File.join(@root, ".complete"))
     end
 
     def unmount
-      [@root, @dir].each { |path| system("umount", path, err: File::NULL) }
+      [@root, @dir].compact.each { |path| system("umount", path, err: File::NULL) }
       FileUtils.remove_entry(@dir)
     end
 
@@ -79,10 +76,10 @@ module Packages
       FileUtils.rm_rf(File.join(@root, path))
     end
 
-    # Yields the port of a server that a command starts; ends it with TERM, after which it must succeed.
-    def server(command)
+    # Yields the port of a server that a command, as words, starts in a folder; asks it to stop, after which it must succeed.
+    def server(folder, words)
       log = File.join(@dir, "server.log")
-      pid = Process.spawn(*inside(command), in: File::NULL, out: [log, "w"], err: %i[child out], pgroup: true)
+      pid = Process.spawn(*starting(folder, words), in: File::NULL, out: [log, "w"], err: %i[child out], pgroup: true)
       yield port(pid, log)
       stop(pid, log)
       pid = nil
@@ -93,34 +90,22 @@ module Packages
       end
     end
 
-    # Does what a recipe for container images says, on this tree.
-    def become_image(recipe, deb)
-      lines = File.read(recipe).gsub(/\\\n/, " ").lines.map(&:strip).reject do |line|
-        line.empty? || line.start_with?("#")
-      end
-      values = { "DEB" => File.basename(deb) }
-      user = "root"
-      lines.each do |line|
-        word, rest = line.split(" ", 2)
-        rest = rest.gsub(/\$\{(\w+)\}/) { values.fetch(Regexp.last_match(1), "") }
-        case word
-        when "COPY" then bring(deb, File.join(rest.split.last, File.basename(deb)))
-        when "RUN" then shell(rest)
-        when "USER" then user = rest
-        when "ENTRYPOINT" then @entry_point = "setpriv --reuid=#{user} --regid=#{user} --clear-groups #{rest[/"(.+)"/,
-                                                                                                             1]}"
-        end
-      end
-    end
-
     private
 
+    def tree = Packages.run("script/tree", @release).lines.last.strip
+
+    def starting(folder, words) = inside("cd #{folder} && exec #{words.join(' ')}")
+
     # The server is process 1 of its own: the only child of the one that was started.
+    def process(pid) = Integer(File.read("/proc/#{pid}/task/#{pid}/children").split.first)
+
+    def stop_signal = "TERM"
+
     def stop(pid, log)
-      Process.kill("TERM", Integer(File.read("/proc/#{pid}/task/#{pid}/children").split.first))
+      Process.kill(stop_signal, process(pid))
       status = nil
       Clock.wait_until(within: START_WITHIN) { status = Process.wait2(pid, Process::WNOHANG)&.last }
-      raise Failure, "the server did not end after TERM: #{status.inspect}\n#{File.read(log)}" unless status&.success?
+      raise Failure, "the server did not end after #{stop_signal}: #{status.inspect}\n#{File.read(log)}" unless status&.success?
     end
 
     def inside(command)

@@ -3,6 +3,7 @@
 require "net/http"
 require_relative "../../test/support/clock"
 require_relative "build"
+require_relative "container"
 require_relative "machine"
 
 module Packages
@@ -11,6 +12,9 @@ module Packages
     KINDS = %w[deb gem tarball image].freeze
     # What a user has already who installs this way, by kind.
     HAS = { "deb" => [], "gem" => %w[ruby ruby-rack], "tarball" => %w[ruby ruby-rack], "image" => [] }.freeze
+
+    # Seconds that installing may take. What is promised is a third of it, of a machine that does nothing else.
+    INSTALL_WITHIN = 90
 
     # Bytes: the largest program that a package may install.
     PROGRAM = 20 << 20
@@ -34,11 +38,13 @@ module Packages
 
     def run
       puts "#{@release}: #{@kind}"
-      Machine.open(@release, HAS.fetch(@kind)) do |machine|
+      (@kind == "image" ? Container : Machine).open(@release, HAS.fetch(@kind)) do |machine|
         @machine = machine
         refuse_compilers
         seconds = Clock.elapsed { send("install_#{@kind}") }
         puts format("  installed in %.1f s", seconds)
+        raise Failure, "which is more than #{INSTALL_WITHIN} s: what is installed that need not be?" if seconds > INSTALL_WITHIN
+
         look
         weigh
         SERVED.each { |what, (files, words, expected)| serve(what, files, words, expected) }
@@ -78,10 +84,8 @@ module Packages
       @command = "/opt/firebrick/bin/firebrick"
     end
 
-    # The recipe, line by line, on the tree: registries need not be reachable.
     def install_image
-      deb = package("*.deb")
-      @machine.become_image(File.join(ROOT, "deploy/Containerfile"), deb)
+      @machine.become_image(package("*.deb"))
       @command = @machine.entry_point
     end
 
@@ -119,7 +123,7 @@ module Packages
 
     def serve(what, files, words, expected)
       @machine.folder(files) do |folder|
-        @machine.server("cd #{folder} && exec #{@command} #{words.join(' ')} -b tcp://127.0.0.1:0") do |port|
+        @machine.server(folder, [@command, *words, "-b", "tcp://127.0.0.1:0"]) do |port|
           said = Net::HTTP.get(URI("http://127.0.0.1:#{port}/"))
           raise Failure, "#{what} says #{said.inspect}, which is not #{expected.inspect}" unless expected.match?(said)
 

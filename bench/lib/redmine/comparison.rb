@@ -27,7 +27,7 @@ module Bench
       # It is a large app, and nothing is measured until all servers are up.
       BOOT_SECONDS = 180
 
-      Peer = Struct.new(:name, :instance, :server, :visitors, :cpu, :times, :pss, :uss, :pages, keyword_init: true)
+      Peer = Struct.new(:name, :instance, :server, :visitors, :cpu, :preemptions, :times, :pss, :uss, :pages, keyword_init: true)
 
       def initialize(workers:, threads:, clients:, rounds:, warm_up:, postgresql:, pages:, only:, servers:, without:)
         @shape = [workers, threads]
@@ -70,7 +70,7 @@ module Bench
         @commands.keys.map.with_index do |name, index|
           database = @cluster&.create("bench#{index}", template: first ? "bench0" : "template1")
           instance = first ? first.copy(database) : (first = ::Redmine::Instance.new(database)).build
-          Peer.new(name: name, instance: instance, cpu: [], times: [], pages: Hash.new { |hash, page| hash[page] = [] })
+          Peer.new(name: name, instance: instance, cpu: [], preemptions: [], times: [], pages: Hash.new { |hash, page| hash[page] = [] })
         end
       end
 
@@ -86,12 +86,14 @@ module Bench
       end
 
       def measure(peer, number)
-        before = peer.server.tree.cpu_seconds
+        before = costs(peer.server.tree)
         times = peer.visitors.round(@pages, number)
         sleep SETTLE_SECONDS
-        peer.cpu << ((peer.server.tree.cpu_seconds - before) / times.size)
+        [peer.cpu, peer.preemptions].zip(costs(peer.server.tree), before) { |list, now, earlier| list << ((now - earlier) / times.size) }
         peer.times.concat(times)
       end
+
+      def costs(tree) = [tree.cpu_seconds, tree.preemptions.to_f]
 
       def memory(peer)
         rollups = peer.server.tree.living.map { |entry| File.read("/proc/#{entry.pid}/smaps_rollup") }
@@ -115,13 +117,13 @@ module Bench
 
       def report
         puts "#{@shape.join('x')} workers x threads, #{@clients} clients, #{@postgresql ? 'PostgreSQL' : 'SQLite'}, #{@pages.size} pages, #{@rounds} rounds after #{@warm_up} of warm-up", ""
-        puts "| server | CPU ms/request | x CPU | quartiles | PSS MiB | x PSS | USS MiB | p50 ms | p99 ms |", "|---|---:|---:|---|---:|---:|---:|---:|---:|"
+        puts "| server | CPU ms/request | x CPU | quartiles | preemptions/request | PSS MiB | x PSS | USS MiB | p50 ms | p99 ms |", "|---|---:|---:|---|---:|---:|---:|---:|---:|---:|"
         base = @peers.first
         @peers.each do |peer|
           ratios = peer.cpu.zip(base.cpu).map { |own, other| own / other }.sort
           times = peer.times.sort
-          puts format("| %s | %.2f | %.3f | %.3f to %.3f | %.1f | %.3f | %.1f | %.1f | %.1f |", peer.name, median(peer.cpu) * 1000, median(ratios), quantile(ratios, 0.25), quantile(ratios, 0.75),
-                      peer.pss, peer.pss / base.pss, peer.uss, quantile(times, 0.5) * 1000, quantile(times, 0.99) * 1000)
+          puts format("| %s | %.2f | %.3f | %.3f to %.3f | %.1f | %.1f | %.3f | %.1f | %.1f | %.1f |", peer.name, median(peer.cpu) * 1000, median(ratios), quantile(ratios, 0.25), quantile(ratios, 0.75),
+                      median(peer.preemptions), peer.pss, peer.pss / base.pss, peer.uss, quantile(times, 0.5) * 1000, quantile(times, 0.99) * 1000)
         end
         return unless @each_page
 

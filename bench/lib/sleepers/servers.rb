@@ -32,8 +32,9 @@ class Sleepers
       def firebrick(dir, count, late)
         # Each blocked read takes a descriptor of its worker.
         workers = [4, late ? (count.to_f / DESCRIPTORS).ceil : 0].max
-        File.write(File.join(dir, "firebrick.toml"), "app = #{File.join(ROOT, 'examples/sleepers/config.ru').inspect}\n")
-        [[FIREBRICK, "serve", dir, "-b", "tcp://127.0.0.1:PORT", "-w", workers.to_s, "-t", "1", "-e", "production",
+        FileUtils.cp(File.join(ROOT, "examples/sleepers/config.ru"), dir)
+        File.write(File.join(dir, "firebrick.toml"), "[limits]\nmax_queue = #{count}\n")
+        [[FIREBRICK, "serve", dir, "-b", "tcp://127.0.0.1:PORT?h2c=true", "-w", workers.to_s, "-t", "1", "-e", "production",
           "--fibers", (count.to_f / workers).ceil.+(100).to_s]]
       end
 

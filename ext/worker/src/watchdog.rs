@@ -5,7 +5,7 @@
 //!
 //! Contract:
 //! 1. A finished response waits at most about [`TICK`] behind a running request, and so do the gathered chunks of one that goes on.
-//! 2. When no request has been taken up for [`RETURN_US`] while some wait, those are returned to the front (docs/wire.md,
+//! 2. When no request has been taken up for [`RETURN_US`] ([`RETURN_FROM_FIBERS_US`]) while some wait, those are returned to the front (docs/wire.md,
 //!    "Returning requests").
 //! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
 //! 4. It can be stopped, so that a fork finds no lock held by a thread that its child does not have.
@@ -29,6 +29,8 @@ const LONGEST: Duration = Duration::from_millis(250);
 const FRESH_US: u64 = 1_000;
 /// Time without progress after which waiting requests are returned, microseconds.
 const RETURN_US: u64 = 10_000;
+/// The same with fibers, where only a request that computes makes others wait, and a collection that looks through thousands of stacks takes a while.
+const RETURN_FROM_FIBERS_US: u64 = 200_000;
 
 /// A link as the watchdog sees it.
 pub(crate) struct Port {
@@ -57,6 +59,8 @@ pub(crate) struct Watchdog {
     ports: Mutex<&'static [Port]>,
     running: AtomicBool,
     stop: AtomicBool,
+    /// The thread's requests are on fibers.
+    fibers: AtomicBool,
 }
 
 impl Watchdog {
@@ -69,6 +73,7 @@ impl Watchdog {
             ports: Mutex::new(&[]),
             running: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            fibers: AtomicBool::new(false),
         }
     }
 
@@ -76,7 +81,8 @@ impl Watchdog {
     ///
     /// # Errors
     /// As pthread_create(3).
-    pub(crate) fn start(&self, place: usize, ports: &'static [Port]) -> io::Result<()> {
+    pub(crate) fn start(&self, place: usize, ports: &'static [Port], fibers: bool) -> io::Result<()> {
+        self.fibers.store(fibers, SeqCst);
         *self.ports.lock().unwrap_or_else(PoisonError::into_inner) = ports;
         self.running.store(true, SeqCst);
         os::watchdog_thread(place).inspect_err(|_| self.running.store(false, SeqCst))
@@ -161,7 +167,7 @@ impl Watchdog {
             return Some(TICK);
         }
         let still_us = now_us.saturating_sub(progress.since_us);
-        if still_us >= RETURN_US {
+        if still_us >= if self.fibers.load(SeqCst) { RETURN_FROM_FIBERS_US } else { RETURN_US } {
             ports.iter().for_each(|port| return_waiting(port, now_us));
         }
         Some(Duration::from_micros(still_us / 2).clamp(TICK, LONGEST))

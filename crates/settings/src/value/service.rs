@@ -145,13 +145,11 @@ impl fmt::Display for StopSignal {
 /// # Errors
 /// What is wrong: a quote has no end, or the line needs a shell.
 pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
-    const OPERATORS: [&str; 9] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"];
-    let shell = |what: &str| {
-        format!("no shell runs it, so {what} means nothing: write [\"sh\", \"-c\", \"...\"] for a shell")
-    };
     let words = shlex::split(line).ok_or("a quote without its end")?;
-    if let Some(operator) = words.iter().find(|word| OPERATORS.contains(&word.as_str())) {
-        return Err(shell(operator));
+    if let Some(operator) = operator(line) {
+        return Err(format!(
+            "no shell runs it, so {operator} means nothing: write [\"sh\", \"-c\", \"...\"] for a shell, or {operator} in quotes"
+        ));
     }
     match words.first() {
         None => Err("it is empty".to_owned()),
@@ -160,6 +158,21 @@ pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
         }
         Some(_) => Ok(words),
     }
+}
+
+/// The first word of a line that only a shell would understand. Words in quotes, and those behind a `#`, are text.
+fn operator(line: &str) -> Option<&str> {
+    const OPERATORS: [&str; 9] = ["|", "||", "&", "&&", ";", ">", ">>", "<", "2>&1"];
+    let mut begin = 0;
+    line.split([' ', '\t', '\n']).find(|word| {
+        let end = begin + word.len();
+        // Within quotes nothing before it can be split; behind a `#`, or a space that a backslash makes text, it adds no word.
+        let count = |until: usize| shlex::split(&line[..until]).map(|words| words.len());
+        let found =
+            OPERATORS.contains(word) && count(begin).is_some_and(|before| count(end) == Some(before + 1));
+        begin = end + 1;
+        found
+    })
 }
 
 #[cfg(test)]
@@ -171,10 +184,7 @@ mod tests {
         #[test]
         fn quoted_words_come_back(given in prop::collection::vec("[a-z /'\"\\\\$#&|;~*\n\u{e4}-]{1,12}", 1..6)) {
             let line = shlex::try_join(given.iter().map(String::as_str)).expect("no NUL");
-            match words(&line) {
-                Ok(read) => prop_assert_eq!(read, given),
-                Err(why) => prop_assert!(why.contains("no shell runs it"), "{}", why),
-            }
+            prop_assert_eq!(words(&line), Ok(given));
         }
 
         #[test]
@@ -198,12 +208,28 @@ mod tests {
 
     #[test]
     fn what_only_a_shell_could_run_is_refused() {
-        for line in ["a && b", "a | b", "a > log", "a &"] {
+        for line in ["a && b", "a | b", "a > log", "a &", "a\n|\tb", "'a|' | b", "a '|' | b", "| a"] {
             assert!(words(line).unwrap_err().contains("no shell runs it"), "{line}");
         }
         assert!(words("QUEUE=mails bin/jobs").unwrap_err().contains("env ="));
         assert!(words("a 'b").unwrap_err().contains("quote"));
         assert!(words("  ").unwrap_err().contains("empty"));
+    }
+
+    #[test]
+    fn an_operator_in_quotes_is_text() {
+        for (line, last) in [
+            ("cut -d '|'", "|"),
+            (r#"cut -d "|""#, "|"),
+            (r"cut -d \|", "|"),
+            ("log 'a | b'", "a | b"),
+            ("log \"a && b\"", "a && b"),
+            (r"log a\ | ", "a |"),
+            ("log 'it''s ; so'", "its ; so"),
+        ] {
+            assert_eq!(words(line).map(|words| words.last().cloned()), Ok(Some(last.to_owned())), "{line}");
+        }
+        assert_eq!(words("bin/jobs # a | b"), Ok(vec!["bin/jobs".to_owned()]), "a comment");
     }
 
     #[test]

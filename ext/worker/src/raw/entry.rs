@@ -155,7 +155,7 @@ fn install(gvl: &mut Gvl, options: Options, links: Value, board: Scoreboard) -> 
     let ports: &'static [Port] = Vec::leak(fds.into_iter().map(Port::new).collect());
     place().own_timer()?;
     Worker::install(gvl, options, ports, board, Vec::new());
-    place().watchdog.start(place::here(), ports)
+    place().watchdog.start(place::here(), ports, options.fibers > 0)
 }
 
 /// Starts an attached worker: one that serves `app` in threads of this process. As [`prepare`] and [`start`] together; `bell` is the writing end
