@@ -5,8 +5,9 @@
 //! 2. A new program that does not become ready within the time that it has named is ended, as is one that says nonsense.
 //! 3. Dropping a [`Successor`] leaves the process alone.
 
-use super::channel::{Channel, VARIABLE, pair};
+use super::channel::{Channel, VARIABLE};
 use super::message::{MOST_FDS, Message, Place, VERSION};
+use super::packets;
 use super::program::{Started, Surroundings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
@@ -56,7 +57,7 @@ impl Successor {
         if !started.directory().is_dir() {
             return Err(format!("the folder {} is gone", started.directory().display()));
         }
-        let (ours, theirs) = pair().map_err(|e| format!("no pair of sockets: {e}"))?;
+        let (ours, theirs) = packets::pair().map_err(|e| format!("no pair of sockets: {e}"))?;
         let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(|e| format!("no descriptor: {e}"))?;
         let mut command = Command::new(&file);
         command.arg0(started.name()).args(started.arguments()).current_dir(started.directory());
