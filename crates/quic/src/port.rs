@@ -11,7 +11,7 @@ const BUFFER: usize = 1 << 20;
 
 /// Linux's kernel hands all packets of a client to the same one of a port's sockets, so a handshake is read by one thread.
 const MOST_SOCKETS: usize =
-    if cfg!(all(target_os = "linux", not(firebrick_portable))) { usize::MAX } else { 1 };
+    if cfg!(all(target_os = "linux", not(firebrick_portable))) { u16::MAX as usize } else { 1 };
 
 /// A bound port.
 #[derive(Debug)]
