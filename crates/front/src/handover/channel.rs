@@ -115,6 +115,17 @@ mod tests {
         assert!(theirs.send(&Message::Ready, &[]).await.is_err());
     }
 
+    #[tokio::test]
+    async fn what_was_said_before_the_end_is_heard_although_not_everything_was_read() {
+        let (ours, theirs) = pair().unwrap();
+        let ours = Channel::new(ours).unwrap();
+        ours.send(&Message::Go, &[]).await.unwrap();
+        send(&theirs, &Message::Failed("why".to_owned()), &[]).unwrap();
+        drop(theirs);
+        assert_eq!(ours.receive().await.unwrap().unwrap().0, Message::Failed("why".to_owned()));
+        assert!(ours.receive().await.unwrap().is_none());
+    }
+
     #[test]
     fn silence_and_nonsense_are_errors() {
         let (ours, theirs) = pair().unwrap();

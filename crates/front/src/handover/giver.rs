@@ -20,6 +20,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a program may take to say that it knows handovers, and when it expects to be ready.
 const FIRST_WORDS: Duration = Duration::from_secs(20);
+/// How long a program that is gone is listened to.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The most that it may ask for.
 const LONGEST_BOOT: Duration = Duration::from_secs(3600);
 /// How long a ready program may take to serve.
@@ -187,8 +189,13 @@ impl Successor {
         }
     }
 
-    /// How it ended, if it ended by itself.
+    /// What it has said about its end, or how it ended, if it ended by itself.
     async fn why_gone(&mut self, otherwise: &str) -> String {
+        while let Ok(Ok(Some((message, _)))) = timeout(LAST_WORDS, self.channel.receive()).await {
+            if let Message::Failed(why) = message {
+                return why;
+            }
+        }
         match self.exited(Duration::from_secs(1)).await {
             Some(status) => {
                 format!("the new program ended ({status}) before it served; the error log has what it said")

@@ -41,9 +41,12 @@ pub(in crate::handover) fn receive(socket: impl AsFd, flags: RecvFlags) -> io::R
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut packet = vec![0; LONGEST];
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let mut reset = false;
     let received = loop {
         match recvmsg(&socket, &mut [IoSliceMut::new(&mut packet)], &mut ancillary, flags) {
             Err(Errno::INTR) => {}
+            // The other side has ended without reading everything. That is told once, before what it has sent.
+            Err(Errno::CONNRESET) if !reset => reset = true,
             Err(Errno::CONNRESET) => return Ok(None),
             received => break received?,
         }
