@@ -4,13 +4,15 @@ CARGO   ?= cargo
 PORT    ?= 9292
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 NATIVE  := lib/firebrick/native.so
+# What stands in for Linux elsewhere, compiled and tested on Linux.
+PORTABLE := $(abspath $(TARGET))/portable
 # Seconds of fuzzing for each target, and which targets; all where none is named.
 FUZZ_SECONDS ?= 300
 FUZZ    ?=
 # Plugins of gems that happen to be installed (Rails has one) do not change what tests print.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build optimised dist dist-test demo test lint unit e2e worker-test bench-test gem-test test-debian13 test-forky setup setup-test setup-dist bench shootout fuzz deny docs gem clean
+.PHONY: all build optimised dist dist-test demo test lint unit e2e worker-test bench-test gem-test portable-test portable-unit test-debian13 test-forky setup setup-test setup-dist bench shootout fuzz deny docs gem clean
 
 all: build
 
@@ -84,6 +86,25 @@ test-debian13:
 
 test-forky:
 	script/test-in forky
+
+# The parts in files named portable.rs, which stand in for Linux on other systems: compiled here instead of those for Linux, and tested. What
+# is excluded expects HTTP/3 of every thread.
+PORTABLE_CRATES := control firebrick-http front load net pool quic script settings site tls tuner
+PORTABLE_UNIT := $(CARGO) test --locked $(addprefix -p ,$(PORTABLE_CRATES)) --lib --tests
+PORTABLE_SUITES := rack_spec framing files site_ large_bodies workers reload services upgrade https http3 mruby_handlers
+
+portable-test: setup-test
+	export RUSTFLAGS="$$RUSTFLAGS --cfg firebrick_portable" CARGO_TARGET_DIR=$(PORTABLE) FIREBRICK_LIB=$(PORTABLE)/lib \
+	  NATIVE=$(PORTABLE)/debug/libfirebrick_worker.so FIREBRICK=$(PORTABLE)/debug/firebrick ZSTD_SYS_USE_PKG_CONFIG=1 && \
+	$(CARGO) build --locked -p cli -p worker && \
+	$(PORTABLE_UNIT) && \
+	rm -rf $(PORTABLE)/lib && cp -R lib $(PORTABLE)/lib && \
+	ruby ext/worker/tests/run.rb && \
+	test/run $(PORTABLE_SUITES) --exclude '/announces|shares the UDP port/'
+
+# Unit tests of the crates that have such parts, as this system compiles them.
+portable-unit:
+	$(PORTABLE_UNIT)
 
 # Packs the gem, installs the package into an empty folder and serves an app with it.
 gem-test: setup-test

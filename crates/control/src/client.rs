@@ -3,6 +3,7 @@
 use crate::deaths;
 use crate::socket::connect_to;
 use crate::stop::of_this_machine;
+use crate::system;
 use crate::table;
 use rustix::process::Pid;
 use serde::de::DeserializeOwned;
@@ -107,11 +108,12 @@ impl Client {
     /// See [`Error`]; also when the server runs on another machine.
     pub(crate) fn server_pid(&self) -> Result<Pid, Error> {
         match &self.address {
-            #[cfg(target_os = "linux")]
             ControlAddress::Unix(path) => {
-                let pid = connect_to(path, STEP_TIMEOUT)
-                    .and_then(|stream| Ok(rustix::net::sockopt::socket_peercred(&stream)?.pid));
-                pid.map_err(|error| self.failed(error))
+                let pid = connect_to(path, STEP_TIMEOUT).and_then(system::listener);
+                match pid.map_err(|error| self.failed(error))? {
+                    Some(pid) => Ok(pid),
+                    None => of_this_machine(&self.address, &self.status()?),
+                }
             }
             _ => of_this_machine(&self.address, &self.status()?),
         }

@@ -28,6 +28,7 @@ mod routes;
 mod server;
 mod socket;
 mod stop;
+mod system;
 mod table;
 
 pub use provider::Provider;

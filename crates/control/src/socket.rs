@@ -1,9 +1,10 @@
 //! Unix stream sockets, where the standard library does not go far enough: a connect that ends, and permissions that
 //! hold from the start.
 
+use crate::system::KEEPS_MODE;
 use rustix::fs::Mode;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -25,11 +26,10 @@ pub(crate) fn connect_to(path: &Path, timeout: Duration) -> io::Result<UnixStrea
 pub(crate) fn listen_on(path: &Path) -> io::Result<UnixListener> {
     let owner_only = Mode::RUSR | Mode::WUSR;
     let socket = new_socket()?;
-    // On Linux the file takes its mode from the socket, so that there is no moment at which others may connect. Where
-    // a socket has no mode of its own this fails, and the file's is set afterwards.
-    let private = rustix::fs::fchmod(&socket, owner_only).is_ok();
+    // Where the file does not take its mode from the socket, it is set afterwards.
+    let private = KEEPS_MODE && rustix::fs::fchmod(&socket, owner_only).is_ok();
     bind(&socket, &address(path)?)?;
-    if !private || cfg!(not(target_os = "linux")) {
+    if !private {
         rustix::fs::chmod(path, owner_only)?;
     }
     listen(&socket, BACKLOG)?;
@@ -37,12 +37,7 @@ pub(crate) fn listen_on(path: &Path) -> io::Result<UnixListener> {
 }
 
 fn new_socket() -> io::Result<std::os::fd::OwnedFd> {
-    #[cfg(target_os = "linux")]
-    let flags = rustix::net::SocketFlags::CLOEXEC;
-    #[cfg(not(target_os = "linux"))]
-    let flags = rustix::net::SocketFlags::empty();
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    #[cfg(not(target_os = "linux"))]
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     Ok(socket)
 }

@@ -8,8 +8,9 @@
 //! 3. `stop` never kills: what does not end in time goes on, and the exit code is 1.
 
 use crate::client::{Client, Error, explain};
+use crate::system::Process;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, test_kill_process};
+use rustix::process::{Pid, test_kill_process};
 use settings::ControlAddress;
 use stats::{ServerState, Status};
 use std::io::{self, Write};
@@ -166,66 +167,6 @@ fn progress(status: &Status) -> String {
         ServerState::Leaving => format!("not ready any more, still accepting; {requests}"),
         ServerState::Draining => format!("ports closed; {requests}"),
         ServerState::Booting | ServerState::Serving => "has not begun to end".to_owned(),
-    }
-}
-
-/// A process that was told to end. Its id may be used again; this is still the same process.
-#[cfg(target_os = "linux")]
-struct Process(std::os::fd::OwnedFd);
-
-#[cfg(target_os = "linux")]
-impl Process {
-    /// Sends TERM; `None` when there is no such process.
-    fn end(pid: Pid) -> Result<Option<Process>, Errno> {
-        use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-        let sent = pidfd_open(pid, PidfdFlags::empty()).and_then(|process| {
-            pidfd_send_signal(&process, Signal::TERM)?;
-            Ok(process)
-        });
-        match sent {
-            Ok(process) => Ok(Some(Process(process))),
-            Err(Errno::SRCH) => Ok(None),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Waits until the process has ended; `false` when the time is over.
-    fn ended(&self, wait: Duration) -> Result<bool, String> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let time = Timespec::try_from(wait).map_err(|e| e.to_string())?;
-        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&time)) {
-            Ok(count) => Ok(count > 0),
-            Err(Errno::INTR) => Ok(false),
-            Err(e) => Err(format!("cannot wait for the process: {e}")),
-        }
-    }
-}
-
-/// A process that was told to end, where the system has no better name for it than its id.
-#[cfg(not(target_os = "linux"))]
-struct Process(Pid);
-
-#[cfg(not(target_os = "linux"))]
-impl Process {
-    /// Sends TERM; `None` when there is no such process.
-    fn end(pid: Pid) -> Result<Option<Process>, Errno> {
-        match rustix::process::kill_process(pid, Signal::TERM) {
-            Ok(()) => Ok(Some(Process(pid))),
-            Err(Errno::SRCH) => Ok(None),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Waits until the process has ended; `false` when the time is over.
-    fn ended(&self, wait: Duration) -> Result<bool, String> {
-        let until = Instant::now() + wait;
-        while test_kill_process(self.0).is_ok() {
-            if Instant::now() >= until {
-                return Ok(false);
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(true)
     }
 }
 

@@ -39,6 +39,7 @@ mod services;
 mod signals;
 mod sites;
 mod stamp;
+mod system;
 mod systemd;
 mod thread;
 mod tls;

@@ -1,14 +1,15 @@
 //! Addresses to sockets: bound early, so that mistakes show at once; listening late, when the app can respond.
 //!
 //! Every front thread has a TCP socket of its own (`SO_REUSEPORT`), so that the kernel spreads connections and wakes
-//! only one thread for each; Unix sockets cannot do that and are shared.
+//! only one thread for each; Unix sockets cannot do that and are shared, as are TCP sockets where only Linux's kernel could.
 //!
 //! In an upgrade the sockets of the old program are used where their addresses are still wanted, all of them: connections wait in the queue
 //! of each. A thread may have several, and where there are more threads than sockets the others get new ones beside them.
 
 use crate::handover::{Handed, Place, Taken};
+use crate::system::{self, SPREADS};
 use crate::systemd::activation::{Activated, Claim};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, RawMode};
 use settings::Bind;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::fmt;
@@ -192,7 +193,7 @@ pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 }
 
 fn bind_tcp(address: SocketAddr, bind: Arc<Bind>, backlog: i32, threads: usize) -> io::Result<Bound> {
-    let (shared, chosen) = (threads > 1, address.port() == 0);
+    let (shared, chosen) = (SPREADS && threads > 1, address.port() == 0);
     if shared && address.port() != 0 {
         // With SO_REUSEPORT a second server on the same port would go unnoticed and get half of the requests.
         drop(tcp_socket(address, false)?);
@@ -200,9 +201,10 @@ fn bind_tcp(address: SocketAddr, bind: Arc<Bind>, backlog: i32, threads: usize) 
     let first = tcp_socket(address, shared)?;
     let address = first.local_addr()?.as_socket().unwrap_or(address);
     let mut sockets = vec![first];
-    for _ in 1..threads {
+    while shared && sockets.len() < threads {
         sockets.push(tcp_socket(address, shared)?);
     }
+    let sockets = for_threads(sockets, threads)?;
     Ok(Bound { chosen, ..Bound::new(tcp_address(address, &bind), bind, backlog, sockets) })
 }
 
@@ -215,8 +217,8 @@ fn tcp_address(address: SocketAddr, bind: &Bind) -> Address {
 }
 
 fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
-    let socket =
-        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
@@ -225,24 +227,26 @@ fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     socket.set_tcp_nodelay(true)?;
     socket.set_reuse_port(shared)?;
     if address.ip().is_loopback() {
-        do_not_pace(&socket);
+        system::do_not_pace(&socket);
     }
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// BBR sends more than 64 KiB by a timer, piece by piece: a fifth of the CPU time of a busy server, and within a machine nothing is
-/// gained by it. Accepted sockets inherit this. Reno is there on every system; where it is not, the socket stays as it is.
-fn do_not_pace(socket: &Socket) {
-    if socket.tcp_congestion().is_ok_and(|name| name.starts_with(b"bbr")) {
-        let _ = socket.set_tcp_congestion(b"reno");
+/// As many sockets as threads, or more: what is missing are copies of the others, in turn.
+fn for_threads(mut sockets: Vec<Socket>, threads: usize) -> io::Result<Vec<Socket>> {
+    let own = sockets.len();
+    for number in own..threads {
+        sockets.push(sockets[number % own].try_clone()?);
     }
+    Ok(sockets)
 }
 
 fn bind_unix(path: &Path, umask: Option<u32>, mode: Option<u32>, threads: usize) -> io::Result<Vec<Socket>> {
     clear_stale(path)?;
-    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
-    let old = umask.map(|umask| rustix::process::umask(Mode::from_raw_mode(umask)));
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    let old = umask.map(|umask| rustix::process::umask(Mode::from_raw_mode(umask as RawMode)));
     let done = socket.bind(&SockAddr::unix(path)?);
     if let Some(old) = old {
         rustix::process::umask(old);
@@ -251,12 +255,7 @@ fn bind_unix(path: &Path, umask: Option<u32>, mode: Option<u32>, threads: usize)
     if let Some(mode) = mode {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     }
-    let mut sockets = Vec::new();
-    for _ in 1..threads {
-        sockets.push(socket.try_clone()?);
-    }
-    sockets.push(socket);
-    Ok(sockets)
+    for_threads(vec![socket], threads)
 }
 
 /// Removes the socket file of a server that has ended; that of a running server, or another file, is left alone.
@@ -290,14 +289,12 @@ impl Bound {
         chosen: bool,
     ) -> io::Result<Bound> {
         let Taken { mut sockets, activated } = taken;
-        let own = sockets.len();
-        for number in own..threads {
-            // systemd's socket is one for all.
-            let beside =
-                if activated { Err(io::ErrorKind::Unsupported.into()) } else { beside(address, &sockets) };
-            let socket = beside.or_else(|_| sockets[number % own].try_clone())?;
+        // systemd's socket is one for all.
+        while SPREADS && !activated && sockets.len() < threads {
+            let Ok(socket) = beside(address, &sockets) else { break };
             sockets.push(socket);
         }
+        let sockets = for_threads(sockets, threads)?;
         let bound = Bound::new(tcp_address(address, &bind), bind, backlog, sockets);
         Ok(Bound { activated, chosen, taken: true, ..bound })
     }
@@ -309,12 +306,8 @@ impl Bound {
         taken: Taken,
         threads: usize,
     ) -> io::Result<Bound> {
-        let Taken { mut sockets, activated } = taken;
-        let own = sockets.len();
-        for number in own..threads {
-            let socket = sockets[number % own].try_clone()?;
-            sockets.push(socket);
-        }
+        let Taken { sockets, activated } = taken;
+        let sockets = for_threads(sockets, threads)?;
         Ok(Bound { activated, taken: true, ..Bound::new(address, bind, backlog, sockets) })
     }
 
@@ -326,8 +319,7 @@ impl Bound {
         socket: Socket,
         threads: usize,
     ) -> io::Result<Bound> {
-        let clones = (1..threads).map(|_| socket.try_clone()).collect::<io::Result<Vec<_>>>()?;
-        let sockets = std::iter::once(socket).chain(clones).collect();
+        let sockets = for_threads(vec![socket], threads)?;
         Ok(Bound { activated: true, ..Bound::new(address, bind, backlog, sockets) })
     }
 
@@ -507,10 +499,11 @@ mod tests {
             let new = bind_again(&tcp(0), after, &old);
             assert_eq!((new.address(), new.is_taken()), (old[0].address(), true));
             let (theirs, ours) = (inodes(&old[0]), inodes(&new));
-            assert!(ours.starts_with(&theirs), "{before} to {after}");
+            assert!(theirs.iter().all(|inode| ours.contains(inode)), "{before} to {after}");
             let distinct: std::collections::HashSet<&u64> = ours.iter().collect();
-            assert_eq!((ours.len(), distinct.len()), (sockets, sockets), "{before} to {after}");
-            assert_eq!(new.listen().unwrap().0.len(), sockets);
+            let wanted = if SPREADS { (sockets, sockets) } else { (after, 1) };
+            assert_eq!((ours.len(), distinct.len()), wanted, "{before} to {after}");
+            assert_eq!(new.listen().unwrap().0.len(), wanted.0);
         }
     }
 

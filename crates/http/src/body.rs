@@ -8,13 +8,12 @@
 //! 2. The event loop never waits for the file system: files are opened and written on the blocking pool.
 //! 3. A spool file has no name by the time its first byte is written: nothing remains after a crash.
 
+pub use crate::unnamed::unnamed_file;
 use bytes::Bytes;
 use handler::{Failure, Incoming};
-use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes written to a spool file at a time.
 const BLOCK: usize = 256 << 10;
@@ -153,35 +152,6 @@ fn unusable(dir: &Path, error: &io::Error) -> Failure {
     Failure::server(500, text)
 }
 
-/// A file in `dir` that has no name, or loses it at once where the file system knows no unnamed files.
-///
-/// # Errors
-/// As open(2): the folder does not exist, is full or may not be written to.
-pub fn unnamed_file(dir: &Path) -> io::Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
-        Ok(fd) => Ok(fd.into()),
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {
-            unlinked_file(dir)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Creates a file and removes its name.
-fn unlinked_file(dir: &Path) -> io::Result<File> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = dir.join(format!(".firebrick-{}-{number}", std::process::id()));
-        match File::options().read(true).write(true).create_new(true).open(&path) {
-            Ok(file) => return std::fs::remove_file(&path).map(|()| file),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,15 +231,5 @@ mod tests {
         let failure = collected(arriving(&[9], true), 2, Path::new("/nonexistent/spool")).unwrap_err();
         assert_eq!(failure.status, 500);
         assert!(failure.reason.contains("/nonexistent/spool"), "{}", failure.reason);
-    }
-
-    #[test]
-    fn named_spool_files_are_unlinked_at_once() {
-        let dir = std::env::temp_dir().join(format!("firebrick-spool-{}", std::process::id()));
-        std::fs::create_dir(&dir).unwrap();
-        let mut file = unlinked_file(&dir).unwrap();
-        file.write_all(b"kept").unwrap();
-        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
-        std::fs::remove_dir(&dir).unwrap();
     }
 }

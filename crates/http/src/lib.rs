@@ -19,6 +19,7 @@ pub mod one;
 mod preface;
 pub mod three;
 pub mod two;
+mod unnamed;
 mod uploads;
 
 pub use context::{Connections, Context};

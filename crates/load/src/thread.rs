@@ -19,7 +19,7 @@ use crate::recorder::Recorder;
 use crate::scenario::{Protocol, Traffic};
 use crate::shared::Shared;
 use crate::streams::{Connection, SharedConnections, stream};
-use crate::timer::Timer;
+use crate::system::Timer;
 use crate::user::user;
 
 /// Shortest wait: at high rates, several requests share one timer.

@@ -58,8 +58,8 @@ impl Socket {
     /// # Errors
     /// As socket(2) and connect(2).
     pub(crate) fn connect(remote: SocketAddr, seen: Arc<Seen>) -> io::Result<Socket> {
-        let kind = Type::DGRAM.nonblocking().cloexec();
-        let socket = socket2::Socket::new(Domain::for_address(remote), kind, Some(Protocol::UDP))?;
+        let socket = socket2::Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
         // As far as the system allows: it is a wish.
         let _ = socket.set_recv_buffer_size(BUFFER);
         let _ = socket.set_send_buffer_size(BUFFER);

@@ -1,30 +1,24 @@
 //! Reading files without waiting for the disk.
 
-use rustix::io::{Errno, ReadWriteFlags};
+use crate::system;
 use std::fs::File;
-use std::io::{self, ErrorKind, IoSliceMut};
+use std::io;
 
 /// Reads what the kernel has in memory of a file, as read_at(2); fewer bytes than `buffer` has room for, if only a part is there. 0 at
-/// the end of the file. Never waits for a disk (`RWF_NOWAIT`).
+/// the end of the file. Never waits for a disk.
 ///
 /// # Errors
-/// `WouldBlock`: nothing at `offset` is in memory; let a blocking thread read it. `Unsupported`: the file system cannot tell.
-/// Others as read(2).
+/// `WouldBlock`: nothing at `offset` is in memory; let a blocking thread read it. `Unsupported`: the file system, or the system, cannot
+/// tell. Others as read(2).
+#[inline]
 pub fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut parts = [IoSliceMut::new(buffer)];
-    loop {
-        return match rustix::io::preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT) {
-            Err(Errno::INTR) => continue,
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(ErrorKind::Unsupported.into()),
-            read => Ok(read?),
-        };
-    }
+    system::read_cached(file, offset, buffer)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{ErrorKind, Write};
 
     #[test]
     fn what_has_just_been_written_is_in_memory() {

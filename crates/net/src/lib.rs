@@ -14,6 +14,7 @@ mod connect;
 mod output;
 pub mod proxy_protocol;
 mod stream;
+mod system;
 mod timers;
 mod tls;
 mod transport;

@@ -9,8 +9,9 @@
 //!    wait needs no extra call to find that out.
 //! 3. What `try_write` has accepted is sent once `poll_flush` is ready: a layer of encryption may buffer it.
 
+use crate::system::{SEND, SEND_MORE, send_file};
 use rustix::buffer::spare_capacity;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -100,7 +101,7 @@ fn append_fd(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 fn write_fd(fd: BorrowedFd<'_>, parts: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
-    let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+    let flags = if more { SEND_MORE } else { SEND };
     loop {
         let sent = match parts {
             [one] => rustix::net::send(fd, one, flags),
@@ -184,10 +185,7 @@ macro_rules! socket {
             }
 
             fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
-                self.try_io(Interest::WRITABLE, || {
-                    let mut offset = offset;
-                    Ok(rustix::fs::sendfile(self.as_fd(), file, Some(&mut offset), len)?)
-                })
+                self.try_io(Interest::WRITABLE, || send_file(self.as_fd(), file, offset, len))
             }
 
             fn lendable(&self) -> Option<BorrowedFd<'_>> {

@@ -8,7 +8,7 @@
 //! puts the response into a [`reply`]; what the client has not read yet waits in [`spool`].
 //! From the processes' side: [`table`], [`progress`], [`recycle`], [`growth`], [`rollout`], [`refork`], [`room`], [`services`] and [`verdict`] decide (pure), [`supervisor`] carries out,
 //! [`spawner`] starts processes, and
-//! [`os`] holds every system call.
+//! [`os`] and `system` hold every system call.
 //!
 //! Contract:
 //! 1. A request is started by one worker at most. Another worker gets it only if the first has not started it and never will: it died, or
@@ -44,6 +44,7 @@ mod shared;
 pub mod spawner;
 mod spool;
 pub mod supervisor;
+mod system;
 pub mod table;
 mod throughput;
 mod tunnel;

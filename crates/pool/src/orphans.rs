@@ -8,6 +8,7 @@
 //! 2. Until then the process id of an adopted process is not given to another one, so it may be signalled.
 //! 3. Elsewhere than on Linux the system adopts orphans, and nothing is done.
 
+use crate::system;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, test_kill_process, waitpid};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,9 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Adopts orphaned descendants from now on.
 pub(crate) fn adopt() {
-    #[cfg(target_os = "linux")]
-    // An old kernel does not know it; the system adopts them then.
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    system::adopt_orphans();
 }
 
 fn pid_of(pid: u32) -> Option<Pid> {
@@ -73,16 +72,13 @@ impl Orphans {
     }
 }
 
-/// The children that have ended and are not reaped yet. Orphans are given to the first thread of their new parent.
+/// The children that have ended and are not reaped yet.
 fn dead_children() -> impl Iterator<Item = u32> {
-    let own = std::process::id();
-    let children = std::fs::read_to_string(format!("/proc/self/task/{own}/children")).unwrap_or_default();
-    let pids: Vec<u32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
-    pids.into_iter().filter(|pid| crate::os::is_dead(*pid))
+    system::children().into_iter().filter(|pid| crate::os::is_dead(*pid))
 }
 
 #[cfg(test)]
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(firebrick_portable)))]
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};

@@ -1,9 +1,8 @@
 //! System calls of the pool: socket pairs, descriptors in messages, the scoreboard's memory, the state of processes. Nothing is decided here.
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use crate::system::{self, RECEIVE, SEND};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage, recvmsg, sendmsg,
 };
 use std::collections::VecDeque;
 use std::fs::File;
@@ -19,9 +18,7 @@ pub(crate) const MOST_FDS: usize = 64;
 
 /// A connected pair of non-blocking stream sockets that are closed on exec.
 pub(crate) fn pair() -> io::Result<(UnixStream, UnixStream)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    Ok((ours.into(), theirs.into()))
+    system::pair()
 }
 
 /// Sends bytes, some and those behind them, and descriptors with the first. Never blocks; returns how many bytes went.
@@ -31,10 +28,9 @@ pub(crate) fn send(socket: impl AsFd, bytes: [&[u8]; 2], fds: &[BorrowedFd<'_>])
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one message"));
     }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     let bytes = bytes.map(IoSlice::new);
     loop {
-        match sendmsg(&socket, &bytes, &mut ancillary, flags) {
+        match sendmsg(&socket, &bytes, &mut ancillary, SEND) {
             Err(rustix::io::Errno::INTR) => {}
             other => return Ok(other?),
         }
@@ -45,16 +41,15 @@ pub(crate) fn send(socket: impl AsFd, bytes: [&[u8]; 2], fds: &[BorrowedFd<'_>])
 pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<OwnedFd>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = loop {
-        match recvmsg(&socket, &mut [IoSliceMut::new(into)], &mut ancillary, flags) {
+        match recvmsg(&socket, &mut [IoSliceMut::new(into)], &mut ancillary, RECEIVE) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other?,
         }
     };
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(arrived) = message {
-            fds.extend(arrived);
+            fds.extend(arrived.map(system::close_on_exec));
         }
     }
     Ok(received.bytes)
@@ -62,9 +57,9 @@ pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Own
 
 /// Memory for `slots` scoreboard slots of `slot_len` bytes, zeroed, as a file that can be passed on.
 pub(crate) fn scoreboard_memory(slots: usize, slot_len: usize) -> io::Result<File> {
-    let memory = memfd_create("firebrick-scoreboard", MemfdFlags::CLOEXEC)?;
-    ftruncate(&memory, (slots * slot_len) as u64)?;
-    Ok(memory.into())
+    let memory = system::memory_file()?;
+    memory.set_len((slots * slot_len) as u64)?;
+    Ok(memory)
 }
 
 /// Writes how many requests of link `link` are withdrawn into a worker's slot.
@@ -82,20 +77,12 @@ pub(crate) fn write_withdrawn(
 
 /// Whether a process is stopped by a signal (SIGSTOP, SIGTSTP).
 pub(crate) fn is_stopped(pid: u32) -> bool {
-    state(pid) == Some(b'T')
-}
-
-/// The state of a process: the letter of proc(5).
-fn state(pid: u32) -> Option<u8> {
-    // The state follows the name, which may itself contain parentheses.
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
-    stat.get(name_end + 2).copied()
+    system::state(pid) == Some(b'T')
 }
 
 /// Whether a process has exited and is not reaped yet, or does not exist.
 pub(crate) fn is_dead(pid: u32) -> bool {
-    matches!(state(pid), None | Some(b'Z'))
+    matches!(system::state(pid), None | Some(b'Z'))
 }
 
 /// Copies one slot out of the scoreboard of workers with `threads` threads and `links` links.

@@ -14,6 +14,7 @@ use crate::progress::{Decision, Observation, Progress};
 use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
 use crate::spawner::{BootConfig, ServiceOrder, Template, TemplateMessage, TemplateReport};
+use crate::system::DUMP;
 use crate::table::{
     Action, Cause, Event, FIRST, Generation, Row, Stage, Table, TemplateEnd, Timeouts, WorkerExit,
 };
@@ -675,6 +676,7 @@ impl Supervisor {
 
     /// Through the template, which knows whether the process is still its child; an orphan directly.
     fn signal(&self, generation: Option<Generation>, pid: u32, name: &'static str) {
+        let name = if name == "PWR" { DUMP.0 } else { name };
         if let Some(generation) = generation {
             // A template that cannot be reached is replaced; its workers become orphans.
             let _ = self.templates.get(&generation).map(|template| template.process.kill(pid, name));
@@ -683,7 +685,7 @@ impl Supervisor {
         let signal = match name {
             "KILL" => Signal::KILL,
             "URG" => Signal::URG,
-            _ => Signal::POWER,
+            _ => DUMP.1,
         };
         if let Some(pid) = Pid::from_raw(pid as i32) {
             // It may have exited.

@@ -1,4 +1,4 @@
-//! The UDP sockets of a port, one for each thread.
+//! The UDP sockets of a port, one for each thread, or one where only Linux's kernel keeps the packets of a client together.
 
 use crate::endpoint::Keys;
 use crate::steering::{Mailbox, Steering};
@@ -8,6 +8,10 @@ use std::net::{SocketAddr, UdpSocket};
 
 /// Bytes that the kernel may hold for each socket: datagrams come in bursts, and who does not read for a moment must not lose them.
 const BUFFER: usize = 1 << 20;
+
+/// Linux's kernel hands all packets of a client to the same one of a port's sockets, so a handshake is read by one thread.
+const MOST_SOCKETS: usize =
+    if cfg!(all(target_os = "linux", not(firebrick_portable))) { u16::MAX as usize } else { 1 };
 
 /// A bound port.
 #[derive(Debug)]
@@ -27,17 +31,17 @@ pub struct PortSocket {
 }
 
 impl Port {
-    /// Binds the port for that many threads, 255 at most.
+    /// Binds the port for that many threads, 255 at most, or for the first of them.
     ///
     /// # Errors
     /// As bind(2), or there are too many threads.
     pub fn bind(address: SocketAddr, threads: usize) -> io::Result<Port> {
-        let count = u8::try_from(threads).map_err(|_| io::Error::other("more than 255 threads"))?;
+        let threads = threads.min(MOST_SOCKETS);
         if threads > 1 {
             // With SO_REUSEPORT another server on the same port would go unnoticed.
             drop(socket(address, false)?);
         }
-        let sockets = (0..count).map(|_| Ok(socket(address, threads > 1)?.into()));
+        let sockets = (0..threads).map(|_| Ok(socket(address, threads > 1)?.into()));
         Port::of(sockets.collect::<io::Result<_>>()?)
     }
 
@@ -47,6 +51,7 @@ impl Port {
     /// # Errors
     /// As bind(2), or there are too many threads.
     pub fn with(address: SocketAddr, mut sockets: Vec<UdpSocket>, threads: usize) -> io::Result<Port> {
+        let threads = threads.min(MOST_SOCKETS);
         sockets.truncate(threads);
         for _ in sockets.len()..threads {
             // One that was alone was not meant to be shared.
@@ -75,8 +80,8 @@ impl Port {
 }
 
 fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
-    let kind = Type::DGRAM.nonblocking().cloexec();
-    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
@@ -102,7 +107,7 @@ mod tests {
             let copies = old.sockets().map(|one| one.socket.try_clone().unwrap()).collect();
             drop(old);
             let new = Port::with(address, copies, after).unwrap();
-            assert_eq!(new.sockets().count(), after);
+            assert_eq!(new.sockets().count(), after.min(MOST_SOCKETS));
             assert!(new.sockets().all(|one| one.socket.local_addr().unwrap() == address));
         }
     }
@@ -116,7 +121,7 @@ mod tests {
         }
         drop(taken);
         let port = Port::bind(address, 2).unwrap();
-        assert_eq!(port.sockets.len(), 2);
+        assert_eq!(port.sockets.len(), MOST_SOCKETS.min(2));
         assert!(Port::bind(address, 2).is_err(), "another server");
     }
 }

@@ -40,6 +40,7 @@ mod script;
 mod stdlib;
 mod stream;
 mod subject;
+mod system;
 mod task;
 mod waiting;
 mod watchdog;

@@ -10,11 +10,12 @@
 use crate::observed::Alarm;
 use crate::plan::Plan;
 use crate::subject::{Location, RequestLine, Subject};
+use crate::system::ThreadClock;
 use mruby::Interrupt;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often VMs are checked; a step may exceed its limit by as much.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -35,8 +36,8 @@ struct Watch {
     alarm: Alarm,
     /// What the current step runs.
     subject: Subject,
-    /// Path of the thread's scheduler statistics (proc(5)).
-    schedstat: String,
+    /// How long its thread has computed.
+    clock: ThreadClock,
     /// Number of the current step; 0 between steps.
     running: AtomicU64,
     /// Milliseconds it may take.
@@ -66,14 +67,14 @@ impl Watched {
         let [running, limit] = [AtomicU64::new(0), AtomicU64::new(0)];
         let [fired, stopped, logged] = [false; 3].map(AtomicBool::new);
         let seen = Mutex::default();
-        let schedstat = format!("/proc/self/task/{}/schedstat", rustix::thread::gettid().as_raw_nonzero());
+        let clock = ThreadClock::of_this_thread();
         let subject = Subject::new(plan);
         start(&alarm);
         let watch = Arc::new(Watch {
             interrupt,
             alarm,
             subject,
-            schedstat,
+            clock,
             running,
             limit,
             fired,
@@ -123,37 +124,28 @@ fn start(alarm: &Alarm) {
 }
 
 fn watch_all() {
-    let start = Instant::now();
     loop {
         std::thread::sleep(INTERVAL);
         let mut watches = LIST.lock().unwrap_or_else(PoisonError::into_inner);
-        watches.retain(|watch| watch.upgrade().is_some_and(|watch| watch.check(start)));
+        watches.retain(|watch| watch.upgrade().is_some_and(|watch| watch.check()));
     }
 }
 
 impl Watch {
-    /// CPU time of the thread; where the system has no such statistics, time since `start`.
-    fn clock(&self, start: Instant) -> Duration {
-        let text = std::fs::read_to_string(&self.schedstat).ok();
-        // proc(5): nanoseconds on a CPU, nanoseconds waiting for one, number of time slices.
-        let computed = text.and_then(|text| text.split(' ').next()?.parse().ok());
-        computed.map_or_else(|| start.elapsed(), Duration::from_nanos)
-    }
-
     /// Interrupts or stops a step that exceeds its limit. Always true.
-    fn check(&self, start: Instant) -> bool {
+    fn check(&self) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let step = self.running.load(Ordering::Acquire);
         let Some(known) = seen.filter(|seen| seen.step == step) else {
             let serial = self.interrupt.serial();
             // The VM's number belongs to this step only if it is still running.
             let found = step != 0 && self.running.load(Ordering::Acquire) == step;
-            *seen = found.then(|| Seen { step, serial, since: self.clock(start) });
+            *seen = found.then(|| Seen { step, serial, since: self.clock.read() });
             self.logged.store(false, Ordering::Relaxed);
             return true;
         };
         let limit = Duration::from_millis(self.limit.load(Ordering::Relaxed).max(1));
-        let taken = self.clock(start).saturating_sub(known.since);
+        let taken = self.clock.read().saturating_sub(known.since);
         if taken < limit {
             return true;
         }

@@ -4,9 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
-
-/// The longest path that fits `sun_path` with its final NUL.
-pub(crate) const MAX_SOCKET_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+use crate::system::MAX_SOCKET_PATH;
 
 /// The `auto` path of the control socket of the app in `dir` (canonical): the same for server and `stats`.
 ///

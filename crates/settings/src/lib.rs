@@ -30,6 +30,7 @@ pub mod puma;
 mod raw;
 mod resolve;
 mod settings;
+mod system;
 pub mod table;
 #[cfg(test)]
 mod testing;

@@ -5,11 +5,13 @@
 mod cgroup;
 mod cpu;
 
+use std::num::NonZero;
 use std::path::Path;
 
 pub use cpu::CpuClock;
 
 use crate::kind::numbers::size_text;
+use crate::system::affinity;
 
 /// What the machine lets this process use.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,22 +91,13 @@ impl Machine {
     }
 }
 
-/// CPUs in the affinity mask. Not `available_parallelism`, which mixes in the quota, rounded down.
-#[cfg(target_os = "linux")]
+/// CPUs in the affinity mask. `available_parallelism`, which mixes in the quota, rounded down, only where there is none.
 fn cores() -> u32 {
-    match rustix::thread::sched_getaffinity(None) {
-        Ok(set) => set.count().max(1),
-        Err(_) => parallelism(),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn cores() -> u32 {
-    parallelism()
-}
-
-fn parallelism() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+    let count = match affinity() {
+        Some(cpus) => cpus.len().max(1),
+        None => std::thread::available_parallelism().map_or(1, NonZero::get),
+    };
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// `MemTotal` of `/proc/meminfo` in bytes.

@@ -5,10 +5,10 @@
 //! 2. A mistake is reported once, not each time the files are looked at.
 
 use crate::{Certificate, Error};
-use rustix::fs::{StatxFlags, statx};
 use settings::CertificateFiles;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,13 +49,12 @@ pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// What identifies a version of a file, as far as the kernel says; `None` if it is not there.
-type Stamp = Option<(u64, u64, i64, u32, i64, u32)>;
+type Stamp = Option<(u64, u64, (i64, i64), (i64, i64))>;
 
 fn stamp(file: &Path) -> Stamp {
-    let flags = StatxFlags::BASIC_STATS;
-    let found = statx(rustix::fs::CWD, file, rustix::fs::AtFlags::empty(), flags).ok()?;
-    let (changed, status) = (found.stx_mtime, found.stx_ctime);
-    Some((found.stx_ino, found.stx_size, changed.tv_sec, changed.tv_nsec, status.tv_sec, status.tv_nsec))
+    let found = fs::metadata(file).ok()?;
+    let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+    Some((found.ino(), found.len(), modified, changed))
 }
 
 /// A pair of files and the certificate that was last read from it.

@@ -3,7 +3,7 @@
 //! A child inherits the CPU affinity of the thread that starts it, so the calling thread changes its own for that
 //! moment.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use crate::system;
 
 /// A division of the machine's CPUs.
 #[derive(Debug, Clone, Default)]
@@ -18,9 +18,9 @@ pub(crate) struct Cpus {
 
 #[derive(Debug, Clone)]
 struct Divided {
-    all: CpuSet,
-    server: CpuSet,
-    load: CpuSet,
+    all: system::Cpus,
+    server: system::Cpus,
+    load: system::Cpus,
 }
 
 impl Cpus {
@@ -32,8 +32,10 @@ impl Cpus {
         if whole >= all {
             return undivided;
         }
-        match sets(whole as usize) {
-            Some(divided) => Cpus { divided: Some(divided), server: whole, all },
+        match system::divide(whole as usize) {
+            Some([every, server, load]) => {
+                Cpus { divided: Some(Divided { all: every, server, load }), server: whole, all }
+            }
             None => undivided,
         }
     }
@@ -48,32 +50,24 @@ impl Cpus {
         self.on(|divided| &divided.load, start)
     }
 
-    fn on<T>(&self, which: impl Fn(&Divided) -> &CpuSet, act: impl FnOnce() -> T) -> T {
+    fn on<T>(&self, which: impl Fn(&Divided) -> &system::Cpus, act: impl FnOnce() -> T) -> T {
         let Some(divided) = &self.divided else { return act() };
         // If this fails, the results are those of all CPUs, which the CPU column shows.
-        let _ = sched_setaffinity(None, which(divided));
+        system::run_on(which(divided));
         let result = act();
-        let _ = sched_setaffinity(None, &divided.all);
+        system::run_on(&divided.all);
         result
     }
-}
-
-fn sets(wanted: usize) -> Option<Divided> {
-    let all = sched_getaffinity(None).ok()?;
-    let (mut server, mut load) = (CpuSet::new(), CpuSet::new());
-    let here = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu));
-    for (at, cpu) in here.enumerate() {
-        if at < wanted { server.set(cpu) } else { load.set(cpu) }
-    }
-    (load.count() > 0 && server.count() > 0).then_some(Divided { all, server, load })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(all(target_os = "linux", not(firebrick_portable)))]
     #[test]
     fn server_and_load_generator_use_different_cpus() {
+        use rustix::thread::{CpuSet, sched_getaffinity};
         let count = sched_getaffinity(None).unwrap().count();
         let cpus = Cpus::divide(Some(0.5), count);
         if count < 2 {

@@ -26,6 +26,7 @@ mod server;
 mod slice;
 mod stop;
 mod summary;
+mod system;
 mod table;
 mod verdict;
 mod work;

@@ -1,40 +1,21 @@
-//! A server's processes, found in `/proc`: which belong to it, their memory and CPU time.
+//! A server's processes: which belong to it, their memory and CPU time.
 //!
 //! Contract:
 //! 1. A process belongs to a server if it descends from its first process, is in its process group, or carries the
 //!    server's mark in its environment (a daemonized process has left both).
 //! 2. A process that exits while it is examined is not an error: it is left out.
-//! 3. Without `/proc` nothing is known, and all values are 0.
+//! 3. Without `/proc` there are no marks, CPU times are 0, and shared memory counts for each process.
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
+pub(crate) use crate::system::Memory;
+use crate::system::{self, Stat};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Name of the environment variable that carries a server's mark.
 pub(crate) const MARK: &str = "FIREBRICK_TUNE_SERVER";
-
-/// The used fields of `/proc/PID/stat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stat {
-    pid: i32,
-    parent: i32,
-    group: i32,
-    /// CPU time in ticks, including that of reaped children.
-    ticks: u64,
-    /// Start time in ticks since boot; together with the pid it identifies a process uniquely.
-    started: u64,
-}
-
-/// Memory of a set of processes in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
-    /// Proportional set size: shared pages are divided among the processes that share them.
-    pub(crate) pss: u64,
-    /// Resident set size: shared pages count for each process.
-    pub(crate) rss: u64,
-}
 
 /// Identifies a server's processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +31,7 @@ pub(crate) struct ServerProcesses {
 impl ServerProcesses {
     /// The processes of a server that was just started.
     pub(crate) fn of(leader: i32, mark: String) -> ServerProcesses {
-        let line = fs::read_to_string(format!("/proc/{leader}/stat")).ok();
-        let started = line.and_then(|line| stat(&line)).map_or(0, |stat| stat.started);
-        ServerProcesses { leader, started, mark }
+        ServerProcesses { leader, started: system::started(leader), mark }
     }
 
     /// Pids of all its running processes.
@@ -61,7 +40,7 @@ impl ServerProcesses {
     }
 
     fn members(&self) -> Vec<Stat> {
-        let all = running();
+        let all = system::running();
         let mut members: Vec<Stat> = all.iter().copied().filter(|stat| self.is_root(stat)).collect();
         let mut next = 0;
         while let Some(parent) = members.get(next).map(|stat| stat.pid) {
@@ -104,7 +83,7 @@ impl ServerProcesses {
     pub(crate) fn memory(&self) -> Memory {
         self.members()
             .iter()
-            .map(|stat| memory_of(stat.pid))
+            .map(|stat| system::memory_of(stat.pid))
             .fold(Memory::default(), |sum, one| Memory { pss: sum.pss + one.pss, rss: sum.rss + one.rss })
     }
 
@@ -147,39 +126,6 @@ fn parse_schedstat(line: &str) -> Option<(u64, u64)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-fn running() -> Vec<Stat> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    names.filter_map(|pid| stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect()
-}
-
-/// Parses a line of `/proc/PID/stat`; `None` for a zombie.
-fn stat(line: &str) -> Option<Stat> {
-    let (pid, rest) = line.split_once(' ')?;
-    // The name is in parentheses and may contain any character, including parentheses.
-    let fields: Vec<&str> = rest.get(rest.rfind(')')? + 1..)?.split_whitespace().collect();
-    if ["Z", "X"].contains(fields.first()?) {
-        return None;
-    }
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat {
-        pid: pid.parse().ok()?,
-        parent: fields.get(1)?.parse().ok()?,
-        group: fields.get(2)?.parse().ok()?,
-        ticks: number(11)?.checked_add(number(12)?)?.checked_add(number(13)?)?.checked_add(number(14)?)?,
-        started: number(19)?,
-    })
-}
-
-fn memory_of(pid: i32) -> Memory {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let bytes = |key: &str| {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1_024)
-    };
-    Memory { pss: bytes("Pss").unwrap_or(0), rss: bytes("Rss").unwrap_or(0) }
-}
-
 /// Idle ticks and all ticks of all CPUs since boot; `None` if unknown.
 pub(crate) fn machine_ticks() -> Option<(u64, u64)> {
     idle_and_all(fs::read_to_string("/proc/stat").ok()?.lines().next()?)
@@ -199,13 +145,6 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn stat_lines_are_parsed() {
-        let line = "42 (a (b) c) S 1 40 40 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 777 1 2";
-        assert_eq!(stat(line), Some(Stat { pid: 42, parent: 1, group: 40, ticks: 100, started: 777 }));
-        assert_eq!(stat(&line.replace(") S", ") Z")), None, "a zombie is ignored");
-    }
-
-    #[test]
     fn scheduling_differences_of_living_threads() {
         let sched_times = |all: &[(i32, u64, u64)]| {
             SchedTimes(all.iter().map(|(task, ran, waited)| (*task, (*ran, *waited))).collect())
@@ -223,7 +162,7 @@ mod tests {
         assert_eq!(idle_and_all("intr 1"), None);
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(firebrick_portable)))]
     #[test]
     fn processes_are_found_by_descent_and_by_mark() {
         use std::os::unix::process::CommandExt;
@@ -248,10 +187,31 @@ mod tests {
         assert_eq!(processes.pids(), Vec::<i32>::new());
     }
 
+    #[test]
+    fn processes_are_found_by_descent() {
+        use std::os::unix::process::CommandExt;
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "sleep 30 & sleep 30 & wait"]).process_group(0);
+        let mut child = shell.spawn().unwrap();
+        let processes = ServerProcesses::of(child.id() as i32, "another".to_owned());
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while processes.pids().len() < 3 && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(processes.pids().len(), 3);
+        assert!(processes.memory().rss > 0);
+        processes.signal(Signal::KILL);
+        child.wait().unwrap();
+        while !processes.pids().is_empty() && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(processes.pids(), Vec::<i32>::new());
+    }
+
     proptest! {
         #[test]
         fn any_text_is_accepted(text in any::<String>()) {
-            let _ = (stat(&text), idle_and_all(&text), parse_schedstat(&text));
+            let _ = (idle_and_all(&text), parse_schedstat(&text));
         }
     }
 }

@@ -296,7 +296,7 @@ fn sleep(gvl: &mut Gvl, task: &'static Task) {
             if !wait.ready(1) {
                 return;
             }
-            place.timer().clear(STANDBY_AFTER);
+            place.timer().clear(wakeup.fd());
             if place.must_take_over(os::now_us()) {
                 return;
             }

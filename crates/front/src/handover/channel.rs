@@ -1,16 +1,13 @@
-//! The socket between the program that serves and the one that takes over: packets with descriptors.
+//! The socket between the program that serves and the one that takes over: messages with descriptors.
 //!
 //! Why the new program's standard input: a descriptor that is known by its number can only be used with `unsafe`, standard input cannot be
 //! mistaken for another one, and a program that knows nothing of handovers leaves it alone. The original standard input travels with the
 //! first message.
 
-use super::message::{LONGEST, MOST_FDS, Message, announced, decode, encode};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use super::message::{Message, announced, decode, encode};
+use super::packets;
+use rustix::net::RecvFlags;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tokio::io::Interest;
@@ -22,33 +19,15 @@ pub(crate) const VARIABLE: &str = settings::HANDOVER_VARIABLE;
 /// A message and the descriptors that came with it.
 pub(super) type Packet = (Message, Vec<OwnedFd>);
 
-/// Both ends.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
-}
-
 /// The end of the new program, if this is one: standard input is the socket of the process that the variable names. A variable that was
 /// left over, or inherited from somewhere, announces nothing.
 pub(super) fn on_standard_input() -> Option<(OwnedFd, i32)> {
     let old = announced(std::env::var_os(VARIABLE)?)?;
     let stdin = std::io::stdin();
-    let is_packets =
-        rustix::net::sockopt::socket_type(&stdin).is_ok_and(|kind| kind == SocketType::SEQPACKET);
-    if !is_packets || !belongs_to(&stdin, old) {
+    if !packets::is_one(&stdin) || !packets::belongs_to(&stdin, old) {
         return None;
     }
     Some((stdin.as_fd().try_clone_to_owned().ok()?, old))
-}
-
-/// Whether a pair of sockets was made by that process.
-#[cfg(target_os = "linux")]
-fn belongs_to(socket: impl AsFd, process: i32) -> bool {
-    rustix::net::sockopt::socket_peercred(socket).is_ok_and(|peer| peer.pid.as_raw_nonzero().get() == process)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn belongs_to(_: impl AsFd, process: i32) -> bool {
-    rustix::process::getppid().is_some_and(|parent| parent.as_raw_nonzero().get() == process)
 }
 
 /// Sends one message without waiting.
@@ -56,48 +35,13 @@ fn belongs_to(_: impl AsFd, process: i32) -> bool {
 /// # Errors
 /// `WouldBlock`, or the other side is gone.
 pub(super) fn send(socket: impl AsFd, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one message"));
-    }
-    let packet = encode(message);
-    loop {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match sendmsg(&socket, &[IoSlice::new(&packet)], &mut ancillary, flags) {
-            Err(rustix::io::Errno::INTR) => {}
-            sent => return Ok(sent.map(|_| ())?),
-        }
-    }
+    packets::send(socket, &encode(message), fds)
 }
 
 /// Receives one message; `None` when the other side is gone.
 fn receive(socket: impl AsFd, flags: RecvFlags) -> io::Result<Option<Packet>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut packet = vec![0; LONGEST];
-    let flags = flags | RecvFlags::CMSG_CLOEXEC;
-    let received = loop {
-        match recvmsg(&socket, &mut [IoSliceMut::new(&mut packet)], &mut ancillary, flags) {
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
-            received => break received?,
-        }
-    };
-    let mut fds = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(arrived) = message {
-            fds.extend(arrived);
-        }
-    }
-    if received.bytes == 0 {
-        return Ok(None);
-    }
-    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(invalid(format!("a message of more than {LONGEST} bytes or {MOST_FDS} descriptors")));
-    }
-    let message = decode(&packet[..received.bytes]).map_err(invalid)?;
+    let Some((packet, fds)) = packets::receive(socket, flags)? else { return Ok(None) };
+    let message = decode(&packet).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
     Ok(Some((message, fds)))
 }
 
@@ -144,6 +88,8 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handover::message::LONGEST;
+    use packets::pair;
     use std::io::{Read, Write};
 
     #[tokio::test]
@@ -169,15 +115,26 @@ mod tests {
         assert!(theirs.send(&Message::Ready, &[]).await.is_err());
     }
 
+    #[tokio::test]
+    async fn what_was_said_before_the_end_is_heard_although_not_everything_was_read() {
+        let (ours, theirs) = pair().unwrap();
+        let ours = Channel::new(ours).unwrap();
+        ours.send(&Message::Go, &[]).await.unwrap();
+        send(&theirs, &Message::Failed("why".to_owned()), &[]).unwrap();
+        drop(theirs);
+        assert_eq!(ours.receive().await.unwrap().unwrap().0, Message::Failed("why".to_owned()));
+        assert!(ours.receive().await.unwrap().is_none());
+    }
+
     #[test]
     fn silence_and_nonsense_are_errors() {
         let (ours, theirs) = pair().unwrap();
         let silent = receive_within(&theirs, Duration::from_millis(20)).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
-        rustix::net::send(&ours, b"GET / HTTP/1.1", SendFlags::empty()).unwrap();
+        packets::send(&ours, b"GET / HTTP/1.1", &[]).unwrap();
         let nonsense = receive_within(&theirs, Duration::from_secs(5)).unwrap_err();
         assert!(nonsense.to_string().contains("GET / HTTP/1.1"), "{nonsense}");
-        rustix::net::send(&ours, &vec![b'x'; LONGEST + 1], SendFlags::empty()).unwrap();
+        packets::send(&ours, &vec![b'x'; LONGEST + 1], &[]).unwrap();
         let long = receive_within(&theirs, Duration::from_secs(5)).unwrap_err();
         assert!(long.to_string().contains("more than"), "{long}");
     }

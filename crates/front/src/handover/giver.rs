@@ -5,8 +5,9 @@
 //! 2. A new program that does not become ready within the time that it has named is ended, as is one that says nonsense.
 //! 3. Dropping a [`Successor`] leaves the process alone.
 
-use super::channel::{Channel, VARIABLE, pair};
+use super::channel::{Channel, VARIABLE};
 use super::message::{MOST_FDS, Message, Place, VERSION};
+use super::packets;
 use super::program::{Started, Surroundings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
@@ -19,6 +20,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a program may take to say that it knows handovers, and when it expects to be ready.
 const FIRST_WORDS: Duration = Duration::from_secs(20);
+/// How long a program that is gone is listened to.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// The most that it may ask for.
 const LONGEST_BOOT: Duration = Duration::from_secs(3600);
 /// How long a ready program may take to serve.
@@ -56,7 +59,7 @@ impl Successor {
         if !started.directory().is_dir() {
             return Err(format!("the folder {} is gone", started.directory().display()));
         }
-        let (ours, theirs) = pair().map_err(|e| format!("no pair of sockets: {e}"))?;
+        let (ours, theirs) = packets::pair().map_err(|e| format!("no pair of sockets: {e}"))?;
         let stdin = io::stdin().as_fd().try_clone_to_owned().map_err(|e| format!("no descriptor: {e}"))?;
         let mut command = Command::new(&file);
         command.arg0(started.name()).args(started.arguments()).current_dir(started.directory());
@@ -186,8 +189,13 @@ impl Successor {
         }
     }
 
-    /// How it ended, if it ended by itself.
+    /// What it has said about its end, or how it ended, if it ended by itself.
     async fn why_gone(&mut self, otherwise: &str) -> String {
+        while let Ok(Ok(Some((message, _)))) = timeout(LAST_WORDS, self.channel.receive()).await {
+            if let Message::Failed(why) = message {
+                return why;
+            }
+        }
         match self.exited(Duration::from_secs(1)).await {
             Some(status) => {
                 format!("the new program ended ({status}) before it served; the error log has what it said")

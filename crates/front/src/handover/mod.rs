@@ -21,6 +21,7 @@
 mod channel;
 mod giver;
 mod message;
+mod packets;
 mod program;
 mod taker;
 

@@ -352,7 +352,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_old_program_of_another_version_is_told() {
-        let (theirs, ours) = super::super::channel::pair().unwrap();
+        let (theirs, ours) = super::super::packets::pair().unwrap();
         let mut predecessor = Predecessor { socket: ours, pid: 1, upgrades: (0, 0) };
         let hello = Message::Hello { version: 2, program: "Firebrick 9".to_owned(), upgrades: (0, 0) };
         let stdin = std::io::stdin();

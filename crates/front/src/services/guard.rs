@@ -11,10 +11,11 @@
 //!    forked the block and became the guard. The guard's own process id goes to the server as `guard N`, which has not started it.
 //! 3. The service leads a process group of its own. It is asked with its signal; what is left of the group after its time, is killed.
 //! 4. The guard ends last. When its socket ends at the server's side, nothing of the service is left.
-//! 5. The service is killed when the guard is.
+//! 5. The service is killed when the guard is, where the system can do that (Linux).
 //! 6. Signals to the guard itself do nothing: they are meant for the server, who tells it what to do.
 
 use super::lines::{finish, pump};
+use crate::system;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getppid, kill_process, kill_process_group, test_kill_process_group,
     wait,
@@ -95,8 +96,7 @@ pub fn guard(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 /// # Errors
 /// The system does not say where it is.
 pub(super) fn program() -> io::Result<Command> {
-    let path = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
-    let mut command = Command::new(path);
+    let mut command = Command::new(system::program()?);
     command.arg0(NAME);
     Ok(command)
 }
@@ -104,8 +104,7 @@ pub(super) fn program() -> io::Result<Command> {
 /// Becomes the command, which is killed when its parent is.
 fn exec(arguments: Vec<OsString>) -> ExitCode {
     let [parent, program, arguments @ ..] = arguments.as_slice() else { return ExitCode::from(NOT_RUN) };
-    #[cfg(target_os = "linux")]
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    system::die_with_parent();
     let alive =
         getppid().is_some_and(|pid| parent.to_str() == Some(pid.as_raw_nonzero().to_string().as_str()));
     if alive {
@@ -156,8 +155,7 @@ impl Ward {
 
 /// A pipe that this process was given by its number.
 fn inherited(number: i32) -> io::Result<std::fs::File> {
-    let folder = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
-    std::fs::File::open(format!("{folder}/{number}"))
+    std::fs::File::open(format!("{}/{number}", system::DESCRIPTORS))
 }
 
 fn run(task: &Task<'_>, ward: &Ward) -> io::Result<()> {
@@ -178,8 +176,7 @@ fn run(task: &Task<'_>, ward: &Ward) -> io::Result<()> {
             drop(signal(kind)?);
         }
         // What the service leaves behind becomes a child of ours.
-        #[cfg(target_os = "linux")]
-        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        system::adopt_orphans()?;
         let mut exits = signal(SignalKind::child())?;
         if let Ward::Child(_) = ward {
             say(&socket, &format!("guard {}", std::process::id()));
@@ -330,11 +327,8 @@ fn signal_of(signal: StopSignal) -> Signal {
 
 /// Kills processes that have left the group and lost their parent: they are our children now.
 fn end_strays() {
-    let children = format!("/proc/self/task/{}/children", std::process::id());
     for _ in 0..100 {
-        let text = std::fs::read_to_string(&children).unwrap_or_default();
-        let strays: Vec<Pid> =
-            text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+        let strays = system::children();
         if strays.is_empty() {
             return;
         }

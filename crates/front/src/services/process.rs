@@ -1,6 +1,7 @@
 //! A running service, as the server sees it: its guard, and what that reports.
 
 use super::guard::{ADOPT, GUARD, Task, program};
+use crate::system::BY_DESCRIPTOR;
 use pool::spawner::ServiceOrder;
 use pool::supervisor::Command as PoolCommand;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -224,7 +225,7 @@ async fn order(
 ) -> io::Result<Guard> {
     // By descriptor, also when the file has been replaced, and where /proc/PID/exe may not be read.
     let program = program()?.get_program().to_owned();
-    let path = if cfg!(target_os = "linux") { String::new() } else { program.to_string_lossy().into_owned() };
+    let path = if BY_DESCRIPTOR { String::new() } else { program.to_string_lossy().into_owned() };
     let words = [task.name.to_owned(), path].into_iter().chain(task.arguments(ADOPT)).collect();
     let order = ServiceOrder { words, socket, program: File::open(program)? };
     let ended = |_| io::Error::other("the workers have ended");

@@ -11,6 +11,7 @@
 //! 2. `0.0.0.0` finds a socket of `[::]` that takes IPv4, too, which is what `ListenStream=80` makes.
 //! 3. A socket stays systemd's: its file is not removed, its mode not changed.
 
+use crate::system;
 use listenfd::ListenFd;
 use socket2::Socket;
 use std::fmt;
@@ -166,9 +167,7 @@ impl Place {
 
 impl Passed {
     fn new(socket: Socket, name: &str) -> Result<Passed, String> {
-        // Only there systemd is.
-        #[cfg(target_os = "linux")]
-        if !socket.is_listener().unwrap_or(true) {
+        if !system::listens(&socket) {
             return Err("does not listen; the socket unit needs Accept=no".to_owned());
         }
         let address = socket.local_addr().map_err(|e| format!("has no address: {e}"))?;
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(firebrick_portable)))]
     fn a_socket_that_does_not_listen_says_what_to_do() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(Passed::new(one.into(), "unknown").unwrap_err().contains("Accept=no"));

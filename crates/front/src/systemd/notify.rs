@@ -9,13 +9,12 @@
 //! 5. Nothing waits for systemd, and a socket that does not take datagrams is said once.
 
 use crate::error_log::ErrorLog;
+use crate::system::abstract_address;
 use crate::vitals::Vitals;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::io;
-#[cfg(target_os = "linux")]
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::rc::Rc;
@@ -159,8 +158,7 @@ impl Notifier {
 /// A socket, and the address that `NOTIFY_SOCKET` names: a path, or `@` and an abstract name.
 fn socket_to(named: &OsStr) -> Result<(UnixDatagram, SocketAddr), String> {
     let address = match named.as_bytes() {
-        #[cfg(target_os = "linux")]
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        [b'@', name @ ..] => abstract_address(name),
         [b'/', ..] => SocketAddr::from_pathname(named),
         _ => return Err("expected a path or, for an abstract socket, @NAME".to_owned()),
     };
@@ -198,11 +196,12 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")]
     fn addresses_are_paths_and_abstract_names() {
-        for name in ["/run/systemd/notify", "@/org/example"] {
-            let (_, address) = socket_to(OsStr::new(name)).unwrap();
-            assert_eq!(address.as_abstract_name().is_some(), name.starts_with('@'));
+        let (_, address) = socket_to(OsStr::new("/run/systemd/notify")).unwrap();
+        assert_eq!(address.as_pathname(), Some(std::path::Path::new("/run/systemd/notify")));
+        match socket_to(OsStr::new("@/org/example")) {
+            Ok((_, address)) => assert!(address.as_pathname().is_none() && !address.is_unnamed()),
+            Err(why) => assert!(why.contains("no abstract sockets"), "{why}"),
         }
         assert!(socket_to(OsStr::new("vsock:2:1234")).unwrap_err().starts_with("expected a path"));
         assert!(socket_to(OsStr::new(&format!("/{}", "x".repeat(200)))).is_err());

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cgroup;
+use crate::system::affinity;
 
 /// One reading.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +25,7 @@ impl CpuClock {
     pub(super) fn read() -> CpuClock {
         let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let usable = usable();
+        let usable = affinity();
         CpuClock {
             at: Instant::now(),
             idle: idle_ticks(&stat, |cpu| usable.as_ref().is_none_or(|usable| usable.contains(&cpu)))
@@ -61,18 +62,6 @@ impl CpuClock {
 
 fn ticks(number: u64) -> Duration {
     Duration::from_secs_f64(number as f64 / rustix::param::clock_ticks_per_second().max(1) as f64)
-}
-
-/// The CPUs of the affinity mask; `None` when it is unknown.
-#[cfg(target_os = "linux")]
-fn usable() -> Option<Vec<usize>> {
-    let set = rustix::thread::sched_getaffinity(None).ok()?;
-    Some((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn usable() -> Option<Vec<usize>> {
-    None
 }
 
 /// `idle` and `iowait` of the CPUs that count, from `/proc/stat` (proc_stat(5)).

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::Taker;
-use crate::control::MAX_SOCKET_PATH;
 use crate::origin::Origin;
 use crate::settings::Settings;
+use crate::system::MAX_SOCKET_PATH;
 use crate::table::app;
 use crate::table::entry::{About, Category};
 use crate::table::listen::{BIND, CONTROL, HOST, PORT};

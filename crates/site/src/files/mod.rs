@@ -1,8 +1,9 @@
 //! Files: from a path below a root to a response.
 //!
-//! [`root`] keeps paths inside the root, [`store`] caches open files and bytes, [`watches`] reports changes, [`document`] is
+//! [`root`] keeps paths inside the root by way of [`beneath`], [`store`] caches open files and bytes, [`watches`] reports changes, [`document`] is
 //! one version of a file, [`presentation`] its header fields, [`respond`] the response to a request for it.
 
+mod beneath;
 pub(crate) mod compression_cache;
 pub(crate) mod conditions;
 pub(crate) mod document;

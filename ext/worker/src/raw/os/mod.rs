@@ -1,22 +1,35 @@
 //! The operating system: sockets with descriptors, waiting, wake-ups, timers, shared memory, children.
+//!
+//! Contract of what differs between Linux and other systems, in a file each:
+//! 1. [`Wakeup`] wakes a thread that waits without the GVL, also if it begins to wait later. [`Timer`] expires once, for one thread.
+//!    Both are descriptors to wait for, and `renew` replaces those that a fork has inherited by new ones of the same numbers.
+//! 2. [`memory_file`]: a regular file without a name, in memory where the system has that. [`unnamed_file`]: one in a folder.
+//! 3. [`parent_death_signal`]: the kernel sends `signal` (0: none) when the thread that started this process ends, where it can.
+//! 4. [`settle_heap`] gives free heap pages back to the system, and fills the small gaps of the others, so that what workers allocate lies
+//!    on pages of its own, and does not turn pages that are full of shared data into private ones. glibc only. The gaps are lost until
+//!    [`release_gaps`]: free memory of less than a page each, once for all workers.
+//! 5. `SEND` and `RECEIVE` are flags of sendmsg(2) and recvmsg(2); each descriptor that arrives goes through `close_on_exec`.
 
-use std::fs::File;
+#[cfg(all(target_os = "linux", not(firebrick_portable)))]
+mod linux;
+mod portable;
+
+#[cfg(all(target_os = "linux", not(firebrick_portable)))]
+use linux::{PEAK_UNIT, RECEIVE, SEND, close_on_exec};
+#[cfg(all(target_os = "linux", not(firebrick_portable)))]
+pub(crate) use linux::{
+    Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, unnamed_file,
+};
+#[cfg(any(not(target_os = "linux"), firebrick_portable))]
+use portable::{PEAK_UNIT, RECEIVE, SEND, close_on_exec};
+#[cfg(any(not(target_os = "linux"), firebrick_portable))]
+pub(crate) use portable::{
+    Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, unnamed_file,
+};
+
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-/// Most large gaps of the heap that [`settle_heap`] sets aside.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const LARGE_GAPS: usize = 4096;
-
-/// The small gaps that [`settle_heap`] has filled: a list whose links are in the gaps. Only the template changes it.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-static GAPS: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU64;
 
 /// For opening paths that may be pipes or devices.
 pub(crate) const NONBLOCK: i32 = libc::O_NONBLOCK;
@@ -84,7 +97,7 @@ pub(crate) fn receive(
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len() as _;
-    let flags = libc::MSG_CMSG_CLOEXEC | if wait { 0 } else { libc::MSG_DONTWAIT };
+    let flags = RECEIVE | if wait { 0 } else { libc::MSG_DONTWAIT };
     // SAFETY: the header names the spare capacity and the control buffer with their true sizes. The kernel has
     // initialised the bytes that it counts, and control messages lie inside the buffer as CMSG_* walk it.
     unsafe {
@@ -96,7 +109,7 @@ pub(crate) fn receive(
                 let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 let data = libc::CMSG_DATA(header).cast::<RawFd>();
                 for at in 0..bytes / size_of::<RawFd>() {
-                    fds.push(data.add(at).read_unaligned());
+                    fds.push(close_on_exec(data.add(at).read_unaligned()));
                 }
             }
             header = libc::CMSG_NXTHDR(&raw const message, header);
@@ -110,10 +123,9 @@ pub(crate) fn receive(
 /// # Errors
 /// As sendmsg(2); `WouldBlock` when the socket is full.
 pub(crate) fn send(fd: RawFd, bytes: &[u8], passed: Option<RawFd>) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let Some(passed) = passed else {
         // SAFETY: pointer and length belong together.
-        return check_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) });
+        return check_len(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), SEND) });
     };
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -129,7 +141,7 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8], passed: Option<RawFd>) -> io::Result
         (*header).cmsg_type = libc::SCM_RIGHTS;
         (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
         libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(passed);
-        check_len(libc::sendmsg(fd, &raw const message, flags))
+        check_len(libc::sendmsg(fd, &raw const message, SEND))
     }
 }
 
@@ -255,138 +267,6 @@ pub(crate) fn watchdog_thread(place: usize) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// Wakes a thread that waits without the GVL, also if it begins to wait later.
-pub(crate) struct Wakeup {
-    read: OwnedFd,
-    #[cfg(not(target_os = "linux"))]
-    write: OwnedFd,
-}
-
-impl Wakeup {
-    #[cfg(target_os = "linux")]
-    pub(crate) fn new() -> io::Result<Wakeup> {
-        // SAFETY: no pointers; the descriptor is new and ours.
-        let read =
-            unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
-        Ok(Wakeup { read })
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new() -> io::Result<Wakeup> {
-        let mut ends = [0; 2];
-        // SAFETY: room for two descriptors, which are new and ours.
-        let (read, write) = unsafe {
-            check(libc::pipe(ends.as_mut_ptr()))?;
-            (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
-        };
-        for end in ends {
-            // SAFETY: no pointers.
-            unsafe {
-                check(libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC))?;
-                check(libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK))?;
-            }
-        }
-        Ok(Wakeup { read, write })
-    }
-
-    /// Replaces the inherited descriptors, which are shared with other processes, by new ones of the same numbers.
-    ///
-    /// # Errors
-    /// As eventfd(2) or pipe(2), and dup2(2).
-    pub(crate) fn renew(&self) -> io::Result<()> {
-        let new = Wakeup::new()?;
-        #[cfg(not(target_os = "linux"))]
-        replace(self.write.as_raw_fd(), new.write)?;
-        replace(self.read.as_raw_fd(), new.read)
-    }
-
-    pub(crate) fn fd(&self) -> RawFd {
-        self.read.as_raw_fd()
-    }
-
-    pub(crate) fn wake(&self) {
-        #[cfg(target_os = "linux")]
-        let write = &self.read;
-        #[cfg(not(target_os = "linux"))]
-        let write = &self.write;
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes. If it is full, a wake-up is pending already.
-        unsafe { libc::write(write.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-    }
-
-    /// Takes pending wake-ups back.
-    pub(crate) fn clear(&self) {
-        let mut bytes = [0u8; 64];
-        // SAFETY: writable bytes. Nothing to read is fine.
-        unsafe { libc::read(self.fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
-    }
-}
-
-/// A timer that expires once.
-pub(crate) struct Timer(#[cfg(target_os = "linux")] OwnedFd, #[cfg(not(target_os = "linux"))] Wakeup);
-
-impl Timer {
-    #[cfg(target_os = "linux")]
-    pub(crate) fn new() -> io::Result<Timer> {
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: no pointers; the descriptor is new and ours.
-        Ok(Timer(unsafe { OwnedFd::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) }))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new() -> io::Result<Timer> {
-        Wakeup::new().map(Timer)
-    }
-
-    /// As [`Wakeup::renew`].
-    ///
-    /// # Errors
-    /// As timerfd_create(2) and dup2(2).
-    pub(crate) fn renew(&self) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        return replace(self.fd(), Timer::new()?.0);
-        #[cfg(not(target_os = "linux"))]
-        self.0.renew()
-    }
-
-    pub(crate) fn fd(&self) -> RawFd {
-        #[cfg(target_os = "linux")]
-        return self.0.as_raw_fd();
-        #[cfg(not(target_os = "linux"))]
-        return self.0.fd();
-    }
-
-    /// Sets the timer. Off Linux it expires at once, and the thread that it wakes sleeps in [`Timer::clear`].
-    #[cfg(target_os = "linux")]
-    pub(crate) fn set(&self, after: Duration) {
-        let time = libc::timespec { tv_sec: after.as_secs() as _, tv_nsec: after.subsec_nanos().max(1) as _ };
-        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let timer = libc::itimerspec { it_interval: zero, it_value: time };
-        // SAFETY: `timer` is readable; the old value is not wanted.
-        unsafe { libc::timerfd_settime(self.fd(), 0, &raw const timer, std::ptr::null_mut()) };
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn set(&self, _after: Duration) {
-        self.0.wake();
-    }
-
-    /// Resets the timer after it has expired; off Linux this is where the time passes.
-    pub(crate) fn clear(&self, _after: Duration) {
-        #[cfg(target_os = "linux")]
-        {
-            let mut bytes = [0u8; 8];
-            // SAFETY: writable bytes. Nothing to read is fine.
-            unsafe { libc::read(self.fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
-        }
-        #[cfg(not(target_os = "linux"))]
-        {
-            self.0.clear();
-            std::thread::sleep(_after);
-        }
-    }
-}
-
 /// Shared memory as 64-bit words.
 ///
 /// # Errors
@@ -416,44 +296,6 @@ fn replace(fd: RawFd, new: OwnedFd) -> io::Result<()> {
         check(libc::dup2(new.as_raw_fd(), fd))?;
         check(libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC)).map(|_| ())
     }
-}
-
-/// A regular file in memory, where the system has that; otherwise in the system's folder for temporary files.
-///
-/// # Errors
-/// As memfd_create(2) or open(2).
-pub(crate) fn memory_file() -> io::Result<File> {
-    #[cfg(target_os = "linux")]
-    {
-        // SAFETY: a C string; the descriptor is new and ours.
-        let fd = check(unsafe { libc::memfd_create(c"firebrick-body".as_ptr(), libc::MFD_CLOEXEC) })?;
-        // SAFETY: as above.
-        Ok(unsafe { File::from_raw_fd(fd) })
-    }
-    #[cfg(not(target_os = "linux"))]
-    unnamed_file(Path::new("/tmp"))
-}
-
-/// A regular file without a name in the folder `dir`.
-///
-/// # Errors
-/// As open(2).
-pub(crate) fn unnamed_file(dir: &Path) -> io::Result<File> {
-    #[cfg(target_os = "linux")]
-    {
-        let opened =
-            File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir);
-        match opened.as_ref().err().and_then(io::Error::raw_os_error) {
-            // The file system does not have it.
-            Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL) => {}
-            _ => return opened,
-        }
-    }
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = dir.join(format!(".firebrick-{}-{number}", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    std::fs::remove_file(&path).map(|()| file)
 }
 
 /// A connected pair of stream sockets, closed on exec.
@@ -513,70 +355,6 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Has the kernel send `signal` (0: none) when the thread that started this process ends. Linux only.
-pub(crate) fn parent_death_signal(signal: i32) {
-    #[cfg(target_os = "linux")]
-    // SAFETY: no pointers.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, signal);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = signal;
-}
-
-/// Gives free heap pages back to the system, and fills the small gaps of the others, so that what workers allocate lies on pages
-/// of its own, and does not turn pages that are full of shared data into private ones. glibc only.
-///
-/// The gaps are lost until [`release_gaps`]: free memory of less than a page each, once for all workers.
-pub(crate) fn settle_heap() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: what is allocated has room for a pointer, is otherwise not touched, and freed at most once.
-    unsafe {
-        libc::malloc_trim(0);
-        let end = libc::sbrk(0) as usize;
-        // mallinfo2(3) is missing from older versions; the free end of the heap, just trimmed, is small.
-        let top = end.saturating_sub(libc::mallinfo().keepcost as u32 as usize);
-        let in_gap = |chunk: *mut libc::c_void| (1..top).contains(&(chunk as usize));
-        // Large gaps are taken first, so that small allocations do not come from them, and given back at the end.
-        let mut large = Vec::with_capacity(LARGE_GAPS);
-        for size in (12..17).rev().map(|bits| 1_usize << bits) {
-            while large.len() < LARGE_GAPS {
-                let chunk = libc::malloc(size);
-                if !in_gap(chunk) {
-                    libc::free(chunk);
-                    break;
-                }
-                large.push(chunk);
-            }
-        }
-        for size in (24..=4000).rev().step_by(16) {
-            loop {
-                let chunk = libc::malloc(size);
-                if !in_gap(chunk) {
-                    libc::free(chunk);
-                    break;
-                }
-                chunk.cast::<*mut libc::c_void>().write(GAPS.swap(chunk, Ordering::Relaxed));
-            }
-        }
-        large.into_iter().for_each(|chunk| libc::free(chunk));
-    }
-}
-
-/// Frees the gaps that [`settle_heap`] has filled: the heap of a template that was a worker has gaps of its own.
-pub(crate) fn release_gaps() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: the list consists of chunks that `settle_heap` has allocated; it is emptied before they are freed.
-    unsafe {
-        let mut chunk = GAPS.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        while !chunk.is_null() {
-            let next = chunk.cast::<*mut libc::c_void>().read();
-            libc::free(chunk);
-            chunk = next;
-        }
-    }
-}
-
 /// How a child exited.
 pub(crate) struct Exit {
     /// Exit code, or the number of the signal.
@@ -602,6 +380,5 @@ pub(crate) fn reap(pid: i32) -> io::Result<Option<Exit>> {
     }
     let by_signal = libc::WIFSIGNALED(status);
     let code = if by_signal { libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
-    let unit = if cfg!(target_os = "macos") { 1024 } else { 1 };
-    Ok(Some(Exit { code, by_signal, peak_kib: usage.ru_maxrss as u64 / unit }))
+    Ok(Some(Exit { code, by_signal, peak_kib: usage.ru_maxrss as u64 / PEAK_UNIT }))
 }

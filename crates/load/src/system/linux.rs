@@ -1,5 +1,4 @@
-//! A timer precise to about ten microseconds: a timerfd in the event loop, because tokio's timers have a resolution of
-//! one millisecond.
+//! A timerfd in the event loop.
 
 use std::io;
 use std::os::fd::OwnedFd;

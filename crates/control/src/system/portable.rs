@@ -1,0 +1,40 @@
+//! Elsewhere.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at whether a process has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub(crate) const KEEPS_MODE: bool = false;
+
+pub(crate) fn listener(_socket: impl AsFd) -> io::Result<Option<Pid>> {
+    Ok(None)
+}
+
+/// The system has no better name for it than its id.
+pub(crate) struct Process(Pid);
+
+impl Process {
+    pub(crate) fn end(pid: Pid) -> Result<Option<Process>, Errno> {
+        match kill_process(pid, Signal::TERM) {
+            Ok(()) => Ok(Some(Process(pid))),
+            Err(Errno::SRCH) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(crate) fn ended(&self, wait: Duration) -> Result<bool, String> {
+        let until = Instant::now() + wait;
+        while test_kill_process(self.0).is_ok() {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(true)
+    }
+}

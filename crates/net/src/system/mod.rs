@@ -1,0 +1,66 @@
+//! What differs between Linux and other systems: flags of send(2), sendfile(2), reads that do not wait for a disk.
+//!
+//! Contract:
+//! 1. `SEND` and `SEND_MORE`: flags for bytes, and for bytes with more behind them. The program ignores SIGPIPE; where a flag says so
+//!    for a call, it is set.
+//! 2. `send_file` sends a part of a file to a socket that does not block, and returns how many bytes went: 0 when the file ends before
+//!    `offset`, fewer than `len` at any time.
+//! 3. `read_cached`: see [`crate::read_cached`].
+
+#[cfg(all(target_os = "linux", not(firebrick_portable)))]
+mod linux;
+#[cfg(any(test, not(target_os = "linux"), firebrick_portable))]
+mod portable;
+
+#[cfg(all(target_os = "linux", not(firebrick_portable)))]
+pub(crate) use linux::*;
+#[cfg(any(not(target_os = "linux"), firebrick_portable))]
+pub(crate) use portable::*;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::os::unix::net::UnixStream;
+
+    type SendFile = fn(BorrowedFd<'_>, &File, u64, usize) -> std::io::Result<usize>;
+
+    /// All of a part of a file, as the other end reads it.
+    fn sent(file: &File, mut offset: u64, len: usize, send_file: SendFile) -> Vec<u8> {
+        let (from, mut to) = UnixStream::pair().unwrap();
+        from.set_nonblocking(true).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            to.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        let end = offset + len as u64;
+        while offset < end {
+            match send_file(from.as_fd(), file, offset, (end - offset) as usize) {
+                Ok(0) => break,
+                Ok(count) => offset += count as u64,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        drop(from);
+        reader.join().unwrap().unwrap()
+    }
+
+    #[test]
+    fn parts_of_files_are_sent_alike_with_and_without_sendfile() {
+        let path = std::env::temp_dir().join(format!("firebrick-send-{}", std::process::id()));
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let text: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
+        file.write_all(&text).unwrap();
+        for (offset, len) in [(0, text.len()), (1, 10), (300_000, 400_000), (699_990, 1_000), (800_000, 5)] {
+            let wanted = text.get(offset..text.len().min(offset + len)).unwrap_or_default();
+            for send_file in [super::send_file, super::portable::send_file] {
+                assert!(sent(&file, offset as u64, len, send_file) == wanted, "{len} bytes at {offset}");
+            }
+        }
+        let closed = UnixStream::pair().unwrap().0;
+        assert!(super::portable::send_file(closed.as_fd(), &file, 0, 1).is_err());
+    }
+}

@@ -1,0 +1,41 @@
+//! Elsewhere.
+#![cfg_attr(all(test, not(firebrick_portable)), allow(dead_code))] // Tests on Linux compare some of it.
+
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a file that are read for one send.
+const SLICE: usize = 64 << 10;
+
+pub(crate) const SEND: SendFlags = SendFlags::empty();
+pub(crate) const SEND_MORE: SendFlags = SendFlags::empty();
+
+thread_local!(static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
+
+/// Reads and sends a slice; what the socket does not take is read again next time.
+pub(crate) fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(SLICE, 0);
+        let slice = &mut scratch[..len.min(SLICE)];
+        let read = file.read_at(slice, offset)?;
+        if read == 0 {
+            return Ok(0);
+        }
+        loop {
+            match rustix::net::send(socket, &slice[..read], SEND) {
+                Err(Errno::INTR) => {}
+                sent => return Ok(sent?),
+            }
+        }
+    })
+}
+
+/// Nobody can tell what is in memory.
+pub(crate) fn read_cached(_file: &File, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
+    Err(ErrorKind::Unsupported.into())
+}

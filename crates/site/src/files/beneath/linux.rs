@@ -1,0 +1,46 @@
+//! The kernel keeps paths inside (`openat2`).
+
+use super::{FILE, portable};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+#[derive(Debug)]
+pub(in crate::files) struct Opener {
+    /// Kernels before 5.6 lack the call, and some sandboxes forbid it.
+    refused: Cell<bool>,
+}
+
+impl Opener {
+    pub(in crate::files) fn new() -> Opener {
+        Opener { refused: Cell::new(false) }
+    }
+
+    pub(in crate::files) fn open(&self, folder: &File, path: &str) -> io::Result<File> {
+        if !self.refused.get() {
+            match open(folder, path) {
+                Err(Errno::NOSYS | Errno::PERM) => self.refused.set(true),
+                opened => return Ok(opened?.into()),
+            }
+        }
+        portable::Opener::new().open(folder, path)
+    }
+}
+
+fn open(folder: &File, path: &str) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    // EAGAIN: a directory on the path is being renamed, so the kernel cannot vouch for the path.
+    // Only the owner may use NOATIME; it makes each read slightly cheaper.
+    let mut flags = FILE | OFlags::NOATIME;
+    for _ in 0..4 {
+        match openat2(folder, path, flags, Mode::empty(), resolve) {
+            Err(Errno::PERM) if flags != FILE => flags = FILE,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            opened => return opened,
+        }
+    }
+    Err(Errno::AGAIN)
+}

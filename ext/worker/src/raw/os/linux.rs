@@ -1,0 +1,185 @@
+//! On Linux.
+
+use super::{check, portable, replace};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+pub(super) const SEND: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+pub(super) const RECEIVE: libc::c_int = libc::MSG_CMSG_CLOEXEC;
+/// Of `ru_maxrss`, in KiB.
+pub(super) const PEAK_UNIT: u64 = 1;
+
+/// `RECEIVE` has done it.
+#[inline]
+pub(super) fn close_on_exec(fd: RawFd) -> RawFd {
+    fd
+}
+
+/// An eventfd.
+pub(crate) struct Wakeup(OwnedFd);
+
+impl Wakeup {
+    pub(crate) fn new() -> io::Result<Wakeup> {
+        // SAFETY: no pointers; the descriptor is new and ours.
+        let fd =
+            unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
+        Ok(Wakeup(fd))
+    }
+
+    /// # Errors
+    /// As eventfd(2) and dup2(2).
+    pub(crate) fn renew(&self) -> io::Result<()> {
+        replace(self.fd(), Wakeup::new()?.0)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    pub(crate) fn wake(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight readable bytes. If it is full, a wake-up is pending already.
+        unsafe { libc::write(self.fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Takes pending wake-ups back.
+    pub(crate) fn clear(&self) {
+        take_number(self.fd());
+    }
+}
+
+/// A timerfd.
+pub(crate) struct Timer(OwnedFd);
+
+impl Timer {
+    pub(crate) fn new() -> io::Result<Timer> {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: no pointers; the descriptor is new and ours.
+        Ok(Timer(unsafe { OwnedFd::from_raw_fd(check(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags))?) }))
+    }
+
+    /// # Errors
+    /// As timerfd_create(2) and dup2(2).
+    pub(crate) fn renew(&self) -> io::Result<()> {
+        replace(self.fd(), Timer::new()?.0)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    pub(crate) fn set(&self, after: Duration) {
+        let time = libc::timespec { tv_sec: after.as_secs() as _, tv_nsec: after.subsec_nanos().max(1) as _ };
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let timer = libc::itimerspec { it_interval: zero, it_value: time };
+        // SAFETY: `timer` is readable; the old value is not wanted.
+        unsafe { libc::timerfd_settime(self.fd(), 0, &raw const timer, std::ptr::null_mut()) };
+    }
+
+    /// Resets the timer after it has expired. The other descriptor that the thread waits for does not matter here.
+    pub(crate) fn clear(&self, _other: RawFd) {
+        take_number(self.fd());
+    }
+}
+
+fn take_number(fd: RawFd) {
+    let mut bytes = [0u8; 8];
+    // SAFETY: writable bytes. Nothing to read is fine.
+    unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
+}
+
+/// # Errors
+/// As memfd_create(2).
+pub(crate) fn memory_file() -> io::Result<File> {
+    // SAFETY: a C string; the descriptor is new and ours.
+    unsafe {
+        let fd = check(libc::memfd_create(c"firebrick-body".as_ptr(), libc::MFD_CLOEXEC))?;
+        Ok(File::from_raw_fd(fd))
+    }
+}
+
+/// # Errors
+/// As open(2).
+pub(crate) fn unnamed_file(dir: &Path) -> io::Result<File> {
+    let opened = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(dir);
+    match opened.as_ref().err().and_then(io::Error::raw_os_error) {
+        // The file system does not have it.
+        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL) => portable::unnamed_file(dir),
+        _ => opened,
+    }
+}
+
+pub(crate) fn parent_death_signal(signal: i32) {
+    // SAFETY: no pointers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, signal);
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub(crate) use portable::{release_gaps, settle_heap};
+
+#[cfg(target_env = "gnu")]
+pub(crate) use glibc::{release_gaps, settle_heap};
+
+#[cfg(target_env = "gnu")]
+mod glibc {
+    use std::sync::atomic::{AtomicPtr, Ordering};
+
+    /// Most large gaps of the heap that [`settle_heap`] sets aside.
+    const LARGE_GAPS: usize = 4096;
+
+    /// The small gaps that [`settle_heap`] has filled: a list whose links are in the gaps. Only the template changes it.
+    static GAPS: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+    pub(crate) fn settle_heap() {
+        // SAFETY: what is allocated has room for a pointer, is otherwise not touched, and freed at most once.
+        unsafe {
+            libc::malloc_trim(0);
+            let end = libc::sbrk(0) as usize;
+            // mallinfo2(3) is missing from older versions; the free end of the heap, just trimmed, is small.
+            let top = end.saturating_sub(libc::mallinfo().keepcost as u32 as usize);
+            let in_gap = |chunk: *mut libc::c_void| (1..top).contains(&(chunk as usize));
+            // Large gaps are taken first, so that small allocations do not come from them, and given back at the end.
+            let mut large = Vec::with_capacity(LARGE_GAPS);
+            for size in (12..17).rev().map(|bits| 1_usize << bits) {
+                while large.len() < LARGE_GAPS {
+                    let chunk = libc::malloc(size);
+                    if !in_gap(chunk) {
+                        libc::free(chunk);
+                        break;
+                    }
+                    large.push(chunk);
+                }
+            }
+            for size in (24..=4000).rev().step_by(16) {
+                loop {
+                    let chunk = libc::malloc(size);
+                    if !in_gap(chunk) {
+                        libc::free(chunk);
+                        break;
+                    }
+                    chunk.cast::<*mut libc::c_void>().write(GAPS.swap(chunk, Ordering::Relaxed));
+                }
+            }
+            large.into_iter().for_each(|chunk| libc::free(chunk));
+        }
+    }
+
+    /// The heap of a template that was a worker has gaps of its own.
+    pub(crate) fn release_gaps() {
+        // SAFETY: the list consists of chunks that `settle_heap` has allocated; it is emptied before they are freed.
+        unsafe {
+            let mut chunk = GAPS.swap(std::ptr::null_mut(), Ordering::Relaxed);
+            while !chunk.is_null() {
+                let next = chunk.cast::<*mut libc::c_void>().read();
+                libc::free(chunk);
+                chunk = next;
+            }
+        }
+    }
+}
