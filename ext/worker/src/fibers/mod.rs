@@ -297,7 +297,7 @@ fn wait(gvl: &mut Gvl, own: &'static Task, leads: bool) {
         });
     } else {
         let takes_over = is_ready[1] && {
-            place.timer().clear(crate::worker::STANDBY_AFTER);
+            place.timer().clear(thread.wakeup.fd());
             place.must_take_over(os::now_us())
         };
         let called = thread.called.swap(false, Acquire);
