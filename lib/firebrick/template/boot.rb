@@ -36,13 +36,11 @@ module Firebrick
         prepare_process
         apply_puma_file
         load_app
-        notes = FiberCheck.new(*numbers("fibers", "threads_max")).notes
-        ruby = Yjit.apply(one("yjit", "off"))
+        facts = facts_of_the_app
         warm_up
         Firebrick.run_hooks(:before_fork)
         tidy
-        facts = { **ruby, "rack" => Rack.release, "ms" => now - started }
-        facts.to_a + notes.map { |note| ["note", note] } + Firebrick.services.facts
+        facts + [["ms", now - started]] + Firebrick.services.facts
       end
 
       def out_of_band_gc?
@@ -60,6 +58,13 @@ module Firebrick
       end
 
       private
+
+      # What the app has become with this Ruby; it may have to be refused.
+      def facts_of_the_app
+        notes = FiberCheck.new(*numbers("fibers", "threads_max")).notes
+        facts = { **Yjit.apply(one("yjit", "off")), "rack" => Rack.release }
+        facts.to_a + notes.map { |note| ["note", note] }
+      end
 
       # Milliseconds.
       def now

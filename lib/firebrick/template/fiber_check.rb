@@ -4,8 +4,8 @@ require "firebrick/errors"
 
 module Firebrick
   class Template
-    # Whether the libraries of an app get along with requests on fibers. Asked when the app is loaded: what would mix the
-    # requests up is refused, what would only be slow is told.
+    # Whether the libraries of an app get along with requests on fibers. Asked when the app is loaded: what would mix
+    # the requests up is refused, what would only be slow is told.
     class FiberCheck
       # What these libraries wait for stops the thread, with all of its fibers.
       BLOCKING = {
@@ -36,11 +36,13 @@ module Firebrick
 
       # What an app names may be loaded when it is asked for: that is not wanted here.
       def loaded(name)
-        name.split("::").inject(Object) do |scope, part|
-          return unless scope.const_defined?(part, false) && !scope.autoload?(part)
+        name.split("::").inject(Object) { |scope, part| constant(scope, part) }
+      end
 
-          scope.const_get(part, false)
-        end
+      def constant(scope, name)
+        return unless scope&.const_defined?(name, false)
+
+        scope.const_get(name, false) unless scope.autoload?(name)
       end
 
       def refuse_active_record
@@ -48,7 +50,7 @@ module Firebrick
 
         version = ActiveRecord.version
         if version < Gem::Version.new("7.1")
-          refuse "Active Record #{version} gives each thread one connection, which the fibers of a thread would share. " \
+          refuse "Active Record #{version} gives each thread one connection, which its fibers would share. " \
                  "It takes 7.1 or later with #{RAILS}"
         end
         isolation = loaded("ActiveSupport::IsolatedExecutionState")
@@ -61,7 +63,7 @@ module Firebrick
       def refuse_sequel
         return unless loaded("Sequel") && Sequel.respond_to?(:current) && Sequel.current.is_a?(Thread)
 
-        refuse "Sequel gives each thread one connection, which the fibers of a thread would share. " \
+        refuse "Sequel gives each thread one connection, which its fibers would share. " \
                "Add where the app loads it: #{SEQUEL}"
       end
 
