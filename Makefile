@@ -120,7 +120,7 @@ deny:
 # the column "used by" of ARCHITECTURE.md's code map.
 docs:
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p settings docs
-	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p script --test waiting
+	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p script --test it waiting
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p cli --test house
 
 clean:
