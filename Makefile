@@ -12,7 +12,7 @@ FUZZ    ?=
 # Plugins of gems that happen to be installed (Rails has one) do not change what tests print.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build optimised dist dist-test demo test lint unit e2e worker-test bench-test gem-test portable-test portable-unit test-debian13 test-forky setup setup-test setup-dist bench shootout fuzz deny docs gem clean
+.PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test gem-test portable-test portable-unit test-debian13 test-forky setup setup-test setup-dist bench shootout fuzz deny docs gem clean
 
 all: build
 
@@ -56,10 +56,7 @@ demo:
 
 # Everything that must pass. What .ci/run runs. Each step says how long it took.
 test:
-	@set -e; for step in setup-test lint unit build worker-test bench-test e2e gem-test; do \
-	  began=$$(date +%s); $(MAKE) --no-print-directory $$step; \
-	  echo "make test: $$step took $$(($$(date +%s) - began)) s"; \
-	done
+	@MAKE='$(MAKE)' script/test
 
 lint: setup-test
 	$(CARGO) fmt --all --check
@@ -70,9 +67,17 @@ lint: setup-test
 unit: setup-test
 	script/unit
 
+# Compiles them only.
+unit-build: setup-test
+	@script/unit --no-run
+
+# What test/report_pages_test.rb looks at, with the libraries that unit tests need, too.
+plots:
+	@$(CARGO) build --quiet --locked --workspace --example gallery --example plot
+
 worker-test: build
-	TEST_AGAIN=1 ruby ext/worker/tests/run.rb
-	TEST_AGAIN=1 TEST_FIBERS=50 ruby ext/worker/tests/run.rb
+	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) ruby ext/worker/tests/run.rb
+	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) TEST_FIBERS=50 ruby ext/worker/tests/run.rb
 
 bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/run.rb
@@ -142,7 +147,7 @@ deny:
 # the column "used by" of ARCHITECTURE.md's code map.
 docs:
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p settings docs
-	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p script --test waiting
+	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p script --test it waiting
 	FIREBRICK_REGENERATE=1 $(CARGO) test -q -p cli --test house
 
 clean:

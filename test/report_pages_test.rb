@@ -4,7 +4,8 @@
 # A page passes when it loads nothing else, the console is empty, it does not scroll sideways, and no text is cut off or
 # covered by another.
 #
-# TEST_SCREENSHOTS names a directory for screenshots.
+# TEST_SCREENSHOTS names a directory for screenshots. REPORT_EXAMPLES names that of the built examples; without it cargo builds them, and waits for
+# other compilations.
 
 require "support/browser_case"
 
@@ -14,7 +15,9 @@ class ReportPagesTest < BrowserCase
   class << self
     # Runs an example of the crate, built once; returns its output.
     def example(name, *flags, input: "")
-      Open3.capture3("cargo", "run", "--quiet", "-p", "report", "--example", name, "--", *flags, stdin_data: input, chdir: Server::ROOT)
+      built = ENV.fetch("REPORT_EXAMPLES", nil)
+      command = built ? [File.join(built, name)] : %W[cargo run --quiet -p report --example #{name} --]
+      Open3.capture3(*command, *flags, stdin_data: input, chdir: Server::ROOT)
     end
 
     # The URL of a page.

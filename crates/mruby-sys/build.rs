@@ -183,7 +183,7 @@ fn unfit(include: &Path) -> Option<String> {
     };
     let why = match (major, minor) {
         (3, 1 | 3 | 4) | (4, 0) => return None,
-        // Seen in tests/stress.rs; and methods cannot be called as f(a: 1) (mruby issue 5944).
+        // Seen in crates/mruby/tests/it/stress.rs; and methods cannot be called as f(a: 1) (mruby issue 5944).
         (3, 2) => ", which loses the blocks of tasks that wait",
         _ => "",
     };

@@ -3,7 +3,7 @@
 //! A request waits for things outside, holds its process's lock (GVL) while Ruby runs, and needs the CPU. CPU time is
 //! measured. The time that the lock is held shows in how much additional threads bring, so it is what the fit
 //! determines: the share of lock time that makes the predicted rates of all cells closest to the measured ones
-//! (`closed`). Predictions for other shapes are within `Estimate`'s bounds for the published tables in tests/tables.rs.
+//! (`closed`). Predictions for other shapes are within `Estimate`'s bounds for the published tables in tests/it/tables.rs.
 
 use serde::{Deserialize, Serialize};
 

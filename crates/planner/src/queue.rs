@@ -2,7 +2,7 @@
 //!
 //! The probability of waiting is Erlang C's. The mean wait is corrected for the variation of arrivals and services
 //! (Allen-Cunneen: times (ca² + cs²)/2). Waiting times of requests that wait are exponential: exact for M/M/c, an
-//! approximation otherwise. Response times add the distribution of the service time. tests/simulation.rs compares this
+//! approximation otherwise. Response times add the distribution of the service time. tests/it/simulation.rs compares this
 //! with a simulation and states the errors.
 
 use crate::erlang;

@@ -1,6 +1,6 @@
 //! Cost of a request from the route to the response, without a network: `cargo run --release -p script --example handler_cost [FILE]`.
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use handler::{Client, Departure, Exchange, Fields, Incoming, Lent, Response, Trace};

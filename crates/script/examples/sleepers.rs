@@ -2,7 +2,7 @@
 //!
 //! Prints how long the slowest took, the memory they hold while they sleep, and how long another request takes meanwhile.
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use script::{Limits, Source};

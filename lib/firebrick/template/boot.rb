@@ -6,6 +6,8 @@ require "firebrick/template/heap"
 
 module Firebrick
   class Template
+    autoload :Warmup, "firebrick/template/warmup"
+
     # Loads the app and prepares the process for forking.
     class Boot
       include Configured
@@ -61,9 +63,8 @@ module Firebrick
 
       # What the app has become with this Ruby; it may have to be refused.
       def facts_of_the_app
-        notes = FiberCheck.new(*numbers("fibers", "threads_max")).notes
-        facts = { **Yjit.apply(one("yjit", "off")), "rack" => Rack.release }
-        facts.to_a + notes.map { |note| ["note", note] }
+        { **Yjit.apply(one("yjit", "off")), "rack" => Rack.release }.to_a +
+          FiberCheck.new(*numbers("fibers", "threads_max")).facts
       end
 
       # Milliseconds.
@@ -130,10 +131,7 @@ module Firebrick
 
       def warm_up
         paths = @settings.fetch("warmup", [])
-        return if paths.empty?
-
-        require "firebrick/template/warmup"
-        Warmup.new(@app, @base).run(paths)
+        Warmup.new(@app, @base).run(paths) unless paths.empty?
       end
 
       def tidy

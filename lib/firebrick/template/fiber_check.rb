@@ -21,15 +21,15 @@ module Firebrick
         @threads = threads
       end
 
-      # Notes for the banner.
+      # Notes for the banner, as facts for `booted`.
       #
       # @raise [Firebrick::Error] the app would mix requests up
-      def notes
+      def facts
         return [] if @fibers.zero?
 
         refuse_active_record
         refuse_sequel
-        [native_threads, pool, *blocking].compact
+        [native_threads, pool, *blocking].compact.map { |note| ["note", note] }
       end
 
       private

@@ -8,6 +8,7 @@
 
 mod examples;
 mod map;
+mod profiles;
 mod workspace;
 
 use map::{IN_TESTS, Map};

@@ -1,0 +1,436 @@
+//! What is said about what is wrong: all of it, with place, expectation and the nearest right name.
+
+use crate::shared;
+
+use proptest::prelude::*;
+use settings::table::entries;
+use shared::App;
+
+/// Wrong values of every type, and what the message says.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("environment", "''", "expected text on one line"),
+    ("tag", "\"a\\nb\"", "expected text on one line"),
+    ("pidfile", "7", "expected the path of a file"),
+    ("temp_dir", "''", "expected the path of a directory"),
+    ("quiet", "'yes'", "expected true or false"),
+    ("bind", "3000", "expected \"tcp://HOST:PORT\", \"unix://PATH\""),
+    ("bind", "['3000']", "expected HOST:PORT; did you mean \"tcp://0.0.0.0:3000\"?"),
+    ("bind", "'ssl://0.0.0.0:1'", "there is no certificate for ssl://0.0.0.0:1: add ?cert=FILE&key=FILE"),
+    ("bind", "'unix:///a?mod=1'", "did you mean \"mode\"?"),
+    ("port", "65536", "expected a whole number from 0 to 65535"),
+    ("port", "'80'", "expected a whole number from 0 to 65535"),
+    ("host", "'a b'", "expected an address or host name"),
+    ("control", "''", "expected the path of a socket, \"tcp://HOST:PORT\", \"auto\" or \"off\""),
+    ("control", "9293", "expected the path of a socket, \"tcp://HOST:PORT\""),
+    ("control", "'localhost:9293'", "did you mean \"tcp://localhost:9293\"?"),
+    ("control", "['tcp://h:1', 'tcp://h:1']", "tcp://h:1 is there twice"),
+    ("control", "['off', '/run/a']", "\"off\" turns the Unix socket off"),
+    ("acme.domains", "['localhost']", "expected a public name such as example.com: no CA issues"),
+    ("acme.domains", "['https://a.test']", "expected a name without scheme and path"),
+    ("acme.domains", "['bücher.example']", "in its ASCII form, which begins with xn--"),
+    ("acme.domains", "['*.a.test']", "set acme.dns_command to a command that changes records"),
+    ("acme.domains", "['192.0.2.1']", "Let's Encrypt wants acme.profile = \"shortlived\""),
+    ("acme.directory", "'http://ca.test/dir'", "http:// is for this machine only"),
+    ("acme.directory", "'ca.test'", "expected the URL of a CA's directory"),
+    (
+        "acme.staging",
+        "'https://acme-v02.api.letsencrypt.org/directory'",
+        "it is acme.directory: give the CA's other",
+    ),
+    ("acme.staging", "'nowhere'", "expected the URL of a CA's directory"),
+    ("acme.challenge", "'dns'", "expected one of \"auto\", \"http-01\""),
+    ("acme.challenge", "'http01'", "did you mean \"http-01\"?"),
+    ("acme.eab_kid", "'kid'", "acme.eab_hmac is missing"),
+    ("acme.eab_hmac", "'key'", "acme.eab_kid is missing"),
+    ("acme.on_demand", "true", "acme.ask has to name a URL"),
+    ("acme.ask", "'/ask'", "expected a URL such as"),
+    ("acme.retry", "'0'", "expected a time such as"),
+    ("acme.on_demand_per_hour", "0", "expected a whole number from 1"),
+    ("control_token", "'two words'", "expected 1 to 256 characters of ASCII without blanks"),
+    (
+        "server_timing",
+        "'allways'",
+        "expected one of \"local\", \"always\", \"off\"; did you mean \"always\"?",
+    ),
+    ("workers", "0", "expected \"MIN:MAX\" or a number of workers, from 1 to 1024, or \"auto\""),
+    ("workers", "'0:4'", "expected \"MIN:MAX\" or a number of workers, from 1 to 1024"),
+    ("workers", "'2:2000'", "expected \"MIN:MAX\" or a number of workers, from 1 to 1024"),
+    ("workers", "'8:2'", "expected the minimum first, then the maximum; did you mean \"2:8\"?"),
+    ("limits.predict_wait", "'no'", "expected true or false"),
+    ("threads", "'5:1'", "expected the minimum first, then the maximum; did you mean \"1:5\"?"),
+    ("threads", "513", "expected \"MIN:MAX\" or a number of threads, from 1 to 512"),
+    ("front_threads", "'many'", "expected a whole number from 1 to 256, or \"auto\""),
+    ("worker_memory_estimate", "'1KiB'", "from 1MiB to 1TiB"),
+    ("ruby", "true", "expected the path of a file"),
+    ("rack.trusted_proxies", "['10.0.0.0/33']", "expected 0 to 32 bits behind the / of 10.0.0.0/33"),
+    ("rack.trusted_proxies", "['none', 'unix']", "expected \"none\" to stand alone"),
+    ("rack.trusted_proxies", "['local']", "expected a list of networks such as"),
+    ("rack.allow_underscore_headers", "1", "expected true or false"),
+    ("rack.early_hints", "[]", "expected true or false"),
+    ("rack.warmup", "['up']", "expected a list of request paths, each beginning with /"),
+    ("rack.compact", "{}", "expected true or false"),
+    ("rack.yjit", "true", "expected one of \"auto\", \"on\", \"off\""),
+    (
+        "rack.request_id_header",
+        "'X Id'",
+        "expected the name of a header such as \"X-Request-Id\", or \"off\"",
+    ),
+    (
+        "reload.step",
+        "0",
+        "expected a number of workers from 1 to 1000, or a percentage of them such as \"25%\"",
+    ),
+    ("reload.step", "'101%'", "expected a number of workers"),
+    ("files.public", "1979-05-27", "expected the path of a directory"),
+    ("files.serve_public", "'no'", "expected true or false"),
+    ("site.root", "'nowhere'", "expected a directory that exists"),
+    ("site.root", "3", "expected the path of a directory"),
+    ("site.static_json", "'nowhere.json'", "expected a file that exists"),
+    ("site.watch", "'no'", "expected true or false"),
+    ("site.open_files", "1", "expected a whole number from 16 to 1000000"),
+    ("site.cache_memory", "'much'", "expected a size such as"),
+    ("mruby.heap", "'1KiB'", "expected a size such as 65536, \"64KiB\" or \"10MB\", from 4MiB"),
+    ("mruby.request_heap", "true", "expected a size such as"),
+    ("mruby.step_time", "'soon'", "expected a time such as"),
+    ("mruby.deadline", "'-1s'", "expected a time such as"),
+    ("mruby.max_tasks", "0", "expected a whole number from 1"),
+    ("mruby.max_body", "'all'", "expected a size such as"),
+    ("mruby.reproxy", "'yes'", "expected true or false"),
+    ("log.access", "true", "expected the path of a file or \"off\" or \"-\""),
+    ("log.format", "'jsn'", "expected one of \"combined\", \"common\", \"json\"; did you mean \"json\"?"),
+    ("log.error", "''", "expected the path of a file or \"-\""),
+    ("timeouts.header", "0", "expected a time such as 30, \"30s\", \"500ms\" or \"2m\", from 1ms to 24h"),
+    ("timeouts.body_min_rate", "-1", "expected a whole number from 0 to 1000000000, or \"off\""),
+    ("timeouts.body_grace", "'soon'", "expected a time such as"),
+    ("timeouts.keep_alive", "'2d'", "expected a time such as"),
+    ("timeouts.send", "'0s'", "expected a time such as"),
+    ("timeouts.queue", "0.0", "expected a time such as"),
+    ("timeouts.worker", "nan", "expected a time such as"),
+    ("timeouts.worker_boot", "false", "expected a time such as"),
+    ("timeouts.shutdown", "'25h'", "from 0 to 24h"),
+    ("limits.max_header_bytes", "1023", "from 1KiB to 16MiB"),
+    ("limits.max_headers", "0", "expected a whole number from 1 to 10000"),
+    ("limits.max_uri", "'64KiB'", "must be less than limits.max_header_bytes, which is 64KiB"),
+    (
+        "limits.max_body",
+        "'1Q'",
+        "expected a size such as 65536, \"64KiB\" or \"10MB\", up to 1PiB, or \"off\"",
+    ),
+    ("limits.max_connections", "1.5", "expected a whole number from 1"),
+    ("limits.max_requests_per_connection", "-1", "expected a whole number of at least 0, or \"off\""),
+    ("limits.max_queue", "0", "expected a whole number from 1"),
+    ("limits.body_memory", "'2GiB'", "from 1KiB to 1GiB"),
+    ("limits.response_memory", "true", "expected a size such as"),
+    ("limits.response_spool", "'-1'", "expected a size such as"),
+    ("limits.max_response_header_bytes", "''", "from 1KiB to 16MiB"),
+];
+
+#[test]
+fn each_wrong_value_is_named_with_its_line_and_what_was_expected() {
+    for (key, value, expected) in WRONG {
+        let mistakes = App::with(&format!("# first line\n{key} = {value}\n")).mistakes();
+        assert!(mistakes.starts_with(&format!("firebrick.toml:2: {key} = ")), "{mistakes}");
+        assert!(mistakes.contains(expected), "{mistakes}");
+        assert_eq!(mistakes.lines().count(), 1, "{mistakes}");
+    }
+}
+
+#[test]
+fn every_key_refuses_a_value_of_no_type_and_names_what_it_takes() {
+    for entry in entries().filter(|entry| entry.about().in_file) {
+        let key = entry.about().key;
+        let mistakes = App::with(&format!("{key} = 1979-05-27\n")).mistakes();
+        let message = format!("firebrick.toml:1: {key} = a date: expected {}", entry.expected());
+        assert_eq!(mistakes, message);
+    }
+}
+
+#[test]
+fn tables_of_certificates_are_named_with_their_line_and_key() {
+    for (text, expected) in [
+        (
+            "[[tls.certificates]]\ncert = 'a.pem'\nkey = 'a.key'\n[[tls.certificates]]\ncert = 'b.pem'\n",
+            "firebrick.toml:4: tls.certificates.key = a table: expected key, the path of a file",
+        ),
+        (
+            "[[tls.certificates]]\ncert = 'a.pem'\nkey = 3\n",
+            "firebrick.toml:3: tls.certificates.key = 3: expected the path of a file",
+        ),
+        (
+            "[[tls.certificates]]\ncert = 'a.pem'\nkey = 'a.key'\nkeys = 'b'\n",
+            "firebrick.toml:4: tls.certificates.keys = \"b\": unknown key; did you mean \"key\"?",
+        ),
+        (
+            "[tls.certificates]\ncert = 'a.pem'\n",
+            "firebrick.toml:1: tls.certificates = a table: expected tables: [[tls.certificates]]",
+        ),
+        (
+            "[[tls.certificate]]\ncert = 'a.pem'\n",
+            "firebrick.toml:1: tls.certificate: unknown key; did you mean \"tls.certificates\"?",
+        ),
+        (
+            "[[acme.certificates]]\ndomains = ['a.test', '*.b.test']\n",
+            "firebrick.toml:2: acme.certificates.domains = [\"a.test\", \"*.b.test\"]: *.b.test is verified by a record",
+        ),
+        (
+            "[[acme.certificates]]\ndomains = ['a.test']\n[[acme.certificates]]\ndomains = ['a.test']\n",
+            "firebrick.toml:4: acme.certificates.domains = [\"a.test\"]: a.test is in two certificates",
+        ),
+        (
+            "[[acme.certificates]]\nchallenge = 'dns-01'\ndomains = ['a.test']\n",
+            "firebrick.toml:2: acme.certificates.challenge = \"dns-01\": acme.dns_command has to be a command",
+        ),
+    ] {
+        let mistakes = App::with(text).mistakes();
+        assert!(mistakes.starts_with(expected), "{mistakes}\n{text}");
+        assert_eq!(mistakes.lines().count(), 1, "{mistakes}");
+    }
+}
+
+#[test]
+fn sites_that_cannot_be_are_named_with_their_line() {
+    for (line, expected) in [
+        ("'http://a' = '.'", "expected a host name such as \"example.com\""),
+        ("'a:80' = '.'", "expected a host name such as"),
+        ("a = 1", "expected a directory, as text"),
+        ("a = 'nowhere'", "expected a directory that exists"),
+        ("a = '.'", "there is no static.json, _site/"),
+    ] {
+        let mistakes = App::with(&format!("[sites]\n{line}\n")).mistakes();
+        assert!(mistakes.starts_with("firebrick.toml:2: sites."), "{mistakes}");
+        assert!(mistakes.contains(expected), "{mistakes}");
+    }
+    assert!(App::with("sites = 1").mistakes().contains("expected a table: [sites]"));
+}
+
+#[test]
+fn rules_of_sendfile_that_cannot_be_are_named_with_their_line_and_prefix() {
+    let wrong = [
+        ("'/a' = 'files'", "sendfile.\"/a\" = \"files\": expected a path that begins and ends with /"),
+        ("'a/' = 'files'", "expected a path that begins and ends with /, such as \"/protected/\""),
+        ("'/a/../b/' = 'files'", "without empty parts, . and .."),
+        ("'/a//' = 'files'", "without empty parts, . and .."),
+        ("'/a%20b/' = 'files'", "as it is after decoding: \"/my files/\", not \"/my%20files/\""),
+        ("'/a?b/' = 'files'", "without a query"),
+        ("'/a/' = 3", "sendfile.\"/a/\" = 3: expected a folder, such as \"/srv/files\" or \"storage\""),
+        ("'/a/' = ''", "expected a folder"),
+        ("'/a/' = ['b']", "expected a folder"),
+        ("'/a/' = { folder = 'b' }", "sendfile.\"/a/\": expected a folder"),
+    ];
+    for (line, expected) in wrong {
+        let mistakes = App::with(&format!("[sendfile]\n{line}\n")).mistakes();
+        assert!(mistakes.starts_with("firebrick.toml:2: sendfile."), "{mistakes}");
+        assert!(mistakes.contains(expected), "{line}: {mistakes}");
+    }
+    assert!(App::with("sendfile = 1").mistakes().contains("expected a table: [sendfile]"));
+    assert!(App::with("[send_file]\n'/a/' = 'a'").mistakes().contains("did you mean \"sendfile\"?"));
+}
+
+#[test]
+fn services_that_cannot_be_are_named_with_their_line_and_key() {
+    let wrong = [
+        ("jobs = 3", "services.jobs.command = 3: expected a command such as \"bin/jobs\", or a list"),
+        ("jobs = 'a | b'", "no shell runs it, so | means nothing: write [\"sh\", \"-c\""),
+        ("jobs = 'QUEUE=a bin/jobs'", "variables go into env = {"),
+        ("jobs = ''", "it is empty"),
+        ("jobs = []", "expected a command such as"),
+        ("'my jobs' = 'a'", "expected a name of letters, digits, - and _"),
+        ("jobs = { env = { A = 'b' } }", "services.jobs: expected a command, such as jobs = \"bin/jobs\""),
+        (
+            "jobs = { comand = 'a', command = 'b' }",
+            "services.jobs.comand = \"a\": unknown key; did you mean \"command\"?",
+        ),
+        ("jobs = { command = 'a', env = 'A=b' }", "services.jobs.env = \"A=b\": expected a table such as"),
+        (
+            "jobs = { command = 'a', env = { A = [1] } }",
+            "services.jobs.env.A = [1]: expected a variable and its text",
+        ),
+        (
+            "jobs = { command = 'a', restart = 'on-fail' }",
+            "expected always, on-failure, never; did you mean \"on-failure\"?",
+        ),
+        ("jobs = { command = 'a', stop_signal = 'STOP' }", "expected TERM, INT, QUIT"),
+        (
+            "jobs = { command = 'a', stop_timeout = 'soon' }",
+            "services.jobs.stop_timeout = \"soon\": expected a time such as",
+        ),
+        ("jobs = { command = 'a', environments = [] }", "expected an environment such as \"production\""),
+        ("jobs = { command = 'a', prefix = 'no' }", "expected true or false"),
+    ];
+    for (line, expected) in wrong {
+        let mistakes = App::with(&format!("[services]\n{line}\n")).mistakes();
+        assert!(mistakes.starts_with("firebrick.toml:2: services."), "{mistakes}");
+        assert!(mistakes.contains(expected), "{line}: {mistakes}");
+    }
+    assert!(App::with("services = 1").mistakes().contains("expected a table: [services]"));
+    assert!(App::with("[service]\njobs = 'a'").mistakes().contains("did you mean \"services\"?"));
+}
+
+#[test]
+fn flags_and_variables_are_named_as_typed() {
+    assert_eq!(
+        App::new().flag("--max-body", "1 Q").mistakes(),
+        "--max-body 1 Q: expected a size such as 65536, \"64KiB\" or \"10MB\", up to 1PiB, or \"off\""
+    );
+    assert_eq!(
+        App::new().var("WEB_CONCURRENCY", "lots").mistakes(),
+        "WEB_CONCURRENCY=lots: expected \"MIN:MAX\" or a number of workers, from 1 to 1024, or \"auto\""
+    );
+    assert!(App::new().flag("--port", "").mistakes().starts_with("--port \"\": expected"));
+    assert!(
+        App::new().var("RAILS_MAX_THREADS", "1:2").mistakes().starts_with("RAILS_MAX_THREADS=1:2: expected")
+    );
+    let crossed = App::new().var("RAILS_MAX_THREADS", "2").var("RAILS_MIN_THREADS", "3").mistakes();
+    assert_eq!(crossed, "RAILS_MAX_THREADS=2: is less than RAILS_MIN_THREADS=3");
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    for (file, flag, variable) in [
+        ("control_token = 'not for you'", "--control-token", "FIREBRICK_CONTROL_TOKEN"),
+        ("acme.storage = 'not for you'", "--acme-storage", "FIREBRICK_ACME_STORAGE"),
+    ] {
+        let mistakes = [
+            App::with(file).mistakes(),
+            App::new().flag(flag, "not for you").mistakes(),
+            App::new().var(variable, "not for you").mistakes(),
+        ];
+        for mistake in mistakes {
+            assert!(mistake.contains("(not shown)") && !mistake.contains("for you"), "{mistake}");
+        }
+    }
+}
+
+#[test]
+fn unknown_names_are_answered_with_the_nearest() {
+    for (text, mistake) in [
+        ("worker = 1", "worker: unknown key; did you mean \"workers\"?"),
+        ("max_body = 1", "max_body: unknown key; did you mean \"limits.max_body\"?"),
+        ("persistent_timeout = 1", "persistent_timeout: unknown key; did you mean \"timeouts.keep_alive\"?"),
+        (
+            "[timeouts]\nkeepalive = 1",
+            "timeouts.keepalive: unknown key; did you mean \"timeouts.keep_alive\"?",
+        ),
+        ("[limits]\nmax-body = 1", "limits.max-body: unknown key; did you mean \"limits.max_body\"?"),
+        ("[limits]\nworkers = 1", "limits.workers: unknown key; did you mean \"workers\"?"),
+        ("[limit]\nx = 1", "[limit]: unknown table; did you mean \"limits\"?"),
+        ("log = 'json'", "log = \"json\": expected a table: [log]"),
+        ("xyzzy = 1", "xyzzy: unknown key"),
+        ("config = 'x'", "config: can only be given on the command line, with --config"),
+        ("\"a\\nb\" = 1", "a\\nb: unknown key"),
+    ] {
+        let line = text.lines().count();
+        let line = if text.starts_with("[limit]") { 1 } else { line };
+        assert_eq!(App::with(text).mistakes(), format!("firebrick.toml:{line}: {mistake}"));
+    }
+}
+
+#[test]
+fn all_mistakes_are_reported_together_in_order() {
+    let text = "worker = 1\n\n[limits]\nmax_body = 'x'\nmax_headers = 0\n";
+    let app = App::with(text).var("WEB_CONCURRENCY", "x").flag("--port", "x").flag("DIR", ".");
+    let mistakes = app.mistakes();
+    let places: Vec<&str> = mistakes.lines().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(
+        places,
+        ["--port x", "WEB_CONCURRENCY=x", "firebrick.toml:1", "firebrick.toml:4", "firebrick.toml:5"]
+    );
+}
+
+#[test]
+fn a_value_that_loses_is_still_a_mistake_in_the_file() {
+    assert!(App::with("workers = 'x'").flag("--workers", "1").mistakes().starts_with("firebrick.toml:1:"));
+    assert_eq!(
+        App::new().var("WEB_CONCURRENCY", "x").flag("--workers", "1").loaded().settings.workers.max,
+        1
+    );
+}
+
+#[test]
+fn what_cannot_be_together_is_refused() {
+    for (text, mistake) in [
+        ("bind = ['h:1', 'tcp://h:1']", "tcp://h:1 is there twice"),
+        ("bind = ['h:1', 'h:2']\nport = 1\nhost = 'h'", "tcp://h:1 is there twice"),
+        ("bind = '/run/a'\ncontrol = '/run/a'", "control = \"/run/a\": bind uses the same path"),
+        ("pidfile = '/run/a'\nlog.access = '/run/a'", "log.access = \"/run/a\": pidfile uses the same path"),
+        (
+            "limits.max_uri = 2048\nlimits.max_header_bytes = 2048",
+            "must be less than limits.max_header_bytes",
+        ),
+    ] {
+        let mistakes = App::with(text).mistakes();
+        assert!(mistakes.contains(mistake), "{mistakes}");
+    }
+    let long = format!("bind = '/{}'", "a".repeat(107));
+    assert!(App::with(&long).mistakes().contains("may have at most"));
+    let shared = App::with("log.access = 'all.log'\nlog.error = 'all.log'").loaded();
+    assert_eq!(shared.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_toml_is_shown_with_its_line() {
+    let mistakes = App::with("workers = 1\nthreads = \n").mistakes();
+    assert!(mistakes.starts_with("firebrick.toml:2: threads =: this is not TOML: "), "{mistakes}");
+    let twice = App::with("workers = 1\nworkers = 2\n").mistakes();
+    assert!(twice.starts_with("firebrick.toml:2: workers = 2: this is not TOML: "), "{twice}");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let named = |name: &str| App::new().flag("--config", name).mistakes();
+    assert_eq!(named("none.toml"), "--config none.toml: there is no such file");
+    assert_eq!(named("."), "--config .: expected a file, this is a directory");
+    assert_eq!(named("config/puma.rb"), "--config config/puma.rb: there is no such file");
+    let app = App::new();
+    app.write("firebrick.toml", b"tag = '\xff'");
+    assert!(app.mistakes().contains("firebrick.toml: expected text in UTF-8"));
+}
+
+#[test]
+fn what_is_served_must_be_there() {
+    let named = |name: &str| App::new().flag("DIR", name).mistakes();
+    assert_eq!(named("nowhere"), "DIR nowhere: expected a directory or a rackup file (.ru) that exists");
+    assert_eq!(
+        named("chekc"),
+        "DIR chekc: expected a directory or a rackup file (.ru) that exists; did you mean \"check\"?"
+    );
+    let app = App::new();
+    app.write("Gemfile", "");
+    assert!(app.flag("DIR", "Gemfile").mistakes().contains("a file whose name ends in .ru"));
+}
+
+fn toml_like() -> impl Strategy<Value = String> {
+    let keys: Vec<&str> =
+        entries().map(|entry| entry.about().key).chain(["x", "limits", "[log]", "[[rack]]"]).collect();
+    let value =
+        "(-?[0-9]{1,20}|'[^'\n]{0,12}'|true|inf|nan|\\[.{0,8}\\]|\\{.{0,8}\\}|[0-9.:a-z-]{0,12}|.{0,6})";
+    let line = (prop::sample::select(keys), value).prop_map(|(key, value)| format!("{key} = {value}"));
+    prop::collection::vec(line, 0..6).prop_map(|lines| lines.join("\n"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_text_panics(text in any::<String>()) {
+        if let Err(errors) = App::with(&text).load() {
+            prop_assert!(!errors.0.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_likely_text_panics_and_each_mistake_is_one_line(text in toml_like()) {
+        if let Err(errors) = App::with(&text).load() {
+            prop_assert!(!errors.0.is_empty());
+            prop_assert_eq!(errors.to_string().lines().count(), errors.0.len());
+        }
+    }
+
+    #[test]
+    fn no_word_panics(word in any::<String>()) {
+        let raw = settings::Raw::Word(word);
+        for entry in entries() {
+            let _ = entry.check(&raw).is_ok();
+        }
+    }
+}
