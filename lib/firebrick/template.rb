@@ -11,6 +11,8 @@ module Firebrick
   # The process that loads the app once and then only forks workers (docs/processes.md). Before Bundler is set up it
   # loads nothing that could be a gem.
   class Template
+    autoload :Warmup, "firebrick/template/warmup"
+
     include Configuring
     include Lives
 

@@ -6,8 +6,6 @@ require "firebrick/template/heap"
 
 module Firebrick
   class Template
-    autoload :Warmup, "firebrick/template/warmup"
-
     # Loads the app and prepares the process for forking.
     class Boot
       include Configured
