@@ -54,7 +54,8 @@ class SiteFilesCase < SiteCase
     FileUtils.mkdir(File.join(root, "empty-dir"))
     FileUtils.mkdir(File.join(root, "line\r\nbreak: x"))
     File.write(File.join(root, "line\r\nbreak: x", "index.html"), "<p>break")
-    Dir.chdir(root) { UNIXServer.new("socket.txt").close } # the path of a socket may not be long
+    # The path of a socket may not be long, and the current directory is that of all threads.
+    File.open(root) { |folder| UNIXServer.new("/proc/self/fd/#{folder.fileno}/socket.txt").close }
     { "inside-link.txt" => "text.txt", "loop.txt" => "loop.txt", "broken-link.txt" => "missing", "out.txt" => "../secret.txt", "absolute.txt" => File.join(dir, "secret.txt"),
       "out-dir" => "../private", "passwd.txt" => "/etc/hostname", "up" => "..", "chain.txt" => "dir/chain.txt", "dir/chain.txt" => "../../secret.txt", "dev.txt" => "/dev/zero",
       "proc.txt" => "/proc/self/environ" }.each { |name, target| File.symlink(target, File.join(root, name)) }
