@@ -13,12 +13,11 @@
 //!
 //! It is tried again with the next signal.
 
-use super::{HERE, here};
+use super::{HERE, Turned, here};
 use crate::names::names;
 use crate::raw::cpu_timer::Timer;
 use crate::raw::frames::{self, Frames};
 use crate::raw::gvl::Gvl;
-use crate::raw::os;
 use crate::raw::ruby::{self, NIL, Value};
 use crate::raw::slice::Slices;
 use crate::raw::slots::Slot;
@@ -82,9 +81,8 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
         None => Slot::leak(gvl, NIL),
     };
     slot.set(fiber);
-    let now_us = os::now_us();
     let put_back = here(gvl, |l| {
-        l.turned_us = now_us;
+        l.turned = Turned::now();
         (l.waits.put_back(slot, task), l.root.get())
     });
     let Some((key, root)) = put_back else { return };
