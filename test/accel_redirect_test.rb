@@ -171,7 +171,7 @@ class AccelRedirectTest < Case
     assert_equal ["the app's body", "/protected/small.txt"], [response.body, response["x-accel-redirect"]]
   end
 
-  it "answers 404 for what leads out of the folder or is no file, 403 for what may not be read, and logs why" do
+  it "answers 404 for what leads out of the folder or is no file, and logs why" do
     { "../secret.txt" => /leads out of its folder/, "a/../../secret.txt" => /leads out/, "%2e%2e/secret.txt" => /leads out/, "..%2fsecret.txt" => /leads out/,
       "small.txt%00" => /leads out/, "link_out.txt" => /is outside of/, "link_etc/hostname" => /is outside of/, "deep" => /no regular file/, "" => /no regular file/,
       "missing.txt" => /No such file/, "small.txt/" => /no regular file/, ("x" * 300) => /too long/ }.each do |path, said|
@@ -179,6 +179,24 @@ class AccelRedirectTest < Case
       assert_equal [404, "404 Not Found\n", nil, nil], [response.status, response.body, response["content-disposition"], response["cache-control"]], path
       assert_logged(/X-Accel-Redirect: "#{Regexp.escape("/protected/#{path}"[0, 60])}.*#{said}/, on: server)
     end
+  end
+
+  it "answers 403 for a file that the worker may not read, and logs why" do
+    # Root may read every file, so its worker becomes somebody else, once it has loaded all code.
+    app = <<~'RUBY'
+      run lambda { |env|
+        Process::Sys.seteuid(65_534) if env["PATH_INFO"] == "/closed" && Process.euid.zero?
+        [200, { "x-accel-redirect" => "/protected#{env["PATH_INFO"]}.txt", "content-disposition" => "attachment" }, ["the app's body"]]
+      }
+    RUBY
+    own = start(app: app, files: { "files/open.txt" => "open", "files/closed.txt" => "closed" }, settings: self.class.settings("/protected/" => "files"))
+    File.chmod(0o711, own.base)
+    File.chmod(0o000, own.path("files/closed.txt"))
+    assert_equal "open", get("/open", to: own).body
+    response = get("/closed", to: own)
+    assert_equal [403, "403 Forbidden\n", nil], [response.status, response.body, response["content-disposition"]]
+    assert_logged(%r{X-Accel-Redirect: "/protected/closed\.txt".*Permission denied}, on: own)
+    assert_equal "open", get("/open", to: own).body, "the folder may be read"
   end
 
   it "adds the charset of X-Accel-Charset, and drops the fields that are for nginx" do

@@ -193,6 +193,6 @@ class SequelTest < FrameworkCase
   it "would share a connection without the hook" do
     firebrick_only
     own = start(**self.class.shared_options, env: { "NO_HOOK" => "1" })
-    assert_equal [1], get("/", to: own).json["forked_with"]
+    assert_equal [1], get("/forked_with", to: own).json
   end
 end

@@ -20,6 +20,13 @@ SLOW_NEIGHBOURS_APP = <<~'RUBY'
     when "/sleep" then sleep 0.05 until File.exist?("release")
     when "/lock" then usleep.call(4_000_000)
     when "/close" then next [200, text.dup, slow.new { sleep 2 }]
+    when "/compute"
+      # Until /enough, and not for ever.
+      $enough = false
+      over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 20
+      nil until $enough || Process.clock_gettime(Process::CLOCK_MONOTONIC) > over
+      next [200, text.dup, [$enough ? "enough" : "too late"]]
+    when "/enough" then $enough = true
     when "/finished" then env["rack.response_finished"] << ->(*) { sleep 2 }
     end
     env["rack.after_reply"] << -> { sleep 2 } if env["PATH_INFO"] == "/reply"
@@ -49,6 +56,21 @@ class SlowNeighboursTest < Case
         assert_equal [200], load.completed.map(&:status).uniq
         assert_operator load.completed.map { |one| one.received_at - one.sent_at }.max, :<, BOUND
       end
+    end
+  end
+
+  %w[2:2 5:5].each do |threads|
+    it "gives requests their turn beside one that computes and never lets go, in the only worker (#{threads} threads)" do
+      firebrick_only
+      own = start(workers: 1, threads: threads, app: SLOW_NEIGHBOURS_APP)
+      computing = connect(own, deadline: 60).write(request("GET", "/compute"))
+      wait_for_requests(1, on: own)
+      3.times do
+        fast = Array.new(4) { connect(own, deadline: 60).write(request("GET", "/fast")) }
+        fast.each { |one| assert_equal "fine", one.read_response.body }
+      end
+      assert_status 200, get("/enough", to: own)
+      assert_equal "enough", computing.read_response.body
     end
   end
 

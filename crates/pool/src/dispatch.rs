@@ -588,8 +588,9 @@ impl Dispatch {
             .filter(|w| w.open && !w.suspended && !w.resting && w.stalled == 0 && may(w));
         // Of equals the first: an idle worker that stays idle keeps its memory shared with the template.
         let best = open.min_by_key(|w| {
-            let free = i64::from(w.taken) - i64::from(w.threads);
-            (w.held && free < 0, free, w.tunnels, w.taken)
+            let over = i64::from(w.taken) - i64::from(w.threads);
+            // One that computes comes behind those with free seats, and before those without.
+            (over >= 0, w.held, over, w.tunnels, w.taken)
         })?;
         if best.taken >= best.threads && !self.prefetches {
             return None;
@@ -694,6 +695,23 @@ mod tests {
         assert_eq!(dispatch.tallies().count(), 2, "it is no third worker");
         dispatch.worker_closed(1);
         assert_eq!(dispatch.ask(0, 0, now).1, Admission::Go(2));
+    }
+
+    #[test]
+    fn a_worker_that_computes_is_chosen_last_but_before_one_that_is_full() {
+        let now = Instant::now();
+        let mut dispatch = Dispatch::new(10).without_prefetching();
+        up(&mut dispatch, 1, 3, now);
+        up(&mut dispatch, 2, 2, now);
+        dispatch.worker_held(1, true);
+        let asked: Vec<Admission> = (0..6).map(|slot| dispatch.ask(0, slot, now).1).collect();
+        let go = Admission::Go;
+        assert_eq!(asked, [go(2), go(2), go(1), go(1), go(1), Admission::Wait], "nothing in advance");
+        assert_eq!(finish(&mut dispatch, 2, 1, now).len(), 1);
+        dispatch.worker_held(1, false);
+        finish(&mut dispatch, 1, 1, now);
+        finish(&mut dispatch, 1, 1, now);
+        assert_eq!(dispatch.ask(0, 9, now).1, go(1));
     }
 
     #[test]

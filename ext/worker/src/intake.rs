@@ -6,12 +6,16 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 const CLOSED: u64 = 1 << 63;
+/// It has never been opened.
+const NEVER: u64 = u64::MAX;
 
 pub(crate) struct Intake {
     /// Requests taken up or discarded; bit 63 while the gate is closed.
     passed: AtomicU64,
     /// Requests read from the link.
     read: AtomicU64,
+    /// Requests taken up or discarded when the gate was opened last.
+    opened: AtomicU64,
 }
 
 /// What a request may do now.
@@ -24,7 +28,7 @@ pub(crate) struct Pass {
 
 impl Intake {
     pub(crate) const fn new() -> Intake {
-        Intake { passed: AtomicU64::new(0), read: AtomicU64::new(0) }
+        Intake { passed: AtomicU64::new(0), read: AtomicU64::new(0), opened: AtomicU64::new(NEVER) }
     }
 
     /// A request has been read from the link.
@@ -60,6 +64,12 @@ impl Intake {
 
     /// Opens the gate: what was returned has been discarded.
     pub(crate) fn open(&self) {
+        self.opened.store(self.passed(), Relaxed);
         self.passed.fetch_and(!CLOSED, SeqCst);
+    }
+
+    /// Whether nothing has been taken up since the gate was opened.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.opened.load(Relaxed) == self.passed()
     }
 }

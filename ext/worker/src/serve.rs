@@ -166,7 +166,10 @@ pub(crate) fn read(gvl: &mut Gvl, task: &'static Task) {
     }
     let fds: Vec<_> = worker(gvl, |w| w.links.iter().map(|link| link.fd).collect());
     let mut wait = Wait::readable(fds.into_iter().chain([task.thread.wakeup.fd()]));
-    gvl::release(gvl, || wait.wait());
+    // Another thread that computes keeps the GVL for 100 ms once it has it.
+    if !(worker(gvl, |w| w.active > 0) && wait.look()) {
+        gvl::release(gvl, || wait.wait());
+    }
     if wait.ready(links) {
         task.thread.wakeup.clear();
     }

@@ -6,7 +6,8 @@
 //! Contract:
 //! 1. A finished response waits at most about [`TICK`] behind a running request, and so do the gathered chunks of one that goes on.
 //! 2. When no request has been taken up for [`RETURN_US`] ([`RETURN_FROM_FIBERS_US`]) while some wait, those are returned to the front (docs/wire.md,
-//!    "Returning requests").
+//!    "Returning requests"). Those that the worker gets after that are returned when the threads that serve requests have had
+//!    their turns with the GVL ([`TURN_US`]), and not before: the thread that would take them up may be waiting for its own.
 //! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
 //! 4. It can be stopped, so that a fork finds no lock held by a thread that its child does not have.
 //! 5. It allocates nothing: a second arena of malloc would cost each worker memory.
@@ -31,6 +32,8 @@ const FRESH_US: u64 = 1_000;
 const RETURN_US: u64 = 10_000;
 /// The same with fibers, where only a request that computes makes others wait, and a collection that looks through thousands of stacks takes a while.
 const RETURN_FROM_FIBERS_US: u64 = 200_000;
+/// How long Ruby leaves the GVL to a thread that computes while others wait for it, microseconds.
+const TURN_US: u64 = 100_000;
 
 /// A link as the watchdog sees it.
 pub(crate) struct Port {
@@ -160,16 +163,25 @@ impl Watchdog {
             ports.iter().for_each(|port| port.unread.store(false, SeqCst));
             return Some(TICK);
         }
-        if self.active.load(SeqCst) == 0 {
+        let active = self.active.load(SeqCst);
+        if active == 0 {
             return None;
         }
         if ports.iter().any(|port| port.outbox.unsent() > 0) {
             return Some(TICK);
         }
         let still_us = now_us.saturating_sub(progress.since_us);
-        if still_us >= if self.fibers.load(SeqCst) { RETURN_FROM_FIBERS_US } else { RETURN_US } {
-            ports.iter().for_each(|port| return_waiting(port, now_us));
-        }
+        let turns_us = TURN_US * (active as u64 + 1);
+        let fibers = self.fibers.load(SeqCst);
+        let due = |port: &&Port| {
+            still_us
+                >= match port.intake.is_fresh() {
+                    _ if fibers => RETURN_FROM_FIBERS_US,
+                    true => turns_us,
+                    false => RETURN_US,
+                }
+        };
+        ports.iter().filter(due).for_each(|port| return_waiting(port, now_us));
         Some(Duration::from_micros(still_us / 2).clamp(TICK, LONGEST))
     }
 

@@ -176,11 +176,21 @@ impl Wait {
 
     /// Waits. Returns early, with nothing ready, on a signal.
     pub(crate) fn wait(&mut self) {
+        self.poll(-1);
+    }
+
+    /// Does not wait. Whether something is ready.
+    pub(crate) fn look(&mut self) -> bool {
+        self.poll(0)
+    }
+
+    fn poll(&mut self, timeout_ms: libc::c_int) -> bool {
         // SAFETY: pointer and length belong together.
-        let count = unsafe { libc::poll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, -1) };
+        let count = unsafe { libc::poll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, timeout_ms) };
         if count < 0 {
             self.0.iter_mut().for_each(|entry| entry.revents = 0);
         }
+        count > 0
     }
 
     /// Waits for no longer than so many microseconds. Returns early, with nothing ready, on a signal.
