@@ -5,7 +5,7 @@
 //! `$!`) with the fiber, so the others notice nothing. To the app it is as if Ruby had switched threads there.
 //!
 //! Contract: a fiber is not left
-//! 1. while a file is loaded, for others must not see what is half loaded, and what guards that belongs to threads in part;
+//! 1. while it loads a file: others must not see that half loaded, and part of what guards it belongs to threads;
 //! 2. inside [`unsliced`], where the app says so;
 //! 3. inside Firebrick's own library, whose fibers are between two states, and in functions of IO, Zlib and threads, which may hold a lock;
 //! 4. where the scheduler is not asked (`Fiber.blocking`; Enumerators of Ruby 3.1), nor while the thread itself sleeps;
