@@ -36,7 +36,7 @@ module Firebrick
         Native.fiber_unblock(@number, fiber)
       end
 
-      # `Timeout.timeout`: raises in the block's fiber when it next waits, or at once if it does.
+      # `Timeout.timeout`: raises in the block's fiber at once if it waits, or else when it next waits or is pre-empted.
       def timeout_after(duration, error, message)
         number = Native.fiber_alarm(micros(duration))
         @alarms[number] = [error, message]

@@ -62,8 +62,22 @@ struct Loop {
     starting: Option<&'static Task>,
     /// `None` while fibers are not pre-empted.
     preempt: Option<Preempt>,
-    /// When one was, or when one of those had its turn last, microseconds.
-    turned_us: u64,
+    /// When one was, or when one of those had its turn last.
+    turned: Turned,
+}
+
+/// The end of a turn, microseconds.
+#[derive(Clone, Copy)]
+struct Turned {
+    at_us: u64,
+    /// Processor time of the thread.
+    cpu_us: u64,
+}
+
+impl Turned {
+    fn now() -> Turned {
+        Turned { at_us: os::now_us(), cpu_us: os::thread_us() }
+    }
 }
 
 // By the index of the thread.
@@ -130,7 +144,7 @@ fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
             most,
             starting: None,
             preempt,
-            turned_us: 0,
+            turned: Turned::now(),
         }));
     });
     HERE.set(Some(thread.index));
@@ -165,12 +179,12 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
             FiberStep::Collect => collection::run(gvl),
             FiberStep::Stop => return,
             FiberStep::Wait { leads } if here(gvl, |l| l.waits.ready()).unwrap_or(0) == 0 => {
-                match here(gvl, Loop::preempted_us).flatten() {
+                match here(gvl, Loop::turned).flatten() {
                     None => {
                         wait(gvl, own, leads);
                         looked_us = os::now_us();
                     }
-                    Some(since_us) if since_us < looked_us => go_on(gvl, own),
+                    Some(turned) if turned.at_us < looked_us => go_on(gvl, own),
                     // While it computed others may have become ready: that is looked at first, below.
                     Some(_) => looked_us = 0,
                 }
@@ -178,8 +192,8 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
             FiberStep::Wait { .. } => {}
         }
         // Those that compute get as much time as the others together.
-        if let Some(since_us) = here(gvl, Loop::preempted_us).flatten()
-            && os::now_us().saturating_sub(since_us) > slice_us
+        if let Some(turned) = here(gvl, Loop::turned).flatten()
+            && os::thread_us().saturating_sub(turned.cpu_us) > slice_us
         {
             go_on(gvl, own);
         }
@@ -202,8 +216,7 @@ fn go_on(gvl: &mut Gvl, own: &'static Task) {
     if let Some((fiber, task)) = here(gvl, |l| l.waits.next_preempted()).flatten() {
         enter(gvl, own, fiber, task);
     }
-    let now_us = os::now_us();
-    here(gvl, |l| l.turned_us = now_us);
+    here(gvl, |l| l.turned = Turned::now());
 }
 
 /// Reads the links, if no other thread does, and sees who has become ready. Never waits.
@@ -232,9 +245,9 @@ fn look(gvl: &mut Gvl, own: &'static Task) {
 }
 
 impl Loop {
-    /// Since when fibers that have been pre-empted have had no turn; `None` when there are none.
-    fn preempted_us(&mut self) -> Option<u64> {
-        (self.waits.preempted() > 0).then_some(self.turned_us)
+    /// When fibers that have been pre-empted had their last turn; `None` when there are none.
+    fn turned(&mut self) -> Option<Turned> {
+        (self.waits.preempted() > 0).then_some(self.turned)
     }
 
     /// The front has sent something that concerns a request.

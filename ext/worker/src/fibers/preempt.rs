@@ -5,7 +5,7 @@
 //! `$!`) with the fiber, so the others notice nothing. To the app it is as if Ruby had switched threads there.
 //!
 //! Contract: a fiber is not left
-//! 1. while a file is loaded, for others must not see what is half loaded, and what guards that belongs to threads in part;
+//! 1. while it loads a file: others must not see that half loaded, and part of what guards it belongs to threads;
 //! 2. inside [`unsliced`], where the app says so;
 //! 3. inside Firebrick's own library, whose fibers are between two states, and in functions of IO, Zlib and threads, which may hold a lock;
 //! 4. where the scheduler is not asked (`Fiber.blocking`; Enumerators of Ruby 3.1), nor while the thread itself sleeps;
@@ -13,12 +13,11 @@
 //!
 //! It is tried again with the next signal.
 
-use super::{HERE, here};
+use super::{HERE, Turned, here};
 use crate::names::names;
 use crate::raw::cpu_timer::Timer;
 use crate::raw::frames::{self, Frames};
 use crate::raw::gvl::Gvl;
-use crate::raw::os;
 use crate::raw::ruby::{self, NIL, Value};
 use crate::raw::slice::Slices;
 use crate::raw::slots::Slot;
@@ -82,9 +81,8 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
         None => Slot::leak(gvl, NIL),
     };
     slot.set(fiber);
-    let now_us = os::now_us();
     let put_back = here(gvl, |l| {
-        l.turned_us = now_us;
+        l.turned = Turned::now();
         (l.waits.put_back(slot, task), l.root.get())
     });
     let Some((key, root)) = put_back else { return };
