@@ -2,7 +2,7 @@
 
 module Firebrick
   class Template
-    # Of the boot: which app it is, and what a puma.rb has said, if there is one.
+    # Of the boot: which app it is, what a puma.rb has said, if there is one, and what the front is told.
     module Configured
       private
 
@@ -17,6 +17,12 @@ module Firebrick
         Compat::PumaStats.socket = one("control", "")
         puma_file.redirect_output
         puma_file.install
+      end
+
+      # What is known when the app is loaded.
+      def facts(ruby, milliseconds)
+        facts = { **ruby, "rack" => Rack.release, "ms" => milliseconds }
+        facts.to_a + Allocator.facts(one("allocator", "system")) + Firebrick.services.facts
       end
 
       # A puma.rb can be the app itself.

@@ -82,6 +82,7 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     put("compact", switch(settings.rack.compact));
     put("out_of_band_gc", switch(settings.rack.out_of_band_gc));
     put("yjit", settings.rack.yjit.word().into());
+    put("allocator", settings.rack.allocator.word().into());
     put("early_hints", switch(settings.rack.early_hints));
     put("temp_dir", path(&settings.process.temp_dir));
     put("tag", settings.tag.clone().into_bytes());
