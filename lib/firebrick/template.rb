@@ -2,6 +2,7 @@
 
 require "firebrick/native"
 require "firebrick/version"
+require "firebrick/template/allocator"
 require "firebrick/template/configuring"
 require "firebrick/template/control"
 require "firebrick/template/lives"
@@ -29,6 +30,7 @@ module Firebrick
       def run
         again = ["-I", File.dirname(__dir__), "-rfirebrick/template", "-e", "Firebrick::Template.run"]
         Yjit.choose(ENV.delete("FIREBRICK_YJIT"), *again)
+        Allocator.restore_environment
         @front = Integer(ENV.delete("FIREBRICK_FRONT_PID"))
         new(Control.new(Integer(ENV.delete("FIREBRICK_CONTROL_FD"))), @front).run
       end

@@ -55,6 +55,7 @@ pub use settings::{
     Process, Rack, Reload, Route, Settings, Site, Sites, Timeouts, Tls, Traces,
 };
 pub use value::acme::{Acme, Challenge as AcmeChallenge, DomainKind, ExternalAccount, OnDemand, Order};
+pub use value::allocator::Allocator;
 pub use value::bind::{Bind, DEFAULT_BACKLOG, ProxyProtocol};
 pub use value::control::ControlAddress;
 pub use value::hsts::Hsts;

@@ -1,6 +1,7 @@
 //! The types that settings have beyond numbers and text, one file each.
 
 pub(crate) mod acme;
+pub(crate) mod allocator;
 pub(crate) mod bind;
 pub(crate) mod control;
 pub(crate) mod hsts;

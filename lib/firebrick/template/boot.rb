@@ -59,12 +59,6 @@ module Firebrick
 
       private
 
-      # What the app has become with this Ruby; it may have to be refused.
-      def facts_of_the_app
-        { **Yjit.apply(one("yjit", "off")), "rack" => Rack.release }.to_a +
-          FiberCheck.new(*numbers("fibers", "threads_max")).facts
-      end
-
       # Milliseconds.
       def now
         Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)

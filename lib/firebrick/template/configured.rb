@@ -2,7 +2,7 @@
 
 module Firebrick
   class Template
-    # Of the boot: which app it is, and what a puma.rb has said, if there is one.
+    # Of the boot: which app it is, what a puma.rb has said, if there is one, and what the front is told.
     module Configured
       private
 
@@ -17,6 +17,12 @@ module Firebrick
         Compat::PumaStats.socket = one("control", "")
         puma_file.redirect_output
         puma_file.install
+      end
+
+      # What the app has become with this Ruby; it may have to be refused.
+      def facts_of_the_app
+        { **Yjit.apply(one("yjit", "off")), "rack" => Rack.release }.to_a +
+          FiberCheck.new(*numbers("fibers", "threads_max")).facts + Allocator.facts(one("allocator", "system"))
       end
 
       # A puma.rb can be the app itself.

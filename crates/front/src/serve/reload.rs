@@ -59,6 +59,7 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
         rack: Rack {
             ruby: fresh.rack.ruby,
             yjit: fresh.rack.yjit,
+            allocator: fresh.rack.allocator,
             warmup: fresh.rack.warmup,
             compact: fresh.rack.compact,
             out_of_band_gc: fresh.rack.out_of_band_gc,

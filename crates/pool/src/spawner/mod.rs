@@ -4,6 +4,7 @@
 //! 1. Nothing here waits for a process. What a template reports comes over one channel, with the template's generation.
 //! 2. A template that was dropped is killed, and none of its messages follow.
 
+mod allocator;
 mod environment;
 mod message;
 mod prepared;

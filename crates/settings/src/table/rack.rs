@@ -8,6 +8,7 @@ use crate::kind::lists::{Generations, Proxies, RequestPaths};
 use crate::kind::numbers::Period;
 use crate::kind::texts::{Choice, HeaderName, Program, Switch};
 use crate::kind::wrappers::OrOff;
+use crate::value::allocator::Allocator;
 use crate::value::proxies::TrustedProxies;
 use crate::value::refork::ReforkAfter;
 use crate::value::yjit::Yjit;
@@ -35,6 +36,17 @@ section! { Category::Rack;
                docs/workers.md.",
         reloadable: true,
         known_as: &["yjit", "jit", "enable_yjit"],
+    }
+    /// Allocator of Ruby's processes: auto, jemalloc or system
+    allocator: Allocator = Choice(Allocator::WORDS), {
+        key: "rack.allocator",
+        flags: &[long("allocator", "auto|jemalloc|system")],
+        default: "auto",
+        more: "auto takes jemalloc where libjemalloc.so.2 is installed, unless LD_PRELOAD or a variable of the C library's allocator \
+               (MALLOC_ARENA_MAX…) is set. jemalloc does so in any case, and says so when it is not installed. system leaves it to Ruby and \
+               LD_PRELOAD. Linux only. docs/workers.md.",
+        reloadable: true,
+        known_as: &["malloc", "jemalloc"],
     }
     /// Peers whose X-Forwarded-* headers are trusted
     trusted_proxies: TrustedProxies = Proxies, {

@@ -69,6 +69,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("rack.early_hints", "[]", "expected true or false"),
     ("rack.warmup", "['up']", "expected a list of request paths, each beginning with /"),
     ("rack.compact", "{}", "expected true or false"),
+    ("rack.allocator", "true", "expected one of \"auto\", \"jemalloc\", \"system\""),
     ("rack.yjit", "true", "expected one of \"auto\", \"on\", \"off\""),
     (
         "rack.request_id_header",
