@@ -70,6 +70,7 @@ unit: setup-test
 
 worker-test: build
 	TEST_AGAIN=1 ruby ext/worker/tests/run.rb
+	TEST_AGAIN=1 FIREBRICK_PURE=1 ruby ext/worker/tests/run.rb
 
 bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/run.rb
