@@ -8,7 +8,7 @@ require "rbconfig"
 compiled_here = "firebrick/native.#{RbConfig::CONFIG['DLEXT']}"
 packed = Dir[File.join(__dir__, "[0-9]*.[0-9]*/native.*")].map { |file| File.basename(File.dirname(file)) }.sort
 
-if RUBY_ENGINE != "ruby" || ENV["FIREBRICK_PURE"] == "1"
+if RUBY_ENGINE != "ruby" || ENV["FIREBRICK_PURE"] == "1" || defined?(Firebrick::Pure::Worker)
   require "firebrick/pure/native"
 elsif packed.empty? || File.file?(File.expand_path("../#{compiled_here}", __dir__))
   require compiled_here

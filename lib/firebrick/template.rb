@@ -4,6 +4,7 @@ require "firebrick/native"
 require "firebrick/version"
 require "firebrick/template/configuring"
 require "firebrick/template/control"
+require "firebrick/template/engine"
 require "firebrick/template/lives"
 require "firebrick/template/yjit"
 
@@ -25,6 +26,7 @@ module Firebrick
       attr_reader :front
 
       def run
+        Engine.check
         again = ["-I", File.dirname(__dir__), "-rfirebrick/template", "-e", "Firebrick::Template.run"]
         Yjit.choose(ENV.delete("FIREBRICK_YJIT"), *again)
         @front = Integer(ENV.delete("FIREBRICK_FRONT_PID"))

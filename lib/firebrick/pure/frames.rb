@@ -44,6 +44,7 @@ module Firebrick
       EXTEND = 0x8e
       DUE = 0x8f
       COLLECTED = 0x90
+      HELLO = 0x91
 
       # Flags.
       WHOLE = 0x01

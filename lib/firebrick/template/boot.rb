@@ -39,8 +39,7 @@ module Firebrick
         warm_up
         Firebrick.run_hooks(:before_fork)
         tidy
-        facts = { **ruby, "rack" => Rack.release, "ms" => now - started }
-        facts.to_a + Firebrick.services.facts
+        [*ruby, ["rack", Rack.release], ["ms", now - started], *Firebrick.services.facts]
       end
 
       def out_of_band_gc?
