@@ -157,9 +157,9 @@ class ConnectingTest < Case
   end
 
   def test_another_version_is_refused
-    connect(wire: 4) do |_, _, log|
+    connect(wire: 5) do |_, _, log|
       assert_equal 1, exit_code
-      assert_match(/speaks version 4 of its wire, the library version #{Wire::VERSION}/, File.read(log))
+      assert_match(/speaks version 5 of its wire, the library version #{Wire::VERSION}/, File.read(log))
     end
   end
 end
