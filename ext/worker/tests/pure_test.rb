@@ -29,6 +29,14 @@ class PureTest < Case
     end
   end
 
+  def test_a_worker_whose_threads_were_killed_drains
+    serve(app("Thread.exit"), threads: [2, 2]) do |worker, front|
+      3.times { assert_equal 500, worker.get.first }
+      worker.drain
+      assert_equal ["exit", 0], front.ended(worker).first(2)
+    end
+  end
+
   def test_a_coded_body_has_no_length
     body = "#{200_000.to_s(16)}\\r\\n\" + \"x\" * 200_000 + \"\\r\\n0\\r\\n\\r\\n"
     serve(app(%([200, { "transfer-encoding" => "chunked" }, ["#{body}"]]))) do |worker|

@@ -140,12 +140,18 @@ module Firebrick
         hook(:thread_started)
         loop do
           job = take or break
-          job == :collect ? @collection.run : run(number, job)
-          @inbox.done
+          work(number, job)
           @collection.check
         end
       ensure
         hook(:thread_ended)
+      end
+
+      # The app may kill the thread in it.
+      def work(number, job)
+        job == :collect ? @collection.run : run(number, job)
+      ensure
+        @inbox.done
       end
 
       # What is raised while there is no request is not the app's.
