@@ -12,7 +12,7 @@ FUZZ    ?=
 # Plugins of gems that happen to be installed (Rails has one) do not change what tests print.
 export MT_NO_PLUGINS = 1
 
-.PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test gem-test portable-test portable-unit test-debian13 test-forky setup setup-test setup-dist bench shootout fuzz deny docs gem clean
+.PHONY: all build optimised dist dist-test demo test lint unit unit-build plots e2e worker-test bench-test gem-test portable-test portable-unit test-debian13 test-forky test-jruby setup setup-test setup-dist bench shootout fuzz deny docs gem clean
 
 all: build
 
@@ -78,6 +78,13 @@ plots:
 worker-test: build
 	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) ruby ext/worker/tests/run.rb
 	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) TEST_FIBERS=50 ruby ext/worker/tests/run.rb
+	TEST_AGAIN=1 NATIVE=$(abspath $(NATIVE)) FIREBRICK_PURE=1 ruby ext/worker/tests/run.rb
+
+# With Debian's jruby, which is installed when it is missing (Java, 200 MB). The gems are Debian's, too.
+test-jruby: build
+	command -v jruby >/dev/null || apt-get install -y --no-install-recommends jruby
+	GEM_PATH=/usr/share/rubygems-integration/all CONNECTING_RUBY=jruby ruby ext/worker/tests/run.rb connecting
+	GEM_PATH=/usr/share/rubygems-integration/all RUBY=jruby FIREBRICK=$(abspath $(TARGET))/release/firebrick test/run spawned
 
 bench-test: build
 	FIREBRICK=$(abspath $(TARGET))/release/firebrick ruby bench/test/run.rb

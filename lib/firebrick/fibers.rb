@@ -52,8 +52,8 @@ module Firebrick
       end
 
       # Runs the block on a thread of its own, for what would stop all fibers of this one, and waits for its result.
-      def apart(&)
-        thread = Thread.new(&)
+      def apart(&block)
+        thread = Thread.new(&block)
         thread.report_on_exception = false
         thread.value
       end

@@ -10,27 +10,43 @@ module Firebrick
       buffer || String.new(encoding: Encoding::BINARY)
     end
 
-    def gets(*) = nil
-    def getc = nil
-    def getbyte = nil
+    def gets(*)
+      nil
+    end
+    alias getc gets
+    alias getbyte gets
+    alias close gets
 
     def each
       block_given? ? self : to_enum(:each)
     end
     alias each_line each
 
-    def rewind = 0
-    def pos = 0
-    alias tell pos
-    def seek(*) = 0
-    def size = 0
-    alias length size
-    def eof? = true
-    def binmode = self
-    def sync = true
-    def close = nil
-    def closed? = false
-    def external_encoding = Encoding::BINARY
-    def set_encoding(*) = self
+    def rewind(*)
+      0
+    end
+    alias pos rewind
+    alias tell rewind
+    alias seek rewind
+    alias size rewind
+    alias length rewind
+
+    def eof?
+      true
+    end
+    alias sync eof?
+
+    def closed?
+      false
+    end
+
+    def external_encoding
+      Encoding::BINARY
+    end
+
+    def set_encoding(*)
+      self
+    end
+    alias binmode set_encoding
   end
 end

@@ -6,7 +6,9 @@ module Firebrick
   # The stream of a Rack 3 streaming body, or of `rack.hijack` in the headers.
   class StreamSocket < UNIXSocket
     # The Rack SPEC gives `close` no argument; libraries pass the reason.
-    def close(*) = super()
+    def close(*)
+      super()
+    end
   end
 
   # The stream of a Rack 3 streaming body whose request has a body: reads the body first, then what the client sends.
@@ -31,7 +33,7 @@ module Firebrick
       return replace(buffer, bytes) if bytes && !bytes.empty?
 
       @input = nil unless length.zero?
-      @socket.read_nonblock(length, buffer, exception:)
+      @socket.read_nonblock(length, buffer, exception: exception)
     end
 
     # As IO#readpartial: waits until there is something, raises EOFError at the end.
@@ -56,8 +58,13 @@ module Firebrick
       end
     end
 
-    def write(*parts) = @socket.write(*parts)
-    def write_nonblock(...) = @socket.write_nonblock(...)
+    def write(*parts)
+      @socket.write(*parts)
+    end
+
+    def write_nonblock(*arguments)
+      @socket.write_nonblock(*arguments)
+    end
 
     def <<(part)
       @socket << part
@@ -69,16 +76,26 @@ module Firebrick
       self
     end
 
-    def close(*) = @socket.close
+    def close(*)
+      @socket.close
+    end
 
     def close_read
       @input = nil
       @socket.close_read
     end
 
-    def close_write = @socket.close_write
-    def closed? = @socket.closed?
-    def to_io = @socket
+    def close_write
+      @socket.close_write
+    end
+
+    def closed?
+      @socket.closed?
+    end
+
+    def to_io
+      @socket
+    end
 
     private
 

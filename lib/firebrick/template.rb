@@ -5,6 +5,7 @@ require "firebrick/version"
 require "firebrick/template/allocator"
 require "firebrick/template/configuring"
 require "firebrick/template/control"
+require "firebrick/template/engine"
 require "firebrick/template/lives"
 require "firebrick/template/yjit"
 
@@ -12,8 +13,6 @@ module Firebrick
   # The process that loads the app once and then only forks workers (docs/processes.md). Before Bundler is set up it
   # loads nothing that could be a gem.
   class Template
-    autoload :Warmup, "firebrick/template/warmup"
-
     include Configuring
     include Lives
 
@@ -28,6 +27,7 @@ module Firebrick
       attr_reader :front
 
       def run
+        Engine.check
         again = ["-I", File.dirname(__dir__), "-rfirebrick/template", "-e", "Firebrick::Template.run"]
         Yjit.choose(ENV.delete("FIREBRICK_YJIT"), *again)
         Allocator.restore_environment

@@ -1,7 +1,7 @@
 //! Loading the app: for `serve`, which goes on with what is loaded, and for `check`, which lets it go.
 
 use crate::serve::Reread;
-use pool::spawner::{BootConfig, Handoff, Prepared};
+use pool::spawner::{BootConfig, Handoff, Prepared, without_fork};
 use pool::supervisor::{BootError, Options, Refresh, Supervisor};
 use settings::{Loaded, Settings};
 use std::os::unix::net::UnixStream;
@@ -29,6 +29,12 @@ pub fn configure(
     let (prepared, evaluated) = match attached {
         Some(socket) => (None, Prepared::configure_attached(&loaded.settings, socket, within)?),
         None => {
+            if let (Some(ruby), Some(file)) = (without_fork(&loaded.settings), &loaded.settings.puma_rb) {
+                let shown = file.shown.display();
+                return Err(format!(
+                    "{shown}: puma.rb needs a Ruby that forks, and this is {ruby}: write its settings into a firebrick.toml, which takes its place"
+                ));
+            }
             let (prepared, evaluated) = Prepared::configure(&loaded.settings, &lib()?, within)?;
             (Some(prepared), evaluated)
         }

@@ -63,6 +63,8 @@ pub(crate) struct Link {
     /// The worker's scoreboard slot, which is the number that users see.
     pub(crate) index: u16,
     socket: UnixStream,
+    /// Where descriptors travel, with one byte each, if not with their frames: always before these.
+    beside: Option<std::os::unix::net::UnixStream>,
     out: RefCell<VecDeque<Batch>>,
     flights: RefCell<Slab<Flight>>,
     sent: Cell<u64>,
@@ -99,11 +101,13 @@ impl Link {
         serial: Serial,
         index: u16,
         socket: std::os::unix::net::UnixStream,
+        beside: Option<std::os::unix::net::UnixStream>,
     ) -> io::Result<Link> {
         Ok(Link {
             serial,
             index,
             socket: UnixStream::from_std(socket)?,
+            beside,
             out: RefCell::default(),
             flights: RefCell::default(),
             sent: Cell::new(0),
@@ -313,7 +317,12 @@ impl Link {
     fn frame(&self, frame: Frame<'_>, owner: &Rc<impl Owner>, ended: &mut Ended) -> io::Result<()> {
         let bad = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
         let fd = if frame.header.has_fd() {
-            let fd = self.fds.borrow_mut().pop_front();
+            let mut fds = self.fds.borrow_mut();
+            if let Some(beside) = self.beside.as_ref().filter(|_| fds.is_empty()) {
+                // It was sent before the frame. What is not there is missed below.
+                let _ = os::receive(beside, &mut [0], &mut fds);
+            }
+            let fd = fds.pop_front();
             Some(fd.ok_or_else(|| bad(Malformed("a frame came without its descriptor")))?)
         } else {
             None
@@ -455,6 +464,11 @@ impl Link {
     fn write(&self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut out = self.out.borrow_mut();
         while let Some(batch) = out.front_mut() {
+            if let (Some(beside), Some(fd)) = (&self.beside, &batch.fd) {
+                // A worker has no more of them before it than it can serve, which is far less than a socket holds.
+                os::send(beside, [&[0], &[]], &[fd.as_fd()])?;
+                batch.fd = None;
+            }
             let fds: Vec<_> = batch.fd.iter().map(AsFd::as_fd).collect();
             let first = &batch.bytes[batch.sent.min(batch.bytes.len())..];
             let second = &batch.behind[batch.sent.saturating_sub(batch.bytes.len())..];

@@ -259,7 +259,9 @@ impl Local {
             match message {
                 ThreadMessage::Assigned(assignment) => self.assigned(assignment),
                 ThreadMessage::Expired(ticket) => self.expired(ticket),
-                ThreadMessage::Link { serial, index, socket } => self.open(serial, index, socket),
+                ThreadMessage::Link { serial, index, socket, beside } => {
+                    self.open(serial, index, socket, beside);
+                }
                 ThreadMessage::Drain(serial) => self.drain(serial),
                 ThreadMessage::Collect(serial) => self.send_frame(serial, Kind::Collect, 0, &[]),
                 ThreadMessage::Promote { serial, socket } => self.promote(serial, socket.into()),
@@ -306,8 +308,14 @@ impl Local {
         }
     }
 
-    fn open(self: &Rc<Local>, serial: Serial, index: u16, socket: std::os::unix::net::UnixStream) {
-        match Link::new(serial, index, socket) {
+    fn open(
+        self: &Rc<Local>,
+        serial: Serial,
+        index: u16,
+        socket: std::os::unix::net::UnixStream,
+        beside: Option<std::os::unix::net::UnixStream>,
+    ) {
+        match Link::new(serial, index, socket, beside) {
             Ok(link) => {
                 let link = Rc::new(link);
                 self.links.borrow_mut().push(link.clone());

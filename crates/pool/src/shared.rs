@@ -22,8 +22,8 @@ pub(crate) enum ThreadMessage {
     Assigned(Assignment),
     /// A request of this thread has waited too long and was taken out of the queue.
     Expired(Ticket),
-    /// The link to a worker that is about to be forked.
-    Link { serial: Serial, index: u16, socket: UnixStream },
+    /// The link to a worker that is about to be forked, or has connected. Descriptors travel beside it, if there is a socket for them.
+    Link { serial: Serial, index: u16, socket: UnixStream, beside: Option<UnixStream> },
     /// A worker gets no more requests. The thread with link 0 tells it to finish.
     Drain(Serial),
     /// A worker leaves a template behind when it has finished: its end of the template's socket. [`ThreadMessage::Drain`] follows.

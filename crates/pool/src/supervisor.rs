@@ -13,7 +13,9 @@ use crate::os;
 use crate::progress::{Decision, Observation, Progress};
 use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
-use crate::spawner::{BootConfig, ServiceOrder, Template, TemplateMessage, TemplateReport};
+use crate::spawner::{
+    BootConfig, ServiceOrder, Spawner, Template, TemplateMessage, TemplateReport, without_fork,
+};
 use crate::system::DUMP;
 use crate::table::{
     Action, Cause, Event, FIRST, Generation, Row, Stage, Table, TemplateEnd, Timeouts, WorkerExit,
@@ -55,6 +57,11 @@ impl Options {
     /// Whether threads serve with fibers.
     fn fibers(&self) -> bool {
         self.boot.settings.fibers > 0
+    }
+
+    /// Whether workers are spawned, because Ruby cannot fork.
+    fn spawns(&self) -> bool {
+        self.attached.is_none() && without_fork(&self.boot.settings).is_some()
     }
 
     fn workers(&self) -> settings::Workers {
@@ -277,6 +284,8 @@ const HELD_TICK: Duration = Duration::from_millis(25);
 const HELD: Duration = Duration::from_millis(50);
 const BUSY_TICK: Duration = Duration::from_millis(200);
 const IDLE_TICK: Duration = Duration::from_secs(1);
+/// How many times `timeouts.worker_boot` a worker may take that is spawned.
+const SPAWNED_BOOT: u32 = 3;
 /// Why orders about workers and code are refused.
 const NO_SUPERVISION: &str = "the Ruby process that has started this server is its only worker, and loads its code itself: restart that process";
 /// A request that is in the app for so long is asked where it is, again after twice that time, and so on: should its worker die, that is
@@ -304,12 +313,15 @@ impl Supervisor {
         let attached = options.attached.is_some();
         let slots = if attached { 1 } else { slots(workers.max as usize) };
         let limits = options.timeouts();
-        let timeouts = Timeouts { boot: limits.worker_boot, shutdown: limits.shutdown };
+        let spawns = options.spawns();
+        // Each worker loads the app then, on a Ruby that takes seconds to start.
+        let boot = limits.worker_boot * if spawns { SPAWNED_BOOT } else { 1 };
+        let timeouts = Timeouts { boot, shutdown: limits.shutdown };
         let slot_len = slot_len(options.worker_threads(), options.front_threads());
         let scoreboard = os::scoreboard_memory(slots, slot_len)?;
         let (to_supervisor, reports) = mpsc::unbounded_channel();
         let mut dispatch = Dispatch::new(options.settings.borrow().limits.max_queue);
-        if options.fibers() {
+        if options.fibers() || spawns {
             dispatch = dispatch.without_prefetching();
         }
         let (threads, worker_threads) = (options.front_threads(), options.worker_threads());
@@ -499,7 +511,14 @@ impl Supervisor {
             Some(socket) => {
                 Template::attach(generation, &boot, links, scoreboard, sizes, socket.try_clone()?, to)?
             }
-            None => Template::start(generation, &boot, links, scoreboard, sizes, to)?,
+            None => match without_fork(&boot.settings) {
+                Some(ruby) => {
+                    let pool = self.shared.clone();
+                    let spawner = Spawner::start(generation, boot, ruby, (links, sizes), pool, to.clone())?;
+                    Template::spawning(generation, spawner, to)?
+                }
+                None => Template::start(generation, &boot, links, scoreboard, sizes, to)?,
+            },
         };
         self.templates.insert(generation, RunningTemplate { process, facts: None });
         Ok(())
@@ -583,6 +602,7 @@ impl Supervisor {
                 self.templates.remove(&generation);
                 Event::TemplateGone(generation)
             }
+            Ok(Some(TemplateMessage::Said(text))) => return notify(Notice::Log(text)),
             Ok(Some(TemplateMessage::Pid(pid))) => {
                 if let Some(template) = self.templates.get_mut(&generation) {
                     template.process.is_process(pid);
@@ -658,6 +678,11 @@ impl Supervisor {
 
     fn fork(&mut self, generation: Generation, index: u32, serial: Serial) -> io::Result<()> {
         self.workers.insert(serial, Worker::new(generation, self.options.front_threads(), Instant::now()));
+        if let Some(spawned) =
+            self.templates.get(&generation).and_then(|template| template.process.spawn(index, serial))
+        {
+            return spawned;
+        }
         let mut theirs = Vec::with_capacity(self.options.front_threads());
         for thread in 0..self.options.front_threads() {
             let (ours, end) = os::pair()?;
@@ -667,6 +692,7 @@ impl Supervisor {
                 serial,
                 index: index as u16,
                 socket: ours,
+                beside: None,
             });
         }
         let template =

@@ -71,6 +71,8 @@ pub enum Kind {
     Due = 0x8F,
     /// Worker to front: COLLECT has been carried out.
     Collected = 0x90,
+    /// Worker to front: the first frame of a connection that a spawned worker has made.
+    Hello = 0x91,
 }
 
 impl Kind {
@@ -100,6 +102,7 @@ impl Kind {
             0x8E => Kind::Extend,
             0x8F => Kind::Due,
             0x90 => Kind::Collected,
+            0x91 => Kind::Hello,
             _ => return None,
         })
     }

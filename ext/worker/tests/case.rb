@@ -3,9 +3,15 @@
 require "minitest"
 require "json"
 require_relative "fake_front"
+require_relative "pure"
 
 # A question to a worker.
 class Case < Minitest::Test
+  def setup
+    reason = Pure.difference(self)
+    skip "in plain Ruby: #{reason}" if reason
+  end
+
   # An app that answers with what the block of Ruby text evaluates to.
   def app(text)
     "run lambda { |env|\n#{text}\n}\n"

@@ -123,7 +123,10 @@ module Firebrick
 
       def warm_up
         paths = @settings.fetch("warmup", [])
-        Warmup.new(@app, @base).run(paths) unless paths.empty?
+        return if paths.empty?
+
+        require "firebrick/template/warmup"
+        Warmup.new(@app, @base).run(paths)
       end
 
       def tidy

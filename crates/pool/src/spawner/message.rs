@@ -28,6 +28,8 @@ pub(crate) enum TemplateMessage {
     },
     /// The process id of a template that was a worker: its first message.
     Pid(u32),
+    /// A line for the log, from a spawner.
+    Said(String),
     /// From an attached process: finish the requests and end.
     Stop,
     /// The app cannot be loaded, and why.

@@ -1,19 +1,24 @@
-//! Starting processes: the [template](template::Template) loads the app once and forks workers on order.
+//! Starting processes: the [template](template::Template) loads the app once and forks workers on order. Where Ruby cannot fork, a
+//! [spawner](spawned::Spawner) stands in its place.
 //!
 //! Contract:
 //! 1. Nothing here waits for a process. What a template reports comes over one channel, with the template's generation.
 //! 2. A template that was dropped is killed, and none of its messages follow.
 
 mod allocator;
+mod engine;
 mod environment;
 mod message;
 mod prepared;
+mod spawned;
 mod template;
 
+pub use engine::without_fork;
 pub use environment::before_bundler;
 pub(crate) use message::TemplateMessage;
 pub use prepared::{Handoff, Prepared};
 use settings::Settings;
+pub(crate) use spawned::Spawner;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;

@@ -39,31 +39,13 @@ impl Prepared {
         fcntl_setfd(&theirs, FdFlags::empty())?;
         let mut load_path = OsString::from("-I");
         load_path.push(lib);
-        let mut command = Command::new(&settings.rack.ruby);
-        for (name, value) in environment {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        for name in settings::SERVICE_MANAGER_VARIABLES {
-            command.env_remove(name);
-        }
-        command.env_remove(settings::HANDOVER_VARIABLE);
-        let changed = |name: &str| environment.iter().find(|(changed, _)| changed == name);
-        let now =
-            |name: &str| changed(name).map_or_else(|| std::env::var_os(name), |(_, value)| value.clone());
-        let jemalloc = allocator::jemalloc();
-        let allocator = allocator::variables(settings.rack.allocator, jemalloc.as_deref(), now);
-        let child = command
+        let child = command(settings, environment)
             .arg(load_path)
             .args(["-rfirebrick/template", "-e", "Firebrick::Template.run"])
-            .current_dir(&settings.dir)
             .env("FIREBRICK_CONTROL_FD", theirs.as_raw_fd().to_string())
             .env("FIREBRICK_FRONT_PID", std::process::id().to_string())
             // Rubies before 3.3 must be told when they start.
             .env("FIREBRICK_YJIT", settings.rack.yjit.word())
-            .envs(allocator)
             .spawn()
             .map_err(|e| {
                 let ruby = settings.rack.ruby.display();
@@ -108,6 +90,27 @@ impl Prepared {
         let parts = self.child.take().zip(self.socket.take());
         parts.ok_or_else(|| io::Error::other("the process is another's already"))
     }
+}
+
+/// The Ruby of `settings` in the app's directory, with variables that differ from our own.
+pub(super) fn command(settings: &Settings, environment: &[(OsString, Option<OsString>)]) -> Command {
+    let mut command = Command::new(&settings.rack.ruby);
+    for (name, value) in environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    for name in settings::SERVICE_MANAGER_VARIABLES {
+        command.env_remove(name);
+    }
+    command.env_remove(settings::HANDOVER_VARIABLE);
+    let changed = |name: &str| environment.iter().find(|(changed, _)| changed == name);
+    let now = |name: &str| changed(name).map_or_else(|| std::env::var_os(name), |(_, value)| value.clone());
+    let jemalloc = allocator::jemalloc();
+    let allocator = allocator::variables(settings.rack.allocator, jemalloc.as_deref(), now);
+    command.current_dir(&settings.dir).envs(allocator);
+    command
 }
 
 /// Has `file` evaluated at the other end of `socket`.

@@ -1,7 +1,8 @@
 //! A template process and the front's end of its control socket.
 
 use super::message::{self, TemplateMessage};
-use super::{BootConfig, Prepared, ServiceOrder};
+use super::{BootConfig, Prepared, ServiceOrder, Spawner};
+use crate::dispatch::Serial;
 use crate::orphans;
 use crate::os;
 use crate::table::Generation;
@@ -32,6 +33,8 @@ enum Process {
     Adopted,
     /// Nobody's: it has started us.
     Attached,
+    /// There is none: each worker loads the app. The other end of the socket.
+    Spawner(Spawner, #[allow(dead_code)] std::os::unix::net::UnixStream),
     Gone,
 }
 
@@ -91,6 +94,27 @@ impl Template {
         let template = Template::reporting(generation, 0, Process::Attached, socket, reports)?;
         template.boot(config, links, scoreboard, sizes)?;
         Ok(template)
+    }
+
+    /// Workers that are spawned, and connect.
+    ///
+    /// # Errors
+    /// The socket cannot be used.
+    pub(crate) fn spawning(
+        generation: Generation,
+        spawner: Spawner,
+        reports: mpsc::UnboundedSender<TemplateReport>,
+    ) -> io::Result<Template> {
+        let (ours, nobodys) = os::pair()?;
+        Template::reporting(generation, 0, Process::Spawner(spawner, nobodys), ours, reports)
+    }
+
+    /// Starts a worker that will connect; `None` where workers are forked.
+    pub(crate) fn spawn(&self, index: u32, serial: Serial) -> Option<io::Result<()>> {
+        match &self.process {
+            Process::Spawner(spawner, _) => Some(spawner.spawn(index, serial)),
+            _ => None,
+        }
     }
 
     /// Tells a process that has evaluated `puma.rb`, or need not, to load the app.
@@ -159,6 +183,11 @@ impl Template {
     /// # Errors
     /// The template is gone or does not read.
     pub(crate) fn service(&self, order: &ServiceOrder) -> io::Result<()> {
+        if let Process::Spawner(..) = self.process {
+            return Err(io::Error::other(
+                "Firebrick.service needs a Ruby that forks: declare a command in [services]",
+            ));
+        }
         let words = std::iter::once("service").chain(order.words.iter().map(String::as_str));
         let words: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).collect();
         self.send(&words, &[order.socket.as_fd(), order.program.as_fd()])
@@ -169,6 +198,10 @@ impl Template {
     /// # Errors
     /// The template is gone or does not read.
     pub(crate) fn kill(&self, pid: u32, signal: &str) -> io::Result<()> {
+        if let Process::Spawner(spawner, _) = &self.process {
+            spawner.kill(pid, signal);
+            return Ok(());
+        }
         self.send(&[b"kill".to_vec(), pid.to_string().into_bytes(), signal.as_bytes().to_vec()], &[])
     }
 
@@ -192,6 +225,9 @@ impl Template {
 
     /// Sends a message without waiting. The socket's buffer takes hundreds of messages: when it is full, the template is stopped.
     fn send(&self, parts: &[Vec<u8>], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        if let Process::Spawner(..) = self.process {
+            return Ok(());
+        }
         let bytes = message::encode(parts);
         let sent = os::send(&self.socket, [&bytes, &[]], fds)?;
         if sent == bytes.len() {
@@ -215,7 +251,7 @@ impl Template {
             let ended = match &mut self.process {
                 Process::Ours(child) => child.try_wait().map(|status| status.map(|status| status.code())),
                 Process::Adopted => Ok(orphans::has_exited(self.pid).then_some(None)),
-                Process::Attached | Process::Gone => return None,
+                Process::Attached | Process::Spawner(..) | Process::Gone => return None,
             };
             match ended {
                 Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -245,7 +281,7 @@ impl Drop for Template {
             // Its socket ends, which it obeys unless it hangs. Nobody has reaped it, so its id is not another's.
             Process::Adopted => orphans::kill(self.pid),
             // Its socket ends, which says all.
-            Process::Attached | Process::Gone => {}
+            Process::Attached | Process::Spawner(..) | Process::Gone => {}
         }
     }
 }

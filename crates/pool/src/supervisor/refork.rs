@@ -71,6 +71,9 @@ impl Supervisor {
     /// Looks whether a worker is to become the next template. Nothing is done in development, and where there is nobody to share with.
     pub(super) fn consider_refork(&mut self, rows: &[Row], notify: &mut impl FnMut(Notice)) {
         let now = Instant::now();
+        if self.options.spawns() {
+            return;
+        }
         let Some(done) = self.reforks.refork.may_begin(now) else { return };
         let (after, memory) = {
             let settings = self.options.settings.borrow();

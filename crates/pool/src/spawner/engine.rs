@@ -1,0 +1,66 @@
+//! Which engine a Ruby is. Only CRuby forks; workers of others are spawned.
+//!
+//! Contract: a Ruby is asked once. The default, `ruby` of the PATH, is not asked: starting it would cost every server a moment. One that
+//! does not answer counts as CRuby, which then says what is wrong.
+
+use super::prepared::command;
+use settings::Settings;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+const QUESTION: &str = "print RUBY_ENGINE, ' ', RUBY_ENGINE_VERSION";
+
+/// The answers so far: engine and version of a Ruby that does not fork.
+static ASKED: Mutex<Vec<(PathBuf, Option<String>)>> = Mutex::new(Vec::new());
+
+/// Engine and version of the Ruby of `settings`, such as `jruby 9.3.9.0`; `None` if it is CRuby. May take as long as that starts.
+pub fn without_fork(settings: &Settings) -> Option<String> {
+    let ruby = &settings.rack.ruby;
+    if ruby == Path::new("ruby") {
+        return None;
+    }
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, answer)) = asked.iter().find(|(one, _)| one == ruby) {
+        return answer.clone();
+    }
+    let answer = ask(settings, &[]).filter(|answer| !answer.starts_with("ruby "));
+    asked.push((ruby.clone(), answer.clone()));
+    answer
+}
+
+fn ask(settings: &Settings, environment: &[(OsString, Option<OsString>)]) -> Option<String> {
+    let output = command(settings, environment).args(["-e", QUESTION]).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && text.split(' ').count() == 2).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn engine(script: &str) -> Option<String> {
+        let folder =
+            std::env::temp_dir().join(format!("firebrick-engine-{}-{}", std::process::id(), script.len()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("a-ruby");
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&file, mode).unwrap();
+        let mut settings = Settings::defaults(&folder);
+        (settings.rack.ruby, settings.dir) = (file, folder.clone());
+        let engine = (without_fork(&settings), without_fork(&settings));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(engine.0, engine.1);
+        engine.0
+    }
+
+    #[test]
+    fn the_engine_is_what_ruby_says() {
+        assert_eq!(engine("printf 'jruby 9.3.9.0'").as_deref(), Some("jruby 9.3.9.0"));
+        assert_eq!(engine("echo $0 >> asked; printf 'ruby 3.1.2'"), None);
+        assert_eq!(engine("printf 'jruby 9.3.9.0'; exit 1"), None, "it has failed");
+        assert_eq!(engine("echo what is this"), None);
+    }
+}

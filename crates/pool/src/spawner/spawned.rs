@@ -1,0 +1,355 @@
+//! Workers of a Ruby that cannot fork (JRuby): each is a process of its own that loads the app and connects (docs/wire.md, "Workers
+//! that connect"). It stands in the place of a [template](super::Template): it has "booted" at once, and "forks" by starting a process.
+//!
+//! Contract:
+//! 1. Only processes that were started here get links: the socket is in a folder of our user's, and each process has a token.
+//! 2. A process is reaped as soon as it has ended (pidfd), and signalled only before that.
+
+use super::message;
+use super::prepared::command;
+use super::template::TemplateReport;
+use super::{BootConfig, ExitStatus, TemplateMessage};
+use crate::dispatch::Serial;
+use crate::os;
+use crate::shared::{Shared, ThreadMessage};
+use crate::table::Generation;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use wire::hello::{self, Hello, Role, can};
+use wire::{Header, Kind, frame::HEADER};
+
+/// How long a connection may take to say what it is.
+const GREETING: Duration = Duration::from_secs(10);
+/// Time between two looks at a process where the system has no pidfd.
+const LOOK: Duration = Duration::from_millis(50);
+/// JRuby refuses longer paths of sockets.
+const LONGEST_PATH: usize = 103;
+
+/// Starts workers of a generation. Dropping it ends nothing but the listening.
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    common: Arc<Common>,
+    acceptor: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Common {
+    generation: Generation,
+    config: BootConfig,
+    links: usize,
+    sizes: (usize, usize),
+    folder: PathBuf,
+    pool: Arc<Shared>,
+    reports: mpsc::UnboundedSender<TemplateReport>,
+    /// By their tokens.
+    workers: Mutex<HashMap<String, Spawned>>,
+}
+
+/// A process that has not been reaped.
+#[derive(Debug)]
+struct Spawned {
+    index: u32,
+    serial: Serial,
+    child: Child,
+    /// Kept open: its end tells the process that the front has gone.
+    control: Option<UnixStream>,
+    /// Of each link the socket of the frames and that of the descriptors, as they come.
+    links: Vec<(Option<UnixStream>, Option<UnixStream>)>,
+}
+
+impl Spawner {
+    /// Listens for the workers of `generation`, of the engine `ruby`, and reports that it has booted.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub(crate) fn start(
+        generation: Generation,
+        config: BootConfig,
+        ruby: String,
+        (links, sizes): (usize, (usize, usize)),
+        pool: Arc<Shared>,
+        reports: mpsc::UnboundedSender<TemplateReport>,
+    ) -> io::Result<Spawner> {
+        let folder = private_folder(&config.settings.process.temp_dir, generation)?;
+        let path = socket_in(&folder);
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
+        let notes = notes(&config);
+        let workers = Mutex::default();
+        let common = Arc::new(Common { generation, config, links, sizes, folder, pool, reports, workers });
+        let rack = "as each worker loads it".to_owned();
+        common.report(TemplateMessage::Booted { ruby, rack, ms: 0, services: Vec::new(), notes });
+        let acceptor = tokio::spawn(accept(listener, common.clone()));
+        Ok(Spawner { common, acceptor })
+    }
+
+    /// Starts the process of worker `serial`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn spawn(&self, index: u32, serial: Serial) -> io::Result<()> {
+        let common = &self.common;
+        let token = token()?;
+        let mut load_path = std::ffi::OsString::from("-I");
+        load_path.push(&common.config.lib);
+        let child = command(&common.config.settings, &common.config.environment)
+            .arg(load_path)
+            .args(["-rfirebrick/pure/main", "-e", "Firebrick::Pure::Main.run"])
+            .env("FIREBRICK_FRONT", socket_in(&common.folder))
+            .env("FIREBRICK_TOKEN", &token)
+            .env("FIREBRICK_WORKER", index.to_string())
+            .spawn()?;
+        let pid = child.id();
+        let links = (0..common.links).map(|_| (None, None)).collect();
+        common.workers().insert(token.clone(), Spawned { index, serial, child, control: None, links });
+        common.report(TemplateMessage::Forked { index, pid });
+        tokio::spawn(reap(common.clone(), token, pid));
+        Ok(())
+    }
+
+    /// Signals a worker that has not ended.
+    pub(crate) fn kill(&self, pid: u32, name: &str) {
+        let signal = match name {
+            "KILL" => Signal::KILL,
+            "TERM" => Signal::TERM,
+            "URG" => Signal::URG,
+            _ => Signal::POWER,
+        };
+        let workers = self.common.workers();
+        if let Some(worker) = workers.values().find(|worker| worker.child.id() == pid) {
+            // It may have ended just now.
+            let _ = kill_process(Pid::from_child(&worker.child), signal);
+        }
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        self.acceptor.abort();
+        // Somebody may have cleaned up.
+        let _ = std::fs::remove_file(socket_in(&self.common.folder));
+        let _ = std::fs::remove_dir(&self.common.folder);
+    }
+}
+
+impl Common {
+    fn workers(&self) -> MutexGuard<'_, HashMap<String, Spawned>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, message: TemplateMessage) {
+        // Nobody asks any more when the pool has ended.
+        let _ = self.reports.send((self.generation, Ok(Some(message))));
+    }
+
+    /// A connection has said what it is.
+    fn connected(&self, stream: UnixStream, hello: &Hello<'_>) -> io::Result<()> {
+        let mut workers = self.workers();
+        // Not a process of ours.
+        let Ok(token) = std::str::from_utf8(hello.token) else { return Ok(()) };
+        let Some(worker) = workers.get_mut(token) else { return Ok(()) };
+        // Whether the versions agree is said by the worker, which hears ours with `boot`.
+        match hello.role {
+            Role::Control => {
+                self.boot(&stream)?;
+                worker.control = Some(stream);
+                return Ok(());
+            }
+            Role::Link(_) | Role::Beside(_) if hello.can != can::BESIDE | can::SCOREBOARD => {
+                let index = worker.index;
+                let text = format!(
+                    "worker {index} can do other things than this front needs (descriptors beside, scoreboard), and is killed"
+                );
+                self.report(TemplateMessage::Said(text));
+                return kill_process(Pid::from_child(&worker.child), Signal::KILL).map_err(Into::into);
+            }
+            Role::Link(number) => put(worker, number, |link| link.0 = Some(stream)),
+            Role::Beside(number) => put(worker, number, |link| link.1 = Some(stream)),
+        }
+        let (serial, index) = (worker.serial, worker.index as u16);
+        for (number, link) in (0u16..).zip(&mut worker.links) {
+            if link.1.is_some()
+                && let Some(socket) = link.0.take()
+            {
+                let beside = link.1.take();
+                self.pool.mailbox(number).post(ThreadMessage::Link { serial, index, socket, beside });
+            }
+        }
+        Ok(())
+    }
+
+    /// The scoreboard, and then what a template is told.
+    fn boot(&self, control: &UnixStream) -> io::Result<()> {
+        os::send(control, [&[0], &[]], &[self.pool.scoreboard().as_fd()])?;
+        let (slots, slot_len) = self.sizes;
+        let bytes = message::encode(&message::boot(&self.config, self.links, slots, slot_len));
+        match os::send(control, [&bytes, &[]], &[])? == bytes.len() {
+            true => Ok(()),
+            false => Err(io::Error::other("the settings do not fit into the socket's buffer")),
+        }
+    }
+
+    /// How the worker with this token has ended; it is reaped then, and forgotten.
+    fn ended(&self, token: &str) -> Option<std::process::ExitStatus> {
+        let mut workers = self.workers();
+        // One that cannot be waited for is not there.
+        let status = match workers.get_mut(token)?.child.try_wait() {
+            Ok(status) => status?,
+            Err(_) => std::process::ExitStatus::from_raw(0),
+        };
+        workers.remove(token);
+        Some(status)
+    }
+}
+
+fn put(worker: &mut Spawned, number: u16, set: impl FnOnce(&mut (Option<UnixStream>, Option<UnixStream>))) {
+    if let Some(link) = worker.links.get_mut(usize::from(number)) {
+        set(link);
+    }
+}
+
+async fn accept(listener: UnixListener, common: Arc<Common>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(greet(stream, common.clone()))),
+            // There are no descriptors at the moment.
+            Err(_) => tokio::time::sleep(LOOK).await,
+        }
+    }
+}
+
+/// Who breaks the rules is hung up on, and does not become ready.
+async fn greet(mut stream: tokio::net::UnixStream, common: Arc<Common>) {
+    let read = async {
+        let mut header = [0; HEADER];
+        stream.read_exact(&mut header).await?;
+        let header = Header::from_bytes(&header).map_err(io::Error::other)?;
+        if header.kind != Kind::Hello || header.len as usize > hello::LONGEST {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut payload = vec![0; header.len as usize];
+        stream.read_exact(&mut payload).await?;
+        Ok::<_, io::Error>(payload)
+    };
+    let Ok(Ok(payload)) = tokio::time::timeout(GREETING, read).await else { return };
+    let (Ok(hello), Ok(stream)) = (Hello::decode(&payload), stream.into_std()) else { return };
+    if let Err(error) = common.connected(stream, &hello) {
+        common.report(TemplateMessage::Said(format!("a worker that has connected cannot be used: {error}")));
+    }
+}
+
+/// Waits for the end of a process, and reports it.
+async fn reap(common: Arc<Common>, token: String, pid: u32) {
+    wait_for(pid).await;
+    let status = loop {
+        match common.ended(&token) {
+            Some(status) => break status,
+            None => tokio::time::sleep(LOOK).await,
+        }
+    };
+    let status = match (status.code(), status.signal()) {
+        (Some(code), _) => ExitStatus::Exit(code),
+        (None, signal) => ExitStatus::Signal(signal.unwrap_or_default()),
+    };
+    common.report(TemplateMessage::Exited { pid, status, peak_kib: 0 });
+}
+
+/// Returns when the process has ended, or at once where the system cannot tell.
+#[cfg(target_os = "linux")]
+#[expect(deprecated, reason = "its replacement is unsafe, and an OwnedFd has what that asks for")]
+async fn wait_for(pid: u32) {
+    use rustix::process::{PidfdFlags, pidfd_open};
+    use tokio::io::{Interest, unix::AsyncFd};
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pidfd = id.and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok());
+    if let Some(pidfd) = pidfd.and_then(|fd| AsyncFd::with_interest(fd, Interest::READABLE).ok()) {
+        // Whether it has ended is asked afterwards.
+        let _ = pidfd.readable().await;
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn wait_for(_: u32) {}
+
+/// A new folder that only our user can look into.
+fn private_folder(temp_dir: &Path, generation: Generation) -> io::Result<PathBuf> {
+    let random = &token()?[..8];
+    let folder = temp_dir.join(format!("firebrick-{}-{generation}-{random}", std::process::id()));
+    let length = socket_in(&folder).as_os_str().len();
+    if length > LONGEST_PATH {
+        let text = format!(
+            "temp_dir ({}) is too long a path for the socket that workers connect to: {length} bytes, at most {LONGEST_PATH}",
+            temp_dir.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    Ok(folder)
+}
+
+fn socket_in(folder: &Path) -> PathBuf {
+    folder.join("workers")
+}
+
+/// 128 random bits.
+fn token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Settings that have no effect without CRuby's template: a line each.
+fn notes(config: &BootConfig) -> Vec<String> {
+    let settings = &config.settings;
+    let rack = &settings.rack;
+    let without = [
+        (rack.yjit == settings::Yjit::On, "rack.yjit is CRuby's"),
+        (rack.out_of_band_gc, "rack.out_of_band_gc is for CRuby's collector"),
+        (rack.refork_after.threshold(0).is_some(), "rack.refork_after needs fork"),
+        (settings.fibers > 0, "fibers are for CRuby: threads serve"),
+    ];
+    let ruby = rack.ruby.display();
+    without
+        .into_iter()
+        .filter(|(written, _)| *written)
+        .map(|(_, why)| format!("no effect with {ruby}: {why}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_our_users_alone() {
+        let folder = private_folder(&std::env::temp_dir(), 7).unwrap();
+        assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        std::fs::remove_dir(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_refused_with_its_length() {
+        let long = PathBuf::from(format!("/tmp/{}", "long/".repeat(20)));
+        let error = private_folder(&long, 1).unwrap_err().to_string();
+        assert!(error.contains("temp_dir") && error.contains("at most 103"), "{error}");
+    }
+
+    #[test]
+    fn tokens_differ() {
+        let (one, other) = (token().unwrap(), token().unwrap());
+        assert!(one != other && one.len() == 32);
+    }
+}

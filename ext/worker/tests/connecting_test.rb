@@ -1,0 +1,165 @@
+# frozen_string_literal: true
+
+require "socket"
+require "tmpdir"
+
+# A worker that is spawned, and connects: plays the front's side of it.
+#
+# CONNECTING_RUBY is the Ruby of that worker (the one under test). For Debian's jruby, with the gems of Debian:
+#
+#   GEM_PATH=/usr/share/rubygems-integration/all CONNECTING_RUBY=jruby ruby ext/worker/tests/run.rb connecting
+class ConnectingTest < Case
+  RUBY = ENV["CONNECTING_RUBY"]&.split || FakeFront::RUBY
+  # A virtual machine takes its time.
+  PATIENCE = Integer(ENV.fetch("CONNECTING_PATIENCE", "60"))
+  TOKEN = "0123456789abcdef"
+
+  # One end of a link, with what travels beside it.
+  class Link < FakeFront::Worker
+    def initialize(socket, beside)
+      super(nil, 0, [socket])
+      @beside = beside
+    end
+
+    def send_frame(bytes, link: 0, file: nil)
+      @beside.send_io(file) if file
+      super(bytes, link: link)
+    end
+
+    # The descriptors are beside the frames.
+    def take(timeout: PATIENCE, &block)
+      super(timeout: timeout, &block).tap { |frame| frame.fd ||= @beside.recv_io if frame.fd? }
+    end
+  end
+
+  APP = <<~'RUBY'
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/body" then [200, {}, [env["rack.input"].read.bytesize.to_s, " ", env["rack.input"].class.name]]
+      when "/stream" then [200, {}, ->(stream) { stream << "hello"; stream.close }]
+      when "/file" then b = Object.new; def b.to_path; "config.ru"; end; def b.each; raise; end; [200, {}, b]
+      when "/raise" then raise "boom"
+      when "/hijack" then io = env["rack.hijack"].call; io << io.gets; io.close; [200, {}, []]
+      when "/exit" then exit!(3)
+      else [200, { "x-engine" => RUBY_ENGINE }, [env["PATH_INFO"]]]
+      end
+    }
+  RUBY
+
+  def connect(rackup = APP, **settings)
+    Dir.mktmpdir("fb") do |dir|
+      File.write(File.join(dir, "config.ru"), rackup)
+      path = File.join(dir, "workers")
+      server = UNIXServer.new(path)
+      log = File.join(dir, "log")
+      @pid = start(dir, path, log)
+      control = hello(server, 0)
+      @scoreboard = Tempfile.create("scoreboard", dir)
+      @scoreboard.truncate(1024)
+      boot(control, dir, settings)
+      yield server, control, log
+    rescue Timeout::Error, FakeFront::Gone => e
+      flunk "#{e.message}\n#{File.read(log)}"
+    ensure
+      Process.kill("KILL", @pid) if @pid
+      exit_code if @pid
+      server&.close
+    end
+  end
+
+  # Of the process, which ends.
+  def exit_code
+    Process.wait2(@pid.tap { @pid = nil }).last.exitstatus
+  end
+
+  def start(dir, path, log)
+    env = { "FIREBRICK_FRONT" => path, "FIREBRICK_TOKEN" => TOKEN, "FIREBRICK_WORKER" => "0", "FIREBRICK_PURE" => nil }
+    spawn(env, *RUBY, "-I", FakeFront::LIB, "-rfirebrick/pure/main", "-e", "Firebrick::Pure::Main.run", chdir: dir, %i[out err] => log)
+  end
+
+  def hello(server, role)
+    eventually("a connection", within: PATIENCE) { server.wait_readable(0.1) || !alive?(@pid) }
+    raise FakeFront::Gone, "the worker has ended" unless server.wait_readable(0)
+
+    socket = server.accept
+    length, kind, flags, zero, id = socket.read(12).unpack("VCCvV")
+    assert_equal [6 + TOKEN.bytesize, Wire::KINDS[:hello], 0, 0, 0], [length, kind, flags, zero, id]
+    payload = socket.read(length)
+    assert_equal [[Wire::VERSION, role, 3, 0], TOKEN], [payload.unpack("vCCv"), payload.byteslice(6..)]
+    socket
+  end
+
+  def boot(control, dir, settings)
+    control.send_io(@scoreboard)
+    defaults = { wire: Wire::VERSION, app: File.join(dir, "config.ru"), dir: dir, environment: "production", threads_min: 2, threads_max: 2, links: 1,
+                 slot_len: 128, slots: 1, temp_dir: dir, tag: "test", max_head: 65_536, response_memory: 1 << 20, response_spool: 1 << 20, early_hints: 1 }
+    text = ["boot", *defaults.merge(settings).flatten].join("\0").b
+    control.write([text.bytesize].pack("V") << text)
+  end
+
+  def serve_connected
+    connect do |server, control, log|
+      link = Link.new(hello(server, 1), hello(server, 2))
+      assert_equal [@pid, 2], link.take { |frame| frame.kind == :ready }.payload.unpack("Vv")
+      yield link, log, control
+    end
+  end
+
+  # One process for all: it takes seconds to start.
+  def test_it_serves_and_drains
+    serve_connected do |link, log|
+      assert_equal [200, "/x", false], link.get("/x", timeout: PATIENCE).values_at(0, 2, 3)
+      eventually("the scoreboard shows it") { File.binread(@scoreboard.path, 8).unpack1("Q<") == 1 }
+      ask_for_bodies(link)
+      take_over(link)
+      assert_equal [500, "Internal Server Error\n"], link.get("/raise", timeout: PATIENCE).values_at(0, 2)
+      assert_match(%r{RuntimeError: boom \(GET /raise\)}, File.read(log))
+      Process.kill("TERM", @pid)
+      link.take { |frame| frame.kind == :stopping }
+      link.drain
+      assert_equal 0, exit_code
+    end
+  end
+
+  def ask_for_bodies(link)
+    assert_equal "3 StringIO", link.get("/body", method: "POST", body: "abc", timeout: PATIENCE)[2]
+    Tempfile.create do |file|
+      file.write("x" * 300_000)
+      file.rewind
+      2.times { file.rewind.then { assert_equal "300000 File", link.response(link.start(target: "/body", method: "POST", file: file, fd_length: 300_000), timeout: PATIENCE)[2] } }
+    end
+    assert_equal APP, link.get("/file", timeout: PATIENCE)[2]
+  end
+
+  def take_over(link)
+    frame = link.take_for(link.start(target: "/stream"), :response)
+    assert_predicate frame, :stream?
+    assert_equal "hello", frame.fd.read
+    id = link.start(target: "/hijack")
+    socket = UNIXSocket.for_fd(link.take_for(id, :hijack).fd.tap { |io| io.autoclose = false }.fileno)
+    socket << "line\n"
+    assert_equal "line\n", socket.read
+    refute_predicate link.take_for(id, :end), :end?
+  end
+
+  def test_the_end_of_the_front_is_its_end
+    serve_connected do |_, _, control|
+      control.close
+      assert_equal 0, exit_code
+    end
+  end
+
+  def test_an_app_that_cannot_be_loaded_is_reported
+    connect("raise 'no database'") do |_, _, log|
+      assert_equal 1, exit_code
+      assert_match(/the app cannot be loaded:\nRuntimeError: no database\n.*config\.ru:1/, File.read(log))
+    end
+  end
+
+  def test_another_version_is_refused
+    connect(wire: 5) do |_, _, log|
+      assert_equal 1, exit_code
+      assert_match(/speaks version 5 of its wire, the library version #{Wire::VERSION}/, File.read(log))
+    end
+  end
+end

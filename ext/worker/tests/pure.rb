@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+# With FIREBRICK_PURE=1 the worker in plain Ruby is asked the same questions. What it does in another way, and why.
+module Pure
+  OFFERS = "nothing is offered: only native code can write memory that cannot change meanwhile"
+  LARGE = "large strings go in BODY frames: a file would be one more copy in Ruby"
+  FIBERS = "it serves with threads"
+
+  DIFFERENCES = {
+    "BodiesTest#test_large_arrays_travel_as_files" => LARGE,
+    "BodiesTest#test_large_arrays_of_many_parts_travel_as_files_at_once" => LARGE,
+    "BrokenAppsTest#test_a_killed_worker_is_reported" => "Ruby does not tell the peak memory of a process",
+    "ThreadsTest#test_a_batch_is_answered_in_few_writes" => "each response is a write of its own",
+    "TimingTest#test_threads_in_each_others_way_wait_for_the_gvl" => "Ruby does not tell Ruby code",
+    "TimingTest#test_a_measured_request_tells_what_was_work" => "Ruby does not tell Ruby code how long it waits for the GVL",
+    "PromotionTest#test_threads_of_the_app_do_not_follow" => "its own threads are Ruby's, and the test counts them",
+    "LoanTest" => OFFERS, "FibersTest" => FIBERS
+  }.freeze
+
+  module_function
+
+  def run? = ENV["FIREBRICK_PURE"] == "1"
+
+  # Why the test cannot hold; nil when it can.
+  def difference(test)
+    DIFFERENCES.values_at(test.class.name, "#{test.class.name}##{test.name}").compact.first if run?
+  end
+end

@@ -1,0 +1,117 @@
+# frozen_string_literal: true
+
+require "socket"
+
+module Firebrick
+  module Pure
+    # The body of a response, in all forms that Rack allows. Contract: as ext/worker/src/body.rs, but that large strings
+    # go in BODY frames: nothing is offered.
+    class Body
+      # Bodies up to this size travel in the RESPONSE frame, in bytes.
+      INLINE = 128 << 10
+
+      def initialize(response, head, env)
+        @response = response
+        @head = head
+        @env = env
+      end
+
+      # Sends head and body.
+      def send(body)
+        if @env["REQUEST_METHOD"] == "HEAD" || [204, 304].include?(@head.status)
+          @response.whole(@head)
+        elsif @head.take_over
+          stream(@head.take_over)
+        elsif body.instance_of?(Array) || body.is_a?(String)
+          whole(Array(body))
+        else
+          send_object(body)
+        end
+      end
+
+      private
+
+      def send_object(body)
+        file = open_file(body.to_path) if body.respond_to?(:to_path)
+        return send_file(file) if file
+        return each(body) if body.respond_to?(:each)
+        return stream(body) if body.respond_to?(:call)
+
+        raise BadResponse, "the body responds to neither each nor call"
+      end
+
+      def must_be_string(part)
+        raise TypeError, "the body yielded something that is not a String" unless part.is_a?(String)
+      end
+
+      def whole(parts)
+        parts.each { |part| must_be_string(part) }
+        total = parts.sum(&:bytesize)
+        return @response.whole(@head, parts.map(&:b).join) if total <= INLINE
+
+        @head.length = total
+        @response.start(@head)
+        parts.each { |part| @response.push(part) }
+        @response.finish(@head)
+      end
+
+      # The regular file; nil when there is none that can be opened: a pipe has none, an unlinked file has lost it.
+      def open_file(path)
+        return if path.nil?
+
+        # Opening a pipe would wait for its writer.
+        file = File.open(path.to_s, File::RDONLY | File::NONBLOCK)
+        return file if file.stat.file?
+
+        file.close
+        nil
+      rescue SystemCallError, ArgumentError
+        nil
+      end
+
+      def send_file(file)
+        size = file.size
+        @head.length = size
+        @response.start(@head)
+        @response.file(file, size) if size.positive?
+        @response.finish(@head)
+      ensure
+        file.close
+      end
+
+      def each(body)
+        gathers = @head.finite? || body.respond_to?(:to_ary)
+        body.each do |part|
+          must_be_string(part)
+          chunk(part, gathers) unless part.empty?
+        end
+        @response.finish(@head)
+      end
+
+      def chunk(part, gathers)
+        return @response.gather(@head, part) if gathers && part.bytesize < Response::PIECE
+
+        @response.flush
+        if @response.unsent? && part.bytesize < Response::PIECE
+          @response.start_with(@head, part)
+        else
+          @response.start(@head) if @response.unsent?
+          @response.push(part)
+        end
+        @response.check_client
+      end
+
+      # Makes a socket pair, and gives +callable+ the worker's end.
+      def stream(callable)
+        ours, theirs = UNIXSocket.pair
+        # Only an upgrade passes on bytes from the client; otherwise the app reads the end of the stream.
+        theirs.shutdown(Socket::SHUT_WR) unless @head.status == 101
+        @response.start(@head, Frames::STREAM, theirs)
+        theirs.close
+        ours.autoclose = false
+        Firebrick::Exchange.stream(callable, ours.fileno, @env)
+        @response.finish(@head)
+      end
+    end
+  end
+end

@@ -1,0 +1,162 @@
+# frozen_string_literal: true
+
+require "firebrick/pure/body"
+require "firebrick/pure/head"
+require "firebrick/pure/request"
+require "firebrick/pure/response"
+
+module Firebrick
+  module Pure
+    # One request, from its frame to its END.
+    #
+    # Contract: whatever the app does, exactly one response goes out, the body is closed exactly once, and the thread
+    # goes on, unless the app kills it.
+    class Exchange
+      CURRENT = :firebrick_exchange
+      FALLBACK = { "content-type" => "text/plain" }.freeze
+
+      attr_reader :env, :response
+
+      # The one that the calling thread serves, while it is in the app.
+      def self.current
+        Thread.current.thread_variable_get(CURRENT)
+      end
+
+      # worker:: the Worker
+      def initialize(worker, job, started_us)
+        @worker = worker
+        @job = job
+        @started_us = started_us
+        @response = Response.new(job.link, job.id, started_us, worker.watchdog, Request.measures?(job.payload))
+        @failed = false
+      end
+
+      # Whether the app has failed.
+      def failed?
+        @failed
+      end
+
+      # Serves the request.
+      def run
+        return give_up if @job.gone
+
+        @request = Request.new(@job.payload, @job.descriptor)
+        in_app { serve }
+      end
+
+      private
+
+      # The client has gone before the request was started.
+      def give_up
+        @job.discard
+        @response.stop(true)
+      end
+
+      def in_app
+        Thread.current.thread_variable_set(CURRENT, self)
+        finished = false
+        yield
+        finished = true
+      ensure
+        Thread.current.thread_variable_set(CURRENT, nil)
+        # The app has forked, or kills this thread: nothing but this is run.
+        exit!(1) if @worker.abandoned?
+        killed unless finished
+      end
+
+      def serve
+        attempt { respond(call_app, true) }
+        failure(@error) if @error
+        finish
+      end
+
+      # Runs a part of the app; what it raises is kept.
+      def attempt
+        yield
+        exit!(0) if @worker.abandoned?
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        exit!(1) if @worker.abandoned?
+        @error = e
+      end
+
+      def call_app
+        @env = @worker.env.build(@request, @started_us)
+        @worker.app.call(@env).tap { exit!(0) if @worker.abandoned? }
+      end
+
+      # Takes status, headers and body apart and sends them.
+      def respond(answer, from_app)
+        answer = Array.try_convert(answer)
+        # Hijacked: the response is not sent, but its body must be closed.
+        return @body = answer && answer[2] unless @response.unsent?
+        raise BadResponse, "the app did not return [status, headers, body]" unless answer && answer.length == 3
+
+        status, headers, body = answer
+        @body = body if from_app
+        @headers = headers
+        head = Head.new(status, headers, @worker.max_head)
+        @status = head.status
+        file = Firebrick::Exchange.send_file(@env, @status, headers) if from_app && head.names_file?
+        # Without a rule for that path the response is what the app has made it.
+        file ? respond(file, false) : Body.new(@response, head, @env).send(body)
+      end
+
+      # The app has raised: sends an error page, if the response has not begun.
+      def failure(error)
+        unsent = @response.take_back
+        return @response.stop(true) if @response.gone? && error.is_a?(ClientGone)
+
+        @failed = true
+        page(error, unsent)
+        @response.unsent? ? fall_back : @response.stop(true)
+      end
+
+      def page(error, unsent)
+        page = Firebrick::Exchange.failed(error, @env)
+        respond(page, false) if unsent
+      rescue Exception # rubocop:disable Lint/RescueException
+        @response.take_back
+      end
+
+      def fall_back
+        head = Head.new(500, FALLBACK, Head::LARGEST)
+        @response.whole(head, @request.verb == "HEAD" ? "" : "Internal Server Error\n")
+      end
+
+      # What comes after the response.
+      def finish
+        @response.stop(@failed)
+        afterwards { @body.close if closes? }
+        afterwards { run_callbacks } if @env
+      end
+
+      def closes?
+        !@body.nil? && !@body.instance_of?(Array) && !@body.is_a?(String) && @body.respond_to?(:close)
+      end
+
+      # What it raises is logged.
+      def afterwards
+        yield
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        exit!(1) if @worker.abandoned?
+        @failed = true
+        @error = e
+        Firebrick::Exchange.failed(e, @env)
+      end
+
+      def run_callbacks
+        @env["rack.input"].close if @request.body
+        finished = @env["rack.response_finished"]
+        Firebrick::Exchange.finished(@env, @status.to_i, @headers, @error) if finished.is_a?(Array) && finished.any?
+        after = @env["rack.after_reply"]
+        Firebrick::Exchange.reply_sent(after, @env) if after.is_a?(Array) && after.any?
+      end
+
+      # The thread ends here.
+      def killed
+        failure(nil) unless @response.ended?
+        finish
+      end
+    end
+  end
+end

@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+module Firebrick
+  module Pure
+    # The other side has broken a rule of docs/wire.md.
+    class Malformed < StandardError
+      def message
+        "malformed frame: #{super}"
+      end
+    end
+
+    # Frames of docs/wire.md: their headers, and the payloads that are numbers.
+    module Frames
+      # The version of docs/wire.md.
+      WIRE = 6
+      HEADER = 12
+      # Of a payload, in bytes.
+      LONGEST = (1 << 20) + (64 << 10)
+      # Bytes of BODY that may be under way when a response begins.
+      WINDOW = 1 << 20
+
+      # From the front.
+      REQUEST = 0x01
+      GIVE = 0x02
+      ABORT = 0x03
+      DRAIN = 0x04
+      LEND = 0x05
+      RESUME = 0x06
+      PROMOTE = 0x07
+      COLLECT = 0x08
+
+      # To the front.
+      RESPONSE = 0x81
+      BODY = 0x82
+      FINISH = 0x83
+      INTERIM = 0x84
+      HIJACK = 0x85
+      FILE = 0x86
+      READY = 0x87
+      STOPPING = 0x88
+      TRACES = 0x8b
+      RETURNED = 0x8c
+      RESUMED = 0x8d
+      EXTEND = 0x8e
+      DUE = 0x8f
+      COLLECTED = 0x90
+      HELLO = 0x91
+
+      # Flags.
+      WHOLE = 0x01
+      FAILED = 0x01
+      STREAM = 0x02
+      DESCRIPTOR = 0x80
+
+      module_function
+
+      def frame(kind, id = 0, payload = "", flags = 0)
+        [payload.bytesize, kind, flags, 0, id].pack("VCCvV") << payload
+      end
+
+      # Kind, flags, id and length of the payload at the beginning of +bytes+.
+      def header(bytes)
+        length, kind, flags, zero, id = bytes.unpack("VCCvV")
+        raise Malformed, "payload is longer than a frame may be" if length > LONGEST
+        raise Malformed, "reserved bytes of the header are not zero" unless zero.zero?
+        raise Malformed, "unknown kind" unless kind.between?(REQUEST, COLLECT)
+
+        [kind, flags, id, length]
+      end
+
+      # TRACES. Each trace is a link, an id and lines.
+      def traces(list)
+        room = 512 << 10
+        payload = "".b
+        list.each do |link, id, lines|
+          lines = lines.first(200).map { |line| line.b.byteslice(0, 1000) }
+          lines = lines.take_while { |line| (room -= line.bytesize + 2) >= 0 }
+          payload << [link, id, lines.length].pack("VVv")
+          lines.each { |line| payload << [line.bytesize].pack("v") << line }
+        end
+        frame(TRACES, 0, payload)
+      end
+    end
+  end
+end

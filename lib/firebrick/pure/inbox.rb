@@ -1,0 +1,189 @@
+# frozen_string_literal: true
+
+require "firebrick/pure/frames"
+
+module Firebrick
+  module Pure
+    # The requests that have come and not been taken up, of all links, and what a serving thread does next.
+    #
+    # Contract: taking a request up and returning it exclude each other.
+    class Inbox
+      # Told once when nothing is left to be done.
+      def initialize(scoreboard, watchdog, &finished)
+        @scoreboard = scoreboard
+        @watchdog = watchdog
+        @finish = finished
+        @lock = Mutex.new
+        @bell = ConditionVariable.new
+        @jobs = []
+        @active = @idle = 0
+        @draining = @collect = @finished = false
+        progress
+      end
+
+      # Adds a request. Whether another thread could serve it at once.
+      def put(job)
+        @lock.synchronize do
+          next discard(job) && false if job.link.closed
+
+          @jobs << job
+          @bell.signal
+          @watchdog.look(self) if @idle < @jobs.length
+          @idle < @jobs.length
+        end
+      end
+
+      # The next request; :collect when garbage is to be collected; nil when the thread ends.
+      def take
+        @lock.synchronize do
+          loop do
+            return if @finished
+
+            step = next_job || (collection if @active.zero?)
+            return begun(step) if step
+
+            rest
+          end
+        end
+      end
+
+      # What #take has returned is done.
+      def done
+        @lock.synchronize do
+          @active -= 1
+          progress
+          @bell.broadcast if @active.zero?
+        end
+      end
+
+      # No request will come.
+      def drain
+        wake { @draining = true }
+      end
+
+      # Garbage is to be collected when nothing is being served.
+      def collect
+        wake { @collect = true }
+      end
+
+      # The client of a request has gone. Whether it has not been taken up.
+      def abort(link, id)
+        @lock.synchronize do
+          job = @jobs.find { |one| one.link.equal?(link) && one.id == id }
+          job.gone = true if job
+          !job.nil?
+        end
+      end
+
+      # RESUME: what comes now is to be served.
+      def resume(link)
+        @lock.synchronize do
+          link.closed = false
+          link.send_frame(Frames.frame(Frames::RESUMED))
+        end
+      end
+
+      # Returns requests that have waited so long. Whether there is nothing more to look at.
+      def return_stalled(patience)
+        @lock.synchronize do
+          return true if @jobs.empty? || @stalled || @finished
+          return false if now - @progress < patience
+
+          @jobs.map(&:link).uniq.each { |link| return_from(link, link.passed) }
+          # What comes now has been sent by a front that knows.
+          @stalled = true
+        end
+      end
+
+      # Whether nothing is being done that the end of the links would cut short.
+      def over?
+        @finished || (@draining && @active.zero? && @jobs.empty?)
+      end
+
+      def finished?
+        @finished
+      end
+
+      private
+
+      def now
+        Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      end
+
+      def wake
+        @lock.synchronize do
+          yield
+          @bell.broadcast
+        end
+      end
+
+      def next_job
+        while (job = @jobs.shift)
+          withdrawn = pass(job.link)
+          return job unless withdrawn
+
+          # The front may have seen that it was taken up: it learns that it was not served.
+          return_from(job.link, job.link.passed - 1)
+          job.discard
+        end
+      end
+
+      def collection
+        return finish if @draining
+
+        :collect.tap { @collect = false } if @collect
+      end
+
+      def finish
+        @finished = true
+        @bell.broadcast
+        @finish.call
+        nil
+      end
+
+      def begun(step)
+        @active += 1
+        progress
+        @watchdog.look(self) unless @jobs.empty?
+        step
+      end
+
+      def progress
+        @progress = now
+        @stalled = false
+      end
+
+      def rest
+        return if @finished
+
+        @idle += 1
+        begin
+          @bell.wait(@lock)
+        ensure
+          @idle -= 1
+        end
+      end
+
+      # Counts one more. Whether the front has taken it back.
+      def pass(link)
+        @scoreboard.passed(link.number, link.passed += 1)
+      end
+
+      # RETURNED, before any of them is counted.
+      def return_from(link, number)
+        return if link.closed
+
+        link.closed = true
+        link.send_frame(Frames.frame(Frames::RETURNED, 0, [number].pack("Q<")))
+        mine, @jobs = @jobs.partition { |job| job.link.equal?(link) }
+        mine.each { |job| discard(job) }
+      end
+
+      def discard(job)
+        pass(job.link)
+        job.discard
+        true
+      end
+    end
+  end
+end

@@ -1,0 +1,130 @@
+# frozen_string_literal: true
+
+require "English"
+require "rubygems"
+require "socket"
+require "firebrick/pure/native"
+require "firebrick/template"
+require "firebrick/template/boot"
+require "firebrick/pure/descriptors"
+require "firebrick/pure/frames"
+
+module Firebrick
+  module Pure
+    # A worker that was spawned, not forked: it connects to the front, loads the app, and serves (docs/wire.md, "Workers
+    # that connect").
+    class Main
+      CONTROL = 0
+      LINK = 1
+      BESIDE = 2
+      # Descriptors travel beside the links, and the scoreboard is written.
+      ABILITIES = 0x03
+
+      # Loads the app as a template does, but for what helps only who forks afterwards.
+      class Boot < Template::Boot
+        private
+
+        def tidy; end
+
+        def name_process; end
+      end
+
+      # Returns when the worker has finished.
+      def self.run
+        new(ENV.delete("FIREBRICK_FRONT"), ENV.delete("FIREBRICK_TOKEN"), Integer(ENV.delete("FIREBRICK_WORKER"))).run
+      end
+
+      def initialize(path, token, index)
+        @path = path
+        @token = token
+        @index = index
+      end
+
+      def run
+        end_at_once
+        ignore_signals
+        control = connect(CONTROL, 0)
+        # The one byte that comes first has it.
+        scoreboard = File.for_fd(control.recv_io(nil), "r+b")
+        settings = read_settings(control)
+        watch(control)
+        boot = load_app(settings, scoreboard)
+        links = Array.new(Integer(settings.fetch("links").last)) do |number|
+          Descriptors::Beside.new(connect(LINK, number), connect(BESIDE, number))
+        end
+        require "firebrick/worker"
+        Firebrick::Worker.run(@index, links, boot)
+      end
+
+      private
+
+      # After the app's own `at_exit`. JRuby would wait for threads that wait for the front, and that for this process.
+      def end_at_once
+        at_exit do
+          error = $ERROR_INFO
+          [$stdout, $stderr].each(&:flush)
+          next exit!(0) if error.nil?
+
+          exit!(error.is_a?(SystemExit) ? error.status : 1)
+        end
+      end
+
+      def connect(role, number)
+        socket = UNIXSocket.new(@path)
+        socket.write(Frames.frame(Frames::HELLO, 0, [Frames::WIRE, role, ABILITIES, number].pack("vCCv") << @token))
+        socket
+      end
+
+      # A virtual machine keeps some signals for itself.
+      def ignore_signals
+        (Template::IGNORED + ["TERM"]).each do |name|
+          trap(name) { nil }
+        rescue ArgumentError
+          next
+        end
+      end
+
+      # What a template is told by `boot`: all values of each key.
+      def read_settings(control)
+        length = control.read(4).unpack1("V")
+        words = control.read(length).force_encoding(Encoding::UTF_8).split("\0", -1)
+        words.drop(1).each_slice(2).group_by(&:first).transform_values { |pairs| pairs.map(&:last) }
+      end
+
+      # The end of the control socket is that of the front, or of its interest in this process.
+      def watch(control)
+        Thread.new do
+          control.read(1)
+          clean_up
+          exit!(0)
+        end
+      end
+
+      # A front that was killed has left the socket.
+      def clean_up
+        File.unlink(@path)
+        Dir.rmdir(File.dirname(@path))
+      rescue SystemCallError
+        # Done by another, or in order.
+        nil
+      end
+
+      def load_app(settings, scoreboard)
+        check_wire(settings.fetch("wire", []).last)
+        boot = Boot.new(settings, scoreboard)
+        boot.run
+        boot
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        warn "firebrick: worker #{@index} (pid #{Process.pid}): the app cannot be loaded:\n#{Template::Boot.explain(e)}"
+        exit!(1)
+      end
+
+      def check_wire(wanted)
+        return if wanted == Frames::WIRE.to_s
+
+        raise LoadError, "the program speaks version #{wanted} of its wire, the library version #{Frames::WIRE}: " \
+                         "they are of different builds. Install the gem again"
+      end
+    end
+  end
+end

@@ -1,0 +1,130 @@
+# frozen_string_literal: true
+
+require "firebrick/pure/serve"
+
+module Firebrick
+  # What the native part does, in plain Ruby: for a Ruby that has no native extensions, and with `FIREBRICK_PURE=1`.
+  # A worker of this kind serves with threads only, and there is no Firebrick::Server.
+  module Native
+    class << self
+      # The version of docs/wire.md that this library implements.
+      def wire
+        Pure::Frames::WIRE
+      end
+
+      # In the template: what all workers share.
+      def prepare(app, base, threads, limits, rack3)
+        @app = app
+        @base = base
+        fewest, most = threads.map { |count| [count, 1].max }
+        @options = Pure::Options.new(fewest, most, limits.first, rack3)
+      end
+
+      # After the fork: takes over the links, starts the threads, sends READY.
+      # links:: numbers of descriptors, or what Pure::Descriptors has made of connections
+      def start(index, links, scoreboard, slot_len)
+        file = scoreboard.is_a?(IO) ? scoreboard : IO.for_fd(scoreboard, "r+b", autoclose: false)
+        board = Pure::Scoreboard.new(file, index, slot_len, @options.threads_max)
+        transports = links.map { |link| link.is_a?(Integer) ? transport(link) : link }
+        @worker = Pure::Worker.new(@app, @base, @options, transports, board)
+        @worker.start
+      end
+
+      def serve
+        @worker.serve
+      end
+
+      def stopping
+        @worker&.tell_later(Pure::Frames.frame(Pure::Frames::STOPPING))
+      end
+
+      def serving
+        @worker ? @worker.serving : []
+      end
+
+      def traces(list)
+        @worker&.tell_later(Pure::Frames.traces(list))
+      end
+
+      def collect_with(collector)
+        @worker.collect_with(collector)
+      end
+
+      # In a child that the app has forked.
+      def abandon
+        @worker&.abandon
+      end
+
+      # When serving is over: the socket of the template that is to be forked, or nil.
+      def promotion
+        @worker.promotion
+      end
+
+      # In the child that becomes a template.
+      def retire
+        @worker = nil
+      end
+
+      def hijack
+        exchange = current("rack.hijack can only be called")
+        raise "rack.hijack was called after the response had begun" unless exchange.response.unsent?
+
+        ours, theirs = UNIXSocket.pair
+        exchange.response.hijack(theirs)
+        theirs.close
+        ours.autoclose = false
+        [ours.fileno, exchange.env]
+      end
+
+      def early_hints(headers)
+        exchange = current("rack.early_hints can only be called")
+        exchange.response.interim(Pure::Head.new(103, headers, @options.max_head))
+        nil
+      end
+
+      def extend_timeout(milliseconds)
+        current("firebrick.timeout can only be extended").response.extend_timeout(milliseconds)
+        nil
+      end
+
+      # Reads the control socket: bytes and descriptors; nil at its end.
+      def receive(descriptor)
+        socket = UNIXSocket.for_fd(descriptor)
+        socket.autoclose = false
+        transport = Pure::Descriptors::WithFrames.new(socket)
+        bytes = transport.read
+        bytes && [bytes, transport.take_all]
+      rescue Errno::ECONNRESET
+        nil
+      end
+
+      # nil while the child runs; "exit" or "signal", code, peak KiB, which Ruby does not tell; false when it is not
+      # ours.
+      def reap(pid)
+        _, status = Process.wait2(pid, Process::WNOHANG)
+        return if status.nil?
+
+        status.signaled? ? ["signal", status.termsig, 0] : ["exit", status.exitstatus, 0]
+      rescue Errno::ECHILD
+        false
+      end
+
+      # The kernel's help in these is for native code only.
+      def parent_death_signal(_signal); end
+
+      def settle_heap; end
+
+      def release_gaps; end
+
+      private
+
+      def transport(descriptor)
+        Pure::Descriptors::WithFrames.new(UNIXSocket.for_fd(descriptor))
+      end
+
+      def current(what)
+        Pure::Exchange.current || raise("#{what} on the thread that serves the request")
+      end
+    end
+  end
+end

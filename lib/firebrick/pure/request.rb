@@ -1,0 +1,98 @@
+# frozen_string_literal: true
+
+module Firebrick
+  module Pure
+    # A REQUEST frame, taken apart.
+    class Request
+      # A field of the head. +code+ is 0 for a name that is not in the table.
+      Field = Struct.new(:code, :repeated, :name, :value)
+
+      NO_BODY = 0
+      INLINE = 1
+      IN_DESCRIPTOR = 2
+
+      attr_reader :version, :asked_us, :remote_port, :body_length, :verb, :target, :path, :query, :remote_addr,
+                  :server_name, :server_port, :fields, :body
+
+      # Whether times are to be measured.
+      def self.measures?(payload)
+        payload.getbyte(3).to_i == 1
+      end
+
+      # descriptor:: the one that came with the frame
+      def initialize(payload, descriptor)
+        @bytes = payload
+        @at = 0
+        read_numbers
+        @verb = text("C", 1)
+        read_target
+        @remote_addr = text("C", 1)
+        @server_name = text("v", 2)
+        @server_port = text("C", 1)
+        @fields = Array.new(@count) { read_field }
+        read_body(descriptor)
+      end
+
+      def https?
+        @scheme == 1
+      end
+
+      private
+
+      def read_numbers
+        @version, @scheme, @form, flags, @count, @remote_port, @asked_us, @body_length = numbers("CCCCvvQ<Q<", 24)
+        return if [10, 11, 20, 30].include?(@version) && @scheme < 2 && @form < 3 && flags < 2
+
+        raise Malformed, "version, scheme or flags of REQUEST"
+      end
+
+      def read_target
+        length, path, path_length, query, query_length = numbers("V5", 20)
+        @target = slice(length)
+        if path + path_length > length || query + query_length > length
+          raise Malformed, "path or query reaches outside the target"
+        end
+
+        @path = @target.byteslice(path, path_length)
+        @query = @target.byteslice(query, query_length)
+      end
+
+      def read_field
+        code = numbers("C", 1).first
+        known = code & 0x7f
+        raise Malformed, "unknown name code" if known > NAMES.length
+
+        Field.new(known, code > 0x7f, known.zero? ? text("v", 2) : nil, text("V", 4))
+      end
+
+      def read_body(descriptor)
+        rest = @bytes.bytesize - @at
+        fits = case @form
+               when NO_BODY then rest.zero? && @body_length.zero?
+               when INLINE then rest == @body_length
+               else rest.zero? && descriptor
+               end
+        raise Malformed, "body and its length do not agree" unless fits
+
+        @body = @form == INLINE ? slice(rest) : descriptor
+      end
+
+      # A length of so many bytes, and as many bytes behind it.
+      def text(format, size)
+        slice(numbers(format, size).first)
+      end
+
+      def numbers(format, size)
+        slice(size).unpack(format)
+      end
+
+      def slice(length)
+        raise Malformed, "payload ends too early" if @at + length > @bytes.bytesize
+
+        part = @bytes.byteslice(@at, length)
+        @at += length
+        part
+      end
+    end
+  end
+end

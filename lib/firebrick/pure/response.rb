@@ -1,0 +1,229 @@
+# frozen_string_literal: true
+
+require "firebrick/errors"
+require "firebrick/pure/frames"
+
+module Firebrick
+  module Pure
+    # The frames of one response: what has been sent, what waits, and how much the front takes.
+    #
+    # Contract: the stage changes together with what is sent, whatever interrupts the thread. Only the thread that
+    # serves the request calls it, but for #give and #leave (the link's reader) and #flush_waiting (the watchdog).
+    class Response
+      # BODY frames carry at most this much.
+      PIECE = 64 << 10
+      # So much of a body whose end is near is held back, to be sent in one frame.
+      GATHERED = 128 << 10
+      UNKNOWN = 0xffffffff
+      CPU_CLOCK = (Process::CLOCK_THREAD_CPUTIME_ID if defined?(Process::CLOCK_THREAD_CPUTIME_ID))
+
+      def self.now_us
+        Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+      end
+
+      # measures:: whether the processor's time is wanted
+      def initialize(link, id, started_us, watchdog, measures)
+        @link = link
+        @id = id
+        @started_us = started_us
+        @watchdog = watchdog
+        @cpu_from = cpu_us if measures && CPU_CLOCK
+        @stage = :unsent
+        @order = Mutex.new
+        @waiting = "".b
+        @watched = false
+        @lock = Mutex.new
+        @news = ConditionVariable.new
+        @window = Frames::WINDOW
+        @gone = false
+      end
+
+      # Nothing of it has been sent.
+      def unsent?
+        @stage == :unsent
+      end
+
+      # All of it has been sent.
+      def ended?
+        @stage == :ended
+      end
+
+      # The client has gone.
+      def gone?
+        @gone
+      end
+
+      # The front takes so many bytes more.
+      def give(bytes)
+        @lock.synchronize do
+          @window += bytes
+          @news.signal
+        end
+      end
+
+      # The client goes.
+      def leave
+        @lock.synchronize do
+          @gone = true
+          @news.signal
+        end
+      end
+
+      def check_client
+        raise ClientGone, "the client has gone" if @gone && !ended?
+      end
+
+      # The whole response in one frame.
+      def whole(head, body = "")
+        in_order { send_whole(head, body) }
+      end
+
+      # The head of a response that goes on; with STREAM its body comes out of the descriptor.
+      def start(head, flags = 0, descriptor = nil)
+        in_order { send_head(head, "", flags, descriptor) }
+      end
+
+      # The head, and the first bytes of the body with it.
+      def start_with(head, body)
+        in_order { send_head(head, body.b) }
+      end
+
+      # Bytes of the body, as the front takes them.
+      def push(bytes)
+        at = 0
+        while at < bytes.bytesize
+          room = reserve([PIECE, bytes.bytesize - at].min)
+          part = bytes.byteslice(at, room)
+          in_order { send_frame(Frames::BODY, part.b) }
+          at += room
+        end
+      end
+
+      # Bytes of a body that will soon end: they wait for more, though not for long.
+      def gather(head, bytes)
+        in_order do
+          @head = head
+          @waiting << bytes.b
+          @watchdog.gathered(self) unless @watched
+          @watched = true
+        end
+        flush if @waiting.bytesize > GATHERED
+      end
+
+      # Sends what waits.
+      def flush
+        rest = in_order do
+          next send_open if unsent? && !@waiting.empty?
+
+          @waiting.tap { @waiting = "".b }
+        end
+        push(rest) if rest
+      end
+
+      # The watchdog sends what has waited long enough, as far as the front takes it.
+      def flush_waiting
+        in_order do
+          @watched = false
+          next if @waiting.empty? || ended?
+          next send_open if unsent?
+
+          room = @lock.synchronize { [@window, @waiting.bytesize].min.tap { |bytes| @window -= bytes } }
+          send_frame(Frames::BODY, @waiting.slice!(0, room)) if room.positive?
+        end
+      end
+
+      # A part of a file, all of it.
+      def file(descriptor, length)
+        in_order { send_frame(Frames::FILE, [0, length].pack("Q<Q<"), Frames::DESCRIPTOR, descriptor) }
+      end
+
+      # The connection is the app's from now on.
+      def hijack(descriptor)
+        in_order do
+          send_frame(Frames::HIJACK, "", Frames::DESCRIPTOR, descriptor)
+          @stage = :hijacked
+        end
+      end
+
+      def interim(head)
+        in_order { send_frame(Frames::INTERIM, head.pack) if unsent? }
+      end
+
+      def extend_timeout(milliseconds)
+        in_order { send_frame(Frames::EXTEND, [milliseconds].pack("Q<")) if unsent? }
+      end
+
+      # The end of a body, of which something may wait.
+      def finish(head)
+        return if in_order { unsent? && send_whole(head, @waiting) }
+
+        flush
+        stop(false)
+      end
+
+      # END, if it has not been sent.
+      def stop(failed)
+        in_order do
+          next if ended?
+
+          send_frame(Frames::FINISH, times, failed ? Frames::FAILED : 0)
+          @stage = :ended
+        end
+      end
+
+      # What waits is not sent. Whether the response can still be another one.
+      def take_back
+        in_order do
+          @waiting.clear
+          unsent?
+        end
+      end
+
+      private
+
+      # Neither another thread nor an interrupt comes between.
+      def in_order(&block)
+        Thread.handle_interrupt(Object => :never) { @order.synchronize(&block) }
+      end
+
+      def send_frame(kind, payload, flags = 0, descriptor = nil)
+        @link.send_frame(Frames.frame(kind, @id, payload, flags), descriptor)
+      end
+
+      def send_whole(head, body)
+        send_frame(Frames::RESPONSE, head.pack(times) << body, Frames::WHOLE)
+        @stage = :ended
+      end
+
+      def send_head(head, body, flags = 0, descriptor = nil)
+        flags |= Frames::DESCRIPTOR if descriptor
+        send_frame(Frames::RESPONSE, head.pack(times) << body, flags, descriptor)
+        @stage = :begun
+      end
+
+      def send_open
+        send_head(@head, @waiting)
+        @waiting = "".b
+        nil
+      end
+
+      # Waits until the front takes something; how many bytes.
+      def reserve(most)
+        @lock.synchronize do
+          @news.wait(@lock) until @window.positive? || @gone
+          check_client
+          [most, @window].min.tap { |bytes| @window -= bytes }
+        end
+      end
+
+      def times
+        cpu = @cpu_from ? cpu_us - @cpu_from : UNKNOWN
+        [[Response.now_us - @started_us, UNKNOWN - 1].min, cpu, UNKNOWN].pack("V3")
+      end
+
+      def cpu_us
+        Process.clock_gettime(CPU_CLOCK, :microsecond)
+      end
+    end
+  end
+end

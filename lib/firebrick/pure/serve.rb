@@ -1,0 +1,187 @@
+# frozen_string_literal: true
+
+require "firebrick/pure/collection"
+require "firebrick/pure/env"
+require "firebrick/pure/exchange"
+require "firebrick/pure/inbox"
+require "firebrick/pure/link"
+require "firebrick/pure/scoreboard"
+require "firebrick/pure/threads"
+require "firebrick/pure/watchdog"
+
+module Firebrick
+  # The worker in plain Ruby: docs/wire.md without native code. `link.rb` is a socket and its reader, `inbox.rb` what
+  # waits and who may take it up, `exchange.rb` one request, `response.rb` its frames.
+  module Pure
+    # What the worker's threads share.
+    #
+    # Options:: threads_min, threads_max, max_head, rack3
+    Options = Struct.new(:threads_min, :threads_max, :max_head, :rack3)
+
+    # A worker: links, threads, and what the front tells it.
+    class Worker
+      attr_reader :app, :env, :watchdog
+      # The socket of the template that is to be made when it has finished: a number.
+      attr_accessor :promotion
+
+      def initialize(app, base, options, transports, scoreboard)
+        @app = app
+        @options = options
+        @env = Env.new(base, options.rack3)
+        @links = transports.each_with_index.map { |transport, number| Link.new(number, transport) }
+        @scoreboard = scoreboard
+        @watchdog = Watchdog.new
+        @events = Queue.new
+        @inbox = Inbox.new(scoreboard, @watchdog) { @events << nil }
+        @threads = Threads.new(options.threads_min, options.threads_max, scoreboard,
+                               @inbox.method(:finished?)) do |number|
+          serve_in_thread(number)
+        end
+        @serving = []
+        @collection = Collection.new(nil, @links.first)
+        @abandoned = false
+      end
+
+      def max_head
+        @options.max_head
+      end
+
+      def start
+        @watchdog.start
+        @threads.start
+        @links.each { |link| link.start(self) }
+        tell(Frames.frame(Frames::READY, 0, [Process.pid, @options.threads_max].pack("Vv")))
+      end
+
+      # Full collections are made between requests, when +collector+ says that they are due.
+      def collect_with(collector)
+        @collection = Collection.new(collector, @links.first)
+      end
+
+      # Returns when all is done.
+      def serve
+        begin
+          while (frame = @events.pop)
+            tell(frame)
+          end
+        rescue Exception => e # rubocop:disable Lint/RescueException
+          Firebrick::Exchange.interrupted(e)
+          retry
+        end
+        @threads.join
+      end
+
+      # Sends a frame that concerns the whole worker, soon: the caller may be in a signal handler.
+      def tell_later(frame)
+        @events << frame
+      end
+
+      # For each request that is being served: its thread, the number of its link, its id there.
+      def serving
+        @serving.compact
+      end
+
+      # In a child that the app has forked: the links are the parent's.
+      def abandon
+        @abandoned = true
+        @links.each(&:close)
+      end
+
+      def abandoned?
+        @abandoned
+      end
+
+      # A frame has come: on the reader of its link.
+      def receive(link, kind, id, payload, descriptor)
+        case kind
+        when Frames::REQUEST then @threads.grow if @inbox.put(Job.new(link, id, payload, descriptor, false))
+        when Frames::GIVE then response(link, id) { |response| response.give(payload.unpack1("V").to_i) }
+        when Frames::ABORT then abort(link, id)
+        when Frames::RESUME then @inbox.resume(link)
+        # Nothing has been offered.
+        when Frames::LEND then IO.for_fd(descriptor).close if descriptor
+        else receive_order(kind, descriptor)
+        end
+      end
+
+      def front_gone
+        exit!(0) unless @inbox.over?
+      end
+
+      def protocol_error(error)
+        warn "firebrick: worker #{Process.pid}: #{error.message}; ending the process"
+        exit!(70)
+      end
+
+      private
+
+      def tell(frame)
+        @links.first.send_frame(frame)
+      end
+
+      def receive_order(kind, descriptor)
+        case kind
+        when Frames::DRAIN then @inbox.drain
+        when Frames::COLLECT then @inbox.collect
+        when Frames::PROMOTE then @promotion = descriptor || raise(Malformed, "PROMOTE without a descriptor")
+        end
+      end
+
+      def abort(link, id)
+        response(link, id, &:leave) unless @inbox.abort(link, id)
+      end
+
+      def response(link, id)
+        exchange = link.exchanges[id]
+        yield exchange.response if exchange
+      end
+
+      def serve_in_thread(number)
+        hook(:thread_started)
+        loop do
+          job = take or break
+          work(number, job)
+          @collection.check
+        end
+      ensure
+        hook(:thread_ended)
+      end
+
+      # The app may kill the thread in it.
+      def work(number, job)
+        job == :collect ? @collection.run : run(number, job)
+      ensure
+        @inbox.done
+      end
+
+      # What is raised while there is no request is not the app's.
+      def take
+        @inbox.take
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        Firebrick::Exchange.interrupted(e)
+        retry
+      end
+
+      def run(number, job)
+        started_us = Response.now_us
+        exchange = Exchange.new(self, job, started_us)
+        job.link.exchanges[job.id] = exchange
+        @scoreboard.begin(number, job.link.number, job.id, started_us)
+        @serving[number] = [Thread.current, job.link.number, job.id]
+        exchange.run
+      rescue Malformed => e
+        protocol_error(e)
+      ensure
+        @serving[number] = nil
+        job.link.exchanges.delete(job.id)
+        @scoreboard.finish(number, exchange.failed?)
+      end
+
+      def hook(moment)
+        Firebrick::Exchange.public_send(moment)
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        Firebrick::Exchange.interrupted(e)
+      end
+    end
+  end
+end

@@ -1,0 +1,147 @@
+# frozen_string_literal: true
+
+# Workers of a Ruby that cannot fork: each is a process of its own, which loads the app and connects. The Ruby here is CRuby that
+# says it is another one; with RUBY=jruby (`make test-jruby`) it is what it says.
+
+require "support/case"
+require "support/load"
+require "support/reloading"
+
+class SpawnedWorkersTest < Case
+  parallel! slow: true
+
+  include Reloading
+
+  # Answers the question which engine it is.
+  OTHER = <<~'SH'
+    #!/bin/sh
+    case "$2" in *RUBY_ENGINE_VERSION*) echo asked >> asked.log; printf 'otherruby 1.0'; exit;; esac
+    exec ruby "$@"
+  SH
+
+  # How long a worker takes to start: a virtual machine on a busy computer.
+  PATIENCE = ENV.key?("RUBY") ? 180 : 30
+
+  def launch(app: APP, settings: {}, files: {}, leaves: [], **options)
+    firebrick_only
+    unless ENV.key?("RUBY")
+      files = { "bin/otherruby" => OTHER }.merge(files)
+      settings = { ruby: "bin/otherruby" }.merge(settings)
+      leaves += ["asked.log"]
+    end
+    launch_app(app: app, files: files, settings: settings, leaves: leaves, threads: "2:2", **options)
+  end
+
+  # A file that is executable when the server starts.
+  def start(**options)
+    own = made(**options)
+    @own_servers << own
+    own.start
+  end
+
+  def made(**options)
+    Server.new(**options).tap { |own| Dir[own.path("bin/*")].each { |file| File.chmod(0o755, file) } }
+  end
+
+  def spawned(own)
+    own.processes.select { |one| one.parent == own.pid }.map(&:pid)
+  end
+
+  # The body; the request may wait for a worker to start.
+  def patient_get(path, own)
+    connection = connect(own, deadline: PATIENCE)
+    connection.write(request("GET", path))
+    connection.read_response("GET").body
+  end
+
+  it "serves with workers that the front has started, and asks once what the Ruby is" do
+    own = launch(workers: 2)
+    assert_equal "one", get("/", to: own).body
+    assert_equal 2, spawned(own).size
+    assert_includes spawned(own).map(&:to_s), get("/pid", to: own).body
+    assert_equal 1, File.readlines(own.path("asked.log")).size unless ENV.key?("RUBY")
+  end
+
+  it "replaces a worker that is killed" do
+    own = launch
+    old = get("/pid", to: own).body
+    Process.kill("KILL", old.to_i)
+    assert_logged(/signal 9/, on: own)
+    refute_equal old, patient_get("/pid", own)
+  end
+
+  it "answers 502 to what a killed worker had begun" do
+    own = launch
+    slow = connect(own)
+    slow.write(request("GET", "/slow"))
+    wait_until("the request to be served") { File.exist?(own.path("entered.log")) }
+    Process.kill("KILL", spawned(own).first)
+    assert_equal 502, slow.read_response("GET").status
+    assert_equal "one", patient_get("/", own)
+  end
+
+  it "reloads beside the old worker, without a lost request" do
+    own = launch(workers: 2, settings: { reload: { keep: "0s", watch: "0s" } })
+    load = Load.new(own.address, clients: 4, path: "/20ms", keep_alive: true).start
+    wait_until("load") { load.completed.size > 20 }
+    Integer(ENV.fetch("TEST_RELOADS", "3")).times do |number|
+      deploy(own, "number #{number}")
+      assert_reloads(own)
+      assert_equal "number #{number}", get("/", to: own).body
+    end
+    load.stop
+    assert_empty load.errors
+    assert_equal [200], load.completed.map(&:status).uniq
+  end
+
+  it "keeps the old code when the new cannot be loaded, and goes back with --undo" do
+    own = launch
+    deploy(own, "two")
+    assert_reloads(own)
+    assert_equal "two", get("/", to: own).body
+    # There is no process that remembers the old code: it is loaded again from its folder, which here is the same.
+    deploy(own, "one")
+    assert_reloads(own, "--undo")
+    assert_equal "one", get("/", to: own).body
+    FileUtils.rm(own.path("version.txt"))
+    refute_equal 0, reload(own)[2]
+    assert_equal "one", get("/", to: own).body
+    assert_logged(/the app cannot be loaded/, on: own)
+  end
+
+  it "passes on uploads, files, streams and hijacked connections" do
+    own = launch(app: <<~'RUBY')
+      run lambda { |env|
+        case env["PATH_INFO"]
+        when "/upload" then [200, {}, [env["rack.input"].read.bytesize.to_s]]
+        when "/stream" then [200, {}, ->(stream) { 3.times { |n| stream << n.to_s }; stream.close }]
+        when "/large" then [200, {}, ["x" * 3_000_000]]
+        when "/file" then body = Object.new; def body.to_path; File.expand_path("version.txt"); end; def body.each; raise; end; [200, {}, body]
+        else io = env["rack.hijack"].call; io << "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhijacked"; io.close; [200, {}, []]
+        end
+      }
+    RUBY
+    assert_equal "3000000", post("/upload", "x" * 3_000_000, to: own).body
+    assert_equal "012", get("/stream", to: own).body
+    assert_equal "x" * 3_000_000, get("/large", to: own).body
+    assert_equal "one", get("/file", to: own).body
+    socket = connect(own)
+    socket.write(request("GET", "/hijack"))
+    assert socket.read_response("GET").body.end_with?("hijacked")
+  end
+
+  it "says what has no effect" do
+    own = launch(settings: { rack: { out_of_band_gc: true } })
+    assert_match(/no effect with .*: rack.out_of_band_gc/, own.stdout)
+  end
+
+  it "refuses a puma.rb, which needs a template" do
+    firebrick_only
+    own = made(app: APP, files: { "bin/otherruby" => OTHER, "config/puma.rb" => "workers 2\n" })
+    _, err, code = own.command_line("check", own.dir, "--ruby", own.path("bin/otherruby"))
+    refute_equal 0, code
+    assert_match(/puma.rb needs a Ruby that forks, and this is otherruby 1.0: .*firebrick.toml/, err)
+  ensure
+    FileUtils.remove_entry(own.base)
+  end
+end
