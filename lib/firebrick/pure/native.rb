@@ -16,7 +16,9 @@ module Firebrick
       def prepare(app, base, threads, limits, rack3)
         @app = app
         @base = base
-        fewest, most = threads.map { |count| [count, 1].max }
+        fewest, most = threads.first(2).map { |count| [count, 1].max }
+        raise Error, "fibers need CRuby with the native part: set fibers to \"off\"" if threads[2].to_i.positive?
+
         @options = Pure::Options.new(fewest, most, limits.first, rack3)
       end
 
