@@ -109,6 +109,8 @@ class RedmineTest < Case
   def fields(response)
     kept = response.headers.map { |name, value| [name.downcase, value] }.reject { |name, _| OWN_FIELDS.include?(name) }
     kept.reject! { |name, _| name == "etag" } unless masked(response) == response.body
+    # The time in a picture is compressed, and so of more than one length.
+    kept.reject! { |name, _| name == "content-length" } if response["content-type"].to_s.start_with?("image/png") && masked(response) != response.body
     cookies = response.all("set-cookie").map { |cookie| cookie.sub(/=[^;]*/, "") }
     (kept + cookies.map { |cookie| ["set-cookie", cookie] }).sort
   end

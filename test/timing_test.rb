@@ -149,7 +149,7 @@ class InFlightTest < TimingCase
     stuck(2, threads: "3:3") do |own|
       sleep 0.2
       late = connect(own).write(request("GET", "/stuck"))
-      wait_for_requests(3, on: own)
+      wait_until("all to be in the app") { own.control("/requests").count { |one| one["state"] == "app" } == 3 }
       listed = own.control("/requests?backtraces")
       assert_equal [["GET", "/stuck", "app", 0]], listed.map { |one| one.values_at("method", "path", "state", "worker") }.uniq
       assert_equal [0, 1, 2], listed.map { |one| one["thread"] }.sort
