@@ -56,7 +56,7 @@ impl Options {
 
     /// Whether threads serve with fibers.
     fn fibers(&self) -> bool {
-        self.boot.settings.fibers > 0
+        self.boot.settings.fibers > 0 && !self.spawns()
     }
 
     /// Whether workers are spawned, because Ruby cannot fork.
