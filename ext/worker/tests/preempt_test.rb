@@ -195,7 +195,9 @@ class PreemptTest < Case
       eventually("a thread is killed") { answers(worker, "/kill") == ["Internal Server Error\n"] }
       assert_equal %w[true], answers(worker, "/go")
       results = hogs.map { |id| worker.response(id, timeout: 60)[2] }
-      assert_equal ["Internal Server Error\n", "true"], results.uniq.sort
+      # Those of the thread that goes on, if it had any, end by themselves.
+      assert_includes results, "Internal Server Error\n"
+      assert_empty results - ["Internal Server Error\n", "true"]
       assert_equal %w[true] * 8, answers(worker, *%w[/go] * 8)
     end
   end
