@@ -37,17 +37,24 @@ class Sleepers
       end
     end
 
+    # All that have come: clients of a Unix socket whose line is full are stopped in connect(2), and their threads with them.
     def accept(server, waiting, seconds)
       return sleep(0.005) if waiting.length >= MOST
 
       limit = waiting.empty? ? nil : [waiting.first[0] - now, 0].max
       return unless server.wait_readable(limit)
 
-      socket = server.accept_nonblock(exception: false)
-      waiting << [now + seconds, socket] unless socket == :wait_readable
+      until waiting.length >= MOST
+        socket = server.accept_nonblock(exception: false)
+        return if socket == :wait_readable
+
+        waiting << [now + seconds, socket]
+      end
     end
 
+    # The request is read before the socket is closed: a closed one with unread data is a reset to the other side.
     def answer(socket)
+      socket.read_nonblock(64, exception: false)
       socket.write("late\n")
       socket.close
     rescue SystemCallError

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "shellwords"
 require "socket"
 
 class Sleepers
@@ -17,14 +18,17 @@ class Sleepers
       "node" => :node
     }.freeze
 
+    # Command lines of others, by name.
+    OTHERS = {} # rubocop:disable Style/MutableConstant
+
     class << self
       # A server that listens; nil, with a note, when it cannot be had.
       def start(name, dir, count, late)
-        command, folder = send(ALL.fetch(name), dir, count, late)
+        command = OTHERS.key?(name) ? other(name, dir) : send(ALL.fetch(name), dir, count, late)
         return puts("#{name} is not installed: left out") unless command
 
         port = TCPServer.open("127.0.0.1", 0) { |free| free.local_address.ip_port }
-        new(command.map { |word| word.gsub("PORT", port.to_s) }, folder || dir, port, late, File.join(dir, "log"))
+        new(command.map { |word| word.gsub("{port}", port.to_s) }, dir, port, late, File.join(dir, "log"))
       end
 
       private
@@ -34,21 +38,26 @@ class Sleepers
         workers = [4, late ? (count.to_f / DESCRIPTORS).ceil : 0].max
         FileUtils.cp(File.join(ROOT, "examples/sleepers/config.ru"), dir)
         File.write(File.join(dir, "firebrick.toml"), "[limits]\nmax_queue = #{count}\n")
-        [[FIREBRICK, "serve", dir, "-b", "tcp://127.0.0.1:PORT?h2c=true", "-w", workers.to_s, "-t", "1", "-e", "production",
-          "--fibers", (count.to_f / workers).ceil.+(100).to_s]]
+        [FIREBRICK, "serve", dir, "-b", "tcp://127.0.0.1:{port}?h2c=true", "-w", workers.to_s, "-t", "1", "-e", "production",
+         "--fibers", (count.to_f / workers).ceil.+(100).to_s]
       end
 
       def go(dir, *)
         program = File.join(dir, "sleepers-go")
         return unless system("go", "build", "-o", program, "server.go", chdir: FOLDER)
 
-        [[program, "PORT"]]
+        [program, "{port}"]
+      end
+
+      def other(name, dir)
+        FileUtils.cp(File.join(ROOT, "examples/sleepers/config.ru"), dir)
+        OTHERS.fetch(name).shellsplit
       end
 
       def node(*)
         return unless system("which node > /dev/null")
 
-        [["node", File.join(FOLDER, "server.js"), "PORT"]]
+        ["node", File.join(FOLDER, "server.js"), "{port}"]
       end
     end
 

@@ -47,7 +47,7 @@ names! {
         stream: "stream", input: "input", interrupted: "interrupted", peer_certificate: "peer_certificate",
         send_file: "send_file",
         install: "install", uninstall: "uninstall", make: "make", clean: "clean", expired: "expired",
-        own_paths: "own_paths", is_stopped: "stop?",
+        own_paths: "own_paths", fileno: "fileno", timeout: "timeout", is_stopped: "stop?",
     }
     keys {
         request_method: "REQUEST_METHOD", path_info: "PATH_INFO", request_path: "REQUEST_PATH",

@@ -7,11 +7,13 @@ module Firebrick
     # The scheduler of a thread: Ruby calls it, on the fiber concerned, instead of stopping the thread. All that waits
     # is native.
     #
-    # There is no `io_read` and no `io_write`: their arguments change from one Ruby to the next, and `io_wait` does for
-    # sockets and pipes.
+    # There is no `io_write`, and `io_read` only waits and leaves the reading to Ruby (`Native.fiber_reads`): their
+    # arguments change from one Ruby to the next, and `io_wait` does for sockets and pipes.
     class Scheduler
       # Since 3.2; before, `Fibers::Select` stands in for it.
       ASKED_TO_SELECT = RUBY_VERSION >= "3.2"
+      # Until Ruby 4.0 a list of all reads that wait is gone through by each `IO#close`.
+      READS = RUBY_VERSION < "4.0"
       # Descriptors that are waited for at a time without a thread.
       MOST = 16
 
@@ -19,6 +21,8 @@ module Firebrick
         @number = number
         @alarms = {}
       end
+
+      Native.fiber_reads(self) if READS
 
       def io_wait(io, events, timeout = nil)
         Native.fiber_io(io.fileno, events, limit(timeout))

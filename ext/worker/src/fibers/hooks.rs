@@ -119,6 +119,21 @@ fn io_alone(gvl: &mut Gvl, fd: RawFd, events: u32, us: Option<u64>) -> Value {
     }
 }
 
+/// `io_read`: Ruby is about to read from `io`. Waits until that has something, or has ended; not for one that has a time limit of its own, whose
+/// waits Ruby limits by itself. May raise.
+///
+/// Why: without this Ruby waits inside the read, where it keeps a list of all that read, and goes through it for each `IO#close`: with
+/// thousands of reads that wait a close takes milliseconds (Ruby up to 3.4).
+pub(crate) fn before_read(gvl: &mut Gvl, io: Value) {
+    if !can_park(gvl) || ruby::responds(gvl, io, names().timeout) && ruby::call(gvl, io, names().timeout, &[]).truthy() {
+        return;
+    }
+    let Some(fd) = ruby::call(gvl, io, names().fileno, &[]).fixnum().map(|fd| fd as RawFd) else { return };
+    if matches!(poller::wait_for(fd, poller::READABLE, 0), Ok(0)) {
+        park(gvl, None, false, &mut |waits, key| waits.watch(key, fd, poller::READABLE));
+    }
+}
+
 /// Waits for several descriptors: `wanted` is a list of [number, events]. Those that have come, in the same form; an empty list after `us`.
 pub(crate) fn select(gvl: &mut Gvl, wanted: Value, us: Value) -> Value {
     if !can_park(gvl) {

@@ -79,6 +79,7 @@ pub extern "C" fn Init_native() {
             c"fiber_cancel" => fiber_cancel(number);
             c"fiber_closes" => fiber_closes(fd);
             c"fiber_unsliced" => fiber_unsliced(begins);
+            c"fiber_reads" => fiber_reads(scheduler);
             c"receive" => receive(fd);
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
@@ -502,6 +503,26 @@ fn fiber_cancel(gvl: &mut Gvl, number: Value) -> Value {
 
 fn fiber_closes(gvl: &mut Gvl, fd: Value) -> Value {
     fibers::closes(gvl, fd)
+}
+
+/// Gives the class of schedulers the method `io_read`.
+///
+/// It answers "undefined", as if there were none, so Ruby reads by itself. Only a function of C can answer so, to Ruby's own C code, which
+/// is who calls it.
+fn fiber_reads(_gvl: &mut Gvl, scheduler: Value) -> Value {
+    unsafe extern "C" fn io_read(count: i32, arguments: *const VALUE, _scheduler: VALUE) -> VALUE {
+        if count > 0 {
+            // SAFETY: Ruby calls methods with the GVL, and this one with so many arguments.
+            unsafe { gvl::enter(|gvl| fibers::before_read(gvl, Value::from_raw(*arguments))) };
+        }
+        rb_sys::Qundef as VALUE
+    }
+    // SAFETY: a class, and a method that takes any number of arguments.
+    unsafe {
+        let method = std::mem::transmute::<*const (), Method>(io_read as *const ());
+        rb_sys::rb_define_method(scheduler.raw(), c"io_read".as_ptr(), Some(method), -1);
+    }
+    NIL
 }
 
 /// A block of `Firebrick.unsliced` begins, or ends.
