@@ -84,12 +84,14 @@ class FiberSoak
       head = line_by_line
       status = head.first.to_s[/\AHTTP\S* (\d+)/, 1].to_i
       fields = head[1..-2].to_h { |line| line.downcase.chomp.split(": ", 2) }
-      body = if fields["transfer-encoding"] == "chunked" then chunks
-             elsif fields["content-length"] then exactly(fields["content-length"].to_i)
-             else rest.tap { hang_up }
-             end
+      length = fields["content-length"]
+      body = fields["transfer-encoding"] == "chunked" ? chunks : length_or_rest(length)
       hang_up if fields["connection"] == "close"
       [status, body]
+    end
+
+    def length_or_rest(length)
+      length ? exactly(length.to_i) : rest.tap { hang_up }
     end
 
     def line_by_line

@@ -148,7 +148,7 @@ module Soak
   end
 
   def busy_timeout
-    Timeout.timeout(0.05) { nil while true }
+    Timeout.timeout(0.05) { loop { nil } }
     false
   rescue Timeout::Error
     true
@@ -211,7 +211,7 @@ module Soak
 
   def schedule
     done = Queue.new
-    3.times { |n| Fiber.schedule { sleep 0.001; done << n } } if Fiber.current_scheduler
+    3.times { |n| Fiber.schedule { sleep(0.001).then { done << n } } } if Fiber.current_scheduler
     3.times { |n| done << n } unless Fiber.current_scheduler
     Array.new(3) { done.pop }.sort == [0, 1, 2]
   end

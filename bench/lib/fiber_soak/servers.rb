@@ -15,7 +15,7 @@ class FiberSoak
       worker = "60s"
     TOML
 
-    attr_reader :pid, :port
+    attr_reader :pid, :port, :log
 
     def initialize(dir, options)
       @dir = dir
@@ -68,8 +68,6 @@ class FiberSoak
     end
 
     def last_words = File.readlines(@log).last(40).join
-
-    def log = @log
 
     private
 

@@ -62,7 +62,19 @@ impl Call {
         let (serial, overdue, until_us) = (Cell::new(0), Cell::new(false), Cell::new(0));
         let blamed = Cell::new(false);
         let sent_us = Cell::new(0);
-        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, sent_us, overdue, blamed, until_us }
+        Call {
+            frame,
+            body,
+            reply: Reply::default(),
+            trace,
+            asked,
+            state,
+            serial,
+            sent_us,
+            overdue,
+            blamed,
+            until_us,
+        }
     }
 
     pub(crate) fn state(&self) -> CallState {

@@ -2,10 +2,11 @@
 
 module Firebrick
   module Fibers
-    # `Mutex#sleep`, and with it `ConditionVariable#wait`, as they are with threads. Ruby's own, when there is a scheduler,
+    # `Mutex#sleep`, and with it `ConditionVariable#wait`, as they are with threads. Ruby's own, when there is a
+    # scheduler,
     #
-    # - does not take the lock again when the wait ends with an exception, such as that of a `Timeout`: before 3.3 not at
-    #   all, later not while the fiber waits for the lock;
+    # - does not take the lock again when the wait ends with an exception, such as that of a `Timeout`: before 3.3 not
+    #   at all, later not while the fiber waits for the lock;
     # - misses a signal of another thread that comes before the fiber sleeps;
     # - does not tell that the time is over.
     module Relocking
