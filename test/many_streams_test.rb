@@ -54,7 +54,10 @@ class ManyStreamsTest < Case
       assert_match(/\A\d+\z/, get("/", to: own).body)
       report(name, own, idle)
       took = elapsed do
+        # That the client of an event stream has gone is noticed when something is written to it.
         clients.each(&:close)
+        deadline = now + 120
+        get("/publish?late", to: own).then { sleep 0.2 } until get("/count", to: own).body == "0" || now > deadline
         wait_for_count(own, 0)
       end
       puts format("%s: all noticed after %.1f s", name, took) if ENV.key?("TEST_STREAMS")
