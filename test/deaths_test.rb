@@ -11,7 +11,7 @@ DEATHS_APP = <<~'RUBY'
     when "/pid" then [200, text, [Process.pid.to_s]]
     when "/exit" then exit!(7)
     when "/segv" then Process.kill(:SEGV, Process.pid); sleep
-    when "/long" then sleep
+    when "/long" then ENV.key?("TEST_FIBERS") ? (nil while true) : sleep # a fiber that waits does not hold its worker up
     when "/swallow"
       kept = []
       loop { kept << ("x" * (8 << 20)) }

@@ -24,7 +24,7 @@ class EarlyRefusalTest < Case
   end
 
   def server(**settings)
-    start(app: EARLY_APP, workers: 1, threads: "2:2", settings: { timeouts: { queue: "2s" } }.merge(settings))
+    start(app: EARLY_APP, workers: 1, threads: "2:2", fibers: 1, settings: { timeouts: { queue: "2s" } }.merge(settings))
   end
 
   # A client that says when it is refused, and waits as it is told.
@@ -74,7 +74,7 @@ class EarlyRefusalTest < Case
   end
 
   it "refuses nobody for a request that never ends" do
-    own = start(app: EARLY_APP, workers: 1, threads: "1:1", settings: { timeouts: { queue: "1s", shutdown: "1s" } })
+    own = start(app: EARLY_APP, workers: 1, threads: "1:1", fibers: 1, settings: { timeouts: { queue: "1s", shutdown: "1s" } })
     20.times { assert_status 200, get("/", to: own) }
     connect(own).write(request("GET", "/ever"))
     wait_until("it to be served") { own.stats["workers"].sum { |worker| worker["busy_threads"] } == 1 }

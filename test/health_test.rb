@@ -32,7 +32,7 @@ class HealthTest < Case
   def go(server) = FileUtils.touch(File.join(server.base, "go"))
 
   it "says live and ready while all workers are busy" do
-    own = start(app: APP, threads: "1:1", args: ["--live-path", "/livez", "--ready-path", "/readyz"])
+    own = start(app: APP, threads: "1:1", fibers: 1, args: ["--live-path", "/livez", "--ready-path", "/readyz"])
     busy = Array.new(3) { connect(own).tap { |connection| connection.write(request("GET", "/wait")) } }
     wait_for_requests(3, on: own)
     assert_equal [200, "ok\n"], control(own, "/live")

@@ -253,7 +253,7 @@ class QueueLimitsTest < Case
   end
 
   it "responds with 503 and Retry-After when the queue is full, and serves the requests in it" do
-    own = start(threads: "1:1", app: gated_app, settings: { limits: { max_queue: 2 } })
+    own = start(threads: "1:1", fibers: 1, app: gated_app, settings: { limits: { max_queue: 2 } })
     holder = occupied(own)
     waiting = Array.new(2) { |i| connect(own).write(request("GET", "/waiting#{i}")) }
     wait_for_requests(3, on: own)
@@ -267,7 +267,7 @@ class QueueLimitsTest < Case
   end
 
   it "responds with 503 and Retry-After to a request that waited too long, and does not pass it to the app" do
-    own = start(threads: "1:1", app: gated_app, settings: { timeouts: { queue: 0.5 } })
+    own = start(threads: "1:1", fibers: 1, app: gated_app, settings: { timeouts: { queue: 0.5 } })
     holder = occupied(own)
     late = get("/late", to: own)
     assert_status 503, late
@@ -278,7 +278,7 @@ class QueueLimitsTest < Case
   end
 
   it "keeps the connection of a request that got 503 usable" do
-    own = start(threads: "1:1", app: gated_app, settings: { timeouts: { queue: 0.3 } })
+    own = start(threads: "1:1", fibers: 1, app: gated_app, settings: { timeouts: { queue: 0.3 } })
     holder = occupied(own)
     connection = connect(own)
     connection.write(request("POST", "/late", {}, "body"))

@@ -237,7 +237,7 @@ class DisconnectsTest < Case
 
   it "does not pass on a queued request whose client has disconnected" do
     firebrick_only
-    own = start(threads: "1:1", app: SLOW_CLIENTS_APP)
+    own = start(threads: "1:1", fibers: 1, app: SLOW_CLIENTS_APP)
     holder = connect(own).write(request("GET", "/gate"))
     wait_until("it to hold the thread") { seen(own).include?("/gate") }
     gone = Array.new(5) { |i| connect(own).write(request("GET", "/never#{i}")) }

@@ -12,7 +12,7 @@ STUCK_APP = <<~'RUBY'
   run lambda { |env|
     case env["PATH_INFO"]
     when "/pid" then [200, text, [Process.pid.to_s]]
-    when "/stuck" then sleep
+    when "/stuck" then ENV.key?("TEST_FIBERS") ? (nil while true) : sleep # a fiber that waits does not hold its worker up
     when "/held"
       sleep 0.01 until go_on[env]
       [200, text, [Process.pid.to_s]]

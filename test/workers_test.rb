@@ -12,7 +12,7 @@ WORKERS_APP = <<~'RUBY'
     when "/pid" then [200, text, [Process.pid.to_s]]
     when "/20ms" then sleep 0.02; [200, text, [Process.pid.to_s]]
     when "/suicide" then Process.kill(:KILL, Process.pid); sleep
-    when "/stuck" then sleep
+    when "/stuck" then ENV.key?("TEST_FIBERS") ? (nil while true) : sleep # a fiber that waits does not hold its worker up
     when "/slow" then File.write("entered.log", "yes"); sleep 1; [200, text, ["finished"]]
     when "/slower" then File.write("entered.log", "yes"); sleep 30; [200, text, ["too late"]]
     else [200, text, ["fine"]]
@@ -25,7 +25,7 @@ class WorkerDeathTest < Case
 
   it "responds with 502 to the request that killed its worker, and to no other" do
     firebrick_only
-    own = start(workers: 6, threads: "1:1", app: WORKERS_APP)
+    own = start(workers: 6, threads: "1:1", fibers: 1, app: WORKERS_APP)
     load = Load.new(own.address, clients: 30, path: "/20ms").start
     wait_until("load") { load.completed.size > 100 }
     5.times { assert_status 502, get("/suicide", to: own) }
@@ -40,7 +40,7 @@ class WorkerDeathTest < Case
 
   it "loses only the request that a killed worker was serving" do
     firebrick_only
-    own = start(workers: 6, threads: "1:1", app: WORKERS_APP)
+    own = start(workers: 6, threads: "1:1", fibers: 1, app: WORKERS_APP)
     load = Load.new(own.address, clients: 60, path: "/20ms").start
     wait_until("load") { load.completed.size > 200 }
     kills = 0
@@ -168,7 +168,7 @@ class SignalsTest < Case
 
   it "serves queued requests at TERM" do
     firebrick_only
-    own = start(threads: "1:1", app: WORKERS_APP)
+    own = start(threads: "1:1", fibers: 1, app: WORKERS_APP)
     slow = in_flight(own)
     queued = Array.new(3) { connect(own).write(request("GET", "/pid")) }
     wait_for_requests(4, on: own)
@@ -304,7 +304,7 @@ class FairnessTest < Case
   # Responses in the order of their arrival, from where all clients wait in the queue.
   def served
     firebrick_only
-    own = start(workers: WORKERS, threads: "1:1", app: WORKERS_APP)
+    own = start(workers: WORKERS, threads: "1:1", fibers: 1, app: WORKERS_APP)
     load = Load.new(own.address, clients: CLIENTS, path: "/20ms").start
     wait_until("enough responses", within: 60) { load.completed.size > CLIENTS * 8 }
     load.stop

@@ -7,6 +7,7 @@ module Firebrick
     autoload :Closing, "firebrick/fibers/closing"
     autoload :Joining, "firebrick/fibers/joining"
     autoload :Guard, "firebrick/fibers/guard"
+    autoload :Relocking, "firebrick/fibers/relocking"
     autoload :Scheduler, "firebrick/fibers/scheduler"
     autoload :Select, "firebrick/fibers/select"
 
@@ -78,6 +79,7 @@ module Firebrick
           Thread.prepend(Joining)
         end
         IO.prepend(Closing)
+        Mutex.prepend(Relocking)
         Fiber.singleton_class.prepend(Guard)
         Kernel.prepend(Apart) if defined?(::Async)
       end

@@ -25,6 +25,11 @@ class Server
       ENV["TEST_SERVER"] == "puma"
     end
 
+    # Whether apps are served with fibers where a test does not say otherwise.
+    def fibers?
+      ENV.key?("TEST_FIBERS") && !puma?
+    end
+
     # Path of the binary under test.
     def binary
       @binary ||= ENV["FIREBRICK"]&.then { |path| File.expand_path(path) } || newest_build ||
@@ -70,18 +75,21 @@ class Server
   # files::       other files of the app's directory, path => content
   # settings::    firebrick.toml as nested hashes
   # workers:: threads:: environment::  the usual flags; nil leaves the flag out
+  # fibers::      of each thread when TEST_FIBERS is set; 1 for tests about how many requests are served at a time
   # binds::       addresses for -b; by default a free port of 127.0.0.1; [] leaves the flag out
   # directory::   serve this existing directory instead (nothing is written into it)
   # args:: env::  added to the command line and to the environment
   # exit_code::   the exit code of a clean end; :any for any
   # leaves::      what the app writes and leaves behind: paths in its directory
-  def initialize(app: nil, files: {}, settings: {}, workers: 1, threads: "1:5", environment: "production", binds: nil,
+  def initialize(app: nil, files: {}, settings: {}, workers: 1, threads: "1:5", fibers: ENV.fetch("TEST_FIBERS", nil), environment: "production", binds: nil,
                  directory: nil, args: [], env: {}, exit_code: 0, leaves: [])
     @base = File.realpath(Dir.mktmpdir("firebrick-test"))
     Interruption.own(@base)
     @dir = directory || File.join(@base, "app")
     @workers = workers
     @threads = threads
+    # A test that sets them is about them.
+    @fibers = fibers if Server.fibers? && !(settings.is_a?(Hash) && settings.key?(:fibers))
     @environment = environment
     @binds = binds
     @args = args
@@ -294,7 +302,7 @@ class Server
     flags += ["-t", @threads] if @threads
     flags += ["-e", @environment] if @environment
     flags += ["--ruby", ENV["RUBY"]] if ENV["RUBY"]
-    flags += ["--fibers", ENV["TEST_FIBERS"]] if ENV["TEST_FIBERS"] && File.exist?(path("config.ru"))
+    flags += ["--fibers", @fibers.to_s] if @fibers && File.exist?(path("config.ru"))
     [self.class.binary, "serve", @dir, *flags, *@args]
   end
 

@@ -27,6 +27,7 @@ pub(crate) struct Call {
     sent_us: Cell<u64>,
     /// It has been reported as stuck.
     overdue: Cell<bool>,
+    blamed: Cell<bool>,
     /// It has asked for time until then, microseconds of the monotonic clock.
     until_us: Cell<u64>,
 }
@@ -59,8 +60,21 @@ impl Call {
         trace.asked.set(Some(asked));
         let (frame, state) = (RefCell::new(frame), Cell::new(CallState::New));
         let (serial, overdue, until_us) = (Cell::new(0), Cell::new(false), Cell::new(0));
+        let blamed = Cell::new(false);
         let sent_us = Cell::new(0);
-        Call { frame, body, reply: Reply::default(), trace, asked, state, serial, sent_us, overdue, until_us }
+        Call {
+            frame,
+            body,
+            reply: Reply::default(),
+            trace,
+            asked,
+            state,
+            serial,
+            sent_us,
+            overdue,
+            blamed,
+            until_us,
+        }
     }
 
     pub(crate) fn state(&self) -> CallState {
@@ -154,6 +168,11 @@ impl Call {
     /// Marks it as stuck; whether it was marked before.
     pub(crate) fn mark_overdue(&self) -> bool {
         self.overdue.replace(true)
+    }
+
+    /// Whether its worker is to be ended for it: once, when it holds a thread and has no response but one that it is overdue.
+    pub(crate) fn blames_worker(&self) -> bool {
+        (self.overdue.get() || !self.reply.headed()) && !self.blamed.replace(true)
     }
 
     /// Gives it time until then, microseconds of the monotonic clock; never less than it has.

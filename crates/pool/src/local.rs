@@ -372,12 +372,11 @@ impl Local {
     /// The client gets its response now; the worker is left to the supervisor. Its frames for this request are ignored.
     fn overdue(&self, serial: Serial, id: u32) {
         let call = self.link(serial).and_then(|link| link.flight(id));
-        let call = call.filter(|call| {
-            !call.reply.headed() && !call.is_extended(os::monotonic_us()) && !call.mark_overdue()
-        });
+        let call = call.filter(|call| !call.is_extended(os::monotonic_us()) && call.blames_worker());
         let Some(call) = call else { return };
         self.shared.report(Report::Stuck { serial, request: call.describe() });
-        if !call.reply.is_unwanted() {
+        // With fibers it may have been given up before, as one that waits.
+        if !call.mark_overdue() && !call.reply.is_unwanted() {
             call.fail(stuck_failure());
         }
     }

@@ -1068,7 +1068,9 @@ impl Supervisor {
                 .mailbox(busy.serving.link as u16)
                 .post(ThreadMessage::Overdue { serial: row.serial, id: busy.serving.id });
         }
-        if !worker.stuck.is_empty() && (overdue().count() == slot.busy.len() || os::is_stopped(row.pid)) {
+        // With fibers others may wait, which the list of busy threads does not show.
+        let serves = if self.options.fibers() { slot.serving as usize } else { slot.busy.len() };
+        if !worker.stuck.is_empty() && (overdue().count() >= serves || os::is_stopped(row.pid)) {
             self.event(Event::OthersFinished(row.serial), notify);
         }
     }

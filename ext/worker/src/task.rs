@@ -103,6 +103,8 @@ pub(crate) struct TaskFiber {
     pub(crate) native: Cell<bool>,
     /// Since when it has been running, microseconds: the loop entered it then.
     pub(crate) entered_us: Cell<u64>,
+    /// How long it had been running, without a wait, when it was pre-empted last, microseconds.
+    pub(crate) computed_us: Cell<u64>,
     /// Processor time that a measured request had used when the loop left it, microseconds.
     pub(crate) used_us: Cell<u64>,
     /// A wait of the app may end because the client has gone. That happens once, and not to requests that change something.
@@ -120,6 +122,7 @@ impl TaskFiber {
             wait: Cell::new(None),
             native: Cell::new(false),
             entered_us: Cell::new(0),
+            computed_us: Cell::new(0),
             used_us: Cell::new(0),
             interruptible: Cell::new(false),
             unsliced: Cell::new(0),
@@ -128,6 +131,12 @@ impl TaskFiber {
 }
 
 impl Task {
+    /// Whether the next wait of the app ends at once, because the client has gone.
+    pub(crate) fn ends_waits(&self) -> bool {
+        let interruptible = self.fiber.as_ref().is_some_and(|part| part.interruptible.get());
+        self.gone.get() && interruptible && self.stage.get() != Stage::Hijacked
+    }
+
     /// The thread has ended with its worker: nothing of its last request stays, and no large buffer.
     pub(crate) fn retire(&self, gvl: &Gvl) {
         self.end();

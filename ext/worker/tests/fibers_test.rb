@@ -195,6 +195,144 @@ class FibersTest < Case
     end
   end
 
+  # It computes when its client leaves, and waits later.
+  def test_a_client_that_leaves_while_its_request_computes
+    app = <<~RUBY
+      run lambda { |env|
+        return [200, {}, [File.exist?("log") ? File.read("log") : "none"]] if env["PATH_INFO"] == "/log"
+        begin
+          nil until File.exist?("left")
+          sleep
+        ensure
+          File.write("log", $!.class.name)
+        end
+      }
+    RUBY
+    fibers(app, threads: [2, 2]) do |worker, front|
+      id = worker.start
+      sleep 0.1
+      worker.send_frame(Wire.frame(:abort, id))
+      worker.get("/log")
+      File.write(File.join(front.dir, "left"), "")
+      worker.take_for(id)
+      assert_equal "Firebrick::ClientGone", worker.get("/log")[2]
+    end
+  end
+
+  # What ends a wait for a signal: the lock is the waiter's again, as with threads.
+  SIGNALS = <<~'RUBY'
+    %w[timeout monitor].each { |name| require name }
+    caught = lambda do |lock, &block|
+      block.call
+    rescue Exception => e
+      "#{e.class}: #{e.message}; #{lock.locked?}"
+    end
+    mutex = ->(&block) { m = Mutex.new; caught.call(m) { m.synchronize { block.call(m) } } }
+    TRIALS = {
+      "time-out" => -> { mutex.call { |m| Timeout.timeout(0.05) { ConditionVariable.new.wait(m) } } },
+      "limit" => -> { mutex.call { |m| Timeout.timeout(0.05) { ConditionVariable.new.wait(m, 10) } } },
+      "monitor" => -> {
+        m = Monitor.new
+        def m.locked? = mon_locked?
+        c = m.new_cond
+        caught.call(m) { m.synchronize { m.synchronize { Timeout.timeout(0.05) { c.wait } } } }
+      },
+      # While the fiber waits for the lock, the second one comes.
+      "held" => -> {
+        mutex.call do |m|
+          Timeout.timeout(0.2) do
+            Timeout.timeout(0.05) { ConditionVariable.new.wait(m).tap { Fiber.schedule { m.synchronize { sleep 0.3 } } } }
+          end
+        end
+      },
+      "over" => -> { mutex.call { |m| [ConditionVariable.new.wait(m, 0.05), m.owned?] } },
+      "signal" => -> {
+        mutex.call do |m|
+          c = ConditionVariable.new
+          Thread.new { m.synchronize { c.signal } }
+          [c.wait(m, 60).class, m.owned?]
+        end
+      },
+      "negative" => -> { mutex.call { |m| m.sleep(-1) } }
+    }
+    run ->(env) { [200, {}, [TRIALS.fetch(env["QUERY_STRING"]).call.inspect]] }
+  RUBY
+  EXPIRED = "Timeout::Error: execution expired; false"
+  OUTCOMES = { "time-out" => EXPIRED, "limit" => EXPIRED, "monitor" => EXPIRED, "held" => EXPIRED, "over" => [nil, true], "signal" => [Integer, true],
+               "negative" => "ArgumentError: time interval must not be negative; false" }.freeze
+
+  def test_a_lock_after_a_wait_for_a_signal
+    fibers(SIGNALS) do |worker|
+      OUTCOMES.each { |name, outcome| assert_equal outcome.inspect, worker.get("/?#{name}")[2], name }
+    end
+  end
+
+  # Threads signal while fibers are about to wait: each signal ends a wait.
+  def test_no_signal_is_lost
+    app = app(<<~RUBY)
+      lock, change, turn = Mutex.new, ConditionVariable.new, 0
+      other = Thread.new { 300.times { |n| lock.synchronize { change.wait(lock) until turn == (2 * n) + 1; turn += 1; change.signal } } }
+      300.times { |n| lock.synchronize { turn += 1; change.signal; change.wait(lock) until turn == (2 * n) + 2 } }
+      [200, {}, [(other.join && turn).to_s]]
+    RUBY
+    fibers(app, threads: [2, 2]) do |worker|
+      ids = Array.new(6) { worker.start }
+      ids.each { |id| assert_equal "600", worker.response(id, timeout: 60)[2] }
+    end
+  end
+
+  # The loop comes late: the time of one that waits is over, and what it waits for is handed to it, before it runs. Nobody else is offered it.
+  HANDED = <<~'RUBY'
+    require "timeout"
+    now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+    Limit = Class.new(StandardError)
+    # What the owner has first, what is waited for, and how it is given.
+    WAYS = {
+      "mutex" => -> { lock = Mutex.new; [-> { lock.lock }, -> { lock.synchronize { } }, -> { lock.unlock }] },
+      "queue" => -> { queue = Queue.new; [-> { }, -> { queue.pop }, -> { queue << 1 }] },
+      "condition" => -> { lock = Mutex.new; change = ConditionVariable.new; [-> { }, -> { lock.synchronize { change.wait(lock) } }, -> { change.signal }] }
+    }
+    run lambda { |env|
+      own, take, give = WAYS.fetch(env["QUERY_STRING"]).call
+      log = Queue.new
+      Fiber.schedule { own.call; sleep 0.04; give.call }
+      Fiber.schedule do
+        Timeout.timeout(0.05, Limit) { take.call; log << "first" }
+      rescue Limit
+        nil
+      end
+      Fiber.schedule { take.call; log << "second" }
+      late = now.call + 0.2
+      Firebrick.unsliced { nil until now.call > late }
+      [200, {}, [Timeout.timeout(10) { log.pop }]]
+    }
+  RUBY
+
+  def test_what_is_handed_to_one_whose_time_is_over
+    fibers(HANDED) do |worker|
+      %w[mutex queue condition].each { |way| assert_match(/first|second/, worker.get("/?#{way}")[2], way) }
+    end
+  end
+
+  # Both came while the fiber computed: the outer one is not forgotten.
+  def test_two_timeouts_that_are_late
+    app = app(<<~RUBY)
+      outer = Class.new(StandardError)
+      inner = Class.new(StandardError)
+      late = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.2
+      begin
+        Timeout.timeout(0.02, outer) do
+          Timeout.timeout(0.05, inner) { Firebrick.unsliced { nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > late }; sleep }
+        rescue inner
+          sleep
+        end
+      rescue outer
+        [200, {}, ["outer"]]
+      end
+    RUBY
+    fibers("require 'timeout'\n#{app}") { |worker| assert_equal "outer", worker.get[2] }
+  end
+
   # A descriptor that is closed while a fiber waits for it, and whose number is used again at once.
   def test_closing_what_another_fiber_waits_for
     app = app(<<~RUBY)

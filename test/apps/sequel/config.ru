@@ -3,6 +3,7 @@
 require "sequel"
 require "json"
 
+Sequel.extension :fiber_concurrency if ENV.key?("TEST_FIBERS")
 # One connection: a thread that waits for SQLite's lock keeps Ruby's, so it must never wait for a thread of its own process.
 DB = Sequel.connect("sqlite://test.sqlite3", max_connections: 1, pool_timeout: 60, timeout: 20_000)
 DB.create_table(:entries) do

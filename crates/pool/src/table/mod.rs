@@ -904,10 +904,10 @@ impl Table {
             let surplus = counting().count() > self.target() + surge;
             let forking = counting().any(|worker| worker.state == State::Forking);
             let victim = match old {
-                Some(old) if proven && (up > self.target() || surplus) => Some(old),
+                Some(old) if proven && up > self.target() => Some(old),
                 // One that serves nothing yet before one that does; while one is just being forked, that one, later.
                 _ if surplus => closable()
-                    .max_by_key(|worker| (worker.state != State::Up, worker.serial))
+                    .max_by_key(|w| (w.state != State::Up, proven && w.is_outdated(newest), w.serial))
                     .filter(|worker| worker.state != State::Up || !forking || surge > 0),
                 _ => None,
             };

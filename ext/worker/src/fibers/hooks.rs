@@ -41,8 +41,12 @@ fn park(
     let begun = here(gvl, |l| {
         let key = l.waits.begin(slot, task, until_us);
         watch(&mut l.waits, key);
-        if let Some(number) = l.waits.missed_alarm(fiber) {
-            l.waits.wake(key, Outcome::Alarm(number));
+        l.waits.ring_missed(key, fiber);
+        // It may have gone while the request computed.
+        if let Some(task) = task.filter(|task| !native && task.ends_waits())
+            && l.waits.wake(key, Outcome::Gone)
+        {
+            task.fiber.iter().for_each(|part| part.interruptible.set(false));
         }
         (key, l.root.get())
     });

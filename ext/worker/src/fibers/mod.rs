@@ -32,7 +32,7 @@ use crate::raw::ruby::{self, NIL, Value};
 use crate::raw::slice::Slices;
 use crate::raw::slots::Slot;
 use crate::serve::{self, CURRENT};
-use crate::task::{Stage, Task, TaskFiber};
+use crate::task::{Task, TaskFiber};
 use crate::thread::ServingThread;
 use crate::worker::{FiberStep, worker};
 use crate::{collection, job};
@@ -162,6 +162,7 @@ fn run(gvl: &mut Gvl, own: &'static Task) {
         }
         for _ in 0..ready {
             let Some((fiber, task)) = here(gvl, |l| l.waits.next()).flatten() else { break };
+            task.iter().filter_map(|task| task.fiber.as_ref()).for_each(|part| part.computed_us.set(0));
             enter(gvl, own, fiber, task);
         }
         let mut now_us = os::now_us();
@@ -256,7 +257,7 @@ impl Loop {
         let Some(key) = fiber.wait.get() else { return };
         let outcome = match task.gone.get() {
             true if fiber.native.get() => Outcome::Woken,
-            true if fiber.interruptible.get() && task.stage.get() != Stage::Hijacked => {
+            true if task.ends_waits() => {
                 fiber.interruptible.set(false);
                 Outcome::Gone
             }
@@ -326,7 +327,10 @@ fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, task: Option<&'static 
     let serves = task.filter(|task| task.active.get());
     if let Some(task) = serves {
         task.enter(now_us);
-        worker(gvl, |w| w.scoreboard.runs(index, task.link.get(), task.id.get(), now_us));
+        // For the scoreboard it has run since it waited last, without the turns of others in between.
+        let computed_us = task.fiber.as_ref().map_or(0, |part| part.computed_us.get());
+        let since_us = now_us.saturating_sub(computed_us);
+        worker(gvl, |w| w.scoreboard.runs(index, task.link.get(), task.id.get(), since_us));
     }
     CURRENT.set(task);
     Slices::turn_here();
@@ -451,6 +455,7 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
     if let Some(part) = &task.fiber {
         part.entered_us.set(started_us);
         part.used_us.set(0);
+        part.computed_us.set(0);
         part.interruptible.set(false);
         part.unsliced.set(0);
     }

@@ -83,6 +83,10 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
     slot.set(fiber);
     let put_back = here(gvl, |l| {
         l.turned = Turned::now();
+        if let Some(part) = task.and_then(|task| task.fiber.as_ref()) {
+            let ran_us = l.turned.at_us.saturating_sub(part.entered_us.get());
+            part.computed_us.set(part.computed_us.get() + ran_us);
+        }
         (l.waits.put_back(slot, task), l.root.get())
     });
     let Some((key, root)) = put_back else { return };

@@ -2,7 +2,7 @@
 //!
 //! Contract:
 //! 1. A wait begins with [`Waits::begin`] and is over with [`Waits::finish`], which its own fiber calls when it runs again. In between it becomes
-//!    ready exactly once, by whatever comes first.
+//!    ready exactly once, by whatever comes first; but being unblocked comes before all other reasons ([`Waits::wake_fiber`]).
 //! 2. Ready fibers are entered in the order in which they became ready.
 //! 3. Nothing here calls Ruby.
 
@@ -113,8 +113,8 @@ pub(super) struct Waits {
     polled: usize,
     timers: Timers,
     alarms: HashMap<u64, Alarm, Fast>,
-    /// Alarms that came while their fibers did not wait, by fiber: they hear of them when they do.
-    missed: HashMap<usize, u64, Fast>,
+    /// Alarms that came while their fibers did not wait, by fiber, the first one first: they hear of them when they do.
+    missed: HashMap<usize, VecDeque<u64>, Fast>,
     last_alarm: u64,
     poller: Poller,
     events: Vec<Event>,
@@ -232,12 +232,37 @@ impl Waits {
     /// Ends the wait of a fiber, also one that begins next. Whether it waited.
     pub(super) fn wake_fiber(&mut self, fiber: Value) -> bool {
         match self.by_fiber.get(&fiber.id()).copied() {
-            Some(key) => self.wake(key, Outcome::Woken),
+            Some(key) => self.wake(key, Outcome::Woken) || self.wake_after_all(key, fiber),
             None => {
                 self.early.insert(fiber.id());
                 false
             }
         }
+    }
+
+    /// A fiber whose wait is over for another reason, but which has not run since, is unblocked. Ruby has given it what it waited for (a Mutex, an element
+    /// of a Queue) and will offer that to nobody else, so it takes it first, and hears of the other reason when it waits again.
+    fn wake_after_all(&mut self, key: Key, fiber: Value) -> bool {
+        let Some(wait) = self.live(key) else { return false };
+        match wait.outcome {
+            Some(Outcome::Alarm(number)) => {
+                wait.outcome = Some(Outcome::Woken);
+                if self.alarms.contains_key(&number) {
+                    self.missed.entry(fiber.id()).or_default().push_front(number);
+                }
+            }
+            Some(Outcome::TimedOut) => {
+                // Its time has come and is not set any more.
+                (wait.outcome, wait.limited) = (Some(Outcome::Woken), false);
+            }
+            Some(Outcome::Gone) => {
+                wait.outcome = Some(Outcome::Woken);
+                let part = wait.task.and_then(|task| task.fiber.as_ref());
+                part.into_iter().for_each(|part| part.interruptible.set(true));
+            }
+            Some(Outcome::Woken | Outcome::Closed) | None => return false,
+        }
+        true
     }
 
     /// Whether this fiber was unblocked before it blocked.
@@ -412,7 +437,13 @@ impl Waits {
     pub(super) fn cancel_alarm(&mut self, number: u64) {
         let Some(alarm) = self.alarms.remove(&number) else { return };
         if alarm.due {
-            self.missed.remove(&alarm.fiber.id());
+            let fiber = alarm.fiber.id();
+            if let Some(numbers) = self.missed.get_mut(&fiber) {
+                numbers.retain(|&missed| missed != number);
+                if numbers.is_empty() {
+                    self.missed.remove(&fiber);
+                }
+            }
         } else {
             let (waits, alarms) = (&self.waits, &self.alarms);
             self.timers.forget(|due| is_wanted(waits, alarms, due));
@@ -425,13 +456,30 @@ impl Waits {
         let fiber = alarm.fiber.id();
         let waits = self.by_fiber.get(&fiber).copied();
         if !waits.is_some_and(|key| self.wake(key, Outcome::Alarm(number))) {
-            self.missed.insert(fiber, number);
+            self.missed.entry(fiber).or_default().push_back(number);
         }
     }
 
-    /// An alarm of this fiber that came while it did not wait.
+    /// The first alarm of this fiber that came while it did not wait.
     pub(super) fn missed_alarm(&mut self, fiber: Value) -> Option<u64> {
-        if self.missed.is_empty() { None } else { self.missed.remove(&fiber.id()) }
+        if self.missed.is_empty() {
+            return None;
+        }
+        let numbers = self.missed.get_mut(&fiber.id())?;
+        let first = numbers.pop_front();
+        if numbers.is_empty() {
+            self.missed.remove(&fiber.id());
+        }
+        first
+    }
+
+    /// The wait that the fiber begins ends with the first alarm that it has missed, if nothing else has ended it.
+    pub(super) fn ring_missed(&mut self, key: Key, fiber: Value) {
+        if let Some(number) = self.missed_alarm(fiber)
+            && !self.wake(key, Outcome::Alarm(number))
+        {
+            self.missed.entry(fiber.id()).or_default().push_front(number);
+        }
     }
 }
 

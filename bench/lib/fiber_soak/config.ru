@@ -1,0 +1,296 @@
+# frozen_string_literal: true
+
+# The app of bench/fiber-soak. Each request brings a word of its own (`?word=...`), and each path gives it back only when nothing of another request has come in
+# between: `<word> ok`.
+
+require "digest"
+require "monitor"
+require "net/http"
+require "socket"
+require "timeout"
+
+# What `checkout` lends to one request at a time.
+class Pool
+  def initialize(size, &make)
+    @queue = Queue.new
+    size.times { @queue << nil }
+    @make = make
+  end
+
+  def checkout
+    one = @queue.pop
+    begin
+      one ||= @make.call
+      yield one
+    ensure
+      @queue << one
+    end
+  end
+end
+
+REDIS = if ENV["SOAK_REDIS"]
+          require "redis"
+          Pool.new(8) { Redis.new(path: ENV["SOAK_REDIS"], timeout: 60) }
+        end
+DATABASE = if ENV["SOAK_DATABASE"]
+             require "pg"
+             Pool.new(8) { PG.connect(host: ENV["SOAK_DATABASE"], user: "redmine", dbname: "soak") }
+           end
+
+# Counters that are wrong when two requests are inside at once.
+class Room
+  def initialize(lock)
+    @lock = lock
+    @inside = 0
+  end
+
+  def visit
+    @lock.synchronize do
+      @inside += 1
+      alone = @inside == 1
+      Soak.compute(0.003)
+      sleep 0.001
+      alone &&= @inside == 1
+      @inside -= 1
+      alone
+    end
+  end
+end
+
+# Requests that wait for each other in pairs, and the thread that hands out numbers.
+class Hall
+  def initialize
+    @monitor = Monitor.new
+    @change = @monitor.new_cond
+    @count = 0
+    @orders = nil
+  end
+
+  # Waits for another one, for no longer than half a second.
+  def pair
+    @monitor.synchronize do
+      mine = @count += 1
+      @change.broadcast
+      until @count > mine
+        began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        next if @change.wait(0.5)
+
+        return Process.clock_gettime(Process::CLOCK_MONOTONIC) - began > 0.49
+      end
+    end
+    true
+  end
+
+  # Thread and queues between requests.
+  def order(word)
+    answer = Queue.new
+    orders << [word, answer]
+    answer.pop == word.reverse
+  end
+
+  private
+
+  # Threads do not live on in a worker that is forked.
+  def orders
+    @monitor.synchronize do
+      return @orders if @worker&.alive?
+
+      @orders = SizedQueue.new(4)
+      @worker = Thread.new do
+        loop do
+          word, answer = @orders.pop
+          answer << word.reverse
+        end
+      end
+      @orders
+    end
+  end
+end
+
+# What the paths do. Each returns whether all was right.
+module Soak
+  ROOM = Room.new(Mutex.new)
+  CELL = Room.new(Monitor.new)
+  HALL = Hall.new
+  # Larger than what sockets hold.
+  BLOCK = "0123456789abcdef" * 1024
+
+  module_function
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+  # Ruby code for so many seconds. Its result is known.
+  def compute(seconds)
+    over = now + seconds
+    sum = 0
+    rounds = 0
+    until now > over
+      list = Array.new(50) { |n| "item #{n}" }
+      sum += list.map(&:length).sum
+      rounds += 1
+    end
+    sum == rounds * 340
+  end
+
+  # Half of them compute for longer than a slice: what belongs to the fiber stays with it.
+  def own(word)
+    Thread.current[:word] = word
+    compute(0.015)
+    sleep 0.002
+    Thread.current[:word] == word
+  end
+
+  def timeout
+    Timeout.timeout(0.05) { sleep 30 }
+    false
+  rescue Timeout::Error
+    Timeout.timeout(20) { sleep 0.001 } && true
+  end
+
+  def busy_timeout
+    Timeout.timeout(0.05) { loop { nil } }
+    false
+  rescue Timeout::Error
+    true
+  end
+
+  def nested_timeout
+    Timeout.timeout(10) do
+      Timeout.timeout(0.03) { HALL.pair.then { sleep } }
+    rescue Timeout::Error
+      compute(0.02)
+    end
+  end
+
+  def redis(word)
+    return true unless REDIS
+
+    REDIS.checkout do |redis|
+      redis.set(word, word.reverse, ex: 60)
+      sleep 0.001
+      redis.get(word) == word.reverse
+    end
+  end
+
+  def database(word)
+    return true unless DATABASE
+
+    DATABASE.checkout { |pg| pg.exec_params("select pg_sleep(0.02), $1::text", [word]).getvalue(0, 1) == word }
+  end
+
+  # A connection that is left in the middle of a query must not be used again.
+  def late_database(word)
+    return true unless DATABASE
+
+    DATABASE.checkout do |pg|
+      Timeout.timeout(0.03) { pg.exec("select pg_sleep(10)") }
+      false
+    rescue Timeout::Error
+      pg.cancel
+      pg.discard_results
+      pg.exec_params("select $1::text", [word]).getvalue(0, 0) == word
+    end
+  end
+
+  def enumerator(word)
+    list = Enumerator.new { |to| word.each_char { |char| to << char.tap { compute(0.002) } } }
+    word.each_char.all? { |char| list.next == char }
+  end
+
+  def child
+    IO.popen(["cat"], "r+") { |cat| cat.write("x").then { cat.close_write }.then { cat.read } } == "x" && system("true")
+  end
+
+  def socket
+    ours, theirs = UNIXSocket.pair
+    writer = Thread.new { theirs.write(BLOCK * 32).tap { theirs.close } }
+    ours.read.bytesize == writer.value
+  ensure
+    ours.close
+  end
+
+  def schedule
+    done = Queue.new
+    3.times { |n| Fiber.schedule { sleep(0.001).then { done << n } } } if Fiber.current_scheduler
+    3.times { |n| done << n } unless Fiber.current_scheduler
+    Array.new(3) { done.pop }.sort == [0, 1, 2]
+  end
+
+  def backtrace
+    raise KeyError, "one"
+  rescue KeyError => e
+    compute(0.02) && $ERROR_INFO.equal?(e) && e.message == "one"
+  end
+
+  # A spell in which each object that is made collects. It concerns the whole worker.
+  def stress
+    return true unless ENV["SOAK_STRESS"]
+
+    GC.stress = true
+    compute(0.05).tap { sleep 0.001 }
+  ensure
+    GC.stress = false
+  end
+end
+
+require "English"
+
+ACTS = {
+  "/hello" => ->(_) { true },
+  "/sleep" => ->(_) { sleep 0.05 },
+  "/hog" => ->(_) { Soak.compute(0.05) },
+  "/long-hog" => ->(_) { Soak.compute(0.05 + (rand * 1.95)) },
+  "/own" => ->(word) { Soak.own(word) },
+  "/mutex" => ->(_) { Soak::ROOM.visit },
+  "/monitor" => ->(_) { Soak::CELL.visit },
+  "/pair" => ->(_) { Soak::HALL.pair },
+  "/queue" => ->(word) { Soak::HALL.order(word) },
+  "/timeout" => ->(_) { Soak.timeout },
+  "/busy-timeout" => ->(_) { Soak.busy_timeout },
+  "/nested-timeout" => ->(_) { Soak.nested_timeout },
+  "/redis" => ->(word) { Soak.redis(word) },
+  "/database" => ->(word) { Soak.database(word) },
+  "/late-database" => ->(word) { Soak.late_database(word) },
+  "/enumerator" => ->(word) { Soak.enumerator(word) },
+  "/child" => ->(_) { Soak.child },
+  "/socket" => ->(_) { Soak.socket },
+  "/schedule" => ->(_) { Soak.schedule },
+  "/backtrace" => ->(_) { Soak.backtrace },
+  "/stress" => ->(_) { Soak.stress },
+  "/http" => lambda { |word|
+    uri = URI("http://#{ENV.fetch('SOAK_HOST')}/sleep?#{word}")
+    Net::HTTP.start(uri.host, uri.port, read_timeout: 100) { |http| http.get(uri.request_uri) }.body == "#{word} ok"
+  },
+  "/gone" => ->(_) { sleep(20).tap { sleep 0.001 } }
+}.freeze
+TEXT = { "content-type" => "text/plain" }.freeze
+
+run lambda { |env|
+  word = env["QUERY_STRING"]
+  case env["PATH_INFO"]
+  when "/raise" then raise "soaked"
+  when "/upload"
+    digest = Digest::SHA256.new
+    while (part = env["rack.input"].read(20_000))
+      digest << part
+      sleep 0.001 if part.bytesize == 20_000
+    end
+    [200, TEXT, ["#{word} #{digest.hexdigest}"]]
+  when "/each"
+    [200, TEXT, Enumerator.new { |body| 5.times { |n| body << "#{word} #{n}\n".tap { sleep 0.003 } } }]
+  when "/stream"
+    [200, TEXT, lambda { |stream|
+      8.times { |n| stream.write("#{n} #{word} #{Soak::BLOCK}\n") && Soak.compute(0.002) }
+      stream.close
+    }]
+  when "/hijack"
+    [200, TEXT.merge("rack.hijack" => lambda { |io|
+      3.times { |n| io.write("#{word} #{n}\n").then { sleep 0.003 } }
+      io.close
+    }), []]
+  else
+    act = ACTS[env["PATH_INFO"]] or next [404, TEXT, ["none"]]
+    good = act.call(word)
+    [200, TEXT, ["#{word} #{good ? 'ok' : 'wrong'}"]]
+  end
+}
