@@ -285,6 +285,8 @@ impl Snapshotter {
             last_checkin: wall,
             requests: slot.requests,
             failures: slot.failures,
+            blocking_calls: slot.blocking_calls,
+            blocked_ms: slot.blocked_us / 1000,
             busy_threads: busy,
             threads_started: slot.threads as u32,
             threads_max: u32::from(self.settings.threads.max) * fibers.max(1),

@@ -85,6 +85,7 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     put("compact", switch(settings.rack.compact));
     put("out_of_band_gc", switch(settings.rack.out_of_band_gc));
     put("slice_us", number(settings.rack.fiber_slice.map_or(0, |slice| slice.as_micros() as usize)));
+    put("blocking_us", number(settings.rack.blocking_call.map_or(0, |limit| limit.as_micros() as usize)));
     put("yjit", settings.rack.yjit.word().into());
     put("allocator", settings.rack.allocator.word().into());
     put("early_hints", switch(settings.rack.early_hints));

@@ -13,14 +13,13 @@
 //!
 //! It is tried again with the next signal.
 
-use super::{HERE, Turned, here};
+use super::{Turned, blocking, here, slot_for};
 use crate::names::names;
 use crate::raw::cpu_timer::Timer;
 use crate::raw::frames::{self, Frames};
 use crate::raw::gvl::Gvl;
-use crate::raw::ruby::{self, NIL, Value};
+use crate::raw::ruby::{self, Value};
 use crate::raw::slice::Slices;
-use crate::raw::slots::Slot;
 use crate::raw::{afterwards, fiber};
 use crate::serve::CURRENT;
 use std::io;
@@ -72,20 +71,24 @@ impl Preempt {
 
 /// In a postponed job: if the slice of the fiber that runs is over, lets the others run first.
 pub(crate) fn slice_is_over(gvl: &mut Gvl) {
-    if HERE.get().is_none() || !Slices::here().is_over() || !can_leave(gvl) {
+    if !blocking::has_loop() {
+        return;
+    }
+    // Before the slice: what is a call that nobody can leave is still to be seen here.
+    if let Err(error) = blocking::sample(gvl) {
+        return app_interrupted(gvl, error);
+    }
+    if !Slices::here().is_over() || !can_leave(gvl) {
         return;
     }
     let (fiber, task) = (fiber::current(gvl), CURRENT.get());
-    let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
-        Some(slot) => slot,
-        None => Slot::leak(gvl, NIL),
-    };
-    slot.set(fiber);
+    let slot = slot_for(gvl, fiber);
     let put_back = here(gvl, |l| {
         l.turned = Turned::now();
         (l.waits.put_back(slot, task), l.root.get())
     });
     let Some((key, root)) = put_back else { return };
+    blocking::slices(gvl);
     let left = fiber::transfer(gvl, root);
     here(gvl, |l| l.waits.finish(key));
     let mut killed = false;
@@ -138,15 +141,19 @@ fn can_leave(gvl: &mut Gvl) -> bool {
     });
     here(gvl, |l| l.preempt = Some(preempt));
     if let Err((_, error)) = asked {
-        // An interrupt for the app.
-        if afterwards::raise(gvl, error)
-            && let Some(root) = here(gvl, |l| l.root.get())
-        {
-            leave_for_good(gvl, root);
-        }
+        app_interrupted(gvl, error);
         return false;
     }
     can
+}
+
+/// An interrupt for the app has come while the job called Ruby.
+fn app_interrupted(gvl: &mut Gvl, error: Value) {
+    if afterwards::raise(gvl, error)
+        && let Some(root) = here(gvl, |l| l.root.get())
+    {
+        leave_for_good(gvl, root);
+    }
 }
 
 /// The calling fiber is not pre-empted from now on, until the same has been called with `false`. Calls can be nested.

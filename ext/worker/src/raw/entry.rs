@@ -79,6 +79,7 @@ pub extern "C" fn Init_native() {
             c"fiber_cancel" => fiber_cancel(number);
             c"fiber_closes" => fiber_closes(fd);
             c"fiber_unsliced" => fiber_unsliced(begins);
+            c"fiber_away" => fiber_away();
             c"receive" => receive(fd);
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
@@ -122,6 +123,7 @@ fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
         threads_max: number(threads.at(gvl, 1)).max(1),
         fibers: threads.at(gvl, 2).fixnum().map_or(0, |fibers| fibers.max(0) as usize),
         slice_us: threads.at(gvl, 3).fixnum().map_or(0, |us| us.max(0) as u64),
+        blocking_us: threads.at(gvl, 4).fixnum().map_or(0, |us| us.max(0) as u64),
         // A frame must hold the head and an inline body.
         max_head: number(limits.at(gvl, 0)).min(512 << 10),
         rack3: rack3.truthy(),
@@ -502,6 +504,11 @@ fn fiber_cancel(gvl: &mut Gvl, number: Value) -> Value {
 
 fn fiber_closes(gvl: &mut Gvl, fd: Value) -> Value {
     fibers::closes(gvl, fd)
+}
+
+/// See [`fibers::blocking::away`].
+fn fiber_away(gvl: &mut Gvl) -> Value {
+    fibers::blocking::away(gvl)
 }
 
 /// A block of `Firebrick.unsliced` begins, or ends.
