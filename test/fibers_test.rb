@@ -75,6 +75,19 @@ class FibersTest < Case
     refute_equal pids.first, hog.read_response.body
   end
 
+  it "prefers a worker that waits to one that computes in slices, though it has fewer free fibers" do
+    own = server_with(50, workers: 2)
+    hog = connect(own).write(request("GET", "/hog?6"))
+    wait_until("the hog to run") { own.stats["workers"].any? { |worker| worker["busy_threads"] == 1 } }
+    sleep 0.3
+    sleeping = Array.new(10) { connect(own).write(request("GET", "/sleep?4")) }
+    wait_until("the sleepers to wait") { own.stats["workers"].sum { |worker| worker["busy_threads"] } == 11 }
+    pids = Array.new(30) { get("/pid", to: own).body }.uniq
+    hogged = hog.read_response.body
+    sleeping.each { |one| assert_status 200, one.read_response }
+    refute_includes pids, hogged
+  end
+
   it "answers 504 to a request that waits too long, and keeps the worker" do
     own = server_with(10, more: { timeouts: { worker: 2 } })
     pid = get("/pid", to: own).body

@@ -17,6 +17,8 @@ pub const SERVING: usize = 24;
 pub const BLOCKING_CALLS: usize = 32;
 /// Offset of how long those took, microseconds.
 pub const BLOCKED_US: usize = 40;
+/// Offset of the threads whose loops of fibers compute: a bit for each of the first 64.
+pub const COMPUTING: usize = 48;
 
 const BUSY: u64 = 1 << 63;
 
@@ -95,6 +97,8 @@ pub struct Slot {
     pub blocking_calls: u64,
     /// How long those took, microseconds.
     pub blocked_us: u64,
+    /// The threads whose loops of fibers compute: a bit for each of the first 64.
+    pub computing: u64,
     /// The threads that serve a request; with fibers those that run one at this moment, since when they do.
     pub busy: Vec<Busy>,
     /// For each link, how many of its requests have been taken up.
@@ -102,6 +106,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// Whether a fiber of this thread has used up a slice, and goes on computing.
+    pub fn computes(&self, thread: u32) -> bool {
+        1u64.checked_shl(thread).is_some_and(|bit| self.computing & bit != 0)
+    }
+
     /// Reads a slot of [`slot_len`] bytes; bytes that are missing count as zero.
     pub fn read(bytes: &[u8], threads: usize, links: usize) -> Slot {
         let word =
@@ -113,6 +122,7 @@ impl Slot {
             serving: word(SERVING),
             blocking_calls: word(BLOCKING_CALLS),
             blocked_us: word(BLOCKED_US),
+            computing: word(COMPUTING),
             busy: (0..threads)
                 .filter_map(|t| {
                     let serving = Serving::unpack(word(thread_at(t)))?;
@@ -141,6 +151,7 @@ mod tests {
         bytes[0..8].copy_from_slice(&9u64.to_le_bytes());
         bytes[32..40].copy_from_slice(&3u64.to_le_bytes());
         bytes[40..48].copy_from_slice(&450_000u64.to_le_bytes());
+        bytes[48..56].copy_from_slice(&(1u64 << 63 | 2).to_le_bytes());
         let at = thread_at(2);
         bytes[at..at + 8].copy_from_slice(&Serving { link: 1, id: 5 }.pack().to_le_bytes());
         bytes[at + 8..at + 16].copy_from_slice(&77u64.to_le_bytes());
@@ -151,6 +162,7 @@ mod tests {
         assert_eq!(withdrawn_at(3, 1), link_at(3, 1) + 8);
         assert!(withdrawn_at(3, 1) + 8 <= slot_len(3, 2));
         assert_eq!(slot.requests, 9);
+        assert_eq!([0, 1, 63, 64].map(|thread| slot.computes(thread)), [false, true, true, false]);
         assert_eq!((slot.blocking_calls, slot.blocked_us), (3, 450_000));
         assert_eq!(slot.busy, [Busy { thread: 2, serving: Serving { link: 1, id: 5 }, since_us: 77 }]);
     }

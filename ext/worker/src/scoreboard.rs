@@ -9,7 +9,7 @@ use std::sync::atomic::{
     fence,
 };
 use wire::scoreboard::{
-    BLOCKED_US, BLOCKING_CALLS, FAILURES, REQUESTS, SERVING, Serving, THREADS, link_at, thread_at,
+    BLOCKED_US, BLOCKING_CALLS, COMPUTING, FAILURES, REQUESTS, SERVING, Serving, THREADS, link_at, thread_at,
     withdrawn_at,
 };
 
@@ -87,6 +87,18 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn serves(self, count: u64) {
         self.put(SERVING, count);
+    }
+
+    /// Whether fibers of a thread have used up a slice, and go on computing.
+    pub(crate) fn computes(self, thread: usize, computes: bool) {
+        let Some(bit) = 1u64.checked_shl(thread as u32) else { return };
+        if let Some(word) = self.words.get(COMPUTING / 8) {
+            if computes {
+                word.fetch_or(bit, Release)
+            } else {
+                word.fetch_and(!bit, Release)
+            };
+        }
     }
 
     /// A call has stopped a loop of fibers for so long.

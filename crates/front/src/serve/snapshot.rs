@@ -270,7 +270,7 @@ impl Snapshotter {
         let shared = self.shared()?;
         let slot = shared.slot(row.index as usize);
         let in_flight = shared.dispatch().taken(row.serial);
-        let fibers = self.settings.fibers;
+        let fibers = pool::spawner::fibers(&self.settings);
         let busy = if fibers > 0 { slot.serving as u32 } else { slot.busy.len() as u32 };
         Some(WorkerSnapshot {
             index: row.index,

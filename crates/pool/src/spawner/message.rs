@@ -61,7 +61,14 @@ pub(crate) enum TemplateMessage {
     },
 }
 
-pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: usize) -> Vec<Vec<u8>> {
+/// `fibers`: of each thread; 0 for none.
+pub(super) fn boot(
+    config: &BootConfig,
+    fibers: u32,
+    links: usize,
+    slots: usize,
+    slot_len: usize,
+) -> Vec<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
     let path = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let number = |number: usize| number.to_string().into_bytes();
@@ -78,7 +85,7 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     }
     put("threads_min", number(settings.threads.min.into()));
     put("threads_max", number(settings.threads.max.into()));
-    put("fibers", number(settings.fibers as usize));
+    put("fibers", number(fibers as usize));
     put("links", number(links));
     put("slots", number(slots));
     put("slot_len", number(slot_len));

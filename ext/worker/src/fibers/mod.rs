@@ -67,6 +67,8 @@ struct Loop {
     blocking_us: u64,
     /// When one was, or when one of those had its turn last.
     turned: Turned,
+    /// Some have been, and go on computing: the front prefers other workers.
+    computes: bool,
 }
 
 /// The end of a turn, microseconds.
@@ -162,6 +164,7 @@ fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
             preempt,
             blocking_us: if blocking_us == 0 { u64::MAX } else { blocking_us },
             turned: Turned::now(),
+            computes: false,
         }));
     });
     HERE.set(Some(thread.index));
@@ -233,7 +236,13 @@ fn go_on(gvl: &mut Gvl, own: &'static Task) {
     if let Some((fiber, task)) = here(gvl, |l| l.waits.next_preempted()).flatten() {
         enter(gvl, own, fiber, task);
     }
-    here(gvl, |l| l.turned = Turned::now());
+    let ended = here(gvl, |l| {
+        l.turned = Turned::now();
+        l.waits.preempted() == 0 && std::mem::take(&mut l.computes)
+    });
+    if ended == Some(true) {
+        worker(gvl, |w| w.scoreboard.computes(own.thread.index, false));
+    }
 }
 
 /// Reads the links, if no other thread does, and sees who has become ready. Never waits.

@@ -22,6 +22,7 @@ use crate::raw::ruby::{self, Value};
 use crate::raw::slice::Slices;
 use crate::raw::{afterwards, fiber};
 use crate::serve::CURRENT;
+use crate::worker::worker;
 use std::io;
 use std::sync::Once;
 
@@ -85,9 +86,13 @@ pub(crate) fn slice_is_over(gvl: &mut Gvl) {
     let slot = slot_for(gvl, fiber);
     let put_back = here(gvl, |l| {
         l.turned = Turned::now();
-        (l.waits.put_back(slot, task), l.root.get())
+        let begins = (!std::mem::replace(&mut l.computes, true)).then_some(l.thread.index);
+        (l.waits.put_back(slot, task), l.root.get(), begins)
     });
-    let Some((key, root)) = put_back else { return };
+    let Some((key, root, begins)) = put_back else { return };
+    if let Some(index) = begins {
+        worker(gvl, |w| w.scoreboard.computes(index, true));
+    }
     blocking::slices(gvl);
     let left = fiber::transfer(gvl, root);
     here(gvl, |l| l.waits.finish(key));
