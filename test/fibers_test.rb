@@ -4,9 +4,11 @@
 
 require "support/case"
 require "support/load"
+require "support/reloading"
 
 class FibersTest < Case
   parallel!
+  include Reloading
 
   APP = <<~'RUBY'
     text = { "content-type" => "text/plain" }
@@ -20,6 +22,13 @@ class FibersTest < Case
         over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + env["QUERY_STRING"].to_f
         nil until Process.clock_gettime(Process::CLOCK_MONOTONIC) > over
         [200, text, [Process.pid.to_s]]
+      when "/locked"
+        reader, writer = IO.pipe
+        holder = fork { File.open(__FILE__) { |file| file.flock(File::LOCK_EX); writer.write("x"); writer.close; sleep 0.3 } }
+        reader.read(1)
+        File.open(__FILE__) { |file| file.flock(File::LOCK_EX) }
+        Process.wait(holder)
+        [200, text, ["mine"]]
       when "/stream"
         [200, text, ->(stream) { 3.times { |n| stream.write("#{n}\n"); sleep 0.1 }; stream.close }]
       else [200, text, ["fine"]]
@@ -40,6 +49,16 @@ class FibersTest < Case
     sleeping.each { |one| assert_status 200, one.read_response }
   end
 
+  it "names calls that stop a thread, and counts them" do
+    own = server_with(10, more: { rack: { blocking_call: "50ms" } })
+    get("/locked", to: own)
+    wait_until("the log tells") { own.stderr.match?(%r{blocking call of \d+ ms in (File#)?flock \(\S+:\d+:in .*\), GET /locked}) }
+    worker = own.stats["workers"].first
+    assert_equal 1, worker["blocking_calls"]
+    assert_operator worker["blocked_ms"], :>=, 50
+    assert_includes metrics(own), %(firebrick_worker_blocking_calls_total{worker="0"} 1\n)
+  end
+
   it "queues what exceeds the fibers" do
     own = server_with(2)
     clients = Array.new(7) { connect(own).write(request("GET", "/sleep?0.1")) }
@@ -54,6 +73,19 @@ class FibersTest < Case
     pids = Array.new(30) { get("/pid", to: own).body }.uniq
     assert_equal 1, pids.length
     refute_equal pids.first, hog.read_response.body
+  end
+
+  it "prefers a worker that waits to one that computes in slices, though it has fewer free fibers" do
+    own = server_with(50, workers: 2)
+    hog = connect(own).write(request("GET", "/hog?6"))
+    wait_until("the hog to run") { own.stats["workers"].any? { |worker| worker["busy_threads"] == 1 } }
+    sleep 0.3
+    sleeping = Array.new(10) { connect(own).write(request("GET", "/sleep?4")) }
+    wait_until("the sleepers to wait") { own.stats["workers"].sum { |worker| worker["busy_threads"] } == 11 }
+    pids = Array.new(30) { get("/pid", to: own).body }.uniq
+    hogged = hog.read_response.body
+    sleeping.each { |one| assert_status 200, one.read_response }
+    refute_includes pids, hogged
   end
 
   it "answers 504 to a request that waits too long, and keeps the worker" do

@@ -17,6 +17,8 @@ module Firebrick
       attr_accessor :detailed_errors
       # The process's name in the error log.
       attr_accessor :name
+      # What makes the lines of the app out of a backtrace: in a worker.
+      attr_accessor :app_lines
 
       # `rack.input` of a request with a body, given its bytes or the number of a descriptor.
       def input(body)

@@ -4,6 +4,7 @@ module Firebrick
   # Serving with fibers. The loop that enters them is native (ext/worker/src/fibers), and calls what is here.
   module Fibers
     autoload :Apart, "firebrick/fibers/apart"
+    autoload :BlockingCalls, "firebrick/fibers/blocking_calls"
     autoload :Closing, "firebrick/fibers/closing"
     autoload :Joining, "firebrick/fibers/joining"
     autoload :Guard, "firebrick/fibers/guard"
@@ -50,6 +51,22 @@ module Firebrick
       # Whether the caller is on a fiber that the loop can leave.
       def here?
         Fiber.current_scheduler.is_a?(Scheduler)
+      end
+
+      # The first loop of a worker has begun: starts the thread that sees where loops are that have been away for long.
+      def watch_calls
+        @calls = BlockingCalls.new
+        Thread.new { @calls.watch }.name = "firebrick: blocking calls"
+      end
+
+      # On the thread of loop `number`, which has been away since `since`, when a call has ended.
+      def call_seen(number, since, env)
+        @calls.see(number, since, Thread.current, env)
+      end
+
+      # A call has ended that had stopped loop `number`. Whether it counts.
+      def call_blocked(number, since, micros, doubtful, served)
+        @calls.ended(number, since, micros, doubtful, served)
       end
 
       # Runs the block on a thread of its own, for what would stop all fibers of this one, and waits for its result.

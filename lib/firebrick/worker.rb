@@ -1,14 +1,12 @@
 # frozen_string_literal: true
 
+require "firebrick/worker/app_lines"
 require "firebrick/worker/fork_guard"
 require "firebrick/worker/out_of_band_gc"
 
 module Firebrick
   # A forked process that serves requests. The serving itself is native (ext/worker).
   class Worker
-    # How the paths of this library begin in backtraces.
-    OWN = "#{__dir__}/".freeze
-
     # Makes it write the backtraces of all threads.
     DUMP = Signal.list.key?("PWR") ? "PWR" : "INFO"
     # The signals that mean something else to a template.
@@ -23,7 +21,7 @@ module Firebrick
       @index = index
       @boot = boot
       @stopping = false
-      @prefixes = [Dir.pwd, boot.dir].uniq.map { |dir| "#{dir.chomp('/')}/" }
+      Exchange.app_lines = AppLines.new(Dir.pwd, boot.dir)
     end
 
     def run(links)
@@ -85,19 +83,9 @@ module Firebrick
     # Sends the front the backtraces of the threads that serve requests. Runs inside whatever the main thread is doing,
     # so it must not raise.
     def send_traces
-      Native.traces(Native.serving.map { |thread, link, id| [link, id, app_lines(thread.backtrace.to_a)] })
+      Native.traces(Native.serving.map { |thread, link, id| [link, id, Exchange.app_lines.of(thread.backtrace.to_a)] })
     rescue StandardError, SystemStackError
       nil
-    end
-
-    # The lines of the app: without this handler, at the inner end, and without what has called the app. Paths are
-    # relative to the app's folder.
-    def app_lines(lines)
-      own = ->(line) { line.start_with?(OWN) }
-      lines.drop_while(&own).take_while { |line| !own[line] }.map do |line|
-        prefix = @prefixes.find { |dir| line.start_with?(dir) }
-        prefix ? line.delete_prefix(prefix) : line
-      end
     end
 
     def backtraces

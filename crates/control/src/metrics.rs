@@ -235,6 +235,17 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
             family.at(&[("worker", number)], value(worker));
         }
     }
+    let mut family = page.counter(
+        "firebrick_worker_blocking_calls",
+        "Calls that have stopped a thread's fibers for longer than rack.blocking_call",
+    );
+    for (number, worker) in &numbered {
+        family.at(&[("worker", number)], worker.blocking_calls);
+    }
+    let mut family = page.counter("firebrick_worker_blocking_seconds", "How long those calls took");
+    for (number, worker) in &numbered {
+        family.at(&[("worker", number)], worker.blocked_ms as f64 / 1e3);
+    }
 }
 
 type OfWorker = fn(&WorkerSnapshot) -> u64;

@@ -181,6 +181,8 @@ fn snapshot() -> ServerSnapshot {
             last_checkin: now,
             requests: 1_234,
             failures: 1,
+            blocking_calls: 0,
+            blocked_ms: 0,
             busy_threads: 2,
             threads_started: 4,
             threads_max: 5,

@@ -66,7 +66,7 @@ impl Banner {
             }
             Some(facts) => {
                 writeln!(out, "* Environment: {}", environment(settings))?;
-                let fibers = match settings.fibers {
+                let fibers = match pool::spawner::fibers(settings) {
                     0 => String::new(),
                     fibers => format!(" x {fibers} fibers"),
                 };

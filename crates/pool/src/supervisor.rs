@@ -14,7 +14,7 @@ use crate::progress::{Decision, Observation, Progress};
 use crate::recycle::{self, Recycler, Seen};
 use crate::shared::{Report, Shared, ThreadMessage};
 use crate::spawner::{
-    BootConfig, ServiceOrder, Spawner, Template, TemplateMessage, TemplateReport, without_fork,
+    BootConfig, ServiceOrder, Spawner, Template, TemplateMessage, TemplateReport, fibers, without_fork,
 };
 use crate::system::DUMP;
 use crate::table::{
@@ -56,7 +56,7 @@ impl Options {
 
     /// Whether threads serve with fibers.
     fn fibers(&self) -> bool {
-        self.boot.settings.fibers > 0 && !self.spawns()
+        fibers(&self.boot.settings) > 0
     }
 
     /// Whether workers are spawned, because Ruby cannot fork.
@@ -1081,7 +1081,8 @@ impl Supervisor {
         let threads = self.options.worker_threads();
         for row in self.table.rows().filter(|row| row.stage == Stage::Up) {
             let slot = self.shared.slot(row.index as usize);
-            let held = slot.busy.iter().filter(|busy| busy.since_us < limit).count() >= threads;
+            let stuck = |thread| slot.busy.iter().any(|busy| busy.thread == thread && busy.since_us < limit);
+            let held = (0..threads as u32).all(|thread| slot.computes(thread) || stuck(thread));
             self.shared.dispatch().worker_held(row.serial, held);
         }
     }

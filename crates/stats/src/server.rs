@@ -151,6 +151,12 @@ pub struct WorkerSnapshot {
     pub requests: u64,
     /// Those of them that ended in an exception out of the app.
     pub failures: u64,
+    /// Calls that have stopped a thread's fibers for longer than they may.
+    #[serde(default)]
+    pub blocking_calls: u64,
+    /// How long those took, in milliseconds.
+    #[serde(default)]
+    pub blocked_ms: u64,
     /// Threads that are serving a request.
     pub busy_threads: u32,
     /// Threads that have been started.
@@ -303,6 +309,8 @@ pub(crate) mod tests {
             last_checkin: started_at,
             requests: 1_000,
             failures: 1,
+            blocking_calls: 2,
+            blocked_ms: 320,
             busy_threads: 2,
             threads_started: 4,
             threads_max: 5,

@@ -173,6 +173,8 @@ pub(crate) mod tests {
                 last_checkin: now,
                 requests: 1_000,
                 failures: 0,
+                blocking_calls: 0,
+                blocked_ms: 0,
                 busy_threads: index % 6,
                 threads_started: 5,
                 threads_max: 5,

@@ -13,6 +13,12 @@ pub const THREADS: usize = 16;
 
 /// Offset of the number of requests that are being served; only of a worker that serves with fibers.
 pub const SERVING: usize = 24;
+/// Offset of the number of calls that have stopped a loop of fibers for longer than they may.
+pub const BLOCKING_CALLS: usize = 32;
+/// Offset of how long those took, microseconds.
+pub const BLOCKED_US: usize = 40;
+/// Offset of the threads whose loops of fibers compute: a bit for each of the first 64.
+pub const COMPUTING: usize = 48;
 
 const BUSY: u64 = 1 << 63;
 
@@ -87,6 +93,12 @@ pub struct Slot {
     pub threads: u64,
     /// Requests that are being served, if the worker serves with fibers.
     pub serving: u64,
+    /// Calls that have stopped a loop of fibers for longer than they may.
+    pub blocking_calls: u64,
+    /// How long those took, microseconds.
+    pub blocked_us: u64,
+    /// The threads whose loops of fibers compute: a bit for each of the first 64.
+    pub computing: u64,
     /// The threads that serve a request; with fibers those that run one at this moment, since when they do.
     pub busy: Vec<Busy>,
     /// For each link, how many of its requests have been taken up.
@@ -94,6 +106,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// Whether a fiber of this thread has used up a slice, and goes on computing.
+    pub fn computes(&self, thread: u32) -> bool {
+        1u64.checked_shl(thread).is_some_and(|bit| self.computing & bit != 0)
+    }
+
     /// Reads a slot of [`slot_len`] bytes; bytes that are missing count as zero.
     pub fn read(bytes: &[u8], threads: usize, links: usize) -> Slot {
         let word =
@@ -103,6 +120,9 @@ impl Slot {
             failures: word(FAILURES),
             threads: word(THREADS),
             serving: word(SERVING),
+            blocking_calls: word(BLOCKING_CALLS),
+            blocked_us: word(BLOCKED_US),
+            computing: word(COMPUTING),
             busy: (0..threads)
                 .filter_map(|t| {
                     let serving = Serving::unpack(word(thread_at(t)))?;
@@ -129,6 +149,9 @@ mod tests {
     fn a_slot_is_read_back() {
         let mut bytes = vec![0; slot_len(3, 2)];
         bytes[0..8].copy_from_slice(&9u64.to_le_bytes());
+        bytes[32..40].copy_from_slice(&3u64.to_le_bytes());
+        bytes[40..48].copy_from_slice(&450_000u64.to_le_bytes());
+        bytes[48..56].copy_from_slice(&(1u64 << 63 | 2).to_le_bytes());
         let at = thread_at(2);
         bytes[at..at + 8].copy_from_slice(&Serving { link: 1, id: 5 }.pack().to_le_bytes());
         bytes[at + 8..at + 16].copy_from_slice(&77u64.to_le_bytes());
@@ -139,6 +162,8 @@ mod tests {
         assert_eq!(withdrawn_at(3, 1), link_at(3, 1) + 8);
         assert!(withdrawn_at(3, 1) + 8 <= slot_len(3, 2));
         assert_eq!(slot.requests, 9);
+        assert_eq!([0, 1, 63, 64].map(|thread| slot.computes(thread)), [false, true, true, false]);
+        assert_eq!((slot.blocking_calls, slot.blocked_us), (3, 450_000));
         assert_eq!(slot.busy, [Busy { thread: 2, serving: Serving { link: 1, id: 5 }, since_us: 77 }]);
     }
 }

@@ -3,6 +3,7 @@
 //! Contract: whatever the app does, exactly one response goes out, the body is closed exactly once, and the thread
 //! goes on. The app is entered in one place, under one [`ruby::protect`].
 
+use crate::fibers::blocking;
 use crate::link::Job;
 use crate::names::names;
 use crate::place::place;
@@ -29,8 +30,12 @@ pub(crate) fn run(gvl: &mut Gvl, task: &'static Task, job: Job, started_us: u64)
     cpu_us.filter(|_| measure).into_iter().for_each(|cpu_us| task.measure(cpu_us));
     let failed = if job.gone { drop_unstarted(gvl, task, job.fd) } else { serve_request(gvl, task, &job) };
     board.finish(task.thread.index, failed);
-    task.end();
     let now_us = os::now_us();
+    if task.fiber.is_some() {
+        // Here it is still known which request it was.
+        blocking::check(gvl, task.thread, Some(task), now_us);
+    }
+    task.end();
     let took_us = now_us.saturating_sub(started_us);
     let off_us = cpu_us
         .filter(|_| samples)

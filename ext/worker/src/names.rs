@@ -48,6 +48,7 @@ names! {
         send_file: "send_file",
         install: "install", uninstall: "uninstall", make: "make", clean: "clean", expired: "expired",
         own_paths: "own_paths", fileno: "fileno", timeout: "timeout", is_stopped: "stop?",
+        watch_calls: "watch_calls", call_seen: "call_seen", call_blocked: "call_blocked",
     }
     keys {
         request_method: "REQUEST_METHOD", path_info: "PATH_INFO", request_path: "REQUEST_PATH",

@@ -8,7 +8,10 @@ use std::sync::atomic::{
     Ordering::{Release, SeqCst},
     fence,
 };
-use wire::scoreboard::{FAILURES, REQUESTS, SERVING, Serving, THREADS, link_at, thread_at, withdrawn_at};
+use wire::scoreboard::{
+    BLOCKED_US, BLOCKING_CALLS, COMPUTING, FAILURES, REQUESTS, SERVING, Serving, THREADS, link_at, thread_at,
+    withdrawn_at,
+};
 
 /// One worker's slot.
 #[derive(Clone, Copy)]
@@ -67,16 +70,11 @@ impl Scoreboard {
         withdrawn.is_some_and(|withdrawn| withdrawn.load(SeqCst) >= count)
     }
 
+    /// A thread begins to serve a request, or enters its fiber.
     #[inline]
     pub(crate) fn begin(self, thread: usize, link: u32, id: u32, now_us: u64) {
         self.put(thread_at(thread) + 8, now_us);
         self.put(thread_at(thread), Serving { link, id }.pack());
-    }
-
-    /// The fiber of a request runs on a thread.
-    #[inline]
-    pub(crate) fn runs(self, thread: usize, link: u32, id: u32, now_us: u64) {
-        self.begin(thread, link, id, now_us);
     }
 
     /// No fiber runs on a thread.
@@ -89,6 +87,26 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn serves(self, count: u64) {
         self.put(SERVING, count);
+    }
+
+    /// Whether fibers of a thread have used up a slice, and go on computing.
+    pub(crate) fn computes(self, thread: usize, computes: bool) {
+        let Some(bit) = 1u64.checked_shl(thread as u32) else { return };
+        if let Some(word) = self.words.get(COMPUTING / 8) {
+            if computes {
+                word.fetch_or(bit, Release)
+            } else {
+                word.fetch_and(!bit, Release)
+            };
+        }
+    }
+
+    /// A call has stopped a loop of fibers for so long.
+    pub(crate) fn blocked(self, us: u64) {
+        self.add(BLOCKING_CALLS);
+        if let Some(word) = self.words.get(BLOCKED_US / 8) {
+            word.fetch_add(us, Release);
+        }
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 //! Contract: lives as long as the process, and serves the next worker at its place when its own has gone.
 
 use crate::env::Memo;
+use crate::fibers::blocking::Stretch;
 use crate::place::{self, PLACES};
 use crate::raw::gvl::{Guarded, Gvl};
 use crate::raw::gvl_wait::GvlWait;
@@ -22,6 +23,10 @@ pub(crate) struct ServingThread {
     /// The thread is being killed and must not go on.
     pub(crate) killed: Cell<bool>,
     pub(crate) gvl_wait: GvlWait,
+    /// What the fiber serves that runs on it.
+    pub(crate) running: Cell<Option<&'static Task>>,
+    /// Since when it has been away from its loop; only with fibers.
+    pub(crate) stretch: Stretch,
     /// The Ruby thread.
     pub(crate) ruby: &'static Slot,
     /// The env that all requests of this thread start from.
@@ -68,6 +73,7 @@ impl ServingThread {
         self.template.set(NIL);
         self.called.store(false, Ordering::Relaxed);
         self.killed.set(false);
+        self.running.set(None);
     }
 
     fn leak(gvl: &mut Gvl, index: usize, wakeup: Wakeup) -> &'static ServingThread {
@@ -77,6 +83,8 @@ impl ServingThread {
             called: AtomicBool::new(false),
             killed: Cell::new(false),
             gvl_wait: GvlWait::new(),
+            running: Cell::new(None),
+            stretch: Stretch::new(),
             ruby: Slot::leak(gvl, NIL),
             template: Slot::leak(gvl, NIL),
             memo: Memo::new(gvl),

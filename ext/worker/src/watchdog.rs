@@ -10,15 +10,18 @@
 //!    their turns with the GVL ([`TURN_US`]), and not before: the thread that would take them up may be waiting for its own.
 //! 3. The thread sleeps while no request is being served, and checks less and less often while one takes long.
 //! 4. It can be stopped, so that a fork finds no lock held by a thread that its child does not have.
-//! 5. It allocates nothing: a second arena of malloc would cost each worker memory.
+//! 5. With fibers it notices loops that have been away for long, and wakes the thread that sees where ([`crate::fibers::blocking`]).
+//! 6. It allocates nothing: a second arena of malloc would cost each worker memory.
 
+use crate::fibers::blocking::Stretch;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
-use crate::raw::os::{self, Wait};
+use crate::raw::os::{self, Wait, Wakeup};
+use crate::raw::slice;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use wire::Kind;
 
@@ -64,6 +67,12 @@ pub(crate) struct Watchdog {
     stop: AtomicBool,
     /// The thread's requests are on fibers.
     fibers: AtomicBool,
+    /// Those of the threads whose loops are watched.
+    stretches: Mutex<Vec<&'static Stretch>>,
+    /// Half of the time that a loop may be away, microseconds; 0 while none is watched.
+    half_us: AtomicU64,
+    /// Wakes the thread that sees where a loop is that has been away for so long.
+    sampler: OnceLock<Wakeup>,
 }
 
 impl Watchdog {
@@ -77,6 +86,9 @@ impl Watchdog {
             running: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             fibers: AtomicBool::new(false),
+            stretches: Mutex::new(Vec::new()),
+            half_us: AtomicU64::new(0),
+            sampler: OnceLock::new(),
         }
     }
 
@@ -106,6 +118,64 @@ impl Watchdog {
         self.active.store(0, SeqCst);
         self.dozing.store(false, SeqCst);
         self.stop.store(false, SeqCst);
+        self.stretches().clear();
+        self.half_us.store(0, SeqCst);
+    }
+
+    fn stretches(&self) -> MutexGuard<'_, Vec<&'static Stretch>> {
+        self.stretches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches a thread's loop, which may be away for `us`. Whether it is the first.
+    pub(crate) fn watch_stretches(&self, stretch: &'static Stretch, us: u64) -> bool {
+        let mut stretches = self.stretches();
+        let first = stretches.is_empty();
+        // One that was inherited wakes the parent's thread as well.
+        if first && self.sampler.get().is_some_and(|wakeup| wakeup.renew().is_err()) {
+            return false;
+        }
+        if self.sampler.get().is_none() {
+            let Ok(wakeup) = Wakeup::new() else { return false };
+            let _ = self.sampler.set(wakeup);
+        }
+        stretches.push(stretch);
+        self.half_us.store(us / 2, SeqCst);
+        first
+    }
+
+    /// Takes [`Watchdog::watch_stretches`] back.
+    pub(crate) fn leave_stretches(&self, stretch: &'static Stretch) {
+        let mut stretches = self.stretches();
+        stretches.retain(|one| !std::ptr::eq(*one, stretch));
+        if stretches.is_empty() {
+            self.half_us.store(0, SeqCst);
+            self.sampler.get().into_iter().for_each(Wakeup::wake);
+        }
+    }
+
+    pub(crate) fn watches_stretches(&self) -> bool {
+        self.half_us.load(SeqCst) != 0
+    }
+
+    /// What the thread waits for that sees where loops are.
+    ///
+    /// # Panics
+    /// When nothing has ever been watched.
+    pub(crate) fn sampler(&self) -> &Wakeup {
+        self.sampler.get().expect("a loop is watched")
+    }
+
+    /// Looks for loops that have been away for long. How long until the next look; `None` when none is watched.
+    fn check_stretches(&self, now_us: u64) -> Option<Duration> {
+        let half_us = self.half_us.load(SeqCst);
+        if half_us == 0 {
+            return None;
+        }
+        if self.stretches().iter().filter(|stretch| stretch.notice(half_us, now_us)).count() > 0 {
+            self.sampler.get().into_iter().for_each(Wakeup::wake);
+            slice::ask_from_elsewhere();
+        }
+        Some(Duration::from_micros(half_us))
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
@@ -144,7 +214,10 @@ impl Watchdog {
         let ports = *self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         let mut progress = Progress { passed: 0, since_us: os::now_us() };
         while !self.stop.load(SeqCst) {
-            self.sleep(ports, progress.passed, self.check(ports, &mut progress, os::now_us()));
+            let now_us = os::now_us();
+            let time = self.check(ports, &mut progress, now_us);
+            let look = self.check_stretches(now_us);
+            self.sleep(ports, progress.passed, time.map(|time| look.map_or(time, |look| time.min(look))));
         }
         let _guard = self.lock();
         self.running.store(false, SeqCst);

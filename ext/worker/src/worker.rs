@@ -45,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) fibers: usize,
     /// Processor time that a fiber may use while others are ready, microseconds; 0 is without limit.
     pub(crate) slice_us: u64,
+    /// How long a call may stop a loop of fibers before that is told, microseconds; 0: it never is.
+    pub(crate) blocking_us: u64,
     /// Largest response head, in bytes.
     pub(crate) max_head: usize,
     /// Whether the app's Rack is 3 or later.

@@ -91,7 +91,8 @@ class ConnectingTest < Case
 
   def boot(control, dir, settings)
     control.send_io(@scoreboard)
-    defaults = { wire: Wire::VERSION, app: File.join(dir, "config.ru"), dir: dir, environment: "production", threads_min: 2, threads_max: 2, fibers: 0, slice_us: 0, links: 1,
+    defaults = { wire: Wire::VERSION, app: File.join(dir, "config.ru"), dir: dir, environment: "production", threads_min: 2, threads_max: 2, fibers: 0, slice_us: 0, blocking_us: 0,
+                 links: 1,
                  slot_len: 128, slots: 1, temp_dir: dir, tag: "test", max_head: 65_536, response_memory: 1 << 20, response_spool: 1 << 20, early_hints: 1 }
     text = ["boot", *defaults.merge(settings).flatten].join("\0").b
     control.write([text.bytesize].pack("V") << text)

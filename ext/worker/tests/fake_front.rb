@@ -211,7 +211,7 @@ class FakeFront
       threads_max: @threads.last, links: @links, slot_len: @slot_len, slots: 16, compact: 1, early_hints: 1,
       temp_dir: @dir, tag: "test", max_head: 65_536,
       response_memory: 1 << 20, response_spool: 256 << 20, fibers: ENV.fetch("TEST_FIBERS", "0"),
-      slice_us: ENV.fetch("TEST_SLICE_US", "0")
+      slice_us: ENV.fetch("TEST_SLICE_US", "0"), blocking_us: 0
     }
     pairs = defaults.merge(@settings.except(:workers)).flat_map { |key, value| Array(value).flat_map { |v| [key, v] } }
     tell("boot", *pairs, fds: [@scoreboard])
@@ -270,6 +270,7 @@ class FakeFront
   def slot(index)
     bytes = File.binread(@scoreboard.path, @slot_len, @slot_len * index)
     { requests: bytes.unpack1("Q<"), failures: bytes.unpack1("Q<", offset: 8), threads: bytes.unpack1("Q<", offset: 16),
+      blocking_calls: bytes.unpack1("Q<", offset: 32), blocked_us: bytes.unpack1("Q<", offset: 40),
       serving: bytes.byteslice(64, 16 * @threads.last).unpack("Q<*").each_slice(2).map(&:first),
       taken: bytes.byteslice(64 + (16 * @threads.last), 16 * @links).unpack("Q<*").each_slice(2).map(&:first) }
   end

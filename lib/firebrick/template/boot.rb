@@ -111,7 +111,7 @@ module Firebrick
         require "firebrick/environment"
         Exchange.name = "template"
         Exchange.detailed_errors = one("environment") == "development"
-        threads = numbers("threads_min", "threads_max", "fibers", "slice_us")
+        threads = numbers("threads_min", "threads_max", "fibers", "slice_us", "blocking_us")
         @base = Environment.base(multithread: threads.first(3).max > 1, early_hints: flag?("early_hints"),
                                  sendfile: @settings.fetch("sendfile", []))
         Native.prepare(@app, @base, threads, limits, Rack.release.to_i >= 3)

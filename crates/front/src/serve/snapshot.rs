@@ -270,7 +270,7 @@ impl Snapshotter {
         let shared = self.shared()?;
         let slot = shared.slot(row.index as usize);
         let in_flight = shared.dispatch().taken(row.serial);
-        let fibers = self.settings.fibers;
+        let fibers = pool::spawner::fibers(&self.settings);
         let busy = if fibers > 0 { slot.serving as u32 } else { slot.busy.len() as u32 };
         Some(WorkerSnapshot {
             index: row.index,
@@ -285,6 +285,8 @@ impl Snapshotter {
             last_checkin: wall,
             requests: slot.requests,
             failures: slot.failures,
+            blocking_calls: slot.blocking_calls,
+            blocked_ms: slot.blocked_us / 1000,
             busy_threads: busy,
             threads_started: slot.threads as u32,
             threads_max: u32::from(self.settings.threads.max) * fibers.max(1),

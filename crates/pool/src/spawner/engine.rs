@@ -30,6 +30,11 @@ pub fn without_fork(settings: &Settings) -> Option<String> {
     answer
 }
 
+/// Fibers of each thread of a worker, with the Ruby of these settings: 0 for one that cannot fork, whose threads serve.
+pub fn fibers(settings: &Settings) -> u32 {
+    if settings.fibers > 0 && without_fork(settings).is_some() { 0 } else { settings.fibers }
+}
+
 fn ask(settings: &Settings, environment: &[(OsString, Option<OsString>)]) -> Option<String> {
     let output = command(settings, environment).args(["-e", QUESTION]).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -61,7 +61,14 @@ pub(crate) enum TemplateMessage {
     },
 }
 
-pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: usize) -> Vec<Vec<u8>> {
+/// `fibers`: of each thread; 0 for none.
+pub(super) fn boot(
+    config: &BootConfig,
+    fibers: u32,
+    links: usize,
+    slots: usize,
+    slot_len: usize,
+) -> Vec<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
     let path = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let number = |number: usize| number.to_string().into_bytes();
@@ -78,13 +85,14 @@ pub(super) fn boot(config: &BootConfig, links: usize, slots: usize, slot_len: us
     }
     put("threads_min", number(settings.threads.min.into()));
     put("threads_max", number(settings.threads.max.into()));
-    put("fibers", number(settings.fibers as usize));
+    put("fibers", number(fibers as usize));
     put("links", number(links));
     put("slots", number(slots));
     put("slot_len", number(slot_len));
     put("compact", switch(settings.rack.compact));
     put("out_of_band_gc", switch(settings.rack.out_of_band_gc));
     put("slice_us", number(settings.rack.fiber_slice.map_or(0, |slice| slice.as_micros() as usize)));
+    put("blocking_us", number(settings.rack.blocking_call.map_or(0, |limit| limit.as_micros() as usize)));
     put("yjit", settings.rack.yjit.word().into());
     put("allocator", settings.rack.allocator.word().into());
     put("early_hints", switch(settings.rack.early_hints));

@@ -195,12 +195,8 @@ impl Common {
     fn boot(&self, control: &UnixStream) -> io::Result<()> {
         os::send(control, [&[0], &[]], &[self.pool.scoreboard().as_fd()])?;
         let (slots, slot_len) = self.sizes;
-        let mut parts = message::boot(&self.config, self.links, slots, slot_len);
-        if let Some(at) = parts.iter().position(|part| part == b"fibers") {
-            // Threads serve, as `notes` says.
-            parts[at + 1] = b"0".to_vec();
-        }
-        let bytes = message::encode(&parts);
+        // Threads serve, as `notes` says.
+        let bytes = message::encode(&message::boot(&self.config, 0, self.links, slots, slot_len));
         match os::send(control, [&bytes, &[]], &[])? == bytes.len() {
             true => Ok(()),
             false => Err(io::Error::other("the settings do not fit into the socket's buffer")),

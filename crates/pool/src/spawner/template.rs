@@ -1,7 +1,7 @@
 //! A template process and the front's end of its control socket.
 
 use super::message::{self, TemplateMessage};
-use super::{BootConfig, Prepared, ServiceOrder, Spawner};
+use super::{BootConfig, Prepared, ServiceOrder, Spawner, fibers};
 use crate::dispatch::Serial;
 use crate::orphans;
 use crate::os;
@@ -128,7 +128,7 @@ impl Template {
         scoreboard: BorrowedFd<'_>,
         (slots, slot_len): (usize, usize),
     ) -> io::Result<()> {
-        self.send(&message::boot(config, links, slots, slot_len), &[scoreboard])
+        self.send(&message::boot(config, fibers(&config.settings), links, slots, slot_len), &[scoreboard])
     }
 
     /// The template that a worker will leave behind, which has the other end of `socket`. It needs no `boot`.

@@ -112,6 +112,15 @@ section! { Category::Rack;
         reloadable: true,
         known_as: &["slice", "fibers.slice", "time_slice", "quantum"],
     }
+    /// A call that stops a thread's fibers for so long is told in the log
+    blocking_call: Option<Duration> = OrOff(Period { min: Duration::from_millis(10), max: Duration::from_mins(10) }), {
+        key: "rack.blocking_call",
+        flags: &[long("blocking-call", "TIME|off")],
+        default: "100ms",
+        more: "With its place in the app and its request, once a minute for each place, and counted. Only with `fibers`: docs/fibers.md.",
+        reloadable: true,
+        known_as: &["blocking_calls", "fibers.blocking_call", "slow_callback_duration"],
+    }
     /// Header that carries the request id in and out
     request_id_header: Option<String> = OrOff(HeaderName), {
         key: "rack.request_id_header",

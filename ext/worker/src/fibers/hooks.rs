@@ -4,14 +4,13 @@
 //! requests that change nothing). In a process without the loop (the app has forked) a wait stops the thread.
 
 use super::waits::{Key, Outcome, Waits};
-use super::{HERE, here, with};
+use super::{HERE, here, slot_for, with};
 use crate::names::names;
 use crate::raw::fiber;
 use crate::raw::gvl::{self, Gvl};
 use crate::raw::os::{self, Wait};
 use crate::raw::poller;
 use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
-use crate::raw::slots::Slot;
 use crate::serve::CURRENT;
 use crate::task::Task;
 use std::os::fd::RawFd;
@@ -32,11 +31,7 @@ fn park(
     watch: &mut dyn FnMut(&mut Waits, Key),
 ) -> (Key, Outcome) {
     let (fiber, task) = (fiber::current(gvl), CURRENT.get());
-    let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
-        Some(slot) => slot,
-        None => Slot::leak(gvl, NIL),
-    };
-    slot.set(fiber);
+    let slot = slot_for(gvl, fiber);
     let until_us = us.map(|us| os::now_us().saturating_add(us));
     let begun = here(gvl, |l| {
         let key = l.waits.begin(slot, task, until_us);
@@ -240,11 +235,7 @@ pub(crate) fn start(gvl: &mut Gvl, new: Value) -> Value {
             "Fiber.schedule needs a thread that serves requests with fibers",
         );
     }
-    let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
-        Some(slot) => slot,
-        None => Slot::leak(gvl, NIL),
-    };
-    slot.set(new);
+    let slot = slot_for(gvl, new);
     here(gvl, |l| l.waits.start(slot));
     pause(gvl)
 }

@@ -13,6 +13,7 @@
 //! 4. Of several threads one reads the links, as in [`crate::worker`]: another takes over when it computes.
 //! 5. In a child that the app has forked there is no loop: waits stop it, as they stop any process.
 
+pub(crate) mod blocking;
 mod hooks;
 mod preempt;
 mod timers;
@@ -62,8 +63,12 @@ struct Loop {
     starting: Option<&'static Task>,
     /// `None` while fibers are not pre-empted.
     preempt: Option<Preempt>,
+    /// How long a fiber may keep the loop away before that is told, microseconds; without limit when it never is.
+    blocking_us: u64,
     /// When one was, or when one of those had its turn last.
     turned: Turned,
+    /// Some have been, and go on computing: the front prefers other workers.
+    computes: bool,
 }
 
 /// The end of a turn, microseconds.
@@ -101,6 +106,16 @@ fn here<R>(gvl: &Gvl, f: impl FnOnce(&mut Loop) -> R) -> Option<R> {
     with(gvl, HERE.get()?, f)
 }
 
+/// A slot for the calling thread's loop that holds a fiber while it waits.
+fn slot_for(gvl: &mut Gvl, fiber: Value) -> &'static Slot {
+    let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
+        Some(slot) => slot,
+        None => Slot::leak(gvl, NIL),
+    };
+    slot.set(fiber);
+    slot
+}
+
 /// Serves as [`serve::serve`] does, with fibers. `own` is the thread's task, which serves nothing.
 pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
     let index = own.thread.index;
@@ -108,8 +123,10 @@ pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
         return serve::report(gvl, error);
     }
     CURRENT.set(None);
+    blocking::begin(gvl, own.thread);
     run(gvl, own);
     close(gvl);
+    blocking::end(own.thread);
     HERE.set(None);
     LOOPS.with(gvl, |loops| loops[index] = None);
 }
@@ -117,7 +134,8 @@ pub(crate) fn serve(gvl: &mut Gvl, own: &'static Task) {
 /// Makes the loop, and the thread's scheduler.
 fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
     let root = Slot::leak(gvl, fiber::current(gvl));
-    let (most, slice_us) = worker(gvl, |w| (w.options.fibers, w.options.slice_us));
+    let (most, slice_us, blocking_us) =
+        worker(gvl, |w| (w.options.fibers, w.options.slice_us, w.options.blocking_us));
     let mut made = Waits::new();
     let mut preempt = None;
     let protected = ruby::protect(gvl, |gvl| {
@@ -144,7 +162,9 @@ fn open(gvl: &mut Gvl, thread: &'static ServingThread) -> Result<(), Value> {
             most,
             starting: None,
             preempt,
+            blocking_us: if blocking_us == 0 { u64::MAX } else { blocking_us },
             turned: Turned::now(),
+            computes: false,
         }));
     });
     HERE.set(Some(thread.index));
@@ -217,7 +237,13 @@ fn go_on(gvl: &mut Gvl, own: &'static Task) {
     if let Some((fiber, task)) = here(gvl, |l| l.waits.next_preempted()).flatten() {
         enter(gvl, own, fiber, task);
     }
-    here(gvl, |l| l.turned = Turned::now());
+    let ended = here(gvl, |l| {
+        l.turned = Turned::now();
+        l.waits.preempted() == 0 && std::mem::take(&mut l.computes)
+    });
+    if ended == Some(true) {
+        worker(gvl, |w| w.scoreboard.computes(own.thread.index, false));
+    }
 }
 
 /// Reads the links, if no other thread does, and sees who has become ready. Never waits.
@@ -330,12 +356,17 @@ fn enter(gvl: &mut Gvl, own: &'static Task, fiber: Value, task: Option<&'static 
         // For the scoreboard it has run since it waited last, without the turns of others in between.
         let computed_us = task.fiber.as_ref().map_or(0, |part| part.computed_us.get());
         let since_us = now_us.saturating_sub(computed_us);
-        worker(gvl, |w| w.scoreboard.runs(index, task.link.get(), task.id.get(), since_us));
+        worker(gvl, |w| w.scoreboard.begin(index, task.link.get(), task.id.get(), since_us));
     }
     CURRENT.set(task);
+    own.thread.running.set(task);
     Slices::turn_here();
+    blocking::enters(own.thread, now_us);
     let left = fiber::transfer(gvl, fiber);
     CURRENT.set(None);
+    own.thread.running.set(None);
+    blocking::check(gvl, own.thread, task, os::now_us());
+    blocking::returns(own.thread);
     if let Some(task) = task.filter(|task| task.active.get()) {
         task.leave();
     }
@@ -460,6 +491,7 @@ fn serve_one(gvl: &mut Gvl, task: &'static Task, mut job: Job) {
         part.unsliced.set(0);
     }
     Slices::turn_here();
+    blocking::enters(task.thread, started_us);
     job::run(gvl, task, job, started_us);
     collection::check(gvl);
     if let Err((_, error)) = ruby::protect(gvl, |gvl| {

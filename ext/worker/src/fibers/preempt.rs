@@ -13,16 +13,16 @@
 //!
 //! It is tried again with the next signal.
 
-use super::{HERE, Turned, here};
+use super::{Turned, blocking, here, slot_for};
 use crate::names::names;
 use crate::raw::cpu_timer::Timer;
 use crate::raw::frames::{self, Frames};
 use crate::raw::gvl::Gvl;
-use crate::raw::ruby::{self, NIL, Value};
+use crate::raw::ruby::{self, Value};
 use crate::raw::slice::Slices;
-use crate::raw::slots::Slot;
 use crate::raw::{afterwards, fiber};
 use crate::serve::CURRENT;
+use crate::worker::worker;
 use std::io;
 use std::sync::Once;
 
@@ -72,24 +72,32 @@ impl Preempt {
 
 /// In a postponed job: if the slice of the fiber that runs is over, lets the others run first.
 pub(crate) fn slice_is_over(gvl: &mut Gvl) {
-    if HERE.get().is_none() || !Slices::here().is_over() || !can_leave(gvl) {
+    if !blocking::has_loop() {
+        return;
+    }
+    // Before the slice: what is a call that nobody can leave is still to be seen here.
+    if let Err(error) = blocking::sample(gvl) {
+        return app_interrupted(gvl, error);
+    }
+    if !Slices::here().is_over() || !can_leave(gvl) {
         return;
     }
     let (fiber, task) = (fiber::current(gvl), CURRENT.get());
-    let slot = match here(gvl, |l| l.waits.take_slot()).flatten() {
-        Some(slot) => slot,
-        None => Slot::leak(gvl, NIL),
-    };
-    slot.set(fiber);
+    let slot = slot_for(gvl, fiber);
     let put_back = here(gvl, |l| {
         l.turned = Turned::now();
         if let Some(part) = task.and_then(|task| task.fiber.as_ref()) {
             let ran_us = l.turned.at_us.saturating_sub(part.entered_us.get());
             part.computed_us.set(part.computed_us.get() + ran_us);
         }
-        (l.waits.put_back(slot, task), l.root.get())
+        let begins = (!std::mem::replace(&mut l.computes, true)).then_some(l.thread.index);
+        (l.waits.put_back(slot, task), l.root.get(), begins)
     });
-    let Some((key, root)) = put_back else { return };
+    let Some((key, root, begins)) = put_back else { return };
+    if let Some(index) = begins {
+        worker(gvl, |w| w.scoreboard.computes(index, true));
+    }
+    blocking::slices(gvl);
     let left = fiber::transfer(gvl, root);
     here(gvl, |l| l.waits.finish(key));
     let mut killed = false;
@@ -142,15 +150,19 @@ fn can_leave(gvl: &mut Gvl) -> bool {
     });
     here(gvl, |l| l.preempt = Some(preempt));
     if let Err((_, error)) = asked {
-        // An interrupt for the app.
-        if afterwards::raise(gvl, error)
-            && let Some(root) = here(gvl, |l| l.root.get())
-        {
-            leave_for_good(gvl, root);
-        }
+        app_interrupted(gvl, error);
         return false;
     }
     can
+}
+
+/// An interrupt for the app has come while the job called Ruby.
+fn app_interrupted(gvl: &mut Gvl, error: Value) {
+    if afterwards::raise(gvl, error)
+        && let Some(root) = here(gvl, |l| l.root.get())
+    {
+        leave_for_good(gvl, root);
+    }
 }
 
 /// The calling fiber is not pre-empted from now on, until the same has been called with `false`. Calls can be nested.

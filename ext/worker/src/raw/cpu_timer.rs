@@ -3,11 +3,11 @@
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Timer;
 #[cfg(target_os = "linux")]
-pub(super) use linux::take_signal;
+pub(super) use linux::{take_signal, thread_clock};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use none::Timer;
 #[cfg(not(target_os = "linux"))]
-pub(super) use none::take_signal;
+pub(super) use none::{take_signal, thread_clock};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -35,6 +35,14 @@ mod linux {
                 libc::sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
             }
         })
+    }
+
+    /// The clock of the calling thread's processor time, which other threads may read.
+    pub(in crate::raw) fn thread_clock() -> Option<libc::clockid_t> {
+        let mut clock = 0;
+        // SAFETY: the calling thread exists, and `clock` is writable.
+        let error = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
+        (error == 0).then_some(clock)
     }
 
     /// A timer of one thread.
@@ -84,6 +92,10 @@ mod none {
     use std::io;
 
     pub(in crate::raw) fn take_signal(_handler: extern "C" fn(c_int)) -> Option<c_int> {
+        None
+    }
+
+    pub(in crate::raw) fn thread_clock() -> Option<libc::clockid_t> {
         None
     }
 

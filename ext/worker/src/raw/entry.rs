@@ -80,6 +80,7 @@ pub extern "C" fn Init_native() {
             c"fiber_closes" => fiber_closes(fd);
             c"fiber_unsliced" => fiber_unsliced(begins);
             c"fiber_reads" => fiber_reads(scheduler);
+            c"fiber_away" => fiber_away();
             c"receive" => receive(fd);
             c"reap" => reap(pid);
             c"parent_death_signal" => parent_death_signal(signal);
@@ -123,6 +124,7 @@ fn options(gvl: &Gvl, threads: Value, limits: Value, rack3: Value) -> Options {
         threads_max: number(threads.at(gvl, 1)).max(1),
         fibers: threads.at(gvl, 2).fixnum().map_or(0, |fibers| fibers.max(0) as usize),
         slice_us: threads.at(gvl, 3).fixnum().map_or(0, |us| us.max(0) as u64),
+        blocking_us: threads.at(gvl, 4).fixnum().map_or(0, |us| us.max(0) as u64),
         // A frame must hold the head and an inline body.
         max_head: number(limits.at(gvl, 0)).min(512 << 10),
         rack3: rack3.truthy(),
@@ -523,6 +525,11 @@ fn fiber_reads(_gvl: &mut Gvl, scheduler: Value) -> Value {
         rb_sys::rb_define_method(scheduler.raw(), c"io_read".as_ptr(), Some(method), -1);
     }
     NIL
+}
+
+/// See [`fibers::blocking::away`].
+fn fiber_away(gvl: &mut Gvl) -> Value {
+    fibers::blocking::away(gvl)
 }
 
 /// A block of `Firebrick.unsliced` begins, or ends.

@@ -52,6 +52,9 @@ enum Ask {
     Register(Register, HasGvl),
 }
 
+/// How to ask; set once.
+static ASK: OnceLock<Option<Ask>> = OnceLock::new();
+
 /// How to ask, and the signal; set once.
 static WAY: OnceLock<Option<(Ask, c_int)>> = OnceLock::new();
 
@@ -62,7 +65,24 @@ pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
+/// Has Ruby know the job, so that [`ask_from_elsewhere`] can ask for it.
+pub(crate) fn prepare() {
+    ask();
+}
+
+/// Asks for the job on the thread that runs Ruby or did so last, without a signal and from any thread. Only since Ruby 3.3.
+pub(crate) fn ask_from_elsewhere() {
+    if let Some(Some(Ask::Trigger(trigger, handle))) = ASK.get() {
+        // SAFETY: made for signal handlers and for threads that are not Ruby's.
+        unsafe { trigger(*handle) };
+    }
+}
+
 fn ask() -> Option<Ask> {
+    *ASK.get_or_init(find)
+}
+
+fn find() -> Option<Ask> {
     // SAFETY: the functions have these types in debug.h and thread.c.
     unsafe {
         if let (Some(preregister), Some(trigger)) =

@@ -27,8 +27,10 @@ pub(crate) use portable::{
     Timer, Wakeup, memory_file, parent_death_signal, release_gaps, settle_heap, unnamed_file,
 };
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU64;
 
 /// For opening paths that may be pipes or devices.
@@ -58,6 +60,40 @@ pub(crate) fn now_ns() -> u64 {
 /// Microseconds of processor time that the calling thread has used. A system call, unlike [`now_us`].
 pub(crate) fn thread_us() -> u64 {
     clock_us(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Microseconds of processor time that all threads of the process have used.
+pub(crate) fn process_us() -> u64 {
+    clock_us(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// What other threads may know of a thread.
+pub(crate) struct ThreadView {
+    clock: Option<libc::clockid_t>,
+    /// What the scheduler of the system tells of it.
+    schedule: Option<File>,
+}
+
+impl ThreadView {
+    /// That of the calling thread.
+    pub(crate) fn here() -> ThreadView {
+        let schedule = File::open("/proc/thread-self/schedstat").ok();
+        ThreadView { clock: super::cpu_timer::thread_clock(), schedule }
+    }
+
+    /// Microseconds of processor time; 0 once the thread has ended, and where the system does not tell.
+    pub(crate) fn used_us(&self) -> u64 {
+        self.clock.map_or(0, clock_us)
+    }
+
+    /// Microseconds that it was ready to run, and had no processor; 0 where the system does not tell. Allocates nothing.
+    pub(crate) fn starved_us(&self) -> u64 {
+        let mut text = [0; 96];
+        let read = self.schedule.as_ref().map_or(0, |file| file.read_at(&mut text, 0).unwrap_or(0));
+        // Nanoseconds that it has run, nanoseconds that it has waited, how often it has run.
+        let words = std::str::from_utf8(&text[..read]).unwrap_or_default();
+        words.split(' ').nth(1).and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1000
+    }
 }
 
 #[inline]

@@ -1,0 +1,292 @@
+//! Calls that stop a thread's loop of fibers: how they are noticed, and how the log learns where they were.
+//!
+//! The time from entering a fiber to the return to the loop is a *stretch*. One that is longer than `rack.blocking_call` was a call that nobody could
+//! leave: it waited for something without the scheduler, or computed where no pre-emption comes in.
+//!
+//! Where it was is seen while it lasts, or when it ends, because afterwards nothing of it is left. When half of the limit is over the watchdog
+//!
+//! 1. wakes a thread of Ruby (`lib/firebrick/fibers/blocking_calls.rb`), which reads the backtrace. It needs the GVL: most calls that wait have
+//!    released it. The others give it away when they end, and their frame is still there then;
+//! 2. asks for a postponed job, with Ruby 3.3 and later. It runs on the thread itself when the call ends, with its frame still there. Before, only
+//!    the timer of slices asks for jobs, so only calls that compute are found in this way.
+//!
+//! Never by a signal, for calls of extensions may fail with EINTR.
+//!
+//! What does not count: waiting for the GVL while other threads compute (which Ruby tells since 3.2; before, it is judged by their processor
+//! time), and for a processor, on a machine that has too few.
+//!
+//! Contract: a stretch that ends in time costs one look at the clock and one store.
+
+use super::{HERE, LOOPS, here};
+use crate::names::names;
+use crate::place::place;
+use crate::raw::gvl::{self, Gvl};
+use crate::raw::os::{self, ThreadView, Wait};
+use crate::raw::ruby::{self, FALSE, NIL, TRUE, Value};
+use crate::raw::slice;
+use crate::serve;
+use crate::task::Task;
+use crate::thread::ServingThread;
+use crate::worker::worker;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The stretch that a thread is in. Written by the thread, and read by the watchdog without the GVL.
+pub(crate) struct Stretch {
+    /// When it began, microseconds; 0: the thread is in its loop.
+    since_us: AtomicU64,
+    /// What the thread had waited for the GVL when it began, where Ruby tells.
+    waited_us: AtomicU64,
+    /// When a backtrace was last taken, microseconds.
+    sampled_us: AtomicU64,
+    /// It ends because a slice is over.
+    sliced: AtomicBool,
+    watched: Mutex<Watched>,
+}
+
+/// What the watchdog has seen of a thread.
+struct Watched {
+    /// How the thread is looked at, while it runs a loop.
+    view: Option<ThreadView>,
+    /// The stretch that it has noticed, by its beginning.
+    noticed_us: u64,
+    /// The last look before that.
+    before: Look,
+}
+
+/// What a thread and the others of its process had got at a moment, microseconds.
+#[derive(Clone, Copy, Default)]
+struct Look {
+    at_us: u64,
+    /// Processor time of the thread.
+    own_us: u64,
+    /// That of the others.
+    others_us: u64,
+    /// How long the thread has been ready to run, without a processor.
+    starved_us: u64,
+}
+
+struct Seen {
+    /// How long the thread had no processor.
+    starved_us: u64,
+    /// Its processor time.
+    own_us: u64,
+    /// The others have computed for some of it: then they had the GVL.
+    crowded: bool,
+}
+
+impl Watched {
+    fn look(&self, now_us: u64) -> Look {
+        let Some(view) = &self.view else { return Look::default() };
+        let own_us = view.used_us();
+        let others_us = os::process_us().saturating_sub(own_us);
+        Look { at_us: now_us, own_us, others_us, starved_us: view.starved_us() }
+    }
+}
+
+impl Stretch {
+    pub(crate) const fn new() -> Stretch {
+        let before = Look { at_us: 0, own_us: 0, others_us: 0, starved_us: 0 };
+        Stretch {
+            since_us: AtomicU64::new(0),
+            waited_us: AtomicU64::new(0),
+            sampled_us: AtomicU64::new(0),
+            sliced: AtomicBool::new(false),
+            watched: Mutex::new(Watched { view: None, noticed_us: 0, before }),
+        }
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the watchdog, which looks again and again: whether the stretch has lasted for `half_us`.
+    pub(crate) fn notice(&self, half_us: u64, now_us: u64) -> bool {
+        let since_us = self.since_us.load(Relaxed);
+        let is_long = since_us != 0 && now_us.saturating_sub(since_us) >= half_us;
+        let mut watched = self.watched();
+        if !is_long {
+            watched.before = watched.look(now_us);
+        } else if watched.noticed_us != since_us {
+            watched.noticed_us = since_us;
+        }
+        is_long
+    }
+
+    /// What became of the stretch that began at `since_us`. `None`: the watchdog has not noticed it, having had no processor itself.
+    fn seen(&self, since_us: u64, now_us: u64) -> Option<Seen> {
+        let watched = self.watched();
+        if watched.noticed_us != since_us {
+            return None;
+        }
+        let (before, after) = (watched.before, watched.look(now_us));
+        let others_us = after.others_us.saturating_sub(before.others_us);
+        Some(Seen {
+            starved_us: after.starved_us.saturating_sub(before.starved_us),
+            own_us: after.own_us.saturating_sub(before.own_us),
+            crowded: others_us * 8 > after.at_us.saturating_sub(before.at_us),
+        })
+    }
+}
+
+/// The calling thread, which is about to run its loop, is watched from now on.
+pub(super) fn begin(gvl: &mut Gvl, thread: &'static ServingThread) {
+    let us = worker(gvl, |w| w.options.blocking_us);
+    if us == 0 {
+        return;
+    }
+    thread.stretch.watched().view = Some(ThreadView::here());
+    thread.gvl_wait.begin();
+    slice::prepare();
+    if place().watchdog.watch_stretches(&thread.stretch, us) {
+        let watch = |gvl: &mut Gvl| {
+            ruby::call(gvl, names().fibers.get(), names().watch_calls, &[]);
+        };
+        if let Err((_, error)) = ruby::protect(gvl, watch) {
+            serve::report(gvl, error);
+        }
+    }
+}
+
+/// The calling thread, whose loop has ended, is not watched any more.
+pub(super) fn end(thread: &'static ServingThread) {
+    returns(thread);
+    thread.gvl_wait.end();
+    thread.stretch.watched().view = None;
+    place().watchdog.leave_stretches(&thread.stretch);
+}
+
+/// A stretch begins.
+#[inline]
+pub(super) fn enters(thread: &ServingThread, now_us: u64) {
+    thread.stretch.waited_us.store(thread.gvl_wait.so_far_us().unwrap_or(0), Relaxed);
+    thread.stretch.sliced.store(false, Relaxed);
+    thread.stretch.since_us.store(now_us, Relaxed);
+}
+
+/// The fiber is left because its slice is over. Where it computed, pre-emption could leave it: if that took long nevertheless, the machine has
+/// stalled, unless it was seen waiting, or has computed for all that time.
+pub(super) fn slices(gvl: &Gvl) {
+    here(gvl, |l| l.thread.stretch.sliced.store(true, Relaxed));
+}
+
+/// The thread is in its loop again.
+#[inline]
+pub(super) fn returns(thread: &ServingThread) {
+    thread.stretch.since_us.store(0, Relaxed);
+}
+
+/// Looks whether the stretch was too long that ends now, or, if the fiber goes on, a part of it.
+#[inline]
+pub(crate) fn check(gvl: &mut Gvl, thread: &'static ServingThread, task: Option<&'static Task>, now_us: u64) {
+    let since_us = thread.stretch.since_us.load(Relaxed);
+    let limit_us = here(gvl, |l| l.blocking_us).unwrap_or(u64::MAX);
+    if since_us != 0 && now_us.saturating_sub(since_us) >= limit_us {
+        too_long(gvl, thread, task, since_us, now_us);
+    }
+}
+
+#[cold]
+fn too_long(
+    gvl: &mut Gvl,
+    thread: &'static ServingThread,
+    task: Option<&'static Task>,
+    since_us: u64,
+    now_us: u64,
+) {
+    let stretch = &thread.stretch;
+    let waited_us = thread.gvl_wait.so_far_us();
+    let seen = stretch.seen(since_us, now_us);
+    let from_us = stretch.waited_us.load(Relaxed);
+    enters(thread, now_us);
+    let Some(seen) = seen else { return };
+    let limit_us = here(gvl, |l| l.blocking_us).unwrap_or(u64::MAX);
+    let sliced = stretch.sliced.load(Relaxed) && seen.own_us < limit_us;
+    let doubtful = sliced || (seen.crowded && waited_us.is_none());
+    let others_us = seen.starved_us + waited_us.map_or(0, |us| us.saturating_sub(from_us));
+    let us = now_us.saturating_sub(since_us).saturating_sub(others_us);
+    if us < limit_us {
+        return;
+    }
+    let active = task.filter(|task| task.active.get());
+    let env = active.map_or(NIL, |task| task.env.get());
+    let fiber = active.and_then(|task| task.fiber.as_ref()).map_or(NIL, |part| part.ruby.get());
+    let mut counts = false;
+    let told = ruby::protect(gvl, |gvl| {
+        let number = ruby::integer(gvl, thread.index as i64);
+        let (since, us) = (ruby::integer(gvl, since_us as i64), ruby::integer(gvl, us as i64));
+        let doubtful = if doubtful { TRUE } else { FALSE };
+        let served = ruby::array(gvl, &[env, fiber]);
+        let arguments = [number, since, us, doubtful, served];
+        counts = ruby::call(gvl, names().fibers.get(), names().call_blocked, &arguments).truthy();
+    });
+    if let Err((_, error)) = told {
+        serve::report(gvl, error);
+    }
+    if counts {
+        worker(gvl, |w| w.scoreboard.blocked(us));
+    }
+}
+
+/// In a postponed job on the thread itself: has Ruby note where it is, if its stretch is long.
+pub(super) fn sample(gvl: &mut Gvl) -> Result<(), Value> {
+    let Some((thread, limit_us)) = here(gvl, |l| (l.thread, l.blocking_us)) else { return Ok(()) };
+    let (stretch, now_us) = (&thread.stretch, os::now_us());
+    let (since_us, sampled_us) = (stretch.since_us.load(Relaxed), stretch.sampled_us.load(Relaxed));
+    if since_us == 0 || now_us.saturating_sub(since_us.max(sampled_us)) < limit_us / 2 {
+        return Ok(());
+    }
+    stretch.sampled_us.store(now_us, Relaxed);
+    let env = thread.running.get().map_or(NIL, |task| task.env.get());
+    let noted = ruby::protect(gvl, |gvl| {
+        let number = ruby::integer(gvl, thread.index as i64);
+        let since = ruby::integer(gvl, since_us as i64);
+        ruby::call(gvl, names().fibers.get(), names().call_seen, &[number, since, env]);
+    });
+    noted.map_err(|(_, error)| error)
+}
+
+/// For the thread that reads backtraces: waits until loops have been away for long. For each its number, since when, the thread, and the env of
+/// what it serves. nil: no loop is watched any more.
+pub(crate) fn away(gvl: &mut Gvl) -> Value {
+    let watchdog = &place().watchdog;
+    loop {
+        if !watchdog.watches_stretches() {
+            return NIL;
+        }
+        let wakeup = watchdog.sampler();
+        let mut wait = Wait::readable([wakeup.fd()].into_iter());
+        gvl::release(gvl, || wait.wait());
+        drop(wait);
+        wakeup.clear();
+        ruby::check_interrupts(gvl);
+        let now_us = os::now_us();
+        let found: Vec<(i64, u64, Value, Value)> = LOOPS.with(gvl, |loops| {
+            let all = loops.iter().flatten().map(|one| (one, one.thread.stretch.since_us.load(Relaxed)));
+            all.filter(|(one, since_us)| {
+                *since_us != 0 && now_us.saturating_sub(*since_us) >= one.blocking_us / 2
+            })
+            .map(|(one, since_us)| {
+                one.thread.stretch.sampled_us.store(now_us, Relaxed);
+                let env = one.thread.running.get().map_or(NIL, |task| task.env.get());
+                (one.thread.index as i64, since_us, one.thread.ruby.get(), env)
+            })
+            .collect()
+        });
+        if found.is_empty() {
+            continue;
+        }
+        let all = ruby::array(gvl, &[]);
+        for (number, since_us, thread, env) in &found {
+            let (number, since) = (ruby::integer(gvl, *number), ruby::integer(gvl, *since_us as i64));
+            let one = ruby::array(gvl, &[number, since, *thread, *env]);
+            ruby::push(gvl, all, one);
+        }
+        return all;
+    }
+}
+
+/// Whether the calling thread runs a loop.
+pub(super) fn has_loop() -> bool {
+    HERE.get().is_some()
+}

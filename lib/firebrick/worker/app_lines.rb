@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Worker
+    # The lines of a backtrace that are the app's: without this library, at the inner end, and without what has called
+    # the app. Paths are relative to the app's folder.
+    class AppLines
+      # How the paths of this library begin in backtraces.
+      OWN = "#{File.dirname(__dir__)}/".freeze
+
+      def initialize(*folders)
+        @prefixes = folders.uniq.map { |folder| "#{folder.chomp('/')}/" }
+      end
+
+      def of(lines)
+        own = ->(line) { line.start_with?(OWN) }
+        lines.drop_while(&own).take_while { |line| !own[line] }.map { |line| relative(line) }
+      end
+
+      private
+
+      def relative(line)
+        prefix = @prefixes.find { |folder| line.start_with?(folder) }
+        prefix ? line.delete_prefix(prefix) : line
+      end
+    end
+  end
+end
