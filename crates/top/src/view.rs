@@ -176,6 +176,7 @@ pub(crate) mod tests {
                 busy_threads: index % 6,
                 threads_started: 5,
                 threads_max: 5,
+                fibers: 0,
                 in_flight: 3,
                 waiting: 0,
                 pss_bytes: u64::from(40 + index) << 20,

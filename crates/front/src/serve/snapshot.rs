@@ -231,6 +231,7 @@ impl Snapshotter {
             version: crate::VERSION.to_owned(),
             ruby: facts.map(|facts| RubyVersion::from(facts.ruby.as_str())).unwrap_or_default(),
             rack: facts.map(|facts| facts.rack.clone()).unwrap_or_default(),
+            libraries: facts.map(|facts| facts.libraries.clone()).unwrap_or_default(),
             environment: self.settings.process.environment.clone(),
             dir: self.settings.dir.display().to_string(),
             pid: std::process::id(),
@@ -270,7 +271,9 @@ impl Snapshotter {
         let shared = self.shared()?;
         let slot = shared.slot(row.index as usize);
         let in_flight = shared.dispatch().taken(row.serial);
-        let fibers = self.settings.fibers;
+        // Where workers are spawned, threads serve.
+        let spawned = || pool::spawner::without_fork(&self.settings).is_some();
+        let fibers = if self.settings.fibers > 0 && spawned() { 0 } else { self.settings.fibers };
         let busy = if fibers > 0 { slot.serving as u32 } else { slot.busy.len() as u32 };
         Some(WorkerSnapshot {
             index: row.index,
@@ -288,6 +291,7 @@ impl Snapshotter {
             busy_threads: busy,
             threads_started: slot.threads as u32,
             threads_max: u32::from(self.settings.threads.max) * fibers.max(1),
+            fibers,
             in_flight,
             waiting: in_flight.saturating_sub(busy),
             pss_bytes: taken.pss_bytes,
