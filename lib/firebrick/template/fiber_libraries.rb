@@ -46,6 +46,7 @@ module Firebrick
 
       # @return [Array<Library>] those that are loaded, the worst first; Ruby itself is one
       def to_a
+        always = ALWAYS.filter_map { |name, library| library if loaded(name) }
         all = [ruby, native_threads, active_record, sequel, pg, *always].compact
         all.sort_by.with_index { |library, at| [%w[forbids stops slows waits].index(library.verdict), at] }
       end
@@ -61,10 +62,6 @@ module Firebrick
         return unless scope.is_a?(Module) && scope.const_defined?(name, false)
 
         scope.const_get(name, false) unless scope.autoload?(name)
-      end
-
-      def always
-        ALWAYS.filter_map { |name, library| library if loaded(name) }
       end
 
       def ruby
