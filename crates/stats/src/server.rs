@@ -272,6 +272,11 @@ impl ServerSnapshot {
 }
 
 impl WorkerSnapshot {
+    /// What serves its requests, in a word: threads or fibers.
+    pub fn seats_word(&self) -> &'static str {
+        if self.fibers > 0 { "fibers" } else { "threads" }
+    }
+
     /// Seconds from its fork to `now`.
     pub fn uptime(&self, now: SystemTime) -> f64 {
         when::between(self.started_at, now)

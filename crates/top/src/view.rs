@@ -81,6 +81,7 @@ impl View {
                 "cpus": did.cpus,
                 "busy_threads": worker.busy_threads,
                 "threads_max": worker.threads_max,
+                "fibers": worker.fibers,
                 "waiting": worker.waiting,
                 "pss_bytes": worker.pss_bytes,
                 "rss_bytes": worker.rss_bytes,
