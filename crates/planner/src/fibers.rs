@@ -110,7 +110,8 @@ mod tests {
         let computing =
             [cell(Shape::new(1, 1), 10.0, 9.8, 30, 30), cell(Shape::new(1, 8), 10.0, 9.8, 30, 30)];
         assert!(share(&computing) < 0.1 && !worth_a_try(&computing, &profile(&computing)));
-        assert!(worth_a_try(&[alone.clone()], &profile(&[alone])));
+        let one = [alone];
+        assert!(worth_a_try(&one, &profile(&one)));
         let told = Cell { gvl_ms: Some(30.0), ..cell(Shape::new(1, 8), 50.0, 1.0, 30, 30) };
         assert!((share(&[told]) - 0.38).abs() < 0.02, "GVL waits are no waits");
         assert_eq!(waiting(&[], &profile(&[])), None);
