@@ -17,8 +17,7 @@ const SHORTER: f64 = 0.8;
 const NOISE: f64 = 0.03;
 
 /// The share of a request that waits outside Ruby: neither on the CPU nor for the GVL. As the server has measured it
-/// where no other thread was in the way, and no more than the fitted model says, which knows code that waits and holds
-/// the GVL meanwhile. `None` if neither is known.
+/// where no other thread was in the way; otherwise that of the fitted model. `None` if neither is known.
 pub fn waiting(cells: &[Cell], profile: &Profile) -> Option<f64> {
     let fitted = profile.model.as_ref().filter(|model| model.lock_known).map(|_| profile.waiting);
     let served = cells.iter().filter(|cell| cell.crashed.is_none() && cell.fibers == 0);
@@ -31,12 +30,14 @@ pub fn waiting(cells: &[Cell], profile: &Profile) -> Option<f64> {
     let mut shares: Vec<f64> = alone.filter_map(share).collect();
     shares.sort_by(f64::total_cmp);
     let measured = shares.get(shares.len() / 2).copied();
-    [measured, fitted].into_iter().flatten().min_by(f64::total_cmp)
+    measured.or(fitted)
 }
 
 /// Whether the app waits enough, and lets others run meanwhile.
 pub fn worth_a_try(cells: &[Cell], profile: &Profile) -> bool {
-    profile.kind != Kind::LockHog && waiting(cells, profile).is_some_and(|share| share >= WAITS)
+    // Only the model knows code that holds the GVL while it waits.
+    let lets_others_run = !matches!(profile.kind, Kind::LockHog | Kind::Computing);
+    lets_others_run && waiting(cells, profile).is_some_and(|share| share >= WAITS)
 }
 
 /// Whether a shape with fibers is clearly better than one without: what it asks of the app has to be worth it.

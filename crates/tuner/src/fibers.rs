@@ -131,7 +131,7 @@ fn outcome(
         Outcome::Unknown
     } else if known.profile.kind == planner::Kind::LockHog {
         Outcome::HoldsLock
-    } else if waiting.is_some_and(|share| share < fibers::WAITS) {
+    } else if !fibers::worth_a_try(known.usable, known.profile) {
         Outcome::Computes
     } else {
         Outcome::NotTried
@@ -143,7 +143,8 @@ fn forbids(libraries: &[Library]) -> Option<&Library> {
 }
 
 fn words(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
-    let waits = percent(report.waiting.unwrap_or(0.0));
+    let fitted = if report.outcome == Outcome::Computes { known.profile.waiting } else { 1.0 };
+    let waits = percent(report.waiting.unwrap_or(0.0).min(fitted));
     let mut words = match report.outcome {
         Outcome::Gain | Outcome::NoGain => compared(report, known),
         Outcome::Computes => vec![format!(

@@ -71,8 +71,8 @@ impl SearchState<'_> {
     /// The best predicted shape with fibers, if the app waits; then the next, as long as it should be better.
     pub(crate) fn fibers(&self) -> Option<Step> {
         let tried: Vec<&Cell> = self.firm.iter().filter(|cell| cell.fibers > 0).collect();
-        let open: Vec<Shape> =
-            self.with_fibers.iter().copied().filter(|shape| !self.is_firm(*shape)).collect();
+        let open = self.with_fibers.iter().copied();
+        let open: Vec<Shape> = open.filter(|shape| !self.is_firm(*shape) && self.may_run(*shape)).collect();
         let ran = self.firm.iter().any(|cell| cell.crashed.is_none());
         let crashed = tried.iter().any(|cell| cell.crashed.is_some());
         if open.is_empty() || !ran || crashed || tried.len() >= MOST_WITH_FIBERS {
@@ -454,6 +454,17 @@ mod tests {
         assert!(shape.is_some_and(|shape| shape.fibers == 0), "{shape:?}");
         let tried = |step: &Step| matches!(step, Step::Verify(shape) if shape.fibers > 0);
         assert!(!steps.iter().any(tried), "{steps:?}");
+    }
+
+    #[test]
+    fn fibers_are_not_tried_with_processes_that_crash() {
+        let app = App { crashes_from: 2, ..app(80.0, 9.0, 9.0) };
+        let threads = candidates(None, None, CORES, USERS);
+        let fibers = fiber_candidates(&threads, USERS, None);
+        let (shape, steps) = found_with(app, &threads, &fibers, &Budget::default());
+        assert_eq!(shape.map(|shape| shape.processes), Some(1));
+        let tried = |step: &&Step| matches!(step, Step::Verify(shape) if shape.fibers > 0);
+        assert_eq!(steps.iter().filter(tried).count(), 1, "{steps:?}");
     }
 
     #[test]
