@@ -100,7 +100,7 @@ class FibersTest < Case
 
   # What check says of an app that begins with `first`, without its settings.
   def checked(first, fibers: nil)
-    own = Server.new(app: "#{first}\n#{APP}", threads: "1:1", settings: { fibers: fibers }.compact)
+    own = Server.new(app: "#{first}\n#{APP}", settings: { threads: 1, fibers: fibers }.compact)
     out, err, code = own.command_line("check", own.dir)
     [out[/^The app loads.*/m].to_s, err, code]
   ensure
@@ -124,7 +124,7 @@ class FibersTest < Case
 
   it "tells in check which libraries wait and which stop the thread, with fibers and without" do
     libraries = "#{with('redis')}; #{with('sqlite3')}; require 'net/http'"
-    { nil => /^Fibers are off\. They could be used, but while sqlite3 waits/, 20 => /^20 fibers in each thread, but while sqlite3 waits/ }.each do |fibers, verdict|
+    { nil => /^Fibers are off\. They could be used, but a wait in sqlite3 stops/, 20 => /^20 fibers in each thread, but a wait in sqlite3 stops/ }.each do |fibers, verdict|
       out, err, code = checked(libraries, fibers: fibers)
       assert_equal 0, code, err
       assert_match verdict, out
@@ -135,7 +135,43 @@ class FibersTest < Case
     end
   end
 
+  # What the check looks at of libraries that are not installed here.
+  RAILS = <<~RUBY
+    module ActiveRecord
+      def self.version = Gem::Version.new("7.1.3")
+      class Base
+        def self.connection_db_config = Struct.new(:pool).new(5)
+      end
+    end
+    module ActiveSupport
+      module IsolatedExecutionState
+        def self.isolation_level = %s
+      end
+    end
+  RUBY
+
+  it "knows drivers that stop the thread, and versions that do" do
+    out, = checked('module Mysql2; class Client; end; end; module PG; VERSION = "1.2.3"; class Connection; end; end')
+    assert_match(/^Fibers are off\. They could be used, but a wait in pg 1\.2\.3, mysql2 stops/, out)
+    assert_match(/^  mysql2 +stops the thread +waits for results with the thread/, out)
+    assert_match(/^  pg 1\.2\.3 +stops the thread +.*take 1\.3 or later$/, out)
+  end
+
+  it "knows what Rails needs" do
+    out, = checked(format(RAILS, ":thread"))
+    assert_match(/could not be used, because of Active Record.*isolation_level = :fiber/m, out)
+    _, err, code = checked(format(RAILS, ":thread"), fibers: 10)
+    assert_equal 1, code
+    assert_match(%r{fibers = 10: .*Add to config/application\.rb: config\.active_support\.isolation_level = :fiber, or set fibers to "off"}, err)
+    out, = checked(format(RAILS, ":fiber"), fibers: 10)
+    assert_match(/^10 fibers in each thread, but requests wait for one another in Active Record/, out)
+    assert_match(/pool has 5 connections for 10 fibers/, out)
+    out, = checked(format(RAILS, ":fiber"), fibers: 5)
+    assert_match(/^5 fibers in each thread \(/, out)
+  end
+
   it "warns of the same at the start, with fibers only" do
+    skip "the flag of TEST_FIBERS overrides the setting" if ENV["TEST_FIBERS"]
     app = "#{with('sqlite3')}\n#{APP}"
     own = start(app: app, threads: "1:1", settings: { fibers: 10 })
     assert_match(/^\* fibers: sqlite3 reads and writes files with the thread/, own.stdout)
@@ -144,6 +180,7 @@ class FibersTest < Case
   end
 
   it "counts fibers as seats in stats, top and plan" do
+    skip "the flag of TEST_FIBERS overrides the setting" if ENV["TEST_FIBERS"]
     own = server_with(300, workers: 2)
     40.times.each_slice(20) { |slice| slice.map { Thread.new { get("/sleep?0.05", to: own) } }.each(&:join) }
     assert_equal([[300, 300], [300, 300]], own.stats["workers"].map { |worker| worker.values_at("threads_max", "fibers") })

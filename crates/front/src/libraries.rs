@@ -21,7 +21,7 @@ fn verdict(fibers: u32, libraries: &[Library]) -> String {
         (!names.is_empty()).then(|| names.join(", "))
     };
     let but = match (named(WithFibers::Stops), named(WithFibers::Slows)) {
-        (Some(stops), _) => format!(", but while {stops} waits, the other requests of its thread do, too"),
+        (Some(stops), _) => format!(", but a wait in {stops} stops the other requests of its thread"),
         (None, Some(slows)) => format!(", but requests wait for one another in {slows}"),
         (None, None) => String::new(),
     };
@@ -55,10 +55,10 @@ mod tests {
         assert_eq!(all[3], "  redis    waits             others run");
         let some = lines(0, &[stops.clone(), waits.clone()]);
         assert!(
-            some[0].starts_with("Fibers are off. They could be used, but while sqlite3 waits"),
+            some[0].starts_with("Fibers are off. They could be used, but a wait in sqlite3 stops"),
             "{some:?}"
         );
-        assert!(lines(100, &[stops])[0].starts_with("100 fibers in each thread, but while sqlite3"));
+        assert!(lines(100, &[stops])[0].starts_with("100 fibers in each thread, but a wait in sqlite3"));
         assert_eq!(lines(0, &[waits])[0], "Fibers are off. They could be used (docs/fibers.md):");
         assert_eq!(lines(0, &[]), Vec::<String>::new());
     }
