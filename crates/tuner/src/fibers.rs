@@ -172,6 +172,9 @@ fn words(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
                 "Fibers were not measured. A request waits for {waits} of its time, so they may help: {how}."
             )]
         }
+        Outcome::Unknown if report.without.is_some() => vec![
+            "Whether fibers would help is unknown: one thread on its own shows how long a request waits (--threads 1), or try them (--fibers 100).".to_owned(),
+        ],
         Outcome::Unknown => return Vec::new(),
     };
     if !matches!(report.outcome, Outcome::Computes | Outcome::HoldsLock | Outcome::Forbidden) {
@@ -294,5 +297,9 @@ mod tests {
         assert_eq!(outcome, Outcome::Computes);
         assert!(words.starts_with("No fibers: the app computes."), "{words}");
         assert_eq!(told(&[], &[], None), (Outcome::Unknown, String::new()));
+        let open = Cell { users: 0, ..cell(Shape::new(1, 4), 80.0, 0.1) };
+        let (outcome, words) = told(&[open], &waits, None);
+        assert_eq!(outcome, Outcome::Unknown);
+        assert!(words.contains("--threads 1"), "{words}");
     }
 }

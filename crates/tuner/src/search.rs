@@ -250,6 +250,8 @@ pub(crate) fn candidates(
 /// Candidates with fibers: one thread in each of the processes, and as many fibers as there are users.
 pub(crate) fn fiber_candidates(candidates: &[Shape], users: u32, connections: Option<u32>) -> Vec<Shape> {
     let all = [30, 100, 300, 1_000, 3_000, 10_000, 30_000];
+    // An open load has no number of users.
+    let users = if users == 0 { 1_000 } else { users };
     let enough = all.into_iter().find(|fibers| *fibers >= users).unwrap_or(30_000);
     let of = |processes: u32| {
         let fibers = connections.map_or(enough, |all| enough.min(all / processes));
@@ -472,6 +474,7 @@ mod tests {
         let threads = candidates(Some(&[1, 2, 16]), Some(&[1]), CORES, USERS);
         let few = fiber_candidates(&threads, 500, Some(20));
         assert_eq!(few, [Shape::new(1, 1).with_fibers(20), Shape::new(2, 1).with_fibers(10)]);
+        assert_eq!(fiber_candidates(&threads[..1], 0, None), [Shape::new(1, 1).with_fibers(1_000)]);
         assert_eq!(list_of_fibers(&threads, Some(&[1, 2]), &[5, 9]).len(), 12);
     }
 
