@@ -130,6 +130,106 @@ class FibersTest < Case
     FileUtils.remove_entry(own.base)
   end
 
+  # What check says of an app that begins with `first`, without its settings.
+  def checked(first, fibers: nil)
+    own = Server.new(app: "#{first}\n#{APP}", settings: { threads: 1, fibers: fibers }.compact)
+    out, err, code = own.command_line("check", own.dir)
+    [out[/^The app loads.*/m].to_s, err, code]
+  ensure
+    FileUtils.remove_entry(own.base)
+  end
+
+  def with(gem)
+    skip "#{gem} is not installed" unless system("ruby", "-r#{gem}", "-e", "", err: File::NULL)
+    "require '#{gem}'"
+  end
+
+  it "tells in check what forbids fibers, while they are off" do
+    out, err, code = checked(with("sequel"))
+    assert_equal 0, code, err
+    assert_match(/^Fibers are off, and could not be used, because of Sequel /, out)
+    assert_match(/^  Sequel +forbids fibers +.*Add where the app loads it: Sequel\.extension :fiber_concurrency$/, out)
+    out, = checked("#{with('sequel')}; Sequel.extension :fiber_concurrency")
+    assert_match(/^Fibers are off\. They could be used \(/, out)
+    assert_match(/^  Sequel +waits +/, out)
+  end
+
+  it "tells in check which libraries wait and which stop the thread, with fibers and without" do
+    libraries = "#{with('redis')}; #{with('sqlite3')}; require 'net/http'"
+    { nil => /^Fibers are off\. They could be used, but a wait in sqlite3 stops/, 20 => /^20 fibers in each thread, but a wait in sqlite3 stops/ }.each do |fibers, verdict|
+      out, err, code = checked(libraries, fibers: fibers)
+      assert_equal 0, code, err
+      assert_match verdict, out
+      assert_equal(%w[sqlite3 Ruby redis Net::HTTP], out.lines.grep(/^  /).map { |line| line.split.first })
+      assert_match(/^  sqlite3 +stops the thread +.*set threads to 2 or more/, out)
+      assert_match(/^  redis +waits +/, out)
+      assert_equal 1, out.scan("reads and writes files with the thread").size
+    end
+  end
+
+  # What the check looks at of libraries that are not installed here.
+  RAILS = <<~RUBY
+    module ActiveRecord
+      def self.version = Gem::Version.new("7.1.3")
+      class Base
+        def self.connection_db_config = Struct.new(:pool).new(5)
+      end
+    end
+    module ActiveSupport
+      module IsolatedExecutionState
+        def self.isolation_level = %s
+      end
+    end
+  RUBY
+
+  it "knows drivers that stop the thread, and versions that do" do
+    out, = checked('module Mysql2; class Client; end; end; module PG; VERSION = "1.2.3"; class Connection; end; end')
+    assert_match(/^Fibers are off\. They could be used, but a wait in pg 1\.2\.3, mysql2 stops/, out)
+    assert_match(/^  mysql2 +stops the thread +waits for results with the thread/, out)
+    assert_match(/^  pg 1\.2\.3 +stops the thread +.*take 1\.3 or later$/, out)
+  end
+
+  it "knows what Rails needs" do
+    out, = checked(format(RAILS, ":thread"))
+    assert_match(/could not be used, because of Active Record.*isolation_level = :fiber/m, out)
+    _, err, code = checked(format(RAILS, ":thread"), fibers: 10)
+    assert_equal 1, code
+    assert_match(%r{fibers = 10: .*Add to config/application\.rb: config\.active_support\.isolation_level = :fiber, or set fibers to "off"}, err)
+    out, = checked(format(RAILS, ":fiber"), fibers: 10)
+    assert_match(/^10 fibers in each thread, but requests wait for one another in Active Record/, out)
+    assert_match(/pool has 5 connections for 10 fibers/, out)
+    out, = checked(format(RAILS, ":fiber"), fibers: 5)
+    assert_match(/^5 fibers in each thread \(/, out)
+  end
+
+  it "warns of the same at the start, with fibers only" do
+    skip "the flag of TEST_FIBERS overrides the setting" if ENV["TEST_FIBERS"]
+    app = "#{with('sqlite3')}\n#{APP}"
+    own = start(app: app, threads: "1:1", settings: { fibers: 10 })
+    assert_match(/^\* fibers: sqlite3 reads and writes files with the thread/, own.stdout)
+    assert_equal "stops", own.stats["libraries"].find { |one| one["name"] == "sqlite3" }["with_fibers"]
+    refute_match(/sqlite3/, start(app: app, threads: "1:1").stdout)
+  end
+
+  it "counts fibers as seats in stats, top and plan" do
+    skip "the flag of TEST_FIBERS overrides the setting" if ENV["TEST_FIBERS"]
+    own = server_with(300, workers: 2)
+    40.times.each_slice(20) { |slice| slice.map { Thread.new { get("/sleep?0.05", to: own) } }.each(&:join) }
+    assert_equal([[300, 300], [300, 300]], own.stats["workers"].map { |worker| worker.values_at("threads_max", "fibers") })
+    assert_match(%r{busy/fibers.*0/300}m, own.command_line("stats", own.dir).first)
+    shown, = own.command_line("top", own.dir, "--once")
+    assert_includes shown, "busy fibers"
+    assert_includes shown, "0/300"
+    sleep 1.2 # the time since the start counts from a second on
+    out, err, code = own.command_line("plan", "--from", own.dir, "--rate", "10/s", "--cpu-time", "1ms", "--cores", "2", "--json")
+    assert_equal 0, code, err
+    answer = JSON.parse(out)["answers"].first
+    assert_equal [2, 1, 300], answer["size"].values_at("workers", "threads", "fibers")
+    # Two workers compute for 1 ms each: their 600 fibers do not make it more.
+    assert_equal ["workers", 2], answer.values_at("limit", "servers")
+    assert_in_delta 2_000, answer["instance_rate_per_s"], 1
+  end
+
   it "refuses Sequel without its extension, and names the line to add" do
     skip "Sequel is not installed" unless system("ruby", "-rsequel", "-e", "", err: File::NULL)
     own = Server.new(app: "require 'sequel'\n#{APP}", threads: "1:1", settings: { fibers: 10 }, exit_code: :any)

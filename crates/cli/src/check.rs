@@ -135,7 +135,14 @@ impl Plan<'_> {
             .extend(settings.mruby.routes.iter().rev().map(|route| ("mruby", route.describe(&settings.dir))));
         lines.push(("front", format!("{} threads ({front_threads_why})", settings.front_threads)));
         if settings.app.is_some() {
-            lines.push(("workers", format!("{} x {threads} threads ({workers_why})", settings.workers)));
+            let fibers = match settings.fibers {
+                0 => String::new(),
+                fibers => format!(" x {fibers} fibers"),
+            };
+            lines.push((
+                "workers",
+                format!("{} x {threads} threads{fibers} ({workers_why})", settings.workers),
+            ));
             lines.push(("files", path(&settings.files.public, "off")));
         }
         lines.extend(settings.sendfile.iter().map(|rule| {

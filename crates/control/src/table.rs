@@ -14,7 +14,8 @@ pub(crate) fn stats(server: &ServerSnapshot) -> String {
     text.push('\n');
     if has_app(server) {
         let rows = server.workers.iter().map(|worker| worker_row(worker, server.taken_at));
-        text.push_str(&table(WORKERS, rows));
+        let word = server.workers.first().map_or("threads", WorkerSnapshot::seats_word);
+        text.push_str(&table(&WORKERS.replace("threads", word), rows));
         text.push('\n');
     }
     if let Some(handlers) = &server.handlers {
@@ -376,6 +377,10 @@ mod tests {
                 "restarts": 6,
             }],
         }));
+        let mut fibers = server.clone();
+        (fibers.workers[0].fibers, fibers.workers[0].threads_max) = (500, 1_000);
+        let shown = stats(&fibers);
+        assert!(shown.contains("busy/fibers") && shown.contains(" 2/1000 "), "{shown}");
         let mut site = server.clone();
         (site.workers, site.rack) = (Vec::new(), String::new());
         let alone = stats(&site);

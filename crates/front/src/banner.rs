@@ -76,7 +76,7 @@ impl Banner {
             }
             None => writeln!(out, "* {process}")?,
         }
-        for note in self.facts.iter().flat_map(|facts| &facts.notes) {
+        for note in self.facts.iter().flat_map(|facts| facts.notes(settings.fibers > 0)) {
             writeln!(out, "* {note}")?;
         }
         if settings.tls.development {

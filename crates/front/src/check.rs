@@ -1,6 +1,6 @@
 //! Loading the app once without serving it: the last line of `firebrick check`.
 
-use crate::{boot, log_file, scripts, sites, tls};
+use crate::{boot, libraries, log_file, scripts, sites, tls};
 use pool::spawner::Handoff;
 use settings::Settings;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ fn app(settings: &Settings, prepared: Handoff) -> Result<String, String> {
         Ok(facts.map_or("The app loads.".to_owned(), |facts| {
             let seconds = facts.took.as_secs_f64();
             let loads = format!("The app loads in {seconds:.2} s ({}, Rack {}).", facts.ruby, facts.rack);
-            std::iter::once(loads).chain(facts.notes).collect::<Vec<_>>().join("\n")
+            let fibers = libraries::lines(settings.fibers, &facts.libraries);
+            std::iter::once(loads).chain(facts.notes).chain(fibers).collect::<Vec<_>>().join("\n")
         }))
     })
 }

@@ -24,6 +24,7 @@ mod failure_log;
 mod forwarded;
 mod handover;
 mod leftovers;
+mod libraries;
 mod listen;
 mod log_file;
 mod pipeline;

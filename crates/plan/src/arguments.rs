@@ -88,14 +88,15 @@ fn app() -> [Arg; 4] {
     ]
 }
 
-fn instance() -> [Arg; 6] {
+fn instance() -> [Arg; 7] {
     const HEADING: &str = "Instance";
     [
         value("workers", "N", HEADING, "Worker processes [default: 1]"),
         value("threads", "N", HEADING, "Threads per worker [default: 1]"),
+        value("fibers", "N|off", HEADING, "Fibers per thread; requires the CPU time of a request [default: off]"),
         value("cores", "N", HEADING, "Cores, such as 2 or 0.5 [default: one per worker]"),
         value("instance-cost", "PRICE", HEADING, "Price of an instance: 7/month, $0.01/h"),
-        value("size", "SIZE", HEADING, "A size to compare, NAME:WORKERSxTHREADS[:CORES]:PRICE, such as small:2x5:1core:7/month; may be repeated")
+        value("size", "SIZE", HEADING, "A size to compare, NAME:WORKERSxTHREADS[xFIBERS][:CORES]:PRICE, such as small:2x5:1core:7/month; may be repeated")
             .action(ArgAction::Append),
         value("instances", "N", HEADING, "Evaluate this number of instances instead of computing how many are needed"),
     ]

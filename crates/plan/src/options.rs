@@ -26,6 +26,7 @@ pub(crate) struct Options {
     cpu_ms: Option<Sourced<f64>>,
     workers: Option<Sourced<u32>>,
     threads: Option<Sourced<u32>>,
+    fibers: Option<Sourced<u32>>,
     cores: Option<Sourced<f64>>,
     price: Option<Price>,
     sizes: Vec<Size>,
@@ -67,6 +68,7 @@ impl Options {
             cpu_ms: flags.known("cpu-time", |text| units::time(text, "3ms"))?,
             workers: flags.known("workers", whole)?,
             threads: flags.known("threads", whole)?,
+            fibers: flags.known("fibers", fibers)?,
             cores: flags.known("cores", cores)?,
             price: flags.read("instance-cost", units::price)?,
             sizes: flags
@@ -182,6 +184,7 @@ impl Options {
             let clash = [
                 ("--workers", self.workers.is_some()),
                 ("--threads", self.threads.is_some()),
+                ("--fibers", self.fibers.is_some()),
                 ("--cores", self.cores.is_some()),
                 ("--instance-cost", self.price.is_some()),
             ];
@@ -196,11 +199,16 @@ impl Options {
         let cores = self.cores.clone().or_else(|| found.cores.clone());
         origins.add("workers", &workers, |n| n.to_string());
         origins.add("threads per worker", &threads, |n| n.to_string());
+        let fibers = self.fibers.clone().or_else(|| found.fibers.clone()).filter(|fibers| fibers.value > 0);
+        if let Some(fibers) = &fibers {
+            origins.add("fibers per thread", fibers, |n| n.to_string());
+        }
         if let Some(cores) = &cores {
             origins.add("cores", cores, figure);
         }
         let (workers, threads, cores) = (workers.value, threads.value, cores.map(|cores| cores.value));
-        Ok(vec![Size { name: None, workers, threads, cores, price: self.price.clone() }])
+        let fibers = fibers.map_or(0, |fibers| fibers.value);
+        Ok(vec![Size { name: None, workers, threads, fibers, cores, price: self.price.clone() }])
     }
 }
 
@@ -255,15 +263,23 @@ fn from_p95(mean: f64, p95: f64) -> Result<Sourced<f64>, String> {
     }
 }
 
+/// 0 for `off`.
+fn fibers(text: &str) -> Result<u32, String> {
+    if text.trim() == "off" {
+        return Ok(0);
+    }
+    units::count(text, 1, 30_000, "1000").map(|n| n as u32).map_err(|why| format!("{why}, or off"))
+}
+
 fn cores(text: &str) -> Result<f64, String> {
     units::number(text, 0.01, 10_000.0, "2 or 0.5")
 }
 
-/// `NAME:WORKERSxTHREADS[:CORES]:PRICE`.
+/// `NAME:WORKERSxTHREADS[xFIBERS][:CORES]:PRICE`.
 fn size(text: &str) -> Result<Size, String> {
     let expected = || {
         format!(
-            "`{text}` is not a size; expected NAME:WORKERSxTHREADS:PRICE, e.g. small:2x5:7/month, or with cores small:2x5:1core:7/month"
+            "`{text}` is not a size; expected NAME:WORKERSxTHREADS:PRICE, e.g. small:2x5:7/month, with cores small:2x5:1core:7/month, or with fibers small:2x1x1000:7/month"
         )
     };
     let parts: Vec<&str> = text.split(':').map(str::trim).collect();
@@ -273,6 +289,9 @@ fn size(text: &str) -> Result<Size, String> {
         _ => return Err(expected()),
     };
     let (workers, threads) = shape.split_once(['x', 'X', '×']).ok_or_else(expected)?;
+    let (threads, fibers) = threads
+        .split_once(['x', 'X', '×'])
+        .map_or((threads, None), |(threads, fibers)| (threads, Some(fibers)));
     let whole = |text: &str| {
         units::count(text, 1, 10_000, "2")
             .map(|n| n as u32)
@@ -293,6 +312,10 @@ fn size(text: &str) -> Result<Size, String> {
         name: Some(name.to_owned()),
         workers: whole(workers)?,
         threads: whole(threads)?,
+        fibers: fibers
+            .map(|text| self::fibers(text).map_err(|why| format!("`{text}` in `{shape}`: {why}")))
+            .transpose()?
+            .unwrap_or(0),
         cores: cores_text.map(|text| cores(&plain(text))).transpose()?,
         price: Some(units::price(price)?),
     })
@@ -394,17 +417,43 @@ mod tests {
     }
 
     #[test]
+    fn fibers_come_from_the_flag_or_the_source_and_take_a_cpu_time() {
+        let found = SourceFacts {
+            source: "the server".to_owned(),
+            rate: Some(Sourced::new(9.0, "it")),
+            response_ms: Some(Sourced::new(50.0, "it")),
+            cpu_ms: Some(Sourced::new(1.0, "it")),
+            workers: Some(Sourced::new(2, "it")),
+            threads: Some(Sourced::new(1, "it")),
+            fibers: Some(Sourced::new(500, "it")),
+            ..SourceFacts::default()
+        };
+        let both = inputs(&[], &found).unwrap();
+        assert_eq!((both.sizes[0].fibers, both.sizes[0].seats()), (500, 1_000));
+        assert!(both.origins.iter().any(|(name, text)| *name == "fibers per thread" && text.value == "500"));
+        assert_eq!(inputs(&["--fibers", "off"], &found).unwrap().sizes[0].fibers, 0);
+        assert!(inputs(&["--fibers", "0"], &found).unwrap_err().starts_with("--fibers"));
+        let unknown = inputs(&[], &SourceFacts { cpu_ms: None, ..found }).unwrap();
+        let error = planner::sizing::size_up(&unknown.facts, &unknown.sizes[0], None).unwrap_err();
+        assert!(error.0.contains("--cpu-time"), "{}", error.0);
+    }
+
+    #[test]
     fn sizes_are_parsed() {
         let small = size("small: 2x5 : 0.5 cores : $7/month").unwrap();
         assert_eq!(
             (small.workers, small.threads, small.cores, small.price.unwrap().per_month),
             (2, 5, Some(0.5), 7.0)
         );
+        let fibers = size("a:2x1x1000:7/month").unwrap();
+        assert_eq!((fibers.workers, fibers.threads, fibers.fibers), (2, 1, 1_000));
         for wrong in [
             "",
             "a",
             "a:b",
             "a:2x5",
+            "a:2x5x0:7/month",
+            "a:2x5x9x9:7/month",
             ":2x5:7/month",
             "a:2x0:7/month",
             "a:2x5:7",

@@ -125,7 +125,8 @@ fn shape(size: &Size) -> String {
     let cores = size.cores.map(|cores| {
         format!(", {}", if cores == 1.0 { "1 core".to_owned() } else { format!("{} cores", figure(cores)) })
     });
-    format!("{}x{}{}", size.workers, size.threads, cores.unwrap_or_default())
+    let fibers = if size.fibers > 0 { format!("x{}", size.fibers) } else { String::new() };
+    format!("{}x{}{fibers}{}", size.workers, size.threads, cores.unwrap_or_default())
 }
 
 fn sizes(sizings: &[Sizing]) -> Vec<Vec<String>> {
@@ -213,6 +214,7 @@ fn what_if(inputs: &Inputs, best: &Sizing) -> Vec<String> {
 
 fn most(inputs: &Inputs, best: &Sizing) -> String {
     let because = match best.limit {
+        Resource::Threads if best.size.fibers > 0 => "then all its fibers are busy",
         Resource::Threads => "then all its threads are busy",
         Resource::Workers => "then Ruby runs all the time in each worker",
         Resource::Cores => "then its CPU is fully used",

@@ -29,6 +29,8 @@ pub(crate) struct SourceFacts {
     pub cpu_ms: Option<Sourced<f64>>,
     pub workers: Option<Sourced<u32>>,
     pub threads: Option<Sourced<u32>>,
+    /// Fibers per thread; `None` where threads serve, or where the source does not say.
+    pub fibers: Option<Sourced<u32>>,
     pub cores: Option<Sourced<f64>>,
     /// Remarks for the output.
     pub notes: Vec<String>,

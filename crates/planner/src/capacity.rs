@@ -11,7 +11,7 @@ use crate::slo::Slo;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Resource {
-    /// Every request holds a thread for its whole time in the app.
+    /// Every request holds a thread, or a fiber, for its whole time in the app.
     Threads,
     /// Only one thread of a process runs Ruby at a time.
     Workers,
@@ -40,8 +40,7 @@ pub struct Capacity {
 impl Capacity {
     /// The capacity of an instance of `size` for the requests described by `facts`.
     pub fn of(facts: &Facts, size: &Size) -> Capacity {
-        let slots = size.workers.saturating_mul(size.threads);
-        let threads = (Resource::Threads, slots, facts.response_ms);
+        let threads = (Resource::Threads, size.seats(), facts.response_ms);
         let cpu = facts.cpu_ms.filter(|ms| *ms > 0.0);
         let running = cpu.map(|cpu| {
             // Half a core is a slow core: one request at a time, taking twice as long.
@@ -95,9 +94,9 @@ impl Capacity {
         Some(low)
     }
 
-    /// Requests in service at once: one per thread, whatever the limiting resource.
+    /// Requests in service at once: one per thread or fiber, whatever the limiting resource.
     pub fn in_hand(size: &Size) -> u64 {
-        u64::from(size.workers) * u64::from(size.threads)
+        u64::from(size.workers) * u64::from(size.threads) * u64::from(size.fibers.max(1))
     }
 }
 
@@ -106,7 +105,7 @@ mod tests {
     use super::*;
 
     fn size(workers: u32, threads: u32, cores: Option<f64>) -> Size {
-        Size { name: None, workers, threads, cores, price: None }
+        Size { name: None, workers, threads, fibers: 0, cores, price: None }
     }
 
     fn of(response: f64, cpu: Option<f64>, size: &Size) -> Capacity {
@@ -137,6 +136,20 @@ mod tests {
         assert_eq!((half.limit, half.servers, half.busy_ms), (Resource::Cores, 1, 6.0));
         near(half.rate_per_s, 166.667);
         near(of(7.0, Some(3.0), &size(4, 50, Some(2.5))).rate_per_s, 833.333);
+    }
+
+    #[test]
+    fn fibers_hold_requests_and_do_not_compute() {
+        let fibers = Size { fibers: 1_000, ..size(1, 1, Some(2.0)) };
+        let waiting = of(1_000.0, Some(0.5), &fibers);
+        assert_eq!((waiting.limit, waiting.servers), (Resource::Threads, 1_000));
+        near(waiting.rate_per_s, 1_000.0);
+        // A worker runs Ruby on one core, however many fibers it has.
+        let computing = of(50.0, Some(1.0), &Size { threads: 2, ..fibers.clone() });
+        assert_eq!((computing.limit, computing.servers), (Resource::Workers, 1));
+        near(computing.rate_per_s, 1_000.0);
+        assert_eq!(Capacity::in_hand(&fibers), 1_000);
+        assert_eq!(Capacity::in_hand(&Size { workers: 3, threads: 2, ..fibers }), 6_000);
     }
 
     #[test]

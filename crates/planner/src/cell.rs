@@ -2,30 +2,49 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A number of processes and of threads per process; written `2x10`.
+/// A number of processes and of threads per process, written `2x10`; with fibers `2x1x100`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Shape {
     /// Worker processes; at least 1.
     pub processes: u32,
     /// Threads per process; at least 1.
     pub threads: u32,
+    /// Fibers per thread; 0 where threads serve.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fibers: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Shape {
     /// `processes` x `threads`.
     pub fn new(processes: u32, threads: u32) -> Shape {
-        Shape { processes, threads }
+        Shape { processes, threads, fibers: 0 }
+    }
+
+    /// The same with `fibers` in each thread.
+    pub fn with_fibers(self, fibers: u32) -> Shape {
+        Shape { fibers, ..self }
+    }
+
+    /// Most requests that can be in a process at once.
+    pub fn seats(self) -> u32 {
+        self.threads.saturating_mul(self.fibers.max(1))
     }
 
     /// Most requests that can be in the app at once.
     pub fn slots(self) -> u32 {
-        self.processes.saturating_mul(self.threads)
+        self.processes.saturating_mul(self.seats())
     }
 }
 
 impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}x{}", self.processes, self.threads)
+        write!(f, "{}x{}", self.processes, self.threads)?;
+        if self.fibers > 0 { write!(f, "x{}", self.fibers) } else { Ok(()) }
     }
 }
 
@@ -70,6 +89,8 @@ pub struct Cell {
     pub processes: u32,
     /// Threads per process.
     pub threads: u32,
+    /// Fibers per thread; 0 where threads served.
+    pub fibers: u32,
     /// Concurrent users of the closed model; 0 for an open model.
     pub users: u32,
     /// Successful responses.
@@ -113,7 +134,7 @@ pub struct Cell {
 impl Cell {
     /// Its shape.
     pub fn shape(&self) -> Shape {
-        Shape::new(self.processes, self.threads)
+        Shape::new(self.processes, self.threads).with_fibers(self.fibers)
     }
 
     /// Whether its rate says something about the app: it ran, responded, and was not limited by anything else.

@@ -1,5 +1,6 @@
 //! The choice among the shapes that fit a budget, and its explanation.
 
+use crate::fibers;
 use crate::format::{figure, memory, millis, times};
 use crate::recommend::{Budget, Choice, Recommendation, Rejected, RunnerUp};
 
@@ -18,14 +19,28 @@ pub(crate) fn among(fits: Vec<Choice>, rejected: Vec<Rejected>, budget: &Budget)
     Recommendation { best: Some(best), reasons, runners_up, rejected }
 }
 
+/// The best of all; one with fibers only if it gains enough over the best of those without.
 fn best<'a>(fits: &'a [Choice], budget: &Budget) -> Option<&'a Choice> {
-    let fastest = fits.iter().map(|choice| choice.rate_per_s).fold(0.0, f64::max);
+    let best = best_of(fits.iter(), budget)?;
+    let threads = best_of(fits.iter().filter(|choice| choice.shape.fibers == 0), budget);
+    Some(
+        threads
+            .filter(|threads| best.shape.fibers > 0 && !fibers::gain(best, threads, budget))
+            .unwrap_or(best),
+    )
+}
+
+pub(crate) fn best_of<'a>(
+    fits: impl Iterator<Item = &'a Choice> + Clone,
+    budget: &Budget,
+) -> Option<&'a Choice> {
+    let fastest = fits.clone().map(|choice| choice.rate_per_s).fold(0.0, f64::max);
     // With a required rate, all that reach it (with reserve, if possible) count as equal.
     let enough = match budget.rate_per_s {
         Some(wanted) => (wanted * RESERVE).min(fastest),
         None => fastest * (1.0 - NOISE),
     };
-    let equals = fits.iter().filter(|choice| choice.rate_per_s >= enough);
+    let equals = fits.filter(|choice| choice.rate_per_s >= enough);
     equals.min_by(|a, b| weight(a).total_cmp(&weight(b)).then(b.rate_per_s.total_cmp(&a.rate_per_s)))
 }
 
@@ -53,9 +68,10 @@ fn reasons(fits: &[Choice], best: &Choice, budget: &Budget) -> Vec<String> {
             reasons.push(match fastest {
                 None => format!("No other shape within the budget is faster: {rate} requests per second."),
                 Some(other) => format!(
-                    "It handles {rate} requests per second; {} handles {}, which is not a significant difference, and needs more memory.",
+                    "It handles {rate} requests per second; {} handles {}, which is not a significant difference{}.",
                     other.shape,
-                    figure(other.rate_per_s)
+                    figure(other.rate_per_s),
+                    if weight(other) > weight(best) { ", and needs more memory" } else { "" }
                 ),
             });
         }

@@ -12,7 +12,8 @@ const ALLEN: &str = "Allen and Cunneen (Allen 1990)";
 
 /// How `sizing` was calculated.
 pub(crate) fn steps(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
-    let mut steps = vec![in_the_app(facts, sizing), instance_rate(capacity), to_keep_up(facts, sizing)];
+    let mut steps =
+        vec![in_the_app(facts, sizing), instance_rate(sizing, capacity), to_keep_up(facts, sizing)];
     steps.push(with_headroom(facts, sizing));
     steps.extend(within_slo(facts, sizing));
     steps.push(utilisation(capacity, sizing));
@@ -31,8 +32,9 @@ fn in_the_app(facts: &Facts, sizing: &Sizing) -> Step {
     Step::new("requests in the app at once", "L = λ x S", filled, figure(sizing.in_the_app), LITTLE)
 }
 
-fn instance_rate(capacity: &Capacity) -> Step {
+fn instance_rate(sizing: &Sizing, capacity: &Capacity) -> Step {
     let formula = match capacity.limit {
+        Resource::Threads if sizing.size.fibers > 0 => "μ = workers x threads x fibers / S",
         Resource::Threads => "μ = workers x threads / S",
         Resource::Workers => "μ = workers / CPU time",
         Resource::Cores => "μ = cores / CPU time",
@@ -151,10 +153,7 @@ fn waiting(facts: &Facts, capacity: &Capacity, sizing: &Sizing) -> Vec<Step> {
 
 fn burst(facts: &Facts, sizing: &Sizing) -> Vec<Step> {
     let burst = &sizing.burst;
-    let (each, in_hand) = (
-        1_000.0 / sizing.instance_rate_per_s,
-        u64::from(sizing.size.workers) * u64::from(sizing.size.threads),
-    );
+    let (each, in_hand) = (1_000.0 / sizing.instance_rate_per_s, Capacity::in_hand(&sizing.size));
     let filled = format!("({} - {in_hand}) x {}", whole(burst.requests), millis(each));
     let mut steps = vec![Step::new(
         "wait of the last request of a burst",

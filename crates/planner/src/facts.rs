@@ -59,10 +59,20 @@ pub struct Size {
     pub workers: u32,
     /// Threads per worker.
     pub threads: u32,
+    /// Fibers per thread; 0 where threads serve.
+    #[serde(default)]
+    pub fibers: u32,
     /// Its cores; `None`: as many as workers.
     pub cores: Option<f64>,
     /// Its price.
     pub price: Option<Price>,
+}
+
+impl Size {
+    /// Requests that an instance has in service at most: one per thread, or per fiber.
+    pub fn seats(&self) -> u32 {
+        self.workers.saturating_mul(self.threads).saturating_mul(self.fibers.max(1))
+    }
 }
 
 /// The price of an instance.

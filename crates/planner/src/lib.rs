@@ -15,6 +15,7 @@ mod describe;
 pub mod erlang;
 mod explain;
 pub mod facts;
+pub mod fibers;
 pub mod format;
 pub mod memory;
 pub mod model;

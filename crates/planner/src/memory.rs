@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{Cell, MemoryPoint, Shape};
+use crate::model::on_threads;
 use crate::squares::{Equation, solve};
 
-/// Memory as base + processes x per_process + threads in use x per_thread, in bytes.
+/// Memory as base + processes x per_process + threads in use x per_thread, in bytes; where fibers serve, + fibers in
+/// use x per_fiber.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Independent of the shape.
@@ -14,8 +16,18 @@ pub struct Memory {
     pub per_process_bytes: f64,
     /// Per thread in use at the same time.
     pub per_thread_bytes: f64,
+    /// Per fiber in use at the same time: measured, or what Ruby needs for one.
+    #[serde(default = "usual_fiber")]
+    pub per_fiber_bytes: f64,
     /// Typical relative error of the fit.
     pub error: f64,
+}
+
+/// Bytes of a fiber that waits in the middle of a small request.
+const FIBER_BYTES: f64 = 20_480.0;
+
+fn usual_fiber() -> f64 {
+    FIBER_BYTES
 }
 
 /// Sets of unknowns (base, processes, threads), most plausible first.
@@ -36,14 +48,18 @@ impl Memory {
             .iter()
             .filter(|cell| cell.crashed.is_none() && cell.pss_bytes > 0 && cell.processes > 0)
             .collect();
+        let (known, fibers) = (on_threads(known.clone()), known);
         let equation = |cell: &&Cell| {
             let result = cell.pss_bytes as f64;
-            let factors = [1.0, f64::from(cell.processes), threads_in_use(cell.shape(), cell.users)];
+            let factors = [1.0, f64::from(cell.processes), in_use(cell.shape(), cell.users)];
             Equation { factors, result, weight: 1.0 / (result * result) }
         };
         let equations: Vec<Equation> = known.iter().map(equation).collect();
         let [base_bytes, per_process_bytes, per_thread_bytes] = solve(&equations, &SETS)?;
-        let fitted = Memory { base_bytes, per_process_bytes, per_thread_bytes, error: 0.0 };
+        let per_fiber_bytes = FIBER_BYTES;
+        let mut fitted =
+            Memory { base_bytes, per_process_bytes, per_thread_bytes, per_fiber_bytes, error: 0.0 };
+        fitted.per_fiber_bytes = fitted.fiber(&fibers);
         let off =
             |cell: &&Cell| (fitted.bytes(cell.shape(), cell.users) / cell.pss_bytes as f64 - 1.0).powi(2);
         let error = (known.iter().map(off).sum::<f64>() / known.len() as f64).sqrt();
@@ -52,13 +68,28 @@ impl Memory {
 
     /// Bytes of `shape` with `users` concurrent requests (0: as many as it has threads).
     pub fn bytes(&self, shape: Shape, users: u32) -> f64 {
-        self.base_bytes
-            + self.per_process_bytes * f64::from(shape.processes)
-            + self.per_thread_bytes * threads_in_use(shape, users)
+        let threads = shape.processes.saturating_mul(shape.threads);
+        let serving = match shape.fibers {
+            0 => self.per_thread_bytes * in_use(shape, users),
+            _ => self.per_thread_bytes * f64::from(threads) + self.per_fiber_bytes * in_use(shape, users),
+        };
+        self.base_bytes + self.per_process_bytes * f64::from(shape.processes) + serving
+    }
+
+    /// Bytes of a fiber: what the cells with fibers need beyond processes and threads.
+    fn fiber(&self, cells: &[&Cell]) -> f64 {
+        let with = cells.iter().filter(|cell| cell.fibers > 0);
+        let all = with.map(|cell| {
+            let others = Memory { per_fiber_bytes: 0.0, ..*self }.bytes(cell.shape(), cell.users);
+            ((cell.pss_bytes as f64 - others).max(0.0), in_use(cell.shape(), cell.users))
+        });
+        let (bytes, fibers) = all.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        if fibers > 0.0 { bytes / fibers } else { FIBER_BYTES }
     }
 }
 
-fn threads_in_use(shape: Shape, users: u32) -> f64 {
+/// Threads, or fibers, that serve at the same time.
+fn in_use(shape: Shape, users: u32) -> f64 {
     f64::from(if users > 0 { shape.slots().min(users) } else { shape.slots() })
 }
 

@@ -51,6 +51,9 @@ pub struct Prediction {
     pub processes: u32,
     /// Threads per process.
     pub threads: u32,
+    /// Fibers per thread; 0 where threads serve.
+    #[serde(default)]
+    pub fibers: u32,
     /// Concurrent requests that it applies to.
     pub users: u32,
     /// Requests per second.
@@ -68,7 +71,7 @@ pub struct Prediction {
 impl Prediction {
     /// Its shape.
     pub fn shape(&self) -> Shape {
-        Shape::new(self.processes, self.threads)
+        Shape::new(self.processes, self.threads).with_fibers(self.fibers)
     }
 }
 
@@ -117,7 +120,7 @@ impl Model {
     /// # Errors
     /// If no cell is usable; the text says what is missing.
     pub fn fit(cells: &[Cell]) -> Result<Model, String> {
-        let usable: Vec<&Cell> = cells.iter().filter(|cell| is_usable(cell)).collect();
+        let usable = on_threads(cells.iter().filter(|cell| is_usable(cell)).collect());
         if usable.is_empty() {
             return Err("no usable cell: at least one must run with a fixed number of concurrent requests, without crashing and without being limited by the load generator".to_owned());
         }
@@ -163,6 +166,7 @@ impl Model {
         Prediction {
             processes: shape.processes,
             threads: shape.threads,
+            fibers: shape.fibers,
             users,
             rate_per_s: Estimate::within(per_ms * 1_000.0, error),
             latency_ms: self.latency(f64::from(users), f64::from(present), per_ms),
@@ -238,6 +242,13 @@ impl Model {
 pub fn predict(cells: &[Cell], shape: Shape) -> Result<Prediction, String> {
     let model = Model::fit(cells)?;
     Ok(model.predict(shape, model.users))
+}
+
+/// The cells without fibers, if there are any: fibers cost other CPU time than threads, which would blur what the app
+/// needs.
+pub(crate) fn on_threads(cells: Vec<&Cell>) -> Vec<&Cell> {
+    let threads: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.fibers == 0).collect();
+    if threads.is_empty() { cells } else { threads }
 }
 
 fn is_usable(cell: &Cell) -> bool {

@@ -133,11 +133,13 @@ fn shares(model: &Model) -> (f64, f64, f64) {
 
 fn lock_wait(cells: &[Cell]) -> Option<f64> {
     let share = |cell: &Cell| Some(cell.gvl_ms? / cell.app_ms.filter(|ms| *ms > 0.0)?);
-    cells.iter().filter(|cell| cell.crashed.is_none()).filter_map(share).max_by(f64::total_cmp)
+    let served = cells.iter().filter(|cell| cell.crashed.is_none() && cell.fibers == 0);
+    served.filter_map(share).max_by(f64::total_cmp)
 }
 
 fn threads_bring(cells: &[Cell]) -> Option<ThreadSpeedup> {
-    let valid: Vec<&Cell> = cells.iter().filter(|cell| cell.is_valid() && cell.users > 1).collect();
+    let valid: Vec<&Cell> =
+        cells.iter().filter(|cell| cell.is_valid() && cell.users > 1 && cell.fibers == 0).collect();
     let most = valid.iter().filter(|cell| cell.threads > 1 && valid.iter().any(|one| is_single(one, cell)));
     let most = most.max_by_key(|cell| (std::cmp::Reverse(cell.processes), cell.threads))?;
     let single = valid.iter().find(|one| is_single(one, most))?;
@@ -151,7 +153,9 @@ fn is_single(one: &Cell, many: &Cell) -> bool {
 
 /// The shapes that did not run, and from where on it always fails.
 pub(crate) fn crash(cells: &[Cell]) -> Option<Crash> {
-    let (failed, ran): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(|cell| cell.crashed.is_some());
+    // That fibers do not run says nothing about processes and threads.
+    let (failed, ran): (Vec<&Cell>, Vec<&Cell>) =
+        cells.iter().filter(|cell| cell.fibers == 0).partition(|cell| cell.crashed.is_some());
     let text = failed.first()?.crashed.clone()?;
     let line = |of: fn(&Cell) -> u32| {
         let from = failed.iter().map(|cell| of(cell)).min()?;
@@ -169,7 +173,7 @@ pub(crate) fn crash(cells: &[Cell]) -> Option<Crash> {
 
 /// The law along one axis: of the cells with the same first value of `axis`, the group with the most second values.
 fn law(cells: &[Cell], axis: fn(&Cell) -> (u32, u32)) -> Option<Usl> {
-    let valid: Vec<&Cell> = cells.iter().filter(|cell| cell.is_valid()).collect();
+    let valid: Vec<&Cell> = cells.iter().filter(|cell| cell.is_valid() && cell.fibers == 0).collect();
     let points = |shared: u32| -> Vec<(f64, f64)> {
         let group = valid.iter().filter(|cell| axis(cell).0 == shared);
         // More threads than concurrent requests are not used.

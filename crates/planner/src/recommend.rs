@@ -87,13 +87,7 @@ const TOLERATED_ERRORS: f64 = 0.01;
 /// The best of the measured and predicted shapes within `budget`. A measurement overrides the prediction for the same
 /// shape.
 pub fn recommend(cells: &[Cell], predictions: &[Prediction], budget: &Budget) -> Recommendation {
-    let evaluator = Evaluator {
-        model: Model::fit(cells).ok(),
-        memory: Memory::fit(cells),
-        crash: crash(cells),
-        cells,
-        budget,
-    };
+    let evaluator = Evaluator::new(cells, budget);
     let measured = cells.iter().map(|cell| (cell.shape(), evaluator.measured(cell)));
     let predicted = predictions.iter().filter(|one| cells.iter().all(|cell| cell.shape() != one.shape()));
     let predicted = predicted.map(|one| (one.shape(), evaluator.predicted(one)));
@@ -136,6 +130,13 @@ pub fn worth_measuring(cells: &[Cell], shapes: &[Shape], budget: &Budget) -> Res
     Ok(recommend(cells, &raised, budget).best.filter(|best| !best.measured).map(|best| best.shape))
 }
 
+/// The measured shapes that fit the budget.
+pub(crate) fn evaluated(cells: &[Cell], budget: &Budget) -> Vec<Choice> {
+    let evaluator = Evaluator::new(cells, budget);
+    let measured = cells.iter().filter_map(|cell| evaluator.measured(cell).ok());
+    measured.filter(|choice| evaluator.within_budget(choice).is_ok()).collect()
+}
+
 struct Evaluator<'a> {
     model: Option<Model>,
     memory: Option<Memory>,
@@ -144,7 +145,17 @@ struct Evaluator<'a> {
     budget: &'a Budget,
 }
 
-impl Evaluator<'_> {
+impl<'a> Evaluator<'a> {
+    fn new(cells: &'a [Cell], budget: &'a Budget) -> Evaluator<'a> {
+        Evaluator {
+            model: Model::fit(cells).ok(),
+            memory: Memory::fit(cells),
+            crash: crash(cells),
+            cells,
+            budget,
+        }
+    }
+
     fn measured(&self, cell: &Cell) -> Result<Choice, String> {
         if let Some(text) = &cell.crashed {
             let error = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no output");

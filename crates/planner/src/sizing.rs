@@ -206,6 +206,12 @@ fn check(facts: &Facts, size: &Size) -> Result<(), SizingError> {
             ));
         }
     }
+    if size.fibers > 0 && facts.cpu_ms.is_none() {
+        return Err(SizingError(
+            "with fibers the CPU time of a request decides, since the fibers of a worker share one core: give --cpu-time 3ms (`firebrick stats --json` has it as app_cpu_ms)"
+                .to_owned(),
+        ));
+    }
     if size.workers == 0 || size.threads == 0 {
         return Err(SizingError("an instance needs at least one worker and one thread".to_owned()));
     }

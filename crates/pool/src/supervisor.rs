@@ -23,7 +23,7 @@ use crate::table::{
 use rustix::process::{Pid, Signal, kill_process};
 use settings::puma::Call;
 use settings::{Machine, Service, Settings};
-use stats::DeathCause;
+use stats::{DeathCause, Library};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
@@ -184,6 +184,16 @@ pub struct AppFacts {
     pub services: Vec<Service>,
     /// Settings that have no effect in this Ruby: sentences.
     pub notes: Vec<String>,
+    /// How the app's libraries get along with fibers.
+    pub libraries: Vec<Library>,
+}
+
+impl AppFacts {
+    /// What to tell when the server starts, with requests on `fibers` or not.
+    pub fn notes(&self, fibers: bool) -> impl Iterator<Item = String> {
+        let warnings = self.libraries.iter().filter(move |_| fibers).filter_map(Library::warning);
+        self.notes.iter().cloned().chain(warnings)
+    }
 }
 
 /// The app cannot be loaded.
@@ -355,11 +365,9 @@ impl Supervisor {
 
     async fn first_boot(&mut self) -> Result<(), BootError> {
         let error = match self.template_reports.1.recv().await.map(|(_, message)| message) {
-            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes }))) => {
-                self.set_facts(
-                    FIRST,
-                    AppFacts { ruby, rack, took: Duration::from_millis(ms), services, notes },
-                );
+            Some(Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries }))) => {
+                let took = Duration::from_millis(ms);
+                self.set_facts(FIRST, AppFacts { ruby, rack, took, services, notes, libraries });
                 return Ok(());
             }
             Some(Ok(Some(TemplateMessage::Failed(text)))) => BootError::App(text),
@@ -609,12 +617,13 @@ impl Supervisor {
                 }
                 return;
             }
-            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes })) => {
+            Ok(Some(TemplateMessage::Booted { ruby, rack, ms, services, notes, libraries })) => {
                 let took = Duration::from_millis(ms);
+                let facts = AppFacts { ruby, rack, took, services: services.clone(), notes, libraries };
                 if !is_refork {
-                    notes.iter().for_each(|note| notify(Notice::Log(note.clone())));
+                    facts.notes(self.options.fibers()).for_each(|note| notify(Notice::Log(note)));
                 }
-                self.set_facts(generation, AppFacts { ruby, rack, took, services: services.clone(), notes });
+                self.set_facts(generation, facts);
                 if let Some(template) = self.templates.get(&generation) {
                     let _ = template.process.unlink(&self.options.boot.unlink);
                 }

@@ -22,6 +22,7 @@ mod health;
 mod history;
 mod in_flight;
 mod interval;
+mod libraries;
 pub mod memory;
 mod puma;
 mod recorder;
@@ -43,6 +44,7 @@ pub use health::{Health, ServerState, Status};
 pub use history::{History, Point, Times};
 pub use in_flight::{InFlight, Phase};
 pub use interval::{HandlersInterval, Interval, WorkerInterval};
+pub use libraries::{Library, WithFibers};
 pub use puma::PumaSums;
 pub use recorder::{Connection, Fault, Finished, Recorder};
 pub use reloads::{

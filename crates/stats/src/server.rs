@@ -6,6 +6,7 @@ use crate::certificates::CertificateSnapshot;
 use crate::deaths::DeathCounts;
 use crate::handlers::HandlersSnapshot;
 use crate::health::ServerState;
+use crate::libraries::Library;
 use crate::reloads::{ReforksSnapshot, ReloadsSnapshot, UpgradesSnapshot};
 use crate::services::ServiceSnapshot;
 use crate::snapshot::Snapshot;
@@ -23,6 +24,9 @@ pub struct ServerSnapshot {
     pub ruby: RubyVersion,
     /// Release of the Rack that the app loads.
     pub rack: String,
+    /// How the app's libraries get along with fibers, the worst first; empty where the Ruby does not say.
+    #[serde(default)]
+    pub libraries: Vec<Library>,
     /// `RACK_ENV`.
     pub environment: String,
     /// The app's folder.
@@ -157,12 +161,15 @@ pub struct WorkerSnapshot {
     /// How long those took, in milliseconds.
     #[serde(default)]
     pub blocked_ms: u64,
-    /// Threads that are serving a request.
+    /// Threads that are serving a request; with fibers, requests that are being served.
     pub busy_threads: u32,
     /// Threads that have been started.
     pub threads_started: u32,
-    /// Threads that it may start.
+    /// Threads that it may start; with fibers, requests that it serves at a time: threads x fibers.
     pub threads_max: u32,
+    /// Fibers of each thread; 0 where threads serve.
+    #[serde(default)]
+    pub fibers: u32,
     /// Requests it has been given and has not finished: those being served and those prefetched.
     pub in_flight: u32,
     /// Requests it has been given and no thread has taken up.
@@ -271,6 +278,11 @@ impl ServerSnapshot {
 }
 
 impl WorkerSnapshot {
+    /// What serves its requests, in a word: threads or fibers.
+    pub fn seats_word(&self) -> &'static str {
+        if self.fibers > 0 { "fibers" } else { "threads" }
+    }
+
     /// Seconds from its fork to `now`.
     pub fn uptime(&self, now: SystemTime) -> f64 {
         when::between(self.started_at, now)
@@ -314,6 +326,7 @@ pub(crate) mod tests {
             busy_threads: 2,
             threads_started: 4,
             threads_max: 5,
+            fibers: 0,
             in_flight: 3,
             waiting: 1,
             pss_bytes: 10 << 20,
@@ -325,6 +338,7 @@ pub(crate) mod tests {
             version: "0.1.0".into(),
             ruby: RubyVersion::from("ruby 3.1.2p20"),
             rack: "2.2.4".into(),
+            libraries: Vec::new(),
             environment: "production".into(),
             dir: "/srv/app".into(),
             pid: 99,

@@ -64,6 +64,12 @@ fn shapes() -> Vec<Arg> {
             "Numbers of threads in each worker, such as 1,10,100 [default: auto]",
         )
         .short('t'),
+        value(
+            "fibers",
+            "LIST|auto|off",
+            SHAPES,
+            "Numbers of fibers in each thread to try, such as 100,1000; auto tries as many as there are users, if the app waits [default: auto, but off if --workers and --threads are lists]",
+        ),
         switch("auto", SHAPES, "Measure only the decisive shapes of those given by --workers and --threads"),
         value(
             "repeats",

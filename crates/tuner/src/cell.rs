@@ -121,6 +121,7 @@ pub(crate) fn figures(gathered: &CellResult, shape: Shape, users: u32, cores: f6
     Cell {
         processes: shape.processes,
         threads: shape.threads,
+        fibers: shape.fibers,
         users,
         requests: slices.iter().map(|slice| slice.requests).sum(),
         errors: slices.iter().map(|slice| slice.errors).sum(),

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::fibers::{self, Library};
+
 /// A snapshot of the counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Counters {
@@ -13,6 +15,8 @@ pub(crate) struct Counters {
     pub(crate) ready: u64,
     /// Number of worker restarts.
     pub(crate) restarts: u64,
+    /// How the app's libraries get along with fibers.
+    pub(crate) libraries: Vec<Library>,
     /// Process ids of the ready workers, sorted.
     pub(crate) serving: Vec<u64>,
     app_ms: Option<Sum>,
@@ -79,6 +83,7 @@ impl Counters {
             workers: workers.len() as u64,
             ready: serving.len() as u64,
             serving,
+            libraries: fibers::libraries(&stats),
             restarts: workers.iter().filter_map(|worker| worker["restarts"].as_u64()).sum(),
             app_ms: sum(&stats["app_ms"]),
             app_cpu_ms: sum(&stats["app_cpu_ms"]),

@@ -56,13 +56,19 @@ fn pool_in(text: &str) -> Option<Pool> {
 /// A remark on the database pool for a shape.
 pub(crate) fn about_pool(pool: Option<Pool>, shape: Shape) -> Option<String> {
     match pool? {
+        Pool::Follows if shape.fibers > 0 => Some(format!(
+            "config/database.yml takes its pool from RAILS_MAX_THREADS, which is the number of threads: give it the connections that the {} fibers of a worker hold at a time.",
+            shape.seats()
+        )),
         Pool::Follows => Some(format!(
             "config/database.yml takes its pool from RAILS_MAX_THREADS; with {shape} the app may open {} connections.",
             shape.slots()
         )),
-        Pool::Fixed(pool) if pool < shape.threads => Some(format!(
-            "config/database.yml has a pool of {pool} for {} threads, which may have to wait: set it to {}.",
-            shape.threads, shape.threads
+        Pool::Fixed(pool) if pool < shape.seats() => Some(format!(
+            "config/database.yml has a pool of {pool} for {} {}, which may have to wait: set it to {}.",
+            shape.seats(),
+            if shape.fibers > 0 { "fibers" } else { "threads" },
+            shape.seats()
         )),
         Pool::Fixed(_) => None,
     }
@@ -113,6 +119,8 @@ mod tests {
         assert_eq!(pool_in("adapter: sqlite3\n"), None);
         assert!(about_pool(Some(Pool::Fixed(5)), Shape::new(1, 10)).unwrap().contains("set it to 10"));
         assert_eq!(about_pool(Some(Pool::Fixed(5)), Shape::new(1, 5)), None);
+        let fibers = about_pool(Some(Pool::Fixed(5)), Shape::new(1, 2).with_fibers(100)).unwrap();
+        assert!(fibers.contains("a pool of 5 for 200 fibers"), "{fibers}");
         assert!(about_pool(Some(Pool::Follows), Shape::new(2, 5)).unwrap().contains("10 connections"));
     }
 

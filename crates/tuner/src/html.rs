@@ -31,6 +31,7 @@ pub(crate) fn page(options: &Options, budget: &Budget, done: &Results, verdict: 
             remarks(verdict),
             shapes(done, verdict, budget),
             profile(verdict),
+            fibers(verdict),
             others(done, verdict),
             table(done, verdict),
         ]
@@ -52,7 +53,11 @@ fn lead(verdict: &Verdict, budget: &Budget) -> Vec<KeyFigure> {
         }];
     };
     let mut lead = vec![
-        key("Recommended", &best.shape.to_string(), "workers x threads"),
+        key(
+            "Recommended",
+            &best.shape.to_string(),
+            if best.shape.fibers > 0 { "workers x threads x fibers" } else { "workers x threads" },
+        ),
         key(
             "Throughput",
             &format!("{}/s", figure(best.rate_per_s)),
@@ -106,8 +111,8 @@ fn recommended(verdict: &Verdict) -> Option<Section> {
         blocks.extend([Block::Text("Rejected:".to_owned()), Block::Notes(rejected)]);
     }
     if let Some(best) = &recommendation.best {
-        let lines = lines_for(best.shape).map(|(file, lines)| format!("# {file}\n{lines}"));
-        blocks.push(Block::Code(lines.join("\n\n")));
+        let lines = lines_for(best.shape).into_iter().map(|(file, lines)| format!("# {file}\n{lines}"));
+        blocks.push(Block::Code(lines.collect::<Vec<_>>().join("\n\n")));
     }
     let title = recommendation
         .best
@@ -169,10 +174,10 @@ struct ShapeResult {
 /// Measured shapes, and predictions for the other cells of their rows and columns.
 fn shown(done: &Results) -> Vec<ShapeResult> {
     let known = |bytes: f64| if bytes > 0.0 { bytes } else { f64::NAN };
-    let ours = done
-        .measured
-        .iter()
-        .filter(|one| one.server == Kind::Firebrick && (!one.look || one.cell.crashed.is_some()));
+    // The heat maps are processes x threads.
+    let ours = done.measured.iter().filter(|one| {
+        one.server == Kind::Firebrick && one.cell.fibers == 0 && (!one.look || one.cell.crashed.is_some())
+    });
     let mut shown: Vec<ShapeResult> = ours
         .map(|one| match &one.cell.crashed {
             Some(_) => ShapeResult {
@@ -352,12 +357,46 @@ fn profile(verdict: &Verdict) -> Option<Section> {
     if let Some(memory) = &verdict.profile.memory {
         facts.push(("Memory per process".to_owned(), size(memory.per_process_bytes)));
         facts.push(("Memory per thread".to_owned(), size(memory.per_thread_bytes)));
+        if verdict.fibers.with.is_some() {
+            facts.push(("Memory per fiber".to_owned(), size(memory.per_fiber_bytes)));
+        }
     }
     let blocks = [
         (!notes.is_empty()).then_some(Block::Notes(notes)),
         (!facts.is_empty()).then_some(Block::KeyValues(facts)),
     ];
     Some(section("Application profile", "", blocks.into_iter().flatten().collect()))
+}
+
+/// What fibers gain over threads, or why there are none.
+fn fibers(verdict: &Verdict) -> Option<Section> {
+    let report = &verdict.fibers;
+    if report.words.is_empty() {
+        return None;
+    }
+    let both = [("with fibers", &report.with), ("without", &report.without)];
+    let row = |(name, choice): (&str, &Option<planner::Choice>)| {
+        let choice = choice.as_ref()?;
+        Some(vec![
+            name.to_owned(),
+            choice.shape.to_string(),
+            figure(choice.rate_per_s),
+            figure(choice.latency_ms.p99),
+            mebibytes(choice.pss_bytes as u64),
+        ])
+    };
+    let rows: Vec<Vec<String>> = both.into_iter().filter_map(row).collect();
+    let texts = ["", "shape"].map(Column::text);
+    let figures = ["requests/s", "p99 ms", "PSS MiB"].map(Column::number);
+    let table = Table {
+        caption: "The best measured shape of each kind.".to_owned(),
+        columns: texts.into_iter().chain(figures).collect(),
+        marked: Vec::new(),
+        rows,
+    };
+    let notes = Block::Notes(report.words.clone());
+    let blocks = if report.with.is_some() { vec![notes, Block::Table(table)] } else { vec![notes] };
+    Some(section("Fibers", "", blocks))
 }
 
 fn others(done: &Results, verdict: &Verdict) -> Option<Section> {

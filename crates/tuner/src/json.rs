@@ -4,6 +4,7 @@ use planner::{Budget, Cell, Prediction, Profile, Recommendation};
 use serde::Serialize;
 use settings::Machine;
 
+use crate::fibers::FiberReport;
 use crate::options::Options;
 use crate::server::Kind;
 use crate::verdict::Verdict;
@@ -30,6 +31,7 @@ struct Document<'a> {
     #[serde(rename = "nature")]
     profile: &'a Profile,
     recommendation: &'a Recommendation,
+    fibers: &'a FiberReport,
     remarks: &'a [String],
 }
 
@@ -92,6 +94,7 @@ pub(crate) fn document(
         predictions: &done.predictions,
         profile: &verdict.profile,
         recommendation: &verdict.recommendation,
+        fibers: &verdict.fibers,
         remarks: &verdict.remarks,
     };
     serde_json::to_string_pretty(&document)

@@ -1,4 +1,4 @@
-//! `firebrick tune`: measures the app under combinations of processes and threads and recommends one.
+//! `firebrick tune`: measures the app under combinations of processes, threads and fibers and recommends one.
 //!
 //! Read downward: [`run`] validates the command line, [`work`] measures cell after cell (`search` chooses the next
 //! one), [`verdict`] evaluates them with `planner`, and `summary`, `json`, `html` and `write` produce the output.
@@ -13,6 +13,7 @@ mod arguments;
 mod cell;
 mod counters;
 mod cpus;
+mod fibers;
 mod guard;
 mod hints;
 mod html;
@@ -120,6 +121,7 @@ fn measure_and_report(options: &Options) -> Result<ExitCode, String> {
         program: &program,
         temp: temp.path(),
         cpus: &setup.cpus,
+        libraries: std::cell::OnceCell::new(),
     };
     let kinds: Vec<Kind> = setup.servers.iter().map(|(kind, _)| *kind).collect();
     let mut screen = Screen::new(options.output.quiet, options.output.json_only, kinds.len() > 1);

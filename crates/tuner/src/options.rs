@@ -33,6 +33,8 @@ pub(crate) struct Shapes {
     pub(crate) processes: Option<Vec<u32>>,
     /// `None` is auto.
     pub(crate) threads: Option<Vec<u32>>,
+    /// `None` is auto, but not for a table of all combinations.
+    pub(crate) fibers: Option<Fibers>,
     /// Measure only the decisive ones.
     pub(crate) few: bool,
     /// Most parts per cell.
@@ -41,11 +43,28 @@ pub(crate) struct Shapes {
     pub(crate) spread: f64,
 }
 
+/// Which numbers of fibers to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fibers {
+    /// As many as there are users, if the app waits enough.
+    Auto,
+    /// None.
+    Off,
+    /// These, whatever the app does.
+    List(Vec<u32>),
+}
+
 impl Shapes {
-    /// All cells of the lists, in the given order; `None` unless both lists are given.
+    /// All cells of the lists, in the given order; `None` unless the lists of processes and threads are given.
     pub(crate) fn grid(&self) -> Option<Vec<Shape>> {
         let (processes, threads) = (self.processes.as_ref()?, self.threads.as_ref()?);
-        Some(processes.iter().flat_map(|p| threads.iter().map(|t| Shape::new(*p, *t))).collect())
+        let shapes = || processes.iter().flat_map(|p| threads.iter().map(|t| Shape::new(*p, *t)));
+        let list = match &self.fibers {
+            Some(Fibers::List(list)) => list.as_slice(),
+            _ => &[],
+        };
+        let with = list.iter().flat_map(|fibers| shapes().map(|shape| shape.with_fibers(*fibers)));
+        Some(shapes().chain(with).collect())
     }
 }
 
@@ -83,6 +102,7 @@ const USERS: u64 = 30;
 const REQUESTS: u64 = 600;
 const MOST_PROCESSES: u32 = 1_024;
 const MOST_THREADS: u32 = 512;
+const MOST_FIBERS: u32 = 30_000;
 
 /// Reads the command line.
 ///
@@ -163,13 +183,21 @@ impl<'a> Parser<'a> {
     fn shapes(&mut self) -> Shapes {
         let processes = self.value("workers", |text| numbers(text, MOST_PROCESSES, "1,2,10")).flatten();
         let threads = self.value("threads", |text| numbers(text, MOST_THREADS, "1,10,100")).flatten();
+        let fibers = self.value("fibers", fibers);
         let repeats = self.value("repeats", |text| match text.parse() {
             Ok(repeats @ 1..=100) => Ok(repeats),
             _ => Err(format!("{text:?} is not a number of repeats; expected 1 to 100")),
         });
         let spread = self.value("spread", percent);
         let few = self.matches.get_flag("auto") || processes.is_none() || threads.is_none();
-        Shapes { processes, threads, few, repeats: repeats.unwrap_or(5), spread: spread.unwrap_or(0.1) }
+        Shapes {
+            processes,
+            threads,
+            fibers,
+            few,
+            repeats: repeats.unwrap_or(5),
+            spread: spread.unwrap_or(0.1),
+        }
     }
 
     fn load(&mut self) -> LoadOptions {
@@ -330,6 +358,15 @@ fn numbers(text: &str, most: u32, example: &str) -> Result<Option<Vec<u32>>, Str
     Ok(Some(list))
 }
 
+/// `100,1000`, `auto` or `off`.
+fn fibers(text: &str) -> Result<Fibers, String> {
+    if text.trim() == "off" {
+        return Ok(Fibers::Off);
+    }
+    let list = numbers(text, MOST_FIBERS, "100,1000").map_err(|why| format!("{why}, or off"))?;
+    Ok(list.map_or(Fibers::Auto, Fibers::List))
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim().parse::<f64>().ok();
     let share = number.map(|percent| percent / 100.0).filter(|share| (0.001..=1.0).contains(share));
@@ -375,6 +412,11 @@ mod tests {
         let wanted = [(1, 1), (1, 10), (2, 1), (2, 10)].map(|(p, t)| Shape::new(p, t));
         assert_eq!(shapes.grid().unwrap(), wanted);
         assert!(!shapes.few);
+        let fibers = parsed(&["-w", "1,2", "-t", "1", "--fibers", "50"]).unwrap().shapes.grid().unwrap();
+        assert_eq!(fibers[2..], [Shape::new(1, 1).with_fibers(50), Shape::new(2, 1).with_fibers(50)]);
+        assert_eq!(parsed(&["--fibers", "off"]).unwrap().shapes.fibers, Some(Fibers::Off));
+        assert_eq!(parsed(&["--fibers", "auto"]).unwrap().shapes.fibers, Some(Fibers::Auto));
+        assert!(mistakes(&["--fibers", "0"]).contains("such as 100,1000, or auto, or off"));
         assert!(parsed(&["-w", "1,2", "-t", "1,10", "--auto"]).unwrap().shapes.few);
         assert!(parsed(&["-w", "1,2"]).unwrap().shapes.few);
     }

@@ -6,6 +6,7 @@
 //!    the last lines of its log.
 //! 3. When this is dropped, no process and no file of it is left.
 
+use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,6 +21,7 @@ use planner::Shape;
 
 use crate::counters::Counters;
 use crate::cpus::Cpus;
+use crate::fibers::Library;
 use crate::guard::{Guard, Guarded};
 use crate::options::Options;
 use crate::processes::{MARK, ServerProcesses};
@@ -68,6 +70,8 @@ pub(crate) struct Context<'a> {
     /// The folder for all servers' files.
     pub(crate) temp: &'a Path,
     pub(crate) cpus: &'a Cpus,
+    /// How the app's libraries get along with fibers, once a server has said so.
+    pub(crate) libraries: OnceCell<Vec<Library>>,
 }
 
 /// A running server.
@@ -120,7 +124,7 @@ impl RunningServer {
         }
         command.env("RACK_ENV", &options.environment).env("RAILS_ENV", &options.environment);
         // Apps use it to size their pools (config/database.yml).
-        command.env("RAILS_MAX_THREADS", shape.threads.to_string()).env(MARK, &mark);
+        command.env("RAILS_MAX_THREADS", shape.seats().to_string()).env(MARK, &mark);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = context.cpus.for_server(|| command.spawn())?;
         let leader = i32::try_from(child.id()).map_err(io::Error::other)?;
@@ -150,6 +154,9 @@ impl RunningServer {
             let counters = if answered { self.counters() } else { None };
             if let Some(why) = counters.as_ref().and_then(dying) {
                 return Err(self.crashed(&why));
+            }
+            if let Some(counters) = &counters {
+                context.libraries.get_or_init(|| counters.libraries.clone());
             }
             // Other servers do not report how many of their processes are ready.
             if answered && counters.is_none_or(|counters| counters.ready >= u64::from(shape.processes)) {

@@ -5,9 +5,10 @@
 //!    (how far it scales).
 //! 2. From these `planner` predicts all candidates. The best three within the budget are measured in full; each
 //!    measurement improves the prediction of the rest.
-//! 3. The winner is measured once more, so that its result does not depend on one run.
+//! 3. Where requests wait, the best shape with fibers is measured, too.
+//! 4. The winner is measured once more, so that its result does not depend on one run.
 
-use planner::{Budget, Cell, Model, Prediction, Shape, recommend};
+use planner::{Budget, Cell, Model, Prediction, Shape, fibers, profile, recommend};
 
 /// Cells measured in full before the search ends.
 const VERIFIED: usize = 3;
@@ -18,11 +19,18 @@ const HOPELESS: usize = 2;
 /// A candidate is measured if its rate may reach this share of the best known one.
 const WORTH: f64 = 0.97;
 
+/// Shapes with fibers that are measured.
+const MOST_WITH_FIBERS: usize = 2;
+
 /// The state of the search.
 #[derive(Debug, Clone)]
 pub(crate) struct SearchState<'a> {
     /// All shapes that may be recommended.
     pub(crate) candidates: &'a [Shape],
+    /// The same with fibers.
+    pub(crate) with_fibers: &'a [Shape],
+    /// Whether fibers are tried whatever the app does.
+    pub(crate) always_fibers: bool,
     /// Users of the load.
     pub(crate) users: u32,
     pub(crate) cores: f64,
@@ -52,7 +60,38 @@ impl SearchState<'_> {
         if self.usable.len() >= HOPELESS && self.usable.iter().all(|cell| cell.crashed.is_some()) {
             return None;
         }
-        self.look().or_else(|| self.verify()).or_else(|| self.confirm())
+        // Fibers take no part in the search for processes and threads.
+        let on_threads =
+            |cells: &[Cell]| cells.iter().filter(|cell| cell.fibers == 0).cloned().collect::<Vec<Cell>>();
+        let (firm, usable) = (on_threads(self.firm), on_threads(self.usable));
+        let threads = SearchState { firm: &firm, usable: &usable, ..self.clone() };
+        threads.look().or_else(|| threads.verify()).or_else(|| self.fibers()).or_else(|| self.confirm())
+    }
+
+    /// The best predicted shape with fibers, if the app waits; then the next, as long as it should be better.
+    pub(crate) fn fibers(&self) -> Option<Step> {
+        let tried: Vec<&Cell> = self.firm.iter().filter(|cell| cell.fibers > 0).collect();
+        let open = self.with_fibers.iter().copied();
+        let open: Vec<Shape> = open.filter(|shape| !self.is_firm(*shape) && self.may_run(*shape)).collect();
+        let ran = self.firm.iter().any(|cell| cell.crashed.is_none());
+        let crashed = tried.iter().any(|cell| cell.crashed.is_some());
+        if open.is_empty() || !ran || crashed || tried.len() >= MOST_WITH_FIBERS {
+            return None;
+        }
+        if !self.always_fibers && !fibers::worth_a_try(self.usable, &profile(self.usable)) {
+            return None;
+        }
+        let first = open.iter().copied().min_by_key(|shape| shape.slots());
+        let Ok(model) = Model::fit(self.usable) else {
+            return first.filter(|_| tried.is_empty()).map(Step::Verify);
+        };
+        let predictions: Vec<Prediction> =
+            open.iter().map(|shape| model.predict(*shape, self.users)).collect();
+        let before: Vec<Cell> = tried.into_iter().cloned().collect();
+        let best = recommend(&before, &predictions, self.budget).best;
+        let best = best.filter(|best| !best.measured).map(|best| best.shape);
+        // Outside the budget one is measured all the same, for the comparison.
+        best.or(first.filter(|_| before.is_empty())).map(Step::Verify)
     }
 
     /// The next look, if any.
@@ -169,12 +208,21 @@ impl SearchState<'_> {
     }
 
     fn confirm(&self) -> Option<Step> {
-        if self.firm.iter().any(|cell| cell.repeats > 1 && cell.crashed.is_none()) {
+        let best = recommend(self.firm, &[], self.budget).best?.shape;
+        // What fibers gain is told from two shapes that have been measured equally well.
+        let rivals = match fibers::rivals(self.firm, self.budget) {
+            (Some(with), Some(without)) => vec![with.shape, without.shape],
+            _ => Vec::new(),
+        };
+        let confirmed = self.firm.iter().filter(|cell| cell.repeats > 1 && cell.crashed.is_none()).count();
+        let once = |shape: &Shape| {
+            self.firm.iter().any(|cell| cell.shape() == *shape && cell.repeats <= 1 && cell.crashed.is_none())
+        };
+        if confirmed > rivals.len() {
             return None;
         }
-        let best = recommend(self.firm, &[], self.budget).best?;
-        let cell = self.firm.iter().find(|cell| cell.shape() == best.shape)?;
-        cell.crashed.is_none().then_some(Step::Confirm(best.shape))
+        let wanted = if rivals.is_empty() && confirmed > 0 { Vec::new() } else { vec![best] };
+        wanted.into_iter().chain(rivals).find(once).map(Step::Confirm)
     }
 }
 
@@ -197,6 +245,34 @@ pub(crate) fn candidates(
     let processes = processes.map_or_else(own_processes, <[u32]>::to_vec);
     let threads = threads.map_or_else(own_threads, <[u32]>::to_vec);
     processes.iter().flat_map(|p| threads.iter().map(|t| Shape::new(*p, *t))).collect()
+}
+
+/// Candidates with fibers: one thread in each of the processes, and as many fibers as there are users.
+pub(crate) fn fiber_candidates(candidates: &[Shape], users: u32, connections: Option<u32>) -> Vec<Shape> {
+    let all = [30, 100, 300, 1_000, 3_000, 10_000, 30_000];
+    // An open load has no number of users.
+    let users = if users == 0 { 1_000 } else { users };
+    let enough = all.into_iter().find(|fibers| *fibers >= users).unwrap_or(30_000);
+    let of = |processes: u32| {
+        let fibers = connections.map_or(enough, |all| enough.min(all / processes));
+        (fibers > 1).then(|| Shape::new(processes, 1).with_fibers(fibers))
+    };
+    processes(candidates).into_iter().filter_map(of).collect()
+}
+
+/// Candidates with the numbers of fibers of a list; in one thread unless there is a list of those, too.
+pub(crate) fn list_of_fibers(candidates: &[Shape], threads: Option<&[u32]>, fibers: &[u32]) -> Vec<Shape> {
+    let threads = threads.unwrap_or(&[1]);
+    let shapes =
+        processes(candidates).into_iter().flat_map(|p| threads.iter().map(move |t| Shape::new(p, *t)));
+    shapes.flat_map(|shape| fibers.iter().map(move |fibers| shape.with_fibers(*fibers))).collect()
+}
+
+fn processes(candidates: &[Shape]) -> Vec<u32> {
+    let mut processes: Vec<u32> = candidates.iter().map(|shape| shape.processes).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    processes
 }
 
 /// The steps up to `most`, including the first that reaches it.
@@ -229,9 +305,16 @@ mod tests {
 
     impl App {
         fn cell(&self, shape: Shape, users: u32, parts: u32) -> Cell {
-            let Shape { processes, threads } = shape;
-            let cell =
-                Cell { processes, threads, users, cores: Some(CORES), repeats: parts, ..Cell::default() };
+            let Shape { processes, threads, fibers } = shape;
+            let cell = Cell {
+                processes,
+                threads,
+                fibers,
+                users,
+                cores: Some(CORES),
+                repeats: parts,
+                ..Cell::default()
+            };
             if processes >= self.crashes_from {
                 return Cell { crashed: Some("only one process".to_owned()), ..cell };
             }
@@ -258,6 +341,15 @@ mod tests {
 
     /// The shape that the search recommends, and its steps.
     fn found(app: App, candidates: &[Shape], budget: &Budget) -> (Option<Shape>, Vec<Step>) {
+        found_with(app, candidates, &[], budget)
+    }
+
+    fn found_with(
+        app: App,
+        candidates: &[Shape],
+        with_fibers: &[Shape],
+        budget: &Budget,
+    ) -> (Option<Shape>, Vec<Step>) {
         let (mut looks, mut verified): (Vec<Cell>, Vec<Cell>) = (Vec::new(), Vec::new());
         let mut steps = Vec::new();
         loop {
@@ -267,6 +359,8 @@ mod tests {
             let usable: Vec<Cell> = looks.iter().chain(&verified).cloned().collect();
             let known = SearchState {
                 candidates,
+                with_fibers,
+                always_fibers: false,
                 users: USERS,
                 cores: CORES,
                 budget,
@@ -343,6 +437,45 @@ mod tests {
         let (shape, steps) = found(app, &candidates(None, None, CORES, USERS), &Budget::default());
         assert_eq!(shape, None);
         assert!(steps.len() <= 2, "{steps:?}");
+    }
+
+    #[test]
+    fn fibers_are_tried_where_the_app_waits() {
+        let threads = candidates(Some(&[1, 2]), Some(&[1, 4]), CORES, USERS);
+        let fibers = fiber_candidates(&threads, USERS, None);
+        assert_eq!(fibers, [Shape::new(1, 1).with_fibers(30), Shape::new(2, 1).with_fibers(30)]);
+        let (shape, steps) = found_with(app(100.0, 0.5, 0.5), &threads, &fibers, &Budget::default());
+        assert!(shape.is_some_and(|shape| shape.fibers == 30), "{shape:?} {steps:?}");
+        let rival = steps.iter().rfind(|step| matches!(step, Step::Confirm(shape) if shape.fibers == 0));
+        assert!(
+            rival.is_some(),
+            "the best without fibers is measured as well as the best with them: {steps:?}"
+        );
+        let computes = app(0.5, 27.0, 27.0);
+        let (shape, steps) = found_with(computes, &threads, &fibers, &Budget::default());
+        assert!(shape.is_some_and(|shape| shape.fibers == 0), "{shape:?}");
+        let tried = |step: &Step| matches!(step, Step::Verify(shape) if shape.fibers > 0);
+        assert!(!steps.iter().any(tried), "{steps:?}");
+    }
+
+    #[test]
+    fn fibers_are_not_tried_with_processes_that_crash() {
+        let app = App { crashes_from: 2, ..app(80.0, 9.0, 9.0) };
+        let threads = candidates(None, None, CORES, USERS);
+        let fibers = fiber_candidates(&threads, USERS, None);
+        let (shape, steps) = found_with(app, &threads, &fibers, &Budget::default());
+        assert_eq!(shape.map(|shape| shape.processes), Some(1));
+        let tried = |step: &&Step| matches!(step, Step::Verify(shape) if shape.fibers > 0);
+        assert_eq!(steps.iter().filter(tried).count(), 1, "{steps:?}");
+    }
+
+    #[test]
+    fn fibers_keep_to_the_connections() {
+        let threads = candidates(Some(&[1, 2, 16]), Some(&[1]), CORES, USERS);
+        let few = fiber_candidates(&threads, 500, Some(20));
+        assert_eq!(few, [Shape::new(1, 1).with_fibers(20), Shape::new(2, 1).with_fibers(10)]);
+        assert_eq!(fiber_candidates(&threads[..1], 0, None), [Shape::new(1, 1).with_fibers(1_000)]);
+        assert_eq!(list_of_fibers(&threads, Some(&[1, 2]), &[5, 9]).len(), 12);
     }
 
     #[test]

@@ -52,7 +52,10 @@ impl Kind {
     /// Whether the server supports this shape.
     pub(crate) fn fits(self, shape: Shape) -> bool {
         match self {
-            Kind::Firebrick | Kind::Puma => true,
+            Kind::Firebrick => true,
+            // Fibers are not the same in others.
+            _ if shape.fibers > 0 => false,
+            Kind::Puma => true,
             Kind::Unicorn | Kind::Passenger => shape.threads == 1,
             Kind::Webrick => shape.processes == 1,
         }
@@ -150,6 +153,7 @@ pub(crate) fn control_socket(temp: &Path) -> PathBuf {
 fn firebrick(program: &Path, shape: Shape, launch: &Launch<'_>) -> Vec<String> {
     let text = |path: PathBuf| path.display().to_string();
     let (processes, threads) = (shape.processes, shape.threads);
+    let fibers = if shape.fibers > 0 { shape.fibers.to_string() } else { "off".to_owned() };
     // The app's own settings apply, except those that would conflict with a running server.
     vec![
         text(program.to_path_buf()),
@@ -160,6 +164,7 @@ fn firebrick(program: &Path, shape: Shape, launch: &Launch<'_>) -> Vec<String> {
         format!("--pidfile={}", text(launch.temp.join("server.pid"))),
         format!("--workers={processes}"),
         format!("--threads={threads}:{threads}"),
+        format!("--fibers={fibers}"),
         format!("--environment={}", launch.environment),
         format!("--worker-boot-timeout={}s", launch.boot_seconds),
         "--access-log=off".to_owned(),
@@ -260,9 +265,11 @@ mod tests {
         let words = |kind: Kind, shape| kind.command(Path::new("/bin/firebrick"), shape, &launch).unwrap();
         let file = |name: &str| fs::read_to_string(temp.path().join(name)).unwrap();
         let ours = words(Kind::Firebrick, Shape::new(2, 5));
-        for word in ["--workers=2", "--threads=5:5", "--bind=tcp://127.0.0.1:4321"] {
+        for word in ["--workers=2", "--threads=5:5", "--fibers=off", "--bind=tcp://127.0.0.1:4321"] {
             assert!(ours.contains(&word.to_owned()), "{word} in {ours:?}");
         }
+        let fibers = words(Kind::Firebrick, Shape::new(2, 1).with_fibers(300));
+        assert!(fibers.contains(&"--fibers=300".to_owned()), "{fibers:?}");
         words(Kind::Puma, Shape::new(2, 5));
         assert!(
             file("puma.rb").contains("workers 2\npreload_app!") && file("puma.rb").contains("threads 5, 5")
@@ -295,6 +302,7 @@ mod tests {
     #[test]
     fn unsupported_shapes() {
         assert!(Kind::Unicorn.fits(Shape::new(4, 1)) && !Kind::Unicorn.fits(Shape::new(4, 2)));
+        assert!(!Kind::Puma.fits(Shape::new(1, 1).with_fibers(9)));
         assert!(Kind::Webrick.fits(Shape::new(1, 9)) && !Kind::Webrick.fits(Shape::new(2, 1)));
         assert!(Kind::named("puma") == Some(Kind::Puma) && Kind::named("firebrick").is_none());
     }

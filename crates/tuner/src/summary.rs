@@ -10,6 +10,7 @@ pub(crate) fn text(verdict: &Verdict, width: usize) -> String {
     let mut out = String::new();
     section(&mut out, "Remarks", &verdict.remarks, width);
     section(&mut out, "Application profile", &verdict.profile.words, width);
+    section(&mut out, "Fibers", &verdict.fibers.words, width);
     section(&mut out, "Other servers", &verdict.others, width);
     out.push_str(&recommended(&verdict.recommendation, verdict.pool.as_deref(), width));
     out
@@ -76,8 +77,12 @@ fn recommended(recommendation: &Recommendation, pool: Option<&str>, width: usize
 fn in_words(shape: Shape) -> String {
     let count =
         |number: u32, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
+    let fibers = match shape.fibers {
+        0 => String::new(),
+        fibers => format!(", and {fibers} fibers in each thread"),
+    };
     format!(
-        "({} with {})",
+        "({} with {}{fibers})",
         count(shape.processes, "worker", "workers"),
         count(shape.threads, "thread", "threads each")
     )

@@ -90,7 +90,11 @@ fn line<const N: usize>(server: Option<&str>, texts: [String; N]) -> String {
 pub(crate) fn row(measured: &Measured, servers: bool) -> String {
     let cell = &measured.cell;
     let name = servers.then_some(measured.server.name());
-    let (processes, threads) = (cell.processes.to_string(), cell.threads.to_string());
+    let processes = cell.processes.to_string();
+    let threads = match cell.fibers {
+        0 => cell.threads.to_string(),
+        fibers => format!("{}x{fibers}", cell.threads),
+    };
     if let Some(why) = &cell.crashed {
         let mut lines = why.lines();
         let first = lines.next().unwrap_or_default();
@@ -119,6 +123,9 @@ pub(crate) fn row(measured: &Measured, servers: bool) -> String {
 fn remarks(measured: &Measured) -> Vec<String> {
     let Cell { limited_by, spread, .. } = &measured.cell;
     let mut remarks = Vec::new();
+    if measured.cell.fibers > 0 {
+        remarks.push("fibers".to_owned());
+    }
     if measured.look {
         remarks.push("short look".to_owned());
     } else if *spread > measured.wanted_spread {
@@ -184,6 +191,8 @@ mod tests {
             assert!(row[..end].ends_with(text), "{column} in\n{head}\n{row}");
         }
         assert_eq!(row.lines().count(), 1);
+        let fibers = super::row(&measured(Cell { threads: 1, fibers: 10_000, ..cell.clone() }), false);
+        assert!(fibers[..ends("threads")].ends_with(" 1x10000") && fibers.ends_with("  fibers"), "{fibers}");
         let crashed = Cell { crashed: Some("it ended\nwith a line".to_owned()), ..cell };
         assert!(super::row(&measured(crashed), true).contains("crashed: it ended\n          | with a line"));
     }

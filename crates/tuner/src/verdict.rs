@@ -3,6 +3,7 @@
 
 use planner::{Budget, Cell, LimitedBy, Profile, Recommendation, Shape, profile, recommend};
 
+use crate::fibers::{self, FiberReport, Known};
 use crate::hints::{self, Pool};
 use crate::options::Options;
 use crate::server::Kind;
@@ -20,12 +21,15 @@ pub(crate) struct Verdict {
     pub(crate) others: Vec<String>,
     /// A remark on database connections.
     pub(crate) pool: Option<String>,
+    /// What fibers gain, or why there are none.
+    pub(crate) fibers: FiberReport,
 }
 
 /// Evaluates the results. Pure: the same cells give the same verdict.
 pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: Option<Pool>) -> Verdict {
     let firm = done.firm();
-    let profile = profile(&done.usable());
+    let usable = done.usable();
+    let profile = profile(&usable);
     let mut recommendation = recommend(&firm, &done.predictions, budget);
     // If something was measured, predictions are recommended only if nothing measured fits.
     if recommendation.best.as_ref().is_some_and(|best| !best.measured) {
@@ -35,7 +39,16 @@ pub(crate) fn verdict(options: &Options, budget: &Budget, done: &Results, pool: 
         }
     }
     let best = recommendation.best.as_ref().map(|best| best.shape);
+    let fibers = fibers::report(&Known {
+        wanted: options.shapes.fibers.as_ref(),
+        firm: &firm,
+        usable: &usable,
+        profile: &profile,
+        budget,
+        libraries: &done.libraries,
+    });
     Verdict {
+        fibers,
         remarks: remarks(options, done),
         others: others(done),
         pool: best.and_then(|shape| hints::about_pool(pool, shape)),
@@ -124,15 +137,19 @@ fn compare(kind: Kind, cell: &Cell, ours: &Cell) -> String {
     )
 }
 
-/// The configuration for a shape, as files (or the environment) and their lines.
-pub(crate) fn lines_for(shape: Shape) -> [(&'static str, String); 3] {
-    let Shape { processes, threads } = shape;
+/// The configuration for a shape, as files (or the environment) and their lines. Only one of them knows fibers.
+pub(crate) fn lines_for(shape: Shape) -> Vec<(&'static str, String)> {
+    let Shape { processes, threads, fibers } = shape;
+    let ours = format!("workers = {processes}\nthreads = {threads}");
+    if fibers > 0 {
+        return vec![("firebrick.toml", format!("{ours}\nfibers = {fibers}"))];
+    }
     let puma = match processes {
         1 => format!("workers 0\nthreads {threads}, {threads}"),
         _ => format!("workers {processes}\nthreads {threads}, {threads}\npreload_app!"),
     };
-    [
-        ("firebrick.toml", format!("workers = {processes}\nthreads = {threads}")),
+    vec![
+        ("firebrick.toml", ours),
         ("config/puma.rb", puma),
         ("environment", format!("WEB_CONCURRENCY={processes}\nRAILS_MAX_THREADS={threads}")),
     ]
@@ -144,10 +161,13 @@ mod tests {
 
     #[test]
     fn lines_of_each_file() {
-        let [firebrick, puma, environment] = lines_for(Shape::new(2, 5));
+        let lines = lines_for(Shape::new(2, 5));
+        let [firebrick, puma, environment] = lines.as_slice() else { panic!("{lines:?}") };
         assert_eq!(firebrick.1, "workers = 2\nthreads = 5");
         assert_eq!(puma.1, "workers 2\nthreads 5, 5\npreload_app!");
         assert_eq!(environment.1, "WEB_CONCURRENCY=2\nRAILS_MAX_THREADS=5");
+        let fibers = lines_for(Shape::new(2, 1).with_fibers(300));
+        assert_eq!(fibers, [("firebrick.toml", "workers = 2\nthreads = 1\nfibers = 300".to_owned())]);
         assert!(lines_for(Shape::new(1, 5))[1].1.starts_with("workers 0\n"));
     }
 }

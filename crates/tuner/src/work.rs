@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use planner::{Cell, Model, Prediction, Shape};
 
 use crate::cell::{CellResult, Effort, figures, undisturbed, visit};
-use crate::options::{Amount, Options};
+use crate::fibers::Library;
+use crate::options::{Amount, Fibers, Options};
 use crate::running::{Context, Failure};
 use crate::screen::Screen;
-use crate::search::{SearchState, Step, candidates};
+use crate::search::{SearchState, Step, candidates, fiber_candidates, list_of_fibers};
 use crate::server::Kind;
 use crate::workload::Portion;
 
@@ -48,6 +49,8 @@ pub(crate) struct Results {
     pub(crate) seconds: f64,
     /// Number of shapes considered.
     pub(crate) candidates: usize,
+    /// How the app's libraries get along with fibers; empty if no server has said so.
+    pub(crate) libraries: Vec<Library>,
 }
 
 impl Results {
@@ -84,9 +87,19 @@ pub(crate) fn work(context: &Context<'_>, kinds: &[Kind], screen: &mut Screen) -
         Some(shapes) => session.grid(&shapes),
         None => session.few(),
     }
+    session.done.libraries = context.libraries.get().cloned().unwrap_or_default();
     session.done.stopped = context.stop.requested();
     session.done.seconds = began.elapsed().as_secs_f64();
     session.done
+}
+
+/// What is measured in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whole {
+    /// What the search finds.
+    Search,
+    /// The whole table has been; fibers follow.
+    Grid,
 }
 
 struct Session<'a, 'b> {
@@ -125,6 +138,9 @@ impl Session<'_, '_> {
                 return;
             }
         }
+        if self.options().shapes.fibers == Some(Fibers::Auto) {
+            self.few_on(shapes, Whole::Grid);
+        }
     }
 
     /// Seconds that the shapes will take: by the model if there is one, otherwise as long as the mean so far.
@@ -146,17 +162,42 @@ impl Session<'_, '_> {
 
     /// Measures only the decisive cells.
     fn few(&mut self) {
+        let shapes = &self.options().shapes;
+        let cores = self.context.cpus.server;
+        let candidates =
+            candidates(shapes.processes.as_deref(), shapes.threads.as_deref(), cores, self.users());
+        self.few_on(&candidates, Whole::Search);
+    }
+
+    /// Shapes with fibers that may be tried, beside `candidates`.
+    fn with_fibers(&self, candidates: &[Shape]) -> Vec<Shape> {
+        let shapes = &self.options().shapes;
+        let list = match &shapes.fibers {
+            Some(Fibers::Off) => return Vec::new(),
+            Some(Fibers::List(list)) => return list_of_fibers(candidates, shapes.threads.as_deref(), list),
+            Some(Fibers::Auto) | None => self.context.libraries.get(),
+        };
+        // Without a word about libraries the Ruby has no fibers.
+        match list {
+            Some(libraries) if libraries.is_empty() || libraries.iter().any(Library::forbids) => Vec::new(),
+            _ => fiber_candidates(candidates, self.users(), self.options().budget.db_connections),
+        }
+    }
+
+    /// Measures the decisive ones of `candidates`, and of the same with fibers.
+    fn few_on(&mut self, candidates: &[Shape], whole_search: Whole) {
         let options = self.context.options;
         let cores = self.context.cpus.server;
-        let shapes = &options.shapes;
         let users = self.users();
-        let candidates = candidates(shapes.processes.as_deref(), shapes.threads.as_deref(), cores, users);
         self.done.candidates = candidates.len();
         let mut done = 0.0;
         loop {
             let (looked, firm, usable) = (self.looked(), self.done.firm(), self.done.usable());
+            let with_fibers = self.with_fibers(candidates);
             let known = SearchState {
-                candidates: &candidates,
+                candidates,
+                with_fibers: &with_fibers,
+                always_fibers: matches!(options.shapes.fibers, Some(Fibers::List(_))),
                 users,
                 cores,
                 budget: &options.budget,
@@ -164,9 +205,14 @@ impl Session<'_, '_> {
                 firm: &firm,
                 usable: &usable,
             };
-            let step = known.next().filter(|_| !self.context.stop.requested());
+            let next = match whole_search {
+                Whole::Search => known.next(),
+                Whole::Grid => known.fibers(),
+            };
+            let step = next.filter(|_| !self.context.stop.requested());
             let Some(step) = step else {
-                self.done.predictions = known.predictions();
+                self.done.predictions =
+                    if whole_search == Whole::Search { known.predictions() } else { Vec::new() };
                 return;
             };
             let share = match step {
@@ -176,7 +222,8 @@ impl Session<'_, '_> {
                     LOOK_SHARE
                 }
                 Step::Verify(shape) => {
-                    let effort = Effort { parts: 1, most: 1, ..whole(options) };
+                    let once = Effort { parts: 1, most: 1, ..whole(options) };
+                    let effort = if whole_search == Whole::Search { once } else { whole(options) };
                     self.cell(shape, &effort, false, done, CELL_SHARE);
                     CELL_SHARE
                 }

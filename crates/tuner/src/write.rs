@@ -71,7 +71,25 @@ fn changed(text: &str, shape: Shape) -> Result<String, String> {
         .map_err(|error: toml_edit::TomlError| format!("it is not TOML: {}", error.to_string().trim_end()))?;
     set(&mut file, "workers", shape.processes)?;
     set(&mut file, "threads", shape.threads)?;
+    match shape.fibers {
+        0 => turn_off(&mut file)?,
+        fibers => set(&mut file, "fibers", fibers)?,
+    }
     Ok(file.to_string())
+}
+
+/// Without fibers the file needs no line about them.
+fn turn_off(file: &mut DocumentMut) -> Result<(), String> {
+    let Some(item) = file.get_mut("fibers") else { return Ok(()) };
+    let Item::Value(value) = item else {
+        return Err("fibers is a table; expected a number or \"off\"".to_owned());
+    };
+    if value.as_str() != Some("off") {
+        let decor = value.decor().clone();
+        *value = Value::from("off");
+        *value.decor_mut() = decor;
+    }
+    Ok(())
 }
 
 /// Sets a key; comments next to the value are kept.
@@ -115,6 +133,17 @@ mod tests {
         );
         let text = difference(before, &after);
         assert!(text.contains("-threads = \"1:5\" # few") && text.contains("+workers = 2"), "{text}");
+    }
+
+    #[test]
+    fn fibers_are_written_and_turned_off() {
+        let fibers = Shape::new(1, 1).with_fibers(300);
+        let with = changed("workers = 2\n", fibers).unwrap();
+        assert_eq!(with, "workers = 1\nthreads = 1\nfibers = 300\n");
+        assert_eq!(changed(&with, fibers).unwrap(), with);
+        let without = changed("fibers = 10 # many\n", Shape::new(1, 5)).unwrap();
+        assert_eq!(without, "fibers = \"off\" # many\nworkers = 1\nthreads = 5\n");
+        assert_eq!(changed(&without, Shape::new(1, 5)).unwrap(), without);
     }
 
     #[test]

@@ -49,7 +49,7 @@ const CHARTS = [
     { name: "RSS, added up", style: "two", of: (point) => point.rss_bytes || null }] },
   { title: "CPU", tell: percent, series: [{ name: "all processes", style: "one", fill: true, of: (point) => point.cpus / (server?.cores || 1) }] },
   { title: "Queue", app: true, tell: significant, least: 4, series: [
-    { name: "waiting", style: "two", fill: true, of: (point) => point.queue }, { name: "busy threads", style: "one", of: (point) => point.busy_threads }] },
+    { name: "waiting", style: "two", fill: true, of: (point) => point.queue }, { name: "being served", style: "one", of: (point) => point.busy_threads }] },
   { title: "Errors per minute", tell: significant, least: 4, series: [
     { name: "5xx", style: "bad", column: true, of: rate((point) => point.errors) }, { name: "4xx", style: "warn", column: true, of: rate((point) => point.client_errors) },
     { name: "client gone", style: "three", column: true, of: rate((point) => point.client_gone) }] },
@@ -110,7 +110,7 @@ function showNow(told, now) {
   if (isApp(told)) {
     const [busy, most] = [sum(told, (one) => one.busy_threads), sum(told, (one) => one.threads_max)];
     const waits = told.queue.length ? `the first for ${time(told.queue.oldest_wait_ms)}` : `most so far ${told.queue.longest.toLocaleString("en")}`;
-    tiles.splice(2, 0, tile("Queue", told.queue.length.toLocaleString("en"), waits, told.queue.length ? "warn" : ""), tile("Busy threads", `${busy} of ${most}`, many(told.workers.length, "worker", "workers")));
+    tiles.splice(2, 0, tile("Queue", told.queue.length.toLocaleString("en"), waits, told.queue.length ? "warn" : ""), tile(`Busy ${seats(told)}`, `${busy} of ${most}`, many(told.workers.length, "worker", "workers")));
   }
   if (told.handlers) tiles.push(handlersTile(told.handlers, between));
   if (told.tls) tiles.push(tlsTile(told.tls, between, Date.parse(told.taken_at)));
@@ -124,6 +124,7 @@ function showNow(told, now) {
   showChanges(told);
   showSize(told);
   showServices(told);
+  id("busy").textContent = `busy ${seats(told)}`;
   id("generation").hidden = !hasGenerations(told);
   id("workers").replaceChildren(...told.workers.map((one) => workerRow(one, between, told)));
   id("handlers").hidden = !told.handlers;
@@ -144,6 +145,10 @@ function certificateRow(one, now) {
 
 function cell(text, style = "") {
   return element("td", style ? { class: style } : {}, text);
+}
+
+function seats(told) {
+  return told.workers.some((one) => one.fibers) ? "fibers" : "threads";
 }
 
 function workerRow(one, between, told) {

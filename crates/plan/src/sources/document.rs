@@ -178,6 +178,8 @@ fn tune(name: &str, tune: Tune) -> Result<SourceFacts, String> {
         Some(best) => {
             found.workers = Some(Sourced::new(best.shape.processes, format!("{source}: recommended")));
             found.threads = Some(Sourced::new(best.shape.threads, format!("{source}: recommended")));
+            found.fibers = (best.shape.fibers > 0)
+                .then(|| Sourced::new(best.shape.fibers, format!("{source}: recommended")));
         }
         None => found
             .notes

@@ -8,7 +8,7 @@ use control::client::{Client, explain};
 use planner::format::{figure, millis};
 use serde::Deserialize;
 use settings::{Argument, ControlAddress, ProcessEnvironment};
-use stats::{DurationSummary, Interval, ServerSnapshot};
+use stats::{DurationSummary, Interval, ServerSnapshot, WorkerSnapshot};
 
 use crate::sourced::{SourceFacts, Sourced};
 
@@ -146,14 +146,21 @@ fn busiest(points: &[Point]) -> Option<(f64, f64, f64)> {
 /// Workers, threads and cores.
 pub(super) fn shape(server: &ServerSnapshot, source: &str, found: &mut SourceFacts) {
     let workers = u32::try_from(server.workers.len()).unwrap_or(u32::MAX);
-    let threads = server.workers.iter().map(|worker| worker.threads_max).max().unwrap_or(0);
+    let (threads, fibers) = threads_and_fibers(&server.workers);
     if workers > 0 && threads > 0 {
         found.workers = Some(Sourced::new(workers, source));
         found.threads = Some(Sourced::new(threads, source));
+        found.fibers = (fibers > 0).then(|| Sourced::new(fibers, source));
     }
     if server.cores > 0.0 {
         found.cores = Some(Sourced::new(server.cores, source));
     }
+}
+
+/// Of the largest worker. What counts as its threads are seats: a fiber holds a request, and has no core.
+fn threads_and_fibers(workers: &[WorkerSnapshot]) -> (u32, u32) {
+    let largest = workers.iter().max_by_key(|worker| worker.threads_max);
+    largest.map_or((0, 0), |worker| (worker.threads_max / worker.fibers.max(1), worker.fibers))
 }
 
 /// Times in the app between two snapshots.
@@ -222,6 +229,22 @@ mod tests {
         assert!((average - (540.0 + 600.0) / 600.0).abs() < 1e-9);
         assert!(busiest(&points[..5]).is_none());
         assert!(busiest(&[]).is_none());
+    }
+
+    #[test]
+    fn seats_are_threads_and_fibers() {
+        let worker = |fibers: u32| -> WorkerSnapshot {
+            let worker = serde_json::json!({
+                "index": 0, "pid": 2, "state": "ready", "phase": 0, "started_at": "2026-01-31T12:00:00Z",
+                "last_checkin": "2026-01-31T12:00:00Z", "requests": 0, "failures": 0, "busy_threads": 700,
+                "threads_started": 2, "threads_max": 1_000, "fibers": fibers, "in_flight": 700, "pss_bytes": 0,
+                "restarts": 0,
+            });
+            serde_json::from_value(worker).unwrap()
+        };
+        assert_eq!(threads_and_fibers(&[worker(500)]), (2, 500));
+        assert_eq!(threads_and_fibers(&[worker(0)]), (1_000, 0), "threads serve");
+        assert_eq!(threads_and_fibers(&[]), (0, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use planner::sizing::{compare, size_up};
 use proptest::prelude::*;
 
 fn size(workers: u32, threads: u32) -> Size {
-    Size { name: None, workers, threads, cores: None, price: None }
+    Size { name: None, workers, threads, fibers: 0, cores: None, price: None }
 }
 
 fn slo(percentile: f64, under_ms: f64) -> Option<Slo> {

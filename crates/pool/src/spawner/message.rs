@@ -3,6 +3,7 @@
 use super::{BootConfig, ExitStatus};
 use settings::puma::{Call, Evaluated, PumaFile, Refusal};
 use settings::{ControlAddress, Restart, Service, ServiceProgram, StopSignal};
+use stats::Library;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(crate) enum TemplateMessage {
         services: Vec<Service>,
         /// Settings that have no effect in this Ruby: sentences for the banner.
         notes: Vec<String>,
+        /// How the app's libraries get along with fibers.
+        libraries: Vec<Library>,
     },
     /// The process id of a template that was a worker: its first message.
     Pid(u32),
@@ -142,17 +145,15 @@ pub(super) fn interpret(parts: &[String]) -> io::Result<TemplateMessage> {
     let words: Vec<&str> = parts.iter().map(String::as_str).collect();
     Ok(match *words.as_slice() {
         ["booted", ref pairs @ ..] => {
+            let all = |key: &'static str| pairs.chunks_exact(2).filter(move |pair| pair[0] == key);
             let value = |key| pairs.chunks_exact(2).find(|pair| pair[0] == key).map_or("", |pair| pair[1]);
             TemplateMessage::Booted {
                 ruby: value("ruby").into(),
                 rack: value("rack").into(),
                 ms: number(value("ms")).unwrap_or(0),
                 services: services(pairs)?,
-                notes: pairs
-                    .chunks_exact(2)
-                    .filter(|pair| pair[0] == "note")
-                    .map(|pair| pair[1].to_owned())
-                    .collect(),
+                notes: all("note").map(|pair| pair[1].to_owned()).collect(),
+                libraries: all("fibers").filter_map(|pair| Library::from_fact(pair[1])).collect(),
             }
         }
         ["stop"] => TemplateMessage::Stop,
@@ -224,8 +225,11 @@ mod tests {
     fn messages_are_decoded() {
         let (services, notes) = (Vec::new(), vec!["no YJIT".to_owned()]);
         let (ruby, rack) = ("ruby 3.1.2".to_owned(), "2.2".to_owned());
-        let booted = TemplateMessage::Booted { ruby, rack, ms: 12, services, notes };
-        let words = ["booted", "rack", "2.2", "note", "no YJIT", "ruby", "ruby 3.1.2", "ms", "12"];
+        let fact = "stops\tsqlite3\treads files with the thread";
+        let libraries = vec![Library::from_fact(fact).unwrap()];
+        let booted = TemplateMessage::Booted { ruby, rack, ms: 12, services, notes, libraries };
+        let words =
+            ["booted", "rack", "2.2", "note", "no YJIT", "fibers", fact, "ruby", "ruby 3.1.2", "ms", "12"];
         assert_eq!(read(&words).unwrap(), booted);
         assert_eq!(read(&["forked", "0", "42"]).unwrap(), TemplateMessage::Forked { index: 0, pid: 42 });
         assert_eq!(read(&["stop"]).unwrap(), TemplateMessage::Stop);

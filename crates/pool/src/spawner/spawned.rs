@@ -91,7 +91,14 @@ impl Spawner {
         let workers = Mutex::default();
         let common = Arc::new(Common { generation, config, links, sizes, folder, pool, reports, workers });
         let rack = "as each worker loads it".to_owned();
-        common.report(TemplateMessage::Booted { ruby, rack, ms: 0, services: Vec::new(), notes });
+        common.report(TemplateMessage::Booted {
+            ruby,
+            rack,
+            ms: 0,
+            services: Vec::new(),
+            notes,
+            libraries: Vec::new(),
+        });
         let acceptor = tokio::spawn(accept(listener, common.clone()));
         Ok(Spawner { common, acceptor })
     }

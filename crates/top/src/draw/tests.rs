@@ -72,6 +72,23 @@ fn the_usual_size_shows_everything_important() {
 }
 
 #[test]
+fn fibers_are_counted_and_columns_stay_aligned() {
+    let mut state = state(3);
+    let view = state.view.as_mut().unwrap();
+    for worker in &mut view.sample.server.workers {
+        (worker.fibers, worker.threads_max) = (5_000, 10_000);
+    }
+    view.sample.server.workers[1].busy_threads = 9_999;
+    let shown = text(&state, 80, 24);
+    assert!(shown.contains("busy fibers") && !shown.contains("busy threads"), "{shown}");
+    assert!(shown.contains(" 9999/10000") && shown.contains(" 0/10000"), "{shown}");
+    let line = |of: &str| shown.lines().find(|line| line.contains(of)).unwrap().to_owned();
+    let end = |line: &str, of: &str| line[..line.find(of).unwrap() + of.len()].chars().count();
+    let (heading, row) = (line("busy fibers"), line("9999/10000"));
+    assert_eq!(end(&heading, "memory"), end(&row, "MiB"), "{shown}");
+}
+
+#[test]
 fn a_large_screen_shows_more() {
     let shown = text(&state(3), 200, 60);
     for wanted in ["Response time p95", "RSS", "10 min", "restarts"] {

@@ -42,7 +42,7 @@ const COLUMNS: [Column; 8] = [
 ];
 /// Width of `worker`, `pid` and `state`, each followed by a blank.
 const BEFORE: usize = 7 + 8 + 9;
-/// Width of `12/16` after the bar.
+/// Least width of `12/16` after the bar.
 const COUNT: usize = 6;
 /// Longest bar.
 const LONGEST_BAR: usize = 40;
@@ -56,11 +56,15 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
     };
     let columns: Vec<&Column> = COLUMNS.iter().filter(fits).collect();
     let behind: usize = columns.iter().map(|column| column.width).sum();
-    let bar = usize::from(area.width).saturating_sub(BEFORE + COUNT + behind).clamp(4, LONGEST_BAR);
+    // With fibers there may be thousands.
+    let digits = view.server().workers.iter().map(|worker| worker.threads_max.to_string().len()).max();
+    let count = COUNT.max(2 * digits.unwrap_or(0) + 2);
+    let bar = usize::from(area.width).saturating_sub(BEFORE + count + behind).clamp(4, LONGEST_BAR);
     let titles =
         columns.iter().map(|column| format!("{:>1$}", column.title, column.width)).collect::<String>();
-    let heading =
-        format!("{:<7}{:<8}{:<9}{:<4$}{titles}", "worker", "pid", "state", "busy threads", bar + COUNT);
+    let word = view.server().workers.first().map_or("threads", WorkerSnapshot::seats_word);
+    let busy = format!("busy {word}");
+    let heading = format!("{:<7}{:<8}{:<9}{:<4$}{titles}", "worker", "pid", "state", busy, bar + count);
     line(buffer, area, vec![Span::styled(heading, theme.heading())]);
     let workers = sorted(view, state.sort);
     let room = usize::from(area.height.saturating_sub(1));
@@ -68,7 +72,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, state: &State, view: &View, 
     for (row, worker) in (1..).zip(&workers[..shown]) {
         let mut spans =
             vec![Span::raw(format!("{:<7}{:<8}", worker.index, worker.pid)), state_of(worker, theme)];
-        spans.extend(threads(worker, bar, theme));
+        spans.extend(threads(worker, bar, count, theme));
         spans.extend(columns.iter().map(|column| {
             let style =
                 if column.title == "waiting" && worker.waiting > 0 { theme.warning() } else { Style::new() };
@@ -103,12 +107,12 @@ fn state_of(worker: &WorkerSnapshot, theme: Theme) -> Span<'static> {
     Span::styled(format!("{text:<9}"), style)
 }
 
-/// One cell per thread if they fit, otherwise in proportion.
-fn threads(worker: &WorkerSnapshot, width: usize, theme: Theme) -> Vec<Span<'static>> {
+/// One cell per thread, or fiber, if they fit, otherwise in proportion; and the numbers in `count` characters.
+fn threads(worker: &WorkerSnapshot, width: usize, count: usize, theme: Theme) -> Vec<Span<'static>> {
     let (busy, most) = (worker.busy_threads as usize, worker.threads_max as usize);
     let cells = most.clamp(1, width);
     let part = busy as f64 / most.max(1) as f64;
     let mut spans = super::bar(cells, part, theme.load(part), theme.faint()).to_vec();
-    spans.push(Span::raw(format!("{:<1$}", format!(" {busy}/{most}"), width - cells + COUNT)));
+    spans.push(Span::raw(format!("{:<1$}", format!(" {busy}/{most}"), width - cells + count)));
     spans
 }

@@ -1,0 +1,65 @@
+//! What `firebrick check` says about the libraries of an app and fibers.
+
+use stats::{Library, WithFibers};
+
+/// Whether fibers are used or could be, and a line for each library; none where the Ruby says nothing about them.
+pub(crate) fn lines(fibers: u32, libraries: &[Library]) -> Vec<String> {
+    if libraries.is_empty() {
+        return Vec::new();
+    }
+    let width = libraries.iter().map(|one| one.name.chars().count()).max().unwrap_or(0);
+    let rows = libraries
+        .iter()
+        .map(|one| format!("  {:<width$}  {:<16}  {}", one.name, one.with_fibers.words(), one.text));
+    std::iter::once(verdict(fibers, libraries)).chain(rows).collect()
+}
+
+fn verdict(fibers: u32, libraries: &[Library]) -> String {
+    let named = |verdict: WithFibers| {
+        let names: Vec<&str> =
+            libraries.iter().filter(|one| one.with_fibers == verdict).map(|one| one.name.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let but = match (named(WithFibers::Stops), named(WithFibers::Slows)) {
+        (Some(stops), _) => format!(", but a wait in {stops} stops the other requests of its thread"),
+        (None, Some(slows)) => format!(", but requests wait for one another in {slows}"),
+        (None, None) => String::new(),
+    };
+    match (fibers, named(WithFibers::Forbids)) {
+        (0, Some(why)) => {
+            format!("Fibers are off, and could not be used, because of {why} (docs/fibers.md):")
+        }
+        (0, None) => format!("Fibers are off. They could be used{but} (docs/fibers.md):"),
+        (fibers, _) => format!("{fibers} fibers in each thread{but} (docs/fibers.md):"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(fact: &str) -> Library {
+        Library::from_fact(fact).unwrap()
+    }
+
+    #[test]
+    fn what_forbids_is_named_first_then_what_stops() {
+        let (forbids, stops, waits) = (
+            library("forbids\tSequel\tAdd where the app loads it: x"),
+            library("stops\tsqlite3\treads with the thread"),
+            library("waits\tredis\tothers run"),
+        );
+        let all = lines(0, &[forbids, stops.clone(), waits.clone()]);
+        assert!(all[0].starts_with("Fibers are off, and could not be used, because of Sequel"), "{all:?}");
+        assert_eq!(all[1], "  Sequel   forbids fibers    Add where the app loads it: x");
+        assert_eq!(all[3], "  redis    waits             others run");
+        let some = lines(0, &[stops.clone(), waits.clone()]);
+        assert!(
+            some[0].starts_with("Fibers are off. They could be used, but a wait in sqlite3 stops"),
+            "{some:?}"
+        );
+        assert!(lines(100, &[stops])[0].starts_with("100 fibers in each thread, but a wait in sqlite3"));
+        assert_eq!(lines(0, &[waits])[0], "Fibers are off. They could be used (docs/fibers.md):");
+        assert_eq!(lines(0, &[]), Vec::<String>::new());
+    }
+}

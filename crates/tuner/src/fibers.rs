@@ -1,0 +1,305 @@
+//! What the report says about fibers: what they would gain over threads, or why they were not tried.
+
+use planner::{Budget, Cell, Choice, Profile, fibers};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::options::Fibers;
+use crate::table::{figure, size};
+
+/// How a library that the app has loaded gets along with fibers, as the server says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Library {
+    pub(crate) name: String,
+    pub(crate) with_fibers: String,
+    pub(crate) text: String,
+}
+
+/// Those of `/stats`, the worst first; empty if the Ruby cannot serve with fibers.
+pub(crate) fn libraries(stats: &Value) -> Vec<Library> {
+    let all = stats["libraries"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let one = |one: &Value| {
+        Some(Library {
+            name: text(&one["name"])?,
+            with_fibers: text(&one["with_fibers"])?,
+            text: text(&one["text"])?,
+        })
+    };
+    all.iter().filter_map(one).collect()
+}
+
+impl Library {
+    pub(crate) fn forbids(&self) -> bool {
+        self.with_fibers == "forbids"
+    }
+
+    /// A sentence about what makes fibers worth less, if anything.
+    fn weakens(&self) -> Option<String> {
+        match self.with_fibers.as_str() {
+            "stops" => Some(format!("With fibers, {} {}.", self.name, self.text)),
+            "slows" => Some(format!("{}.", self.text)),
+            _ => None,
+        }
+    }
+}
+
+/// The outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// They are clearly better than threads.
+    Gain,
+    /// They are not.
+    NoGain,
+    /// The app waits too little for them.
+    Computes,
+    /// It holds the GVL while it waits.
+    HoldsLock,
+    /// A library forbids them, or the Ruby has none.
+    Forbidden,
+    /// The server did not run with them.
+    DidNotRun,
+    /// Nobody asked for them.
+    NotTried,
+    /// There is too little to tell.
+    Unknown,
+}
+
+/// Fibers compared with threads.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct FiberReport {
+    pub(crate) outcome: Outcome,
+    /// The share of a request that waits; `None` if unknown.
+    pub(crate) waiting: Option<f64>,
+    /// The best measured shape with fibers.
+    pub(crate) with: Option<Choice>,
+    /// The best measured shape without.
+    pub(crate) without: Option<Choice>,
+    pub(crate) libraries: Vec<Library>,
+    /// All this as sentences.
+    pub(crate) words: Vec<String>,
+}
+
+/// What is known for the report.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    /// What was asked for.
+    pub(crate) wanted: Option<&'a Fibers>,
+    pub(crate) firm: &'a [Cell],
+    pub(crate) usable: &'a [Cell],
+    pub(crate) profile: &'a Profile,
+    pub(crate) budget: &'a Budget,
+    pub(crate) libraries: &'a [Library],
+}
+
+/// Evaluates the cells. Pure.
+pub(crate) fn report(known: &Known<'_>) -> FiberReport {
+    let waiting = fibers::waiting(known.usable, known.profile);
+    let (with, without) = fibers::rivals(known.firm, known.budget);
+    let outcome = outcome(known, with.as_ref(), without.as_ref(), waiting);
+    let mut report = FiberReport {
+        outcome,
+        waiting,
+        with,
+        without,
+        libraries: known.libraries.to_vec(),
+        words: Vec::new(),
+    };
+    report.words = words(&report, known);
+    report
+}
+
+fn outcome(
+    known: &Known<'_>,
+    with: Option<&Choice>,
+    without: Option<&Choice>,
+    waiting: Option<f64>,
+) -> Outcome {
+    match (with, without) {
+        (Some(with), Some(without)) if fibers::gain(with, without, known.budget) => return Outcome::Gain,
+        (Some(_), Some(_)) => return Outcome::NoGain,
+        (Some(_), None) => return Outcome::Unknown,
+        (None, _) => {}
+    }
+    let ran = known.firm.iter().any(|cell| cell.crashed.is_none());
+    if forbids(known.libraries).is_some() || (ran && known.libraries.is_empty()) {
+        Outcome::Forbidden
+    } else if known.firm.iter().any(|cell| cell.fibers > 0 && cell.crashed.is_some()) {
+        Outcome::DidNotRun
+    } else if waiting.is_none() {
+        Outcome::Unknown
+    } else if known.profile.kind == planner::Kind::LockHog {
+        Outcome::HoldsLock
+    } else if !fibers::worth_a_try(known.usable, known.profile) {
+        Outcome::Computes
+    } else {
+        Outcome::NotTried
+    }
+}
+
+fn forbids(libraries: &[Library]) -> Option<&Library> {
+    libraries.iter().find(|library| library.forbids())
+}
+
+fn words(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
+    let fitted = if report.outcome == Outcome::Computes { known.profile.waiting } else { 1.0 };
+    let waits = percent(report.waiting.unwrap_or(0.0).min(fitted));
+    let mut words = match report.outcome {
+        Outcome::Gain | Outcome::NoGain => compared(report, known),
+        Outcome::Computes => vec![format!(
+            "No fibers: the app computes. A request waits for {waits} of its time, and fibers help only where requests wait."
+        )],
+        Outcome::HoldsLock => vec![
+            "No fibers: the app holds the GVL while it waits, which would stop all fibers of a thread."
+                .to_owned(),
+        ],
+        Outcome::Forbidden => vec![match forbids(known.libraries) {
+            Some(library) => format!("No fibers, because of {}: {}.", library.name, library.text),
+            None => "No fibers: the app's Ruby cannot serve with them.".to_owned(),
+        }],
+        Outcome::DidNotRun => {
+            let cells = known.firm.iter().filter(|cell| cell.fibers > 0);
+            let why = cells.filter_map(|cell| cell.crashed.as_deref()?.lines().next()).next();
+            vec![format!("With fibers the server did not run: {}.", why.unwrap_or("no reason is known"))]
+        }
+        Outcome::NotTried => {
+            let how = match known.wanted {
+                Some(Fibers::Off) => "without --fibers off they are measured",
+                _ => "add --fibers auto to measure them",
+            };
+            vec![format!(
+                "Fibers were not measured. A request waits for {waits} of its time, so they may help: {how}."
+            )]
+        }
+        Outcome::Unknown if report.without.is_some() => vec![
+            "Whether fibers would help is unknown: one thread on its own shows how long a request waits (--threads 1), or try them (--fibers 100).".to_owned(),
+        ],
+        Outcome::Unknown => return Vec::new(),
+    };
+    if !matches!(report.outcome, Outcome::Computes | Outcome::HoldsLock | Outcome::Forbidden) {
+        words.extend(known.libraries.iter().filter_map(Library::weakens));
+    }
+    words
+}
+
+fn compared(report: &FiberReport, known: &Known<'_>) -> Vec<String> {
+    let (Some(with), Some(without)) = (&report.with, &report.without) else { return Vec::new() };
+    let gains = if report.outcome == Outcome::Gain { "Fibers gain" } else { "Fibers gain nothing" };
+    let mut words = vec![format!(
+        "{gains}: {}, {}; without fibers {}, {} ({}).",
+        with.shape,
+        figures(with),
+        without.shape,
+        figures(without),
+        differences(with, without)
+    )];
+    let users = known.usable.iter().map(|cell| cell.users).max().unwrap_or(0);
+    if report.outcome == Outcome::NoGain && users > 0 {
+        words.push(format!(
+            "They pay where more requests wait at a time than the {users} of this load: measure with more, such as -c {}.",
+            (users * 10).min(10_000)
+        ));
+    }
+    words
+}
+
+/// Such as "5,600 requests/s, p99 60 ms, 41.2 MiB".
+fn figures(choice: &Choice) -> String {
+    let p99 = choice.latency_ms.p99;
+    let times = if p99 > 0.0 { format!(", p99 {} ms", figure(p99)) } else { String::new() };
+    let memory = if choice.pss_bytes > 0.0 { format!(", {}", size(choice.pss_bytes)) } else { String::new() };
+    format!("{} requests/s{times}{memory}", figure(choice.rate_per_s))
+}
+
+/// Such as "+250 % requests/s, -40 % p99, +3 % memory".
+fn differences(with: &Choice, without: &Choice) -> String {
+    let change = |now: f64, before: f64, what: &str| {
+        (now > 0.0 && before > 0.0).then(|| format!("{:+.0} % {what}", (now / before - 1.0) * 100.0))
+    };
+    let all = [
+        change(with.rate_per_s, without.rate_per_s, "requests/s"),
+        change(with.latency_ms.p99, without.latency_ms.p99, "p99"),
+        change(with.pss_bytes, without.pss_bytes, "memory"),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planner::{Shape, profile};
+
+    /// A cell of an app with requests of 50 ms, `cpu_ms` of them on the CPU.
+    fn cell(shape: Shape, rate_per_s: f64, cpu_ms: f64) -> Cell {
+        Cell {
+            processes: shape.processes,
+            threads: shape.threads,
+            fibers: shape.fibers,
+            users: 64,
+            requests: 600,
+            rate_per_s,
+            app_ms: Some(50.0),
+            cpu_ms: Some(cpu_ms),
+            cpu_cores: Some(rate_per_s * cpu_ms / 1_000.0),
+            cores: Some(2.0),
+            pss_bytes: 40 << 20,
+            ..Cell::default()
+        }
+    }
+
+    fn library(with_fibers: &str) -> Library {
+        Library { name: "x".to_owned(), with_fibers: with_fibers.to_owned(), text: "does it".to_owned() }
+    }
+
+    fn told(cells: &[Cell], libraries: &[Library], wanted: Option<&Fibers>) -> (Outcome, String) {
+        let profile = profile(cells);
+        let budget = Budget::default();
+        let found = report(&Known {
+            wanted,
+            firm: cells,
+            usable: cells,
+            profile: &profile,
+            budget: &budget,
+            libraries,
+        });
+        (found.outcome, found.words.join("\n"))
+    }
+
+    #[test]
+    fn every_outcome_has_a_sentence() {
+        let (one, some) = (cell(Shape::new(1, 1), 20.0, 0.1), cell(Shape::new(1, 8), 160.0, 0.1));
+        let fibers = cell(Shape::new(1, 1).with_fibers(100), 1_200.0, 0.1);
+        let waits = [library("waits")];
+        let (outcome, words) = told(&[one.clone(), some.clone(), fibers.clone()], &[library("stops")], None);
+        assert_eq!(outcome, Outcome::Gain);
+        assert!(words.contains("+650 % requests/s") && words.contains("With fibers, x does it."), "{words}");
+        let slower = Cell { rate_per_s: 150.0, ..fibers.clone() };
+        let (outcome, words) = told(&[one.clone(), some.clone(), slower], &waits, None);
+        assert_eq!(outcome, Outcome::NoGain);
+        assert!(words.contains("Fibers gain nothing") && words.contains("-c 640"), "{words}");
+        let (outcome, words) = told(&[one.clone(), some.clone()], &waits, None);
+        assert_eq!(outcome, Outcome::NotTried);
+        assert!(words.contains("--fibers auto"), "{words}");
+        let (outcome, words) = told(&[one.clone(), some.clone()], &[library("forbids")], None);
+        assert_eq!((outcome, words.as_str()), (Outcome::Forbidden, "No fibers, because of x: does it."));
+        assert_eq!(told(&[one.clone(), some.clone()], &[], None).0, Outcome::Forbidden);
+        let crashed = Cell { crashed: Some("too many maps\nlog".to_owned()), ..fibers };
+        let (outcome, words) = told(&[one, some, crashed], &waits, Some(&Fibers::Auto));
+        assert_eq!(outcome, Outcome::DidNotRun);
+        assert!(words.contains("did not run: too many maps."), "{words}");
+        let busy = [cell(Shape::new(1, 1), 20.0, 49.5), cell(Shape::new(1, 8), 20.0, 49.5)];
+        let (outcome, words) = told(&busy, &waits, None);
+        assert_eq!(outcome, Outcome::Computes);
+        assert!(words.starts_with("No fibers: the app computes."), "{words}");
+        assert_eq!(told(&[], &[], None), (Outcome::Unknown, String::new()));
+        let open = Cell { users: 0, ..cell(Shape::new(1, 4), 80.0, 0.1) };
+        let (outcome, words) = told(&[open], &waits, None);
+        assert_eq!(outcome, Outcome::Unknown);
+        assert!(words.contains("--threads 1"), "{words}");
+    }
+}

@@ -1,0 +1,144 @@
+# frozen_string_literal: true
+
+module Firebrick
+  class Template
+    # What the libraries of an app do to the other fibers of their thread. One list for the start of a server with
+    # fibers, `firebrick check` and `firebrick tune`; docs/fibers.md has the same as a table.
+    class FiberLibraries
+      # How a library gets along with fibers:
+      # * forbids: it would mix requests up;
+      # * stops: the thread stops with all of its fibers while it waits;
+      # * slows: requests wait for one another in it;
+      # * waits: others run while it waits.
+      Library = Struct.new(:verdict, :name, :text) do
+        # For the front: three words of one fact.
+        def fact
+          ["fibers", [verdict, name, text].join("\t")]
+        end
+      end
+
+      RAILS = "config.active_support.isolation_level = :fiber"
+      SEQUEL = "Sequel.extension :fiber_concurrency"
+      AMONG_THREADS = "keep what it does short, or set threads to 2 or more, so that another thread takes over"
+      # Constants of libraries that are the same in all versions, and what is said of them.
+      ALWAYS = {
+        "Mysql2::Client" =>
+          Library.new("stops", "mysql2",
+                      "waits for results with the thread, apart from their first byte: #{AMONG_THREADS}"),
+        "SQLite3::Database" =>
+          Library.new("stops", "sqlite3", "reads and writes files with the thread: #{AMONG_THREADS}"),
+        "Redis::Connection::Hiredis" =>
+          Library.new("stops", "hiredis", "waits with the thread: redis with its Ruby driver does not"),
+        "RedisClient::HiredisConnection" =>
+          Library.new("stops", "hiredis-client", "waits with the thread: redis with its Ruby driver does not"),
+        "Redis" => Library.new("waits", "redis", "others run while it waits, with its Ruby driver"),
+        "Net::HTTP" => Library.new("waits", "Net::HTTP", "others run while it waits, with TLS too"),
+        "Async::Task" =>
+          Library.new("waits", "async", "Async { } gets a thread of its own, because it brings a scheduler of its own")
+      }.freeze
+
+      # @param fibers [Integer] of each thread; 0 while they are off
+      # @param threads [Integer] of each worker
+      def initialize(fibers, threads)
+        @fibers = fibers
+        @threads = threads
+      end
+
+      # @return [Array<Library>] those that are loaded, the worst first; Ruby itself is one
+      def to_a
+        always = ALWAYS.filter_map { |name, library| library if loaded(name) }
+        all = [ruby, native_threads, active_record, sequel, pg, *always].compact
+        all.sort_by.with_index { |library, at| [%w[forbids stops slows waits].index(library.verdict), at] }
+      end
+
+      private
+
+      # What an app names may be loaded when it is asked for: that is not wanted here.
+      def loaded(name)
+        name.split("::").inject(Object) { |scope, part| constant(scope, part) }
+      end
+
+      def constant(scope, name)
+        return unless scope.is_a?(Module) && scope.const_defined?(name, false)
+
+        scope.const_get(name, false) unless scope.autoload?(name)
+      end
+
+      def ruby
+        text = "others run during sleep, sockets, pipes, locks, queues and child processes; " \
+               "reading files, File#flock and C code that waits by itself stop the thread"
+        text += "; so does a wait inside Enumerator#next, until Ruby 3.2" if RUBY_VERSION.to_f < 3.2
+        Library.new("waits", "Ruby #{RUBY_VERSION}", text)
+      end
+
+      # Ruby moves its threads from one native thread to another then.
+      def native_threads
+        return unless ENV["RUBY_MN_THREADS"] == "1"
+
+        Library.new("forbids", "RUBY_MN_THREADS", "RUBY_MN_THREADS=1 moves threads while their fibers wait: unset it")
+      end
+
+      def active_record
+        return unless loaded("ActiveRecord").respond_to?(:version)
+
+        why = why_not_active_record
+        return Library.new("forbids", "Active Record", why) if why
+
+        pool || Library.new("waits", "Active Record",
+                            "a request that uses the database holds a connection of the pool: set pool in " \
+                            "config/database.yml to as many as do so at a time")
+      end
+
+      def why_not_active_record
+        version = ActiveRecord.version
+        if version < Gem::Version.new("7.1")
+          return "Active Record #{version} gives each thread one connection, which its fibers would share. " \
+                 "It takes 7.1 or later with #{RAILS}"
+        end
+        isolation = loaded("ActiveSupport::IsolatedExecutionState")
+        return if isolation.nil? || isolation.isolation_level == :fiber
+
+        "Active Support keeps the state of a request by thread, so fibers would mix requests up. " \
+          "Add to config/application.rb: #{RAILS}"
+      end
+
+      def pool
+        return if @fibers.zero? || !loaded("ActiveRecord::Base")
+
+        size = ActiveRecord::Base.connection_db_config.pool
+        all = @fibers * @threads
+        return if size >= all
+
+        Library.new("slows", "Active Record",
+                    "Active Record's pool has #{size} connections for #{all} fibers: requests wait for one another " \
+                    "there (pool in config/database.yml)")
+      rescue StandardError
+        nil # there is no database
+      end
+
+      def sequel
+        return unless loaded("Sequel") && Sequel.respond_to?(:current)
+
+        if Sequel.current.is_a?(Thread)
+          return Library.new("forbids", "Sequel",
+                             "Sequel gives each thread one connection, which its fibers would share. " \
+                             "Add where the app loads it: #{SEQUEL}")
+        end
+
+        Library.new("waits", "Sequel",
+                    "a request holds a connection: set max_connections to as many as do so at a time")
+      end
+
+      def pg
+        return unless loaded("PG::Connection")
+
+        version = Gem::Version.new(PG::VERSION)
+        if version < Gem::Version.new("1.3")
+          return Library.new("stops", "pg #{version}", "waits with the thread: take 1.3 or later")
+        end
+
+        Library.new("waits", "pg", "others run while it waits")
+      end
+    end
+  end
+end
