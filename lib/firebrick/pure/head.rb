@@ -7,7 +7,9 @@ module Firebrick
     # Status and headers of a response, per Rack 2.2 and Rack 3. Contract: as ext/worker/src/head.rs.
     class Head
       UNSENDABLE = /[\r\n\0]/n.freeze
-      NAMES_FILE = %w[x-sendfile x-accel-redirect].freeze
+      # Fields that say how the body is sent.
+      MEANINGS = { "content-length" => :finite, "transfer-encoding" => :coded, "x-sendfile" => :names_file,
+                   "x-accel-redirect" => :names_file }.freeze
       # A frame must hold the head and a body.
       LARGEST = 512 << 10
       # Bytes that a field takes beside its name and value.
@@ -101,10 +103,10 @@ module Firebrick
       end
 
       def note(name)
-        case name.downcase
-        when "content-length" then @finite = true
-        when "transfer-encoding" then @coded = true
-        when *NAMES_FILE then @names_file = true
+        case MEANINGS[name] || MEANINGS[name.downcase]
+        when :finite then @finite = true
+        when :coded then @coded = true
+        when :names_file then @names_file = true
         end
       end
     end

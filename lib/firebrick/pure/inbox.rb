@@ -52,7 +52,8 @@ module Firebrick
         @lock.synchronize do
           @active -= 1
           progress
-          @bell.broadcast if @active.zero?
+          # Otherwise the other threads would wake up after each request, for nothing.
+          @bell.broadcast if @active.zero? && (@draining || @collect)
         end
       end
 

@@ -17,6 +17,9 @@ module Firebrick
     #
     # Contract: `passed`, `closed` and `exchanges` are changed under the worker's lock only.
     class Link
+      # Not even when the app kills the thread.
+      NEVER = { Object => :never }.freeze
+
       attr_reader :number, :exchanges
       # How many requests have been taken up or discarded; whether RETURNED has been sent and RESUME not come.
       attr_accessor :passed, :closed
@@ -37,7 +40,7 @@ module Firebrick
 
       # Sends a frame, with the descriptor if there is one. Not interrupted: half a frame would be the end of the link.
       def send_frame(bytes, descriptor = nil)
-        Thread.handle_interrupt(Object => :never) do
+        Thread.handle_interrupt(NEVER) do
           @lock.synchronize { @transport.write(bytes, descriptor) }
         end
       rescue SystemCallError, IOError
@@ -77,7 +80,7 @@ module Firebrick
           at += Frames::HEADER + length
           worker.receive(self, kind, id, payload, descriptor(flags))
         end
-        bytes.replace(bytes.byteslice(at..-1)) if at.positive?
+        at == bytes.bytesize ? bytes.clear : bytes.replace(bytes.byteslice(at..-1))
       end
 
       def descriptor(flags)

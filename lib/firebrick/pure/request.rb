@@ -24,11 +24,11 @@ module Firebrick
         @bytes = payload
         @at = 0
         read_numbers
-        @verb = text("C", 1)
+        @verb = text(1)
         read_target
-        @remote_addr = text("C", 1)
-        @server_name = text("v", 2)
-        @server_port = text("C", 1)
+        @remote_addr = text(1)
+        @server_name = text(2)
+        @server_port = text(1)
         @fields = Array.new(@count) { read_field }
         read_body(descriptor)
       end
@@ -58,11 +58,11 @@ module Firebrick
       end
 
       def read_field
-        code = numbers("C", 1).first
+        code = byte
         known = code & 0x7f
         raise Malformed, "unknown name code" if known > NAMES.length
 
-        Field.new(known, code > 0x7f, known.zero? ? text("v", 2) : nil, text("V", 4))
+        Field.new(known, code > 0x7f, known.zero? ? text(2) : nil, text(4))
       end
 
       def read_body(descriptor)
@@ -77,9 +77,18 @@ module Firebrick
         @body = @form == INLINE ? slice(rest) : descriptor
       end
 
-      # A length of so many bytes, and as many bytes behind it.
-      def text(format, size)
-        slice(numbers(format, size).first)
+      # A length of so many bytes, and as many bytes behind it. Byte by byte: `unpack` makes a string and an array.
+      def text(size)
+        length = byte
+        length |= byte << 8 if size > 1
+        length |= (byte << 16) | (byte << 24) if size > 2
+        slice(length)
+      end
+
+      def byte
+        value = @bytes.getbyte(@at) || raise(Malformed, "payload ends too early")
+        @at += 1
+        value
       end
 
       def numbers(format, size)

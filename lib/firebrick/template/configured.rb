@@ -21,7 +21,7 @@ module Firebrick
 
       # What the app has become with this Ruby; it may have to be refused.
       def facts_of_the_app
-        { **Yjit.apply(one("yjit", "off")), "rack" => Rack.release }.to_a +
+        [*Yjit.apply(one("yjit", "off")), ["rack", Rack.release]] +
           FiberCheck.new(*numbers("fibers", "threads_max")).facts + Allocator.facts(one("allocator", "system"))
       end
 
