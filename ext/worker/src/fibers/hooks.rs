@@ -124,7 +124,9 @@ fn io_alone(gvl: &mut Gvl, fd: RawFd, events: u32, us: Option<u64>) -> Value {
 /// Why: without this Ruby waits inside the read, where it keeps a list of all that read, and goes through it for each `IO#close`: with
 /// thousands of reads that wait a close takes milliseconds (Ruby up to 3.4).
 pub(crate) fn before_read(gvl: &mut Gvl, io: Value) {
-    if !can_park(gvl) || ruby::responds(gvl, io, names().timeout) && ruby::call(gvl, io, names().timeout, &[]).truthy() {
+    if !can_park(gvl)
+        || ruby::responds(gvl, io, names().timeout) && ruby::call(gvl, io, names().timeout, &[]).truthy()
+    {
         return;
     }
     let Some(fd) = ruby::call(gvl, io, names().fileno, &[]).fixnum().map(|fd| fd as RawFd) else { return };
