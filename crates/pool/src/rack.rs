@@ -136,7 +136,7 @@ impl Rack {
             if status == 101 {
                 return self.tunnel(fd, &call, false, status, fields);
             }
-            let body = SocketBody::open(body, fd, &self.local, call.serial()).map_err(socket_error)?;
+            let body = SocketBody::open(body, fd, &self.local, call).map_err(socket_error)?;
             return Ok(Response::new(status, fields, Body::Stream(Box::new(body))));
         }
         let body = if call.state() == CallState::Finished {

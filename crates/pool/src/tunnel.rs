@@ -3,6 +3,7 @@
 //! Why: they hold no seat, but they cost their worker time, so new ones should go to workers that have few ([`crate::dispatch`]).
 //! WebSockets whose worker leaves are closed here with status 1012 ([`crate::websocket`]).
 
+use crate::call::Call;
 use crate::dispatch::Serial;
 use crate::local::Local;
 use crate::websocket::{Follower, SERVICE_RESTART};
@@ -135,11 +136,14 @@ impl TunnelEnd for AppEnd {
     }
 }
 
-/// A response body that the app writes to a socket of its own (partial hijack, streaming bodies).
+/// A response body that the app writes to a socket of its own (partial hijack, streaming bodies). When it is dropped before its end,
+/// the client has gone: the worker is told, because an app that waits for something else would notice only when it writes.
 pub(crate) struct SocketBody {
     first: bytes::Bytes,
     socket: UnixStream,
-    _counted: Counted,
+    call: Rc<Call>,
+    over: bool,
+    counted: Counted,
 }
 
 impl SocketBody {
@@ -151,9 +155,10 @@ impl SocketBody {
         first: bytes::Bytes,
         fd: OwnedFd,
         local: &Rc<Local>,
-        serial: Serial,
+        call: Rc<Call>,
     ) -> io::Result<SocketBody> {
-        Ok(SocketBody { first, socket: socket(fd)?, _counted: Counted::new(local, serial) })
+        let counted = Counted::new(local, call.serial());
+        Ok(SocketBody { first, socket: socket(fd)?, call, over: false, counted })
     }
 }
 
@@ -167,13 +172,23 @@ impl BodyStream for SocketBody {
         match Pin::new(&mut self.socket).poll_read(cx, &mut buffer) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => {
+                self.over = true;
                 Poll::Ready(Some(Err(Failure::app(502, format!("the app's stream failed: {error}")))))
             }
             Poll::Ready(Ok(())) => {
                 let n = buffer.filled().len();
                 bytes.truncate(n);
+                self.over = n == 0;
                 Poll::Ready((n > 0).then(|| Ok(Chunk::Bytes(bytes.into()))))
             }
+        }
+    }
+}
+
+impl Drop for SocketBody {
+    fn drop(&mut self) {
+        if !self.over {
+            self.counted.local.abandon(&self.call);
         }
     }
 }
