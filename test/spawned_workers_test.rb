@@ -19,6 +19,11 @@ class SpawnedWorkersTest < Case
     exec ruby "$@"
   SH
 
+  # How often the app is reloaded under load.
+  RELOADS = Integer(ENV.fetch("TEST_RELOADS", "3"))
+  # What a front may keep of each reload, in bytes; a worker's state is more.
+  KEPT = 512 << 10
+
   # How long a worker takes to start: a virtual machine on a busy computer.
   PATIENCE = ENV.key?("RUBY") ? 180 : 30
 
@@ -84,14 +89,27 @@ class SpawnedWorkersTest < Case
     own = launch(workers: 2, settings: { reload: { keep: "0s", watch: "0s" } })
     load = Load.new(own.address, clients: 4, path: "/20ms", keep_alive: true).start
     wait_until("load") { load.completed.size > 20 }
-    Integer(ENV.fetch("TEST_RELOADS", "3")).times do |number|
+    memory = Array.new(RELOADS) do |number|
       deploy(own, "number #{number}")
       assert_reloads(own)
       assert_equal "number #{number}", get("/", to: own).body
+      Processes.rollup(own.pid, "Pss_Anon")
     end
     load.stop
     assert_empty load.errors
     assert_equal [200], load.completed.map(&:status).uniq
+    wait_until("the workers of the old code to end") { spawned(own).size == 2 }
+    report(load, memory)
+    # The first reload fills what the others use again.
+    assert_operator memory.last - memory.first, :<=, RELOADS * KEPT, "bytes that the front has grown by: #{memory.inspect}"
+  end
+
+  # A long run is asked for its figures.
+  def report(load, memory)
+    return unless ENV.key?("TEST_RELOADS")
+
+    puts format("\n%<reloads>d reloads, %<requests>d requests, none failed; memory of the front: %<list>s KiB",
+                reloads: RELOADS, requests: load.completed.size, list: memory.map { |bytes| bytes / 1024 }.join(" "))
   end
 
   it "keeps the old code when the new cannot be loaded, and goes back with --undo" do

@@ -40,7 +40,7 @@ module Firebrick
     def send_file(place)
       path = path_of(place)
       fields = validators(File.open(path, &:stat))
-      return [304, kept.except("content-type").merge(fields), []] if unchanged?(fields)
+      return [304, without(kept, ["content-type"]).merge(fields), []] if unchanged?(fields)
 
       SentFile.new(request, 200, kept.merge(fields, "x-sendfile" => path)).response
     end
@@ -74,7 +74,7 @@ module Firebrick
     def request
       method = @env["REQUEST_METHOD"] == "HEAD" ? "HEAD" : "GET"
       answered = ["HTTP_IF_MODIFIED_SINCE", ("HTTP_RANGE" if @headers["accept-ranges"] == "none")]
-      @env.except(*answered).merge("REQUEST_METHOD" => method)
+      without(@env, answered).merge("REQUEST_METHOD" => method)
     end
 
     # If-None-Match, and else If-Modified-Since (RFC 9110 section 13.2.2).
@@ -87,16 +87,21 @@ module Firebrick
     # The app's fields, with the charset that it wishes.
     def kept
       charset = Array(@headers["x-accel-charset"]).first.to_s
-      fields = @headers.except(*DROPPED)
+      fields = without(@headers, DROPPED)
       type = Array(fields["content-type"]).first
       return fields if type.nil? || charset.empty? || charset == "off" || type.match?(/;\s*charset=/i)
 
       fields.merge("content-type" => "#{type}; charset=#{charset}")
     end
 
+    # `Hash#except`, which JRuby 9.3 does not have.
+    def without(hash, keys)
+      hash.reject { |key, _| keys.include?(key) }
+    end
+
     def error(status, value, reason)
       Report.log("firebrick: #{Exchange.name}: X-Accel-Redirect: #{value.inspect}: #{reason}")
-      fields = kept.except(*OF_THE_FILE).merge("content-type" => "text/plain")
+      fields = without(kept, OF_THE_FILE).merge("content-type" => "text/plain")
       [status, fields, ["#{status} #{ERRORS[status]}\n"]]
     end
   end

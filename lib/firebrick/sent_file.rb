@@ -39,7 +39,7 @@ module Firebrick
 
     # What is asked for: all, ranges, nothing because it has not changed.
     def answer(path)
-      env = outdated?(path) ? @env.except("HTTP_RANGE") : @env
+      env = outdated?(path) ? @env.reject { |key, _| key == "HTTP_RANGE" } : @env
       Rack::Files.new(nil, {}, nil).serving(Rack::Request.new(env), path)
     end
 
@@ -52,8 +52,8 @@ module Firebrick
     # The app's fields win, but for those that depend on what is sent.
     def merged(fields)
       parts = fields["content-type"].to_s.start_with?("multipart/byteranges")
-      kept = @headers.except(*REPLACED, *("content-type" if parts))
-      fields.merge(kept)
+      dropped = parts ? [*REPLACED, "content-type"] : REPLACED
+      fields.merge(@headers.reject { |name, _| dropped.include?(name) })
     end
 
     # Why a file cannot be sent; nil if it can.

@@ -6,7 +6,9 @@ module Firebrick
   module Pure
     # The requests that have come and not been taken up, of all links, and what a serving thread does next.
     #
-    # Contract: taking a request up and returning it exclude each other.
+    # Contract: taking a request up and returning it exclude each other. A thread that rests has a bell of its own,
+    # which is rung without the lock: who hears it does not wait for who has rung it. The last that came to rest is the
+    # first to be called.
     class Inbox
       # Told once when nothing is left to be done.
       def initialize(scoreboard, watchdog, &finished)
@@ -14,37 +16,49 @@ module Firebrick
         @watchdog = watchdog
         @finish = finished
         @lock = Mutex.new
-        @bell = ConditionVariable.new
         @jobs = []
-        @active = @idle = 0
+        # Bells of the threads that rest; of those, the ones that have not been called.
+        @resting = {}.compare_by_identity
+        @uncalled = []
+        @active = 0
         @draining = @collect = @finished = false
         progress
       end
 
       # Adds a request. Whether another thread could serve it at once.
       def put(job)
+        bell = late = nil
         @lock.synchronize do
-          next discard(job) && false if job.link.closed
+          next discard(job) if job.link.closed
 
           @jobs << job
-          @bell.signal
-          @watchdog.look(self) if @idle < @jobs.length
-          @idle < @jobs.length
+          bell = @uncalled.pop
+          late = @resting.length < @jobs.length
         end
+        bell&.push(nil)
+        @watchdog.look(self) if late
+        late
       end
 
       # The next request; :collect when garbage is to be collected; nil when the thread ends.
-      def take
-        @lock.synchronize do
-          loop do
+      # bell:: a Queue, the calling thread's own
+      def take(bell)
+        loop do
+          @lock.synchronize do
+            get_up(bell)
+            step = next_job || (collection if @active.zero?) unless @finished
+            return begun(step) if step
             return if @finished
 
-            step = next_job || (collection if @active.zero?)
-            return begun(step) if step
-
-            rest
+            lie_down(bell)
           end
+          bell.pop
         end
+      end
+
+      # The thread with this bell has ended, however it came.
+      def leave(bell)
+        @lock.synchronize { get_up(bell) }
       end
 
       # What #take has returned is done.
@@ -53,7 +67,7 @@ module Firebrick
           @active -= 1
           progress
           # Otherwise the other threads would wake up after each request, for nothing.
-          @bell.broadcast if @active.zero? && (@draining || @collect)
+          call_all if @active.zero? && (@draining || @collect)
         end
       end
 
@@ -114,8 +128,13 @@ module Firebrick
       def wake
         @lock.synchronize do
           yield
-          @bell.broadcast
+          call_all
         end
+      end
+
+      def call_all
+        @uncalled.each { |bell| bell.push(nil) }
+        @uncalled.clear
       end
 
       def next_job
@@ -137,7 +156,7 @@ module Firebrick
 
       def finish
         @finished = true
-        @bell.broadcast
+        call_all
         @finish.call
         nil
       end
@@ -154,15 +173,15 @@ module Firebrick
         @stalled = false
       end
 
-      def rest
-        return if @finished
+      def lie_down(bell)
+        bell.clear
+        @resting[bell] = true
+        @uncalled.push(bell)
+      end
 
-        @idle += 1
-        begin
-          @bell.wait(@lock)
-        ensure
-          @idle -= 1
-        end
+      # It may have been interrupted before it was called.
+      def get_up(bell)
+        @uncalled.delete(bell) if @resting.delete(bell)
       end
 
       # Counts one more. Whether the front has taken it back.

@@ -28,6 +28,8 @@ module Firebrick
         @number = number
         @transport = transport
         @lock = Mutex.new
+        @news_lock = Mutex.new
+        @news = ConditionVariable.new
         @exchanges = {}
         @passed = 0
         @closed = false
@@ -46,6 +48,22 @@ module Firebrick
       rescue SystemCallError, IOError
         # The front has gone, which the reader sees, too.
         nil
+      end
+
+      # Changes what a response of this link may wait for.
+      def news
+        @news_lock.synchronize do
+          yield
+          @news.broadcast
+        end
+      end
+
+      # Waits until the condition holds, and does something with it.
+      def when(condition)
+        @news_lock.synchronize do
+          @news.wait(@news_lock) until condition.call
+          yield
+        end
       end
 
       # In a child that the app has forked.

@@ -8,7 +8,8 @@ module Firebrick
     # The frames of one response: what has been sent, what waits, and how much the front takes.
     #
     # Contract: the stage changes together with what is sent, whatever interrupts the thread. Only the thread that
-    # serves the request calls it, but for #give and #leave (the link's reader) and #flush_waiting (the watchdog).
+    # serves the request calls it, but for #give and #leave (the link's reader) and #flush_waiting (the watchdog). Few
+    # responses ever wait for the front: those of a link share what they wait on.
     class Response
       # BODY frames carry at most this much.
       PIECE = 64 << 10
@@ -32,8 +33,6 @@ module Firebrick
         @order = Mutex.new
         @waiting = "".b
         @watched = false
-        @lock = Mutex.new
-        @news = ConditionVariable.new
         @window = Frames::WINDOW
         @gone = false
       end
@@ -55,18 +54,12 @@ module Firebrick
 
       # The front takes so many bytes more.
       def give(bytes)
-        @lock.synchronize do
-          @window += bytes
-          @news.signal
-        end
+        @link.news { @window += bytes }
       end
 
       # The client goes.
       def leave
-        @lock.synchronize do
-          @gone = true
-          @news.signal
-        end
+        @link.news { @gone = true }
       end
 
       def check_client
@@ -127,7 +120,7 @@ module Firebrick
           next if @waiting.empty? || ended?
           next send_open if unsent?
 
-          room = @lock.synchronize { [@window, @waiting.bytesize].min.tap { |bytes| @window -= bytes } }
+          room = @link.when(-> { true }) { take_room(@waiting.bytesize) }
           send_frame(Frames::BODY, @waiting.slice!(0, room)) if room.positive?
         end
       end
@@ -209,11 +202,14 @@ module Firebrick
 
       # Waits until the front takes something; how many bytes.
       def reserve(most)
-        @lock.synchronize do
-          @news.wait(@lock) until @window.positive? || @gone
+        @link.when(-> { @window.positive? || @gone }) do
           check_client
-          [most, @window].min.tap { |bytes| @window -= bytes }
+          take_room(most)
         end
+      end
+
+      def take_room(most)
+        [most, @window].min.tap { |bytes| @window -= bytes }
       end
 
       def times

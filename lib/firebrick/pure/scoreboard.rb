@@ -2,57 +2,82 @@
 
 module Firebrick
   module Pure
-    # A worker's slot of the scoreboard (docs/wire.md), written with `pwrite`: each call is a barrier between the
-    # processes, so a count is seen before what is read after it.
+    # A worker's slot of the scoreboard (docs/wire.md).
     class Scoreboard
       REQUESTS = 0
       STARTED = 16
       THREADS = 64
+      # Of a thread's word: it serves a request. Bit 63 of a number with a sign.
+      BUSY = -(1 << 63)
+
+      # Written with `pwrite`: each call is a barrier between the processes, so a count is seen before what is read
+      # after it.
+      class Written
+        def initialize(file, start, length)
+          @file = file
+          @start = start
+          @file.pwrite("\0" * length, @start)
+        end
+
+        def put(offset, number)
+          @file.pwrite([number].pack("q<"), @start + offset)
+        end
+
+        def get(offset)
+          @file.pread(8, @start + offset).unpack1("q<")
+        end
+
+        def close
+          @file.close
+        end
+      end
+
+      # Mapped where that is possible: without system calls.
+      def self.memory(file, start, length)
+        return Written.new(file, start, length) unless RUBY_ENGINE == "jruby"
+
+        require "firebrick/pure/mapped"
+        Mapped.new(file, start, length)
+      rescue StandardError, LoadError
+        Written.new(file, start, length)
+      end
 
       # file:: the scoreboard, open for both directions
       def initialize(file, index, slot_len, threads_max)
-        @file = file
-        @start = index * slot_len
+        @slot = Scoreboard.memory(file, index * slot_len, slot_len)
         @links = THREADS + (16 * threads_max)
         @lock = Mutex.new
         @requests = @failures = @threads = 0
-        @file.pwrite("\0" * slot_len, @start)
       end
 
       def thread_started
-        @lock.synchronize { put(STARTED, @threads += 1) }
+        @lock.synchronize { @slot.put(STARTED, @threads += 1) }
       end
 
       # Sets how many requests of a link have been taken up or discarded. Whether the front has withdrawn the last of
       # them.
       def passed(link, count)
         at = @links + (16 * link)
-        put(at, count)
-        @file.pread(8, @start + at + 8).unpack1("Q<") >= count
+        @slot.put(at, count)
+        @slot.get(at + 8) >= count
       end
 
       def begin(thread, link, id, now_us)
         # In this order: a request is never seen with the time of the one before it.
-        put(THREADS + (16 * thread) + 8, now_us)
-        put(THREADS + (16 * thread), (1 << 63) | (link << 32) | id)
+        @slot.put(THREADS + (16 * thread) + 8, now_us)
+        @slot.put(THREADS + (16 * thread), BUSY | (link << 32) | id)
       end
 
       def finish(thread, failed)
-        put(THREADS + (16 * thread), 0)
+        @slot.put(THREADS + (16 * thread), 0)
         @lock.synchronize do
-          @failures += 1 if failed
-          @file.pwrite([@requests += 1, @failures].pack("Q<Q<"), @start + REQUESTS)
+          @slot.put(REQUESTS + 8, @failures += 1) if failed
+          @slot.put(REQUESTS, @requests += 1)
         end
       end
 
       def close
-        @file.close
-      end
-
-      private
-
-      def put(offset, value)
-        @file.pwrite([value].pack("Q<"), @start + offset)
+        @slot.close
       end
     end
   end

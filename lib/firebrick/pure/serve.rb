@@ -138,12 +138,14 @@ module Firebrick
 
       def serve_in_thread(number)
         hook(:thread_started)
+        bell = Queue.new
         loop do
-          job = take or break
+          job = take(bell) or break
           work(number, job)
           @collection.check
         end
       ensure
+        @inbox.leave(bell) if bell
         hook(:thread_ended)
       end
 
@@ -155,8 +157,8 @@ module Firebrick
       end
 
       # What is raised while there is no request is not the app's.
-      def take
-        @inbox.take
+      def take(bell)
+        @inbox.take(bell)
       rescue Exception => e # rubocop:disable Lint/RescueException
         Firebrick::Exchange.interrupted(e)
         retry

@@ -46,7 +46,7 @@ module Firebrick
 
       # @return [Array<Library>] those that are loaded, the worst first; Ruby itself is one
       def to_a
-        always = ALWAYS.filter_map { |name, library| library if loaded(name) }
+        always = ALWAYS.select { |name, _| loaded(name) }.values
         all = [ruby, native_threads, active_record, sequel, pg, *always].compact
         all.sort_by.with_index { |library, at| [%w[forbids stops slows waits].index(library.verdict), at] }
       end
