@@ -208,6 +208,13 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
     if server.sizing.is_some() {
         page.counter("firebrick_worker_deaths", "Workers that have ended, by why")
             .counts("cause", &server.deaths);
+        page.counter(
+            "firebrick_worker_blocking_calls",
+            "Calls that have stopped a thread's fibers for longer than rack.blocking_call",
+        )
+        .plain(server.blocking_calls);
+        page.counter("firebrick_worker_blocking_seconds", "How long those calls took")
+            .plain(server.blocked_ms as f64 / 1e3);
     }
     if server.workers.is_empty() {
         return;
@@ -234,17 +241,6 @@ fn workers(page: &mut Page, server: &ServerSnapshot) {
         for (number, worker) in &numbered {
             family.at(&[("worker", number)], value(worker));
         }
-    }
-    let mut family = page.counter(
-        "firebrick_worker_blocking_calls",
-        "Calls that have stopped a thread's fibers for longer than rack.blocking_call",
-    );
-    for (number, worker) in &numbered {
-        family.at(&[("worker", number)], worker.blocking_calls);
-    }
-    let mut family = page.counter("firebrick_worker_blocking_seconds", "How long those calls took");
-    for (number, worker) in &numbered {
-        family.at(&[("worker", number)], worker.blocked_ms as f64 / 1e3);
     }
 }
 

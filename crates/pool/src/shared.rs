@@ -8,7 +8,7 @@ use crate::room::Figures;
 use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -113,6 +113,8 @@ pub struct Shared {
     worker_threads: usize,
     deaths: Deaths,
     wanted: AtomicUsize,
+    /// Calls that have blocked fibers of workers that have ended, and for how long, microseconds.
+    blocked: [AtomicU64; 2],
 }
 
 impl Shared {
@@ -133,6 +135,7 @@ impl Shared {
             worker_threads,
             deaths,
             wanted: AtomicUsize::new(0),
+            blocked: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -145,6 +148,19 @@ impl Shared {
     /// Why workers have ended.
     pub fn deaths(&self) -> &Deaths {
         &self.deaths
+    }
+
+    /// Calls that have stopped fibers of workers that have ended, and how long those took, microseconds.
+    pub fn blocked_before(&self) -> (u64, u64) {
+        let [calls, us] = &self.blocked;
+        (calls.load(Relaxed), us.load(Relaxed))
+    }
+
+    /// A worker has ended that had so many.
+    pub(crate) fn add_blocked(&self, slot: &Slot) {
+        let [calls, us] = &self.blocked;
+        calls.fetch_add(slot.blocking_calls, Relaxed);
+        us.fetch_add(slot.blocked_us, Relaxed);
     }
 
     /// How many workers there should be; 0 before the first is started.

@@ -740,6 +740,7 @@ impl Supervisor {
         self.new_worker_died(&exit);
         self.refork_worker_gone(&exit);
         let slot = self.shared.slot(exit.index as usize);
+        self.shared.add_blocked(&slot);
         let taken: Arc<[u64]> = slot.taken.into();
         let kernel = deaths::may_be_the_kernels(&exit);
         let oom = self.oom_kills.death(Machine::oom_kills(), kernel, Instant::now());

@@ -68,6 +68,12 @@ pub struct ServerSnapshot {
     /// Workers that have ended, by cause.
     #[serde(default)]
     pub deaths: DeathCounts,
+    /// Calls that have stopped a thread's fibers for longer than they may, also in workers that have ended.
+    #[serde(default)]
+    pub blocking_calls: u64,
+    /// How long those took, in milliseconds.
+    #[serde(default)]
+    pub blocked_ms: u64,
     /// Reloads of the app.
     #[serde(default)]
     pub reloads: ReloadsSnapshot,
@@ -361,6 +367,8 @@ pub(crate) mod tests {
             }),
             workers: (0..workers).map(worker).collect(),
             deaths: DeathCounts::default(),
+            blocking_calls: 5,
+            blocked_ms: 800,
             reloads: ReloadsSnapshot::default(),
             reforks: ReforksSnapshot::default(),
             upgrades: UpgradesSnapshot::default(),
@@ -400,6 +408,8 @@ pub(crate) mod tests {
             "cores",
             "memory_limit_bytes",
             "deaths",
+            "blocking_calls",
+            "blocked_ms",
             "reforks",
             "upgrades",
             "sizing",

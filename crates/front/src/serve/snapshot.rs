@@ -227,6 +227,12 @@ impl Snapshotter {
         let now = (Instant::now(), SystemTime::now());
         let rows = processes.workers.iter().zip(workers);
         let facts = processes.facts.as_ref().or(self.app.as_ref().map(|app| &app.facts));
+        let workers: Vec<WorkerSnapshot> =
+            rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect();
+        let (calls_before, us_before) =
+            self.shared().map(|shared| shared.blocked_before()).unwrap_or_default();
+        let blocking_calls = calls_before + workers.iter().map(|worker| worker.blocking_calls).sum::<u64>();
+        let blocked_ms = us_before / 1000 + workers.iter().map(|worker| worker.blocked_ms).sum::<u64>();
         ServerSnapshot {
             version: crate::VERSION.to_owned(),
             ruby: facts.map(|facts| RubyVersion::from(facts.ruby.as_str())).unwrap_or_default(),
@@ -246,8 +252,10 @@ impl Snapshotter {
             cores: machine.map_or(0.0, Machine::cpu_time),
             memory_limit_bytes: machine.and_then(Machine::memory).unwrap_or(0),
             sizing: self.app.as_ref().map(|_| sizing(&processes.sizing)),
-            workers: rows.filter_map(|(row, taken)| self.worker(row, taken, now)).collect(),
+            workers,
             deaths: self.shared().map(|shared| shared.deaths().counts()).unwrap_or_default(),
+            blocking_calls,
+            blocked_ms,
             reloads: processes.reloads.clone(),
             reforks: processes.reforks.clone(),
             upgrades: self.upgrades.snapshot(),
