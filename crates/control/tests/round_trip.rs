@@ -196,6 +196,8 @@ fn snapshot() -> ServerSnapshot {
             restarts: 6,
         }],
         deaths: DeathCounts::default(),
+        blocking_calls: 0,
+        blocked_ms: 0,
         reloads: stats::ReloadsSnapshot::default(),
         reforks: stats::ReforksSnapshot::default(),
         upgrades: stats::UpgradesSnapshot::default(),
