@@ -115,4 +115,10 @@ module Bench
     scenario("memory-10", "sinatra", Loads::Ab.new(requests: 4_000, concurrency: 50), shape: [10, 5]),
     *WITHOUT_APP
   ].freeze
+
+  # Scenarios by their names, in which `*` may stand for any letters; with `shape`, [workers, threads], in place of their own.
+  def self.scenarios(names, shape = nil)
+    found = names.flat_map { |name| SCENARIOS.select { |one| File.fnmatch(name, one.name) } }
+    shape ? found.map { |one| one.dup.tap { |copy| copy.shape = shape } } : found
+  end
 end
