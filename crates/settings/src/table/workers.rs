@@ -38,7 +38,10 @@ entries! { Category::Workers;
         key: "fibers",
         flags: &[long("fibers", "N|off")],
         default: "off",
-        more: "Requests that wait (for a database, another service, a sleep) then cost some kilobytes each instead of a thread, and a worker                holds thousands of them. The app must not mind that requests of one thread take turns where they wait; Rails needs                config.active_support.isolation_level = :fiber. docs/fibers.md tells when threads, processes or fibers are the better choice.                Not for an attached server.",
+        more: "Requests that wait (for a database, another service, a sleep) then cost some kilobytes each instead of a thread, and a \
+               worker holds thousands of them. The app must not mind that requests of one thread take turns where they wait; Rails needs \
+               config.active_support.isolation_level = :fiber. docs/fibers.md tells when threads, processes or fibers are the better \
+               choice. Not for an attached server.",
     }
     /// Event-loop threads of the front
     FRONT_THREADS: Option<u32> = Auto(Count { min: 1, max: 256 }), {
