@@ -28,8 +28,8 @@ module Firebrick
     # One socket to a front thread: a thread that reads it and cuts frames, and what is to be written.
     #
     # Contract: `passed` and `closed` are changed under the inbox's lock only. Frames are written in the order in which
-    # they were given. Who gives one while another thread writes leaves it to that thread: a write wakes the front, which
-    # may take this thread's processor, and nobody shall wait for that.
+    # they were given. Who gives one while another thread writes leaves it to that thread: a write wakes the front,
+    # which may take this thread's processor, and nobody shall wait for that.
     class Link
       # Not even when the app kills the thread.
       NEVER = { Object => :never }.freeze

@@ -2,6 +2,7 @@
 
 require "firebrick/errors"
 require "firebrick/pure/frames"
+require "firebrick/pure/link"
 
 module Firebrick
   module Pure
@@ -16,6 +17,8 @@ module Firebrick
       # So much of a body whose end is near is held back, to be sent in one frame.
       GATHERED = 128 << 10
       UNKNOWN = 0xffffffff
+      # Bytes of the numbers that a RESPONSE begins with.
+      RESPONSE_NUMBERS = 16
       CPU_CLOCK = (Process::CLOCK_THREAD_CPUTIME_ID if defined?(Process::CLOCK_THREAD_CPUTIME_ID))
 
       def self.now_us
@@ -176,22 +179,30 @@ module Firebrick
 
       # Neither another thread nor an interrupt comes between.
       def in_order(&block)
-        Thread.handle_interrupt(Object => :never) { @order.synchronize(&block) }
+        Thread.handle_interrupt(Link::NEVER) { @order.synchronize(&block) }
       end
 
       def send_frame(kind, payload, flags = 0, descriptor = nil)
-        @link.send_frame(Frames.frame(kind, @id, payload, flags), descriptor)
+        @link.put(Frames.frame(kind, @id, payload, flags), descriptor)
       end
 
       def send_whole(head, body)
-        send_frame(Frames::RESPONSE, head.pack(times) << body, Frames::WHOLE)
+        send_response(head, body, Frames::WHOLE, nil)
         @stage = :ended
       end
 
       def send_head(head, body, flags = 0, descriptor = nil)
         flags |= Frames::DESCRIPTOR if descriptor
-        send_frame(Frames::RESPONSE, head.pack(times) << body, flags, descriptor)
+        send_response(head, body, flags, descriptor)
         @stage = :begun
+      end
+
+      # RESPONSE, all numbers packed at once.
+      def send_response(head, body, flags, descriptor)
+        fields = head.fields
+        numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Frames::RESPONSE, flags, 0, @id,
+                   head.status, head.count, took_us, cpu_took_us, UNKNOWN]
+        @link.put(numbers.pack("VCCvVvvV3") << fields << body, descriptor)
       end
 
       def send_open
@@ -213,8 +224,16 @@ module Firebrick
       end
 
       def times
-        cpu = @cpu_from ? cpu_us - @cpu_from : UNKNOWN
-        [[Response.now_us - @started_us, UNKNOWN - 1].min, cpu, UNKNOWN].pack("V3")
+        [took_us, cpu_took_us, UNKNOWN].pack("V3")
+      end
+
+      def took_us
+        took = Response.now_us - @started_us
+        took < UNKNOWN ? took : UNKNOWN - 1
+      end
+
+      def cpu_took_us
+        @cpu_from ? cpu_us - @cpu_from : UNKNOWN
       end
 
       def cpu_us
