@@ -8,7 +8,8 @@ module Firebrick
   module Pure
     # The frames of one response: what has been sent, what waits, and how much the front takes.
     #
-    # Contract: the stage changes together with what is sent, whatever interrupts the thread. Only the thread that
+    # Contract: the stage changes together with what is sent, whatever interrupts the thread; who has read the response
+    # finds that it has ended. Only the thread that
     # serves the request calls it, but for #give and #leave (the link's reader) and #flush_waiting (the watchdog). Few
     # responses ever wait for the front: those of a link share what they wait on.
     class Response
@@ -162,8 +163,9 @@ module Firebrick
         in_order do
           next if ended?
 
-          send_frame(Frames::FINISH, times, failed ? Frames::FAILED : 0)
+          bytes = times
           @stage = :ended
+          send_frame(Frames::FINISH, bytes, failed ? Frames::FAILED : 0)
         end
       end
 
@@ -187,22 +189,24 @@ module Firebrick
       end
 
       def send_whole(head, body)
-        send_response(head, body, Frames::WHOLE, nil)
+        bytes = response(head, body, Frames::WHOLE)
         @stage = :ended
+        @link.put(bytes)
       end
 
       def send_head(head, body, flags = 0, descriptor = nil)
         flags |= Frames::DESCRIPTOR if descriptor
-        send_response(head, body, flags, descriptor)
+        bytes = response(head, body, flags)
         @stage = :begun
+        @link.put(bytes, descriptor)
       end
 
       # RESPONSE, all numbers packed at once.
-      def send_response(head, body, flags, descriptor)
+      def response(head, body, flags)
         fields = head.fields
         numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Frames::RESPONSE, flags, 0, @id,
                    head.status, head.count, took_us, cpu_took_us, UNKNOWN]
-        @link.put(numbers.pack("VCCvVvvV3") << fields << body, descriptor)
+        numbers.pack("VCCvVvvV3") << fields << body
       end
 
       def send_open

@@ -78,9 +78,10 @@ module Firebrick
         @events << frame
       end
 
-      # For each request that is being served: its thread, the number of its link, its id there.
+      # For each request whose response has not ended: its thread, the number of its link, its id there.
       def serving
-        @serving.compact.map { |exchange| [exchange.thread, exchange.job.link.number, exchange.job.id] }
+        unfinished = @serving.compact.reject { |exchange| exchange.response.ended? }
+        unfinished.map { |exchange| [exchange.thread, exchange.job.link.number, exchange.job.id] }
       end
 
       # The Exchange that the calling thread serves; nil when it serves none.
