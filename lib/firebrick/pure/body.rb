@@ -45,6 +45,8 @@ module Firebrick
       end
 
       def whole(parts)
+        return one(parts.first) if parts.length == 1
+
         parts.each { |part| must_be_string(part) }
         total = parts.sum(&:bytesize)
         return @response.whole(@head, parts.map(&:b).join) if total <= INLINE
@@ -52,6 +54,17 @@ module Firebrick
         @head.length = total
         @response.start(@head)
         parts.each { |part| @response.push(part) }
+        @response.finish(@head)
+      end
+
+      # The usual body. Its bytes are copied once.
+      def one(part)
+        must_be_string(part)
+        return @response.whole(@head, part.b) if part.bytesize <= INLINE
+
+        @head.length = part.bytesize
+        @response.start(@head)
+        @response.push(part)
         @response.finish(@head)
       end
 

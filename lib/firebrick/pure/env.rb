@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/pure/names"
+require "firebrick/pure/request"
 
 module Firebrick
   module Pure
@@ -20,12 +21,15 @@ module Firebrick
 
       # started_us:: when the request was taken up
       def build(request, started_us)
-        env = @base.merge("rack.after_reply" => [], "rack.response_finished" => [])
-        env["firebrick.queue_time"] = [started_us - request.asked_us, 0].max / 1e6
+        env = @base.dup
+        env["rack.after_reply"] = []
+        env["rack.response_finished"] = []
+        waited_us = started_us - request.asked_us
+        env["firebrick.queue_time"] = waited_us / 1e6 if waited_us.positive?
         put_target(env, request)
         put_peer(env, request)
         put_version(env, request)
-        request.fields.each { |field| put_field(env, field) }
+        request.each_field { |code, name, value| put_field(env, code, name, value) }
         put_body(env, request)
         env
       end
@@ -62,28 +66,25 @@ module Firebrick
         env.delete("rack.hijack")
       end
 
-      def put_field(env, field)
-        key = key_of(field)
+      def put_field(env, code, name, value)
+        key = key_of(code & 0x7f, name)
         return if key.nil?
 
-        known = env[key] if field.repeated
-        env[key] = if known
-                     known + (field.code == COOKIE ? "; " : ", ") + field.value
-                   else
-                     field.value
-                   end
+        known = env[key] if code >= Request::REPEATED
+        value = known + (code & 0x7f == COOKIE ? "; " : ", ") + value if known
+        env[key] = value
         put_certificate(env) if key == "SSL_CLIENT_CERT"
       end
 
       # nil for a field that the app does not see.
-      def key_of(field)
+      def key_of(code, name)
         # The front has decoded the body.
-        return if field.code == TRANSFER_ENCODING
-        return KEYS[field.code] unless field.code.zero?
+        return if code == TRANSFER_ENCODING
+        return KEYS[code] unless code.zero?
         # Not a field of the client, but a variable.
-        return field.name.byteslice(1..-1) if field.name.start_with?("=")
+        return name.byteslice(1..-1) if name.start_with?("=")
 
-        "HTTP_#{field.name.upcase.tr('-', '_')}"
+        "HTTP_#{name.upcase.tr('-', '_')}"
       end
 
       # The client's certificate as Puma's apps find it.

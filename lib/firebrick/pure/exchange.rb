@@ -12,20 +12,16 @@ module Firebrick
     # Contract: whatever the app does, exactly one response goes out, the body is closed exactly once, and the thread
     # goes on, unless the app kills it.
     class Exchange
-      CURRENT = :firebrick_exchange
       FALLBACK = { "content-type" => "text/plain" }.freeze
 
-      attr_reader :env, :response
-
-      # The one that the calling thread serves, while it is in the app.
-      def self.current
-        Thread.current.thread_variable_get(CURRENT)
-      end
+      # The env, once it is there; the Response; the thread that serves it; the request.
+      attr_reader :env, :response, :thread, :job
 
       # worker:: the Worker
       def initialize(worker, job, started_us)
         @worker = worker
         @job = job
+        @thread = Thread.current
         @started_us = started_us
         @response = Response.new(job.link, job.id, started_us, worker.watchdog, Request.measures?(job.payload))
         @failed = false
@@ -53,12 +49,10 @@ module Firebrick
       end
 
       def in_app
-        Thread.current.thread_variable_set(CURRENT, self)
         finished = false
         yield
         finished = true
       ensure
-        Thread.current.thread_variable_set(CURRENT, nil)
         # The app has forked, or kills this thread: nothing but this is run.
         exit!(1) if @worker.abandoned?
         killed unless finished

@@ -58,14 +58,22 @@ module Firebrick
         [payload.bytesize, kind, flags, 0, id].pack("VCCvV") << payload
       end
 
-      # Kind, flags, id and length of the payload at the beginning of +bytes+.
-      def header(bytes)
-        length, kind, flags, zero, id = bytes.unpack("VCCvV")
+      # The length of the payload whose header is there in +bytes+. Byte by byte: `unpack` makes a string and an array.
+      def length(bytes, at)
+        length = number(bytes, at)
+        kind = bytes.getbyte(at + 4)
         raise Malformed, "payload is longer than a frame may be" if length > LONGEST
-        raise Malformed, "reserved bytes of the header are not zero" unless zero.zero?
-        raise Malformed, "unknown kind" unless kind.between?(REQUEST, COLLECT)
+        unless bytes.getbyte(at + 6).zero? && bytes.getbyte(at + 7).zero?
+          raise Malformed, "reserved bytes of the header are not zero"
+        end
+        raise Malformed, "unknown kind" if kind < REQUEST || kind > COLLECT
 
-        [kind, flags, id, length]
+        length
+      end
+
+      # The u32 there.
+      def number(bytes, at)
+        bytes.getbyte(at) | (bytes.getbyte(at + 1) << 8) | (bytes.getbyte(at + 2) << 16) | (bytes.getbyte(at + 3) << 24)
       end
 
       # TRACES. Each trace is a link, an id and lines.

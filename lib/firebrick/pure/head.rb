@@ -12,11 +12,72 @@ module Firebrick
                    "x-accel-redirect" => :names_file }.freeze
       # A frame must hold the head and a body.
       LARGEST = 512 << 10
-      # Bytes that a field takes beside its name and value.
+      # Bytes that a field takes beside its name and value, for the limit; and in the frame.
       OVERHEAD = 4
+      LENGTHS = 6
+      # Names of fields that are remembered.
+      NAMES = 256
+
+      # The name of a field, and the last field of that name: most responses have the same again. Frozen, so that
+      # threads may share it.
+      class Name
+        attr_reader :bytes, :meaning, :last
+
+        def initialize(name)
+          @bytes = name.b.freeze
+          @meaning = MEANINGS[@bytes.downcase]
+          @last = Field.new(nil, nil)
+          raise BadResponse, "header #{name.inspect} contains CR, LF or NUL" if @bytes.match?(UNSENDABLE)
+        end
+
+        # The field with this value, a String, as it is sent.
+        def field(value)
+          last = @last
+          return last.bytes if last.value == value
+
+          raise BadResponse, "header #{@bytes.inspect} contains CR, LF or NUL" if value.b.match?(UNSENDABLE)
+
+          bytes = ([@bytes.bytesize, value.bytesize].pack("vV") << @bytes << value.b).freeze
+          # One reference: another thread sees both or none.
+          @last = Field.new(String.new(value).freeze, bytes) if bytes.bytesize < 256
+          bytes
+        end
+      end
+
+      # A value and the bytes of the whole field.
+      class Field
+        attr_reader :value, :bytes
+
+        def initialize(value, bytes)
+          @value = value
+          @bytes = bytes
+        end
+      end
+
+      @names = {}.freeze
+      @lock = Mutex.new
+
+      class << self
+        # The Name. The table is replaced, never changed: it is read without a lock.
+        def name(name)
+          @names[name] || remember(name)
+        end
+
+        private
+
+        def remember(name)
+          made = Name.new(name)
+          @lock.synchronize do
+            @names = @names.merge(name.dup.freeze => made).freeze if @names.length < NAMES && made.bytes.bytesize < 64
+          end
+          made
+        end
+      end
 
       # The status; `rack.hijack` of the headers.
       attr_reader :status, :take_over
+      # How many fields there are, and their bytes.
+      attr_reader :count, :fields
 
       # limit:: bytes that the fields may have
       def initialize(status, headers, limit)
@@ -48,9 +109,9 @@ module Firebrick
         add("content-length", length.to_s) unless @finite || @coded
       end
 
-      # As in RESPONSE and INTERIM.
-      def pack(times = "")
-        [@status, @count].pack("vv") << times << @fields
+      # As in INTERIM.
+      def pack
+        [@status, @count].pack("vv") << @fields
       end
 
       private
@@ -64,6 +125,8 @@ module Firebrick
       end
 
       def read_headers(headers)
+        return headers.each { |name, value| read_pair(name.to_s, value) } if headers.is_a?(Hash)
+
         headers.each do |*pair|
           pair = pair.first if pair.length == 1 && pair.first.is_a?(Array)
           raise BadResponse, "headers do not yield names and values" unless pair.length == 2
@@ -75,35 +138,35 @@ module Firebrick
       def read_pair(name, value)
         if name.start_with?("rack.")
           @take_over = value if name == "rack.hijack"
+        elsif value.is_a?(String)
+          add_lines(name, value)
         elsif value.is_a?(Array)
           value.each { |element| add(name, element.to_s) }
         elsif !value.nil?
-          value = value.to_s
-          value.include?("\n") ? add_lines(name, value) : add(name, value)
+          add_lines(name, value.to_s)
         end
       end
 
+      # Rack 2 has a line for each of several values.
       def add_lines(name, value)
+        return add(name, value) unless value.include?("\n")
+
         value.b.split("\n").each { |line| add(name, line) unless line.empty? }
       end
 
       def add(name, value)
-        name = name.b
-        value = value.b
-        if name.match?(UNSENDABLE) || value.match?(UNSENDABLE)
-          raise BadResponse, "header #{name.inspect} contains CR, LF or NUL"
-        end
-
-        @left -= name.bytesize + value.bytesize + OVERHEAD
+        name = Head.name(name)
+        bytes = name.field(value)
+        @left -= bytes.bytesize - LENGTHS + OVERHEAD
         @count += 1
         raise BadResponse, "response head is larger than max_head" if @left.negative? || @count > 0xffff
 
-        note(name)
-        @fields << [name.bytesize, value.bytesize].pack("vV") << name << value
+        note(name.meaning) if name.meaning
+        @fields << bytes
       end
 
-      def note(name)
-        case MEANINGS[name] || MEANINGS[name.downcase]
+      def note(meaning)
+        case meaning
         when :finite then @finite = true
         when :coded then @coded = true
         when :names_file then @names_file = true

@@ -43,17 +43,12 @@ module Firebrick
       # The next request; :collect when garbage is to be collected; nil when the thread ends.
       # bell:: a Queue, the calling thread's own
       def take(bell)
-        loop do
-          @lock.synchronize do
-            get_up(bell)
-            step = next_job || (collection if @active.zero?) unless @finished
-            return begun(step) if step
-            return if @finished
+        until (step = @lock.synchronize { get_up_and_choose(bell) })
+          return if @finished
 
-            lie_down(bell)
-          end
           bell.pop
         end
+        step
       end
 
       # The thread with this bell has ended, however it came.
@@ -137,6 +132,17 @@ module Firebrick
         @uncalled.clear
       end
 
+      # What the thread does next; nil: it waits for its bell, or ends.
+      def get_up_and_choose(bell)
+        get_up(bell)
+        return if @finished
+
+        step = next_job || (collection if @active.zero?)
+        return begun(step) if step
+
+        lie_down(bell) unless @finished
+      end
+
       def next_job
         while (job = @jobs.shift)
           withdrawn = pass(job.link)
@@ -177,6 +183,7 @@ module Firebrick
         bell.clear
         @resting[bell] = true
         @uncalled.push(bell)
+        nil
       end
 
       # It may have been interrupted before it was called.

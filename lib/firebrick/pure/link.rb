@@ -6,21 +6,35 @@ require "firebrick/pure/frames"
 module Firebrick
   module Pure
     # A received request. +descriptor+ is the number of that of its body.
-    Job = Struct.new(:link, :id, :payload, :descriptor, :gone) do
+    class Job
+      attr_reader :link, :id, :payload, :descriptor
+      # Whether its client has gone before it was taken up.
+      attr_accessor :gone
+
+      def initialize(link, id, payload, descriptor)
+        @link = link
+        @id = id
+        @payload = payload
+        @descriptor = descriptor
+        @gone = false
+      end
+
       # Nobody will serve it.
       def discard
         IO.for_fd(descriptor).close if descriptor
       end
     end
 
-    # One socket to a front thread: a thread that reads it and cuts frames, a lock around writes.
+    # One socket to a front thread: a thread that reads it and cuts frames, and what is to be written.
     #
-    # Contract: `passed`, `closed` and `exchanges` are changed under the worker's lock only.
+    # Contract: `passed` and `closed` are changed under the inbox's lock only. Frames are written in the order in which
+    # they were given. Who gives one while another thread writes leaves it to that thread: a write wakes the front,
+    # which may take this thread's processor, and nobody shall wait for that.
     class Link
       # Not even when the app kills the thread.
       NEVER = { Object => :never }.freeze
 
-      attr_reader :number, :exchanges
+      attr_reader :number
       # How many requests have been taken up or discarded; whether RETURNED has been sent and RESUME not come.
       attr_accessor :passed, :closed
 
@@ -28,9 +42,11 @@ module Firebrick
         @number = number
         @transport = transport
         @lock = Mutex.new
+        @turn = ConditionVariable.new
+        @waiting = []
+        @writing = false
         @news_lock = Mutex.new
         @news = ConditionVariable.new
-        @exchanges = {}
         @passed = 0
         @closed = false
       end
@@ -42,12 +58,14 @@ module Firebrick
 
       # Sends a frame, with the descriptor if there is one. Not interrupted: half a frame would be the end of the link.
       def send_frame(bytes, descriptor = nil)
-        Thread.handle_interrupt(NEVER) do
-          @lock.synchronize { @transport.write(bytes, descriptor) }
-        end
-      rescue SystemCallError, IOError
-        # The front has gone, which the reader sees, too.
-        nil
+        Thread.handle_interrupt(NEVER) { put(bytes, descriptor) }
+      end
+
+      # The same for callers that cannot be interrupted. A descriptor has been sent when this returns.
+      def put(bytes, descriptor = nil)
+        return put_with(bytes, descriptor) if descriptor
+
+        write_all if @lock.synchronize { first_to_wait?(bytes) }
       end
 
       # Changes what a response of this link may wait for.
@@ -75,11 +93,51 @@ module Firebrick
 
       private
 
+      # Adds a frame. Whether the caller has to write.
+      def first_to_wait?(bytes)
+        @waiting << bytes
+        mine = !@writing
+        @writing = true
+        mine
+      end
+
+      def put_with(bytes, descriptor)
+        @lock.synchronize do
+          @turn.wait(@lock) while @writing
+          @writing = true
+        end
+        write(bytes, descriptor)
+        write_all
+      end
+
+      # Until nothing waits.
+      def write_all
+        while (frames = @lock.synchronize { take_waiting })
+          write(frames.length == 1 ? frames.first : frames.join, nil)
+        end
+      end
+
+      def write(bytes, descriptor)
+        @transport.write(bytes, descriptor)
+      rescue SystemCallError, IOError
+        # The front has gone, which the reader sees, too.
+        nil
+      end
+
+      def take_waiting
+        if @waiting.empty?
+          @writing = false
+          @turn.signal
+          nil
+        else
+          @waiting.tap { @waiting = [] }
+        end
+      end
+
       def read_all(worker)
-        bytes = "".b
+        rest = nil
         while (more = @transport.read)
-          bytes << more
-          cut(bytes, worker)
+          rest = cut(rest ? rest << more : more, worker)
         end
         worker.front_gone
       rescue Malformed => e
@@ -88,17 +146,23 @@ module Firebrick
         worker.front_gone
       end
 
+      # Gives the frames in +bytes+ to the worker. What is left: the beginning of a frame, or nil.
       def cut(bytes, worker)
         at = 0
         while bytes.bytesize - at >= Frames::HEADER
-          kind, flags, id, length = Frames.header(bytes.byteslice(at, Frames::HEADER))
+          length = Frames.length(bytes, at)
           break if bytes.bytesize - at < Frames::HEADER + length
 
-          payload = bytes.byteslice(at + Frames::HEADER, length)
+          receive(bytes, at, length, worker)
           at += Frames::HEADER + length
-          worker.receive(self, kind, id, payload, descriptor(flags))
         end
-        at == bytes.bytesize ? bytes.clear : bytes.replace(bytes.byteslice(at..-1))
+        bytes.byteslice(at, bytes.bytesize - at) if at < bytes.bytesize
+      end
+
+      def receive(bytes, at, length, worker)
+        flags = bytes.getbyte(at + 5)
+        payload = bytes.byteslice(at + Frames::HEADER, length)
+        worker.receive(self, bytes.getbyte(at + 4), Frames.number(bytes, at + 8), payload, descriptor(flags))
       end
 
       def descriptor(flags)

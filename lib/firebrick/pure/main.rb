@@ -75,9 +75,10 @@ module Firebrick
         socket
       end
 
-      # A virtual machine keeps some signals for itself.
+      # A virtual machine keeps some signals for itself. Java's stops threads by USR2, for those who look at it (Flight
+      # Recorder), although it lets others have it.
       def ignore_signals
-        (Template::IGNORED + ["TERM"]).each do |name|
+        (Template::IGNORED + ["TERM"] - (RUBY_ENGINE == "jruby" ? ["USR2"] : [])).each do |name|
           trap(name) { nil }
         rescue ArgumentError
           next

@@ -5,8 +5,8 @@ require "java"
 module Firebrick
   module Pure
     class Scoreboard
-      # With Java's help the slot is a part of this process's memory. A fence on both sides of each access takes the
-      # place of the system call: what is written here is seen before what is read after it.
+      # With Java's help the slot is a part of this process's memory. A fence takes the place of the system call: what is
+      # written before it is seen before what is written or read after it.
       class Mapped
         Fence = java.lang.invoke.VarHandle
         BOTH_DIRECTIONS = java.nio.channels.FileChannel::MapMode::READ_WRITE
@@ -17,12 +17,16 @@ module Firebrick
           @memory = access.channel.map(BOTH_DIRECTIONS, start, length)
           @memory.order(java.nio.ByteOrder::LITTLE_ENDIAN)
           (0...length).step(8) { |offset| put(offset, 0) }
+          fence
         ensure
           access&.close
         end
 
         def put(offset, number)
           @memory.put_long(offset, number)
+        end
+
+        def fence
           Fence.full_fence
         end
 

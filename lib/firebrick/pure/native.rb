@@ -125,7 +125,7 @@ module Firebrick
       end
 
       def current(what)
-        Pure::Exchange.current || raise("#{what} on the thread that serves the request")
+        @worker&.current || raise("#{what} on the thread that serves the request")
       end
     end
   end

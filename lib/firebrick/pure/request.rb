@@ -4,15 +4,14 @@ module Firebrick
   module Pure
     # A REQUEST frame, taken apart.
     class Request
-      # A field of the head. +code+ is 0 for a name that is not in the table.
-      Field = Struct.new(:code, :repeated, :name, :value)
+      REPEATED = 0x80
 
       NO_BODY = 0
       INLINE = 1
       IN_DESCRIPTOR = 2
 
       attr_reader :version, :asked_us, :remote_port, :body_length, :verb, :target, :path, :query, :remote_addr,
-                  :server_name, :server_port, :fields, :body
+                  :server_name, :server_port, :body
 
       # Whether times are to be measured.
       def self.measures?(payload)
@@ -29,8 +28,20 @@ module Firebrick
         @remote_addr = text(1)
         @server_name = text(2)
         @server_port = text(1)
-        @fields = Array.new(@count) { read_field }
+        # Codes, names and values in turn: few objects.
+        @fields = []
+        @count.times { read_field }
         read_body(descriptor)
+      end
+
+      # Yields of each field of the head its code, which is 0 for a name that is not in the table, with the bit REPEATED
+      # if there was one before; the name, or nil; and the value.
+      def each_field
+        at = 0
+        while at < @fields.length
+          yield @fields[at], @fields[at + 1], @fields[at + 2]
+          at += 3
+        end
       end
 
       def https?
@@ -62,7 +73,7 @@ module Firebrick
         known = code & 0x7f
         raise Malformed, "unknown name code" if known > NAMES.length
 
-        Field.new(known, code > 0x7f, known.zero? ? text(2) : nil, text(4))
+        @fields << code << (known.zero? ? text(2) : nil) << text(4)
       end
 
       def read_body(descriptor)

@@ -2,12 +2,14 @@
 
 require "firebrick/errors"
 require "firebrick/pure/frames"
+require "firebrick/pure/link"
 
 module Firebrick
   module Pure
     # The frames of one response: what has been sent, what waits, and how much the front takes.
     #
-    # Contract: the stage changes together with what is sent, whatever interrupts the thread. Only the thread that
+    # Contract: the stage changes together with what is sent, whatever interrupts the thread; who has read the response
+    # finds that it has ended. Only the thread that
     # serves the request calls it, but for #give and #leave (the link's reader) and #flush_waiting (the watchdog). Few
     # responses ever wait for the front: those of a link share what they wait on.
     class Response
@@ -16,6 +18,8 @@ module Firebrick
       # So much of a body whose end is near is held back, to be sent in one frame.
       GATHERED = 128 << 10
       UNKNOWN = 0xffffffff
+      # Bytes of the numbers that a RESPONSE begins with.
+      RESPONSE_NUMBERS = 16
       CPU_CLOCK = (Process::CLOCK_THREAD_CPUTIME_ID if defined?(Process::CLOCK_THREAD_CPUTIME_ID))
 
       def self.now_us
@@ -159,8 +163,9 @@ module Firebrick
         in_order do
           next if ended?
 
-          send_frame(Frames::FINISH, times, failed ? Frames::FAILED : 0)
+          bytes = times
           @stage = :ended
+          send_frame(Frames::FINISH, bytes, failed ? Frames::FAILED : 0)
         end
       end
 
@@ -176,22 +181,32 @@ module Firebrick
 
       # Neither another thread nor an interrupt comes between.
       def in_order(&block)
-        Thread.handle_interrupt(Object => :never) { @order.synchronize(&block) }
+        Thread.handle_interrupt(Link::NEVER) { @order.synchronize(&block) }
       end
 
       def send_frame(kind, payload, flags = 0, descriptor = nil)
-        @link.send_frame(Frames.frame(kind, @id, payload, flags), descriptor)
+        @link.put(Frames.frame(kind, @id, payload, flags), descriptor)
       end
 
       def send_whole(head, body)
-        send_frame(Frames::RESPONSE, head.pack(times) << body, Frames::WHOLE)
+        bytes = response(head, body, Frames::WHOLE)
         @stage = :ended
+        @link.put(bytes)
       end
 
       def send_head(head, body, flags = 0, descriptor = nil)
         flags |= Frames::DESCRIPTOR if descriptor
-        send_frame(Frames::RESPONSE, head.pack(times) << body, flags, descriptor)
+        bytes = response(head, body, flags)
         @stage = :begun
+        @link.put(bytes, descriptor)
+      end
+
+      # RESPONSE, all numbers packed at once.
+      def response(head, body, flags)
+        fields = head.fields
+        numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Frames::RESPONSE, flags, 0, @id,
+                   head.status, head.count, took_us, cpu_took_us, UNKNOWN]
+        numbers.pack("VCCvVvvV3") << fields << body
       end
 
       def send_open
@@ -213,8 +228,16 @@ module Firebrick
       end
 
       def times
-        cpu = @cpu_from ? cpu_us - @cpu_from : UNKNOWN
-        [[Response.now_us - @started_us, UNKNOWN - 1].min, cpu, UNKNOWN].pack("V3")
+        [took_us, cpu_took_us, UNKNOWN].pack("V3")
+      end
+
+      def took_us
+        took = Response.now_us - @started_us
+        took < UNKNOWN ? took : UNKNOWN - 1
+      end
+
+      def cpu_took_us
+        @cpu_from ? cpu_us - @cpu_from : UNKNOWN
       end
 
       def cpu_us

@@ -23,6 +23,9 @@ module Firebrick
           @file.pwrite([number].pack("q<"), @start + offset)
         end
 
+        # Each call is one.
+        def fence; end
+
         def get(offset)
           @file.pread(8, @start + offset).unpack1("q<")
         end
@@ -59,12 +62,14 @@ module Firebrick
       def passed(link, count)
         at = @links + (16 * link)
         @slot.put(at, count)
+        @slot.fence
         @slot.get(at + 8) >= count
       end
 
       def begin(thread, link, id, now_us)
         # In this order: a request is never seen with the time of the one before it.
         @slot.put(THREADS + (16 * thread) + 8, now_us)
+        @slot.fence
         @slot.put(THREADS + (16 * thread), BUSY | (link << 32) | id)
       end
 

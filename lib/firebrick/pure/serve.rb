@@ -37,7 +37,9 @@ module Firebrick
                                @inbox.method(:finished?)) do |number|
           serve_in_thread(number)
         end
-        @serving = []
+        # Of each thread its Exchange. Of its full length from the beginning: in JRuby an Array that grows is not to be
+        # written by several threads.
+        @serving = Array.new(options.threads_max)
         @collection = Collection.new(nil, @links.first)
         @abandoned = false
       end
@@ -76,9 +78,16 @@ module Firebrick
         @events << frame
       end
 
-      # For each request that is being served: its thread, the number of its link, its id there.
+      # For each request whose response has not ended: its thread, the number of its link, its id there.
       def serving
-        @serving.compact
+        unfinished = @serving.compact.reject { |exchange| exchange.response.ended? }
+        unfinished.map { |exchange| [exchange.thread, exchange.job.link.number, exchange.job.id] }
+      end
+
+      # The Exchange that the calling thread serves; nil when it serves none.
+      def current
+        thread = Thread.current
+        @serving.find { |exchange| exchange && exchange.thread.equal?(thread) }
       end
 
       # In a child that the app has forked: the links are the parent's.
@@ -94,7 +103,7 @@ module Firebrick
       # A frame has come: on the reader of its link.
       def receive(link, kind, id, payload, descriptor)
         case kind
-        when Frames::REQUEST then @threads.grow if @inbox.put(Job.new(link, id, payload, descriptor, false))
+        when Frames::REQUEST then @threads.grow if @inbox.put(Job.new(link, id, payload, descriptor))
         when Frames::GIVE then response(link, id) { |response| response.give(payload.unpack1("V").to_i) }
         when Frames::ABORT then abort(link, id)
         when Frames::RESUME then @inbox.resume(link)
@@ -132,15 +141,14 @@ module Firebrick
       end
 
       def response(link, id)
-        exchange = link.exchanges[id]
+        exchange = @serving.find { |one| one && one.job.id == id && one.job.link.equal?(link) }
         yield exchange.response if exchange
       end
 
       def serve_in_thread(number)
         hook(:thread_started)
         bell = Queue.new
-        loop do
-          job = take(bell) or break
+        while (job = take(bell))
           work(number, job)
           @collection.check
         end
@@ -167,15 +175,13 @@ module Firebrick
       def run(number, job)
         started_us = Response.now_us
         exchange = Exchange.new(self, job, started_us)
-        job.link.exchanges[job.id] = exchange
+        @serving[number] = exchange
         @scoreboard.begin(number, job.link.number, job.id, started_us)
-        @serving[number] = [Thread.current, job.link.number, job.id]
         exchange.run
       rescue Malformed => e
         protocol_error(e)
       ensure
         @serving[number] = nil
-        job.link.exchanges.delete(job.id)
         @scoreboard.finish(number, exchange.failed?)
       end
 
