@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 const SECOND: Duration = Duration::from_secs(1);
 const WANTED: usize = 3;
+/// More than the moves of a property about workers that are in time.
+const MOVES: usize = 200;
 
 /// Front and processes, as far as both machines see them.
 struct World {
@@ -301,6 +303,22 @@ fn a_hang_at_boot_ends_with_the_boot_timeout() {
 }
 
 #[test]
+fn a_template_that_does_not_fork_in_time_counts_as_frozen_and_ends_the_trial() {
+    let mut world = World::new(plan());
+    world.request();
+    world.boot();
+    assert_eq!(world.forking.map(|(generation, ..)| generation), Some(2));
+    world.now += table::ORDER_TIMEOUT - SECOND;
+    world.on(Event::Tick);
+    assert!(world.templates.contains(&2), "it has time");
+    world.now += 2 * SECOND;
+    world.on(Event::Tick);
+    world.work(10);
+    assert!(matches!(world.outcomes()[..], [Outcome::Failed(_)]), "{:?}", world.orders);
+    assert_eq!((world.generations(), world.templates), (BTreeSet::from([1]), BTreeSet::from([1])));
+}
+
+#[test]
 fn a_probe_that_fails_ends_the_trial_without_a_request_of_a_client() {
     let mut world = World::new(plan());
     world.request();
@@ -492,17 +510,19 @@ fn a_step_replaces_as_many_at_a_time() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
-    /// In whatever order forks and workers are done: never fewer ready workers than wanted, and never more that stay than wanted and
-    /// a step, plus the one on trial.
+    /// In whatever order forks and workers are done, as long as none is late: never fewer ready workers than wanted, and never more
+    /// that stay than wanted and a step, plus the one on trial.
     #[test]
     fn a_step_bounds_the_workers_on_both_sides(
-        moves in proptest::collection::vec((0u8..8, 1u32..40), 1..200),
+        moves in proptest::collection::vec((0u8..8, 1u32..40), 1..MOVES),
         wanted in 1usize..8,
         step in 1u32..10,
         watch: bool,
     ) {
         let step = Step::Workers(step);
-        let plan = Plan { probe: watch, watch: watch.then_some(SECOND), step, keep: SECOND, ..Plan::default() };
+        // However many moves a fork waits for: a template that is late with it counts as frozen, and the reload fails.
+        let pause = table::ORDER_TIMEOUT / 2 / MOVES as u32;
+        let plan = Plan { probe: watch, watch: watch.then_some(pause), step, keep: pause, ..Plan::default() };
         let mut world = World::with(wanted, plan);
         world.request();
         for (what, number) in moves {
@@ -517,7 +537,7 @@ proptest! {
                     }
                 }
                 _ => {
-                    world.now += SECOND;
+                    world.now += pause;
                     world.answer(Ok("200".to_owned()));
                     if world.rollout.has_watched(world.now) {
                         world.judge(Ok("as before".to_owned()));

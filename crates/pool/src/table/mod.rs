@@ -126,7 +126,7 @@ const HOPELESS: u32 = 4;
 /// Time that a stuck worker gets to log its backtraces; and time between two attempts to kill a worker.
 const KILL_AFTER: Duration = Duration::from_secs(1);
 /// Time that a template gets to carry out an order or to report an exit.
-const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ORDER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two attempts to start a template.
 const RETRY: Duration = Duration::from_secs(5);
 /// A worker that has been suspended for this long, with an idle thread, is replaced; it may still come back.
