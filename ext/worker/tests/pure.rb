@@ -10,7 +10,6 @@ module Pure
     "BodiesTest#test_large_arrays_travel_as_files" => LARGE,
     "BodiesTest#test_large_arrays_of_many_parts_travel_as_files_at_once" => LARGE,
     "BrokenAppsTest#test_a_killed_worker_is_reported" => "Ruby does not tell the peak memory of a process",
-    "ThreadsTest#test_a_batch_is_answered_in_few_writes" => "each response is a write of its own",
     "TimingTest#test_threads_in_each_others_way_wait_for_the_gvl" => "Ruby does not tell Ruby code",
     "TimingTest#test_a_measured_request_tells_what_was_work" => "Ruby does not tell Ruby code how long it waits for the GVL",
     "PromotionTest#test_threads_of_the_app_do_not_follow" => "its own threads are Ruby's, and the test counts them",

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../../lib/firebrick/pure/names"
+require_relative "../../../lib/firebrick/pure/pace"
 
 # What is special about the worker in plain Ruby.
 class PureTest < Case
@@ -44,5 +45,35 @@ class PureTest < Case
       assert_empty header(fields, "content-length")
       assert_equal ["30d40\r\n#{'x' * 200_000}\r\n0\r\n\r\n", false], [bytes, failed]
     end
+  end
+
+  def test_threads_are_called_for_each_request_until_requests_are_quick
+    pace = Firebrick::Pure::Pace.new(2)
+    assert pace.call?(5)
+    refute_predicate pace, :quick?
+    100.times { pace.took(100) }
+    assert_predicate pace, :quick?
+    assert pace.call?(1), "a processor is free"
+    refute pace.call?(2)
+  end
+
+  def test_one_slow_request_among_many_changes_less_than_one_that_holds_others_up
+    pace = Firebrick::Pure::Pace.new(1)
+    100.times { pace.took(10) }
+    pace.took(5_000)
+    assert_predicate pace, :quick?
+    pace.slow_down
+    refute_predicate pace, :quick?
+    assert pace.call?(7)
+  end
+
+  def test_threads_are_called_when_requests_wait_for_something_else_than_a_processor
+    pace = Firebrick::Pure::Pace.new(1)
+    100.times { pace.took(100) }
+    pace.watch
+    refute pace.call?(1)
+    sleep 0.1
+    pace.watch
+    assert pace.call?(1), "this process has hardly computed meanwhile"
   end
 end

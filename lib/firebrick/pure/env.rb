@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "firebrick/pure/names"
-require "firebrick/pure/request"
 
 module Firebrick
   module Pure

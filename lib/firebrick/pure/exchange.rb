@@ -23,7 +23,7 @@ module Firebrick
         @job = job
         @thread = Thread.current
         @started_us = started_us
-        @response = Response.new(job.link, job.id, started_us, worker.watchdog, Request.measures?(job.payload))
+        @response = Response.new(worker, job, started_us, Request.measures?(job.payload))
         @failed = false
       end
 

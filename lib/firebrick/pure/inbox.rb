@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "firebrick/pure/frames"
+require "firebrick/pure/pace"
 
 module Firebrick
   module Pure
@@ -8,7 +9,8 @@ module Firebrick
     #
     # Contract: taking a request up and returning it exclude each other. A thread that rests has a bell of its own,
     # which is rung without the lock: who hears it does not wait for who has rung it. The last that came to rest is the
-    # first to be called.
+    # first to be called. A request for which no thread is called (Pace says when) is taken up by one that is awake, and
+    # the watchdog calls another as soon as that takes long.
     class Inbox
       # Told once when nothing is left to be done.
       def initialize(scoreboard, watchdog, &finished)
@@ -17,12 +19,28 @@ module Firebrick
         @finish = finished
         @lock = Mutex.new
         @jobs = []
-        # Bells of the threads that rest; of those, the ones that have not been called.
+        @pace = Pace.new
+        # How many threads there are; bells of those that rest; of those, the ones that have not been called.
+        @members = 0
         @resting = {}.compare_by_identity
         @uncalled = []
         @active = 0
-        @draining = @collect = @finished = false
-        progress
+        @draining = @collect = @finished = @stalled = false
+        @steps = 0
+      end
+
+      # A thread begins to serve. Its bell, a Queue.
+      def enter
+        @lock.synchronize { @members += 1 }
+        Queue.new
+      end
+
+      # The thread with this bell has ended, however it came.
+      def leave(bell)
+        @lock.synchronize do
+          @members -= 1
+          get_up(bell)
+        end
       end
 
       # Adds a request. Whether another thread could serve it at once.
@@ -32,18 +50,19 @@ module Firebrick
           next discard(job) if job.link.closed
 
           @jobs << job
-          bell = @uncalled.pop
+          bell = @uncalled.pop if @pace.call?(@members - @uncalled.length)
           late = @resting.length < @jobs.length
+          @watchdog.look(self) unless bell
         end
         bell&.push(nil)
-        @watchdog.look(self) if late
         late
       end
 
-      # The next request; :collect when garbage is to be collected; nil when the thread ends.
-      # bell:: a Queue, the calling thread's own
+      # The next request; :collect when garbage is to be collected; nil when the thread ends. Yields before it waits.
+      # bell:: the calling thread's own
       def take(bell)
-        until (step = @lock.synchronize { get_up_and_choose(bell) })
+        until (step = @lock.synchronize { choose(bell) })
+          yield
           return if @finished
 
           bell.pop
@@ -51,15 +70,18 @@ module Firebrick
         step
       end
 
-      # The thread with this bell has ended, however it came.
-      def leave(bell)
-        @lock.synchronize { get_up(bell) }
+      # Whether the calling thread will take up the next request at once, and finish that soon: what it has to send may
+      # go with the next response.
+      def goes_on?
+        !@jobs.empty? && @pace.quick?
       end
 
       # What #take has returned is done.
-      def done
+      # exchange:: the one that was served, if it was a request
+      def done(exchange)
         @lock.synchronize do
           @active -= 1
+          count(exchange) if exchange
           progress
           # Otherwise the other threads would wake up after each request, for nothing.
           call_all if @active.zero? && (@draining || @collect)
@@ -93,16 +115,38 @@ module Firebrick
         end
       end
 
-      # Returns requests that have waited so long. Whether there is nothing more to look at.
-      def return_stalled(patience)
+      # How often something has been taken up or done: who asks twice knows whether anything happens.
+      def steps
+        @lock.synchronize { @steps }
+      end
+
+      # Nothing has been taken up or done for a moment: calls threads for what waits.
+      def hurry
         @lock.synchronize do
-          return true if @jobs.empty? || @stalled || @finished
-          return false if now - @progress < patience
+          @pace.slow_down unless @jobs.empty? || @uncalled.empty?
+          @jobs.length.times { @uncalled.pop&.push(nil) }
+        end
+      end
+
+      # Watches whether the threads that are awake keep the processors busy.
+      def watch
+        @lock.synchronize { @pace.watch }
+      end
+
+      # Nothing has been taken up or done for long: returns the requests that wait.
+      def return_stalled
+        @lock.synchronize do
+          next if @jobs.empty? || @stalled || @finished
 
           @jobs.map(&:link).uniq.each { |link| return_from(link, link.passed) }
           # What comes now has been sent by a front that knows.
           @stalled = true
         end
+      end
+
+      # Whether nothing waits that could be returned.
+      def settled?
+        @lock.synchronize { @jobs.empty? || @finished || (@stalled && @uncalled.empty?) }
       end
 
       # Whether nothing is being done that the end of the links would cut short.
@@ -115,10 +159,6 @@ module Firebrick
       end
 
       private
-
-      def now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
 
       def wake
         @lock.synchronize do
@@ -133,7 +173,7 @@ module Firebrick
       end
 
       # What the thread does next; nil: it waits for its bell, or ends.
-      def get_up_and_choose(bell)
+      def choose(bell)
         get_up(bell)
         return if @finished
 
@@ -174,8 +214,14 @@ module Firebrick
         step
       end
 
+      def count(exchange)
+        @scoreboard.finished(exchange.failed?)
+        took_us = exchange.response.took_us
+        @pace.took(took_us) if took_us
+      end
+
       def progress
-        @progress = now
+        @steps += 1
         @stalled = false
       end
 

@@ -68,6 +68,25 @@ module Firebrick
         write_all if @lock.synchronize { first_to_wait?(bytes) }
       end
 
+      # The same for a frame that may wait: until #flush, or until another is written.
+      def hold(bytes)
+        @lock.synchronize { @waiting << bytes }
+      end
+
+      # Writes what is held.
+      def flush
+        return unless waiting?
+
+        Thread.handle_interrupt(NEVER) do
+          write_all if @lock.synchronize { !@writing && !@waiting.empty? && (@writing = true) }
+        end
+      end
+
+      # Whether frames are held. Who has held some sees them.
+      def waiting?
+        !@waiting.empty?
+      end
+
       # Changes what a response of this link may wait for.
       def news
         @news_lock.synchronize do

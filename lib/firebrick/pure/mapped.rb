@@ -5,8 +5,8 @@ require "java"
 module Firebrick
   module Pure
     class Scoreboard
-      # With Java's help the slot is a part of this process's memory. A fence takes the place of the system call: what is
-      # written before it is seen before what is written or read after it.
+      # With Java's help the slot is a part of this process's memory. A fence takes the place of the system call: what
+      # is written before it is seen before what is written or read after it.
       class Mapped
         Fence = java.lang.invoke.VarHandle
         BOTH_DIRECTIONS = java.nio.channels.FileChannel::MapMode::READ_WRITE

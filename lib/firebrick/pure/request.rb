@@ -1,10 +1,21 @@
 # frozen_string_literal: true
 
+require "firebrick/pure/env"
+require "firebrick/pure/frames"
+require "firebrick/pure/names"
+
 module Firebrick
   module Pure
     # A REQUEST frame, taken apart.
     class Request
       REPEATED = 0x80
+
+      # What has a fixed length at the beginning, with the length of the method; where that ends. The numbers have a
+      # sign: JRuby makes large integers of those without one.
+      NUMBERS = "CCCCvvq<q<C"
+      VERB = 25
+      # Of the five numbers behind a method of so many bytes.
+      TARGETS = Array.new(256) { |length| "@#{VERB + length}V5" }.freeze
 
       NO_BODY = 0
       INLINE = 1
@@ -21,9 +32,7 @@ module Firebrick
       # descriptor:: the one that came with the frame
       def initialize(payload, descriptor)
         @bytes = payload
-        @at = 0
         read_numbers
-        @verb = text(1)
         read_target
         @remote_addr = text(1)
         @server_name = text(2)
@@ -51,14 +60,16 @@ module Firebrick
       private
 
       def read_numbers
-        @version, @scheme, @form, flags, @count, @remote_port, @asked_us, @body_length = numbers("CCCCvvQ<Q<", 24)
-        return if [10, 11, 20, 30].include?(@version) && @scheme < 2 && @form < 3 && flags < 2
+        @version, @scheme, @form, flags, @count, @remote_port, @asked_us, @body_length, @at = @bytes.unpack(NUMBERS)
+        raise Malformed, "payload ends too early" if @at.nil? || VERB + @at > @bytes.bytesize
+        return if Env::VERSIONS.key?(@version) && @scheme < 2 && @form < 3 && flags < 2
 
         raise Malformed, "version, scheme or flags of REQUEST"
       end
 
       def read_target
-        length, path, path_length, query, query_length = numbers("V5", 20)
+        @verb = @bytes.byteslice(VERB, @at)
+        length, path, path_length, query, query_length = target_numbers
         @target = slice(length)
         if path + path_length > length || query + query_length > length
           raise Malformed, "path or query reaches outside the target"
@@ -102,8 +113,12 @@ module Firebrick
         value
       end
 
-      def numbers(format, size)
-        slice(size).unpack(format)
+      def target_numbers
+        format = TARGETS[@at]
+        @at += VERB + 20
+        raise Malformed, "payload ends too early" if @at > @bytes.bytesize
+
+        @bytes.unpack(format)
       end
 
       def slice(length)

@@ -26,12 +26,17 @@ module Firebrick
         Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
       end
 
+      # How long it took, when it has ended.
+      attr_reader :took_us
+
+      # worker:: its watchdog, and its inbox, which says whether another response follows at once
       # measures:: whether the processor's time is wanted
-      def initialize(link, id, started_us, watchdog, measures)
-        @link = link
-        @id = id
+      def initialize(worker, job, started_us, measures)
+        @link = job.link
+        @id = job.id
         @started_us = started_us
-        @watchdog = watchdog
+        @watchdog = worker.watchdog
+        @inbox = worker.inbox
         @cpu_from = cpu_us if measures && CPU_CLOCK
         @stage = :unsent
         @order = Mutex.new
@@ -191,7 +196,10 @@ module Firebrick
       def send_whole(head, body)
         bytes = response(head, body, Frames::WHOLE)
         @stage = :ended
-        @link.put(bytes)
+        return @link.put(bytes) unless @inbox.goes_on?
+
+        @link.hold(bytes)
+        @watchdog.look(@inbox)
       end
 
       def send_head(head, body, flags = 0, descriptor = nil)
@@ -205,7 +213,7 @@ module Firebrick
       def response(head, body, flags)
         fields = head.fields
         numbers = [RESPONSE_NUMBERS + fields.bytesize + body.bytesize, Frames::RESPONSE, flags, 0, @id,
-                   head.status, head.count, took_us, cpu_took_us, UNKNOWN]
+                   head.status, head.count, take_time, cpu_took_us, UNKNOWN]
         numbers.pack("VCCvVvvV3") << fields << body
       end
 
@@ -228,12 +236,12 @@ module Firebrick
       end
 
       def times
-        [took_us, cpu_took_us, UNKNOWN].pack("V3")
+        [take_time, cpu_took_us, UNKNOWN].pack("V3")
       end
 
-      def took_us
+      def take_time
         took = Response.now_us - @started_us
-        took < UNKNOWN ? took : UNKNOWN - 1
+        @took_us = took < UNKNOWN ? took : UNKNOWN - 1
       end
 
       def cpu_took_us

@@ -73,12 +73,15 @@ module Firebrick
         @slot.put(THREADS + (16 * thread), BUSY | (link << 32) | id)
       end
 
-      def finish(thread, failed)
+      # The thread is done with its request.
+      def idle(thread)
         @slot.put(THREADS + (16 * thread), 0)
-        @lock.synchronize do
-          @slot.put(REQUESTS + 8, @failures += 1) if failed
-          @slot.put(REQUESTS, @requests += 1)
-        end
+      end
+
+      # Counts a request. The caller has a lock.
+      def finished(failed)
+        @slot.put(REQUESTS + 8, @failures += 1) if failed
+        @slot.put(REQUESTS, @requests += 1)
       end
 
       def close

@@ -20,7 +20,7 @@ module Firebrick
 
     # A worker: links, threads, and what the front tells it.
     class Worker
-      attr_reader :app, :env, :watchdog
+      attr_reader :app, :env, :watchdog, :inbox
       # The socket of the template that is to be made when it has finished: a number.
       attr_accessor :promotion
 
@@ -30,7 +30,7 @@ module Firebrick
         @env = Env.new(base, options.rack3)
         @links = transports.each_with_index.map { |transport, number| Link.new(number, transport) }
         @scoreboard = scoreboard
-        @watchdog = Watchdog.new
+        @watchdog = Watchdog.new(@links)
         @events = Queue.new
         @inbox = Inbox.new(scoreboard, @watchdog) { @events << nil }
         @threads = Threads.new(options.threads_min, options.threads_max, scoreboard,
@@ -147,7 +147,7 @@ module Firebrick
 
       def serve_in_thread(number)
         hook(:thread_started)
-        bell = Queue.new
+        bell = @inbox.enter
         while (job = take(bell))
           work(number, job)
           @collection.check
@@ -161,12 +161,14 @@ module Firebrick
       def work(number, job)
         job == :collect ? @collection.run : run(number, job)
       ensure
-        @inbox.done
+        exchange = @serving[number]
+        @serving[number] = nil
+        @inbox.done(exchange)
       end
 
       # What is raised while there is no request is not the app's.
       def take(bell)
-        @inbox.take(bell)
+        @inbox.take(bell) { @links.each(&:flush) }
       rescue Exception => e # rubocop:disable Lint/RescueException
         Firebrick::Exchange.interrupted(e)
         retry
@@ -181,8 +183,7 @@ module Firebrick
       rescue Malformed => e
         protocol_error(e)
       ensure
-        @serving[number] = nil
-        @scoreboard.finish(number, exchange.failed?)
+        @scoreboard.idle(number)
       end
 
       def hook(moment)
