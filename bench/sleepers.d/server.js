@@ -6,6 +6,10 @@ const net = require("net");
 function answer(request, response) {
   const [, verb, text] = request.url.split("/");
   const seconds = Number(text);
+  const fail = (error) => {
+    response.statusCode = 500;
+    response.end(`${error.code}\n`);
+  };
   const end = () => {
     response.setHeader("Content-Type", "text/plain");
     response.end("slept\n");
@@ -15,7 +19,7 @@ function answer(request, response) {
   } else if (verb === "read") {
     const socket = net.connect(process.env.LATE);
     socket.write(`${text}\n`);
-    socket.on("data", () => {}).on("end", end).on("error", end);
+    socket.on("data", () => {}).on("end", end).on("error", fail);
   } else {
     const over = Date.now() + (verb === "hog" ? seconds * 1000 : 0);
     while (Date.now() < over);
