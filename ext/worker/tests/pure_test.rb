@@ -38,6 +38,14 @@ class PureTest < Case
     end
   end
 
+  def test_nothing_follows_a_body_that_ended_soon
+    pieces = 'e = Enumerator.new { |y| y << "a"; y << "b" }; [200, { "content-length" => "2" }, e]'
+    serve(app(pieces)) do |worker|
+      assert_equal "ab", worker.get[2]
+      assert worker.quiet?(0.2), "frames behind the end"
+    end
+  end
+
   def test_a_coded_body_has_no_length
     body = "#{200_000.to_s(16)}\\r\\n\" + \"x\" * 200_000 + \"\\r\\n0\\r\\n\\r\\n"
     serve(app(%([200, { "transfer-encoding" => "chunked" }, ["#{body}"]]))) do |worker|

@@ -157,7 +157,8 @@ module Firebrick
 
       # The end of a body, of which something may wait.
       def finish(head)
-        return if in_order { unsent? && send_whole(head, @waiting) }
+        in_order { send_whole(head, @waiting) if unsent? }
+        return if ended?
 
         flush
         stop(false)
