@@ -175,7 +175,7 @@ class FibersTest < Case
     module ActiveRecord
       def self.version = Gem::Version.new("7.1.3")
       class Base
-        def self.connection_db_config = Struct.new(:pool).new(5)
+        def self.connection_db_config = Struct.new(:pool, :checkout_timeout).new(5, 2.5)
       end
     end
     module ActiveSupport
@@ -200,7 +200,7 @@ class FibersTest < Case
     assert_match(%r{fibers = 10: .*Add to config/application\.rb: config\.active_support\.isolation_level = :fiber, or set fibers to "off"}, err)
     out, = checked(format(RAILS, ":fiber"), fibers: 10)
     assert_match(/^10 fibers in each thread, but requests wait for one another in Active Record/, out)
-    assert_match(/pool has 5 connections for 10 fibers/, out)
+    assert_match(/pool has 5 connections for 10 fibers: .*raise after 2\.5 s \(pool and checkout_timeout in config/, out)
     out, = checked(format(RAILS, ":fiber"), fibers: 5)
     assert_match(/^5 fibers in each thread \(/, out)
   end

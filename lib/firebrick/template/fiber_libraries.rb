@@ -105,13 +105,16 @@ module Firebrick
       def pool
         return if @fibers.zero? || !loaded("ActiveRecord::Base")
 
-        size = ActiveRecord::Base.connection_db_config.pool
+        config = ActiveRecord::Base.connection_db_config
+        # The name since Rails 8.1; nil there: as many as are asked for.
+        size = config.respond_to?(:max_connections) ? config.max_connections : config.pool
         all = @fibers * @threads
-        return if size >= all
+        return if size.nil? || size >= all
 
         Library.new("slows", "Active Record",
                     "Active Record's pool has #{size} connections for #{all} fibers: requests wait for one another " \
-                    "there (pool in config/database.yml)")
+                    "there, and raise after #{config.checkout_timeout} s " \
+                    "(pool and checkout_timeout in config/database.yml)")
       rescue StandardError
         nil # there is no database
       end
