@@ -108,11 +108,10 @@ module Firebrick
         config = ActiveRecord::Base.connection_db_config
         # The name since Rails 8.1; nil there: as many as are asked for.
         size = config.respond_to?(:max_connections) ? config.max_connections : config.pool
-        all = @fibers * @threads
-        return if size.nil? || size >= all
+        return if size.nil? || size >= @fibers * @threads
 
         Library.new("slows", "Active Record",
-                    "Active Record's pool has #{size} connections for #{all} fibers: requests wait for one another " \
+                    "Active Record's pool has #{size} connections for #{@fibers * @threads} fibers: requests wait for one another " \
                     "there, and raise after #{config.checkout_timeout} s " \
                     "(pool and checkout_timeout in config/database.yml)")
       rescue StandardError
