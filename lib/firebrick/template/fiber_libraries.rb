@@ -111,8 +111,8 @@ module Firebrick
         return if size.nil? || size >= @fibers * @threads
 
         Library.new("slows", "Active Record",
-                    "Active Record's pool has #{size} connections for #{@fibers * @threads} fibers: requests wait for one another " \
-                    "there, and raise after #{config.checkout_timeout} s " \
+                    "Active Record's pool has #{size} connections for #{@fibers * @threads} fibers: " \
+                    "requests wait for one another there, and raise after #{config.checkout_timeout} s " \
                     "(pool and checkout_timeout in config/database.yml)")
       rescue StandardError
         nil # there is no database
