@@ -79,10 +79,11 @@ class Server
   # binds::       addresses for -b; by default a free port of 127.0.0.1; [] leaves the flag out
   # directory::   serve this existing directory instead (nothing is written into it)
   # args:: env::  added to the command line and to the environment
+  # open_files::  how many descriptors it may have
   # exit_code::   the exit code of a clean end; :any for any
   # leaves::      what the app writes and leaves behind: paths in its directory
   def initialize(app: nil, files: {}, settings: {}, workers: 1, threads: "1:5", fibers: ENV.fetch("TEST_FIBERS", nil), environment: "production", binds: nil,
-                 directory: nil, args: [], env: {}, exit_code: 0, leaves: [])
+                 directory: nil, args: [], env: {}, open_files: nil, exit_code: 0, leaves: [])
     @base = File.realpath(Dir.mktmpdir("firebrick-test"))
     Interruption.own(@base)
     @dir = directory || File.join(@base, "app")
@@ -94,6 +95,7 @@ class Server
     @binds = binds
     @args = args
     @env = env
+    @limits = open_files ? { rlimit_nofile: open_files } : {}
     @exit_code = exit_code
     @leaves = leaves.map { |name| "/app/#{name}" }
     @settings = settings
@@ -117,7 +119,7 @@ class Server
   # Starts without waiting, for servers that are expected to fail.
   def launch
     @pid = Process.spawn(environment, *command, chdir: @dir, pgroup: true, in: File::NULL,
-                                                out: [stdout_path, "w"], err: [stderr_path, "w"], unsetenv_others: false)
+                                                out: [stdout_path, "w"], err: [stderr_path, "w"], unsetenv_others: false, **@limits)
     self
   end
 

@@ -10,12 +10,13 @@ use crate::tls::shake::{Secured, shake};
 use ::tls::{Endpoint, Refusal};
 use handler::{Failure, Peer, PeerAddr};
 use http::Context;
-use net::Transport;
+use net::{Transport, descriptors};
 use settings::{Bind, Current};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +45,8 @@ pub(crate) struct Acceptor {
 
 /// How long a client for which there is no room may take for its handshake, and for its requests over HTTP/2.
 const REFUSAL: Duration = Duration::from_secs(3);
-/// Pause after accept(2) failed: descriptors may be short for a while.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Pause after accept(2) failed, or took one of the last descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the connections of an address speak.
 enum Accepting {
@@ -67,6 +68,15 @@ impl Accepting {
                 Way::Encrypted(rules.borrow().clone(), acceptor.alt_svc.borrow().get(address).cloned())
             }
         }
+    }
+}
+
+/// Why there is no room for a connection.
+fn no_room(stream: impl AsFd, max: usize) -> String {
+    if descriptors::admit_connection(stream) {
+        format!("max_connections ({max}) are open, and none of them is idle")
+    } else {
+        format!("{}, and no connection is idle", descriptors::shortage())
     }
 }
 
@@ -133,6 +143,7 @@ async fn accept_tcp(
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
+                let short = !descriptors::admit_stream(&stream);
                 let peer = Peer {
                     remote: PeerAddr::Inet(remote),
                     remote_text: remote.ip().to_canonical().to_string(),
@@ -141,16 +152,21 @@ async fn accept_tcp(
                     session: None,
                 };
                 let way = accepting.now(&acceptor);
-                let Some(accepted) = header else {
+                if let Some(accepted) = header {
+                    let (acceptor, bind) = (acceptor.clone(), bind.clone());
+                    spawn_local(async move {
+                        if let Some(peer) =
+                            proxied::introduce(&acceptor, &stream, peer, &bind, accepted).await
+                        {
+                            acceptor.admit_tcp(stream, peer, way);
+                        }
+                    });
+                } else {
                     acceptor.clone().admit_tcp(stream, peer, way);
-                    continue;
-                };
-                let (acceptor, bind) = (acceptor.clone(), bind.clone());
-                spawn_local(async move {
-                    if let Some(peer) = proxied::introduce(&acceptor, &stream, peer, &bind, accepted).await {
-                        acceptor.admit_tcp(stream, peer, way);
-                    }
-                });
+                }
+                if short {
+                    acceptor.pause().await;
+                }
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -161,6 +177,7 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                let short = !descriptors::admit_stream(&stream);
                 let peer = Peer {
                     remote: PeerAddr::Unix,
                     remote_text: String::new(),
@@ -169,6 +186,9 @@ async fn accept_unix(acceptor: Rc<Acceptor>, listener: UnixListener) -> io::Resu
                     session: None,
                 };
                 acceptor.clone().admit(stream, peer, Protocol::Http1);
+                if short {
+                    acceptor.pause().await;
+                }
             }
             Err(e) => acceptor.refused(&e).await,
         }
@@ -196,10 +216,10 @@ impl Acceptor {
         }
     }
 
-    fn admit<S: Transport>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
+    fn admit<S: Transport + AsFd>(self: Rc<Self>, stream: S, peer: Peer, protocol: Protocol) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
-        let room = room || self.make_room();
+        let room = (room && descriptors::admit_connection(&stream)) || self.make_room();
         let counted = self.recorder.connection();
         let (context, peer) = (self.context.clone(), Rc::new(peer));
         if room {
@@ -216,7 +236,7 @@ impl Acceptor {
                 drop(admitted);
             } else {
                 drop(admitted);
-                let why = format!("max_connections ({max}) are open, and none of them is idle");
+                let why = no_room(&stream, max);
                 Box::pin(http::one::refuse(stream, peer, context, Failure::busy(why))).await;
             }
             drop(counted);
@@ -233,12 +253,12 @@ impl Acceptor {
     ) {
         let max = self.settings.get().limits.max_connections;
         let (admitted, room) = self.admission.count(max);
-        let room = room || self.make_room();
+        let room = (room && descriptors::admit_connection(&socket)) || self.make_room();
         let counted = self.recorder.connection();
         spawn_local(async move {
             if !room && !Box::pin(self.admission.close_elsewhere(self.index)).await {
                 drop(admitted);
-                let why = format!("max_connections ({max}) are open, and none of them is idle");
+                let why = no_room(&socket, max);
                 Box::pin(self.refuse_encrypted(socket, peer, endpoint, why)).await;
                 drop(counted);
                 return;
@@ -290,6 +310,13 @@ impl Acceptor {
     /// Closes the connection that has been idle for the longest time, or else the oldest that is not even established.
     pub(crate) fn make_room(&self) -> bool {
         self.context.close_longest_idle() || self.handshakes.displace_oldest()
+    }
+
+    /// Waits until some of the connections that end now have closed their sockets: idle ones that were replaced, and those that were
+    /// refused. Meanwhile clients wait in the backlog.
+    async fn pause(&self) {
+        self.log(&format!("connections are accepted slowly: {}", descriptors::shortage()));
+        tokio::time::sleep(PAUSE).await;
     }
 
     async fn refused(&self, error: &io::Error) {

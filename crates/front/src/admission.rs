@@ -6,6 +6,7 @@
 //! 2. While the replaced connection closes, both count: for a moment more than `max_connections` may be open.
 //! 3. Below the limit, admitting costs one atomic addition.
 
+use net::descriptors::Held;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ struct Thread {
 
 /// A connection that counts as open until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Admitted(Arc<Admission>);
+pub(crate) struct Admitted(Arc<Admission>, Held);
 
 impl Drop for Admitted {
     fn drop(&mut self) {
@@ -55,7 +56,7 @@ impl Admission {
     /// Counts a connection as open; whether there was room for it.
     pub(crate) fn count(self: &Arc<Self>, max: usize) -> (Admitted, bool) {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
-        (Admitted(self.clone()), before < max)
+        (Admitted(self.clone(), Held::begin()), before < max)
     }
 
     /// Asks the other threads to close an idle connection; whether one does.

@@ -69,7 +69,8 @@ mod tests {
         rustix::net::listen(&full, 0).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let _held = tokio::net::TcpStream::connect(silent).await.unwrap();
+            // In vain if another program has taken the place.
+            let _held = tokio::time::timeout(NEXT_ADDRESS, tokio::net::TcpStream::connect(silent)).await;
             let addresses = [refused, silent, refused, good.local_addr().unwrap()];
             let connected = connect_tcp(&addresses).await.unwrap();
             assert_eq!(connected.peer_addr().unwrap(), addresses[3]);

@@ -11,6 +11,7 @@
 
 mod cached;
 mod connect;
+pub mod descriptors;
 mod output;
 pub mod proxy_protocol;
 mod stream;

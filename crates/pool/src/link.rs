@@ -6,7 +6,7 @@
 
 use crate::call::{Call, Carried};
 use crate::dispatch::Serial;
-use crate::os;
+use crate::os::{self, Dropped, Passed};
 use crate::reply::{Head, ReplyEvent};
 use crate::shared::Report;
 use crate::spool::Room;
@@ -69,7 +69,7 @@ pub(crate) struct Link {
     flights: RefCell<Slab<Flight>>,
     sent: Cell<u64>,
     partial: RefCell<Vec<u8>>,
-    fds: RefCell<VecDeque<OwnedFd>>,
+    fds: RefCell<VecDeque<Passed>>,
     waker: RefCell<Option<Waker>>,
     scheduled: Cell<bool>,
 }
@@ -378,7 +378,10 @@ impl Link {
             Kind::Response => {
                 let response = Response::decode(frame.payload).map_err(bad)?;
                 ended.failed += u64::from(response.status >= 500);
-                call.reply.on_event(ReplyEvent::Head(head(&response, fd)));
+                call.reply.on_event(match fd.map(app_stream).transpose() {
+                    Ok(stream) => ReplyEvent::Head(head(&response, stream)),
+                    Err(failure) => ReplyEvent::Failed(failure),
+                });
                 if whole {
                     self.end(&call, response.times, Ok(()), ended);
                 } else {
@@ -410,8 +413,12 @@ impl Link {
             }
             Kind::File => {
                 let (offset, len) = frame::file_payload(frame.payload).map_err(bad)?;
-                let file = fd.ok_or_else(|| bad(Malformed("FILE without a descriptor")))?;
-                call.reply.on_file(FileRegion { file: Rc::new(File::from(file)), offset, len });
+                match fd.ok_or_else(|| bad(Malformed("FILE without a descriptor")))? {
+                    Ok(file) => {
+                        call.reply.on_file(FileRegion { file: Rc::new(File::from(file)), offset, len })
+                    }
+                    Err(Dropped) => call.reply.on_end(Err(Failure::busy(net::descriptors::shortage()))),
+                }
             }
             Kind::Offer => {
                 let len = frame::u64_payload(frame.payload).map_err(bad)?;
@@ -430,7 +437,10 @@ impl Link {
             }
             Kind::Hijack => {
                 let fd = fd.ok_or_else(|| bad(Malformed("HIJACK without a descriptor")))?;
-                call.reply.on_event(ReplyEvent::Hijacked(fd));
+                call.reply.on_event(match app_stream(fd) {
+                    Ok(fd) => ReplyEvent::Hijacked(fd),
+                    Err(failure) => ReplyEvent::Failed(failure),
+                });
             }
             Kind::End => {
                 let times = Times::decode(frame.payload).map_err(bad)?;
@@ -537,6 +547,14 @@ impl Ended {
             return;
         }
         owner.finished(serial, &self.apps, self.resumed, self.now);
+    }
+}
+
+/// The app's end of a stream, unless it would take the last descriptors. The app sees that its end is closed.
+fn app_stream(passed: Passed) -> Result<OwnedFd, Failure> {
+    match passed {
+        Ok(fd) if net::descriptors::admit_stream(&fd) => Ok(fd),
+        _ => Err(Failure::busy(net::descriptors::shortage())),
     }
 }
 

@@ -21,7 +21,7 @@ struct Scene {
     call: Rc<Call>,
     id: u32,
     worker: UnixStream,
-    fds: VecDeque<OwnedFd>,
+    fds: VecDeque<Passed>,
 }
 
 fn with_scene(play: impl AsyncFnOnce(&mut Scene)) {
@@ -100,7 +100,7 @@ fn a_lent_socket_is_the_clients_and_comes_back_with_a_count() {
         let mut offer = scene.offer(10);
         assert!(poll(&mut offer, Some(&socket)).is_pending());
         assert_eq!(scene.received().await, [(Kind::Lend, true)]);
-        let mut lent = UnixStream::from(scene.fds.pop_front().unwrap());
+        let mut lent = UnixStream::from(scene.fds.pop_front().unwrap().unwrap());
         lent.write_all(b"taken").unwrap();
         drop(lent);
         scene.says(Kind::Taken, 0, &5u64.to_le_bytes()).await.unwrap();

@@ -2,7 +2,8 @@
 
 use crate::system::{self, RECEIVE, SEND};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    recvmsg, sendmsg,
 };
 use std::collections::VecDeque;
 use std::fs::File;
@@ -37,8 +38,15 @@ pub(crate) fn send(socket: impl AsFd, bytes: [&[u8]; 2], fds: &[BorrowedFd<'_>])
     }
 }
 
+/// A descriptor that came with a message. The system drops it, and says so, when this process may have no more of them.
+pub(crate) type Passed = Result<OwnedFd, Dropped>;
+
+/// The system dropped a descriptor, because the process has too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dropped;
+
 /// Receives what has arrived; descriptors are queued in order. `Ok(0)` is the end.
-pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<OwnedFd>) -> io::Result<usize> {
+pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Passed>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
@@ -49,8 +57,12 @@ pub(crate) fn receive(socket: impl AsFd, into: &mut [u8], fds: &mut VecDeque<Own
     };
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(arrived) = message {
-            fds.extend(arrived.map(system::close_on_exec));
+            fds.extend(arrived.map(system::close_on_exec).map(Ok));
         }
+    }
+    // A read ends behind bytes that carry a descriptor, and workers send one at a time.
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        fds.push_back(Err(Dropped));
     }
     Ok(received.bytes)
 }
@@ -118,7 +130,7 @@ mod tests {
         assert_eq!(send(&a, [b"wi", b"th"], &[file.as_fd()]).unwrap(), 4);
         let (mut bytes, mut fds) = ([0; 16], VecDeque::new());
         assert_eq!(receive(&b, &mut bytes, &mut fds).unwrap(), 4);
-        let mut passed = File::from(fds.pop_front().unwrap());
+        let mut passed = File::from(fds.pop_front().unwrap().unwrap());
         io::Seek::rewind(&mut passed).unwrap();
         let mut text = String::new();
         passed.read_to_string(&mut text).unwrap();

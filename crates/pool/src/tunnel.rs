@@ -8,7 +8,7 @@ use crate::dispatch::Serial;
 use crate::local::Local;
 use crate::websocket::{Follower, SERVICE_RESTART};
 use handler::{BodyStream, Chunk, Failure};
-use net::TunnelEnd;
+use net::{TunnelEnd, descriptors};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -26,12 +26,13 @@ const ANSWER: Duration = Duration::from_secs(5);
 struct Counted {
     local: Rc<Local>,
     serial: Serial,
+    _descriptor: descriptors::Held,
 }
 
 impl Counted {
     fn new(local: &Rc<Local>, serial: Serial) -> Counted {
         local.shared().dispatch().tunnel_opened(serial);
-        Counted { local: local.clone(), serial }
+        Counted { local: local.clone(), serial, _descriptor: descriptors::Held::begin() }
     }
 
     /// Whether the worker gets no more requests, or is gone.

@@ -241,6 +241,15 @@ impl<S: Transport> Link<S> {
         .await
     }
 
+    /// Makes deadlines wake this task. Waiting for a request does so, too; a connection that is never served needs this.
+    pub(super) async fn wakes_this_task(&self) {
+        poll_fn(|cx| {
+            self.timer.wakes(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     /// Closes our direction and discards what still arrives, within bounds. Closing with unread bytes would reset the
     /// connection, and the client might lose the response.
     pub(super) async fn linger(&self, time: Duration) {

@@ -56,6 +56,7 @@ pub async fn refuse<S: Transport, H: Handler>(
     failure: Failure,
 ) {
     let link = Link::new(stream, context.shared.clone());
+    link.wakes_this_task().await;
     if exchange::refuse_connection(&link, &peer, &context, failure).await == Then::Linger {
         link.linger(LINGER_REFUSED).await;
     }
@@ -103,6 +104,24 @@ mod tests {
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello"), "{answer}");
+    }
+
+    #[test]
+    fn a_refused_client_that_stays_is_closed() {
+        let (mut client, server) = std::os::unix::net::UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        run(async |peer, context| {
+            let stream = UnixStream::from_std(server).unwrap();
+            let timers = context.shared.timers.clone();
+            tokio::select! {
+                () = refuse(stream, peer, context, Failure::busy("no room")) => {}
+                () = timers.run() => {}
+                () = tokio::time::sleep(LINGER_REFUSED * 20) => panic!("it is still open"),
+            }
+        });
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
 
     #[test]

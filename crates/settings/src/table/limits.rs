@@ -48,6 +48,7 @@ section! { Category::Limits;
         key: "limits.max_connections",
         flags: &[long("max-connections", "N")],
         default: "10000",
+        more: "At the limit the connection that has been idle longest is closed for a new one. The same happens when only an eighth of the process's descriptors (ulimit -n), at most 1,024, is left.",
         reloadable: true,
         known_as: &["worker_connections"],
     }
