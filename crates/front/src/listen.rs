@@ -226,6 +226,7 @@ fn tcp_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     // A response is written whole; waiting for more to send only delays it. Accepted sockets inherit this.
     socket.set_tcp_nodelay(true)?;
     socket.set_reuse_port(shared)?;
+    system::defer_accept(&socket);
     if address.ip().is_loopback() {
         system::do_not_pace(&socket);
     }

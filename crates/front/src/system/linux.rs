@@ -6,10 +6,14 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(crate) const SPREADS: bool = true;
 pub(crate) const BY_DESCRIPTOR: bool = true;
 pub(crate) const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// How long a client that says nothing is not accepted. The kernel counts in retransmissions, the first of which comes after a second.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// BBR sends more than 64 KiB by a timer, piece by piece: a fifth of the CPU time of a busy server, and within a machine nothing is
 /// gained by it. Accepted sockets inherit this. Reno is there on every system; where it is not, the socket stays as it is.
@@ -17,6 +21,11 @@ pub(crate) fn do_not_pace(socket: &Socket) {
     if socket.tcp_congestion().is_ok_and(|name| name.starts_with(b"bbr")) {
         let _ = socket.set_tcp_congestion(b"reno");
     }
+}
+
+/// Accepting, reading and responding take one turn then. Where it is refused, connections are accepted at once.
+pub(crate) fn defer_accept(socket: &Socket) {
+    let _ = sockopt::defer_accept(socket, SILENT);
 }
 
 pub(crate) fn listens(socket: &Socket) -> bool {

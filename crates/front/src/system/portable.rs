@@ -12,6 +12,8 @@ pub(crate) const DESCRIPTORS: &str = "/dev/fd";
 
 pub(crate) fn do_not_pace(_socket: &Socket) {}
 
+pub(crate) fn defer_accept(_socket: &Socket) {}
+
 pub(crate) fn listens(_socket: &Socket) -> bool {
     true
 }
