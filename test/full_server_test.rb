@@ -80,7 +80,8 @@ class FullServerTest < Case
     silent = Array.new(MAX) { connect(own) }
     wait_until("all are open") { own.stats.dig("connections", "open") == MAX }
     served(own)
-    assert_closed silent.first
+    # In which order the kernel hands over those that say nothing is not known.
+    assert_equal(1, silent.count { |connection| connection.ended?(within: 0.2) })
   end
 
   it "does not close a connection with a part of a head before idle ones" do

@@ -304,8 +304,14 @@ class Server
     flags += ["-t", @threads] if @threads
     flags += ["-e", @environment] if @environment
     flags += ["--ruby", ENV["RUBY"]] if ENV["RUBY"]
+    flags += ["--front-threads", "2"] unless front_threads?
     flags += ["--fibers", @fibers.to_s] if @fibers && File.exist?(path("config.ru"))
     [self.class.binary, "serve", @dir, *flags, *@args]
+  end
+
+  # Whether the test says how many front threads there are. By default there may be one, and tests are to see two.
+  def front_threads?
+    @dir != File.join(@base, "app") || @settings.to_s.include?("front_threads") || @args.include?("--front-threads")
   end
 
   def puma_command

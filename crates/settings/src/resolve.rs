@@ -236,9 +236,10 @@ fn workers_of(taker: &Taker<'_>, facts: &Facts, development: bool) -> (Workers, 
 
 fn front_threads_of(taker: &Taker<'_>, facts: &Facts) -> Chosen {
     let written = taker.take(&workers::FRONT_THREADS);
-    written
-        .value
-        .map_or_else(|| auto_front_threads(&facts.machine), |number| exactly(number, &written.origin))
+    written.value.map_or_else(
+        || auto_front_threads(&facts.machine, facts.app.is_some() || facts.attached),
+        |number| exactly(number, &written.origin),
+    )
 }
 
 fn exactly(number: u32, origin: &Origin) -> Chosen {

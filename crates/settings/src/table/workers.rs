@@ -48,7 +48,7 @@ entries! { Category::Workers;
         key: "front_threads",
         flags: &[long("front-threads", "N|auto")],
         default: "auto",
-        more: "auto is one per CPU that may be used, at most 16.",
+        more: "auto is three quarters of the CPUs that may be used, as the workers of an app need the rest; without an app it is all of them. At most 16.",
     }
     /// Memory that is assumed for each worker before any is measured
     WORKER_MEMORY_ESTIMATE: u64 = Size { min: 1 << 20, max: 1 << 40 }, {
