@@ -64,14 +64,14 @@ class AbandonedStreamsTest < Http2Case
 
   def wait_for_lines(own, *expected)
     lines = []
-    wait_until("the lines #{expected.inspect}") { (lines += get("/log", to: own).body.lines(chomp: true)) && (expected - lines).empty? }
+    wait_until(-> { "the lines #{expected.inspect}, not #{lines.inspect}" }) { (lines += get("/log", to: own).body.lines(chomp: true)) && (expected - lines).empty? }
   end
 
-  # Waits until the client could read the beginning of the body.
+  # Waits until the client could read the beginning of the body. Its head may come alone; the app of a client that leaves then fails to write.
   def wait_for_hello(kind, client)
     return client.read_until("hello") { client.answers.values.any? { |answer| answer.body == "hello\n" } } if kind == :http2
 
-    wait_until("something to read") { client.socket.wait_readable(0) }
+    wait_until("hello") { client.socket.recv_nonblock(65_536, Socket::MSG_PEEK, exception: false).to_s.include?("hello") }
   end
 
   LEAVING.each do |how, (kind, leave)|

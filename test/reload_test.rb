@@ -171,6 +171,54 @@ class ReloadTest < Case
     assert_status 200, post("/", body, to: own)
   end
 
+  # A request that computes until another one is served, and says whether that could happen.
+  SPIN = <<~'RUBY'
+    text = { "content-type" => "text/plain" }
+    seen = false
+    run lambda { |env|
+      case env["PATH_INFO"]
+      when "/see" then seen = true; [200, text, ["seen"]]
+      when "/spin"
+        seen = false
+        over = Process.clock_gettime(Process::CLOCK_MONOTONIC) + env["QUERY_STRING"].to_f
+        File.write("entered.log", "yes")
+        nil until seen || Process.clock_gettime(Process::CLOCK_MONOTONIC) > over
+        [200, text, [seen ? "shared" : "alone"]]
+      when "/block"
+        File.open(__FILE__) do |file|
+          file.flock(File::LOCK_EX)
+          Thread.new { sleep 0.3; file.flock(File::LOCK_UN) }
+          File.open(__FILE__) { |again| again.flock(File::LOCK_EX) }
+        end
+        [200, text, ["mine"]]
+      else [200, text, ["fine"]]
+      end
+    }
+  RUBY
+
+  it "gives new workers a new slice and limit of blocking calls" do
+    firebrick_only
+    skip "the flag of TEST_FIBERS overrides the setting" if ENV["TEST_FIBERS"]
+    own = launch_app(app: SPIN, threads: "1:1", settings: { fibers: 10, rack: { fiber_slice: "off", blocking_call: "off" } })
+    assert_equal "alone", spin(own, 1)
+    get("/block", to: own)
+    File.write(own.path("firebrick.toml"), "fibers = 10\n[rack]\nblocking_call = \"50ms\"\n[reload]\nwatch = 0\n")
+    assert_reloads(own)
+    assert_equal "shared", spin(own, 30), "the slice has its default again"
+    refute_match(/blocking call of/, own.stderr)
+    get("/block", to: own)
+    assert_logged(/blocking call of \d+ ms in .*flock/, on: own)
+  end
+
+  # What `/spin` says, while another request comes in.
+  def spin(own, seconds)
+    FileUtils.rm_f(own.path("entered.log"))
+    spinning = connect(own).write(request("GET", "/spin?#{seconds}"))
+    wait_until("the request to compute") { File.exist?(own.path("entered.log")) }
+    assert_equal "seen", get("/see", to: own).body
+    spinning.read_response("GET").body
+  end
+
   it "says so when there is no server, and when there is no app" do
     firebrick_only
     site = start(files: { "index.html" => "hello", "static.json" => "{}" })

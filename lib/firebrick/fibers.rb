@@ -18,6 +18,9 @@ module Firebrick
     # How the paths of this library begin in backtraces: its methods are not pre-empted.
     OWN = "#{__dir__}/".freeze
 
+    # Other loops may have long calls while the first one starts the thread that watches them.
+    @calls = BlockingCalls.new
+
     class << self
       def own_paths
         OWN
@@ -55,6 +58,7 @@ module Firebrick
 
       # The first loop of a worker has begun: starts the thread that sees where loops are that have been away for long.
       def watch_calls
+        # What a worker has told is not what its child, as the next template, and the workers of that have told.
         @calls = BlockingCalls.new
         Thread.new { @calls.watch }.name = "firebrick: blocking calls"
       end

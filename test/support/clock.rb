@@ -16,7 +16,8 @@ module Clock
     now - began
   end
 
-  # Polls until the block is true and returns its value; after +within+ seconds nil, or a failure that mentions +what+.
+  # Polls until the block is true and returns its value; after +within+ seconds nil, or a failure that mentions +what+, which may be
+  # a block that says it then.
   def wait_until(what = nil, within: 10, every: 0.02)
     deadline = now + within
     loop do
@@ -26,6 +27,6 @@ module Clock
 
       sleep every
     end
-    raise Minitest::Assertion, "waited #{within} s for: #{what}" if what
+    raise Minitest::Assertion, "waited #{within} s for: #{what.respond_to?(:call) ? what.call : what}" if what
   end
 end

@@ -9,7 +9,7 @@ class FiberSoak
     # Requests of each kind in about two hundred.
     MIX = { "/hello" => 40, "/sleep" => 24, "/hog" => 8, "/long-hog" => 1, "/own" => 10, "/mutex" => 8, "/monitor" => 8, "/pair" => 4, "/queue" => 6,
             "/timeout" => 5, "/busy-timeout" => 2, "/nested-timeout" => 3, "/redis" => 12, "/database" => 12, "/late-database" => 2, "/enumerator" => 6,
-            "/child" => 2, "/socket" => 4, "/schedule" => 4, "/backtrace" => 4, "/stress" => 1, "/http" => 5, "/gone" => 5, "/upload" => 8, "/each" => 6,
+            "/child" => 2, "/socket" => 4, "/schedule" => 4, "/backtrace" => 4, "/extensions" => 6, "/ensured" => 4, "/http" => 5, "/gone" => 5, "/upload" => 8, "/each" => 6,
             "/stream" => 6, "/hijack" => 4, "/raise" => 3 }.flat_map { |path, n| [path] * n }.freeze
     UPLOAD = "The quick brown fox jumps over the lazy dog.\n" * 20_000
     LIMIT = 120

@@ -4,9 +4,12 @@
 # between: `<word> ok`.
 
 require "digest"
+require "json"
 require "monitor"
 require "net/http"
+require "openssl"
 require "socket"
+require "zlib"
 require "timeout"
 
 # What `checkout` lends to one request at a time.
@@ -222,14 +225,74 @@ module Soak
     compute(0.02) && $ERROR_INFO.equal?(e) && e.message == "one"
   end
 
-  # A spell in which each object that is made collects. It concerns the whole worker.
-  def stress
-    return true unless ENV["SOAK_STRESS"]
+  # Extensions in C, each of which allocates within its calls.
+  def extensions(word)
+    list = { word => Array.new(20) { |n| { "n" => n, "text" => word * 3, "half" => n / 2.0 } } }
+    return false unless JSON.parse(JSON.generate(list)) == list
+
+    cipher = OpenSSL::Cipher.new("aes-256-cbc").encrypt
+    cipher.key = OpenSSL::Digest::SHA256.digest(word)
+    cipher.iv = iv = cipher.random_iv
+    secret = cipher.update(word * 100) + cipher.final
+    cipher = OpenSSL::Cipher.new("aes-256-cbc").decrypt
+    cipher.key = OpenSSL::Digest::SHA256.digest(word)
+    cipher.iv = iv
+    sleep 0.001
+    cipher.update(secret) + cipher.final == word * 100 && Zlib.inflate(Zlib.deflate(secret)) == secret
+  end
+
+  # What ends a block from within, and from without.
+  def ensured(word)
+    done = []
+    found = catch(word) do
+      sleep 0.002
+      throw word, word.reverse
+    ensure
+      compute(0.012)
+      done << 1
+    end
+    begin
+      Timeout.timeout(0.02) { compute(5) }
+    rescue Timeout::Error
+      done << 2
+    ensure
+      done << 3
+    end
+    found == word.reverse && done == [1, 2, 3]
+  end
+end
+
+# Spells of GC.stress: each object that is made collects. One begins with a request and ends with it, or after a second: it concerns the whole worker.
+module Stress
+  LONGEST = 1.0
+  REST = 3.0
+  @number = 0
+  @from = 0
+
+  module_function
+
+  def spell(path)
+    mine = begin_spell unless path == "/gone"
+    yield
+  ensure
+    end_spell(mine) if mine
+  end
+
+  # The number of a new spell; nil: not now.
+  def begin_spell
+    return if !ENV["SOAK_STRESS"] || GC.stress || Soak.now < @from
 
     GC.stress = true
-    compute(0.05).tap { sleep 0.001 }
-  ensure
+    number = @number += 1
+    Thread.new { sleep(LONGEST).then { end_spell(number) } }
+    number
+  end
+
+  def end_spell(number)
+    return unless number == @number && GC.stress
+
     GC.stress = false
+    @from = Soak.now + REST
   end
 end
 
@@ -256,7 +319,8 @@ ACTS = {
   "/socket" => ->(_) { Soak.socket },
   "/schedule" => ->(_) { Soak.schedule },
   "/backtrace" => ->(_) { Soak.backtrace },
-  "/stress" => ->(_) { Soak.stress },
+  "/extensions" => ->(word) { Soak.extensions(word) },
+  "/ensured" => ->(word) { Soak.ensured(word) },
   "/http" => lambda { |word|
     uri = URI("http://#{ENV.fetch('SOAK_HOST')}/sleep?#{word}")
     Net::HTTP.start(uri.host, uri.port, read_timeout: 100) { |http| http.get(uri.request_uri) }.body == "#{word} ok"
@@ -290,7 +354,7 @@ run lambda { |env|
     }), []]
   else
     act = ACTS[env["PATH_INFO"]] or next [404, TEXT, ["none"]]
-    good = act.call(word)
+    good = Stress.spell(env["PATH_INFO"]) { act.call(word) }
     [200, TEXT, ["#{word} #{good ? 'ok' : 'wrong'}"]]
   end
 }

@@ -98,6 +98,14 @@ class BlockingTest < Case
     end
   end
 
+  # The loop of a second thread may have a long call before the first one has called `watch_calls`, which never comes here.
+  def test_a_call_that_is_seen_before_calls_are_watched
+    blocking("Firebrick::Fibers.call_seen(1, 1, nil); Firebrick::Fibers.call_blocked(1, 1, 1_000, true, [nil, nil])", limit_ms: 0) do |worker, front|
+      assert_equal 200, worker.get("/").first
+      assert_empty told(front)
+    end
+  end
+
   def test_the_same_place_is_told_once
     wait = "$wait ||= Fiddle::Function.new(Fiddle::Handle::DEFAULT['usleep'], [Fiddle::TYPE_INT], Fiddle::TYPE_INT)\n$wait.call(200_000)"
     blocking("require 'fiddle'\n#{wait}") do |worker, front|

@@ -64,6 +64,8 @@ fn merge(now: &Settings, fresh: Settings) -> Settings {
             compact: fresh.rack.compact,
             out_of_band_gc: fresh.rack.out_of_band_gc,
             refork_after: fresh.rack.refork_after,
+            fiber_slice: fresh.rack.fiber_slice,
+            blocking_call: fresh.rack.blocking_call,
             ..now.rack.clone()
         },
         reload: fresh.reload,
@@ -107,26 +109,4 @@ pub(super) fn follow(settings: &Settings, pool: &RunningPool) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use settings::Workers;
-
-    #[test]
-    fn what_cannot_change_stays() {
-        let now = Settings::defaults(Path::new("/app/releases/1"));
-        let mut fresh = Settings::defaults(Path::new("/app/releases/2"));
-        fresh.workers = Workers::exactly(9);
-        fresh.front_threads = 9;
-        fresh.limits.max_queue = 9;
-        fresh.rack.warmup = vec!["/up".to_owned()];
-        fresh.rack.yjit = settings::Yjit::On;
-        fresh.rack.out_of_band_gc = true;
-        fresh.timeouts.keep_alive = Duration::from_secs(1);
-        let merged = merge(&now, fresh.clone());
-        assert_eq!(merged.dir, Path::new("/app/releases/2"));
-        assert_eq!((merged.front_threads, merged.tag), (now.front_threads, now.tag));
-        assert_eq!(merged.workers, fresh.workers);
-        assert_eq!((merged.rack, merged.timeouts), (fresh.rack, fresh.timeouts));
-        assert_eq!(merged.limits, now.limits);
-    }
-}
+mod tests;

@@ -98,6 +98,7 @@ section! { Category::Timeouts;
                503, connections are still accepted, and responses over HTTP/1 end their connection; then the \
                ports close, and requests have timeouts.shutdown to finish. INT, or a second TERM, ends it at \
                once.",
+        reloadable: true,
         known_as: &["lame_duck", "lame_duck_timeout", "drain_delay", "shutdown_delay"],
     }
     /// How long requests may take to finish after TERM or INT

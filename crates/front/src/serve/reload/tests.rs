@@ -1,0 +1,180 @@
+//! What a reload changes, and what it leaves: as the table of options says of each.
+
+use super::*;
+use settings::table::{AnyEntry, entries};
+use settings::{Argument, Environment, Machine, Raw, Workers, load};
+
+#[test]
+fn what_cannot_change_stays() {
+    let now = Settings::defaults(Path::new("/app/releases/1"));
+    let mut fresh = Settings::defaults(Path::new("/app/releases/2"));
+    fresh.workers = Workers::exactly(9);
+    fresh.front_threads = 9;
+    fresh.limits.max_queue = 9;
+    fresh.rack.warmup = vec!["/up".to_owned()];
+    fresh.rack.yjit = settings::Yjit::On;
+    fresh.rack.out_of_band_gc = true;
+    fresh.timeouts.keep_alive = Duration::from_secs(1);
+    let merged = merge(&now, fresh.clone());
+    assert_eq!(merged.dir, Path::new("/app/releases/2"));
+    assert_eq!((merged.front_threads, merged.tag), (now.front_threads, now.tag));
+    assert_eq!(merged.workers, fresh.workers);
+    assert_eq!((merged.rack, merged.timeouts), (fresh.rack, fresh.timeouts));
+    assert_eq!(merged.limits, now.limits);
+}
+
+/// A folder with an app, on a machine of which nothing depends on where the test runs.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(dir.path().join("other")).expect("a folder in it");
+        for file in ["config.ru", "other/index.html", "auth.rb", "other.pem", "static.json"] {
+            std::fs::write(dir.path().join(file), "{}").expect("a file");
+        }
+        Place(dir)
+    }
+
+    fn load(&self, values: &[(&'static str, &str)]) -> Option<Settings> {
+        let argument = |(key, value): &(&'static str, &str)| Argument {
+            key,
+            flag: (*key).to_owned(),
+            values: vec![(*value).to_owned()],
+        };
+        load(&values.iter().map(argument).collect::<Vec<_>>(), self).ok().map(|loaded| loaded.settings)
+    }
+
+    /// Settings that differ by the value of one entry alone.
+    fn two(&self, entry: &dyn AnyEntry) -> Option<(Settings, Settings)> {
+        let key = entry.about().key;
+        let words = entry.words().into_iter().chain(VALUES.iter().copied());
+        let taken = words.filter(|word| entry.check(&Raw::Word((*word).to_owned())).is_ok());
+        for word in taken {
+            for company in COMPANIES {
+                let company: Vec<_> = [PRODUCTION].iter().chain(*company).copied().collect();
+                let others = company.iter().copied().filter(|(other, _)| *other != key);
+                let with: Vec<_> = others.chain([(key, word)]).collect();
+                if let (Some(now), Some(fresh)) = (self.load(&company), self.load(&with))
+                    && now != fresh
+                {
+                    return Some((now, fresh));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Environment for Place {
+    fn var(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn current_dir(&self) -> PathBuf {
+        self.0.path().canonicalize().expect("the folder is there")
+    }
+
+    fn uid(&self) -> u32 {
+        7
+    }
+
+    fn machine(&self) -> Machine {
+        Machine {
+            cores: 8,
+            cpu_quota: None,
+            memory_limit: Some(1 << 30),
+            memory_total: Some(1 << 30),
+            open_files: Some(100_000),
+            max_map_count: None,
+            ipv6: true,
+        }
+    }
+}
+
+/// One of them is a value of any option, and not its default.
+const VALUES: &[&str] = &[
+    "7",
+    "70%",
+    "7s",
+    "20ms",
+    "7MiB",
+    "1:7",
+    "off",
+    "on",
+    "true",
+    "false",
+    "other",
+    "/other",
+    "auth.rb",
+    "other.pem",
+    "static.json",
+    "other.example",
+    "tcp://127.0.0.1:7007",
+    "https://other.example/x",
+    "me@other.example",
+    "X-Other",
+    "10.7.0.0/16",
+    "name=value",
+    "0.7",
+    "7KiB",
+    "700",
+    "b3RoZXI",
+    "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+];
+
+/// In development, other options have other defaults.
+const PRODUCTION: (&str, &str) = ("environment", "production");
+
+/// What options need beside them to have an effect.
+const COMPANIES: &[&[(&str, &str)]] = &[
+    &[],
+    &[("dir", "auth.rb"), ("mruby_file", "true")],
+    &[("traces.endpoint", "http://127.0.0.1:4318")],
+    &[("bind", "ssl://127.0.0.1:7443"), ("tls.cert", "other.pem"), ("tls.key", "auth.rb")],
+    &[
+        ("bind", "ssl://127.0.0.1:7443"),
+        ("tls.cert", "other.pem"),
+        ("tls.key", "auth.rb"),
+        ("tls.client_ca", "other.pem"),
+    ],
+    &[("bind", "ssl://127.0.0.1:7443"), ("acme.domains", "one.example"), ("acme.email", "me@one.example")],
+    &[
+        ("bind", "ssl://127.0.0.1:7443"),
+        ("acme.domains", "one.example"),
+        ("acme.eab_kid", "one"),
+        ("acme.eab_hmac", "b25l"),
+    ],
+    &[
+        ("bind", "ssl://127.0.0.1:7443"),
+        ("acme.domains", "one.example"),
+        ("acme.on_demand", "true"),
+        ("acme.ask", "http://127.0.0.1:7007/ask"),
+    ],
+];
+
+/// Whoever marks an option as `reloadable` must let `merge` apply it, and the other way round.
+#[test]
+fn the_table_says_what_a_reload_changes() {
+    let place = Place::new();
+    // What only the command line says is the same at each reload.
+    let wrong: Vec<String> = entries()
+        .filter(|entry| entry.about().in_file)
+        .filter_map(|entry| {
+            let about = entry.about();
+            let Some((now, fresh)) = place.two(entry) else {
+                return Some(format!("{}: no value makes a difference, see VALUES and COMPANIES", about.key));
+            };
+            let merged = merge(&now, fresh.clone());
+            match about.reloadable {
+                true => {
+                    (merged != fresh).then(|| format!("{}: reloadable, but merge() leaves it", about.key))
+                }
+                false => {
+                    (merged != now).then(|| format!("{}: not reloadable, but merge() changes it", about.key))
+                }
+            }
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
