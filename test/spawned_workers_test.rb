@@ -85,6 +85,38 @@ class SpawnedWorkersTest < Case
     assert_equal "one", patient_get("/", own)
   end
 
+  # Loads until the file `wait` is gone, if it is there.
+  LOADS_LONG = <<~'RUBY'
+    File.write("loading.log", "#{Process.pid}\n", mode: "a") if File.exist?("wait")
+    sleep 0.01 while File.exist?("wait")
+    run ->(_) { [200, {}, [Process.pid.to_s]] }
+  RUBY
+
+  # The next worker will not be ready: it loads.
+  def keep_next_loading(own)
+    File.write(own.path("wait"), "")
+    yield
+    wait_until("a worker that loads the app", within: PATIENCE) { File.exist?(own.path("loading.log")) }
+  end
+
+  it "ends while a worker is loading the app, which has no link to be told by" do
+    own = launch(app: LOADS_LONG, leaves: %w[wait loading.log])
+    keep_next_loading(own) { Process.kill("KILL", spawned(own).first) }
+    own.signal("TERM")
+    assert_equal 0, own.wait_exit
+  end
+
+  it "takes back a worker that is loading the app, and can start others" do
+    own = launch(app: LOADS_LONG, leaves: %w[wait loading.log])
+    keep_next_loading(own) { own.signal("TTIN") }
+    own.signal("TTOU")
+    wait_until("the worker that is one too many to end") { spawned(own).size == 1 }
+    refute_match(/died/, own.stderr)
+    File.delete(own.path("wait"))
+    own.signal("TTIN")
+    wait_until("a second worker to serve", within: PATIENCE) { own.stats["workers"].count { |one| one["state"] == "ready" } == 2 }
+  end
+
   it "reloads beside the old worker, without a lost request" do
     own = launch(workers: 2, settings: { reload: { keep: "0s", watch: "0s" } })
     load = Load.new(own.address, clients: 4, path: "/20ms", keep_alive: true).start

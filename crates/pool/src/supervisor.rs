@@ -497,6 +497,10 @@ impl Supervisor {
             Action::Close(serial) => {
                 self.shared.dispatch().worker_closed(serial);
                 self.shared.mailbox(0).post(ThreadMessage::Drain(serial));
+                let generation = self.workers.get(&serial).map(|worker| worker.generation);
+                if let Some(template) = generation.and_then(|generation| self.templates.get(&generation)) {
+                    template.process.dismiss(serial);
+                }
             }
             Action::Gone(exit) => self.gone(exit),
             Action::Settled => notify(Notice::Settled),

@@ -44,8 +44,7 @@ module Firebrick
         end_at_once
         ignore_signals
         control = connect(CONTROL, 0)
-        # The one byte that comes first has it.
-        scoreboard = File.for_fd(control.recv_io(nil), "r+b")
+        scoreboard = receive_scoreboard(control)
         settings = read_settings(control)
         watch(control)
         boot = load_app(settings, scoreboard)
@@ -75,6 +74,13 @@ module Firebrick
         socket
       end
 
+      # The one byte that comes first has it. A front that does not want this process any more has closed the socket.
+      def receive_scoreboard(control)
+        File.for_fd(control.recv_io(nil), "r+b")
+      rescue SystemCallError, SocketError, IOError
+        exit!(0)
+      end
+
       # A virtual machine keeps some signals for itself. Java's stops threads by USR2, for those who look at it (Flight
       # Recorder), although it lets others have it.
       def ignore_signals
@@ -92,11 +98,10 @@ module Firebrick
         words.drop(1).each_slice(2).group_by(&:first).transform_values { |pairs| pairs.map(&:last) }
       end
 
-      # The end of the control socket is that of the front, or of its interest in this process.
+      # The end of the control socket is that of the front; a byte is the end of its interest in this process.
       def watch(control)
         Thread.new do
-          control.read(1)
-          clean_up
+          clean_up unless control.read(1)
           exit!(0)
         end
       end

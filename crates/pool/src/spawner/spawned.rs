@@ -3,7 +3,8 @@
 //!
 //! Contract:
 //! 1. Only processes that were started here get links: the socket is in a folder of our user's, and each process has a token.
-//! 2. A process is reaped as soon as it has ended (pidfd), and signalled only before that.
+//! 2. A process that is not wanted any more before it has a link is dismissed: it does not load the app to its end.
+//! 3. A process is reaped as soon as it has ended (pidfd), and signalled only before that.
 
 use super::message;
 use super::prepared::command;
@@ -35,6 +36,8 @@ use wire::{Header, Kind, frame::HEADER};
 const GREETING: Duration = Duration::from_secs(10);
 /// Time between two looks at a process where the system has no pidfd.
 const LOOK: Duration = Duration::from_millis(50);
+/// The exit code of a process that has ended by TERM in its own way.
+const TERMINATED: i32 = 128 + 15;
 /// JRuby refuses longer paths of sockets.
 const LONGEST_PATH: usize = 103;
 
@@ -68,6 +71,10 @@ struct Spawned {
     control: Option<UnixStream>,
     /// Of each link the socket of the frames and that of the descriptors, as they come.
     links: Vec<(Option<UnixStream>, Option<UnixStream>)>,
+    /// The first link is with its front thread, so the worker can be told to finish.
+    linked: bool,
+    /// Nobody wants it any more.
+    dismissed: bool,
 }
 
 impl Spawner {
@@ -121,10 +128,27 @@ impl Spawner {
             .spawn()?;
         let pid = child.id();
         let links = (0..common.links).map(|_| (None, None)).collect();
-        common.workers().insert(token.clone(), Spawned { index, serial, child, control: None, links });
+        let worker =
+            Spawned { index, serial, child, control: None, links, linked: false, dismissed: false };
+        common.workers().insert(token.clone(), worker);
         common.report(TemplateMessage::Forked { index, pid });
         tokio::spawn(reap(common.clone(), token, pid));
         Ok(())
+    }
+
+    /// Ends a worker that is not wanted any more and has no link yet, so that it cannot be told to finish: nobody waits until it has
+    /// loaded the app.
+    pub(crate) fn dismiss(&self, serial: Serial) {
+        let mut workers = self.common.workers();
+        let starting = |worker: &&mut Spawned| worker.serial == serial && !worker.linked;
+        if let Some(worker) = workers.values_mut().find(starting) {
+            worker.dismissed = true;
+            worker.links.clear();
+            // One that listens already. The end of the socket would mean that the front has gone, and the worker would clean up.
+            let _ = worker.control.as_ref().map(|control| os::send(control, [&[0], &[]], &[]));
+            // One that does not listen yet has no trap for it either.
+            let _ = kill_process(Pid::from_child(&worker.child), Signal::TERM);
+        }
     }
 
     /// Signals a worker that has not ended.
@@ -167,7 +191,7 @@ impl Common {
         let mut workers = self.workers();
         // Not a process of ours.
         let Ok(token) = std::str::from_utf8(hello.token) else { return Ok(()) };
-        let Some(worker) = workers.get_mut(token) else { return Ok(()) };
+        let Some(worker) = workers.get_mut(token).filter(|worker| !worker.dismissed) else { return Ok(()) };
         // Whether the versions agree is said by the worker, which hears ours with `boot`.
         match hello.role {
             Role::Control => {
@@ -187,14 +211,18 @@ impl Common {
             Role::Beside(number) => put(worker, number, |link| link.1 = Some(stream)),
         }
         let (serial, index) = (worker.serial, worker.index as u16);
+        let mut linked = worker.linked;
         for (number, link) in (0u16..).zip(&mut worker.links) {
             if link.1.is_some()
                 && let Some(socket) = link.0.take()
             {
                 let beside = link.1.take();
                 self.pool.mailbox(number).post(ThreadMessage::Link { serial, index, socket, beside });
+                // DRAIN goes to the first one's thread.
+                linked |= number == 0;
             }
         }
+        worker.linked = linked;
         Ok(())
     }
 
@@ -211,12 +239,16 @@ impl Common {
     }
 
     /// How the worker with this token has ended; it is reaped then, and forgotten.
-    fn ended(&self, token: &str) -> Option<std::process::ExitStatus> {
+    fn ended(&self, token: &str) -> Option<ExitStatus> {
         let mut workers = self.workers();
+        let worker = workers.get_mut(token)?;
         // One that cannot be waited for is not there.
-        let status = match workers.get_mut(token)?.child.try_wait() {
-            Ok(status) => status?,
-            Err(_) => std::process::ExitStatus::from_raw(0),
+        let status = worker.child.try_wait().unwrap_or_else(|_| Some(ExitStatusExt::from_raw(0)))?;
+        let status = match (status.code(), status.signal()) {
+            // As it was told: a virtual machine that gets TERM exits.
+            (Some(TERMINATED), _) | (_, Some(15)) if worker.dismissed => ExitStatus::Exit(0),
+            (Some(code), _) => ExitStatus::Exit(code),
+            (None, signal) => ExitStatus::Signal(signal.unwrap_or_default()),
         };
         workers.remove(token);
         Some(status)
@@ -267,10 +299,6 @@ async fn reap(common: Arc<Common>, token: String, pid: u32) {
             Some(status) => break status,
             None => tokio::time::sleep(LOOK).await,
         }
-    };
-    let status = match (status.code(), status.signal()) {
-        (Some(code), _) => ExitStatus::Exit(code),
-        (None, signal) => ExitStatus::Signal(signal.unwrap_or_default()),
     };
     common.report(TemplateMessage::Exited { pid, status, peak_kib: 0 });
 }
