@@ -120,7 +120,7 @@ module Firebrick
         # Only an upgrade passes on bytes from the client; otherwise the app reads the end of the stream.
         theirs.shutdown(Socket::SHUT_WR) unless @head.status == 101
         @response.start(@head, Frames::STREAM, theirs)
-        theirs.close
+        Descriptors.release(theirs)
         ours.autoclose = false
         Firebrick::Exchange.stream(callable, ours.fileno, @env)
         @response.finish(@head)

@@ -10,6 +10,16 @@ module Firebrick
       # Bytes read at a time.
       READ = 64 << 10
 
+      # Closes this process's copy of a socket that has been sent.
+      def self.release(socket)
+        return socket.close unless RUBY_ENGINE == "jruby"
+
+        require "firebrick/pure/close"
+        # Nothing else closes it, and its number is never used again by this object.
+        socket.autoclose = false
+        Close.close(socket.fileno)
+      end
+
       # In the same messages as the bytes (`SCM_RIGHTS`).
       class WithFrames
         attr_reader :socket

@@ -73,7 +73,7 @@ module Firebrick
 
         ours, theirs = UNIXSocket.pair
         exchange.response.hijack(theirs)
-        theirs.close
+        Pure::Descriptors.release(theirs)
         ours.autoclose = false
         [ours.fileno, exchange.env]
       end
