@@ -6,6 +6,7 @@
 use crate::collections::Collections;
 use crate::deaths::{self, Facts, Served};
 use crate::dispatch::{Dispatch, Serial};
+use crate::link::Descriptors;
 use crate::memory::{Memory, RSS_EVERY};
 use crate::oom::{OomKills, Verdict};
 use crate::orphans::{self, Orphans};
@@ -705,7 +706,8 @@ impl Supervisor {
                 serial,
                 index: index as u16,
                 socket: ours,
-                beside: None,
+                descriptors: Descriptors::WithFrames,
+                scores: None,
             });
         }
         let template =

@@ -11,8 +11,10 @@ use super::prepared::command;
 use super::template::TemplateReport;
 use super::{BootConfig, ExitStatus, TemplateMessage};
 use crate::dispatch::Serial;
+use crate::link::{Connections, Descriptors};
 use crate::os;
-use crate::shared::{Shared, ThreadMessage};
+use crate::scores::Scores;
+use crate::shared::{Shared, ThreadMessage, locked};
 use crate::table::Generation;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
@@ -69,12 +71,25 @@ struct Spawned {
     child: Child,
     /// Kept open: its end tells the process that the front has gone.
     control: Option<UnixStream>,
-    /// Of each link the socket of the frames and that of the descriptors, as they come.
-    links: Vec<(Option<UnixStream>, Option<UnixStream>)>,
+    /// The links that have not got all of their connections.
+    links: Vec<Arriving>,
+    /// For a worker that does not write the scoreboard.
+    scores: Option<Scores>,
     /// The first link is with its front thread, so the worker can be told to finish.
     linked: bool,
     /// Nobody wants it any more.
     dismissed: bool,
+}
+
+/// The connections of a link, as they come.
+#[derive(Debug, Default)]
+struct Arriving {
+    /// Of the frames.
+    socket: Option<UnixStream>,
+    /// Of the descriptors, if the worker can send them.
+    beside: Option<UnixStream>,
+    /// Those that take the place of descriptors, also later on.
+    streams: Connections,
 }
 
 impl Spawner {
@@ -127,9 +142,9 @@ impl Spawner {
             .env("FIREBRICK_WORKER", index.to_string())
             .spawn()?;
         let pid = child.id();
-        let links = (0..common.links).map(|_| (None, None)).collect();
-        let worker =
-            Spawned { index, serial, child, control: None, links, linked: false, dismissed: false };
+        let links = (0..common.links).map(|_| Arriving::default()).collect();
+        let (control, scores, linked, dismissed) = (None, None, false, false);
+        let worker = Spawned { index, serial, child, control, links, scores, linked, dismissed };
         common.workers().insert(token.clone(), worker);
         common.report(TemplateMessage::Forked { index, pid });
         tokio::spawn(reap(common.clone(), token, pid));
@@ -195,40 +210,48 @@ impl Common {
         // Whether the versions agree is said by the worker, which hears ours with `boot`.
         match hello.role {
             Role::Control => {
-                self.boot(&stream)?;
+                self.boot(&stream, hello.can & can::BESIDE != 0)?;
                 worker.control = Some(stream);
                 return Ok(());
             }
-            Role::Link(_) | Role::Beside(_) if hello.can != can::BESIDE | can::SCOREBOARD => {
-                let index = worker.index;
-                let text = format!(
-                    "worker {index} can do other things than this front needs (descriptors beside, scoreboard), and is killed"
-                );
-                self.report(TemplateMessage::Said(text));
-                return kill_process(Pid::from_child(&worker.child), Signal::KILL).map_err(Into::into);
+            Role::Link(number) => put(worker, number, |link| link.socket = Some(stream)),
+            Role::Beside(number) => put(worker, number, |link| link.beside = Some(stream)),
+            Role::Stream(number) => {
+                let Some(link) = worker.links.get(usize::from(number)) else { return Ok(()) };
+                // The worker waits for the byte, and then refers to the connection: the lock is held until that is there.
+                let mut streams = locked(&link.streams);
+                os::send(&stream, [&[0], &[]], &[])?;
+                streams.push_back(stream.into());
+                return Ok(());
             }
-            Role::Link(number) => put(worker, number, |link| link.0 = Some(stream)),
-            Role::Beside(number) => put(worker, number, |link| link.1 = Some(stream)),
         }
         let (serial, index) = (worker.serial, worker.index as u16);
+        let both = can::BESIDE | can::SCOREBOARD;
+        // Who cannot be sent descriptors has not got the scoreboard.
+        if hello.can & both != both && worker.scores.is_none() {
+            worker.scores = Some(Scores::new(self.pool.clone(), usize::from(index)));
+        }
         let mut linked = worker.linked;
         for (number, link) in (0u16..).zip(&mut worker.links) {
-            if link.1.is_some()
-                && let Some(socket) = link.0.take()
-            {
-                let beside = link.1.take();
-                self.pool.mailbox(number).post(ThreadMessage::Link { serial, index, socket, beside });
-                // DRAIN goes to the first one's thread.
-                linked |= number == 0;
-            }
+            let complete = hello.can & can::BESIDE == 0 || link.beside.is_some();
+            let Some(socket) = link.socket.take_if(|_| complete) else { continue };
+            let descriptors = match link.beside.take() {
+                Some(beside) => Descriptors::Beside(beside),
+                None => Descriptors::Connections(link.streams.clone()),
+            };
+            let scores = worker.scores.as_ref().map(|scores| scores.of_link(number));
+            self.pool.mailbox(number).post(ThreadMessage::Link { serial, index, socket, descriptors, scores });
+            // DRAIN goes to the first one's thread.
+            linked |= number == 0;
         }
         worker.linked = linked;
         Ok(())
     }
 
-    /// The scoreboard, and then what a template is told.
-    fn boot(&self, control: &UnixStream) -> io::Result<()> {
-        os::send(control, [&[0], &[]], &[self.pool.scoreboard().as_fd()])?;
+    /// The scoreboard, if the worker can be sent it, and then what a template is told.
+    fn boot(&self, control: &UnixStream, with_scoreboard: bool) -> io::Result<()> {
+        let scoreboard = [self.pool.scoreboard().as_fd()];
+        os::send(control, [&[0], &[]], if with_scoreboard { &scoreboard } else { &[] })?;
         let (slots, slot_len) = self.sizes;
         // Threads serve, as `notes` says.
         let bytes = message::encode(&message::boot(&self.config, 0, self.links, slots, slot_len));
@@ -255,7 +278,7 @@ impl Common {
     }
 }
 
-fn put(worker: &mut Spawned, number: u16, set: impl FnOnce(&mut (Option<UnixStream>, Option<UnixStream>))) {
+fn put(worker: &mut Spawned, number: u16, set: impl FnOnce(&mut Arriving)) {
     if let Some(link) = worker.links.get_mut(usize::from(number)) {
         set(link);
     }
