@@ -212,7 +212,8 @@ class ConnectingTest < Case
   def test_a_front_that_hangs_up_does_not_want_it
     Dir.mktmpdir("fb") do |dir|
       server = UNIXServer.new(path = File.join(dir, "workers"))
-      (@abilities, @pid) = [3, start(dir, path, log = File.join(dir, "log"), [])]
+      @abilities = 3
+      @pid = start(dir, path, log = File.join(dir, "log"), [])
       hello(server, 0).close
       assert_equal [0, ""], [exit_code, File.read(log)]
     end
